@@ -1,0 +1,51 @@
+# One command each; CI calls `make test` unchanged.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP_INSTALL := -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+# Debian packages the tests use: real SSH servers, login shells, a terminal, an SVG renderer.
+SYSTEM_PACKAGES := openssh-server iproute2 tmux
+
+.PHONY: demo test check bench shots clean system-packages
+
+demo: $(VENV)/.trainer
+	$(BIN)/tpu-tui demo $(DEMO_ARGS)
+
+test: check $(VENV)/.trainer system-packages
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	sh tests/older_python.sh
+
+check: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-timing
+
+bench: $(VENV)/.trainer $(VENV)/.dev
+	$(BIN)/python -m tests.bench
+
+shots: $(VENV)/.dev
+	$(BIN)/python -m tests.shots assets
+
+clean:
+	rm -rf $(VENV) .venv-3.10 .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+
+$(VENV)/.base: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "tpu-tui needs Python 3.10 or newer: make PYTHON=python3.11")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python $(PIP_INSTALL) -e .
+	touch $@
+
+$(VENV)/.trainer: $(VENV)/.base
+	@echo "Installing PyTorch and PyTorch/XLA (about 3 GB to download the first time) …"
+	$(BIN)/python $(PIP_INSTALL) -e '.[trainer]'
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.trainer
+	$(BIN)/python $(PIP_INSTALL) -e '.[trainer,dev]'
+	touch $@
+
+# As root on Debian or Ubuntu the packages are installed; elsewhere tests that miss one say so in their skip reason.
+system-packages:
+	@sh tests/system_packages.sh $(SYSTEM_PACKAGES)

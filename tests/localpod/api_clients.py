@@ -1,0 +1,141 @@
+"""The three real clients of google-cloud-tpu behind one awaitable face."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import google.cloud.tpu_v2 as tpu
+import grpc
+import grpc.aio
+from google.auth.credentials import AnonymousCredentials
+from google.cloud.tpu_v2.services.tpu import transports
+from google.longrunning import operations_pb2
+
+from tests.localpod.api_hosts import SocketHosts
+from tui.localpod.api.behaviour import Behaviour
+from tui.localpod.api.server import TpuService
+
+PLACE = "projects/local/locations/local-a"
+TRANSPORTS = ("grpc", "grpc_asyncio", "rest")
+DEADLINE_SECONDS = 20.0
+POLL_SECONDS = 0.02
+
+T = TypeVar("T")
+
+
+class Caller:
+    """Calls a client's methods by name: the asyncio one as it is, the sync ones on a thread."""
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+
+    async def __call__(self, method: str, **fields: Any) -> Any:
+        function = getattr(self.client, method)
+        if inspect.iscoroutinefunction(getattr(type(self.client), method)):
+            return await function(request=fields)
+        return await asyncio.to_thread(function, request=fields)
+
+    async def all(self, method: str, **fields: Any) -> list[Any]:
+        """Every item of a list, over all of its pages, by the client's own pager."""
+        pager = await self(method, **fields)
+        if hasattr(pager, "__aiter__"):
+            return [item async for item in pager]
+        return await asyncio.to_thread(list, pager)
+
+    async def done(self, operation: Any) -> Any:
+        """The operation's message once it has ended, polled by the client's own operations method."""
+        name = operation.operation.name
+
+        async def ended() -> Any:
+            current = await self("get_operation", name=name)
+            return current if current.done else None
+
+        return await until(ended)
+
+    async def succeeded(self, operation: Any) -> Any:
+        finished = await self.done(operation)
+        assert finished.WhichOneof("result") == "response", finished.error
+        return finished
+
+
+@asynccontextmanager
+async def connected(service: TpuService, transport: str) -> AsyncIterator[Caller]:
+    """A client on that transport, without credentials and without TLS, as an endpoint override makes it."""
+    if transport == "grpc_asyncio":
+        aio = grpc.aio.insecure_channel(f"127.0.0.1:{service.grpc_port}")
+        yield Caller(tpu.TpuAsyncClient(transport=transports.TpuGrpcAsyncIOTransport(channel=aio)))
+        await aio.close()
+    elif transport == "grpc":
+        with grpc.insecure_channel(f"127.0.0.1:{service.grpc_port}") as channel:
+            yield Caller(tpu.TpuClient(transport=transports.TpuGrpcTransport(channel=channel)))
+    else:
+        rest = transports.TpuRestTransport(
+            host=f"127.0.0.1:{service.rest_port}", url_scheme="http", credentials=AnonymousCredentials()
+        )
+        with tpu.TpuClient(transport=rest) as client:
+            yield Caller(client)
+
+
+@dataclass
+class Pod:
+    """A service, the machines behind it, and one real client."""
+
+    service: TpuService
+    hosts: SocketHosts
+    call: Caller
+
+    async def create(self, node_id: str, wanted: tpu.Node) -> tpu.Node:
+        """Create a node and wait until it is READY."""
+        await self.call.succeeded(await self.call("create_node", parent=PLACE, node_id=node_id, node=wanted))
+        return await self.call("get_node", name=named(node_id))
+
+
+@asynccontextmanager
+async def pod(transport: str, **options: Any) -> AsyncIterator[Pod]:
+    """A service of its own with one client on it."""
+    async with serving(**options) as (service, hosts), connected(service, transport) as call:
+        yield Pod(service, hosts, call)
+
+
+@asynccontextmanager
+async def serving(**options: Any) -> AsyncIterator[tuple[TpuService, SocketHosts]]:
+    """A service of its own over socket hosts, with quick operations."""
+    hosts = SocketHosts()
+    options.setdefault("behaviour", Behaviour(operation_seconds=0.02))
+    service = TpuService(hosts, **options)
+    await service.start()
+    try:
+        yield service, hosts
+    finally:
+        await service.close()
+        await hosts.close()
+
+
+async def until(condition: Callable[[], Awaitable[T | None]]) -> T:
+    """The condition's first true answer; fails after a deadline."""
+    end = time.monotonic() + DEADLINE_SECONDS
+    while time.monotonic() < end:
+        answer = await condition()
+        if answer:
+            return answer
+        await asyncio.sleep(POLL_SECONDS)
+    raise AssertionError(f"nothing true came within {DEADLINE_SECONDS} s")
+
+
+def named(node_id: str) -> str:
+    return f"{PLACE}/nodes/{node_id}"
+
+
+def node(accelerator: str = "v2-8", **fields: Any) -> tpu.Node:
+    return tpu.Node(accelerator_type=accelerator, runtime_version="tpu-ubuntu2204-base", **fields)
+
+
+def error_of(operation: operations_pb2.Operation) -> tuple[int, str]:
+    assert operation.WhichOneof("result") == "error"
+    return operation.error.code, operation.error.message

@@ -1,0 +1,71 @@
+"""Worker machines for the API's tests: a real listening socket each, and a real host key."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from tui.localpod.api.hosts import HostedWorker
+
+
+class SocketHosts:
+    """Implements WorkerHosts: a worker is a server on a loopback port, alive as long as it listens."""
+
+    def __init__(self) -> None:
+        self._servers: dict[str, list[asyncio.Server]] = {}
+        self._keys: dict[tuple[str, int], str] = {}
+        self._uids: dict[str, str] = {}
+        self.cores: dict[str, int] = {}
+        self.broken: str | None = None
+        """Set to a text, `start` fails with it."""
+
+    async def start(self, slice_name: str, workers: int, cores: int) -> list[HostedWorker]:
+        if self.broken:
+            raise OSError(self.broken)
+        self.cores[slice_name] = cores
+        uid = self._uids.setdefault(slice_name, secrets.token_hex(4))
+        servers = [await asyncio.start_server(_hang_up, "127.0.0.1", 0) for _ in range(workers)]
+        self._servers[slice_name] = servers
+        return [
+            HostedWorker(
+                index=index,
+                address="127.0.0.1",
+                port=server.sockets[0].getsockname()[1],
+                hostname=f"t1v-n-{uid}-w-{index}",
+                host_key_public=self._key(slice_name, index),
+            )
+            for index, server in enumerate(servers)
+        ]
+
+    async def stop(self, slice_name: str) -> None:
+        for server in self._servers.pop(slice_name, []):
+            server.close()
+            await server.wait_closed()
+
+    def alive(self, slice_name: str) -> list[bool]:
+        return [server.is_serving() for server in self._servers.get(slice_name, [])]
+
+    def kill(self, slice_name: str, worker: int) -> None:
+        """What a preemption does to one machine."""
+        self._servers[slice_name][worker].close()
+
+    def running(self) -> list[str]:
+        """The slices that have machines."""
+        return sorted(self._servers)
+
+    async def close(self) -> None:
+        for name in list(self._servers):
+            await self.stop(name)
+
+    def _key(self, slice_name: str, index: int) -> str:
+        if (slice_name, index) not in self._keys:
+            public = Ed25519PrivateKey.generate().public_key()
+            self._keys[slice_name, index] = public.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
+        return self._keys[slice_name, index]
+
+
+async def _hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.close()

@@ -1,0 +1,135 @@
+"""Long-running operations and guest attributes, through each transport."""
+
+from __future__ import annotations
+
+import google.cloud.tpu_v2 as tpu
+import pytest
+from google.api_core import exceptions
+from google.longrunning import operations_pb2
+
+from tests.localpod.api_clients import PLACE, TRANSPORTS, connected, named, node, pod, serving
+
+over_each_transport = pytest.mark.parametrize("transport", TRANSPORTS)
+
+
+@over_each_transport
+async def test_an_operation_tells_its_verb_target_and_times(transport: str) -> None:
+    async with pod(transport) as one:
+        operation = await one.call("create_node", parent=PLACE, node_id="made", node=node())
+        finished = await one.call.succeeded(operation)
+        metadata = tpu.OperationMetadata()
+        assert finished.metadata.Unpack(tpu.OperationMetadata.pb(metadata))
+        assert (metadata.verb, metadata.target, metadata.api_version) == ("create", named("made"), "v2")
+        assert metadata.end_time > metadata.create_time
+        assert not metadata.cancel_requested
+        assert finished.name.startswith(f"{PLACE}/operations/operation-")
+        result = tpu.Node()
+        assert finished.response.Unpack(tpu.Node.pb(result))
+        assert (result.name, result.state) == (named("made"), tpu.Node.State.READY)
+
+
+async def test_the_async_client_waits_for_an_operation_by_itself() -> None:
+    async with pod("grpc_asyncio") as one:
+        operation = await one.call("create_node", parent=PLACE, node_id="awaited", node=node())
+        made = await operation.result(timeout=20)
+        assert isinstance(made, tpu.Node)
+        assert made.state == tpu.Node.State.READY
+
+
+async def test_the_async_client_raises_what_the_operation_failed_with() -> None:
+    async with pod("grpc_asyncio") as one:
+        one.service.behaviour.worker_capacity = 0
+        operation = await one.call("create_node", parent=PLACE, node_id="never", node=node())
+        with pytest.raises(exceptions.GoogleAPICallError, match="no more capacity"):
+            await operation.result(timeout=20)
+
+
+@over_each_transport
+async def test_operations_are_listed_and_forgotten(transport: str) -> None:
+    async with pod(transport) as one:
+        names = []
+        for node_id in ("a", "b"):
+            operation = await one.call("create_node", parent=PLACE, node_id=node_id, node=node())
+            names.append((await one.call.succeeded(operation)).name)
+        found = await one.call("list_operations", name=PLACE)
+        assert sorted(item.name for item in found.operations) == sorted(names)
+        await one.call("delete_operation", name=names[0])
+        with pytest.raises(exceptions.NotFound):
+            await one.call("get_operation", name=names[0])
+        assert [item.name for item in (await one.call("list_operations", name=PLACE)).operations] == [names[1]]
+
+
+@over_each_transport
+async def test_a_cancellation_is_noted_and_what_has_begun_is_completed(transport: str) -> None:
+    async with pod(transport) as one:
+        one.service.behaviour.hold_operations()
+        operation = await one.call("create_node", parent=PLACE, node_id="wanted", node=node())
+        await one.call("cancel_operation", name=operation.operation.name)
+        one.service.behaviour.release_operations()
+        finished = await one.call.succeeded(operation)
+        metadata = tpu.OperationMetadata()
+        finished.metadata.Unpack(tpu.OperationMetadata.pb(metadata))
+        assert metadata.cancel_requested
+
+
+async def test_an_operation_can_be_waited_for_in_one_call() -> None:
+    async with serving() as (service, _), connected(service, "grpc_asyncio") as call:
+        operation = await call("create_node", parent=PLACE, node_id="waited", node=node())
+        wait = call.client.transport.grpc_channel.unary_unary(
+            "/google.longrunning.Operations/WaitOperation",
+            request_serializer=operations_pb2.WaitOperationRequest.SerializeToString,
+            response_deserializer=operations_pb2.Operation.FromString,
+        )
+        finished = await wait(operations_pb2.WaitOperationRequest(name=operation.operation.name))
+        assert finished.done
+
+
+@over_each_transport
+async def test_host_keys_and_hostnames_are_those_of_the_machines(transport: str) -> None:
+    async with pod(transport) as one:
+        await one.create("keyed", node("v4-16"))
+        machines = await one.hosts.start("keyed", 2, 4)
+        found = await one.call("get_guest_attributes", name=named("keyed"))
+        for machine, answer in zip(machines, found.guest_attributes, strict=True):
+            told = {(item.namespace, item.key): item.value for item in answer.query_value.items}
+            assert told["hostkeys", "ssh-ed25519"] == machine.host_key_public.split()[1]
+            assert told["deviceInfo", "hostname"] == machine.hostname
+
+
+@over_each_transport
+@pytest.mark.parametrize(
+    ("query_path", "keys"),
+    [
+        ("", {"hostname", "ssh-ed25519"}),
+        ("hostkeys/", {"ssh-ed25519"}),
+        ("/hostkeys/ssh-ed25519", {"ssh-ed25519"}),
+        ("deviceInfo/hostname", {"hostname"}),
+        ("hostkeys/ssh-rsa", set()),
+    ],
+)
+async def test_a_query_path_narrows_the_attributes(transport: str, query_path: str, keys: set[str]) -> None:
+    async with pod(transport) as one:
+        await one.create("asked", node())
+        found = await one.call("get_guest_attributes", name=named("asked"), query_path=query_path)
+        assert {item.key for item in found.guest_attributes[0].query_value.items} == keys
+
+
+@over_each_transport
+async def test_workers_can_be_asked_one_by_one(transport: str) -> None:
+    async with pod(transport) as one:
+        await one.create("crew", node("v5litepod-16"))
+        every = await one.call("get_guest_attributes", name=named("crew"))
+        assert len(every.guest_attributes) == 4
+        assert await one.call("get_guest_attributes", name=named("crew"), worker_ids=[""]) == every
+        some = await one.call("get_guest_attributes", name=named("crew"), worker_ids=["2", "0"])
+        assert list(some.guest_attributes) == [every.guest_attributes[2], every.guest_attributes[0]]
+        refused = exceptions.InvalidArgument if "grpc" in transport else exceptions.BadRequest
+        with pytest.raises(refused, match="there is no worker '4'"):
+            await one.call("get_guest_attributes", name=named("crew"), worker_ids=["4"])
+
+
+@over_each_transport
+async def test_the_service_identity_is_the_projects(transport: str) -> None:
+    async with pod(transport) as one:
+        found = await one.call("generate_service_identity", parent=PLACE)
+        assert found.identity.email == "service-local@cloud-tpu.iam.gserviceaccount.com"

@@ -1,0 +1,22 @@
+#!/bin/sh
+# Runs what needs no torch on Python 3.10, the Python of TPU VMs, where one is found.
+set -eu
+python=
+for candidate in "${PYTHON310:-}" python3.10 "$HOME"/.pyenv/versions/3.10.*/bin/python3.10 "$HOME"/.local/share/uv/python/cpython-3.10*/bin/python3.10; do
+    if [ -n "$candidate" ] && "$candidate" -c 'import venv, sys; sys.exit(sys.version_info[:2] != (3, 10))' 2>/dev/null; then
+        python=$candidate
+        break
+    fi
+done
+if [ -z "$python" ]; then
+    echo "No Python 3.10 found: the run on it is left out (PYTHON310=/path/to/python3.10 names one)."
+    exit 0
+fi
+venv=.venv-3.10
+if [ ! -e $venv/.ready ] || [ pyproject.toml -nt $venv/.ready ] || [ constraints.txt -nt $venv/.ready ]; then
+    "$python" -m venv $venv
+    $venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+    touch $venv/.ready
+fi
+echo "On $($venv/bin/python --version):"
+exec $venv/bin/python -m pytest -q -p no:cacheprovider --ignore tests/trainer -m "not slow"

@@ -1,0 +1,38 @@
+import pytest
+
+from tui.pod import accelerator
+
+
+@pytest.mark.parametrize(
+    ("name", "workers", "devices", "chips"),
+    [
+        ("v2-8", 1, 8, 4),
+        ("v3-8", 1, 8, 4),
+        ("v3-32", 4, 32, 16),
+        ("v2-512", 64, 512, 256),
+        ("v4-8", 1, 4, 4),
+        ("v4-32", 4, 16, 16),
+        ("v5p-2048", 256, 1024, 1024),
+        ("v5litepod-1", 1, 1, 1),
+        ("v5litepod-8", 1, 8, 8),
+        ("v5litepod-16", 4, 16, 16),
+        ("v6e-8", 1, 8, 8),
+        ("v6e-256", 64, 256, 256),
+    ],
+)
+def test_each_generation_counts_what_its_number_counts(name: str, workers: int, devices: int, chips: int) -> None:
+    parsed = accelerator.parse(name)
+    assert parsed is not None
+    assert (parsed.workers, parsed.devices, parsed.chips) == (workers, devices, chips)
+    assert parsed.devices_per_worker * workers == devices
+
+
+@pytest.mark.parametrize("name", ["", "v3", "v3-", "v3-0", "v9-8", "tpu7x-64", "v3-32-x", "local-4"])
+def test_a_type_whose_arithmetic_is_not_known_is_not_guessed(name: str) -> None:
+    assert accelerator.parse(name) is None
+
+
+def test_memory_of_a_device_is_told_by_generation() -> None:
+    parsed = accelerator.parse("v5p-8")
+    assert parsed is not None
+    assert parsed.hbm_gib == 95

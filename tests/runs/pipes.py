@@ -1,0 +1,156 @@
+"""The worker script over pipes: a worker without SSH, with a bare PATH, under dash or bash."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tui.pod.run import Run, make_run_id
+from tui.pod.worker import Worker
+from tui.runs.job import job_text
+from tui.runs.remote import Answer, Call, answers, call, parse_line
+
+BARE = ("coreutils", "util-linux")
+
+
+def until(condition: Callable[[], object], seconds: float = 30.0) -> None:
+    """Poll until the condition holds; fails after the deadline."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"still not after {seconds} s")
+        time.sleep(0.02)
+
+
+def bare_path(directory: Path, shell: str) -> str:
+    """A PATH that holds nothing but sh, coreutils and util-linux."""
+    binaries = directory / "bin"
+    binaries.mkdir(parents=True)
+    listing = subprocess.run(["dpkg", "-L", *BARE], capture_output=True, text=True, check=True).stdout
+    for line in listing.split():
+        path = Path(line)
+        if path.parent.name in ("bin", "sbin") and path.is_file():
+            (binaries / path.name).symlink_to(path)
+    (binaries / "sh").symlink_to(shutil.which(shell) or shell)
+    return str(binaries)
+
+
+@dataclass
+class PipeWorker:
+    """One worker reached over pipes."""
+
+    root: Path
+    shell: str = "dash"
+    env: dict[str, str] = field(default_factory=dict)
+    prefix: tuple[str, ...] = ()
+    started: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.path = bare_path(self.root / self.shell, self.shell)
+        self.home = self.root / "home"
+        self.home.mkdir(exist_ok=True)
+
+    def open(self, made: Call) -> subprocess.Popen[bytes]:
+        """Start a call; its standard input stays open."""
+        process = subprocess.Popen(
+            [*self.prefix, f"{self.path}/sh", "-c", made.command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={"PATH": self.path, "HOME": str(self.home), "TPU_TUI_DEVICES": "", **self.env},
+            cwd="/",
+        )
+        assert process.stdin
+        process.stdin.write(made.input)
+        process.stdin.flush()
+        self.started.append(process)
+        return process
+
+    def ask(self, verb: str, run: Run, *arguments: int, worker: int = 0) -> tuple[list[Answer], bytes, bytes]:
+        """One call to its end: the answers of both streams, stdout and stderr."""
+        made = call(verb, run.id, worker, *arguments, run_root=run.run_root)
+        process = self.open(made)
+        out, err = process.communicate(timeout=90)
+        return answers(made.nonce, out) + answers(made.nonce, err), out, err
+
+    def directory(self, run: Run, worker: int = 0) -> Path:
+        return self.home / ".tpu-tui" / "runs" / run.id / str(worker)
+
+    def launch(self, run: Run, env: dict[str, str] | None = None, force: bool = False) -> Launch:
+        return Launch(self, run, env or {}, force)
+
+    def close(self) -> None:
+        for process in self.started:
+            for stream in (process.stdin, process.stdout, process.stderr):
+                if stream:
+                    stream.close()
+            process.kill()
+            process.wait()
+
+
+def a_run(*argv: str, slice_: str = "pipes", **fields: object) -> Run:
+    worker = Worker(0, internal_ip="127.0.0.1")
+    return Run(id=make_run_id(slice_), slice=slice_, argv=argv, workers=(worker,), runtime="none", **fields)  # type: ignore[arg-type]
+
+
+class Launch:
+    """A launch's front on one worker, step by step."""
+
+    def __init__(self, worker: PipeWorker, run: Run, env: dict[str, str], force: bool) -> None:
+        text = job_text(run, run.workers[0], env).encode()
+        record = b"{}"
+        made = call(
+            "launch", run.id, 0, len(text), len(record), run_root=run.run_root, data=text + record, lease=3, force=force
+        )
+        self.nonce = made.nonce
+        self.process = worker.open(made)
+        self.notes: list[Answer] = []
+
+    def answer(self) -> Answer:
+        """The next answer that is no note; the word is empty at the end of the stream."""
+        assert self.process.stdout
+        for line in self.process.stdout:
+            found = parse_line(self.nonce, line)
+            if found and found.word == "note":
+                self.notes.append(found)
+            elif found:
+                return found
+        return Answer("", (self.process.stderr.read() if self.process.stderr else b"").decode())
+
+    def send(self, word: bytes) -> None:
+        assert self.process.stdin
+        self.process.stdin.write(word)
+        self.process.stdin.flush()
+
+    def through(self) -> str:
+        """All three steps; the leader's pid."""
+        assert (armed := self.answer()).word == "armed", armed
+        self.send(b"go!")
+        assert (started := self.answer()).word == "started", started
+        self.send(b"ok!")
+        assert (running := self.answer()).word == "running", running
+        assert self.process.wait(20) == 0
+        return started.text
+
+
+def tagged(tag: str) -> list[int]:
+    """Every live process that carries the tag, by reading all limits (independent of the script)."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            limits = (path / "limits").read_text()
+            state = (path / "stat").read_text().rpartition(") ")[2][:1]
+        except OSError:
+            continue
+        if f" {tag} " in limits.partition("Max file locks")[2].partition("\n")[0] and state not in "ZX":
+            found.append(int(path.name))
+    return found
+
+
+def own_environment() -> dict[str, str]:
+    return dict(os.environ)

@@ -1,0 +1,5 @@
+from __future__ import annotations
+
+from tests.sshd import sshd
+
+__all__ = ["sshd"]

@@ -1,0 +1,202 @@
+"""Code on a worker: what arrives is what git would share, byte for byte, once."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.sshd import OpensshWorker
+from tui.errors import UsageError, WorkerError
+from tui.ssh.fleet import Fleet
+from tui.ssh.transfer import SyncResult, code_directory, sync_tree
+from tui.ssh.tree import read_tree
+
+Start = Callable[..., OpensshWorker]
+
+
+def _awkward(root: Path) -> dict[bytes, bytes]:
+    """A directory full of names and contents that shells get wrong; its files by path."""
+    files = {
+        b"train.py": b"print('hello')\n",
+        b"empty": b"",
+        b"no newline at end": b"x",
+        b"-rf": b"a dash first\n",
+        b'it\'s "quoted" $HOME `id` \\n': b"quotes",
+        b"two\nlines\n": b"newline in the name",
+        "größe/日本.txt".encode(): b"unicode",
+        b"bad\xff\xfe.bin": bytes(range(256)) * 1000,
+        b"deep/er/and/deeper.py": b"\r\n\r\n",
+        b"tab\there": b"\0\0\0",
+        b"*": b"a star",
+    }
+    for path, data in files.items():
+        full = root / os.fsdecode(path)
+        full.parent.mkdir(parents=True, exist_ok=True)
+        full.write_bytes(data)
+    (root / "run.sh").write_bytes(b"#!/bin/sh\n")
+    (root / "run.sh").chmod(0o755)
+    (root / "link").symlink_to("train.py")
+    (root / "dangling").symlink_to("../nowhere 'at all'\n")
+    return {**files, b"run.sh": b"#!/bin/sh\n"}
+
+
+def _found(root: Path) -> dict[bytes, bytes]:
+    return {
+        os.fsencode(path.relative_to(root)): path.read_bytes()
+        for path in root.rglob("*")
+        if path.is_file() and not path.is_symlink()
+    }
+
+
+async def _sync(fleet: Fleet, directory: Path) -> list[SyncResult]:
+    results = [result async for result in sync_tree(fleet, fleet.workers, directory)]
+    assert not [result for result in results if isinstance(result, WorkerError)], results
+    return [result for result in results if isinstance(result, SyncResult)]
+
+
+async def test_awkward_names_and_bytes_arrive_exactly_on_a_worker_with_only_coreutils(
+    sshd: Start, tmp_path: Path
+) -> None:
+    server = sshd(bare=True)
+    source = tmp_path / "source"
+    source.mkdir()
+    files = _awkward(source)
+    async with Fleet([server.worker], server.access()) as fleet:
+        (result,) = await _sync(fleet, source)
+    arrived = server.home / ".tpu-tui/code" / result.hash
+    assert code_directory("~/.tpu-tui", result.hash) == f"~/.tpu-tui/code/{result.hash}"
+    assert _found(arrived) == files
+    assert result == SyncResult(0, read_tree(source).hash, sum(map(len, files.values())), skipped=False)
+    assert (arrived / "link").readlink() == Path("train.py")
+    assert (arrived / "dangling").readlink() == Path("../nowhere 'at all'\n")
+    assert os.access(arrived / "run.sh", os.X_OK)
+    assert not (arrived / "train.py").stat().st_mode & 0o111
+    assert read_tree(arrived).hash == result.hash
+
+
+async def test_a_second_sync_sends_nothing(sshd: Start, tmp_path: Path) -> None:
+    servers = [sshd(), sshd()]
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source/a").write_bytes(b"a")
+    async with Fleet([server.worker for server in servers], servers[0].access()) as fleet:
+        assert [(row.skipped, row.bytes) for row in await _sync(fleet, tmp_path / "source")] == [(False, 1)] * 2
+        assert [(row.skipped, row.bytes) for row in await _sync(fleet, tmp_path / "source")] == [(True, 0)] * 2
+
+
+async def test_a_copy_that_was_tampered_with_is_replaced(sshd: Start, tmp_path: Path) -> None:
+    server = sshd()
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source/a").write_bytes(b"a")
+    async with Fleet([server.worker], server.access()) as fleet:
+        (first,) = await _sync(fleet, tmp_path / "source")
+        copy = server.home / ".tpu-tui/code" / first.hash / "a"
+        copy.write_bytes(b"b")
+        (second,) = await _sync(fleet, tmp_path / "source")
+    assert not second.skipped
+    assert copy.read_bytes() == b"a"
+
+
+async def test_workers_that_share_a_home_do_not_trip_over_each_other(sshd: Start, tmp_path: Path) -> None:
+    server = sshd()
+    (tmp_path / "source").mkdir()
+    files = _awkward(tmp_path / "source")
+    again = [replace(server.worker, index=index) for index in range(6)]
+    async with Fleet(again, server.access()) as fleet:
+        results = await _sync(fleet, tmp_path / "source")
+    assert len(results) == 6
+    code = server.home / ".tpu-tui/code"
+    assert _found(code / results[0].hash) == files
+    assert sorted(path.name for path in code.iterdir()) == sorted([results[0].hash, f"{results[0].hash}.sha256"])
+
+
+async def test_a_worker_that_cannot_write_says_so_and_leaves_nothing(sshd: Start, tmp_path: Path) -> None:
+    server = sshd()
+    (server.home / ".tpu-tui").write_text("a file where a directory should be")
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source/a").write_bytes(b"a")
+    async with Fleet([server.worker], server.access()) as fleet:
+        (error,) = [row async for row in sync_tree(fleet, [0], tmp_path / "source")]
+    assert isinstance(error, WorkerError)
+    assert error.worker == 0
+    assert "cannot make" in error.why
+
+
+async def test_a_chatty_login_shell_does_no_harm(sshd: Start, tmp_path: Path) -> None:
+    server = sshd()
+    (server.home / ".bashrc").write_text("echo '@1234 have'; echo welcome; echo noise >&2\n")
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source/a").write_bytes(b"a")
+    async with Fleet([server.worker], server.access()) as fleet:
+        (result,) = await _sync(fleet, tmp_path / "source")
+    assert (server.home / ".tpu-tui/code" / result.hash / "a").read_bytes() == b"a"
+
+
+def _git(root: Path, *argv: str) -> None:
+    identity = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
+    subprocess.run(["git", "-C", str(root), *identity, *argv], check=True, capture_output=True)
+
+
+def _paths(root: Path) -> set[bytes]:
+    return {entry.path for entry in read_tree(root).entries}
+
+
+def test_git_decides_what_belongs_to_the_code(tmp_path: Path) -> None:
+    _git(tmp_path, "init", "-q")
+    for name in ("tracked", "deleted", "new", "ignored.log", "sub/inner"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(name)
+    (tmp_path / ".gitignore").write_text("*.log\n")
+    _git(tmp_path, "add", "tracked", "deleted", ".gitignore")
+    _git(tmp_path, "commit", "-qm", "x")
+    (tmp_path / "deleted").unlink()
+    assert _paths(tmp_path) == {b"tracked", b"new", b".gitignore", b"sub/inner"}
+    assert _paths(tmp_path / "sub") == {b"inner"}
+
+
+def test_a_repository_within_is_read_by_its_own_rules(tmp_path: Path) -> None:
+    _git(tmp_path, "init", "-q")
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    _git(inner, "init", "-q")
+    (inner / "code.py").write_text("x")
+    (inner / "out").write_text("x")
+    (inner / ".gitignore").write_text("out\n")
+    assert _paths(tmp_path) == {b"inner/code.py", b"inner/.gitignore"}
+
+
+def test_without_git_caches_and_virtual_environments_stay_behind(tmp_path: Path) -> None:
+    for name in ("a.py", "__pycache__/a.pyc", ".venv/pyvenv.cfg", ".venv/lib/x", "cache/CACHEDIR.TAG", "pkg/b.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x")
+    (tmp_path / "empty").mkdir()
+    assert _paths(tmp_path) == {b"a.py", b"pkg/b.py", b"empty"}
+
+
+@pytest.mark.parametrize("change", ["bytes", "name", "mode", "link"])
+def test_the_hash_tells_any_change_and_nothing_else(tmp_path: Path, change: str) -> None:
+    for root in (tmp_path / "a", tmp_path / "b"):
+        root.mkdir()
+        (root / "f").write_text("one")
+        (root / "l").symlink_to("f")
+    assert read_tree(tmp_path / "a").hash == read_tree(tmp_path / "b").hash
+    b = tmp_path / "b"
+    if change == "bytes":
+        (b / "f").write_text("two")
+    elif change == "name":
+        (b / "f").rename(b / "g")
+    elif change == "mode":
+        (b / "f").chmod(0o755)
+    else:
+        (b / "l").unlink()
+        (b / "l").symlink_to("g")
+    assert read_tree(tmp_path / "a").hash != read_tree(b).hash
+
+
+def test_a_directory_that_is_not_there_is_a_usage_error(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no such directory"):
+        read_tree(tmp_path / "nowhere")

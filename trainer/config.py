@@ -1,0 +1,238 @@
+"""Everything that can be set about a run: frozen, nested, checked where it is made."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from trainer.errors import ConfigError
+
+MODELS = ("resnet10", "resnet18", "resnet34", "resnet50", "resnet101", "resnet152")
+LARGEST_STRIDE = 32  # a ResNet halves its input five times
+
+
+def _require(condition: bool, what: str, remedy: str = "") -> None:
+    if not condition:
+        raise ConfigError(what, remedy=remedy)
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """Where the images come from: a directory with a manifest, two shard patterns, or made-up batches."""
+
+    directory: str | None = None
+    train: str | None = None
+    val: str | None = None
+    fake: bool = False
+    image_size: int | None = None  # None: what the manifest says, else 224
+    classes: int | None = None  # None: what the manifest says
+    shuffle_buffer: int = 10_000  # samples held by each loader
+    loader_workers: int | None = None  # None: 0 on CPU devices, 4 on TPU
+
+    def __post_init__(self) -> None:
+        sources = [self.directory is not None, self.train is not None, self.fake]
+        _require(any(sources), "No training data named", "Give --data DIR, --train-shards PATTERN or --fake-data")
+        _require(sum(sources) == 1, "--data, --train-shards and --fake-data exclude one another", "Give one of them")
+        _require(self.val is None or self.train is not None, "--val-shards goes with --train-shards")
+        _require(self.image_size is None or self.image_size >= LARGEST_STRIDE, "--image-size must be at least 32")
+        _require(self.classes is None or self.classes >= 2, "--classes must be at least 2")
+        _require(self.shuffle_buffer >= 1, "--shuffle-buffer must be at least 1")
+        _require(self.loader_workers is None or self.loader_workers >= 0, "--loader-workers must not be negative")
+
+
+@dataclass(frozen=True)
+class OptimizerConfig:
+    """SGD with momentum: batch per core, learning rate for 256 samples a step, warm-up and decay in epochs."""
+
+    batch_size: int = 128
+    learning_rate: float = 0.1
+    momentum: float = 0.9
+    weight_decay: float = 1e-4
+    epochs: int = 18
+    warmup_epochs: float = 1.0
+
+    def __post_init__(self) -> None:
+        _require(self.batch_size >= 1, "--batch-size must be at least 1")
+        _require(self.learning_rate > 0, "--learning-rate must be more than 0")
+        _require(0 <= self.momentum < 1, "--momentum must be at least 0 and less than 1")
+        _require(self.weight_decay >= 0, "--weight-decay must not be negative")
+        _require(self.epochs >= 1, "--epochs must be at least 1")
+        _require(self.warmup_epochs >= 0, "--warmup-epochs must not be negative")
+
+
+@dataclass(frozen=True)
+class ReplicaConfig:
+    """This worker's place in the slice, and how many replicas (one process a core) it runs.
+
+    tpu-tui sets TPU_TUI_WORKER, TPU_TUI_WORKERS, TPU_TUI_CORES and TPU_TUI_COORDINATOR (worker 0's host:port)
+    for every job; without them there is one worker. On TPU, torch_xla knows its own topology and only
+    `worker` is used, to decide who speaks.
+    """
+
+    device: str = "CPU"  # PJRT_DEVICE: CPU or TPU
+    worker: int = 0
+    workers: int = 1
+    cores: int = 1
+    coordinator: tuple[str, int] | None = None
+    timeout: float = 300.0  # seconds that a collective, or the wait for the other workers, may take
+
+    def __post_init__(self) -> None:
+        _require(
+            self.device in ("CPU", "TPU"),
+            f"PJRT_DEVICE={self.device} is not supported here",
+            "Use PJRT_DEVICE=TPU on a TPU VM, or PJRT_DEVICE=CPU",
+        )
+        _require(self.workers >= 1, f"TPU_TUI_WORKERS is {self.workers}, but must be at least 1")
+        _require(
+            0 <= self.worker < self.workers,
+            f"TPU_TUI_WORKER is {self.worker}, but must lie between 0 and {self.workers - 1}",
+        )
+        _require(self.cores >= 1, f"There must be at least one core a worker, not {self.cores}")
+        _require(self.timeout > 0, "--timeout must be more than 0 seconds")
+        _require(
+            self.workers == 1 or self.coordinator is not None or self.device == "TPU",
+            f"{self.workers} workers on CPU devices need TPU_TUI_COORDINATOR",
+            "Set it to worker 0's host:port on every worker; tpu-tui launch does",
+        )
+
+    @property
+    def world(self) -> int:
+        """Replicas in the whole slice (CPU devices)."""
+        return self.workers * self.cores
+
+    def rank(self, core: int) -> int:
+        """The global rank of a core of this worker (CPU devices)."""
+        return self.worker * self.cores + core
+
+    @classmethod
+    def from_environ(cls, environ: Mapping[str, str], cores: int | None, timeout: float) -> ReplicaConfig:
+        """Read the place in the slice; `cores` from the command line beats TPU_TUI_CORES."""
+        device = environ.get("PJRT_DEVICE", "").strip().upper() or "CPU"
+        return cls(
+            device=device,
+            worker=_integer(environ, "TPU_TUI_WORKER", 0),
+            workers=_integer(environ, "TPU_TUI_WORKERS", 1),
+            cores=cores if cores is not None else _integer(environ, "TPU_TUI_CORES", 1),
+            coordinator=_address(environ.get("TPU_TUI_COORDINATOR", "")),
+            timeout=timeout,
+        )
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """One run, whole."""
+
+    model: str = "resnet50"
+    data: DataConfig = field(default_factory=lambda: DataConfig(fake=True))
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    replicas: ReplicaConfig = field(default_factory=ReplicaConfig)
+    log_steps: int = 10
+    steps_per_epoch: int | None = None  # None: the whole epoch; fake data: 50
+    seed: int = 42
+    memory_check: bool = True
+    debug: bool = False
+
+    def __post_init__(self) -> None:
+        _require(self.model in MODELS, f"There is no model {self.model!r}", f"Choose one of {', '.join(MODELS)}")
+        _require(self.log_steps >= 1, "--log-steps must be at least 1")
+        _require(self.steps_per_epoch is None or self.steps_per_epoch >= 1, "--steps-per-epoch must be at least 1")
+
+    @property
+    def loader_workers(self) -> int:
+        """Loader processes beside each replica; on a CPU device the cores are the replicas' own."""
+        if self.data.loader_workers is not None:
+            return self.data.loader_workers
+        return 0 if self.replicas.device == "CPU" else 4
+
+
+def parse(arguments: Sequence[str], environ: Mapping[str, str]) -> TrainConfig:
+    """A run from the command line and the environment; raises ConfigError, or SystemExit for `--help`."""
+    options = _parser().parse_args(arguments)
+    return TrainConfig(
+        model=options.model,
+        data=DataConfig(
+            directory=options.data,
+            train=options.train_shards,
+            val=options.val_shards,
+            fake=options.fake_data,
+            image_size=options.image_size,
+            classes=options.classes,
+            shuffle_buffer=options.shuffle_buffer,
+            loader_workers=options.loader_workers,
+        ),
+        optimizer=OptimizerConfig(
+            batch_size=options.batch_size,
+            learning_rate=options.learning_rate,
+            momentum=options.momentum,
+            weight_decay=options.weight_decay,
+            epochs=options.epochs,
+            warmup_epochs=options.warmup_epochs,
+        ),
+        replicas=ReplicaConfig.from_environ(environ, options.num_cores, options.timeout),
+        log_steps=options.log_steps,
+        steps_per_epoch=options.steps_per_epoch,
+        seed=options.seed,
+        memory_check=not options.no_memory_check,
+        debug=options.debug,
+    )
+
+
+def settle_device(environ: MutableMapping[str, str]) -> None:
+    """Where PJRT_DEVICE is not set: TPU where there is one, else CPU."""
+    if not environ.get("PJRT_DEVICE", "").strip():
+        there = any(Path("/dev").glob("accel*")) or any(Path("/dev/vfio").glob("[0-9]*"))
+        environ["PJRT_DEVICE"] = "TPU" if there else "CPU"
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> None:  # type: ignore[override]
+        raise ConfigError(message[:1].upper() + message[1:], remedy=f"See {self.prog} --help")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="python -m trainer.train", description="Train a ResNet on every core of a slice.")
+    parser.add_argument("--model", default="resnet50", help=f"one of {', '.join(MODELS)} (default: %(default)s)")
+    source = parser.add_argument_group("data")
+    source.add_argument("--data", metavar="DIR", help="directory or gs://bucket/prefix made by trainer.shards")
+    source.add_argument("--train-shards", metavar="PATTERN", help="gs://b/train-{000000..000639}.tar, paths, pipe:")
+    source.add_argument("--val-shards", metavar="PATTERN", help="the same for validation; none: no validation")
+    source.add_argument("--fake-data", action="store_true", help="one made-up batch, again and again")
+    source.add_argument("--image-size", type=int, help="pixels a side (default: the manifest's, else 224)")
+    source.add_argument("--classes", type=int, help="number of classes (default: the manifest's)")
+    source.add_argument("--shuffle-buffer", type=int, default=10_000, metavar="SAMPLES")
+    source.add_argument("--loader-workers", type=int, help="loader processes a core (default: CPU 0, TPU 4)")
+    step = parser.add_argument_group("optimizer")
+    step.add_argument("--batch-size", type=int, default=128, help="samples a core and step (default: %(default)s)")
+    step.add_argument("--learning-rate", type=float, default=0.1, help="for 256 samples a step; scaled linearly")
+    step.add_argument("--momentum", type=float, default=0.9)
+    step.add_argument("--weight-decay", type=float, default=1e-4)
+    step.add_argument("--epochs", type=int, default=18)
+    step.add_argument("--warmup-epochs", type=float, default=1.0)
+    step.add_argument("--steps-per-epoch", type=int, help="end each epoch after so many steps")
+    step.add_argument("--seed", type=int, default=42)
+    place = parser.add_argument_group("replicas")
+    place.add_argument("--num-cores", type=int, help="replicas on this worker (CPU; default: TPU_TUI_CORES or 1)")
+    place.add_argument("--timeout", type=float, default=300.0, metavar="S", help="for the others (default: 300)")
+    place.add_argument("--no-memory-check", action="store_true")
+    parser.add_argument("--log-steps", type=int, default=10, help="print every so many steps (default: %(default)s)")
+    parser.add_argument("--debug", action="store_true", help="tracebacks instead of sentences")
+    return parser
+
+
+def _integer(environ: Mapping[str, str], name: str, default: int) -> int:
+    text = environ.get(name, "").strip()
+    try:
+        return int(text) if text else default
+    except ValueError:
+        raise ConfigError(f"{name}={text} is not a whole number") from None
+
+
+def _address(text: str) -> tuple[str, int] | None:
+    if not text.strip():
+        return None
+    host, _, port = text.strip().rpartition(":")
+    if not host or not port.isdigit() or not 0 < int(port) < 65536:
+        raise ConfigError(f"TPU_TUI_COORDINATOR={text} is not host:port")
+    return host.strip("[]"), int(port)

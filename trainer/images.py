@@ -1,0 +1,253 @@
+"""Where images come from: CIFAR-10's archive, a folder of class folders, or shapes drawn here.
+
+A source is a list of classes and, for each split, samples: the encoded file, its extension, its class.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import pickle
+import random
+import tarfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image, ImageDraw
+
+from trainer.errors import TrainerError
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One image as it will lie in a shard."""
+
+    content: bytes
+    extension: str
+    label: int
+
+
+@dataclass(frozen=True)
+class Source:
+    """Classes, and per split a function from index to sample; `image_size` in pixels where all have the same."""
+
+    name: str
+    classes: tuple[str, ...]
+    image_size: int | None
+    splits: dict[str, tuple[int, Callable[[int], Sample]]]
+
+
+# --- shapes -------------------------------------------------------------------------------------------------------
+
+SHAPES = ("circle", "triangle", "square", "pentagon", "star", "cross", "ring", "crescent", "bar", "dots")
+OVERSAMPLING = 4  # drawn larger and scaled down, for smooth edges
+
+
+def shapes(train: int, val: int, size: int, seed: int) -> Source:
+    """Ten drawn shapes in random colours, places, sizes and angles: real pixels to learn from, made in no time.
+
+    Sample i depends on the seed, the split and i alone.
+    """
+
+    def drawn(split: str) -> Callable[[int], Sample]:
+        return lambda index: _drawn(random.Random(f"{seed} {split} {index}"), index % len(SHAPES), size)
+
+    return Source("shapes", SHAPES, size, {"train": (train, drawn("train")), "val": (val, drawn("val"))})
+
+
+def _drawn(rng: random.Random, label: int, size: int) -> Sample:
+    large = size * OVERSAMPLING
+    background = tuple(rng.randrange(256) for _ in range(3))
+    colour = tuple((value + rng.randrange(90, 167)) % 256 for value in background)
+    image = Image.new("RGB", (large, large), background)
+    radius = large * rng.uniform(0.26, 0.4)
+    centre = (large / 2 + rng.uniform(-0.1, 0.1) * large, large / 2 + rng.uniform(-0.1, 0.1) * large)
+    _draw(ImageDraw.Draw(image), SHAPES[label], centre, radius, rng.uniform(0, 2 * math.pi), colour, background)
+    small = np.asarray(image.resize((size, size), Image.Resampling.BOX), dtype=np.int16)
+    noise = np.random.default_rng(rng.getrandbits(32)).integers(-12, 13, small.shape, dtype=np.int16)
+    return Sample(_ppm(np.clip(small + noise, 0, 255).astype(np.uint8)), "ppm", label)
+
+
+def _draw(
+    draw: ImageDraw.ImageDraw,
+    shape: str,
+    centre: tuple[float, float],
+    radius: float,
+    angle: float,
+    colour: tuple[int, ...],
+    background: tuple[int, ...],
+) -> None:
+    def disc(at: tuple[float, float], r: float, fill: tuple[int, ...]) -> None:
+        draw.ellipse((at[0] - r, at[1] - r, at[0] + r, at[1] + r), fill=fill)
+
+    def polar(r: float, turn: float) -> tuple[float, float]:
+        return centre[0] + r * math.cos(angle + turn), centre[1] + r * math.sin(angle + turn)
+
+    def box(along: float, across: float, turn: float = 0.0) -> None:
+        half = math.atan2(across, along)
+        corners = (half, math.pi - half, math.pi + half, -half)
+        draw.polygon([polar(math.hypot(along, across), turn + corner) for corner in corners], fill=colour)
+
+    corners = {"triangle": 3, "square": 4, "pentagon": 5}
+    if shape in corners:
+        count = corners[shape]
+        draw.polygon([polar(radius, 2 * math.pi * i / count) for i in range(count)], fill=colour)
+    elif shape == "star":
+        tips = [polar(radius if i % 2 == 0 else radius * 0.4, math.pi * i / 5) for i in range(10)]
+        draw.polygon(tips, fill=colour)
+    elif shape == "cross":
+        box(radius, radius * 0.3)
+        box(radius, radius * 0.3, math.pi / 2)
+    elif shape == "bar":
+        box(radius, radius * 0.25)
+    elif shape == "dots":
+        for turn in (math.pi / 4, 5 * math.pi / 4):
+            at = polar(radius * 0.6, turn)
+            disc(at, radius * 0.5, colour)
+    else:
+        disc(centre, radius, colour)
+        if shape == "ring":
+            disc(centre, radius * 0.55, background)
+        elif shape == "crescent":
+            disc(polar(radius * 0.55, 0.0), radius * 0.8, background)
+
+
+def _ppm(pixels: np.ndarray[Any, np.dtype[np.uint8]]) -> bytes:
+    height, width, _ = pixels.shape
+    return b"P6\n%d %d\n255\n" % (width, height) + pixels.tobytes()
+
+
+# --- CIFAR-10 -----------------------------------------------------------------------------------------------------
+
+CIFAR_SIZE = 32
+CIFAR_ROW = 3 * CIFAR_SIZE * CIFAR_SIZE
+
+
+def cifar10(archive: Path) -> Source:
+    """CIFAR-10's "python version", as distributed (cifar-10-python.tar.gz) or unpacked.
+
+    Batches `data_batch_*` are the training split, `test_batch` the validation split, `batches.meta` names the
+    classes; each row holds a 32×32 image's red, then green, then blue plane. Raises TrainerError.
+    """
+    members = _cifar_members(archive)
+    train = [members[name] for name in sorted(members) if name.startswith("data_batch_")]
+    if not train or "test_batch" not in members or "batches.meta" not in members:
+        raise TrainerError(
+            f"{archive} is not CIFAR-10's archive",
+            why="it lacks data_batch_1, test_batch or batches.meta",
+            remedy="Take the python version, cifar-10-python.tar.gz",
+        )
+    try:
+        names = tuple(label.decode() for label in _unpickled(members["batches.meta"])[b"label_names"])
+        splits = {"train": _cifar_split(train), "val": _cifar_split([members["test_batch"]])}
+    except (pickle.UnpicklingError, EOFError, KeyError, ValueError, TypeError, AttributeError) as error:
+        raise TrainerError(f"{archive} is damaged, or not CIFAR-10's archive", why=str(error)) from error
+    return Source("cifar", names, CIFAR_SIZE, splits)
+
+
+def _cifar_members(archive: Path) -> dict[str, bytes]:
+    if archive.is_dir():
+        folder = next((path.parent for path in archive.rglob("batches.meta")), archive)
+        return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    try:
+        with tarfile.open(archive) as tar:
+            files = ((Path(member.name).name, tar.extractfile(member)) for member in tar if member.isfile())
+            return {name: file.read() for name, file in files if file is not None}
+    except (OSError, EOFError, tarfile.TarError) as error:
+        raise TrainerError(f"Cannot read CIFAR-10 from {archive}", why=str(error)) from error
+
+
+class _ArrayUnpickler(pickle.Unpickler):
+    """Unpickles dictionaries of lists, bytes and arrays of numbers, and nothing that could run code."""
+
+    ALLOWED = frozenset(
+        {
+            ("numpy.core.multiarray", "_reconstruct"),
+            ("numpy._core.multiarray", "_reconstruct"),
+            ("numpy", "ndarray"),
+            ("numpy", "dtype"),
+            ("_codecs", "encode"),
+        }
+    )
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in self.ALLOWED:
+            raise pickle.UnpicklingError(f"it holds {module}.{name}, which no CIFAR-10 batch does")
+        return super().find_class(module, name)
+
+
+def _unpickled(content: bytes) -> dict[bytes, Any]:
+    loaded = _ArrayUnpickler(io.BytesIO(content), encoding="bytes").load()
+    return {key if isinstance(key, bytes) else str(key).encode(): value for key, value in loaded.items()}
+
+
+def _cifar_split(batches: Sequence[bytes]) -> tuple[int, Callable[[int], Sample]]:
+    loaded = [_unpickled(batch) for batch in batches]
+    rows = np.concatenate([np.asarray(batch[b"data"], dtype=np.uint8).reshape(-1, CIFAR_ROW) for batch in loaded])
+    labels = [int(label) for batch in loaded for label in batch[b"labels"]]
+    if len(labels) != len(rows):
+        raise ValueError(f"{len(rows)} images but {len(labels)} labels")
+
+    def sample(index: int) -> Sample:
+        planes = rows[index].reshape(3, CIFAR_SIZE, CIFAR_SIZE)
+        return Sample(_ppm(np.ascontiguousarray(planes.transpose(1, 2, 0))), "ppm", labels[index])
+
+    return len(rows), sample
+
+
+# --- a folder of class folders ------------------------------------------------------------------------------------
+
+EXTENSIONS = {".jpg": "jpg", ".jpeg": "jpg", ".png": "png", ".ppm": "ppm", ".webp": "webp"}
+
+
+def folder(directory: Path, val_fraction: float, seed: int) -> Source:
+    """`DIR/train/CLASS/*` and `DIR/val/CLASS/*`, or `DIR/CLASS/*` of which `val_fraction` is set apart.
+
+    Files are kept as they are, never decoded. Raises TrainerError, also when the two splits' classes differ.
+    """
+    if not directory.is_dir():
+        raise TrainerError(f"There is no directory {directory}")
+    if (directory / "train").is_dir():
+        train, classes = _class_folders(directory / "train")
+        val: list[tuple[Path, int]] = []
+        if (directory / "val").is_dir():
+            val, val_classes = _class_folders(directory / "val")
+            odd = sorted(set(classes) ^ set(val_classes))
+            if odd:
+                raise TrainerError(
+                    f"{directory}/train and {directory}/val have different classes", why=", ".join(odd[:5])
+                )
+    else:
+        files, classes = _class_folders(directory)
+        random.Random(seed).shuffle(files)
+        held = round(len(files) * val_fraction)
+        train, val = files[held:], files[:held]
+    splits = {"train": _file_split(train)} | ({"val": _file_split(val)} if val else {})
+    return Source(directory.resolve().name, classes, None, splits)
+
+
+def _class_folders(directory: Path) -> tuple[list[tuple[Path, int]], tuple[str, ...]]:
+    folders = sorted(path for path in directory.iterdir() if path.is_dir())
+    files = [
+        (path, label)
+        for label, each in enumerate(folders)
+        for path in sorted(each.rglob("*"))
+        if path.suffix.lower() in EXTENSIONS
+    ]
+    if not files:
+        raise TrainerError(
+            f"No images in class folders under {directory}",
+            remedy=f"Lay them out as {directory}/CLASS/NAME.jpg ({', '.join(EXTENSIONS)})",
+        )
+    return files, tuple(path.name for path in folders)
+
+
+def _file_split(files: list[tuple[Path, int]]) -> tuple[int, Callable[[int], Sample]]:
+    def sample(index: int) -> Sample:
+        path, label = files[index]
+        return Sample(path.read_bytes(), EXTENSIONS[path.suffix.lower()], label)
+
+    return len(files), sample

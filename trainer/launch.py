@@ -1,0 +1,248 @@
+"""Start this worker's replicas, watch over them, and end them together."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import importlib.util
+import multiprocessing
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from multiprocessing.connection import wait
+from multiprocessing.context import ForkProcess
+from pathlib import Path
+
+import torch
+import torch_xla
+
+from trainer.config import ReplicaConfig, TrainConfig
+from trainer.errors import (
+    PARTNER_LOST,
+    REFUSED,
+    STOPPED,
+    PartnerLostError,
+    StoppedError,
+    ToldElsewhereError,
+    TrainerError,
+)
+from trainer.progress import write_line
+from trainer.rendezvous import listen, meet
+from trainer.replicas import GlooReplicas, Replicas, XlaReplicas
+
+Train = Callable[[Replicas, TrainConfig, "Stopping"], None]
+
+GRACE = 20.0  # seconds from SIGTERM to SIGKILL: a compilation, which no signal interrupts, fits in
+CULPRIT_FIRST = 2.0  # seconds that a rank waits before it ends for another's sake, so that the cause is seen first
+SET_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
+
+
+class Stopping:
+    """Whether SIGTERM has come. The loop looks between steps: a step that has begun is finished."""
+
+    def __init__(self) -> None:
+        self.requested = False
+
+    def install(self) -> None:
+        """Listen for SIGTERM; Ctrl-C is left to the process that started the ranks."""
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, self._request)
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def _request(self, *_: object) -> None:
+        self.requested = True
+
+
+def launch(train: Train, config: TrainConfig) -> int:
+    """Run `train` on every core of this worker; returns the exit code."""
+    try:
+        if config.replicas.device == "TPU":
+            _require_tpu()
+            torch_xla.launch(_tpu_rank, args=(train, config))
+            return 0
+        return _Forked(train, config).run()
+    except TrainerError as error:
+        return tell(error, config, "", speaks=True)
+
+
+def tell(error: TrainerError, config: TrainConfig, who: str, *, speaks: bool) -> int:
+    """Say what went wrong, once, and return the exit code that belongs to it."""
+    if config.debug:
+        traceback.print_exception(error)
+    elif speaks and not isinstance(error, ToldElsewhereError):
+        write_line(f"{who}{error}", descriptor=2)
+    if isinstance(error, PartnerLostError):
+        return PARTNER_LOST
+    return STOPPED if isinstance(error, StoppedError) else REFUSED
+
+
+# --- TPU ----------------------------------------------------------------------------------------------------------
+
+
+def _require_tpu() -> None:
+    devices = [*Path("/dev").glob("accel*"), *Path("/dev/vfio").glob("[0-9]*")]
+    if not devices:
+        raise TrainerError(
+            "There is no TPU on this machine, and PJRT_DEVICE is TPU",
+            why="neither /dev/accel* nor /dev/vfio/* exists",
+            remedy="Run on a TPU VM, or set PJRT_DEVICE=CPU",
+        )
+    if importlib.util.find_spec("libtpu") is None:
+        raise TrainerError(
+            "There is a TPU, but no libtpu to drive it", remedy="Install it with: pip install 'tpu-tui[tpu]'"
+        )
+
+
+def _tpu_rank(_: int, train: Train, config: TrainConfig) -> None:
+    stopping = Stopping()
+    stopping.install()
+    code = _guarded(train, config, stopping, lambda: XlaReplicas(config.log_steps))
+    if code:
+        sys.exit(code)
+
+
+# --- CPU ----------------------------------------------------------------------------------------------------------
+
+
+class _Forked:
+    """One forked process a core, and the process that waits for them.
+
+    Forked after torch is imported: its pages are shared and its start-up paid once. Forking is safe only because
+    nothing here has touched an XLA device, whose runtime starts threads.
+    """
+
+    def __init__(self, train: Train, config: TrainConfig) -> None:
+        self._config = config
+        place = config.replicas
+        address = place.coordinator or ("127.0.0.1", 0)
+        listener = listen(address) if place.worker == 0 else None
+        if listener is not None:
+            address = (address[0], listener.getsockname()[1])
+        context = multiprocessing.get_context("fork")
+        self._ranks = [
+            context.Process(
+                target=_cpu_rank,
+                args=(train, config, core, address, listener, os.getpid()),
+                name=f"rank {place.rank(core)}",
+            )
+            for core in range(place.cores)
+        ]
+        self._listener = listener
+        self._kill_at: float | None = None
+        self._stopped = False
+        self._code = 0
+
+    def run(self) -> int:
+        gc.collect()
+        gc.freeze()  # the collector would otherwise write to, and so copy, shared pages
+        sys.stdout.flush()
+        for rank in self._ranks:
+            rank.start()
+        if self._listener is not None:
+            self._listener.close()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._stop)
+        alive = list(self._ranks)
+        while alive:
+            wait([rank.sentinel for rank in alive], timeout=0.5)
+            ended = [rank for rank in alive if not rank.is_alive()]
+            alive = [rank for rank in alive if rank not in ended]
+            # Those that ended for another's sake are looked at last: the cause may have ended in the same moment.
+            for rank in sorted(ended, key=lambda each: each.exitcode == PARTNER_LOST):
+                self._judge(rank)
+            if self._kill_at is not None and time.monotonic() > self._kill_at:
+                for rank in alive:
+                    rank.kill()
+        return STOPPED if self._stopped and self._code == 0 else self._code
+
+    def _stop(self, *_: object) -> None:
+        self._stopped = True
+        self._end()
+
+    def _end(self) -> None:
+        if self._kill_at is None:
+            self._kill_at = time.monotonic() + GRACE
+        for rank in self._ranks:
+            with contextlib.suppress(ProcessLookupError):
+                rank.terminate()
+
+    def _judge(self, rank: ForkProcess) -> None:
+        code = rank.exitcode
+        assert code is not None
+        if code == 0 or (self._stopped and code in (STOPPED, -signal.SIGTERM, -signal.SIGKILL)):
+            return
+        if self._code:
+            return  # the first failure is the one that counts
+        self._code = code if code > 0 else 128 - code
+        others = "; ending this worker's others" if self._kill_at is None and len(self._ranks) > 1 else ""
+        if code not in (REFUSED, PARTNER_LOST):
+            worker = self._config.replicas.worker
+            write_line(
+                f"{rank.name.capitalize()} (worker {worker}, core {self._ranks.index(rank)}) {_cause(code)}{others}.",
+                descriptor=2,
+            )
+        self._end()
+
+
+def _cause(code: int) -> str:
+    if code == -signal.SIGKILL:
+        return "was killed by SIGKILL (by the kernel, if memory ran out)"
+    if code < 0:
+        return f"was killed by {signal.Signals(-code).name}"
+    return f"ended with exit code {code}"
+
+
+def _cpu_rank(
+    train: Train,
+    config: TrainConfig,
+    core: int,
+    address: tuple[str, int],
+    listener: socket.socket | None,
+    parent: int,
+) -> None:
+    ctypes.CDLL(None).prctl(SET_PARENT_DEATH_SIGNAL, signal.SIGTERM)
+    if os.getppid() != parent:
+        sys.exit(STOPPED)
+    stopping = Stopping()
+    stopping.install()
+    place = config.replicas
+    torch.set_num_threads(1)  # the cores are the replicas'
+
+    def join() -> Replicas:
+        store = meet(place, core, address, listener if core == 0 else None, lambda: stopping.requested)
+        return GlooReplicas(place.rank(core), place.world, core, place.worker, store, place.timeout)
+
+    code = _guarded(train, config, stopping, join, place, core)
+    if code:
+        sys.exit(code)
+
+
+def _guarded(
+    train: Train,
+    config: TrainConfig,
+    stopping: Stopping,
+    join: Callable[[], Replicas],
+    place: ReplicaConfig | None = None,
+    core: int = 0,
+) -> int:
+    """Run one rank to its end; returns its exit code, having said why it is not 0."""
+    who = "" if place is None else f"Rank {place.rank(core)} (worker {place.worker}, core {core}): "
+    try:
+        replicas = join()
+        train(replicas, config, stopping)
+        replicas.close()
+        return STOPPED if stopping.requested else 0
+    except PartnerLostError as error:
+        if stopping.requested:
+            return STOPPED
+        code = tell(error, config, who, speaks=core == 0)
+        time.sleep(CULPRIT_FIRST)
+        return code
+    except TrainerError as error:
+        return tell(error, config, "", speaks=True)

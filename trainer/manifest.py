@@ -1,0 +1,63 @@
+"""`manifest.json` beside a set of shards: what is in them, so that ranks can be given equal shares unread."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from trainer.errors import TrainerError
+
+MANIFEST = "manifest.json"
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One tar file: its name beside the manifest, how many samples, how large, and its checksum."""
+
+    name: str
+    samples: int
+    size: int  # bytes
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A data set as shards; `image_size` in pixels a side where all images share it."""
+
+    name: str
+    classes: tuple[str, ...]
+    image_size: int | None
+    seed: int
+    splits: dict[str, tuple[Shard, ...]]
+
+    def to_json(self) -> str:
+        """The file's content."""
+        return json.dumps({"schema": SCHEMA, **asdict(self)}, indent=1) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str | bytes, where: str) -> Manifest:
+        """Read it back; raises TrainerError naming `where`."""
+        try:
+            loaded: dict[str, Any] = json.loads(text)
+            if loaded["schema"] != SCHEMA:
+                raise ValueError(f"schema {loaded['schema']}, this trainer reads {SCHEMA}")
+            return cls(
+                name=str(loaded["name"]),
+                classes=tuple(str(name) for name in loaded["classes"]),
+                image_size=None if loaded["image_size"] is None else int(loaded["image_size"]),
+                seed=int(loaded["seed"]),
+                splits={
+                    split: tuple(
+                        Shard(str(s["name"]), int(s["samples"]), int(s["size"]), str(s["sha256"])) for s in shards
+                    )
+                    for split, shards in loaded["splits"].items()
+                },
+            )
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise TrainerError(
+                f"{where} is not a manifest of shards",
+                why=str(error),
+                remedy="Make the shards again with python -m trainer.shards",
+            ) from error

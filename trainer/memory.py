@@ -1,0 +1,62 @@
+"""Whether the replicas fit into memory, asked before they grow: afterwards the kernel just kills one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainer.errors import TrainerError
+
+MIB = 1024 * 1024
+RUNTIME_MIB = 700  # compiler and runtime, beyond the imports: measured, resnet10 at 32 pixels with batch 32
+BYTES_PER_PARAMETER = 4 * 6  # weights, gradients, momentum, the flat bucket on either side, one spare copy
+# activations and their gradients: float32 values a pixel of input, measured for the plain and bottleneck blocks
+VALUES_PER_PIXEL = {"resnet10": 60, "resnet18": 100, "resnet34": 150, "resnet50": 450, "resnet101": 700}
+DEEPEST = 1000
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What one rank sees of its machine: boot id (ranks of several workers may share one) and MiB available."""
+
+    boot: str
+    available: int
+
+
+def this_machine() -> Machine:
+    """Read from /proc and, where a limit is set, from the control group."""
+    boot = _text("/proc/sys/kernel/random/boot_id").strip()
+    available = next(
+        (int(line.split()[1]) // 1024 for line in _text("/proc/meminfo").splitlines() if "MemAvailable" in line), 0
+    )
+    limit, used = _text("/sys/fs/cgroup/memory.max").strip(), _text("/sys/fs/cgroup/memory.current").strip()
+    if limit.isdigit() and used.isdigit():
+        available = min(available, max(0, int(limit) - int(used)) // MIB)
+    return Machine(boot, available)
+
+
+def needed(model: str, parameters: int, batch: int, size: int) -> int:
+    """MiB that a replica on a CPU device is about to take; an estimate on the safe side of none and all."""
+    activations = VALUES_PER_PIXEL.get(model, DEEPEST) * 4 * batch * size * size * 2
+    return RUNTIME_MIB + (parameters * BYTES_PER_PARAMETER + activations) // MIB
+
+
+def check(machines: list[Machine], each: int) -> None:
+    """Raise TrainerError when the ranks that share a machine need more than it has."""
+    for boot in dict.fromkeys(machine.boot for machine in machines):
+        sharing = [machine for machine in machines if machine.boot == boot]
+        available = min(machine.available for machine in sharing)
+        if available and len(sharing) * each > available:
+            raise TrainerError(
+                "Too little memory",
+                why=f"{len(sharing)} replicas on one machine need about {len(sharing) * each / 1024:.1f} GiB, "
+                f"{available / 1024:.1f} GiB are available",
+                remedy="Use fewer cores, a smaller --model or --batch-size, or --no-memory-check",
+            )
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text()
+    except OSError:
+        return ""

@@ -1,0 +1,188 @@
+"""Objects in Cloud Storage, local files and pipes behind the few verbs the trainer needs: list, open, write.
+
+`STORAGE_EMULATOR_HOST` is honoured, with anonymous credentials. Errors come as sentences (TrainerError).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fnmatch
+import functools
+import io
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from trainer.errors import TrainerError
+
+BUCKET_SCHEME = "gs://"
+PIPE_SCHEME = "pipe:"
+READ_BYTES = 8 * 1024 * 1024  # of an object a request; each request costs a round trip
+
+
+def is_bucket(url: str) -> bool:
+    """Whether a path lies in Cloud Storage."""
+    return url.startswith(BUCKET_SCHEME)
+
+
+def is_pipe(url: str) -> bool:
+    """Whether a "path" is a command whose output is the shard."""
+    return url.startswith(PIPE_SCHEME)
+
+
+def join(directory: str, name: str) -> str:
+    """A name inside a directory or prefix."""
+    return f"{directory.rstrip('/')}/{name}"
+
+
+def parent(url: str) -> str:
+    """The directory or prefix that holds a path."""
+    return url.rpartition("/")[0] or "."
+
+
+def exists(url: str) -> bool:
+    """Whether there is such a file or object; raises TrainerError when the bucket cannot be asked."""
+    if not is_bucket(url):
+        return Path(url).exists()
+    bucket, name = _parts(url)
+    with _told(url):
+        return bool(_client().bucket(bucket).blob(name).exists())
+
+
+def matching(directory: str, pattern: str = "*") -> list[str]:
+    """Names right inside a directory or prefix, sorted; raises TrainerError for a missing bucket or directory."""
+    if not is_bucket(directory):
+        if not Path(directory).is_dir():
+            raise TrainerError(
+                f"There is no directory {directory}", remedy="Make shards with python -m trainer.shards"
+            )
+        return sorted(fnmatch.filter((path.name for path in Path(directory).iterdir()), pattern))
+    bucket, prefix = _parts(directory.rstrip("/") + "/")
+    with _told(directory):
+        blobs = list(_client().list_blobs(bucket, prefix=prefix, delimiter="/"))
+    return sorted(fnmatch.filter((str(blob.name)[len(prefix) :] for blob in blobs), pattern))
+
+
+def read(url: str) -> bytes:
+    """A whole file or object."""
+    with open_stream(url) as stream:
+        return stream.read()
+
+
+@contextlib.contextmanager
+def open_stream(url: str) -> Iterator[IO[bytes]]:
+    """Read a file, an object (streamed) or a `pipe:` command; raises TrainerError, also when the command fails."""
+    if is_pipe(url):
+        with _open_pipe(url) as stream:
+            yield stream
+    elif is_bucket(url):
+        bucket, name = _parts(url)
+        with _told(url), _client().bucket(bucket).blob(name).open("rb", chunk_size=READ_BYTES) as stream:
+            yield stream
+    else:
+        try:
+            stream = Path(url).open("rb")  # noqa: SIM115
+        except OSError as error:
+            raise TrainerError(f"Cannot read {url}", why=error.strerror or str(error)) from error
+        with stream:
+            yield stream
+
+
+def write(url: str, content: bytes) -> None:
+    """Write a whole file or object; a local file appears complete or not at all."""
+    if is_bucket(url):
+        bucket, name = _parts(url)
+        with _told(url):
+            _client().bucket(bucket).blob(name).upload_from_file(io.BytesIO(content), checksum="crc32c")
+        return
+    path = Path(url)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_bytes(content)
+        temporary.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise TrainerError(f"Cannot write {url}", why=error.strerror or str(error)) from error
+
+
+@contextlib.contextmanager
+def _open_pipe(url: str) -> Iterator[IO[bytes]]:
+    """The shell runs it, as webdataset does; a reader that stops early ends it without complaint."""
+    command = url[len(PIPE_SCHEME) :]
+    with subprocess.Popen(command, shell=True, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        yield process.stdout
+        if not process.stdout.read(1):
+            code = process.wait()
+            if code != 0:
+                raise TrainerError(f"The command of {url} failed", why=f"exit code {code}")
+        else:
+            process.terminate()
+
+
+def _parts(url: str) -> tuple[str, str]:
+    bucket, _, name = url[len(BUCKET_SCHEME) :].partition("/")
+    if not bucket:
+        raise TrainerError(f"{url} names no bucket", remedy="Write gs://BUCKET/PREFIX")
+    return bucket, name
+
+
+def _client() -> Any:
+    """One client a process: connections must not be shared with a forked child."""
+    return _client_of(os.getpid(), os.environ.get("STORAGE_EMULATOR_HOST", ""))
+
+
+@functools.lru_cache(maxsize=2)
+def _client_of(pid: int, emulator: str) -> Any:  # noqa: ARG001
+    from google.auth.credentials import AnonymousCredentials
+    from google.cloud import storage
+
+    if emulator:
+        return storage.Client(project="local", credentials=AnonymousCredentials())  # type: ignore[no-untyped-call]
+    return storage.Client()
+
+
+@contextlib.contextmanager
+def _told(url: str) -> Iterator[None]:
+    """Turn the client's exceptions into sentences about `url`."""
+    from google.api_core.exceptions import Forbidden, GoogleAPIError, NotFound, Unauthorized
+    from google.auth.exceptions import GoogleAuthError
+    from requests.exceptions import RequestException
+
+    bucket = url[len(BUCKET_SCHEME) :].partition("/")[0]
+    try:
+        yield
+    except NotFound as error:
+        if "bucket" in str(error).lower() or not _bucket_exists(bucket):
+            raise TrainerError(
+                f"There is no bucket gs://{bucket}",
+                remedy=f"Make it with: gcloud storage buckets create gs://{bucket}",
+            ) from error
+        raise TrainerError(f"There is no object {url}") from error
+    except (Forbidden, Unauthorized) as error:
+        raise TrainerError(
+            f"No permission for {url}",
+            why=str(getattr(error, "message", error)),
+            remedy="Give this machine's service account the role roles/storage.objectAdmin on the bucket",
+        ) from error
+    except GoogleAuthError as error:
+        raise TrainerError(
+            f"No credentials for {url}", why=str(error), remedy="Run: gcloud auth application-default login"
+        ) from error
+    except (GoogleAPIError, RequestException, OSError) as error:
+        raise TrainerError(
+            f"Cloud Storage did not answer for {url}", why=f"{type(error).__name__}: {error}"
+        ) from error
+
+
+def _bucket_exists(bucket: str) -> bool:
+    from google.api_core.exceptions import GoogleAPIError
+
+    try:
+        return bool(_client().bucket(bucket).exists())
+    except GoogleAPIError:
+        return True

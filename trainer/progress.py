@@ -1,0 +1,109 @@
+"""The log lines that consoles read, in the shapes of PyTorch/XLA's own test utilities, and the rates in them.
+
+Each line is one write(2), newline included: processes that share a log never glue their lines together.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+SMOOTHING = 0.4  # share of the former rate in the new one, as torch_xla's RateTracker has it
+
+
+def write_line(text: str, descriptor: int = 1) -> None:
+    """Write one whole line with a single write(2); line breaks inside it become blanks."""
+    sys.stdout.flush()
+    os.write(descriptor, (" ".join(text.splitlines()) + "\n").encode("utf-8", "replace"))
+
+
+class RateTracker:
+    """Samples a second: `rate` smoothed between calls, `global_rate` since the tracker was made."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._started = self._last = clock()
+        self._pending = self._total = 0
+        self._smoothed: float | None = None
+
+    def add(self, samples: int) -> None:
+        """Count samples that have been trained on."""
+        self._pending += samples
+        self._total += samples
+
+    def rate(self) -> float:
+        """The moving average, brought up to date with what was added since the last call."""
+        now = self._clock()
+        if now > self._last:
+            latest = self._pending / (now - self._last)
+            former = latest if self._smoothed is None else self._smoothed
+            self._smoothed = (1 - SMOOTHING) * latest + SMOOTHING * former
+            self._pending, self._last = 0, now
+        return self._smoothed or 0.0
+
+    def global_rate(self) -> float:
+        """All samples over all time since the start."""
+        elapsed = self._clock() - self._started
+        return self._total / elapsed if elapsed > 0 else 0.0
+
+
+def device_label(device: str, rank: int) -> str:
+    """`xla:0/14`: the device in its process, and the core's ordinal in the slice."""
+    return f"{device}/{rank}"
+
+
+def clock(now: datetime) -> str:
+    """The time of day, as every line ends with."""
+    return now.strftime("%H:%M:%S")
+
+
+def training_line(label: str, epoch: int, step: int, loss: float, rate: float, overall: float, now: datetime) -> str:
+    """A core's progress within an epoch; rates in samples a second."""
+    return (
+        f"| Training Device={label} Epoch={epoch} Step={step} Loss={loss:.5f} "
+        f"Rate={rate:.2f} GlobalRate={overall:.2f} Time={clock(now)}"
+    )
+
+
+def test_line(label: str, epoch: int, step: int, accuracy: float, now: datetime) -> str:
+    """A core's progress within an evaluation; `accuracy` in percent so far."""
+    return f"| Test Device={label} Step={step} Epoch={epoch} Accuracy={accuracy:.2f} Time={clock(now)}"
+
+
+def train_begin_line(epoch: int, now: datetime) -> str:
+    """An epoch begins."""
+    return f"Epoch {epoch} train begin {clock(now)}"
+
+
+def train_end_line(epoch: int, took: float, samples: int, slice_rate: float, now: datetime) -> str:
+    """An epoch's training ends; `slice_rate` is the mean over the cores times their number."""
+    return (
+        f"Epoch {epoch} train end {clock(now)}, Epoch Time={duration(took)}, "
+        f"Replica Train Samples={samples}, Reduced GlobalRate={slice_rate:.2f}"
+    )
+
+
+def test_end_line(epoch: int, reduced: float, replica: float, samples: int, now: datetime) -> str:
+    """An evaluation ends; accuracies in percent, over the slice and over this replica's share."""
+    return (
+        f"Epoch {epoch} test end {clock(now)}, Reduced Accuracy={reduced:.2f}%, "
+        f"Replica Accuracy={replica:.2f}%, Replica Test Samples={samples}"
+    )
+
+
+def total_lines(took: float, best: float | None, slice_rate: float) -> list[str]:
+    """How a run ends; `best` accuracy in percent, None where nothing was evaluated."""
+    accuracy = [] if best is None else [f"Max Accuracy: {best:.2f}%"]
+    return [
+        f"Total Train Time: {duration(took)}",
+        *accuracy,
+        f"Avg. Global Rate: {slice_rate:.2f} examples per second",
+    ]
+
+
+def duration(seconds: float) -> str:
+    """`0:41:25`, `1 day, 1:01:01`."""
+    return str(timedelta(seconds=round(seconds)))

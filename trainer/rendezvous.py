@@ -1,0 +1,152 @@
+"""How the processes of all workers find each other: a store at worker 0, and the right interface for gloo."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import socket
+import struct
+import time
+from collections.abc import Callable
+from datetime import timedelta
+
+from torch.distributed import TCPStore  # type: ignore[attr-defined]
+
+from trainer.config import ReplicaConfig
+from trainer.errors import PartnerLostError, StoppedError, TrainerError
+
+POLL = 0.1  # seconds
+GET_INTERFACE_ADDRESS = 0x8915  # SIOCGIFADDR of netdevice(7)
+BACKLOG = 1024
+
+
+def listen(address: tuple[str, int]) -> socket.socket:
+    """Worker 0's listening socket, on that address only: another run may have the same port on another one.
+
+    Port 0 takes a free one. Where the address is not this machine's (behind a NAT, say) it listens on all.
+    Raises TrainerError when the port is taken.
+    """
+    host, port = address
+    try:
+        family, _, _, _, resolved = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except OSError as error:
+        raise _unknown_host(host, error) from error
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        try:
+            listener.bind(resolved)
+        except OSError as error:
+            if error.errno != errno.EADDRNOTAVAIL:
+                raise
+            listener.bind(("", port))
+        listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise TrainerError(
+            f"Worker 0 cannot listen on {host}:{port}",
+            why=error.strerror or str(error),
+            remedy="Stop the run that holds the port, or set TPU_TUI_COORDINATOR to another one on every worker",
+        ) from error
+    return listener
+
+
+def meet(
+    place: ReplicaConfig,
+    core: int,
+    address: tuple[str, int],
+    listener: socket.socket | None,
+    stopping: Callable[[], bool],
+) -> TCPStore:
+    """Connect to worker 0's store, or be it (with `listener`), and wait until every rank is there.
+
+    Raises StoppedError on SIGTERM, TrainerError naming the workers that did not come in time.
+    """
+    host, port = address
+    deadline = time.monotonic() + place.timeout
+    if listener is None:
+        _await_server(address, deadline, stopping)
+    interface = interface_towards(host, port)
+    if interface is not None:
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
+    try:
+        store = TCPStore(
+            host,
+            port,
+            place.world,
+            is_master=listener is not None,
+            timeout=timedelta(seconds=place.timeout),
+            wait_for_workers=False,
+            master_listen_fd=None if listener is None else os.dup(listener.fileno()),
+        )
+        store.set(_arrival(place.rank(core)), "")
+        while missing := [rank for rank in range(place.world) if not store.check([_arrival(rank)])]:
+            _pause(stopping)
+            if time.monotonic() > deadline:
+                workers = sorted({rank // place.cores for rank in missing})
+                raise TrainerError(
+                    f"{len(missing)} of {place.world} ranks did not come within {place.timeout:g} s",
+                    why=f"missing from worker {', '.join(map(str, workers))}",
+                    remedy="Look at those workers' logs; TPU_TUI_CORES must be the same on all",
+                )
+    except RuntimeError as error:
+        raise PartnerLostError("Worker 0's rank 0 ended", why=str(error).splitlines()[0]) from error
+    return store
+
+
+def interface_towards(host: str, port: int) -> str | None:
+    """The network interface that leads to `host`, for gloo, which else takes the hostname's address.
+
+    A worker's hostname may not resolve, or resolve to 127.0.1.1 (Debian). None: not found, or IPv6.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((host, port))  # sends nothing: asks the routing table
+        except OSError:
+            return None
+        own = probe.getsockname()[0]
+        for _, name in socket.if_nameindex():
+            try:
+                answer = fcntl.ioctl(probe.fileno(), GET_INTERFACE_ADDRESS, struct.pack("256s", name.encode()[:15]))
+            except OSError:
+                continue  # has no IPv4 address
+            address = socket.inet_ntoa(answer[20:24])
+            if address == own or (own.startswith("127.") and address == "127.0.0.1"):
+                return name
+    return None
+
+
+def _await_server(address: tuple[str, int], deadline: float, stopping: Callable[[], bool]) -> None:
+    while True:
+        try:
+            socket.create_connection(address, timeout=5).close()
+            return
+        except socket.gaierror as error:
+            raise _unknown_host(address[0], error) from error
+        except OSError as error:
+            if time.monotonic() > deadline:
+                raise TrainerError(
+                    f"Worker 0 cannot be reached at {address[0]}:{address[1]}",
+                    why=error.strerror or str(error),
+                    remedy="See whether it runs (its log), and whether a firewall closes the port",
+                ) from error
+        _pause(stopping)
+
+
+def _pause(stopping: Callable[[], bool]) -> None:
+    if stopping():
+        raise StoppedError("Stopping on SIGTERM before the first step")
+    time.sleep(POLL)
+
+
+def _arrival(rank: int) -> str:
+    return f"arrived/{rank}"
+
+
+def _unknown_host(host: str, error: OSError) -> TrainerError:
+    return TrainerError(
+        f"The coordinator's name {host} is not known here",
+        why=error.strerror or str(error),
+        remedy="Set TPU_TUI_COORDINATOR to worker 0's internal address and a port",
+    )

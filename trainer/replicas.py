@@ -1,0 +1,173 @@
+"""The replicas of a model, one a core: how they come up, agree, average gradients and come down together.
+
+Two kinds behind one interface. On TPU, torch_xla starts the processes and XLA's own all-reduce averages. XLA's CPU
+device has no collective between processes: there this module forks the processes and gloo averages on the host.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+import torch_xla
+import torch_xla.core.xla_model as xm
+import torch_xla.runtime as xr
+from torch.distributed import TCPStore  # type: ignore[attr-defined]
+
+from trainer.errors import PartnerLostError, ToldElsewhereError, TrainerError
+from trainer.progress import device_label
+
+T = TypeVar("T")
+
+
+class Replicas(ABC):
+    """One replica's view of all: who it is, and what can only be done together. Every rank must make each call."""
+
+    def __init__(self, rank: int, world: int, core: int, worker: int) -> None:
+        self.rank, self.world, self.core, self.worker = rank, world, core, worker
+        self.device: torch.device = torch_xla.device()
+        self.label = device_label(str(self.device), rank)
+
+    @abstractmethod
+    def step(self, optimizer: torch.optim.Optimizer, stop: bool) -> bool:
+        """Average the gradients over all replicas and step; the answer says whether any replica wants to stop.
+
+        Gradients are gone afterwards. All replicas get the same answer at the same step.
+        """
+
+    @abstractmethod
+    def total(self, values: torch.Tensor) -> torch.Tensor:
+        """The sum over all replicas of a tensor on the host."""
+
+    @abstractmethod
+    def gather(self, thing: T) -> list[T]:
+        """What each replica handed in, by rank."""
+
+    def share(self, make: Callable[[], T]) -> T:
+        """Let rank 0 make something for all. What it cannot make it alone complains about; the others just end."""
+        made: T | None = None
+        error: TrainerError | None = None
+        if self.rank == 0:
+            try:
+                made = make()
+            except TrainerError as caught:
+                error = caught
+        made, failed = self.gather((made, error is not None))[0]
+        if error is not None:
+            raise error
+        if failed:
+            raise ToldElsewhereError("Rank 0 could not go on")
+        return made  # type: ignore[return-value]
+
+    @abstractmethod
+    def close(self) -> None:
+        """Leave the group."""
+
+
+class GlooReplicas(Replicas):
+    """XLA CPU devices, one a process; gradients meet on the host, in one flat tensor."""
+
+    def __init__(self, rank: int, world: int, core: int, worker: int, store: TCPStore, timeout: float) -> None:
+        with _partners():
+            dist.init_process_group(
+                "gloo", store=store, rank=rank, world_size=world, timeout=timedelta(seconds=timeout)
+            )
+        super().__init__(rank, world, core, worker)
+        self._bucket = torch.empty(0)
+
+    def step(self, optimizer: torch.optim.Optimizer, stop: bool) -> bool:
+        """Two graphs: forward and backward, then the step; gloo between them, on the host."""
+        parameters = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+        flat = torch.cat([p.grad.reshape(-1) for p in parameters])
+        for p in parameters:
+            p.grad = None  # only `flat` is to come out of the graph, not each gradient beside it
+        # Runs forward and backward, with all that they leave (loss, running statistics); .cpu() alone would run
+        # what it needs and leave the rest to be computed again.
+        torch_xla.sync()
+
+        size = flat.numel()
+        if self._bucket.numel() != size + 1:
+            self._bucket = torch.empty(size + 1)
+        self._bucket[:size].copy_(flat)  # waits for the device
+        self._bucket[size] = float(stop)  # the vote rides along
+        with _partners():
+            dist.all_reduce(self._bucket)
+        mean = (self._bucket[:size] / self.world).to(self.device)
+
+        offset = 0
+        for p in parameters:
+            p.grad = mean[offset : offset + p.numel()].view_as(p)
+            offset += p.numel()
+        optimizer.step()
+        optimizer.zero_grad()
+        torch_xla.sync()
+        return bool(self._bucket[size] > 0)
+
+    def total(self, values: torch.Tensor) -> torch.Tensor:
+        """By gloo."""
+        summed = values.clone()
+        with _partners():
+            dist.all_reduce(summed)
+        return summed
+
+    def gather(self, thing: T) -> list[T]:
+        """By gloo, pickled."""
+        things: list[Any] = [None] * self.world
+        with _partners():
+            dist.all_gather_object(things, thing)
+        return things
+
+    def close(self) -> None:
+        """Close gloo's connections; a rank that has not closed counts as lost to the others."""
+        dist.destroy_process_group()
+
+
+class XlaReplicas(Replicas):
+    """TPU cores: XLA's all-reduce, compiled into the step's own graph."""
+
+    def __init__(self, vote_every: int) -> None:
+        """`vote_every`: steps between votes on stopping, for each vote waits for the device."""
+        super().__init__(xr.global_ordinal(), xr.world_size(), xr.local_ordinal(), xr.host_index())
+        self._vote_every = vote_every
+        self._steps = self._gathered = 0
+
+    def step(self, optimizer: torch.optim.Optimizer, stop: bool) -> bool:
+        """One graph. The vote is taken every `vote_every` steps only."""
+        xm.optimizer_step(optimizer)
+        optimizer.zero_grad()
+        torch_xla.sync()  # hands the step's graph to the device, and returns at once
+        self._steps += 1
+        if self._steps % self._vote_every:
+            return False
+        return bool(self.total(torch.tensor([float(stop)])).item() > 0)
+
+    def total(self, values: torch.Tensor) -> torch.Tensor:
+        """By way of the devices."""
+        summed = xm.all_reduce(xm.REDUCE_SUM, values.to(self.device))
+        assert isinstance(summed, torch.Tensor)
+        return summed.cpu()
+
+    def gather(self, thing: T) -> list[T]:
+        """By way of the devices, pickled."""
+        self._gathered += 1
+        payloads = xm.rendezvous(f"gather {self._gathered}", pickle.dumps(thing))
+        return [pickle.loads(payload) for payload in payloads]
+
+    def close(self) -> None:
+        """Wait for the others, so that none is cut off by this one's end."""
+        xm.rendezvous("close")
+
+
+@contextlib.contextmanager
+def _partners() -> Iterator[None]:
+    """Gloo tells of a partner's death or silence by RuntimeError."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise PartnerLostError("Another rank ended or froze", why=str(error).splitlines()[0]) from error

@@ -1,0 +1,99 @@
+"""Which samples each rank and each of its loaders reads: every rank gets the same number of batches.
+
+Shards are put into one sequence (shuffled for each epoch with a seed that all ranks share) and the sequence is
+cut by sample, not by shard. So the number of shards need not divide by the number of ranks; a shard that a cut
+goes through is opened by both neighbours.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Samples `start` up to `stop` (exclusive) of one shard."""
+
+    shard: int
+    start: int
+    stop: int
+
+    @property
+    def samples(self) -> int:
+        """How many samples it holds."""
+        return self.stop - self.start
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one rank does in an epoch: `batches` batches, read by its loaders, each its own pieces.
+
+    `samples` are real ones: in an evaluation the last batches may be padded, and `batches` is the same on all.
+    """
+
+    batches: int
+    samples: int
+    loaders: tuple[tuple[Piece, ...], ...]
+
+
+def shard_order(shards: int, seed: int, epoch: int) -> list[int]:
+    """The sequence of the shards in an epoch, the same on every rank."""
+    order = list(range(shards))
+    random.Random(f"{seed} {epoch}").shuffle(order)
+    return order
+
+
+def train_batches(samples: int, world: int, batch: int) -> tuple[int, int]:
+    """Whole batches for each rank, and the samples of the epoch that no rank sees (fewer than one global batch)."""
+    batches = samples // (world * batch)
+    return batches, samples - batches * world * batch
+
+
+def train_share(
+    counts: Sequence[int], order: Sequence[int], *, rank: int, world: int, batch: int, loaders: int, limit: int | None
+) -> Share:
+    """A rank's share of a training epoch, in whole batches; `limit` ends the epoch early."""
+    batches, _ = train_batches(sum(counts), world, batch)
+    own = batches if limit is None else min(batches, limit)
+    return _share(counts, order, rank * batches * batch, own * batch, own, batch, loaders)
+
+
+def evaluation_share(
+    counts: Sequence[int], *, rank: int, world: int, batch: int, loaders: int, limit: int | None
+) -> Share:
+    """A rank's share of an evaluation: each sample once over all ranks, the same number of batches on each."""
+    total = sum(counts)
+    if limit is not None:
+        total = min(total, limit * world * batch)
+    quota = -(-total // world)
+    start = min(rank * quota, total)
+    stop = min(start + quota, total)
+    return _share(counts, range(len(counts)), start, stop - start, -(-quota // batch), batch, loaders)
+
+
+def _share(
+    counts: Sequence[int], order: Sequence[int], start: int, samples: int, batches: int, batch: int, loaders: int
+) -> Share:
+    own = -(-samples // batch)
+    pieces = []
+    begin = 0
+    for loader in range(max(1, loaders)):
+        whole = own // max(1, loaders) + (loader < own % max(1, loaders))
+        end = min(begin + whole * batch, samples)
+        pieces.append(cut(counts, order, start + begin, start + end))
+        begin = end
+    return Share(batches=batches, samples=samples, loaders=tuple(pieces))
+
+
+def cut(counts: Sequence[int], order: Sequence[int], start: int, stop: int) -> tuple[Piece, ...]:
+    """The pieces that make up samples `start` up to `stop` of the sequence of shards."""
+    pieces = []
+    offset = 0
+    for shard in order:
+        low, high = max(start, offset), min(stop, offset + counts[shard])
+        if low < high:
+            pieces.append(Piece(shard, low - offset, high - offset))
+        offset += counts[shard]
+    return tuple(pieces)

@@ -1,0 +1,145 @@
+"""The `tpu-tui` command: arguments in, calls, exit codes out."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from tui import __version__
+from tui.commands.output import Output
+from tui.errors import TpuTuiError
+
+EXIT_INTERRUPTED = 130
+_COMMAND_SEPARATOR = "--"
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse with errors in our voice: the sentence first, then where help is."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"tpu-tui: {message}\n  → {self.prog} --help\n")
+
+
+def _options_that_hold_everywhere() -> argparse.ArgumentParser:
+    """Options accepted before or after the command, up to `--`."""
+    parser = _Parser(add_help=False, allow_abbrev=False, prog="tpu-tui")
+    group = parser.add_argument_group("options that hold everywhere")
+    group.add_argument("--profile", help="settings kept under this name")
+    group.add_argument("--project", help="Google Cloud project")
+    group.add_argument("--zone", action="append", help="zone to look in; may be repeated (default: every zone)")
+    group.add_argument(
+        "--hosts", metavar="FILE", type=Path, help="SSH machines instead of the API: one worker a line"
+    )
+    group.add_argument("--user", help="user to log in as")
+    group.add_argument("--identity", metavar="FILE", type=Path, help="private SSH key")
+    group.add_argument("--known-hosts", metavar="FILE", type=Path, help="host keys to trust, as OpenSSH keeps them")
+    group.add_argument(
+        "--host-keys", choices=("strict", "accept-new"), help="what to do with a host key not seen before"
+    )
+    group.add_argument(
+        "--read-only", action="store_true", default=None, help="refuse whatever changes or costs something"
+    )
+    group.add_argument("--json", action="store_true", help="answer as JSON on stdout; all else goes to stderr")
+    group.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    return parser
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The whole command line, for parsing and for `--help`."""
+    from tui.commands import local, logs, runs, slices
+
+    parser = _Parser(
+        prog="tpu-tui",
+        description="See, check, launch, watch, stop and report training runs on Cloud TPU pods. "
+        "Without a command it opens the console.",
+        epilog=_everywhere_help(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"tpu-tui {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
+    for family in (slices, runs, logs, local):
+        family.add_commands(commands)
+    return parser
+
+
+def _everywhere_help() -> str:
+    text = _options_that_hold_everywhere().format_help()
+    return text[text.index("options that hold everywhere") :]
+
+
+def parse(words: Sequence[str]) -> argparse.Namespace:
+    """Read the words of a command line; what follows `--` is the job's and is left untouched as `args.job`."""
+    cut = words.index(_COMMAND_SEPARATOR) if _COMMAND_SEPARATOR in words else len(words)
+    everywhere, rest = _options_that_hold_everywhere().parse_known_args(list(words[:cut]))
+    parser = build_parser()
+    args = parser.parse_args(rest)
+    args.job = list(words[cut + 1 :])
+    args.everywhere = everywhere
+    if args.job and not getattr(args, "takes_job", False):
+        parser.error(f"{args.command or 'the console'} takes no command after --")
+    return args
+
+
+def _flags(everywhere: argparse.Namespace) -> dict[str, Any]:
+    return {
+        name: value for name, value in vars(everywhere).items() if value is not None and name not in ("json", "debug")
+    }
+
+
+async def _run(args: argparse.Namespace, out: Output) -> int:
+    from tui.operator import Operator
+    from tui.settings import load
+
+    settings = load(_flags(args.everywhere))
+    if settings.read_only and getattr(args, "changes", False):
+        from tui.errors import UsageError
+
+        raise UsageError(
+            f"{args.command} is refused by --read-only", remedy="leave --read-only out to let it change things"
+        )
+    operator = Operator(settings)
+    try:
+        return int(await args.run(args, operator, out))
+    finally:
+        await operator.close()
+
+
+def _close_broken_pipe() -> None:
+    """Point stdout at /dev/null, so that the interpreter's last flush has nobody to complain to."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run one command; 0 done, 1 the answer is no, 2 usage, 3 out of reach, 130 interrupted."""
+    args = parse(sys.argv[1:] if words is None else list(words))
+    out = Output(as_json=args.everywhere.json)
+    try:
+        if args.command is None:
+            from tui.commands.console import open_console
+
+            return open_console(_flags(args.everywhere))
+        if getattr(args, "run_blocking", None):
+            return int(args.run_blocking(args, _flags(args.everywhere), out))
+        code = asyncio.run(_run(args, out))
+        sys.stdout.flush()
+        return code
+    except TpuTuiError as error:
+        if args.everywhere.debug:
+            raise
+        out.problem(error)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        _close_broken_pipe()
+        return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

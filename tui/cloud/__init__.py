@@ -1,0 +1,1 @@
+"""The cloud: where slices come from (the Cloud TPU API or a hosts file), and buckets."""

@@ -1,0 +1,121 @@
+"""Application default credentials, found without waiting and without noise.
+
+Source: google-auth's documentation of `google.auth.default` for the order of places. Imports Google's libraries:
+import it only where they are needed.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tui.errors import CloudError
+from tui.settings.gcloud import config_directory
+
+LOGIN = "gcloud auth application-default login"
+"""The command that makes application default credentials."""
+_SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
+_FILE = "application_default_credentials.json"
+_FILE_VARIABLE = "GOOGLE_APPLICATION_CREDENTIALS"
+_GCLOUD_LOGIN_FILES = ("credentials.db", "access_tokens.db")
+"""What `gcloud auth login` leaves behind; no library but gcloud reads them."""
+_PRODUCT_NAME = Path("/sys/class/dmi/id/product_name")
+"""Says `Google Compute Engine` on its machines, containers included."""
+_QUIET = {"GRPC_VERBOSITY": "NONE", "GRPC_ENABLE_FORK_SUPPORT": "false", "GLOG_minloglevel": "3"}
+"""gRPC writes to file descriptor 2 from C, where the console draws; read when it is first imported."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """Credentials and the project they come with, if any."""
+
+    credentials: Any
+    project: str | None
+
+
+def silence_libraries() -> None:
+    """Keep Google's libraries off stderr; to be called before they are imported."""
+    for name, value in _QUIET.items():
+        os.environ.setdefault(name, value)
+    for name in ("google", "grpc"):
+        logger = logging.getLogger(name)
+        if not logger.handlers:
+            logger.addHandler(logging.NullHandler())
+    warnings.filterwarnings("ignore", category=FutureWarning, module=r"google\.")
+    warnings.filterwarnings("ignore", message="Your application has authenticated using end user credentials")
+
+
+def find_credentials(environ: Mapping[str, str] | None = None) -> Found:
+    """The application default credentials. Raises CloudError saying which command makes some.
+
+    The metadata server is asked only on Compute Engine: elsewhere its probe waits for seconds.
+    """
+    environment = os.environ if environ is None else environ
+    silence_libraries()
+    home = environment.get("HOME")
+    directory = config_directory(environment, Path(home) if home else Path.home())
+    named = environment.get(_FILE_VARIABLE)
+    if named:
+        return _from_file(Path(named), f"${_FILE_VARIABLE}")
+    if (directory / _FILE).exists():
+        return _from_file(directory / _FILE, "application default credentials")
+    if _on_compute_engine(environment):
+        return _from_metadata_server()
+    raise _none_found(directory)
+
+
+def _from_file(path: Path, what: str) -> Found:
+    import google.auth
+    from google.auth.exceptions import GoogleAuthError
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            load: Any = google.auth.load_credentials_from_file
+            credentials, project = load(str(path), scopes=_SCOPES)
+    except (GoogleAuthError, OSError, ValueError) as error:
+        why = " ".join(str(error.args[0] if error.args else error).split())
+        raise CloudError(f"{what} cannot be used", why=f"{path}: {why}", remedy=LOGIN) from None
+    return Found(credentials, project or getattr(credentials, "quota_project_id", None))
+
+
+def _from_metadata_server() -> Found:
+    import google.auth
+    from google.auth.exceptions import GoogleAuthError
+
+    try:
+        credentials, project = google.auth.default(scopes=_SCOPES)
+    except GoogleAuthError as error:
+        raise CloudError("this machine has no credentials", why=str(error), remedy=LOGIN) from None
+    return Found(credentials, project)
+
+
+def _on_compute_engine(environ: Mapping[str, str]) -> bool:
+    if environ.get("GCE_METADATA_HOST"):
+        return True
+    if environ.get("NO_GCE_CHECK") == "true" or not sys.platform.startswith("linux"):
+        return False
+    try:
+        return _PRODUCT_NAME.read_text().startswith("Google")
+    except OSError:
+        return False
+
+
+def _none_found(directory: Path) -> CloudError:
+    if any((directory / name).exists() for name in _GCLOUD_LOGIN_FILES):
+        return CloudError(
+            "no application default credentials",
+            why="gcloud auth login alone is for gcloud itself; other programs need a login of their own",
+            remedy=LOGIN,
+        )
+    return CloudError(
+        "no credentials for Google Cloud",
+        why=f"neither ${_FILE_VARIABLE} nor {directory / _FILE} is there",
+        remedy=f"{LOGIN} — or try it without an account: tpu-tui demo",
+    )

@@ -1,0 +1,129 @@
+"""A hosts file: any machines reached over SSH, one worker a line, in worker order."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from pathlib import Path
+
+from tui.cloud.inventory import Listing, pick
+from tui.errors import UsageError
+from tui.pod.slice import Slice
+from tui.pod.worker import SSH_PORT, Worker
+
+_UNSAFE_IN_NAME = re.compile(r"[^A-Za-z0-9._-]")
+_MAX_BYTES = 1 << 20
+"""A hosts file larger than this is some other file."""
+_MAX_PORT = 65535
+_HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?\.?")
+_USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+$-]*")
+_FORM = "[user@]host[:port], an IPv6 address with a port in brackets"
+
+
+class HostsFile:
+    """The inventory of a hosts file: one slice, read anew each time it is asked for."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    async def slices(self) -> Listing:
+        """The file's one slice. Raises UsageError naming file and line when it is no hosts file."""
+        return Listing((read_hosts(self._path),))
+
+    async def get(self, name: str, zone: str | None) -> Slice:
+        """The file's slice under its name. Raises UsageError for another name."""
+        return pick(name, zone, await self.slices())
+
+    async def host_keys(self, slice_: Slice) -> Slice:
+        """The slice as it is: a hosts file vouches for no key."""
+        return slice_
+
+    async def close(self) -> None:
+        """Nothing is held open."""
+
+
+def slice_name(path: Path) -> str:
+    """The slice's name: the file's without its last suffix, unusual characters replaced by `-`."""
+    return _UNSAFE_IN_NAME.sub("-", path.stem)
+
+
+def read_hosts(path: Path) -> Slice:
+    """Read a hosts file. Raises UsageError naming file and line for what is no worker, and for one given twice."""
+    workers: list[Worker] = []
+    lines: dict[tuple[str | None, int], int] = {}
+    for number, line in enumerate(_text(path).splitlines(), 1):
+        entry = line.split("#", 1)[0].strip()
+        if not entry:
+            continue
+        worker = _worker(len(workers), entry, f"{path}, line {number}")
+        first = lines.setdefault((worker.internal_ip or worker.hostname, worker.port), number)
+        if first != number:
+            raise UsageError(f"{entry!r} is named twice", why=f"{path}, lines {first} and {number}")
+        workers.append(worker)
+    if not workers:
+        raise UsageError("the hosts file names no worker", why=str(path), remedy=f"write one worker a line: {_FORM}")
+    return Slice(name=slice_name(path), source="hosts_file", workers=tuple(workers))
+
+
+def _text(path: Path) -> str:
+    try:
+        if path.is_file() and path.stat().st_size > _MAX_BYTES:
+            raise UsageError("not a hosts file", why=f"{path} is larger than {_MAX_BYTES >> 20} MiB")
+        return path.read_text("utf-8-sig")
+    except FileNotFoundError:
+        raise UsageError("no such hosts file", why=str(path)) from None
+    except IsADirectoryError:
+        raise UsageError("the hosts file is a directory", why=str(path)) from None
+    except UnicodeDecodeError:
+        raise UsageError("the hosts file is not text", why=str(path)) from None
+    except OSError as error:
+        raise UsageError("the hosts file cannot be read", why=f"{path}: {error.strerror}") from None
+
+
+def _worker(index: int, entry: str, where: str) -> Worker:
+    user, at, address = entry.rpartition("@")
+    if at and not _USER.fullmatch(user):
+        raise _no_worker(entry, where)
+    host, port = _host_and_port(address, entry, where)
+    is_address = _is_ip(host)
+    if not is_address and not _HOST.fullmatch(host):
+        raise _no_worker(entry, where)
+    return Worker(
+        index=index,
+        hostname=None if is_address else host,
+        internal_ip=host if is_address else None,
+        port=port,
+        user=user or None,
+    )
+
+
+def _host_and_port(address: str, entry: str, where: str) -> tuple[str, int]:
+    if address.startswith("["):
+        host, bracket, rest = address[1:].partition("]")
+        if not bracket or not _is_ip(host) or (rest and not rest.startswith(":")):
+            raise _no_worker(entry, where)
+        return host, _port(rest[1:], entry, where) if rest else SSH_PORT
+    if address.count(":") > 1:
+        if not _is_ip(address):
+            raise _no_worker(entry, where)
+        return address, SSH_PORT
+    host, colon, port = address.partition(":")
+    return host, _port(port, entry, where) if colon else SSH_PORT
+
+
+def _port(text: str, entry: str, where: str) -> int:
+    if not (text.isascii() and text.isdecimal()) or not 0 < int(text) <= _MAX_PORT:
+        raise UsageError(f"no port in {entry!r}", why=where, remedy=f"a port is a number from 1 to {_MAX_PORT}")
+    return int(text)
+
+
+def _is_ip(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _no_worker(entry: str, where: str) -> UsageError:
+    return UsageError(f"no worker: {entry!r}", why=where, remedy=f"write {_FORM}")

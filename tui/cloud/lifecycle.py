@@ -1,0 +1,204 @@
+"""The life of a slice: create, delete, start, stop, each told as it goes until the API says that it is done."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any
+
+from tui.cloud import nodes
+from tui.cloud.inventory import near_matches
+from tui.cloud.tpu_client import TpuConnection, request_options
+from tui.errors import TpuTuiError, UsageError
+
+if TYPE_CHECKING:
+    from google.cloud import tpu_v2
+    from google.longrunning.operations_pb2 import Operation
+
+_FIRST_POLL_SECONDS = 0.25
+_LONGEST_POLL_SECONDS = 5.0
+_POLL_GROWTH = 1.5
+_TELL_AGAIN_SECONDS = 15.0
+"""A state that lasts is told again with its age."""
+
+
+class Lifecycle:
+    """Asks for a change and waits on its long-running operation."""
+
+    def __init__(self, api: TpuConnection) -> None:
+        self._api = api
+
+    async def create(self, zone: str, name: str, node: tpu_v2.Node) -> AsyncIterator[str]:
+        """Make a slice. Raises UsageError (name taken, no such type or runtime) or CloudError (quota, capacity)."""
+        path = await self._path(zone, name)
+        parent = path.rpartition("/nodes/")[0]
+        what = f"slice {name} cannot be created in {zone}"
+        try:
+            started = await self._api.ask(
+                what,
+                lambda client, timeout: client.create_node(
+                    parent=parent, node=node, node_id=name, **request_options(timeout)
+                ),
+            )
+        except UsageError as error:
+            raise await self._with_near_types(error, parent, node) from error.__cause__
+        yield f"asked for {name}: {node.accelerator_type} with {node.runtime_version} in {zone}"
+        async for told in self._wait(started.operation, what, path):
+            yield told
+        yield f"{name} is {await self._state(path) or 'made'}"
+
+    async def delete(self, zone: str, name: str) -> AsyncIterator[str]:
+        """Delete a slice and what was queued for it alone; what is left is told."""
+        path = await self._path(zone, name)
+        what = f"slice {name} cannot be deleted"
+        queued = await self._queued_for(path, name, zone)
+        node = await self._node(path)
+        if node is None and queued is None:
+            raise UsageError(what, why=f"there is no slice {name} in {zone}", remedy="tpu-tui slices lists them")
+        if node is not None:
+            started = await self._api.ask(
+                what, lambda client, timeout: client.delete_node(name=path, **request_options(timeout))
+            )
+            yield f"asked to delete {name}"
+            async for told in self._wait(started.operation, what, path):
+                yield told
+            yield f"{name} is deleted"
+        if queued is not None:
+            async for told in self._delete_queued(queued, name):
+                yield told
+
+    async def start(self, zone: str, name: str) -> AsyncIterator[str]:
+        """Start a stopped slice."""
+        from google.cloud import tpu_v2
+
+        request = tpu_v2.StartNodeRequest(name=await self._path(zone, name))
+        what = f"slice {name} cannot be started"
+        started = await self._api.ask(
+            what, lambda client, timeout: client.start_node(request, **request_options(timeout))
+        )
+        yield f"asked to start {name}"
+        async for told in self._wait(started.operation, what, request.name):
+            yield told
+        yield f"{name} is {await self._state(request.name) or 'started'}"
+
+    async def stop(self, zone: str, name: str) -> AsyncIterator[str]:
+        """Stop a slice."""
+        from google.cloud import tpu_v2
+
+        request = tpu_v2.StopNodeRequest(name=await self._path(zone, name))
+        what = f"slice {name} cannot be stopped"
+        started = await self._api.ask(
+            what, lambda client, timeout: client.stop_node(request, **request_options(timeout))
+        )
+        yield f"asked to stop {name}"
+        async for told in self._wait(started.operation, what, request.name):
+            yield told
+        yield f"{name} is {await self._state(request.name) or 'stopped'}"
+
+    async def _path(self, zone: str, name: str) -> str:
+        await self._api.open()
+        return f"projects/{self._api.project}/locations/{zone}/nodes/{name}"
+
+    async def _delete_queued(self, queued: tpu_v2.QueuedResource, name: str) -> AsyncIterator[str]:
+        from google.cloud import tpu_v2
+
+        short = queued.name.rpartition("/")[2]
+        others = sorted({row.name for row in nodes.slices_of_queued(queued)} - {name})
+        if others:
+            yield f"queued resource {short} stays: {', '.join(others)} belong to it too"
+            return
+        request = tpu_v2.DeleteQueuedResourceRequest(name=queued.name, force=True)
+        what = f"queued resource {short} cannot be deleted"
+        started = await self._api.ask(
+            what, lambda client, timeout: client.delete_queued_resource(request, **request_options(timeout))
+        )
+        async for told in self._wait(started.operation, what, None):
+            yield told
+        yield f"queued resource {short} is deleted"
+
+    async def _wait(self, operation: Operation, what: str, path: str | None) -> AsyncIterator[str]:
+        """Poll until the operation is done, telling each new state of the slice; raises what it failed with."""
+        clock = asyncio.get_running_loop().time
+        began = told_at = clock()
+        pause, last = _FIRST_POLL_SECONDS, None
+        while not operation.done:
+            await asyncio.sleep(pause)
+            pause = min(pause * _POLL_GROWTH, _LONGEST_POLL_SECONDS)
+            operation = await self._operation(operation.name, what)
+            state = await self._state(path) if path and not operation.done else last
+            if state and (state != last or clock() - told_at >= _TELL_AGAIN_SECONDS):
+                last, told_at = state, clock()
+                yield f"{state}, {clock() - began:.0f} s"
+        if operation.HasField("error"):
+            raise self._failed(operation.error, what)
+
+    async def _operation(self, name: str, what: str) -> Operation:
+        return await self._api.ask(
+            what, lambda client, timeout: client.get_operation({"name": name}, **request_options(timeout))
+        )
+
+    def _failed(self, status: Any, what: str) -> TpuTuiError:
+        """The error that an operation ended with, explained as one of a call would be."""
+        from google.api_core.exceptions import from_grpc_status
+
+        from tui.cloud import api_errors
+
+        error = from_grpc_status(status.code, status.message)  # type: ignore[no-untyped-call]
+        return api_errors.explain(error, api_errors.Asked(what, self._api.project))
+
+    async def _state(self, path: str) -> str | None:
+        node = await self._node(path)
+        return None if node is None else nodes.enum_name(node.state)
+
+    async def _node(self, path: str) -> tpu_v2.Node | None:
+        from google.api_core.exceptions import NotFound
+
+        try:
+            return await self._api.ask(
+                f"slice {path.rpartition('/')[2]} cannot be read",
+                lambda client, timeout: client.get_node(name=path, **request_options(timeout)),
+            )
+        except UsageError as error:
+            if isinstance(error.__cause__, NotFound):
+                return None
+            raise
+
+    async def _queued_for(self, path: str, name: str, zone: str) -> tpu_v2.QueuedResource | None:
+        """The queued resource a slice came from, or that is still waiting to make it."""
+        from google.cloud import tpu_v2
+
+        node = await self._node(path)
+        request = tpu_v2.ListQueuedResourcesRequest(parent=path.rpartition("/nodes/")[0])
+        pager = await self._api.ask(
+            f"queued resources in {zone} cannot be listed",
+            lambda client, timeout: client.list_queued_resources(request, **request_options(timeout)),
+        )
+        async for queued in pager:
+            if node is not None and node.queued_resource.rpartition("/")[2] == queued.name.rpartition("/")[2]:
+                return queued
+            if node is None and any(row.name == name for row in nodes.slices_of_queued(queued)):
+                return queued
+        return None
+
+    async def _with_near_types(self, error: UsageError, parent: str, node: tpu_v2.Node) -> UsageError:
+        """The refusal, with the near matches where the type or the runtime is not one the zone has."""
+        from google.api_core.exceptions import InvalidArgument, NotFound
+
+        if not isinstance(error.__cause__, (InvalidArgument, NotFound)):
+            return error
+        try:
+            types = await self._api.ask(
+                error.what, lambda client, timeout: client.list_accelerator_types(parent=parent, timeout=timeout)
+            )
+            versions = await self._api.ask(
+                error.what, lambda client, timeout: client.list_runtime_versions(parent=parent, timeout=timeout)
+            )
+            known_types = [item.type_ async for item in types]
+            known_versions = [item.version async for item in versions]
+        except TpuTuiError:
+            return error
+        for wanted, known in ((node.accelerator_type, known_types), (node.runtime_version, known_versions)):
+            near = near_matches(wanted, known)
+            if wanted not in known and near:
+                return UsageError(error.what, why=error.why, remedy=f"did you mean {' or '.join(near)}?")
+        return error

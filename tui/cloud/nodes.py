@@ -1,0 +1,206 @@
+"""The Cloud TPU API's messages as slices: pure functions of `tpu_v2` types.
+
+Source: Cloud TPU API v2 reference (Node, QueuedResource, GuestAttributes); gcloud's `tpu-vm ssh` for the key alias.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+from tui.pod import accelerator
+from tui.pod.slice import Slice, Symptom
+from tui.pod.worker import SSH_PORT, Worker
+
+if TYPE_CHECKING:
+    from google.cloud import tpu_v2
+
+CORES_LABEL = "cores-per-worker"
+"""Label or metadata key that tells the XLA devices a worker where the type does not (a local pod's `local-N`)."""
+
+_HOSTNAME_INDEX = re.compile(r"-w-(\d+)$")
+_KEY_TYPE = re.compile(r"[a-z0-9@.-]+")
+_KEY = re.compile(r"[A-Za-z0-9+/]+={0,2}")
+_TWO_CORES_A_CHIP = {"V2": "v2", "V3": "v3", "V4": "v4", "V5P": "v5p"}
+_NUMBER_COUNTS_CHIPS = {"V5LITE_POD": "v5litepod", "V6E": "v6e"}
+
+
+def slice_of_node(node: tpu_v2.Node, *, local: bool = False) -> Slice:
+    """The slice that a node is.
+
+    On a local pod an endpoint's port is the one its worker's SSH server listens on; elsewhere it is the TPU's own.
+    """
+    project, zone, name = split_name(node.name)
+    workers = tuple(_worker(node, index, local) for index in range(len(node.network_endpoints)))
+    kind = _accelerator_type(node)
+    scheduling = node.scheduling_config if "scheduling_config" in node else None
+    return Slice(
+        name=name,
+        zone=zone,
+        project=project,
+        accelerator_type=kind,
+        runtime_version=node.runtime_version or None,
+        state=enum_name(node.state),
+        health=enum_name(node.health),
+        health_description=node.health_description or None,
+        api_version=enum_name(node.api_version),
+        workers=workers,
+        cores=_cores(node, kind, len(workers)),
+        created=_time(node.create_time),
+        spot=None if scheduling is None else scheduling.spot,
+        preemptible=None if scheduling is None else scheduling.preemptible,
+        queued_resource=node.queued_resource.rpartition("/")[2] or None,
+        network=_network(node),
+        labels=dict(node.labels),
+        symptoms=tuple(_symptom(symptom) for symptom in node.symptoms),
+    )
+
+
+def slices_of_queued(queued: tpu_v2.QueuedResource) -> list[Slice]:
+    """A row for each node that a queued resource asks for, whether or not it exists yet."""
+    project, zone, name = split_name(queued.name)
+    state = queued.state
+    failure = state.failed_data.error.message if "failed_data" in state else ""
+    rows: list[Slice] = []
+    for spec in queued.tpu.node_spec:
+        kind = _accelerator_type(spec.node)
+        rows.extend(
+            Slice(
+                name=node_id,
+                zone=zone,
+                project=project,
+                accelerator_type=kind,
+                runtime_version=spec.node.runtime_version or None,
+                state=enum_name(state.state),
+                health_description=failure or None,
+                api_version="V2",
+                cores=_cores(spec.node, kind, 0),
+                created=_time(queued.create_time),
+                spot="spot" in queued,
+                preemptible="scheduling_config" in spec.node and spec.node.scheduling_config.preemptible,
+                queued_resource=name,
+                network=_network(spec.node),
+                labels=dict(spec.node.labels),
+            )
+            for node_id in _node_ids(spec, name)
+        )
+    return rows
+
+
+def merge(nodes: Iterable[Slice], queued: Iterable[Slice]) -> tuple[Slice, ...]:
+    """Nodes, and of the queued rows those whose node does not exist; by zone and name."""
+    found = {(slice_.zone, slice_.name): slice_ for slice_ in nodes}
+    for row in queued:
+        node = found.setdefault((row.zone, row.name), row)
+        if node.queued_resource is None:
+            found[row.zone, row.name] = replace(node, queued_resource=row.queued_resource)
+    return tuple(sorted(found.values(), key=lambda slice_: (slice_.zone or "", slice_.name)))
+
+
+def with_guest_attributes(slice_: Slice, answers: Sequence[tpu_v2.GuestAttributes]) -> Slice:
+    """The slice with each worker's hostname and SSH host keys, as its machine published them.
+
+    A hostname (`t1v-n-…-w-3`) tells whose answer it is. Without one the place in the list does, and only when
+    every worker answered: a missing worker must not give its neighbour another's key.
+    """
+    by_place = len(answers) == len(slice_.workers)
+    workers = list(slice_.workers)
+    for place, answer in enumerate(answers):
+        items = [(item.namespace, item.key, item.value.strip()) for item in answer.query_value.items]
+        hostname = next((value for space, key, value in items if (space, key) == ("deviceInfo", "hostname")), None)
+        told = _HOSTNAME_INDEX.search(hostname or "")
+        index = int(told[1]) if told else place if by_place else None
+        if index is None or index >= len(workers):
+            continue
+        keys = tuple(
+            f"{key} {value}"
+            for space, key, value in items
+            if space == "hostkeys" and _KEY_TYPE.fullmatch(key) and _KEY.fullmatch(value)
+        )
+        worker = workers[index]
+        workers[index] = replace(worker, hostname=hostname or worker.hostname, host_keys=keys or worker.host_keys)
+    return replace(slice_, workers=tuple(workers))
+
+
+def split_name(name: str) -> tuple[str | None, str | None, str]:
+    """Project, zone and last part of `projects/P/locations/Z/nodes/N`."""
+    parts = name.split("/")
+    if len(parts) >= 6 and parts[0] == "projects" and parts[2] == "locations":
+        return parts[1], parts[3], parts[-1]
+    return None, None, parts[-1]
+
+
+def enum_name(value: Any) -> str | None:
+    """The API's own name of an enum's value; None for UNSPECIFIED, the number for one newer than the library."""
+    name = getattr(value, "name", None)
+    if name is None:
+        return str(int(value)) if value else None
+    return None if name.endswith("UNSPECIFIED") else str(name)
+
+
+def _worker(node: tpu_v2.Node, index: int, local: bool) -> Worker:
+    endpoint = node.network_endpoints[index]
+    return Worker(
+        index=index,
+        internal_ip=endpoint.ip_address or None,
+        external_ip=endpoint.access_config.external_ip or None,
+        port=(endpoint.port or SSH_PORT) if local else SSH_PORT,
+        host_key_alias=f"tpu.{node.id}-{index}" if node.id else None,
+    )
+
+
+def _accelerator_type(node: tpu_v2.Node) -> str | None:
+    if node.accelerator_type:
+        return str(node.accelerator_type).rpartition("/")[2]
+    if "accelerator_config" not in node:
+        return None
+    config = node.accelerator_config
+    kind, sides = enum_name(config.type_) or "", config.topology.split("x")
+    if not all(side.isdecimal() for side in sides):
+        return None
+    chips = math.prod(int(side) for side in sides)
+    if kind in _TWO_CORES_A_CHIP:
+        return f"{_TWO_CORES_A_CHIP[kind]}-{2 * chips}"
+    return f"{_NUMBER_COUNTS_CHIPS[kind]}-{chips}" if kind in _NUMBER_COUNTS_CHIPS else None
+
+
+def _cores(node: tpu_v2.Node, kind: str | None, workers: int) -> int | None:
+    """XLA devices of the whole slice: by the type's arithmetic where it is known, else as the label says."""
+    known = accelerator.parse(kind) if kind else None
+    if known is not None:
+        return known.devices
+    told = node.labels.get(CORES_LABEL) or node.metadata.get(CORES_LABEL) or ""
+    return int(told) * workers if told.isascii() and told.isdecimal() and workers else None
+
+
+def _network(node: tpu_v2.Node) -> str | None:
+    """The network as the API names it; of several interfaces the first."""
+    config = node.network_configs[0] if node.network_configs else node.network_config
+    return config.network or None
+
+
+def _symptom(symptom: tpu_v2.Symptom) -> Symptom:
+    return Symptom(
+        symptom_type=enum_name(symptom.symptom_type) or "UNKNOWN",
+        worker_id=symptom.worker_id,
+        details=symptom.details,
+        create_time=_time(symptom.create_time),
+    )
+
+
+def _node_ids(spec: tpu_v2.QueuedResource.Tpu.NodeSpec, queued: str) -> list[str]:
+    if "multislice_params" in spec:
+        prefix = spec.multislice_params.node_id_prefix or queued
+        return [f"{prefix}-{number}" for number in range(spec.multislice_params.node_count)]
+    return [spec.node_id or queued]
+
+
+def _time(moment: Any) -> str | None:
+    """RFC 3339 in UTC, to the second."""
+    if not isinstance(moment, datetime) or moment.timestamp() <= 0:
+        return None
+    return moment.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,35 @@
+"""`tpu-tui` alone, and `replay`: the console, opened from a shell."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tui.errors import UsageError
+
+if TYPE_CHECKING:
+    from tui.logs.archive import SavedLog
+
+
+def require_terminal() -> None:
+    """Raise UsageError where no console can be drawn."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UsageError(
+            "the console needs a terminal", why="stdin or stdout is none", remedy="tpu-tui --help lists the commands"
+        )
+
+
+def open_console(flags: Mapping[str, Any], **extra: Any) -> int:
+    """Open the console with these settings until it is closed; its exit code."""
+    require_terminal()
+    from tui.console.app import run_console
+    from tui.operator import Operator
+    from tui.settings import load
+
+    return run_console(Operator(load(flags)), **extra)
+
+
+def replay(flags: Mapping[str, Any], log: SavedLog) -> int:
+    """Open the console on a saved log."""
+    return open_console(flags, replay=log)

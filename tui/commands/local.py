@@ -1,0 +1,214 @@
+"""`local up` and `demo`: a pod on this machine."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import importlib.util
+import json
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tui.commands.console import open_console, require_terminal
+from tui.commands.output import Output
+from tui.errors import TpuTuiError, UsageError
+from tui.settings import LOCAL_PROFILE
+
+if TYPE_CHECKING:
+    from tui.operator import Operator
+    from tui.runs.directory import RunDirectory
+
+POD_READY_TIMEOUT = 60.0
+"""Seconds a local pod may take until it announces itself."""
+POD_CLOSE_TIMEOUT = 20.0
+"""Seconds a local pod may take to end what ran on it."""
+DEMO_SHARDS = "demo-shards"
+"""Folder in the local pod's bucket that the demo's shards are written to."""
+
+
+def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
+    """Add this family's parsers."""
+    local = commands.add_parser("local", help="a pod on this machine: API, SSH workers and bucket")
+    local.set_defaults(run_blocking=lambda *_: _usage("tpu-tui local up"))
+    actions = local.add_subparsers(dest="action", metavar="ACTION")
+    up = actions.add_parser("up", help="start it and keep it in the foreground; Ctrl-C leaves nothing behind")
+    _add_shape(up)
+    up.add_argument("--slices", type=_count, default=1, metavar="N")
+    up.add_argument("--with-parent", action="store_true", help="end when standard input ends")
+    up.set_defaults(run_blocking=local_up, changes=True)
+
+    demo = commands.add_parser("demo", help="a local pod, a training job on it, and the console on that")
+    _add_shape(demo)
+    demo.add_argument("--job", choices=("train", "rehearsal"), default="train", help="rehearsal prints, it does not train")
+    demo.set_defaults(run_blocking=run_demo, changes=True)
+
+
+def _add_shape(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--workers", type=_count, default=4, metavar="N", help="worker hosts a slice (default 4)")
+    parser.add_argument("--cores", type=_count, default=1, metavar="N", help="cores a worker (default 1)")
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no count")
+    return int(text)
+
+
+def _usage(form: str) -> int:
+    raise UsageError("which action?", remedy=form)
+
+
+def local_up(args: argparse.Namespace, flags: Mapping[str, Any], out: Output) -> int:
+    """Run a local pod in the foreground; one JSON line when it is ready."""
+    from tui.localpod.pod import run_local_up
+    from tui.settings import home
+
+    def announce(document: Mapping[str, Any]) -> None:
+        if out.as_json:
+            out.line(document)
+            return
+        out.text(f"The local pod is up: {', '.join(document['slices'])} · {args.workers} workers, {args.cores} cores each.")
+        out.note(f"From another terminal: tpu-tui --profile {LOCAL_PROFILE} slices. Ctrl-C ends it and all that runs on it.")
+
+    return run_local_up(
+        home(), workers=args.workers, cores=args.cores, slices=args.slices, announce=announce, with_parent=args.with_parent
+    )
+
+
+def run_demo(args: argparse.Namespace, flags: Mapping[str, Any], out: Output) -> int:
+    """Start a pod, put a job on it and open the console; when the console closes, nothing is left."""
+    require_terminal()
+    from tui.localpod.pod import check_memory
+
+    if args.job == "train":
+        _require_trainer()
+        check_memory(args.workers, args.cores)
+    out.note(f"Starting a pod of {args.workers} workers on this machine …")
+    with _local_pod(args.workers, args.cores) as pod:
+        demo_flags = {**flags, "profile": LOCAL_PROFILE}
+        if args.job == "train":
+            _make_shards(pod, args.workers * args.cores, out)
+        argv = train_command(pod, args.workers * args.cores) if args.job == "train" else rehearsal_command()
+        directory = asyncio.run(_launch(demo_flags, pod["slices"][0], argv, args.job))
+        try:
+            return open_console(demo_flags, open_run=directory, demo=True, default_command=argv)
+        finally:
+            out.note("Ending the pod and all that runs on it …")
+            asyncio.run(_stop_runs(demo_flags, out))
+
+
+def _require_trainer() -> None:
+    missing = [name for name in ("torch", "torch_xla", "torchvision", "webdataset") if not importlib.util.find_spec(name)]
+    if missing:
+        raise UsageError(
+            "the demo's training job needs PyTorch/XLA",
+            why=f"not installed: {', '.join(missing)}",
+            remedy="make demo installs it; or tpu-tui demo --job rehearsal, which prints the lines without training",
+        )
+
+
+@contextlib.contextmanager
+def _local_pod(workers: int, cores: int) -> Iterator[dict[str, Any]]:
+    """A `local up` of our own in another process, so that a busy pod never slows the console."""
+    words = [sys.executable, "-m", "tui.cli", "local", "up", "--json", "--with-parent"]
+    process = subprocess.Popen(
+        [*words, "--workers", str(workers), "--cores", str(cores)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
+    try:
+        yield _announcement(process)
+    finally:
+        assert process.stdin is not None
+        process.stdin.close()
+        try:
+            process.wait(POD_CLOSE_TIMEOUT)
+        except subprocess.TimeoutExpired:
+            process.terminate()
+            process.wait()
+
+
+def _announcement(process: subprocess.Popen[bytes]) -> dict[str, Any]:
+    assert process.stdout is not None
+    os.set_blocking(process.stdout.fileno(), False)
+    deadline = time.monotonic() + POD_READY_TIMEOUT
+    heard = b""
+    while b"\n" not in heard and time.monotonic() < deadline:
+        select.select([process.stdout], [], [], 0.5)
+        chunk = process.stdout.read()
+        if chunk == b"":
+            break
+        heard += chunk or b""
+    if b"\n" not in heard:
+        raise TpuTuiError("the local pod did not start", why="it said why above, or took longer than a minute")
+    document: dict[str, Any] = json.loads(heard.partition(b"\n")[0])
+    return document
+
+
+def _make_shards(pod: Mapping[str, Any], cores: int, out: Output) -> None:
+    out.note("Making the demo's images and their shards in the pod's bucket …")
+    words = [sys.executable, "-m", "trainer.shards", *shard_arguments(pod, cores)]
+    made = subprocess.run(words, env={**os.environ, **_storage(pod)}, stdout=subprocess.DEVNULL, check=False)
+    if made.returncode:
+        raise TpuTuiError("the demo's shards could not be made", why=f"trainer.shards ended with {made.returncode}")
+
+
+def _storage(pod: Mapping[str, Any]) -> dict[str, str]:
+    return {"STORAGE_EMULATOR_HOST": str(pod["storage"])}
+
+
+def shard_arguments(pod: Mapping[str, Any], cores: int) -> list[str]:
+    """What the demo asks of `trainer.shards`: enough shards for every core."""
+    raise NotImplementedError((pod, cores))
+
+
+def train_command(pod: Mapping[str, Any], cores: int) -> list[str]:
+    """The demo's training command, as a person would type it after `launch --`."""
+    raise NotImplementedError((pod, cores))
+
+
+def rehearsal_command() -> list[str]:
+    """The rehearsal job: it prints the trainer's lines and says that it does not train."""
+    return ["python3", "-m", "tui.localpod.rehearsal"]
+
+
+async def _launch(flags: Mapping[str, Any], slice_name: str, argv: Sequence[str], job: str) -> RunDirectory:
+    from tui.operator import LaunchRequest, Operator
+    from tui.settings import load
+
+    operator = Operator(load(flags))
+    try:
+        request = LaunchRequest(await operator.slice(slice_name), tuple(argv), name=f"demo-{job}")
+        return await operator.launch(await operator.plan_launch(request))
+    finally:
+        await operator.close()
+
+
+async def _stop_runs(flags: Mapping[str, Any], out: Output) -> None:
+    """Stop what still runs on the demo's pod, so that every run's record says how it ended."""
+    from tui.operator import Operator
+    from tui.settings import load
+
+    operator = Operator(load(flags))
+    try:
+        for status in operator.runs():
+            if status.run.profile == LOCAL_PROFILE and not status.state.is_over:
+                await _stop(operator, operator.open_run(status.run.id), out)
+    finally:
+        await operator.close()
+
+
+async def _stop(operator: Operator, directory: RunDirectory, out: Output) -> None:
+    try:
+        async for answer in operator.stop(directory, grace=5.0):
+            if not answer.confirmed:
+                out.note(f"worker {answer.worker}: not confirmed ({answer.detail})")
+    except TpuTuiError as error:
+        out.problem(error)

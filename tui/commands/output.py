@@ -1,0 +1,75 @@
+"""What commands print: one JSON document or aligned text on stdout, everything else on stderr."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from tui.errors import TpuTuiError
+from tui.printable import one_line, printable
+
+
+def finite(value: Any) -> Any:
+    """The value with non-finite floats as the strings "nan", "inf", "-inf", which JSON has no numbers for."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, dict):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(item) for item in value]
+    return value
+
+
+class Output:
+    """Where a command's answer goes; `as_json` makes stdout machine-readable and nothing else."""
+
+    def __init__(self, *, as_json: bool = False) -> None:
+        self.as_json = as_json
+
+    def document(self, value: Any) -> None:
+        """Print the one JSON document that answers."""
+        print(json.dumps(finite(value), ensure_ascii=False, indent=2 if sys.stdout.isatty() else None))
+
+    def line(self, value: Any) -> None:
+        """Print one JSON line of a stream, at once."""
+        print(json.dumps(finite(value), ensure_ascii=False), flush=True)
+
+    def text(self, value: str = "") -> None:
+        """Print text that may hold remote words; control characters become visible."""
+        print(printable(value), flush=True)
+
+    def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]], *, right: Iterable[str] = ()) -> None:
+        """Print aligned columns, never cut: what is piped stays whole. Columns in `right` are right-aligned."""
+        from rich.cells import cell_len
+
+        body = [[_cell(value) for value in row] for row in rows]
+        lines = [[name.upper() for name in columns], *body]
+        widths = [max(cell_len(line[i]) for line in lines) for i in range(len(columns))]
+        to_right = {columns.index(name) for name in right}
+        for line in lines:
+            padded = [
+                " " * (width - cell_len(cell)) + cell if i in to_right else cell + " " * (width - cell_len(cell))
+                for i, (cell, width) in enumerate(zip(line, widths, strict=True))
+            ]
+            print("  ".join(padded).rstrip())
+
+    def note(self, text: str) -> None:
+        """Tell the person something that is no part of the answer."""
+        print(printable(text), file=sys.stderr, flush=True)
+
+    def problem(self, error: TpuTuiError) -> None:
+        """Tell an error: what, where, why and what to do."""
+        self.note(f"tpu-tui: {error}")
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.2f}" if math.isfinite(value) else str(value)
+    return one_line(str(value))

@@ -1,0 +1,285 @@
+"""`launch`, `runs`, `status`, `attach`, `open` and `stop`: the life of a run from a shell."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tui.commands.output import Output
+from tui.errors import OutOfReachError, UsageError
+from tui.pod.run import RunState
+
+if TYPE_CHECKING:
+    from tui.operator import Operator
+    from tui.runs.directory import Event, RunDirectory
+
+ANSWER_IS_NO = 1
+WATCH_INTERVAL = 1.0
+"""Seconds between two looks of `status --watch`."""
+
+
+def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
+    """Add this family's parsers."""
+    _add_launch(commands)
+    runs = commands.add_parser("runs", help="the runs known here")
+    runs.add_argument("slice", metavar="SLICE", nargs="?", help="only those on this slice")
+    runs.set_defaults(run=list_runs)
+
+    status = commands.add_parser("status", help="how a run is doing")
+    status.add_argument("ref", metavar="RUN")
+    status.add_argument("--watch", action="store_true", help="again every second until the run has ended")
+    status.add_argument("--offline", action="store_true", help="only what is on this machine")
+    status.set_defaults(run=show_status)
+
+    attach = commands.add_parser("attach", help="follow a run's log until it ends; Ctrl-C leaves the run alone")
+    attach.add_argument("ref", metavar="RUN")
+    attach.set_defaults(run=attach_run)
+
+    stop = commands.add_parser("stop", help="end a run on every worker, each acknowledged by name")
+    stop.add_argument("ref", metavar="RUN")
+    stop.add_argument("--grace", type=float, default=30.0, metavar="S", help="seconds between SIGTERM and SIGKILL")
+    stop.set_defaults(run=stop_run, changes=True)
+
+
+def _add_launch(commands: argparse._SubParsersAction[Any]) -> None:
+    launch = commands.add_parser("launch", help="start a command on every worker of a slice, or on none")
+    launch.add_argument("slice", metavar="SLICE")
+    launch.add_argument("--name", help="what the run is called (default: the slice)")
+    launch.add_argument("--env", action="append", default=[], metavar="K=V", help="variable for the job; repeatable")
+    launch.add_argument("--sync", type=Path, metavar="DIR", help="copy this working tree to every worker first")
+    launch.add_argument("--conda-env", metavar="E", help="conda environment to activate")
+    launch.add_argument("--venv", metavar="P", help="virtual environment to activate, a path on the workers")
+    launch.add_argument("--workdir", metavar="D", help="directory on the workers to start in")
+    launch.add_argument("--runtime", choices=("pjrt", "cpu", "xrt", "none"), help="variables torch_xla is given")
+    launch.add_argument(
+        "--on-failure", choices=("stop", "leave"), default="stop", help="what one failure does to the rest"
+    )
+    launch.add_argument("--grace", type=float, default=30.0, metavar="S", help="seconds between SIGTERM and SIGKILL")
+    launch.add_argument("-d", "--detach", action="store_true", help="come back when the run has started")
+    launch.add_argument("--dry-run", action="store_true", help="print exactly what would run, and run nothing")
+    launch.set_defaults(run=launch_run, takes_job=True, changes=True)
+
+
+def _parse_env(pairs: list[str]) -> dict[str, str]:
+    env = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name.replace("_", "a").isalnum() or name[0].isdigit() or not name.isascii():
+            raise UsageError(f"no variable: {pair.partition('=')[0]!r}", remedy="write it as --env NAME=value")
+        env[name] = value
+    return env
+
+
+async def launch_run(args: argparse.Namespace, operator: Operator, out: Output) -> int:
+    """Launch on every worker or on none; then follow, unless detached."""
+    from tui.operator import LaunchRequest
+
+    if not args.job:
+        raise UsageError("no command to launch", remedy="tpu-tui launch SLICE -- COMMAND …")
+    request = LaunchRequest(
+        slice_=await operator.slice(args.slice),
+        argv=tuple(args.job),
+        name=args.name,
+        env=_parse_env(args.env),
+        sync=args.sync,
+        conda_env=args.conda_env,
+        venv=args.venv,
+        workdir=args.workdir,
+        runtime=args.runtime,
+        on_failure=args.on_failure,
+        grace=args.grace,
+    )
+    spec = await operator.plan_launch(request)
+    if args.dry_run:
+        text = operator.dry_run(spec)
+        if out.as_json:
+            out.document({"run": spec.run.id, "slice": spec.run.slice, "dry_run": text})
+        else:
+            out.text(text)
+        return 0
+    directory = await operator.launch(spec)
+    answer = {
+        "run": directory.id,
+        "slice": directory.run.slice,
+        "workers": len(directory.run.workers),
+        "directory": str(directory.path),
+    }
+    if not args.detach:
+        if out.as_json:
+            out.line(answer)
+        else:
+            out.text(directory.id)
+        return await _follow(operator, directory, out)
+    state = await _until_started(operator, directory, out)
+    if out.as_json:
+        out.document(answer)
+    else:
+        out.text(directory.id)
+    return 0 if state in (RunState.RUNNING, RunState.SUCCEEDED) else ANSWER_IS_NO
+
+
+async def _until_started(operator: Operator, directory: RunDirectory, out: Output) -> RunState:
+    async for event in operator.events(directory):
+        _tell_event(event, directory, out)
+        state = event.fields.get("state") if event.kind == "state" else None
+        if state is not None and state != RunState.PREPARING:
+            return RunState(state)
+    return operator.status_of(directory).state
+
+
+async def attach_run(args: argparse.Namespace, operator: Operator, out: Output) -> int:
+    """Follow the log of a run until it ends."""
+    directory = operator.open_run(args.ref)
+    await operator.attend(directory)
+    return await _follow(operator, directory, out)
+
+
+async def _follow(operator: Operator, directory: RunDirectory, out: Output) -> int:
+    from tui.runs.reader import LogLine
+
+    many = len(directory.run.workers) > 1
+    try:
+        async for item in operator.watch(directory):
+            if not isinstance(item, LogLine):
+                _tell_event(item, directory, out)
+            elif out.as_json:
+                out.line(item.to_json())
+            else:
+                out.text(f"[{item.worker}] {item.text}" if many else item.text)
+    except asyncio.CancelledError:
+        out.note(f"\n{directory.id} goes on without this window. tpu-tui attach {directory.id} follows it again.")
+        raise
+    status = operator.status_of(directory)
+    if status.cause:
+        out.note(f"{directory.id} {status.state}: {status.cause}")
+    else:
+        out.note(f"{directory.id} {status.state}.")
+    return 0 if status.state is RunState.SUCCEEDED else ANSWER_IS_NO
+
+
+def _tell_event(event: Event, directory: RunDirectory, out: Output) -> None:
+    """Say on stderr what happened to the run; a phase only when it failed, once for all workers when it is done."""
+    fields = event.fields
+    where = "" if event.worker is None else f"worker {event.worker}: "
+    if event.kind == "state":
+        cause = f": {fields['cause']}" if fields.get("cause") else ""
+        out.note(f"{directory.id} {fields.get('state')}{cause}")
+    elif event.kind == "phase" and fields.get("status") == "failed":
+        out.note(f"{where}{fields.get('phase')} failed: {fields.get('detail') or 'no reason given'}")
+    elif event.kind == "link":
+        detail = f": {fields['detail']}" if fields.get("detail") else ""
+        out.note(f"{where}connection {fields.get('status')}{detail}")
+    elif event.kind == "exit":
+        out.note(f"{where}ended, {_how_it_ended(fields)}")
+    elif event.kind == "note":
+        out.note(f"{where}{fields.get('text', '')}")
+
+
+def _how_it_ended(fields: dict[str, Any]) -> str:
+    if fields.get("signal"):
+        return f"killed by signal {fields['signal']}"
+    code = fields.get("exit_code")
+    return "nobody recorded how" if code is None else f"exit code {code}"
+
+
+async def list_runs(args: argparse.Namespace, operator: Operator, out: Output) -> int:
+    """Print the runs known here, newest first."""
+    statuses = operator.runs(args.slice)
+    if out.as_json:
+        out.document([operator.status_document(status, None) for status in statuses])
+        return 0
+    if not statuses:
+        out.note("No runs yet. tpu-tui launch SLICE -- COMMAND … starts one.")
+        return 0
+    out.table(
+        ("run", "slice", "state", "workers", "started", "ended", "attended", "cause"),
+        [
+            (s.run.id, s.run.slice, s.state, len(s.run.workers), s.started, s.ended, _attended(s), s.cause or "")
+            for s in statuses
+        ],
+        right=("workers",),
+    )
+    return 0
+
+
+def _attended(status: Any) -> str:
+    if status.state.is_over or status.attended.alive:
+        return "yes" if status.attended.alive else ""
+    from tui.operator import rfc3339
+
+    since = status.attended.since
+    return f"unattended since {rfc3339(since)}" if since else "unattended"
+
+
+async def show_status(args: argparse.Namespace, operator: Operator, out: Output) -> int:
+    """Print a run's state, figures and exit codes; with --watch until it ends."""
+    directory = operator.open_run(args.ref)
+    behind = None if args.offline else await operator.refresh(directory)
+    while True:
+        document = await operator.status(directory)
+        if out.as_json:
+            (out.line if args.watch else out.document)(document)
+        else:
+            _print_status(document, directory, out)
+        if not args.watch or RunState(document["state"]).is_over:
+            break
+        await asyncio.sleep(WATCH_INTERVAL)
+        if not out.as_json and sys.stdout.isatty():
+            print("\x1b[H\x1b[2J", end="")
+    if behind:
+        out.problem(behind)
+        return OutOfReachError.exit_code
+    return 0
+
+
+def _print_status(document: dict[str, Any], directory: RunDirectory, out: Output) -> None:
+    loss = document["loss"] or {}
+    rows = [
+        ("run", document["run"]),
+        ("slice", document["slice"]),
+        ("state", document["state"]),
+        ("cause", document["cause"]),
+        ("attended", document["attended"]),
+        ("started", document["started"]),
+        ("ended", document["ended"]),
+        ("epoch", document["epoch"]),
+        ("step", document["step"]),
+        ("loss median", loss.get("median")),
+        ("loss min … max", None if not loss else f"{loss.get('min')} … {loss.get('max')}"),
+        ("pod rate", document["rate_total"]),
+        ("cores", document["cores"]),
+        ("stragglers", ", ".join(str(core) for core in document["stragglers"]) or "none"),
+        ("exit codes", " ".join("-" if code is None else str(code) for code in document["exit_codes"])),
+        ("directory", directory.path),
+    ]
+    out.table(("", ""), [row for row in rows if row[1] is not None])
+
+
+async def stop_run(args: argparse.Namespace, operator: Operator, out: Output) -> int:
+    """Stop a run; exit 1 while any worker has not confirmed that nothing of it is left."""
+    if args.grace < 0:
+        raise UsageError("--grace is a number of seconds, 0 or more")
+    directory = operator.open_run(args.ref)
+    answers = []
+    with contextlib.suppress(asyncio.CancelledError):
+        async for answer in operator.stop(directory, args.grace):
+            answers.append(answer)
+            if not out.as_json:
+                word = "stopped" if answer.confirmed else "NOT CONFIRMED"
+                code = "" if answer.exit_code is None else f", exit code {answer.exit_code}"
+                out.text(f"worker {answer.worker}: {word}{code}" + (f" ({answer.detail})" if answer.detail else ""))
+    answers.sort(key=lambda answer: answer.worker)
+    stopped = len(answers) == len(directory.run.workers) and all(answer.confirmed for answer in answers)
+    if out.as_json:
+        rows = [
+            {"worker": a.worker, "confirmed": a.confirmed, "exit_code": a.exit_code, "detail": a.detail}
+            for a in answers
+        ]
+        out.document({"run": directory.id, "stopped": stopped, "workers": rows})
+    if not stopped:
+        out.note(f"{directory.id} is not confirmed stopped. tpu-tui stop {directory.id} tries again.")
+    return 0 if stopped else ANSWER_IS_NO

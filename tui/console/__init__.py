@@ -1,0 +1,1 @@
+"""The Textual app: the pod screen, the run screen, their dialogs and widgets."""

@@ -1,0 +1,136 @@
+"""The console: screens over an operator. What keys do is in `flows`, what is read in `sources`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from textual.app import App
+from textual.binding import Binding, BindingType
+
+from tui.console.flows import Flows
+from tui.console.palette import ConsoleCommands
+from tui.console.prompter import DialogPrompter
+from tui.console.screens.base import MainScreen
+from tui.console.screens.help import help_text
+from tui.console.screens.pod import ActingPodScreen, PodScreen
+from tui.console.screens.run import RunScreen
+from tui.console.screens.stop import StopDialog
+from tui.console.sources import Sources
+from tui.console.store import Store
+from tui.console.tasks import Tasks
+from tui.console.widgets.line_table import Cell
+from tui.errors import TpuTuiError
+
+if TYPE_CHECKING:
+    from textual.screen import Screen
+
+    from tui.logs.archive import SavedLog
+    from tui.operator import Operator
+    from tui.runs.directory import RunDirectory
+
+TICKS_PER_SECOND = 15
+log = logging.getLogger(__name__)
+
+
+class ConsoleApp(App[None]):
+    """See, check, launch, watch and stop; opens on the pod, on one run, or on a saved log."""
+
+    CSS_PATH = "app.tcss"
+    TITLE = "tpu-tui"
+    COMMANDS: ClassVar[set[Any]] = {ConsoleCommands}
+    ENABLE_COMMAND_PALETTE = True
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+q", "ask_quit", "Quit", show=False, priority=True, id="app.quit"),
+        Binding("ctrl+c", "ask_quit", "Quit", show=False, id="app.interrupt"),
+    ]
+
+    def __init__(
+        self,
+        operator: Operator,
+        *,
+        open_run: RunDirectory | None = None,
+        replay: SavedLog | None = None,
+        demo: bool = False,
+        default_command: Sequence[str] = (),
+    ) -> None:
+        super().__init__()
+        self.operator = operator
+        self.demo = demo
+        self.default_command = tuple(default_command)
+        self.read_only: bool = operator.settings.read_only
+        self.store = Store()
+        self.tasks = Tasks()
+        self.sources = Sources(operator, self.store, self.tasks)
+        self.flows = Flows(self)
+        self._open_run = open_run
+        self._replay = replay
+
+    def get_default_screen(self) -> Screen[Any]:
+        """The pod, with whatever was asked for above it; a saved log has no pod."""
+        if self._replay is not None:
+            from tui.console.replay import SavedFeed
+
+            return RunScreen(SavedFeed(self._replay))
+        return PodScreen() if self.read_only else ActingPodScreen()
+
+    def on_mount(self) -> None:
+        """Paint first; then ask the sources."""
+        self.operator.prompter = DialogPrompter(self)
+        if self._open_run is not None:
+            self.flows.open_run(self._open_run)
+        self.set_interval(1 / TICKS_PER_SECOND, self._tick)
+        if self._replay is None:
+            self.call_after_refresh(self.sources.start)
+
+    async def on_unmount(self) -> None:
+        """Give up what is under way; runs are not ours to end."""
+        await self.tasks.close()
+
+    def _tick(self) -> None:
+        """Repaint the main screen on top, and a stop dialog above it."""
+        for screen in reversed(self.screen_stack):
+            if isinstance(screen, (MainScreen, StopDialog)):
+                if screen.is_mounted:
+                    screen.tick()
+                if isinstance(screen, MainScreen):
+                    return
+
+    def headline(self) -> list[list[Cell]]:
+        """The pod screen's first line: where one looks, and in which mode."""
+        cells = [Cell("tpu-tui", "accent"), Cell(self.operator.where)]
+        if self.demo:
+            cells.append(Cell("demo: this pod is on this machine", "busy"))
+        if self.read_only:
+            cells.append(Cell("read-only", "warn"))
+        if self.flows.stops:
+            cells.append(Cell(f"stopping {', '.join(self.flows.stops)}", "warn"))
+        return [cells]
+
+    def open_directory(self, run_id: str) -> RunDirectory | None:
+        """The run's directory; an error is shown and None returned."""
+        try:
+            return self.operator.open_run(run_id)
+        except TpuTuiError as error:
+            self.flows.say(error)
+            return None
+
+    def action_ask_quit(self) -> None:
+        """Say what goes on, then go."""
+        self.flows.ask_quit()
+
+    def action_show_help(self) -> None:
+        """Every key of the screen one is on."""
+        screen = self.screen
+        panes = {type(widget): widget for widget in screen.focus_chain if widget._bindings.key_to_bindings}
+        self.flows.describe("keys", help_text(screen, panes.values()))
+
+    def action_maximize(self) -> None:
+        """The focused pane alone on the screen, or all of them again."""
+        if self.screen.maximized:
+            self.screen.minimize()
+        elif self.screen.focused is not None:
+            self.screen.maximize(self.screen.focused)
+
+

@@ -1,0 +1,160 @@
+"""What the run screen shows, read from a run directory or a saved log in bounded steps."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from tui.console.lines import LineSource, Merged, Spool
+from tui.errors import TpuTuiError
+from tui.runs.directory import EVENTS_FILE, RunDirectory
+from tui.runs.status import RunStatus, status_of
+
+if TYPE_CHECKING:
+    from tui.logs.snapshot import Snapshot
+    from tui.runs.reader import RunReader
+
+POLL_BUDGET = 1024 * 1024
+"""Bytes of logs demultiplexed in one tick: under ten milliseconds."""
+ATTENDANCE_EVERY = 1.0
+"""Seconds between two looks at whether a keeper lives."""
+MERGED = "merged"
+
+
+class Feed(Protocol):
+    """One run, or one saved log, as the run screen sees it."""
+
+    title: str
+    is_saved: bool
+
+    @property
+    def status(self) -> RunStatus | None:
+        """The run's state; None for a saved log."""
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """Every core, newest; None before anything was read."""
+
+    @property
+    def workers(self) -> Sequence[int]:
+        """The workers that have a log of their own."""
+
+    @property
+    def problem(self) -> TpuTuiError | None:
+        """What hinders reading, if anything does."""
+
+    def poll(self) -> bool:
+        """Read a little more; whether anything is new."""
+
+    def log(self, which: str) -> LineSource:
+        """The lines of `merged` or of a worker by its number."""
+
+    def follow_merged(self, source: LineSource) -> None:
+        """Tell a merged source what arrived since it was last told."""
+
+    def last_line(self, worker: int) -> bytes:
+        """The last line a worker wrote; empty when it wrote none."""
+
+    def close(self) -> None:
+        """Give back files."""
+
+
+class RunFeed:
+    """A run directory, growing or not."""
+
+    is_saved = False
+
+    def __init__(self, directory: RunDirectory) -> None:
+        self.directory = directory
+        self.title = directory.id
+        self.problem: TpuTuiError | None = None
+        self._reader: RunReader | None = None
+        self._status: RunStatus | None = None
+        self._snapshot: Snapshot | None = None
+        self._events_size = -1
+        self._looked = 0.0
+        self._told: dict[int, int] = {}
+        self._tails: dict[int, Spool] = {}
+
+    @property
+    def status(self) -> RunStatus | None:
+        """The run's state as of the last poll."""
+        return self._status
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """Every core as of the last poll."""
+        return self._snapshot
+
+    @property
+    def workers(self) -> Sequence[int]:
+        """The run's workers by index."""
+        return [worker.index for worker in self.directory.run.workers]
+
+    def poll(self) -> bool:
+        """Read what arrived, at most `POLL_BUDGET` of it, and the events when there are new ones."""
+        try:
+            fresh = self._poll_status()
+            fresh = self._poll_cores() or fresh
+            self.problem = None
+            return fresh
+        except OSError as error:
+            self.problem = TpuTuiError(f"cannot read {self.directory.path}", why=error.strerror or str(error))
+            return True
+
+    def _poll_status(self) -> bool:
+        size = (self.directory.path / EVENTS_FILE).stat().st_size
+        now = time.monotonic()
+        if size == self._events_size and now - self._looked < ATTENDANCE_EVERY:
+            return False
+        self._events_size, self._looked = size, now
+        before, self._status = self._status, status_of(self.directory)
+        if before is not None and before.attempt != self._status.attempt:
+            self._restart()
+        return before != self._status
+
+    def _restart(self) -> None:
+        """Another attempt writes new logs."""
+        for spool in self._tails.values():
+            spool.close()
+        self._tails.clear()
+        self._told.clear()
+
+    def _poll_cores(self) -> bool:
+        if self._reader is None:
+            from tui.runs.reader import RunReader
+
+            self._reader = RunReader(self.directory)
+        fresh = self._reader.poll(budget_bytes=POLL_BUDGET)
+        if fresh or self._snapshot is None:
+            self._snapshot = self._reader.snapshot()
+        return fresh
+
+    @property
+    def attempt(self) -> int:
+        """Which attempt the logs are of; with restarts there are several."""
+        return self._status.attempt if self._status else 0
+
+    def log(self, which: str) -> LineSource:
+        """A new source over the mirrors."""
+        if which == MERGED:
+            return Merged([Spool(self.directory.log_path(worker), worker) for worker in self.workers])
+        return Spool(self.directory.log_path(int(which)), int(which))
+
+    def follow_merged(self, source: LineSource) -> None:
+        """Hand over arrivals that this source was not told yet."""
+        if isinstance(source, Merged):
+            batches, self._told[id(source)] = self.directory.arrivals(self._told.get(id(source), 0))
+            source.told([(batch.worker, batch.end) for batch in batches])
+
+    def last_line(self, worker: int) -> bytes:
+        """Read from the mirror's end."""
+        spool = self._tails.setdefault(worker, Spool(self.directory.log_path(worker), worker))
+        lines = [line.data for line in spool.tail(3) if line.data.strip()]
+        return lines[-1] if lines else b""
+
+    def close(self) -> None:
+        """Give back files."""
+        for spool in self._tails.values():
+            spool.close()

@@ -1,0 +1,225 @@
+"""What keys set going: each flow asks what it must, calls the operator in a task, and shows what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from textual.app import SuspendNotSupported
+
+from tui.console.feed import RunFeed
+from tui.console.screens.dialog import QuitDialog, TextDialog
+from tui.console.screens.launch import Draft, LaunchDialog
+from tui.console.screens.run import ActingRunScreen, RunScreen
+from tui.console.screens.stop import StopDialog, StopProgress
+from tui.console.sources import RUNS, SLICES, checks_of
+from tui.console.text import harmless
+from tui.errors import TpuTuiError, UsageError
+
+if TYPE_CHECKING:
+    from tui.console.app import ConsoleApp
+    from tui.pod.slice import Slice
+    from tui.runs.directory import RunDirectory
+
+CHECKED_BY_ITSELF = 64
+"""Slices of up to this many workers are checked when they are first looked at."""
+LOOK_BEFORE_CHECK = 0.5
+"""Seconds the cursor has to rest on a slice before that."""
+REPORT_FORMATS = ("md", "txt", "json")
+
+
+class Flows:
+    """The console's verbs. Holds no data but which stops are under way."""
+
+    def __init__(self, app: ConsoleApp) -> None:
+        self.app = app
+        self.stops: dict[str, StopProgress] = {}
+
+    def say(self, problem: TpuTuiError) -> None:
+        """An error that has no pane of its own."""
+        self.app.notify(harmless_lines(str(problem)), severity="error", markup=False, timeout=12)
+
+    # --- slices -----------------------------------------------------------------------------------------------------
+
+    def slice_chosen(self, slice_: Slice | None) -> None:
+        """The cursor is on a slice: check it once, when it rests there and the slice is not huge."""
+        self.app.tasks.cancel("look")
+        if slice_ is None or not slice_.is_ready or not 0 < len(slice_.workers) <= CHECKED_BY_ITSELF:
+            return
+        if self.app.store.get(checks_of(slice_)).revision == 0:
+            self.app.tasks.start("look", self._look(slice_))
+
+    async def _look(self, slice_: Slice) -> None:
+        await asyncio.sleep(LOOK_BEFORE_CHECK)
+        self.app.sources.check(slice_)
+
+    def check(self, slice_: Slice | None) -> None:
+        """Run every check of a slice."""
+        if slice_ is None:
+            self.app.notify("no slice is chosen", timeout=3)
+            return
+        self.app.sources.check(slice_)
+
+    def shell(self, slice_: Slice | None, worker: int | None) -> None:
+        """Leave the screen to an SSH session on a worker, and come back."""
+        if slice_ is None or not slice_.workers:
+            self.app.notify("no worker is chosen", timeout=3)
+            return
+        index = worker if worker is not None else slice_.workers[0].index
+        self.app.tasks.start("shell", self._shell(slice_, index), self.say)
+
+    async def _shell(self, slice_: Slice, worker: int) -> None:
+        argv = await self.app.operator.shell_command(slice_, worker)
+        try:
+            with self.app.suspend():
+                print(f"{shlex.join(argv)}\nexit comes back to tpu-tui", flush=True)
+                subprocess.run(argv, check=False)
+        except SuspendNotSupported as error:
+            raise UsageError("a shell needs a terminal of its own", remedy=shlex.join(argv)) from error
+        except OSError as error:
+            raise UsageError(f"{argv[0]} does not start", why=error.strerror or str(error)) from error
+
+    def shell_for_run(self, directory: RunDirectory | None, worker: int | None) -> None:
+        """A shell on a worker of a run's slice."""
+        if directory is None:
+            self.app.notify("a saved log has no workers to log in to", timeout=3)
+            return
+        self.app.tasks.start("shell", self._shell_for_run(directory, worker or 0), self.say)
+
+    async def _shell_for_run(self, directory: RunDirectory, worker: int) -> None:
+        run = directory.run
+        await self._shell(await self.app.operator.slice(f"{run.zone}/{run.slice}" if run.zone else run.slice), worker)
+
+    # --- runs -------------------------------------------------------------------------------------------------------
+
+    def open_run(self, directory: RunDirectory | None, *, at: str = "cores") -> None:
+        """Show a run; one that nobody attends gets a keeper again."""
+        if directory is None:
+            self.app.notify("no run is chosen", timeout=3)
+            return
+        screen = RunScreen if self.app.read_only else ActingRunScreen
+        self.app.push_screen(screen(RunFeed(directory), at=at))
+        if not self.app.read_only:
+            self.app.tasks.start(f"attend {directory.id}", self._attend(directory), self.say)
+
+    async def _attend(self, directory: RunDirectory) -> None:
+        if await self.app.operator.attend(directory):
+            self.app.notify("nobody attended this run; a keeper was started", timeout=4)
+
+    def leave_run(self) -> None:
+        """Back to the pod screen, or out where the run was all there is."""
+        if len(self.app.screen_stack) > 2:
+            self.app.pop_screen()
+        else:
+            self.ask_quit()
+
+    def new_run(self, slice_: Slice | None) -> None:
+        """Ask what to launch."""
+        slices: tuple[Slice, ...] = self.app.store.get(SLICES).value or ()
+        if not slices:
+            self.app.notify("there is no slice to launch on", timeout=3)
+            return
+        self._launch(
+            Draft(
+                slices,
+                chosen=slice_.path if slice_ else slices[0].path,
+                command=shlex.join(self.app.default_command),
+                runtime=self.app.operator.settings.runtime,
+            )
+        )
+
+    def run_again(self, directory: RunDirectory | None) -> None:
+        """Ask what to launch, filled in from a run."""
+        slices: tuple[Slice, ...] = self.app.store.get(SLICES).value or ()
+        if directory is None or not slices:
+            self.new_run(None)
+            return
+        run = directory.run
+        path = f"{run.zone}/{run.slice}" if run.zone else run.slice
+        self._launch(
+            Draft(slices, path, shlex.join(run.argv), run.name or "", dict(run.env), runtime=run.runtime)
+        )
+
+    def _launch(self, draft: Draft) -> None:
+        self.app.push_screen(LaunchDialog(draft), self._launched)
+
+    def _launched(self, run_id: str | None) -> None:
+        if run_id is None:
+            return
+        if isinstance(self.app.screen, RunScreen):
+            self.app.pop_screen()
+        self.open_run(self.app.open_directory(run_id))
+
+    def stop_run(self, directory: RunDirectory | None) -> None:
+        """Ask, then stop; where a stop is under way, show that."""
+        if directory is None:
+            self.app.notify("no run is chosen", timeout=3)
+            return
+        going = self.stops.get(directory.id)
+        if going is None and self.app.operator.status_of(directory).state.is_over:
+            self.app.notify(f"{directory.id} has ended already", timeout=4)
+            return
+        self.app.push_screen(StopDialog(directory.run, lambda: self._begin_stop(directory), going))
+
+    def _begin_stop(self, directory: RunDirectory) -> StopProgress:
+        progress = StopProgress(directory.run, self.app.store.clock())
+        self.stops[directory.id] = progress
+        self.app.tasks.start(f"stop {directory.id}", self._stop(directory, progress))
+        return progress
+
+    async def _stop(self, directory: RunDirectory, progress: StopProgress) -> None:
+        try:
+            async for answer in self.app.operator.stop(directory, grace=directory.run.grace):
+                progress.answers[answer.worker] = answer
+        except TpuTuiError as error:
+            progress.problem = error
+        finally:
+            progress.done = True
+            self.stops.pop(directory.id, None)
+        self.app.notify(f"{directory.id}: {progress.summary}", markup=False, timeout=6)
+
+    def export(self, directory: RunDirectory | None) -> None:
+        """Write a report into the run's own directory."""
+        if directory is None:
+            self.app.notify("tpu-tui report FILE makes the report of a saved log", timeout=6)
+            return
+        self.app.notify("writing the report…", timeout=2)
+        self.app.tasks.start("report", self._export(directory), self.say)
+
+    async def _export(self, directory: RunDirectory) -> None:
+        files: list[Path] = await self.app.operator.report(directory.id, REPORT_FORMATS, directory.path)
+        self.app.notify("\n".join(str(path) for path in files), title="report", markup=False, timeout=10)
+
+    # --- reading and leaving ------------------------------------------------------------------------------------------
+
+    def describe(self, title: str, text: str) -> None:
+        """Show a document."""
+        self.app.push_screen(TextDialog(title, text))
+
+    def ask_quit(self) -> None:
+        """Say what goes on, then go."""
+        self.app.push_screen(QuitDialog(self._told_at_quit()), lambda go: self.app.exit() if go else None)
+
+    def _told_at_quit(self) -> str:
+        statuses = self.app.store.get(RUNS).value or ()
+        live = [status.run.id for status in statuses if not status.state.is_over]
+        if self.app.demo:
+            told = "This is the demo: its pod and everything on it end with this console."
+            return told + (f"\n\nRunning now: {', '.join(live)}" if live else "")
+        if self.stops:
+            return "A stop is under way and would not be seen to its end:\n\n  " + "\n  ".join(self.stops)
+        if not live:
+            return "No run is live."
+        return (
+            "Runs go on without this console:\n\n  "
+            + "\n  ".join(live)
+            + "\n\ntpu-tui, or tpu-tui attach RUN, shows them again."
+        )
+
+
+def harmless_lines(text: str) -> str:
+    """Every line harmless, the line breaks kept."""
+    return "\n".join(harmless(line) for line in text.splitlines())

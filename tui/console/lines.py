@@ -1,0 +1,415 @@
+"""Lines of growing files by number: a sparse index, bounded reads, and a search over the whole of it."""
+
+from __future__ import annotations
+
+import os
+from array import array
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+CHECKPOINT_BYTES = 64 * 1024
+"""An index entry is kept for the first line after each stretch of this length."""
+LONGEST_SHOWN = 16 * 1024
+"""Bytes read of one line for display; a line of 50 MB costs no more than this."""
+LONGEST_SEARCHED = 4 * 1024 * 1024
+"""Bytes of one line that a filter looks at."""
+BATCH_COST = 4 * 1024
+"""What placing a batch counts for at least: many tiny batches must not make a tick long."""
+NEWLINE = 10
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line: who wrote it (None where that is unknown) and its bytes without the newline, cut when very long."""
+
+    worker: int | None
+    data: bytes
+
+
+class LineSource(Protocol):
+    """What a log pane shows: numbered lines of something that grows."""
+
+    @property
+    def count(self) -> int:
+        """Lines known so far, an unfinished last one included."""
+
+    @property
+    def finished(self) -> int:
+        """Lines that are whole: what they hold does not change any more."""
+
+    @property
+    def behind(self) -> int:
+        """Bytes that are there and not indexed yet."""
+
+    @property
+    def size(self) -> int:
+        """Bytes that are there."""
+
+    def advance(self, budget: int) -> bool:
+        """Index at most about `budget` bytes more; whether anything was new."""
+
+    def lines(self, first: int, count: int) -> list[Line]:
+        """Lines by number, fewer at the end."""
+
+    def tail(self, count: int) -> list[Line]:
+        """The last lines, whether they are indexed or not."""
+
+    def block(self, first: int, budget: int) -> tuple[bytes, int]:
+        """Whole lines from `first`, about `budget` bytes of them, and the number after the last one."""
+
+    def close(self) -> None:
+        """Give back the file."""
+
+
+class Spool:
+    """The lines of one append-only file. A file that is not there yet is empty; the unfinished last line counts."""
+
+    def __init__(self, path: Path, worker: int | None = None) -> None:
+        self.path = path
+        self.worker = worker
+        self._fd: int | None = None
+        self._indexed = 0
+        """Bytes looked at."""
+        self._newlines = 0
+        self._starts = array("q", [0])
+        self._numbers = array("q", [0])
+        self._last_start = 0
+        """Where the unfinished last line begins."""
+        self._size = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file when it was last looked at."""
+        return self._size
+
+    @property
+    def indexed(self) -> int:
+        """Bytes whose lines are known."""
+        return self._indexed
+
+    @property
+    def behind(self) -> int:
+        """Bytes written and not looked at yet."""
+        return self._size - self._indexed
+
+    @property
+    def count(self) -> int:
+        """Finished lines, and the unfinished one where there is one."""
+        return self._newlines + (1 if self._last_start < self._indexed else 0)
+
+    @property
+    def finished(self) -> int:
+        """Lines that end in a newline."""
+        return self._newlines
+
+    def _open(self) -> int | None:
+        if self._fd is None:
+            try:
+                self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            except OSError:
+                return None
+        return self._fd
+
+    def close(self) -> None:
+        """Give back the file."""
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+    def advance(self, budget: int, limit: int | None = None) -> bool:
+        """Index up to `budget` further bytes, not beyond offset `limit`; whether there were any."""
+        fd = self._open()
+        if fd is None:
+            return False
+        self._size = os.fstat(fd).st_size
+        end = self._size if limit is None else min(limit, self._size)
+        data = os.pread(fd, min(budget, end - self._indexed), self._indexed) if end > self._indexed else b""
+        if not data:
+            return False
+        ends = np.flatnonzero(np.frombuffer(data, dtype=np.uint8) == NEWLINE) + (self._indexed + 1)
+        self._add_checkpoints(ends)
+        self._newlines += len(ends)
+        if len(ends):
+            self._last_start = int(ends[-1])
+        self._indexed += len(data)
+        return True
+
+    def _add_checkpoints(self, ends: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> None:
+        place = int(np.searchsorted(ends, self._starts[-1] + CHECKPOINT_BYTES))
+        while place < len(ends):
+            self._starts.append(int(ends[place]))
+            self._numbers.append(self._newlines + place + 1)
+            place = int(np.searchsorted(ends, self._starts[-1] + CHECKPOINT_BYTES))
+
+    def offset_of(self, number: int) -> int:
+        """Where a line begins; the end of what is indexed for a line that is not there."""
+        if number >= self.count:
+            return self._indexed
+        entry = bisect_right(self._numbers, number) - 1
+        start, missing = self._starts[entry], number - self._numbers[entry]
+        if not missing:
+            return start
+        fd = self._open()
+        data = b"" if fd is None else os.pread(fd, CHECKPOINT_BYTES, start)
+        ends = np.flatnonzero(np.frombuffer(data, dtype=np.uint8) == NEWLINE)
+        return start + int(ends[missing - 1]) + 1 if len(ends) >= missing else self._last_start
+
+    def lines(self, first: int, count: int) -> list[Line]:
+        """Lines `first` … `first + count - 1` as far as they are there."""
+        wanted = max(0, min(count, self.count - first))
+        fd = self._open()
+        if fd is None or not wanted:
+            return []
+        offset = self.offset_of(first)
+        found: list[Line] = []
+        while len(found) < wanted and offset < self._indexed:
+            data = os.pread(fd, min(CHECKPOINT_BYTES, self._indexed - offset), offset)
+            if not data:
+                break
+            whole, newline, _ = data.rpartition(b"\n")
+            if newline:
+                parts = whole.split(b"\n")[: wanted - len(found)]
+                found += [Line(self.worker, part[:LONGEST_SHOWN]) for part in parts]
+                offset += sum(len(part) + 1 for part in parts)
+            else:
+                found.append(Line(self.worker, data[:LONGEST_SHOWN]))
+                offset = self.offset_of(first + len(found))
+        return found
+
+    def tail(self, count: int) -> list[Line]:
+        """The last lines of the file, found from its end."""
+        fd = self._open()
+        if fd is None:
+            return []
+        size = os.fstat(fd).st_size
+        start = max(0, size - min(count * 512, 1 << 20))
+        data = os.pread(fd, size - start, start)
+        parts = data.split(b"\n")
+        if parts and not parts[-1]:
+            parts.pop()
+        if start and len(parts) > 1:
+            parts = parts[1:]
+        return [Line(self.worker, part[:LONGEST_SHOWN]) for part in parts[-count:]]
+
+    def block(self, first: int, budget: int) -> tuple[bytes, int]:
+        """Whole lines from `first` on and the number of the line after them; a very long one is cut."""
+        fd = self._open()
+        if fd is None or first >= self._newlines:
+            return b"", first
+        offset = self.offset_of(first)
+        data = os.pread(fd, min(budget, self._indexed - offset), offset)
+        whole, newline, _ = data.rpartition(b"\n")
+        if newline:
+            return whole + newline, first + whole.count(b"\n") + 1
+        return os.pread(fd, LONGEST_SEARCHED, offset).partition(b"\n")[0], first + 1
+
+
+class Merged:
+    """Lines of all workers in the order in which they arrived: a line stands where its newline came.
+
+    `told` gets batches as (worker, end offset); batches of the same worker in a row are one.
+    """
+
+    def __init__(self, spools: Sequence[Spool]) -> None:
+        self._spools = {spool.worker: spool for spool in spools}
+        self._pending: list[tuple[int, int]] = []
+        self._next = 0
+        self._newest: dict[int, int] = {}
+        self._workers = array("l")
+        self._first_lines = array("q")
+        """Number, in the worker's own file, of a batch's first line."""
+        self._starts = array("q", [0])
+        """Number, merged, of a batch's first line; one more entry than batches."""
+        self._seen: dict[int | None, int] = dict.fromkeys(self._spools, 0)
+        """Lines of each worker that are placed."""
+        self._ends: dict[int | None, int] = dict.fromkeys(self._spools, 0)
+
+    def told(self, batches: Sequence[tuple[int, int]]) -> None:
+        """Take further batches in arrival order."""
+        for worker, end in batches:
+            self._newest[worker] = end
+            if len(self._pending) > self._next and self._pending[-1][0] == worker:
+                self._pending[-1] = (worker, end)
+            else:
+                self._pending.append((worker, end))
+
+    @property
+    def count(self) -> int:
+        """Lines placed."""
+        return self._starts[-1]
+
+    @property
+    def finished(self) -> int:
+        """Only whole lines are ever placed."""
+        return self.count
+
+    @property
+    def behind(self) -> int:
+        """Bytes that arrived and are not placed yet."""
+        return sum(max(0, end - self._ends.get(worker, end)) for worker, end in self._newest.items())
+
+    @property
+    def size(self) -> int:
+        """Bytes placed and waiting."""
+        return sum(self._ends.values()) + self.behind
+
+    def advance(self, budget: int) -> bool:
+        """Place batches until about `budget` bytes were looked at."""
+        before = self.count
+        while budget > 0 and self._next < len(self._pending):
+            worker, end = self._pending[self._next]
+            spool = self._spools.get(worker)
+            while spool is not None and budget > 0 and spool.indexed < end:
+                step = min(budget, end - spool.indexed)
+                if not spool.advance(step, end):
+                    break
+                budget -= max(step, BATCH_COST)
+            if spool is not None and spool.indexed < end and budget <= 0:
+                break
+            if spool is not None:
+                self._place(worker, spool)
+            self._next += 1
+        if self._next == len(self._pending):
+            self._pending.clear()
+            self._next = 0
+        return self.count != before
+
+    def _place(self, worker: int, spool: Spool) -> None:
+        self._ends[worker] = spool.indexed
+        fresh = spool.finished - self._seen[worker]
+        if fresh <= 0:
+            return
+        if self._workers and self._workers[-1] == worker:
+            self._starts[-1] += fresh
+        else:
+            self._workers.append(worker)
+            self._first_lines.append(self._seen[worker])
+            self._starts.append(self._starts[-1] + fresh)
+        self._seen[worker] = spool.finished
+
+    def _batch(self, number: int) -> int:
+        return bisect_right(self._starts, number) - 1
+
+    def lines(self, first: int, count: int) -> list[Line]:
+        """Lines by merged number, each with its worker."""
+        found: list[Line] = []
+        end = min(first + count, self.count)
+        while first < end:
+            batch = self._batch(first)
+            take = min(end, self._starts[batch + 1]) - first
+            own = self._first_lines[batch] + first - self._starts[batch]
+            found += self._spools[self._workers[batch]].lines(own, take)
+            first += take
+        return found
+
+    def tail(self, count: int) -> list[Line]:
+        """The last lines placed; while many are waiting, the last lines of each worker's file instead."""
+        if not self.behind or self.count >= count:
+            return self.lines(max(0, self.count - count), count)
+        each = max(1, count // max(1, len(self._spools)))
+        return [line for spool in self._spools.values() for line in spool.tail(each)][-count:]
+
+    def block(self, first: int, budget: int) -> tuple[bytes, int]:
+        """Lines from `first` to the end of its batch, at most about `budget` bytes of them."""
+        if first >= self.count:
+            return b"", first
+        batch = self._batch(first)
+        last = self._first_lines[batch] + self._starts[batch + 1] - self._starts[batch]
+        own = self._first_lines[batch] + first - self._starts[batch]
+        spool = self._spools[self._workers[batch]]
+        length = max(1, spool.offset_of(last) - spool.offset_of(own))
+        data, after = spool.block(own, min(budget, length))
+        return data, first + min(after, last) - own
+
+    def close(self) -> None:
+        """Give back the files."""
+        for spool in self._spools.values():
+            spool.close()
+
+
+class Filtered:
+    """The lines of a source that hold a text, whatever its case; the whole source is searched, in bounded slices."""
+
+    def __init__(self, source: LineSource, text: str) -> None:
+        self._source = source
+        self._needle = text.lower().encode()
+        self._searched = 0
+        """Number of the next line to look at."""
+        self._found = array("q")
+        self._last_matches = False
+
+    @property
+    def count(self) -> int:
+        """Lines found so far."""
+        return len(self._found) + (1 if self._last_matches else 0)
+
+    @property
+    def finished(self) -> int:
+        """Found lines that are whole."""
+        return len(self._found)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the source."""
+        return self._source.size
+
+    @property
+    def behind(self) -> int:
+        """Bytes, roughly, that are not searched yet."""
+        missing = self._source.finished - self._searched
+        each = max(1, self._source.size // max(1, self._source.count))
+        return self._source.behind + missing * each
+
+    def advance(self, budget: int) -> bool:
+        """Search about `budget` bytes more of what the source has indexed."""
+        before = self.count
+        self._source.advance(budget)
+        known = self._source.finished
+        while budget > 0 and self._searched < known:
+            data, after = self._source.block(self._searched, budget)
+            if after <= self._searched:
+                break
+            self._search(data)
+            budget -= max(BATCH_COST, len(data))
+            self._searched = min(after, known)
+        last = self._source.lines(known, 1) if self._source.count > known else []
+        self._last_matches = any(self._needle in line.data.lower() for line in last)
+        return self.count != before
+
+    def _search(self, data: bytes) -> None:
+        low = data.lower()
+        number, counted = self._searched, 0
+        at = low.find(self._needle)
+        while at >= 0:
+            number += low.count(b"\n", counted, at)
+            counted = at
+            self._found.append(number)
+            end = low.find(b"\n", at)
+            if end < 0:
+                return
+            at = low.find(self._needle, end + 1)
+
+    def lines(self, first: int, count: int) -> list[Line]:
+        """Found lines by their place among the found."""
+        numbers = list(self._found[first : first + count])
+        if self._last_matches and first + count > len(self._found):
+            numbers.append(self._source.finished)
+        return [line for number in numbers for line in self._source.lines(number, 1)]
+
+    def tail(self, count: int) -> list[Line]:
+        """The last lines found."""
+        return self.lines(max(0, self.count - count), count)
+
+    def block(self, first: int, budget: int) -> tuple[bytes, int]:
+        """One found line: a filter over a filter is not needed often."""
+        found = self.lines(first, 1)
+        return (found[0].data, first + 1) if found and budget > 0 else (b"", first)
+
+    def close(self) -> None:
+        """Give back the source's files."""
+        self._source.close()

@@ -1,0 +1,70 @@
+"""The command palette's entries: what can be done now, on what is chosen now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, cast
+
+from textual.command import DiscoveryHit, Hit, Hits, Provider
+
+from tui.console.screens.base import MainScreen
+from tui.console.screens.run import RunScreen
+from tui.console.sources import RUNS
+
+if TYPE_CHECKING:
+    from tui.console.app import ConsoleApp
+
+Entry = tuple[str, str, Callable[[], object]]
+MOST_RUNS = 30
+
+
+def entries(app: ConsoleApp, screen: MainScreen) -> Iterator[Entry]:
+    """(name, help, what it does) for the state the console is in."""
+    flows = app.flows
+    slice_, run = screen.chosen_slice(), screen.chosen_run()
+    if slice_ is not None:
+        yield f"Check {slice_.name}", "SSH, workers and ports, probed from the workers", lambda: flows.check(slice_)
+        if not app.read_only:
+            yield f"New run on {slice_.name}", "asks first, shows what will run", lambda: flows.new_run(slice_)
+            yield f"Shell on {slice_.name}", "leaves the screen to ssh", lambda: flows.shell(slice_, screen.chosen_worker())
+    if run is not None:
+        if not isinstance(screen, RunScreen):
+            yield f"Open {run.id}", "cores, charts, logs", lambda: flows.open_run(run)
+        if not app.read_only and not app.operator.status_of(run).state.is_over:
+            yield f"Stop {run.id}", "asks first, every worker answers", lambda: flows.stop_run(run)
+        yield f"Report of {run.id}", "Markdown, text and JSON into its directory", lambda: flows.export(run)
+    if isinstance(screen, RunScreen):
+        for worker in screen.feed.workers:
+            yield f"Log of worker {worker}", "", lambda worker=worker: screen.show_log(str(worker))
+        yield "Merged log", "all workers in the order in which the lines came", lambda: screen.show_log("merged")
+    for status in (app.store.get(RUNS).value or ())[:MOST_RUNS]:
+        if run is None or status.run.id != run.id:
+            yield _open_entry(app, status.run.id, str(status.state))
+    yield "List the slices now", "", app.sources.refresh
+    yield "Keys", "what every key does", app.action_show_help
+    yield "Quit", "runs go on" if not app.demo else "the demo's pod ends", flows.ask_quit
+
+
+def _open_entry(app: ConsoleApp, run_id: str, state: str) -> Entry:
+    return f"Open {run_id}", state, lambda: app.flows.open_run(app.open_directory(run_id))
+
+
+class ConsoleCommands(Provider):
+    """Hands the entries to Textual's palette."""
+
+    def _entries(self) -> list[Entry]:
+        app = cast("ConsoleApp", self.app)
+        return list(entries(app, self.screen)) if isinstance(self.screen, MainScreen) else []
+
+    async def discover(self) -> Hits:
+        """What is there before anything is typed."""
+        for name, told, action in self._entries():
+            yield DiscoveryHit(name, action, help=told)
+
+    async def search(self, query: str) -> Hits:
+        """What fits what was typed."""
+        matcher = self.matcher(query)
+        for name, told, action in self._entries():
+            score = matcher.match(name)
+            if score > 0:
+                yield Hit(score, matcher.highlight(name), action, help=told)

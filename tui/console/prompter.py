@@ -1,0 +1,52 @@
+"""Questions that a connection has, asked in dialogs; one at a time, and answerable for many workers at once."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, TypeVar
+
+from tui.console.screens.dialog import Dialog, SecretDialog, TrustDialog
+
+if TYPE_CHECKING:
+    from tui.console.app import ConsoleApp
+
+Answer = TypeVar("Answer")
+
+
+class DialogPrompter:
+    """The console's answer to `tui.ssh`'s questions."""
+
+    def __init__(self, app: ConsoleApp) -> None:
+        self._app = app
+        self._turn = asyncio.Lock()
+        self._trust_all = False
+
+    async def secret(self, text: str) -> str | None:
+        """Ask for a passphrase or code; None when it is not given."""
+        async with self._turn:
+            return await self.ask(SecretDialog(text))
+
+    async def trust(self, worker: str, key_type: str, fingerprint: str) -> bool:
+        """Ask whether an unknown host key is to be trusted."""
+        async with self._turn:
+            if self._trust_all:
+                return True
+            answer = await self.ask(TrustDialog(worker, key_type, fingerprint))
+            self._trust_all = answer == "all"
+            return answer in ("yes", "all")
+
+    async def ask(self, dialog: Dialog[Answer]) -> Answer | None:
+        """Show a dialog and wait; when the asker is cancelled, the dialog goes too."""
+        answer: asyncio.Future[Answer | None] = asyncio.get_running_loop().create_future()
+
+        def answered(value: Answer | None) -> None:
+            if not answer.done():
+                answer.set_result(value)
+
+        self._app.push_screen(dialog, answered)
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            if dialog in self._app.screen_stack:
+                dialog.dismiss(None)
+            raise

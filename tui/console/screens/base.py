@@ -1,0 +1,80 @@
+"""What the two main screens share: the tick, the filter line, and keys that act on the app."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+
+from tui.console.widgets.filter_bar import FilterBar
+from tui.console.widgets.line_table import LineTable
+from tui.console.widgets.log_pane import LogPane
+
+if TYPE_CHECKING:
+    from tui.console.app import ConsoleApp
+    from tui.pod.slice import Slice
+    from tui.runs.directory import RunDirectory
+
+NARROW, NORMAL, WIDE = "-narrow", "-normal", "-wide"
+SHORT, TALL = "-short", "-tall"
+
+
+class MainScreen(Screen[None]):
+    """A screen that is drawn from data on the app's tick."""
+
+    HORIZONTAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, NARROW), (110, NORMAL), (170, WIDE)]
+    VERTICAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, SHORT), (34, TALL)]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("slash", "filter", "Filter", key_display="/", id="filter"),
+        Binding("colon", "app.command_palette", "Commands", key_display=":", show=False, id="palette"),
+        Binding("question_mark", "app.show_help", "Help", key_display="?", id="help"),
+        Binding("e", "export", "Export a report", show=False, id="export"),
+        Binding("d", "describe", "Describe", show=False, id="describe"),
+        Binding("q", "app.ask_quit", "Quit", id="quit"),
+    ]
+
+    @property
+    def console(self) -> ConsoleApp:
+        """The app, as what it is."""
+        return cast("ConsoleApp", self.app)
+
+    def tick(self) -> None:
+        """Take what is new; called 10–20 times a second while the screen is to be seen."""
+        raise NotImplementedError
+
+    def chosen_slice(self) -> Slice | None:
+        """The slice that keys act on."""
+        return None
+
+    def chosen_worker(self) -> int | None:
+        """The worker that keys act on, by index."""
+        return None
+
+    def chosen_run(self) -> RunDirectory | None:
+        """The run that keys act on."""
+        return None
+
+    def filter_target(self) -> LineTable | LogPane | None:
+        """What `/` filters: the pane with the focus, or the one it makes most sense for."""
+        focused = self.focused
+        return focused if isinstance(focused, (LineTable, LogPane)) else None
+
+    def action_filter(self) -> None:
+        """Open the filter line."""
+        target = self.filter_target()
+        if target is not None:
+            self.query_one(FilterBar).open_for(target)
+
+    def action_export(self) -> None:
+        """Write a report of the run."""
+        self.console.flows.export(self.chosen_run())
+
+    def action_describe(self) -> None:
+        """Everything that is known about what the cursor is on."""
+        title, text = self.description()
+        self.console.flows.describe(title, text)
+
+    def description(self) -> tuple[str, str]:
+        """Title and text of `describe`."""
+        raise NotImplementedError

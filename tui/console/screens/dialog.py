@@ -1,0 +1,186 @@
+"""What every dialog has: a frame, a title, buttons in a row, esc to leave."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, TypeVar
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.screen import ModalScreen
+from textual.widget import Widget
+from textual.widgets import Button, Input, Static
+
+from tui.console.text import harmless
+
+Answer = TypeVar("Answer")
+
+
+def plain(text: str) -> Text:
+    """Text for a Static, line by line harmless and never markup."""
+    return Text("\n".join(harmless(line) for line in text.splitlines()))
+
+
+class Dialog(ModalScreen[Answer]):
+    """A modal frame in the middle of the screen. `esc` answers with `default_answer`."""
+
+    CSS_PATH = "dialog.tcss"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "leave", "Back", id="dialog.leave"),
+        Binding("left,up", "app.focus_previous", "Previous", show=False, id="dialog.previous"),
+        Binding("right,down", "app.focus_next", "Next", show=False, id="dialog.next"),
+    ]
+    TITLE_TEXT = ""
+    default_answer: Answer | None = None
+
+    def body(self) -> Sequence[Widget]:
+        """What is inside, above the buttons."""
+        raise NotImplementedError
+
+    def buttons(self) -> Sequence[Button]:
+        """The answers, the harmless one first."""
+        return [Button("Close", id="leave")]
+
+    def compose(self) -> ComposeResult:
+        """The frame."""
+        with Vertical(id="dialog") as frame:
+            frame.border_title = Text(harmless(self.TITLE_TEXT))  # type: ignore[assignment]
+            yield from self.body()
+            with Horizontal(id="buttons"):
+                yield from self.buttons()
+
+    def action_leave(self) -> None:
+        """Answer as somebody who wants nothing."""
+        self.dismiss(self.default_answer)
+
+    def on_button_pressed(self, event: Button.Pressed) -> None:
+        """The button that leaves; the others belong to each dialog."""
+        if event.button.id == "leave":
+            self.action_leave()
+        else:
+            self.answered(event.button.id or "")
+
+    def answered(self, button: str) -> None:
+        """Another button was pressed."""
+
+
+class TextDialog(Dialog[None]):
+    """Something to read, scrolled with the arrow keys."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "scroll(-1)", "Up", show=False),
+        Binding("down,j", "scroll(1)", "Down", show=False),
+        Binding("q,enter", "leave", "Back", show=False),
+    ]
+
+    def __init__(self, title: str, text: str) -> None:
+        super().__init__()
+        self.TITLE_TEXT = title
+        self._text = text
+
+    def body(self) -> Sequence[Widget]:
+        """The text."""
+        return [VerticalScroll(Static(plain(self._text), markup=False), id="reading")]
+
+    def on_mount(self) -> None:
+        """Give the text the keys."""
+        self.add_class("-tall")
+        self.query_one("#reading").focus()
+
+    def action_scroll(self, by: int) -> None:
+        """Scroll by lines."""
+        self.query_one("#reading").scroll_relative(y=by, animate=False)
+
+
+class SecretDialog(Dialog["str | None"]):
+    """Asks once for a passphrase or a one-time code; None when it is not given."""
+
+    TITLE_TEXT = "needed to log in"
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self._question = text
+
+    def body(self) -> Sequence[Widget]:
+        """The question and a field that shows nothing."""
+        return [Static(plain(self._question), markup=False), Input(password=True, id="secret")]
+
+    def buttons(self) -> Sequence[Button]:
+        """Give it or not."""
+        return [Button("Cancel", id="leave"), Button("Use it", id="use", variant="primary")]
+
+    def on_mount(self) -> None:
+        """Type at once."""
+        self.query_one(Input).focus()
+
+    def on_input_submitted(self) -> None:
+        """Enter gives it."""
+        self.dismiss(self.query_one(Input).value)
+
+    def answered(self, button: str) -> None:
+        """The button gives it too."""
+        self.dismiss(self.query_one(Input).value)
+
+
+class TrustDialog(Dialog[str]):
+    """Shows an unknown host key; answers `yes`, `all` (asked in this console) or `no`."""
+
+    TITLE_TEXT = "unknown host key"
+    default_answer = "no"
+
+    def __init__(self, worker: str, key_type: str, fingerprint: str) -> None:
+        super().__init__()
+        self._told = (
+            f"{worker} shows a key that was never seen here:\n\n  {key_type}\n  {fingerprint}\n\n"
+            "Trust it only if it is the one you expect; it is kept in tpu-tui's known_hosts."
+        )
+
+    def body(self) -> Sequence[Widget]:
+        """The fingerprint."""
+        return [Static(plain(self._told), markup=False)]
+
+    def buttons(self) -> Sequence[Button]:
+        """Refuse, trust this one, trust what is asked from now on."""
+        return [
+            Button("Refuse", id="leave"),
+            Button("Trust", id="yes", variant="warning"),
+            Button("Trust all asked now", id="all", variant="warning"),
+        ]
+
+    def answered(self, button: str) -> None:
+        """Say which."""
+        self.dismiss(button)
+
+
+class QuitDialog(Dialog[bool]):
+    """Says what goes on when the console goes."""
+
+    TITLE_TEXT = "quit"
+    default_answer = False
+
+    def __init__(self, told: str) -> None:
+        super().__init__()
+        self._told = told
+
+    def body(self) -> Sequence[Widget]:
+        """What becomes of the runs."""
+        return [Static(plain(self._told), markup=False)]
+
+    def buttons(self) -> Sequence[Button]:
+        """Stay or go."""
+        return [Button("Stay", id="leave"), Button("Quit", id="quit", variant="primary")]
+
+    def on_mount(self) -> None:
+        """Enter quits: nothing is lost by it."""
+        self.query_one("#quit").focus()
+
+    def on_key(self, event: object) -> None:
+        """`q` or `y` once more quits as well."""
+        if getattr(event, "key", "") in ("q", "y"):
+            self.dismiss(True)
+
+    def answered(self, button: str) -> None:
+        """Go."""
+        self.dismiss(True)

@@ -1,0 +1,265 @@
+"""The pod screen: slices, their workers and checks, and the runs beneath."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
+from textual.widgets import Footer
+
+from tui.checks.row import CheckRow
+from tui.console import rows
+from tui.console.screens.base import MainScreen
+from tui.console.sources import RUNS, SLICES, checks_of, workers_of
+from tui.console.widgets.filter_bar import FilterBar
+from tui.console.widgets.headline import Headline
+from tui.console.widgets.line_table import LineTable
+from tui.console.widgets.log_pane import LogPane
+from tui.console.widgets.pane import Pane
+from tui.console.widgets.row_table import RowTable
+from tui.console.widgets.tab_line import TabLine
+from tui.pod.slice import Slice
+from tui.runs.directory import RunDirectory
+from tui.runs.status import RunStatus
+
+UPPER_PANES = ("slices", "workers", "checks")
+RUN_CLOCK = 1.0
+"""Seconds between two looks at how long runs have gone on."""
+
+
+class PodScreen(MainScreen):
+    """What there is, whether it works, and what ran or runs on it; nothing here changes anything."""
+
+    CSS_PATH = "pod.tcss"
+    TITLE = "pod"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("c", "check", "Check", id="check"),
+        Binding("l", "logs", "Logs", show=False, id="logs"),
+        Binding("r", "refresh", "List the slices now", show=False, id="refresh"),
+        Binding("1", "pane('slices')", "Slices", show=False, id="pane.slices"),
+        Binding("2", "pane('workers')", "Workers", show=False, id="pane.workers"),
+        Binding("3", "pane('checks')", "Checks", show=False, id="pane.checks"),
+        Binding("4", "pane('runs')", "Runs", show=False, id="pane.runs"),
+        Binding("escape", "cancel", "Cancel what is under way", show=False, id="cancel"),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._slices: dict[str, Slice] = {}
+        self._runs: dict[str, RunStatus] = {}
+        self._seen: dict[str, tuple[str, int, int]] = {}
+        self._tables = {
+            "slices": RowTable(rows.SLICE_COLUMNS, empty="listing…", id="slices"),
+            "workers": RowTable(rows.WORKER_COLUMNS, empty="no slice is chosen", id="workers"),
+            "checks": RowTable(rows.CHECK_COLUMNS, empty="c checks the chosen slice", id="checks"),
+            "runs": RowTable(rows.RUN_COLUMNS, empty="no runs yet", id="runs"),
+        }
+
+    def compose(self) -> ComposeResult:
+        """Three panes side by side, or behind tabs where there is no room; the runs beneath."""
+        yield Headline(id="headline")
+        yield TabLine([(name, f"{n + 1} {name}") for n, name in enumerate(UPPER_PANES)], id="pane-tabs")
+        with Horizontal(id="upper"):
+            for name in UPPER_PANES:
+                yield Pane(name, self._tables[name], id=f"pane-{name}")
+        yield Pane("runs", self._tables["runs"], id="pane-runs")
+        yield FilterBar()
+        yield Footer(show_command_palette=False, compact=True)
+
+    def on_mount(self) -> None:
+        """Show the first pane and give the slices the keys."""
+        self._show_upper("slices")
+        self._tables["slices"].focus()
+        self.tick()
+
+    # --- data in ------------------------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Take what the sources said since the last time."""
+        now = self.console.store.clock()
+        self.query_one(Headline).show(self.console.headline())
+        self._take_slices(now)
+        chosen = self.chosen_slice()
+        self._take_workers(chosen, now)
+        self._take_checks(chosen, now)
+        self._take_runs(now)
+
+    def _is_new(self, pane: str, name: str, now: float) -> bool:
+        """Whether a pane's reading differs from what it shows; once a second it does, for the age's sake."""
+        mark = (name, self.console.store.get(name).revision, int(now))
+        if self._seen.get(pane) == mark:
+            return False
+        self._seen[pane] = mark
+        return True
+
+    def _pane(self, name: str) -> Pane:
+        return self.query_one(f"#pane-{name}", Pane)
+
+    def _take_slices(self, now: float) -> None:
+        if not self._is_new("slices", SLICES, now):
+            return
+        reading = self.console.store.get(SLICES)
+        slices: tuple[Slice, ...] = reading.value or ()
+        self._slices = {slice_.path: slice_ for slice_ in slices}
+        table = self._tables["slices"]
+        if reading.at is not None or reading.problems:
+            table.set_empty(f"no slices in {self.console.operator.where}" if not reading.problems else "not known")
+        table.show([rows.slice_row(slice_) for slice_ in slices])
+        if slices and self.chosen_slice() is None:
+            table.action_cursor_to(0)
+        self._pane("slices").show_reading(reading, now, f"{len(slices)}" if slices else "")
+
+    def _take_workers(self, chosen: Slice | None, now: float) -> None:
+        name = workers_of(chosen) if chosen else ""
+        slices = self.console.store.get(SLICES).revision
+        if not self._is_new("workers", f"{name} {slices}", now) and not self._is_new("tried", name, now):
+            return
+        reading = self.console.store.get(name)
+        self._tables["workers"].set_empty("no slice is chosen" if chosen is None else "it has no workers")
+        self._tables["workers"].show(rows.worker_rows(chosen, reading.value))
+        self._pane("workers").set_title(f"workers of {chosen.name}" if chosen else "workers")
+        self._pane("workers").show_reading(reading, now)
+
+    def _take_checks(self, chosen: Slice | None, now: float) -> None:
+        name = checks_of(chosen) if chosen else ""
+        if not self._is_new("checks", name, now):
+            return
+        reading = self.console.store.get(name)
+        found: tuple[CheckRow, ...] = reading.value or ()
+        self._tables["checks"].show(rows.check_rows(found))
+        failed = sum(row.status == "fail" for row in found)
+        note = f"{failed} of {len(found)} failed" if failed else f"{len(found)} checks" if found else ""
+        self._pane("checks").show_reading(reading, now, note)
+
+    def _take_runs(self, now: float) -> None:
+        if not self._is_new("runs", RUNS, now):
+            return
+        reading = self.console.store.get(RUNS)
+        statuses: tuple[RunStatus, ...] = reading.value or ()
+        self._runs = {status.run.id: status for status in statuses}
+        moment = time.time()
+        self._tables["runs"].show([rows.run_row(status, moment) for status in statuses])
+        live = sum(not status.state.is_over for status in statuses)
+        self._pane("runs").show_reading(reading, now, f"{live} of {len(statuses)} live" if statuses else "")
+
+    # --- what keys act on -----------------------------------------------------------------------------------------
+
+    def chosen_slice(self) -> Slice | None:
+        """The slice under the cursor."""
+        return self._slices.get(str(self._tables["slices"].cursor_key))
+
+    def chosen_worker(self) -> int | None:
+        """The worker under the cursor."""
+        key = self._tables["workers"].cursor_key
+        return key if isinstance(key, int) else None
+
+    def chosen_status(self) -> RunStatus | None:
+        """The run under the cursor, by its status."""
+        return self._runs.get(str(self._tables["runs"].cursor_key))
+
+    def chosen_run(self) -> RunDirectory | None:
+        """The run under the cursor."""
+        status = self.chosen_status()
+        return None if status is None else self.console.open_directory(status.run.id)
+
+    def filter_target(self) -> LineTable | LogPane | None:
+        """The focused pane, else the runs."""
+        return super().filter_target() or self._tables["runs"]
+
+    def _show_upper(self, name: str) -> None:
+        for other in UPPER_PANES:
+            self._pane(other).set_class(other == name, "-current")
+
+    def action_pane(self, name: str) -> None:
+        """Give a pane the keys; on a narrow screen, bring it up."""
+        if name in UPPER_PANES:
+            self.query_one(TabLine).choose(name)
+            self._show_upper(name)
+        self._tables[name].focus()
+
+    @on(TabLine.Chosen)
+    def _bring_up(self, event: TabLine.Chosen) -> None:
+        self._show_upper(event.key)
+        if self._pane(event.key).display and not isinstance(self.focused, LineTable):
+            self._tables[event.key].focus()
+
+    @on(LineTable.Opened)
+    def _open(self, event: LineTable.Opened) -> None:
+        if event.table.id == "runs":
+            self.console.flows.open_run(self.chosen_run())
+        else:
+            self.action_describe()
+
+    @on(LineTable.Highlighted)
+    def _look_closer(self, event: LineTable.Highlighted) -> None:
+        if event.table.id == "slices":
+            self.console.flows.slice_chosen(self.chosen_slice())
+
+    def action_check(self) -> None:
+        """Check the chosen slice."""
+        self.console.flows.check(self.chosen_slice())
+        self._show_upper("checks")
+        self.query_one(TabLine).choose("checks")
+
+    def action_logs(self) -> None:
+        """Open the chosen run at its logs."""
+        self.console.flows.open_run(self.chosen_run(), at="logs")
+
+    def action_refresh(self) -> None:
+        """List the slices at once."""
+        self.console.sources.refresh()
+
+    def action_cancel(self) -> None:
+        """Give up checks that are under way."""
+        if self.console.sources.cancel_checks():
+            self.notify("given up", timeout=2)
+
+    def description(self) -> tuple[str, str]:
+        """The focused pane's row, whole."""
+        focused = self.focused.id if self.focused else None
+        chosen = self.chosen_slice()
+        if focused == "runs" and (status := self.chosen_status()) is not None:
+            return status.run.id, json.dumps(status.run.to_json(), indent=2, ensure_ascii=False)
+        if focused == "checks" and chosen is not None:
+            return f"checks of {chosen.name}", self._check_text(chosen)
+        if chosen is None:
+            return "nothing is chosen", ""
+        document = chosen.to_json() | {"endpoints": [worker.to_json() for worker in chosen.workers]}
+        tried = self.console.store.get(workers_of(chosen)).value
+        if tried:
+            document["endpoints"] = [worker.to_json() for worker in tried]
+        return chosen.path, json.dumps(document, indent=2, ensure_ascii=False)
+
+    def _check_text(self, chosen: Slice) -> str:
+        found: tuple[CheckRow, ...] = self.console.store.get(checks_of(chosen)).value or ()
+        key = self._tables["checks"].cursor_key
+        if not isinstance(key, int) or key >= len(found):
+            return "c checks it"
+        return json.dumps(found[key].to_json(), indent=2, ensure_ascii=False)
+
+
+class ActingPodScreen(PodScreen):
+    """The pod screen with the keys that change something: not used with `--read-only`."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("n", "new_run", "New run", id="new"),
+        Binding("x,ctrl+k", "stop_run", "Stop", id="stop"),
+        Binding("s", "shell", "Shell", show=False, id="shell"),
+    ]
+
+    def action_new_run(self) -> None:
+        """Ask what to launch on the chosen slice."""
+        self.console.flows.new_run(self.chosen_slice())
+
+    def action_stop_run(self) -> None:
+        """Ask, then stop the chosen run."""
+        self.console.flows.stop_run(self.chosen_run())
+
+    def action_shell(self) -> None:
+        """A shell on the chosen worker."""
+        self.console.flows.shell(self.chosen_slice(), self.chosen_worker())

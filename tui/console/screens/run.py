@@ -1,0 +1,289 @@
+"""The run screen: headline, cores, charts, logs; for a live run, an old one, or a saved log."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Container, Horizontal, Vertical
+from textual.events import Resize
+from textual.widgets import ContentSwitcher, Footer
+
+from tui.console import run_view
+from tui.console.feed import MERGED, Feed, RunFeed
+from tui.console.screens.base import NARROW, SHORT, MainScreen
+from tui.console.widgets.core_table import CoreTable
+from tui.console.widgets.filter_bar import FilterBar
+from tui.console.widgets.headline import Headline
+from tui.console.widgets.line_table import LineTable
+from tui.console.widgets.log_pane import LogPane
+from tui.console.widgets.pane import Pane
+from tui.console.widgets.row_table import RowTable
+from tui.console.widgets.tab_line import TabLine
+
+if TYPE_CHECKING:
+    from tui.console.widgets.charts import LossChart, RateChart
+    from tui.runs.directory import RunDirectory
+
+PANES = ("cores", "charts", "logs")
+CHART_EVERY = 1.0
+"""Seconds between two redraws of the charts: 31 ms each."""
+CHART_SHARE = 20
+"""Drawing the charts may take one part in this many of the loop's time."""
+
+
+class RunScreen(MainScreen):
+    """One run from its directory; keys here only look."""
+
+    CSS_PATH = "run.tcss"
+    TITLE = "run"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "back", "Back", id="back"),
+        Binding("l", "pane('logs')", "Logs", id="logs"),
+        Binding("f", "follow", "Follow", id="follow"),
+        Binding("left_square_bracket", "log(-1)", "Previous log", key_display="[", show=False, id="log.previous"),
+        Binding("right_square_bracket", "log(1)", "Next log", key_display="]", show=False, id="log.next"),
+        Binding("1", "pane('cores')", "Cores", show=False, id="pane.cores"),
+        Binding("2", "pane('charts')", "Charts", show=False, id="pane.charts"),
+        Binding("3", "pane('logs')", "Logs", show=False, id="pane.logs"),
+        Binding("z", "app.maximize", "Zoom the pane", show=False, id="zoom"),
+    ]
+
+    def __init__(self, feed: Feed, *, at: str = "cores") -> None:
+        super().__init__()
+        self.feed = feed
+        self._at = at
+        self._cores = CoreTable(id="cores")
+        self._phases = RowTable(run_view.PHASE_COLUMNS, empty="nothing has happened yet", id="phases")
+        self._log = LogPane(id="log")
+        self._logs = TabLine(id="log-tabs")
+        self._charts: tuple[LossChart, RateChart] | None = None
+        self._chart_due = 0.0
+        self._which = ""
+        self._attempt = 0
+        self._source: object = None
+
+    def compose(self) -> ComposeResult:
+        """Cores and charts above the logs; behind tabs where there is no room."""
+        yield Headline(id="headline")
+        yield TabLine([(name, f"{n + 1} {name}") for n, name in enumerate(PANES)], id="pane-tabs")
+        with Horizontal(id="upper"):
+            yield Pane("cores", ContentSwitcher(self._phases, self._cores, initial="phases"), id="pane-cores")
+            yield Vertical(id="pane-charts")
+        with Container(id="lower"):
+            yield Pane("logs", Vertical(self._logs, self._log), id="pane-logs")
+        yield FilterBar()
+        yield Footer(show_command_palette=False, compact=True)
+
+    def on_mount(self) -> None:
+        """Read a first piece at once, so that the first paint says something."""
+        self.feed.poll()
+        self._take_workers()
+        self._open_log(MERGED)
+        self._show_cores()
+        self.call_after_refresh(self._arrive)
+
+    def _arrive(self) -> None:
+        self.action_pane(self._at)
+        self._mount_charts()
+        self.tick()
+
+    def on_unmount(self) -> None:
+        """Give back files."""
+        self.feed.close()
+
+    # --- data in ------------------------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Read a little more and repaint what differs."""
+        fresh = self.feed.poll()
+        now = time.time()
+        self.query_one("#headline", Headline).show(run_view.headline(self.feed, now))
+        if fresh:
+            self._take_workers()
+            self._show_cores()
+        self._take_log()
+        self._take_charts()
+        problem = self.feed.problem
+        self.query_one("#pane-cores", Pane).set_problem(str(problem) if problem else "")
+
+    def _is_up(self, name: str) -> bool:
+        """Whether a pane can be seen."""
+        return bool(self.query_one(f"#pane-{name}").display)
+
+    def _take_workers(self) -> None:
+        items = [(MERGED, "merged"), *((str(worker), f"worker {worker}") for worker in self.feed.workers)]
+        self._logs.set_items(items)
+
+    def _show_cores(self) -> None:
+        snapshot = self.feed.snapshot
+        pane = self.query_one("#pane-cores", Pane)
+        switcher = self.query_one(ContentSwitcher)
+        if snapshot is not None and len(snapshot):
+            if switcher.current != "cores":
+                had_keys = self._phases.has_focus
+                switcher.current = "cores"
+                if had_keys:
+                    self._cores.focus()
+            self._cores.show(snapshot)
+            pane.set_title("cores")
+            pane.set_subtitle(run_view.core_note(snapshot, self._cores))
+        else:
+            switcher.current = "phases"
+            self._phases.show(run_view.phase_rows(self.feed))
+            pane.set_title(run_view.phase_title(self.feed))
+
+    def _open_log(self, which: str) -> None:
+        self._which = which
+        self._attempt = self.feed.status.attempt if self.feed.status else 0
+        source = self.feed.log(which)
+        self._source = source
+        self.feed.follow_merged(source)
+        self._log.open(source, show_worker=which == MERGED)
+
+    def _take_log(self) -> None:
+        if self.feed.status is not None and self.feed.status.attempt != self._attempt:
+            self._open_log(self._which)
+        if self._is_up("logs"):
+            self.feed.follow_merged(self._source)  # type: ignore[arg-type]
+            self._log.tick()
+
+    def _mount_charts(self) -> None:
+        """The plotting library is loaded after the first paint, and only when charts are to be seen."""
+        if self._charts is None and self._is_up("charts"):
+            from tui.console.widgets.charts import LossChart, RateChart
+
+            self._charts = LossChart(id="loss"), RateChart(id="rate")
+            self.query_one("#pane-charts", Vertical).mount(
+                Pane("loss: median, min and max of the cores", self._charts[0], id="pane-loss"),
+                Pane("rate: examples/s of the pod", self._charts[1], id="pane-rate"),
+            )
+
+    def _take_charts(self) -> None:
+        begun = time.monotonic()
+        snapshot = self.feed.snapshot
+        if snapshot is None or snapshot.history is None or begun < self._chart_due or not self._is_up("charts"):
+            return
+        self._mount_charts()
+        if self._charts is None or not all(chart.is_mounted for chart in self._charts):
+            return
+        series = snapshot.history.pod(snapshot.row)
+        for chart in self._charts:
+            chart.take(series)
+        took = time.monotonic() - begun
+        self._chart_due = begun + max(CHART_EVERY, CHART_SHARE * took)
+
+    # --- what keys act on -----------------------------------------------------------------------------------------
+
+    def chosen_run(self) -> RunDirectory | None:
+        """The run on the screen; None for a saved log."""
+        return self.feed.directory if isinstance(self.feed, RunFeed) else None
+
+    def chosen_worker(self) -> int | None:
+        """The worker whose log is shown."""
+        return None if self._which == MERGED else int(self._which)
+
+    def filter_target(self) -> LineTable | LogPane | None:
+        """The focused pane, else the log."""
+        target = super().filter_target()
+        return self._log if target is None or target is self._phases else target
+
+    def action_back(self) -> None:
+        """Back to the pod screen; with nothing behind it, ask whether to quit."""
+        self.console.flows.leave_run()
+
+    def action_pane(self, name: str) -> None:
+        """Give a pane the keys; on a narrow screen, bring it up."""
+        self.query_one("#pane-tabs", TabLine).choose(name)
+        self._bring(name)
+        if name == "cores":
+            (self._cores if self.query_one(ContentSwitcher).current == "cores" else self._phases).focus()
+        elif name == "logs":
+            self._log.focus()
+
+    def _bring(self, name: str) -> None:
+        for other in PANES:
+            self.query_one(f"#pane-{other}").set_class(other == name, "-current")
+        small = self.has_class(NARROW) or self.has_class(SHORT)
+        self.query_one("#upper").set_class(small and name == "logs", "-away")
+        self.query_one("#lower").set_class(small and name != "logs", "-away")
+        self._at = name
+        self._chart_due = 0.0
+        self.call_after_refresh(self._mount_charts)
+
+    def on_resize(self, event: Resize) -> None:
+        """The panes that fit are others now."""
+        self.call_after_refresh(self._bring, self._at)
+
+    @on(TabLine.Chosen)
+    def _chosen(self, event: TabLine.Chosen) -> None:
+        if event.tabs.id == "log-tabs":
+            self._open_log(event.key)
+        else:
+            self._bring(event.key)
+
+    @on(LogPane.Changed)
+    def _log_changed(self, event: LogPane.Changed) -> None:
+        self.query_one("#pane-logs", Pane).set_subtitle(event.pane.summary)
+
+    @on(LineTable.Opened)
+    def _open(self, event: LineTable.Opened) -> None:
+        """Enter on a core or on a launching worker: that worker's log."""
+        worker = event.key if event.table is self._phases else self._worker_of(event.key)
+        if worker is not None:
+            self._logs.choose(str(worker))
+            self.action_pane("logs")
+
+    def _worker_of(self, key: object) -> int | None:
+        snapshot, row = self._cores.snapshot, self._cores.row_of(key)  # type: ignore[arg-type]
+        if snapshot is None or row is None:
+            return None
+        worker = run_view.core_at(snapshot, int(key)).worker  # type: ignore[call-overload]
+        return worker if worker in self.feed.workers else None
+
+    def show_log(self, which: str) -> None:
+        """Bring up the merged log or a worker's."""
+        self._logs.choose(which)
+        self.action_pane("logs")
+
+    def action_log(self, by: int) -> None:
+        """The next or previous worker's log."""
+        self._logs.action_step(by)
+
+    def action_follow(self) -> None:
+        """Follow the log, or stop following."""
+        self._log.set_follow(not self._log.follow)
+
+    def description(self) -> tuple[str, str]:
+        """The core under the cursor, or the run."""
+        key = self._cores.cursor_key
+        if self._cores.has_focus and self._cores.snapshot is not None and isinstance(key, int):
+            core = run_view.core_at(self._cores.snapshot, key)
+            return f"core {core.core}", json.dumps(core.to_json(), indent=2)
+        return self.feed.title, run_view.describe(self.feed)
+
+
+class ActingRunScreen(RunScreen):
+    """The run screen with the keys that change something: not used with `--read-only`."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("x,ctrl+k", "stop_run", "Stop", id="stop"),
+        Binding("n", "new_run", "New run", show=False, id="new"),
+        Binding("s", "shell", "Shell", show=False, id="shell"),
+    ]
+
+    def action_stop_run(self) -> None:
+        """Ask, then stop this run."""
+        self.console.flows.stop_run(self.chosen_run())
+
+    def action_new_run(self) -> None:
+        """Ask what to launch, with this run's slice and command filled in."""
+        self.console.flows.run_again(self.chosen_run())
+
+    def action_shell(self) -> None:
+        """A shell on the worker whose log is shown."""
+        self.console.flows.shell_for_run(self.chosen_run(), self.chosen_worker())

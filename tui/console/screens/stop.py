@@ -1,0 +1,136 @@
+"""The stop dialog: names the run and its workers, asks, and then shows every worker's own answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.binding import Binding, BindingType
+from textual.widget import Widget
+from textual.widgets import Button, Static
+
+from tui.console.screens.dialog import Dialog, plain
+from tui.console.text import elapsed, harmless
+from tui.console.widgets.line_table import Cell, Column
+from tui.console.widgets.row_table import Row, RowTable
+from tui.pod.ranks import format_ranks
+
+if TYPE_CHECKING:
+    from tui.errors import TpuTuiError
+    from tui.pod.run import Run
+    from tui.runs.stop import StopAnswer
+
+COLUMNS = (
+    Column("worker", "wkr", 4, right=True),
+    Column("name", "name", 18, rank=1),
+    Column("answer", "answer", 14),
+    Column("exit", "exit", 5, right=True),
+    Column("detail", "detail", 20, flexible=True),
+)
+
+
+class StopProgress:
+    """A stop that is under way: outlives the dialog that shows it."""
+
+    def __init__(self, run: Run, begun: float) -> None:
+        self.run = run
+        self.begun = begun
+        self.answers: dict[int, StopAnswer] = {}
+        self.problem: TpuTuiError | None = None
+        self.done = False
+
+    @property
+    def summary(self) -> str:
+        """How many workers have confirmed."""
+        confirmed = sum(answer.confirmed for answer in self.answers.values())
+        return f"{confirmed} of {len(self.run.workers)} workers confirmed"
+
+    def rows(self, now: float) -> list[Row]:
+        """A row for each worker, answered or not."""
+        return [self._row(worker.index, worker.name, now) for worker in self.run.workers]
+
+    def _row(self, index: int, name: str, now: float) -> Row:
+        answer = self.answers.get(index)
+        if answer is None:
+            waiting = Cell("no answer", "bad") if self.done else Cell(f"saving… {elapsed(now - self.begun)}", "busy")
+            cells = (waiting, Cell("–", "dim"), Cell("" if self.done else "SIGTERM sent or on its way", "dim"))
+        else:
+            word = Cell("confirmed", "good") if answer.confirmed else Cell("not confirmed", "bad")
+            code = Cell("–" if answer.exit_code is None else str(answer.exit_code))
+            cells = (word, code, Cell(harmless(answer.detail or ""), "" if answer.confirmed else "bad"))
+        return Row(index, (Cell(str(index)), Cell(harmless(name), "dim"), *cells))
+
+
+class StopDialog(Dialog["str | None"]):
+    """Asks whether to stop (`begin` is called for that), then shows the acknowledgements as they come."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("y", "begin", "Stop it", show=False, id="stop.begin")]
+
+    def __init__(self, run: Run, begin: object, progress: StopProgress | None = None) -> None:
+        super().__init__()
+        self.TITLE_TEXT = f"stop {run.id}"
+        self._run = run
+        self._begin = begin
+        self.progress = progress
+
+    def body(self) -> Sequence[Widget]:
+        """The question, and a row a worker."""
+        workers = format_ranks(worker.index for worker in self._run.workers)
+        count = len(self._run.workers)
+        told = (
+            f"{' '.join(self._run.argv)}\n\non {self._run.slice}, worker{'s' if count != 1 else ''} {workers}. "
+            f"Each gets SIGTERM, {self._run.grace:g} s to save, then SIGKILL, and is looked at until nothing is left."
+        )
+        return [
+            Static(plain(told), markup=False, id="question"),
+            RowTable(COLUMNS, id="answers"),
+            Static("", markup=False, id="told"),
+        ]
+
+    def buttons(self) -> Sequence[Button]:
+        """Leave it alone, or stop it."""
+        return [Button("Leave it running", id="leave"), Button("Stop it", id="begin", variant="error")]
+
+    def on_mount(self) -> None:
+        """Wait for the answer; the table takes as much room as it has rows."""
+        table = self.query_one(RowTable)
+        table.styles.height = min(len(self._run.workers), 16) + 1
+        self._arrange()
+        self.query_one("#leave" if self.progress else "#begin").focus()
+
+    def _arrange(self) -> None:
+        going = self.progress is not None
+        self.query_one(RowTable).display = going
+        self.query_one("#begin").display = not going
+        self.query_one("#leave", Button).label = "Close" if going else "Leave it running"
+        self.tick()
+
+    def tick(self) -> None:
+        """Take new answers; also counts the seconds that a worker takes to save."""
+        if self.progress is None or not self.is_mounted:
+            return
+        self.query_one(RowTable).show(self.progress.rows(self.console_clock()))
+        if self.progress.problem is not None:
+            told = str(self.progress.problem)
+        elif self.progress.done:
+            told = f"{self.progress.summary}."
+        else:
+            told = f"{self.progress.summary}; esc leaves this window, stopping goes on."
+        label = self.query_one("#told", Static)
+        if str(label.content) != told:
+            label.update(plain(told))
+
+    def console_clock(self) -> float:
+        """The console's clock (monotonic seconds)."""
+        return float(self.app.store.clock())  # type: ignore[attr-defined]
+
+    def answered(self, button: str) -> None:
+        """The red button."""
+        self.action_begin()
+
+    def action_begin(self) -> None:
+        """Begin to stop, once."""
+        if self.progress is None:
+            self.progress = self._begin()  # type: ignore[operator]
+            self._arrange()
+            self.query_one("#leave").focus()

@@ -1,0 +1,114 @@
+"""Where the pod screen's data comes from: each source is a loop or a task that writes to the store."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+from tui.console.store import Store
+from tui.console.tasks import Tasks, as_problem
+from tui.pod.slice import Slice
+
+if TYPE_CHECKING:
+    from tui.checks.row import CheckRow
+    from tui.operator import Operator
+
+SLICES = "slices"
+RUNS = "runs"
+SLICES_EVERY = 5.0
+"""Seconds between two lists of slices."""
+SLICES_EVERY_AT_MOST = 60.0
+"""Seconds between two tries while the source fails."""
+RUNS_EVERY = 1.0
+RUNS_SHARE = 20
+"""Reading the runs may take one part in this many of the loop's time; with more runs it is read less often."""
+
+
+def workers_of(slice_: Slice) -> str:
+    """The store's name for a slice's tried workers."""
+    return f"workers {slice_.path}"
+
+
+def checks_of(slice_: Slice) -> str:
+    """The store's name for a slice's check rows."""
+    return f"checks {slice_.path}"
+
+
+class Sources:
+    """Starts and stops what reads; knows no widget."""
+
+    def __init__(self, operator: Operator, store: Store, tasks: Tasks) -> None:
+        self.operator = operator
+        self.store = store
+        self.tasks = tasks
+        self._wanted = asyncio.Event()
+
+    def start(self) -> None:
+        """Begin to list slices and runs."""
+        self.tasks.start(SLICES, self._slices())
+        self.tasks.start(RUNS, self._runs())
+
+    def refresh(self) -> None:
+        """List the slices now, not at the next turn."""
+        self._wanted.set()
+
+    async def _slices(self) -> None:
+        pause = SLICES_EVERY
+        while True:
+            self.store.busy(SLICES, "" if self.store.get(SLICES).at else "listing…")
+            try:
+                listing = await self.operator.slices()
+                self.store.tell(SLICES, listing.slices, listing.problems)
+                pause = SLICES_EVERY
+            except Exception as error:
+                self.store.fail(SLICES, as_problem(error, "listing the slices"))
+                pause = min(2 * pause, SLICES_EVERY_AT_MOST)
+            self._wanted.clear()
+            with_timeout = asyncio.wait_for(self._wanted.wait(), pause)
+            try:
+                await with_timeout
+            except asyncio.TimeoutError:
+                continue
+
+    async def _runs(self) -> None:
+        while True:
+            begun = time.perf_counter()
+            try:
+                self.store.tell(RUNS, tuple(self.operator.runs()))
+            except Exception as error:
+                self.store.fail(RUNS, as_problem(error, "reading the runs"))
+            await asyncio.sleep(max(RUNS_EVERY, RUNS_SHARE * (time.perf_counter() - begun)))
+
+    def try_workers(self, slice_: Slice) -> None:
+        """Try every worker of a slice over SSH."""
+        name = workers_of(slice_)
+        self.tasks.start(name, self._workers(name, slice_), lambda problem: self.store.fail(name, problem))
+
+    async def _workers(self, name: str, slice_: Slice) -> None:
+        self.store.busy(name, f"trying {len(slice_.workers)} workers…")
+        try:
+            self.store.tell(name, tuple(await self.operator.workers(slice_)))
+        finally:
+            self.store.busy(name, "")
+
+    def check(self, slice_: Slice) -> None:
+        """Run all checks of a slice, its workers tried first."""
+        name = checks_of(slice_)
+        self.try_workers(slice_)
+        self.tasks.start(name, self._check(name, slice_), lambda problem: self.store.fail(name, problem))
+
+    async def _check(self, name: str, slice_: Slice) -> None:
+        rows: list[CheckRow] = []
+        self.store.tell(name, (), busy="checking… esc cancels")
+        try:
+            async for row in self.operator.check(slice_):
+                rows.append(row)
+                self.store.tell(name, tuple(rows), busy=f"checking… {len(rows)} so far, esc cancels")
+        finally:
+            self.store.busy(name, "")
+
+    def cancel_checks(self) -> bool:
+        """Give up running checks; whether there were any."""
+        names = self.tasks.running("checks ") + self.tasks.running("workers ")
+        return any([self.tasks.cancel(name) for name in names])

@@ -1,0 +1,71 @@
+"""Long work on the app's own loop: named, cancellable, and never silent when it fails."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from tui.errors import TpuTuiError
+
+log = logging.getLogger(__name__)
+
+
+def as_problem(error: Exception, what: str) -> TpuTuiError:
+    """The error as something a pane can show; a fault of ours is called that and its traceback is logged."""
+    if isinstance(error, TpuTuiError):
+        return error
+    log.error("%s failed", what, exc_info=error)
+    return TpuTuiError(
+        f"{what} failed inside tpu-tui", why=f"{type(error).__name__}: {error}", remedy="console.log has the details"
+    )
+
+
+class Tasks:
+    """The app's running tasks by name; one of a name at a time, the newest wins."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    def start(
+        self, name: str, work: Coroutine[Any, Any, None], on_error: Callable[[TpuTuiError], None] | None = None
+    ) -> None:
+        """Run `work`; what it raises goes to `on_error` as a problem."""
+        self.cancel(name)
+        self._tasks[name] = asyncio.create_task(self._guarded(name, work, on_error), name=name)
+
+    async def _guarded(
+        self, name: str, work: Coroutine[Any, Any, None], on_error: Callable[[TpuTuiError], None] | None
+    ) -> None:
+        try:
+            await work
+        except Exception as error:
+            problem = as_problem(error, name)
+            if on_error is not None:
+                on_error(problem)
+        finally:
+            if self._tasks.get(name) is asyncio.current_task():
+                del self._tasks[name]
+
+    def is_running(self, name: str) -> bool:
+        """Whether that work is under way."""
+        return name in self._tasks
+
+    def running(self, prefix: str) -> list[str]:
+        """Names of running tasks that begin with `prefix`."""
+        return [name for name in self._tasks if name.startswith(prefix)]
+
+    def cancel(self, name: str) -> bool:
+        """Give that work up; whether there was any."""
+        task = self._tasks.pop(name, None)
+        if task is not None:
+            task.cancel()
+        return task is not None
+
+    async def close(self) -> None:
+        """Give up everything and wait until it is gone."""
+        tasks, self._tasks = list(self._tasks.values()), {}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

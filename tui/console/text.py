@@ -1,0 +1,66 @@
+"""Remote text made fit for a terminal: what would act on it is shown instead."""
+
+from __future__ import annotations
+
+from rich.cells import cell_len, set_cell_size
+
+from tui.printable import printable
+
+TAB = 8
+"""Columns between tab stops, as terminals have them."""
+ELLIPSIS = "…"
+
+_INVISIBLE = (0x0A, 0x061C, *range(0x200B, 0x200E), *range(0x2060, 0x2066), 0xFEFF, *range(0xFFF9, 0xFFFC))
+_SHOWN = {code: 0xFFFD for code in _INVISIBLE} | {0x0A: 0x240A}
+"""What `printable` leaves alone and a line of a table cannot hold: line feeds and characters without width."""
+
+
+def harmless(text: str) -> str:
+    """The text on one line, every control character visible (`ESC` as `␛`), tabs as blanks; nothing acts on a terminal."""
+    if text.isascii() and text.isprintable():
+        return text
+    return printable(text.expandtabs(TAB)).translate(_SHOWN)
+
+
+def harmless_bytes(data: bytes) -> str:
+    """One line of a log as it may be shown; bytes that are no UTF-8 become `�`."""
+    return harmless(data.decode("utf-8", "replace"))
+
+
+def fit(text: str, width: int) -> str:
+    """The text in exactly `width` columns, cut with `…` where it is longer."""
+    if width <= 0:
+        return ""
+    length = cell_len(text)
+    if length == width:
+        return text
+    if length < width:
+        return text + " " * (width - length)
+    return set_cell_size(text, width - 1) + ELLIPSIS
+
+
+def fit_right(text: str, width: int) -> str:
+    """As `fit`, against the right edge: for numbers."""
+    length = cell_len(text)
+    return " " * (width - length) + text if length < width else fit(text, width)
+
+
+def elapsed(seconds: float | None) -> str:
+    """A duration as people say it: `42s`, `3m07s`, `2h05m`, `3d04h`; `–` when unknown."""
+    if seconds is None:
+        return "–"
+    whole = max(0, int(seconds))
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02d}s"
+    if whole < 86400:
+        return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+    return f"{whole // 86400}d{whole % 86400 // 3600:02d}h"
+
+
+def number(value: float | None, digits: int) -> str:
+    """A figure with fixed decimals; `–` when unknown, `nan` and `inf` as they are."""
+    if value is None:
+        return "–"
+    return f"{value:.{digits}f}"

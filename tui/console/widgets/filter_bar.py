@@ -1,0 +1,69 @@
+"""The line at the bottom that `/` opens: what is typed filters the pane that had the focus."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Protocol
+
+from textual.binding import Binding, BindingType
+from textual.widgets import Input
+
+
+class Filterable(Protocol):
+    """A widget that can show less than it has."""
+
+    filter_text: str
+
+    def set_filter(self, text: str) -> None:
+        """Show only what matches."""
+
+    def focus(self, scroll_visible: bool = True) -> object:
+        """Take the keys."""
+
+
+class FilterBar(Input):
+    """Filters as one types; enter keeps the filter, escape takes it away."""
+
+    DEFAULT_CSS = """
+    FilterBar {
+        dock: bottom; height: 1; border: none; padding: 0 1; background: $panel; display: none;
+        &:focus { border: none; }
+        &.-open { display: block; }
+    }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "give_up", "No filter", id="filter.clear"),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__(placeholder="show only what holds …   enter keeps it, esc takes it away", id="filter-bar")
+        self._target: Filterable | None = None
+
+    def open_for(self, target: Filterable) -> None:
+        """Begin to filter a widget."""
+        self._target = target
+        self.value = target.filter_text
+        self.add_class("-open")
+        self.focus()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Filter while typing."""
+        event.stop()
+        if self._target is not None and self.has_class("-open") and event.value != self._target.filter_text:
+            self._target.set_filter(event.value)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Keep the filter."""
+        event.stop()
+        self._close()
+
+    def action_give_up(self) -> None:
+        """Show everything again."""
+        if self._target is not None:
+            self._target.set_filter("")
+        self._close()
+
+    def _close(self) -> None:
+        self.remove_class("-open")
+        target, self._target = self._target, None
+        if target is not None:
+            target.focus()

@@ -1,0 +1,392 @@
+"""A table drawn a line at a time: only visible rows are ever formatted, only changed ones repainted."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.geometry import Region, Size
+from textual.message import Message
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from tui.console.text import fit, fit_right
+
+HEADER = 1
+"""Lines at the top that do not scroll."""
+GAP = " "
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: `rank` says what goes first when the screen is narrow (0 stays always)."""
+
+    key: str
+    title: str
+    width: int
+    right: bool = False
+    rank: int = 0
+    flexible: bool = False
+    """Takes the room that the others leave."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Text and the name of its tone: `good`, `warn`, `bad`, `busy`, `dim`, `accent` or none."""
+
+    text: str
+    tone: str = ""
+
+
+@dataclass(frozen=True)
+class _Painted:
+    key: Hashable
+    cells: tuple[Cell, ...]
+    cursor: bool
+
+
+def fitting(columns: Sequence[Column], width: int) -> list[tuple[Column, int]]:
+    """The columns that fit into `width` and the width of each; the highest ranks go first."""
+    shown = list(columns)
+    while len(shown) > 1 and sum(column.width + len(GAP) for column in shown) > width + len(GAP):
+        worst = max(column.rank for column in shown)
+        if worst == 0:
+            break
+        shown.remove([column for column in shown if column.rank == worst][-1])
+    spare = max(0, width - sum(column.width + len(GAP) for column in shown) + len(GAP))
+    flexible = [column for column in shown if column.flexible]
+    extra = {column.key: spare // len(flexible) for column in flexible}
+    return [(column, column.width + extra.get(column.key, 0)) for column in shown]
+
+
+class LineTable(ScrollView, can_focus=True):
+    """The table both kinds share: header, cursor that keeps its row by key, sorting, line-wise repaints.
+
+    A kind says how many rows there are (`row_count`), names them (`row_key`, `row_of`) and formats one
+    (`row_cells`); after its data changed it calls `rows_changed`.
+    """
+
+    DEFAULT_CSS = """
+    LineTable {
+        height: 1fr;
+        overflow-x: hidden;
+        scrollbar-size-vertical: 1;
+        & > .table--header { text-style: bold; color: $text-muted; background: $panel; }
+        & > .table--cursor { background: $block-cursor-blurred-background; text-style: bold; }
+        & > .table--sorted { color: $text-accent; text-style: bold; background: $panel; }
+        & > .table--good { color: $text-success; }
+        & > .table--warn { color: $text-warning; text-style: bold; }
+        & > .table--bad { color: $text-error; text-style: bold; }
+        & > .table--busy { color: $text-primary; }
+        & > .table--dim { color: $text-muted; }
+        & > .table--accent { color: $text-accent; }
+        &:focus > .table--cursor { background: $primary 45%; }
+    }
+    """
+    TONES: ClassVar[tuple[str, ...]] = ("good", "warn", "bad", "busy", "dim", "accent")
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        "table--header",
+        "table--cursor",
+        "table--sorted",
+        *(f"table--{tone}" for tone in ("good", "warn", "bad", "busy", "dim", "accent")),
+    }
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "cursor(-1)", "Up", show=False, id="table.up"),
+        Binding("down,j", "cursor(1)", "Down", show=False, id="table.down"),
+        Binding("pageup", "page(-1)", "Page up", show=False, id="table.page_up"),
+        Binding("pagedown", "page(1)", "Page down", show=False, id="table.page_down"),
+        Binding("home,g", "cursor_to(0)", "First row", show=False, id="table.first"),
+        Binding("end,G", "cursor_to(-1)", "Last row", show=False, id="table.last"),
+        Binding("enter", "open", "Open", id="table.open"),
+        Binding("o", "next_sort", "Sort by the next column", show=False, id="table.sort"),
+        Binding("O", "reverse_sort", "Reverse the order", show=False, id="table.reverse"),
+    ]
+
+    class Opened(Message):
+        """Enter or a double click on a row."""
+
+        def __init__(self, table: LineTable, key: Hashable) -> None:
+            super().__init__()
+            self.table = table
+            self.key = key
+
+        @property
+        def control(self) -> LineTable:
+            """The table it came from."""
+            return self.table
+
+    class Highlighted(Message):
+        """The cursor is on another row."""
+
+        def __init__(self, table: LineTable, key: Hashable) -> None:
+            super().__init__()
+            self.table = table
+            self.key = key
+
+        @property
+        def control(self) -> LineTable:
+            """The table it came from."""
+            return self.table
+
+    def __init__(
+        self,
+        columns: Sequence[Column],
+        *,
+        sort: str | None = None,
+        empty: str = "",
+        id: str | None = None,  # noqa: A002 - Textual's own name for it
+        classes: str | None = None,
+    ) -> None:
+        super().__init__(id=id, classes=classes)
+        self.columns = tuple(columns)
+        self.sort_key = sort
+        self.sort_reverse = False
+        self.filter_text = ""
+        self.rows_drawn = 0
+        """Rows formatted and drawn since the start: what the paint budgets count."""
+        self.cursor_key: Hashable = None
+        self._empty = empty
+        self._painted: dict[int, _Painted] = {}
+        self._layout: list[tuple[Column, int]] = []
+
+    # --- what a kind provides -------------------------------------------------------------------------------
+
+    def row_count(self) -> int:
+        """How many rows are to be seen, after the filter."""
+        raise NotImplementedError
+
+    def row_key(self, row: int) -> Hashable:
+        """What names the row at this place, whatever the order."""
+        raise NotImplementedError
+
+    def row_of(self, key: Hashable) -> int | None:
+        """The place of the row with this key; None when it is not to be seen."""
+        raise NotImplementedError
+
+    def row_cells(self, row: int) -> tuple[Cell, ...]:
+        """The row's cells, one for each of `columns`."""
+        raise NotImplementedError
+
+    def reorder(self) -> None:
+        """Apply `sort_key`, `sort_reverse` and `filter_text` to the rows."""
+        raise NotImplementedError
+
+    # --- data in ----------------------------------------------------------------------------------------------
+
+    def rows_changed(self) -> None:
+        """Repaint what differs from what is on the screen; the cursor stays on its key."""
+        count = self.row_count()
+        height = count + HEADER
+        if self.virtual_size.height != height:
+            self.virtual_size = Size(self.size.width, height)
+            self.refresh()
+        if self.cursor_key is None and count:
+            self._move_to(0, scroll=False)
+        self._keep_in_view()
+        top = self.scroll_offset.y
+        for y, painted in list(self._painted.items()):
+            row = top + y - HEADER
+            if row >= count or painted != self._paint_of(row):
+                self._refresh_y(y)
+
+    def set_empty(self, text: str) -> None:
+        """What the pane says while it has no rows."""
+        if text != self._empty:
+            self._empty = text
+            if not self.row_count():
+                self.refresh()
+
+    def set_filter(self, text: str) -> None:
+        """Show only rows that match; an empty text shows all."""
+        self.filter_text = text
+        self.reorder()
+        self.rows_changed()
+        self.refresh()
+
+    def sort_by(self, key: str) -> None:
+        """Sort by a column, or turn the order round when it is that already."""
+        self.sort_reverse = not self.sort_reverse if key == self.sort_key else False
+        self.sort_key = key
+        self.reorder()
+        self.rows_changed()
+        self.refresh()
+
+    # --- drawing ------------------------------------------------------------------------------------------------
+
+    def _width(self) -> int:
+        return self.scrollable_content_region.width
+
+    def _columns_now(self) -> list[tuple[Column, int]]:
+        if not self._layout:
+            self._layout = fitting(self.columns, self._width())
+        return self._layout
+
+    def _paint_of(self, row: int) -> _Painted:
+        key = self.row_key(row)
+        return _Painted(key, self.row_cells(row), key == self.cursor_key)
+
+    def _refresh_y(self, y: int) -> None:
+        self.refresh(Region(0, y, max(1, self.size.width), 1))
+
+    def render_line(self, y: int) -> Strip:
+        """Draw one line of the pane."""
+        width = self._width()
+        if y < HEADER:
+            return self._header(width)
+        row = self.scroll_offset.y + y - HEADER
+        if row >= self.row_count():
+            self._painted.pop(y, None)
+            return self._blank(row, width)
+        painted = self._paint_of(row)
+        self._painted[y] = painted
+        self.rows_drawn += 1
+        return self._row(painted, width)
+
+    def _blank(self, row: int, width: int) -> Strip:
+        if row == 0 and self._empty:
+            style = self.rich_style + self.get_component_rich_style("table--dim", partial=True)
+            return Strip([Segment(fit(" " + self._empty, width), style)], width)
+        return Strip.blank(width, self.rich_style)
+
+    def _header(self, width: int) -> Strip:
+        base = self.get_component_rich_style("table--header")
+        chosen = self.get_component_rich_style("table--sorted")
+        segments: list[Segment] = []
+        for column, size in self._columns_now():
+            is_sorted = column.key == self.sort_key
+            arrow = ("▼" if self.sort_reverse else "▲") if is_sorted else ""
+            place = fit_right if column.right else fit
+            segments.append(Segment(place(column.title + arrow, size), chosen if is_sorted else base))
+            segments.append(Segment(GAP, base))
+        return Strip(segments).adjust_cell_length(width, base)
+
+    def _row(self, painted: _Painted, width: int) -> Strip:
+        base: Style = self.rich_style
+        if painted.cursor:
+            base += self.get_component_rich_style("table--cursor", partial=True)
+        cells = dict(zip([column.key for column in self.columns], painted.cells, strict=False))
+        segments: list[Segment] = []
+        for column, size in self._columns_now():
+            cell = cells[column.key]
+            tone = self.get_component_rich_style(f"table--{cell.tone}", partial=True) if cell.tone else Style.null()
+            segments.append(Segment((fit_right if column.right else fit)(cell.text, size), base + tone))
+            segments.append(Segment(GAP, base))
+        return Strip(segments).adjust_cell_length(width, base)
+
+    def notify_style_update(self) -> None:
+        """The theme or the size changed: everything is drawn anew."""
+        self._layout = []
+        super().notify_style_update()
+
+    def on_resize(self) -> None:
+        """Choose the columns for the new width."""
+        self._layout = []
+        self._painted.clear()
+        self.virtual_size = Size(self.size.width, self.row_count() + HEADER)
+        self.refresh()
+
+    # --- the cursor -----------------------------------------------------------------------------------------------
+
+    def _page(self) -> int:
+        return max(1, self.scrollable_content_region.height - HEADER)
+
+    def _in_view(self, row: int) -> bool:
+        top = self.scroll_offset.y
+        return top <= row < top + self._page()
+
+    def _keep_in_view(self) -> None:
+        """Follow the cursor's row when a new order moved it out of sight."""
+        if any(painted.cursor for painted in self._painted.values()):
+            row = self.row_of(self.cursor_key)
+            if row is not None and not self._in_view(row):
+                self._scroll_into_view(row)
+
+    def _scroll_into_view(self, row: int) -> None:
+        top = self.scroll_offset.y
+        if row < top:
+            self.scroll_to(y=row, animate=False)
+        elif row >= top + self._page():
+            self.scroll_to(y=row - self._page() + 1, animate=False)
+
+    def _move_to(self, row: int, *, scroll: bool = True) -> None:
+        count = self.row_count()
+        if not count:
+            return
+        row = min(max(0, row), count - 1)
+        before = None if self.cursor_key is None else self.row_of(self.cursor_key)
+        key = self.row_key(row)
+        if key != self.cursor_key:
+            self.cursor_key = key
+            for place in (before, row):
+                if place is not None and self._in_view(place):
+                    self._refresh_y(place - self.scroll_offset.y + HEADER)
+            self.post_message(self.Highlighted(self, key))
+        if scroll:
+            self._scroll_into_view(row)
+
+    def select(self, key: Hashable) -> None:
+        """Put the cursor on the row with this key, where it is to be seen."""
+        row = self.row_of(key)
+        if row is not None:
+            self._move_to(row)
+
+    def _cursor_row(self) -> int:
+        row = None if self.cursor_key is None else self.row_of(self.cursor_key)
+        return self.scroll_offset.y if row is None else row
+
+    def action_cursor(self, by: int) -> None:
+        """Move the cursor by rows."""
+        self._move_to(self._cursor_row() + by)
+
+    def action_page(self, by: int) -> None:
+        """Move the cursor by pages."""
+        self._move_to(self._cursor_row() + by * self._page())
+
+    def action_cursor_to(self, row: int) -> None:
+        """Move the cursor to a row; -1 is the last."""
+        self._move_to(row if row >= 0 else self.row_count() - 1)
+
+    def action_open(self) -> None:
+        """Say that the row under the cursor is wanted."""
+        if self.cursor_key is not None and self.row_of(self.cursor_key) is not None:
+            self.post_message(self.Opened(self, self.cursor_key))
+
+    def action_next_sort(self) -> None:
+        """Sort by the next column that is on the screen."""
+        keys = [column.key for column, _ in self._columns_now()]
+        place = keys.index(self.sort_key) + 1 if self.sort_key in keys else 0
+        self.sort_key = None
+        self.sort_by(keys[place % len(keys)])
+
+    def action_reverse_sort(self) -> None:
+        """Turn the order round."""
+        if self.sort_key is not None:
+            self.sort_by(self.sort_key)
+
+    def action_sort(self, key: str) -> None:
+        """Sort by one column."""
+        self.sort_by(key)
+
+    def on_click(self, event: events.Click) -> None:
+        """A header click sorts, a row click selects, a double click opens."""
+        offset = event.get_content_offset(self)
+        if offset is None:
+            return
+        if offset.y < HEADER:
+            x = 0
+            for column, size in self._columns_now():
+                x += size + len(GAP)
+                if offset.x < x:
+                    self.sort_by(column.key)
+                    return
+            return
+        row = self.scroll_offset.y + offset.y - HEADER
+        if row < self.row_count():
+            self._move_to(row, scroll=False)
+            if event.chain >= 2:
+                self.action_open()

@@ -1,0 +1,250 @@
+"""A log of any size in a pane: only the visible lines are ever read, and what they hold never reaches the terminal raw."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from rich.style import Style
+from textual.binding import Binding, BindingType
+from textual.geometry import Size
+from textual.message import Message
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from tui.console.lines import Filtered, Line, LineSource
+from tui.console.text import fit, harmless_bytes
+
+TICK_BUDGET = 4 * 1024 * 1024
+"""Bytes indexed or searched in one tick: some milliseconds, so that a key never waits."""
+BEHIND_IS_FAR = 64 * 1024
+"""From this many bytes on that are not indexed yet, the end is shown from the file's end."""
+SIDEWAYS = 16
+"""Columns that one press of left or right moves."""
+WORKER_COLORS = ("cyan", "magenta", "yellow", "green", "bright_blue", "bright_red", "bright_cyan", "bright_magenta")
+
+
+class LogPane(ScrollView, can_focus=True):
+    """Lines of a `LineSource`, with follow, a filter over the whole of it, and sideways scrolling."""
+
+    DEFAULT_CSS = """
+    LogPane {
+        height: 1fr;
+        overflow-x: hidden;
+        overflow-y: scroll;
+        scrollbar-size-vertical: 1;
+        & > .log--dim { color: $text-muted; }
+        & > .log--found { background: $warning 40%; text-style: bold; }
+    }
+    """
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"log--dim", "log--found"}
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "move(-1)", "Up", show=False, id="log.up"),
+        Binding("down,j", "move(1)", "Down", show=False, id="log.down"),
+        Binding("pageup", "move_page(-1)", "Page up", show=False, id="log.page_up"),
+        Binding("pagedown", "move_page(1)", "Page down", show=False, id="log.page_down"),
+        Binding("left", "sideways(-1)", "Left", show=False, id="log.left"),
+        Binding("right", "sideways(1)", "Right", show=False, id="log.right"),
+        Binding("home,g", "first", "First line", show=False, id="log.first"),
+        Binding("end,G", "last", "Last line, and follow", show=False, id="log.last"),
+    ]
+
+    class Changed(Message):
+        """What the pane would say about itself is another: follow, filter, number of lines."""
+
+        def __init__(self, pane: LogPane) -> None:
+            super().__init__()
+            self.pane = pane
+
+    def __init__(self, *, show_worker: bool = False, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self.follow = True
+        self.show_worker = show_worker
+        self.filter_text = ""
+        self.lines_drawn = 0
+        """Lines drawn since the start: what the paint budgets count."""
+        self._source: LineSource | None = None
+        self._shown: LineSource | None = None
+        self._window: list[Line] = []
+        self._window_at: tuple[int, int] | None = None
+        self._sideways = 0
+        self._empty = "nothing was written yet"
+        self._said = ""
+
+    # --- data in ------------------------------------------------------------------------------------------------
+
+    def open(self, source: LineSource, *, show_worker: bool = False, empty: str = "nothing was written yet") -> None:
+        """Show another log, from its end; a filter that is set holds for it too."""
+        if self._source is not None and self._source is not source:
+            self._source.close()
+        self._source = source
+        self.show_worker = show_worker
+        self._empty = empty
+        self._sideways = 0
+        self.follow = True
+        self.set_filter(self.filter_text)
+
+    def set_filter(self, text: str) -> None:
+        """Show only lines that hold this text, whatever its case, of the whole log."""
+        self.filter_text = text
+        if self._source is not None:
+            self._shown = Filtered(self._source, text) if text else self._source
+        self._window_at = None
+        self.tick()
+        self.refresh()
+
+    def tick(self, budget: int = TICK_BUDGET) -> None:
+        """Look for new lines; repaints only when what is on the screen differs."""
+        if self._shown is None:
+            return
+        self._shown.advance(budget)
+        count = self._shown.count
+        if count != self.virtual_size.height:
+            self.virtual_size = Size(self.size.width, count)
+        if self.follow and self.scroll_offset.y != self._last_top():
+            self.set_scroll(0, self._last_top())
+        window = self._read()
+        if window != self._window:
+            self._window = window
+            self.refresh()
+        self._tell()
+
+    def _tell(self) -> None:
+        if self.summary != self._said:
+            self._said = self.summary
+            self.post_message(self.Changed(self))
+
+    @property
+    def summary(self) -> str:
+        """What the pane says about itself: lines, filter, whether it follows, how far a search is."""
+        if self._shown is None:
+            return ""
+        parts = [f"{self._shown.count:,} lines"]
+        if self.filter_text:
+            parts[0] = f"{self._shown.count:,} lines with “{self.filter_text}”"
+        if self._shown.behind > BEHIND_IS_FAR:
+            done = 100 * (1 - self._shown.behind / max(1, self._shown.size))
+            parts.append(f"{'searched' if self.filter_text else 'read'} {max(0, int(done))} %")
+        parts.append("following" if self.follow else f"from line {self.scroll_offset.y + 1:,}")
+        if self._sideways:
+            parts.append(f"column {self._sideways + 1}")
+        return " · ".join(parts)
+
+    def _height(self) -> int:
+        return self.scrollable_content_region.height
+
+    def _last_top(self) -> int:
+        return max(0, (self._shown.count if self._shown else 0) - self._height())
+
+    def _read(self) -> list[Line]:
+        if self._shown is None:
+            return []
+        height = self._height()
+        self._window_at = (self.scroll_offset.y, height)
+        if self.follow and self._shown.behind > BEHIND_IS_FAR:
+            return self._shown.tail(height)
+        return self._shown.lines(self.scroll_offset.y, height)
+
+    # --- drawing ------------------------------------------------------------------------------------------------
+
+    def set_scroll(self, x: int, y: int) -> None:
+        """Scroll at once, without an animation."""
+        self.scroll_to(x, y, animate=False)
+
+    def render_line(self, y: int) -> Strip:
+        """Draw one visible line."""
+        width = self.scrollable_content_region.width
+        if self._window_at != (self.scroll_offset.y, self._height()):
+            self._window = self._read()
+        self.lines_drawn += 1
+        if y >= len(self._window):
+            if y == 0 and self._empty:
+                text = "nothing found" if self.filter_text else self._empty
+                dim = self.get_component_rich_style("log--dim", partial=True)
+                return Strip([Segment(fit(" " + text, width), self.rich_style + dim)], width)
+            return Strip.blank(width, self.rich_style)
+        return self._strip(self._window[y], width)
+
+    def _strip(self, line: Line, width: int) -> Strip:
+        base = self.rich_style
+        segments: list[Segment] = []
+        room = width
+        if self.show_worker and line.worker is not None:
+            label = f"{line.worker:>3}│"
+            segments.append(Segment(label, base + Style.parse(worker_color(line.worker))))
+            room -= cell_len(label)
+        text = harmless_bytes(line.data)
+        if self._sideways:
+            text = Strip([Segment(text)]).crop(self._sideways).text
+        if cell_len(text) > room:
+            text = fit(text, room)
+        segments += self._marked(text, base)
+        return Strip(segments).adjust_cell_length(width, base)
+
+    def _marked(self, text: str, base: Style) -> list[Segment]:
+        wanted = self.filter_text.lower()
+        at = text.lower().find(wanted) if wanted else -1
+        if at < 0 or len(text.lower()) != len(text):
+            return [Segment(text, base)]
+        end = at + len(wanted)
+        found = base + self.get_component_rich_style("log--found", partial=True)
+        return [Segment(text[:at], base), Segment(text[at:end], found), Segment(text[end:], base)]
+
+    # --- moving -------------------------------------------------------------------------------------------------
+
+    def on_resize(self) -> None:
+        """Keep the end in view while following."""
+        self._window_at = None
+        self.call_after_refresh(self.tick)
+
+    def set_follow(self, follow: bool) -> None:
+        """Stay at the end as lines come, or stay where one is."""
+        self.follow = follow
+        if follow:
+            self.set_scroll(0, self._last_top())
+        self._window_at = None
+        self.refresh()
+        self._tell()
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        """Leave follow mode when somebody scrolls up."""
+        super().watch_scroll_y(old_value, new_value)
+        if new_value < old_value and round(new_value) < self._last_top():
+            self.follow = False
+        self._tell()
+
+    def _go(self, top: int) -> None:
+        self.follow = False
+        self.set_scroll(0, min(max(0, top), self._last_top()))
+        self._tell()
+
+    def action_move(self, by: int) -> None:
+        """Scroll by lines."""
+        self._go(self.scroll_offset.y + by)
+
+    def action_move_page(self, by: int) -> None:
+        """Scroll by pages."""
+        self._go(self.scroll_offset.y + by * max(1, self._height() - 1))
+
+    def action_sideways(self, by: int) -> None:
+        """Scroll sideways: long lines are cut at the edge."""
+        self._sideways = max(0, self._sideways + by * SIDEWAYS)
+        self.refresh()
+        self._tell()
+
+    def action_first(self) -> None:
+        """Go to the first line."""
+        self._go(0)
+
+    def action_last(self) -> None:
+        """Go to the last line and follow."""
+        self.set_follow(True)
+
+
+def worker_color(worker: int) -> str:
+    """A worker's colour wherever its number shows; colours repeat, numbers tell."""
+    return WORKER_COLORS[worker % len(WORKER_COLORS)]
+
+
+

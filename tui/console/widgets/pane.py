@@ -1,0 +1,79 @@
+"""A bordered part of a screen: a title, what it holds, and what is wrong with its source."""
+
+from __future__ import annotations
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.widget import Widget
+from textual.widgets import Static
+
+from tui.console.store import Reading
+from tui.console.text import elapsed, harmless
+
+STALE_AFTER = 12.0
+"""Seconds after which the age of what is shown is shown too."""
+MOST_PROBLEMS = 3
+
+
+class Pane(Vertical):
+    """Frames one widget; problems of its source stand beneath it, the others stay untouched."""
+
+    DEFAULT_CSS = """
+    Pane {
+        border: round $surface-lighten-2;
+        border-title-color: $text;
+        border-title-style: bold;
+        border-subtitle-color: $text-muted;
+        height: 1fr;
+        &:focus-within { border: round $accent; }
+        & > .problem { height: auto; max-height: 6; color: $text-error; padding: 0 1; display: none; }
+        & > .problem.-shown { display: block; }
+    }
+    """
+
+    def __init__(self, title: str, body: Widget, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self._body = body
+        self._title = ""
+        self._subtitle = ""
+        self._problem = ""
+        self.set_title(title)
+
+    def compose(self) -> ComposeResult:
+        """The body, and the place for problems."""
+        yield self._body
+        yield Static("", classes="problem", markup=False)
+
+    def set_title(self, title: str) -> None:
+        """The pane's name; remote words in it are data."""
+        if title != self._title:
+            self._title = title
+            self.border_title = Text(harmless(title))  # type: ignore[assignment]
+
+    def set_subtitle(self, text: str) -> None:
+        """What the pane says about itself."""
+        if text != self._subtitle:
+            self._subtitle = text
+            self.border_subtitle = Text(harmless(text))  # type: ignore[assignment]
+
+    def set_problem(self, text: str) -> None:
+        """What is wrong with the source, and what to do; empty: nothing."""
+        if text != self._problem:
+            self._problem = text
+            label = self.query_one(".problem", Static)
+            label.update(Text("\n".join(harmless(line) for line in text.splitlines())))
+            label.set_class(bool(text), "-shown")
+
+    def show_reading(self, reading: Reading, now: float, note: str = "") -> None:
+        """Tell a source's problems, what it does right now, and how old its answer is when that matters."""
+        told = [str(problem) for problem in reading.problems[:MOST_PROBLEMS]]
+        more = len(reading.problems) - len(told)
+        self.set_problem("\n".join(told + ([f"and {more} more problems"] if more > 0 else [])))
+        age = reading.age(now)
+        parts = [note] if note else []
+        if age is not None and age > STALE_AFTER:
+            parts.append(f"{elapsed(age)} old")
+        if reading.busy:
+            parts.append(reading.busy)
+        self.set_subtitle(" · ".join(parts))

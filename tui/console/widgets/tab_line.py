@@ -1,0 +1,105 @@
+"""One line of names to choose from: the panes of a narrow screen, the logs of any number of workers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.strip import Strip
+from textual.widget import Widget
+
+
+class TabLine(Widget, can_focus=True):
+    """Names on one line, one of them chosen; hundreds cost no more than what fits."""
+
+    DEFAULT_CSS = """
+    TabLine {
+        height: 1;
+        & > .tabs--active { text-style: bold reverse; color: $text-accent; }
+        & > .tabs--idle { color: $text-muted; }
+        &:focus > .tabs--idle { text-style: underline; }
+    }
+    """
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"tabs--active", "tabs--idle"}
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("left", "step(-1)", "Previous", show=False, id="tabs.left"),
+        Binding("right", "step(1)", "Next", show=False, id="tabs.right"),
+    ]
+
+    class Chosen(Message):
+        """Another name was chosen."""
+
+        def __init__(self, tabs: TabLine, key: str) -> None:
+            super().__init__()
+            self.tabs = tabs
+            self.key = key
+
+        @property
+        def control(self) -> TabLine:
+            """The line it came from."""
+            return self.tabs
+
+    def __init__(self, items: Sequence[tuple[str, str]] = (), *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self._items = list(items)
+        self.active = self._items[0][0] if self._items else ""
+        self._left = 0
+
+    def set_items(self, items: Sequence[tuple[str, str]]) -> None:
+        """Take (key, name) pairs; the chosen one stays chosen where it is still there."""
+        if list(items) == self._items:
+            return
+        self._items = list(items)
+        if self.active not in dict(items):
+            self.active = self._items[0][0] if self._items else ""
+        self.refresh()
+
+    def choose(self, key: str) -> None:
+        """Choose by key, and tell."""
+        if key in dict(self._items) and key != self.active:
+            self.active = key
+            self.refresh()
+            self.post_message(self.Chosen(self, key))
+
+    def action_step(self, by: int) -> None:
+        """Choose the next or the previous."""
+        keys = [key for key, _ in self._items]
+        if keys:
+            self.choose(keys[(keys.index(self.active) + by) % len(keys)])
+
+    def _spans(self) -> list[tuple[str, int, int]]:
+        """Key, first column, column after, for every name, in one long line."""
+        spans, x = [], 0
+        for key, name in self._items:
+            width = cell_len(name) + 2
+            spans.append((key, x, x + width))
+            x += width + 1
+        return spans
+
+    def render_line(self, y: int) -> Strip:
+        """Draw the part of the line that has the chosen name in it."""
+        width = self.size.width
+        base = self.rich_style
+        active = base + self.get_component_rich_style("tabs--active", partial=True)
+        idle = base + self.get_component_rich_style("tabs--idle", partial=True)
+        segments = []
+        for key, name in self._items:
+            segments += [Segment(f" {name} ", active if key == self.active else idle), Segment(" ", base)]
+        span = next((span for span in self._spans() if span[0] == self.active), ("", 0, 0))
+        if span[1] < self._left:
+            self._left = span[1]
+        if span[2] > self._left + width:
+            self._left = span[2] - width
+        return Strip(segments).crop(self._left, self._left + width).adjust_cell_length(width, base)
+
+    def on_click(self, event: events.Click) -> None:
+        """Choose what was clicked on."""
+        x = event.x + self._left
+        for key, start, end in self._spans():
+            if start <= x < end:
+                self.choose(key)

@@ -1,0 +1,109 @@
+"""Loopback addresses for workers: each its own 127.0.x.y, or where the system has only one, its own port."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import socket
+
+from tui.errors import TpuTuiError
+
+PORTS = (2222, 2022, 22022, 12222)
+"""Tried in this order, so that every worker of a pod has the same, as on a real one."""
+HOSTS_A_NET = 250
+_CLAIM = 254
+"""Bound and never listened on while a pod uses the net, so that no other pod takes it when a worker is down."""
+_FIRST_NET, _LAST_NET = 2, 254
+_BACKLOG = 128
+
+
+def _bind(address: str, port: int, *, listen: bool) -> socket.socket:
+    made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        if listen:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind((address, port))
+        if listen:
+            made.listen(_BACKLOG)
+    except OSError:
+        made.close()
+        raise
+    return made
+
+
+class Net:
+    """The addresses of one slice, held until closed."""
+
+    def __init__(self, claims: list[socket.socket], addresses: list[tuple[str, int]]) -> None:
+        self._claims = claims
+        self.addresses = addresses
+
+    def listeners(self) -> list[socket.socket]:
+        """A listening socket per worker; ports that were 0 are filled in. Raises OSError when one is taken."""
+        made: list[socket.socket] = []
+        try:
+            for address, port in self.addresses:
+                made.append(_bind(address, port, listen=True))
+        except OSError:
+            for listener in made:
+                listener.close()
+            raise
+        self.addresses = [listener.getsockname() for listener in made]
+        return made
+
+    def close(self) -> None:
+        """Let others have them."""
+        for claim in self._claims:
+            claim.close()
+        self._claims = []
+
+
+def _claim(first: int, workers: int, port: int) -> Net:
+    """Claim as many nets in a row as the workers need. Raises OSError when one is taken."""
+    nets = range(first, first + -(-workers // HOSTS_A_NET))
+    claims: list[socket.socket] = []
+    try:
+        claims.extend(_bind(f"127.0.{net}.{_CLAIM}", port, listen=False) for net in nets)
+        places = [(f"127.0.{first + i // HOSTS_A_NET}.{1 + i % HOSTS_A_NET}", port) for i in range(workers)]
+        for place in places:
+            _bind(*place, listen=True).close()
+    except OSError:
+        for claim in claims:
+            claim.close()
+        raise
+    return Net(claims, places)
+
+
+def free_net(workers: int) -> Net:
+    """Addresses for this many workers that nobody uses.
+
+    Raises TpuTuiError when neither a net nor ports are left.
+    """
+    last_net = _LAST_NET - (workers - 1) // HOSTS_A_NET
+    try:
+        for port, first in itertools.product(PORTS, range(_FIRST_NET, last_net + 1)):
+            net = _claim_if_free(first, workers, port)
+            if net is not None:
+                return net
+    except OSError as error:
+        if error.errno == errno.EADDRNOTAVAIL:
+            return Net([], [("127.0.0.1", 0)] * workers)
+        raise _no_room(workers, error.strerror or str(error)) from error
+    raise _no_room(workers, f"ports {', '.join(map(str, PORTS))} are taken on all of 127.0.0.0/16")
+
+
+def _claim_if_free(first: int, workers: int, port: int) -> Net | None:
+    try:
+        return _claim(first, workers, port)
+    except OSError as error:
+        if error.errno in (errno.EADDRINUSE, errno.EACCES):
+            return None
+        raise
+
+
+def _no_room(workers: int, why: str) -> TpuTuiError:
+    return TpuTuiError(
+        f"No loopback addresses for {workers} workers",
+        why=why,
+        remedy="Ask for fewer workers, raise the limit of open files (ulimit -n), or end other local pods.",
+    )

@@ -1,0 +1,41 @@
+"""What the API asks of whoever runs the worker machines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True)
+class HostedWorker:
+    """One running worker machine, reachable over SSH at `address:port`.
+
+    `hostname` has the shape `t1v-n-<8 hex>-w-<index>`; `host_key_public` is one line as OpenSSH prints it
+    (`ssh-ed25519 AAAA…`), the key that the machine really answers with.
+    """
+
+    index: int
+    address: str
+    port: int
+    hostname: str
+    host_key_public: str
+
+
+class WorkerHosts(Protocol):
+    """Starts and ends the machines of a slice.
+
+    `slice_name` is the node's id; in zones other than the pod's first one it is `<id>@<zone>`.
+    """
+
+    async def start(self, slice_name: str, workers: int, cores: int) -> list[HostedWorker]:
+        """Start `workers` machines with `cores` devices each and return them in worker order.
+
+        All of them or none: when it raises or is cancelled, nothing may be left running. Called again for a
+        slice that was stopped, it brings the same workers back.
+        """
+
+    async def stop(self, slice_name: str) -> None:
+        """End every machine of the slice and whatever runs on it; a slice that is not there is no error."""
+
+    def alive(self, slice_name: str) -> list[bool]:
+        """Whether each worker's machine still runs, in worker order; empty for a slice that is not there."""

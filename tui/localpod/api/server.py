@@ -1,0 +1,106 @@
+"""The local pod's Cloud TPU API service: one state, served over gRPC and REST on loopback ports."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import google.cloud.tpu_v2.types as tpu
+
+from tui.localpod.api import shapes
+from tui.localpod.api.behaviour import Behaviour
+from tui.localpod.api.calls import Calls
+from tui.localpod.api.catalogue import DEFAULT_RUNTIME_VERSION
+from tui.localpod.api.grpc_service import GrpcService
+from tui.localpod.api.hosts import WorkerHosts
+from tui.localpod.api.methods import Api
+from tui.localpod.api.node_fields import CORES_LABEL
+from tui.localpod.api.nodes import Nodes
+from tui.localpod.api.operations import Operations
+from tui.localpod.api.queued_resources import QueuedResources
+from tui.localpod.api.resources import Place
+from tui.localpod.api.rest_service import RestService
+
+
+class TpuService:
+    """A Cloud TPU API on `127.0.0.1` whose nodes are the machines that `hosts` runs.
+
+    `zone` is the pod's own, `more_zones` others that exist beside it. `cores` is how many devices a worker of a
+    `local-N` node has when its creator does not say. Ports of 0 take free ones; `grpc_port` and `rest_port` tell
+    them after `start`. `behaviour` may be turned at any time.
+    """
+
+    def __init__(
+        self,
+        hosts: WorkerHosts,
+        *,
+        project: str = "local",
+        zone: str = "local-a",
+        more_zones: Sequence[str] = (),
+        cores: int = 1,
+        behaviour: Behaviour | None = None,
+        grpc_port: int = 0,
+        rest_port: int = 0,
+        rest_routes: Sequence[Any] = (),
+    ) -> None:
+        self.project = project
+        self.zone = zone
+        self.behaviour = behaviour or Behaviour()
+        self._operations = Operations(self.behaviour)
+        self._nodes = Nodes(hosts, self._operations, self.behaviour, first_zone=zone, cores=cores)
+        self._queued = QueuedResources(self._nodes, self._operations, self.behaviour)
+        calls = Calls(project, (zone, *more_zones), self._nodes, self._queued, self._operations, self.behaviour)
+        api = Api(calls)
+        self._grpc = GrpcService(api, grpc_port)
+        self._rest = RestService(api, rest_port, rest_routes)
+
+    @property
+    def grpc_port(self) -> int:
+        """Where gRPC is served."""
+        return self._grpc.port
+
+    @property
+    def rest_port(self) -> int:
+        """Where REST is served."""
+        return self._rest.port
+
+    async def start(self) -> None:
+        """Listen on both ports; raises OSError or RuntimeError when one is taken."""
+        await self._rest.start()
+        try:
+            await self._grpc.start()
+        except BaseException:
+            await self._rest.close()
+            raise
+
+    async def close(self) -> None:
+        """Stop listening and cancel what operations still do; the machines are the hosts' to end."""
+        await self._grpc.close()
+        await self._rest.close()
+        await self._operations.close()
+
+    async def add_slice(
+        self,
+        name: str,
+        workers: int,
+        cores: int,
+        *,
+        accelerator_type: str | None = None,
+        labels: Mapping[str, str] | None = None,
+    ) -> tpu.Node:
+        """Bring a slice up at once, without an operation's delay: those that the pod begins with.
+
+        The type is a real one where the shape fits one, else `local-<workers>`. Raises ApiError as CreateNode does.
+        """
+        kind = accelerator_type or shapes.accelerator_type_for(workers, cores)
+        wanted = tpu.Node(
+            accelerator_type=kind,
+            runtime_version=DEFAULT_RUNTIME_VERSION,
+            network_config=tpu.NetworkConfig(enable_external_ips=True),
+            labels=dict(labels or {}),
+        )
+        if shapes.shapes()[kind].cores is None:
+            wanted.labels[CORES_LABEL] = str(cores)
+        hosted = self._nodes.admit(Place(self.project, self.zone), name, wanted)
+        await self._nodes.bring_up(hosted)
+        return tpu.Node(hosted.node)

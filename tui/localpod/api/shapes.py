@@ -1,0 +1,77 @@
+"""Which accelerator types the pod offers, and what each means in workers, devices and topology."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tui.pod import accelerator
+
+MAX_WORKERS = 64
+"""The largest slice that is listed, in workers."""
+
+_2D_CORES = {8: "2x2", 32: "4x4", 64: "4x8", 128: "8x8", 256: "8x16", 512: "16x16"}
+_3D_CORES = {8: "2x2x1", 16: "2x2x2", 32: "2x2x4", 64: "2x4x4", 128: "4x4x4", 256: "4x4x8", 512: "4x8x8"}
+_2D_CHIPS = {1: "1x1", 4: "2x2", 8: "2x4", 16: "4x4", 32: "4x8", 64: "8x8", 128: "8x16", 256: "16x16"}
+
+_TOPOLOGIES: Mapping[str, Mapping[int, str]] = {
+    "v2": {size: _2D_CORES[size] for size in (8, 32, 128, 256, 512)},
+    "v3": _2D_CORES,
+    "v4": _3D_CORES,
+    "v5litepod": _2D_CHIPS,
+    "v5p": _3D_CORES,
+    "v6e": _2D_CHIPS,
+}
+"""Topology in chips by the number in the type's name (Cloud TPU documentation, TPU versions)."""
+
+_CONFIG_TYPES = {"v2": "V2", "v3": "V3", "v4": "V4", "v5litepod": "V5LITE_POD", "v5p": "V5P", "v6e": "V6E"}
+_PREFERRED = ("v3", "v4", "v6e")
+"""Generations to choose from when only the shape is given; the others repeat their shapes."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """An accelerator type as the pod builds it.
+
+    `cores` are XLA devices a worker, None where the creator or the pod decides (`local-N`). `config_type` is the
+    name of an AcceleratorConfig.Type, None for `local-N`, which the real API does not have.
+    """
+
+    name: str
+    generation: str
+    workers: int
+    cores: int | None
+    config_type: str | None = None
+    topology: str | None = None
+
+
+@functools.lru_cache(maxsize=1)
+def shapes() -> Mapping[str, Shape]:
+    """Every accelerator type on offer, by name."""
+    found = [_real(f"{generation}-{number}") for generation, table in _TOPOLOGIES.items() for number in table]
+    local = [Shape(f"local-{workers}", "local", workers, None) for workers in range(1, MAX_WORKERS + 1)]
+    return {shape.name: shape for shape in [*found, *local]}
+
+
+def shape_of_config(config_type: str, topology: str) -> Shape | None:
+    """The type that an AcceleratorConfig asks for (`V4`, `2x2x2`)."""
+    wanted = (config_type, topology)
+    return next((shape for shape in shapes().values() if (shape.config_type, shape.topology) == wanted), None)
+
+
+def accelerator_type_for(workers: int, cores: int) -> str:
+    """A real type with so many workers and devices a worker, else `local-<workers>`."""
+    for generation in _PREFERRED:
+        for shape in shapes().values():
+            if (shape.generation, shape.workers, shape.cores) == (generation, workers, cores):
+                return shape.name
+    return f"local-{workers}"
+
+
+def _real(name: str) -> Shape:
+    found = accelerator.parse(name)
+    assert found is not None, name
+    generation, _, number = name.rpartition("-")
+    topology = _TOPOLOGIES[generation][int(number)]
+    return Shape(name, generation, found.workers, found.devices_per_worker, _CONFIG_TYPES[generation], topology)

@@ -1,0 +1,217 @@
+"""The local pod: API, workers, bucket and guardian together, told to other commands by the profile `local`."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import os
+import secrets
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tui.errors import TpuTuiError, UsageError
+from tui.localpod.bucket import DEFAULT_LOCATION, Bucket, find_binary
+from tui.localpod.machines import Machines
+from tui.localpod.memory import check_memory, memory_needed
+from tui.localpod.processes import POD_VARIABLE, WORKER_VARIABLE, Mark
+from tui.localpod.up import run_local_up
+from tui.localpod.wards import Wards
+from tui.settings import LOCAL_PROFILE, profile_path, save_profile
+from tui.settings.profiles import read_profile
+
+if TYPE_CHECKING:
+    from tui.localpod.api.server import TpuService
+
+__all__ = ["LocalPod", "check_memory", "memory_needed", "run_local_up"]
+
+PROJECT = "local"
+ZONE = "local-a"
+FIRST_SLICE = "local"
+POD_ID_BYTES = 6
+
+
+def _package_root() -> Path:
+    """Where `tui` and `trainer` are imported from."""
+    return Path(__file__).resolve().parents[2]
+
+
+def _plain_environment() -> dict[str, str]:
+    """This process's environment without another pod's marks, able to import this package from any directory."""
+    environment = {name: value for name, value in os.environ.items() if name not in (POD_VARIABLE, WORKER_VARIABLE)}
+    paths = [str(_package_root()), *filter(None, [environment.get("PYTHONPATH")])]
+    return environment | {"PYTHONPATH": os.pathsep.join(paths)}
+
+
+def _make_login_key(directory: Path) -> tuple[Path, str]:
+    """A new ed25519 key pair; returns the private key's file and the public key's line."""
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    key = Ed25519PrivateKey.generate()
+    path = directory / "id_ed25519"
+    path.touch(mode=0o600)
+    path.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
+        )
+    )
+    public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
+    line = f"{public.decode()} tpu-tui local pod"
+    path.with_suffix(".pub").write_text(line + "\n")
+    return path, line
+
+
+class LocalPod:
+    """A pod on this machine. `home` is where the profile `local` is written; files live in a directory of their own.
+
+    `close` ends every process, port and file of it; so does the guardian when this process dies.
+    """
+
+    def __init__(self, home: Path, *, location: str = DEFAULT_LOCATION) -> None:
+        self.home = home
+        self.id = secrets.token_hex(POD_ID_BYTES)
+        self.directory = Path()
+        self.identity = Path()
+        self.slices: tuple[str, ...] = ()
+        self._location = location
+        self._wards: Wards | None = None
+        self._machines: Machines | None = None
+        self._bucket: Bucket | None = None
+        self._service: TpuService | None = None
+
+    @property
+    def machines(self) -> Machines:
+        """The worker hosts, for what only a local pod can do: `preempt`, `pids`, `homes`."""
+        if self._machines is None:
+            raise RuntimeError("the pod is not started")
+        return self._machines
+
+    @property
+    def service(self) -> TpuService:
+        """The Cloud TPU API service, whose behaviour can be turned."""
+        if self._service is None:
+            raise RuntimeError("the pod is not started")
+        return self._service
+
+    async def start(self, workers: int = 4, cores: int = 1, slices: int = 1) -> None:
+        """Bring everything up and write the profile. Raises TpuTuiError; whatever had started is ended then."""
+        self._require_possible()
+        try:
+            await self._start(workers, cores, slices)
+        except BaseException:
+            await self.close()
+            raise
+
+    def _require_possible(self) -> None:
+        if not sys.platform.startswith("linux"):
+            raise UsageError(
+                "A local pod needs Linux",
+                why=f"its guardian looks processes up in /proc, which {sys.platform} has not",
+                remedy="Run it in a Linux machine or container; tpu-tui replay FILE shows a saved log here.",
+            )
+        find_binary()
+        path = profile_path(self.home, LOCAL_PROFILE)
+        if path.exists() and (owner := _live_owner(self.home)):
+            raise UsageError(
+                "A local pod is running already",
+                why=f"process {owner} has written {path}",
+                remedy=f"End it (kill {owner}), or set another TPU_TUI_HOME.",
+            )
+
+    async def _start(self, workers: int, cores: int, slices: int) -> None:
+        self.directory = Path(tempfile.mkdtemp(prefix="tpu-tui-pod-"))
+        self.identity, public_key = _make_login_key(self.directory)
+        plain = _plain_environment()
+        marked = plain | Mark(self.id).environment
+        self._wards = Wards(self.id, self.directory, profile_path(self.home, LOCAL_PROFILE))
+        await self._wards.open(plain)
+        self._machines = Machines(self.id, self.directory, public_key, self._wards)
+        await self._machines.open(marked)
+        self._bucket = Bucket(self.directory, location=self._location)
+        storage = asyncio.create_task(self._bucket.start(marked))
+        try:
+            await asyncio.sleep(0)  # the bucket's process starts before the API's library is imported here
+            service = await self._start_service(cores)
+        finally:
+            await storage
+        self._machines.environment = {"STORAGE_EMULATOR_HOST": self._bucket.endpoint} | _imports()
+        self.slices = tuple(FIRST_SLICE if i == 0 else f"{FIRST_SLICE}-{i + 1}" for i in range(slices))
+        for name in self.slices:
+            await service.add_slice(name, workers, cores)
+        save_profile(self.home, LOCAL_PROFILE, self.profile())
+
+    async def _start_service(self, cores: int) -> TpuService:
+        from tui.localpod.api.server import TpuService
+
+        self._service = TpuService(self.machines, project=PROJECT, zone=ZONE, cores=cores)
+        await self._service.start()
+        return self._service
+
+    def _endpoints(self) -> dict[str, str]:
+        assert self._bucket is not None
+        rest = f"http://127.0.0.1:{self.service.rest_port}"
+        return {"tpu": f"127.0.0.1:{self.service.grpc_port}", "compute": rest, "storage": self._bucket.endpoint}
+
+    def profile(self) -> dict[str, Any]:
+        """What the profile `local` says."""
+        assert self._bucket is not None
+        return {
+            "project": PROJECT,
+            "zones": [ZONE],
+            "user": getpass.getuser(),
+            "identity": str(self.identity),
+            "host_keys": "strict",
+            "runtime": "cpu",
+            "endpoints": self._endpoints(),
+            "local": {"pid": os.getpid(), "pod": self.id, "bucket": self._bucket.url},
+        }
+
+    def announcement(self) -> dict[str, Any]:
+        """The JSON line of `local up`."""
+        assert self._bucket is not None
+        endpoints = self._endpoints()
+        return {
+            "profile": LOCAL_PROFILE,
+            "project": PROJECT,
+            "zone": ZONE,
+            "slices": list(self.slices),
+            "tpu_api": {"grpc": endpoints["tpu"], "rest": f"http://127.0.0.1:{self.service.rest_port}"},
+            "compute_api": endpoints["compute"],
+            "storage": endpoints["storage"],
+            "bucket": self._bucket.url,
+            "pid": os.getpid(),
+        }
+
+    async def close(self) -> None:
+        """End everything and remove every file; can be called again."""
+        service, self._service = self._service, None
+        wards, self._wards = self._wards, None
+        machines, self._machines = self._machines, None
+        bucket, self._bucket = self._bucket, None
+        try:
+            if service is not None:
+                await service.close()
+        finally:
+            if wards is not None:
+                await wards.close()
+            if machines is not None:
+                await machines.close()
+            if bucket is not None:
+                await bucket.close()
+
+
+def _imports() -> dict[str, str]:
+    """What makes `python -m trainer.train` work on a worker when the package runs from a clone."""
+    root = _package_root()
+    return {} if root.name in ("site-packages", "dist-packages") else {"PYTHONPATH": str(root)}
+
+
+def _live_owner(home: Path) -> int | None:
+    """The process of the local pod that the profile belongs to, if it lives."""
+    try:
+        profile = read_profile(home, LOCAL_PROFILE, Path.home())
+    except TpuTuiError:
+        return None
+    return int(profile.local["pid"]) if profile.belongs_to_live_pod else None

@@ -1,0 +1,49 @@
+"""What one worker is made of, as plain data: the parent writes it, the process that becomes the worker reads it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from tui.localpod.processes import Mark
+
+
+@dataclass(frozen=True)
+class HostSpec:
+    """What one worker is made of. `directory` holds `home`, `etc` (host key) and `dev` (stand-in devices)."""
+
+    pod: str
+    slice_name: str
+    index: int
+    serial: int
+    address: str
+    hostname: str
+    directory: str
+    chips: int
+    authorized_key: str
+    environment: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def mark(self) -> Mark:
+        """What every process of this worker carries."""
+        return Mark(self.pod, f"{self.slice_name}/{self.index}", self.serial)
+
+    @property
+    def home(self) -> Path:
+        """The home directory of the one user."""
+        return Path(self.directory) / "home"
+
+    @property
+    def devices(self) -> tuple[Path, ...]:
+        """The stand-ins for /dev/accel*."""
+        return tuple(Path(self.directory) / "dev" / f"accel{chip}" for chip in range(self.chips))
+
+    def to_bytes(self) -> bytes:
+        """The spec as the nursery is handed it."""
+        return json.dumps(asdict(self)).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> HostSpec:
+        """Read what `to_bytes` made."""
+        return cls(**json.loads(data))

@@ -1,0 +1,1 @@
+"""What a run's logs say: dialects, the demultiplexer, per-core series, saved logs. Pure."""

@@ -1,0 +1,349 @@
+"""The demultiplexer: bytes of any number of workers in, every core's sorted state out. Pure: no files, no clock."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tui.logs import view
+from tui.logs.dialects import BUILT_IN, COLUMNS, Dialect, Kind
+from tui.logs.epochs import EpochBook, read_cluster, read_span
+from tui.logs.prefix import PREFIX, Prefix, read_dated_clock, read_prefix
+from tui.logs.snapshot import (
+    HAS_GLOBAL_RATE,
+    HAS_LOSS,
+    HAS_RATE,
+    LOG_TIME,
+    NO_TIME,
+    UNKNOWN,
+    WALL_TIME,
+    Snapshot,
+)
+from tui.logs.streams import LONGEST, Stream
+from tui.logs.table import CLOCK_BYTES, CoreTable, Record, samples_from
+
+__all__ = ["MOST_SLOTS", "Demux", "Slot", "Snapshot"]
+
+MOST_SLOTS = 8192
+"""Workers kept apart at most: four times those of the largest pod."""
+
+_BATCH = 4096
+"""Samples gathered before they go into the table."""
+
+_ESCAPES = re.compile(rb"\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]{0,4096}(?:\x07|\x1b\\)|[@-Z\\^_])")
+_NAN = float("nan")
+
+
+@dataclass(eq=False)
+class Slot:
+    """One worker as the stream tells it: its number, its address, what came from it."""
+
+    number: int | None
+    address: str | None
+    lines: int = 0
+    samples: int = 0
+    last_seen: float = _NAN
+    last_kind: int = NO_TIME
+    ended: bool = False
+
+
+class Demux:
+    """Takes bytes as they come, in any chunks, and knows the newest state of every core.
+
+    `dialects` are tried in order, a user's own first; `addresses` gives those of known workers; `xla_dist` says that
+    short prefixes may be trusted; without `history` no series are kept. The same bytes of each worker give the same
+    samples however they were cut.
+    """
+
+    def __init__(
+        self,
+        *,
+        dialects: Sequence[Dialect] = BUILT_IN,
+        addresses: Mapping[int, str] | None = None,
+        thresholds: Mapping[str, float] | None = None,
+        history: bool = True,
+        xla_dist: bool = False,
+    ) -> None:
+        self.table = CoreTable(history=history)
+        self.slots: list[Slot] = []
+        self.book = EpochBook()
+        self.facts: dict[str, Any] = {}
+        self.matched: dict[str, int] = {}
+        self.lines = self.bytes = self.samples = self.overlong = 0
+        self.first_moment = self.last_moment = _NAN
+        self.thresholds = view.Thresholds.from_settings(thresholds or {})
+        self._addresses = dict(addresses or {})
+        self._xla_dist = xla_dist
+        self._dialects = tuple(dialects)
+        self._hints = _hint_pattern(self._dialects)
+        self._streams: dict[int | None, Stream] = {}
+        self._slot_numbers: dict[tuple[int | None, str | None], int] = {}
+        self._pending: list[Record] = []
+        for worker in self._addresses:
+            self._stream(worker)
+
+    # -- bytes in
+
+    def feed(self, worker: int | None, data: bytes, now: float | None = None) -> None:
+        """Take the next bytes of a worker's log, or of a saved log that holds many (`None`).
+
+        `now` is when they came, in UTC seconds; without it only the log's own dates are known.
+        """
+        stream = self._stream(worker)
+        self.bytes += len(data)
+        block = stream.take(data)
+        if block:
+            self._read(stream, block, now)
+
+    def finish(self, now: float | None = None) -> None:
+        """No more bytes will come: look at last lines that have no line end."""
+        for stream in self._streams.values():
+            block = stream.rest()
+            if block:
+                self._read(stream, block, now)
+
+    def end(self, worker: int) -> None:
+        """The worker's process has ended, so its cores have."""
+        stream = self._stream(worker)
+        if stream.slot is not None:
+            self.slots[stream.slot].ended = True
+
+    def resume(self, worker: int) -> None:
+        """The worker's process was started again."""
+        stream = self._stream(worker)
+        if stream.slot is not None:
+            self.slots[stream.slot].ended = False
+
+    def snapshot(self, now: float | None = None) -> Snapshot:
+        """Everything known, sorted by core; `now` (UTC seconds) tells who has been silent."""
+        self._flush()
+        return view.snapshot(self, now)
+
+    # -- lines
+
+    def _stream(self, worker: int | None) -> Stream:
+        stream = self._streams.get(worker)
+        if stream is None:
+            slot = None if worker is None else self._slot(worker, self._addresses.get(worker))
+            stream = Stream(slot, xla_dist=self._xla_dist and worker is None, line_slot=slot)
+            self._streams[worker] = stream
+        return stream
+
+    def _slot(self, number: int | None, address: str | None) -> int:
+        key = (number, address)
+        place = self._slot_numbers.get(key)
+        if place is None:
+            if len(self.slots) >= MOST_SLOTS:
+                return self._slot(None, None) if (None, None) in self._slot_numbers else 0
+            place = self._slot_numbers[key] = len(self.slots)
+            self.slots.append(Slot(number, address))
+        return place
+
+    def _read(self, stream: Stream, block: bytes, now: float | None) -> None:
+        pieces = block.split(b"\n")
+        final = len(pieces) - 1
+        for place, piece in enumerate(pieces):
+            if piece:
+                if b"\r" in piece:
+                    for segment in piece.split(b"\r"):
+                        if segment:
+                            self._segment(stream, segment, now)
+                else:
+                    self._segment(stream, piece, now)
+            if place < final:
+                self._end_line(stream, now)
+
+    def _end_line(self, stream: Stream, now: float | None) -> None:
+        self.lines += 1
+        place = stream.line_slot
+        if place is None:
+            place = self._slot(None, None)
+        slot = self.slots[place]
+        slot.lines += 1
+        if now is not None:
+            slot.last_seen, slot.last_kind = now, WALL_TIME
+        elif stream.line_moment is not None:
+            slot.last_seen, slot.last_kind = stream.line_moment, LOG_TIME
+        stream.at_start = True
+        stream.line_slot, stream.line_moment = stream.slot, None
+
+    def _segment(self, stream: Stream, text: bytes, now: float | None) -> None:
+        clipped = len(text) > LONGEST
+        if clipped:
+            text = text[-LONGEST:]
+            self.overlong += 1
+        if b"\x1b" in text:
+            text = _ESCAPES.sub(b"", text)
+        start = 0
+        if stream.at_start:
+            stream.at_start = False
+            prefix = None if clipped else read_prefix(text, stream.xla_dist)
+            if prefix is not None and self._apply(stream, prefix):
+                start = prefix.length
+        if self._hints is None or self._hints.search(text, start):
+            self._match(stream, text, start, now)
+
+    def _apply(self, stream: Stream, prefix: Prefix) -> bool:
+        if stream.slot is not None and prefix.number is not None and prefix.address is None:
+            return False
+        stream.xla_dist = True
+        if prefix.moment is not None:
+            stream.line_moment = prefix.moment
+            self.first_moment = float(np.fmin(self.first_moment, prefix.moment))
+            self.last_moment = float(np.fmax(self.last_moment, prefix.moment))
+        if stream.slot is None:
+            stream.line_slot = None if prefix.own else self._slot(prefix.number, prefix.address)
+        elif prefix.address is not None and self.slots[stream.slot].address is None:
+            self.slots[stream.slot].address = prefix.address
+        return True
+
+    def _match(self, stream: Stream, text: bytes, start: int, now: float | None) -> None:
+        sampled: Dialect | None = None
+        for dialect in self._dialects:
+            if dialect.hints and not any(hint in text for hint in dialect.hints):
+                continue
+            if dialect.kind is Kind.SAMPLE and sampled is not None and sampled.name != dialect.name:
+                continue
+            matches = list(dialect.pattern.finditer(text, start))
+            if not matches:
+                continue
+            self.matched[dialect.name] = self.matched.get(dialect.name, 0) + 1
+            if dialect.kind is Kind.SAMPLE:
+                sampled = dialect
+                for match in matches[-1:] if dialect.last_only else matches:
+                    self._sample(stream, dialect, match, text, start, now)
+            elif dialect.kind is Kind.TEST:
+                for match in matches:
+                    self._test_row(stream, match, text, start, now)
+            elif dialect.kind is Kind.EPOCH:
+                for match in matches:
+                    self._epoch_told(dialect, match)
+            else:
+                self._note_facts(matches[-1].groupdict())
+
+    def _where(self, stream: Stream, match: re.Match[bytes], text: bytes, start: int) -> tuple[int, float | None]:
+        """Slot and date of a match: the line's own, or those of a prefix glued into the line before it."""
+        slot, moment = stream.line_slot, stream.line_moment
+        if stream.slot is None and match.start() - start > 2:
+            for glued in PREFIX.finditer(text, start, match.start()):
+                if glued["address"] is not None:
+                    prefix = read_prefix(text, True, glued.start())
+                    if prefix is not None:
+                        slot, moment = self._slot(prefix.number, prefix.address), prefix.moment or moment
+        return (self._slot(None, None) if slot is None else slot), moment
+
+    # -- what lines tell
+
+    def _sample(
+        self, stream: Stream, dialect: Dialect, match: re.Match[bytes], text: bytes, start: int, now: float | None
+    ) -> None:
+        told = match.groupdict()
+        values = {name: told.get(name) for name in COLUMNS}
+        try:
+            loss, rate, global_rate = (_number(values[name]) for name in ("loss", "rate", "global_rate"))
+            core, device, epoch, step = (_count(values[name]) for name in ("core", "device", "epoch", "step"))
+        except (ValueError, OverflowError):
+            return
+        if values["loss"] is not None and loss == dialect.ignored_loss:
+            values["loss"], loss = None, _NAN
+        slot, moment = self._where(stream, match, text, start)
+        if values["worker"] is not None and stream.slot is None:
+            slot = self._slot(_count(values["worker"]), None)
+        known = (
+            (HAS_LOSS if values["loss"] is not None else 0)
+            | (HAS_RATE if values["rate"] is not None else 0)
+            | (HAS_GLOBAL_RATE if values["global_rate"] is not None else 0)
+        )
+        clock = (values["clock"] or b"")[:CLOCK_BYTES]
+        if moment is None and len(clock) > len(b"00:00:00"):
+            moment = read_dated_clock(clock)
+        time, kind = _time(now, moment)
+        seen = _NAN if now is None else now
+        self._pending.append(
+            (slot, core, device, epoch, step, loss, rate, global_rate, known, clock, time, kind, seen)
+        )
+        self.samples += 1
+        self.slots[slot].samples += 1
+        if len(self._pending) >= _BATCH:
+            self._flush()
+
+    def _test_row(self, stream: Stream, match: re.Match[bytes], text: bytes, start: int, now: float | None) -> None:
+        told = match.groupdict()
+        slot, _ = self._where(stream, match, text, start)
+        self._flush()
+        row = self.table.row_for(slot, int(told["core"]), int(told["device"]))
+        if row >= 0 and now is not None:
+            self.table.columns["seen"][row] = now
+        if told.get("accuracy") is not None:
+            self.facts["replica_accuracy"] = _number(told["accuracy"])
+
+    def _epoch_told(self, dialect: Dialect, match: re.Match[bytes]) -> None:
+        told = {name: value.decode() for name, value in match.groupdict().items() if value is not None}
+        epoch = int(told.pop("epoch"))
+        figures: dict[str, Any] = {}
+        for name, value in told.items():
+            if name == "seconds":
+                figures[name] = read_span(value)
+            elif name in ("replica_samples", "replica_test_samples"):
+                figures[name] = int(value)
+            elif name in ("train_began", "train_ended", "test_ended"):
+                figures[name] = value
+            else:
+                figures[name] = float(value)
+        self._flush()
+        self.book.tell(epoch, figures)
+        self.book.anchor(epoch, dialect.moment, self.table)
+        accuracy = figures.get("accuracy")
+        if accuracy is not None:
+            self.facts["max_accuracy"] = max(self.facts.get("max_accuracy", accuracy), accuracy)
+
+    def _note_facts(self, told: Mapping[str, bytes | None]) -> None:
+        for name, value in told.items():
+            if value is None:
+                continue
+            if name == "cluster":
+                self.facts[name] = read_cluster(value.decode("utf-8", "replace"))
+            elif name == "total_train_time":
+                self.facts[name] = read_span(value.decode())
+            elif name == "max_accuracy":
+                self.facts[name] = max(self.facts.get(name, float(value)), float(value))
+            else:
+                self.facts[name] = float(value)
+
+    def _flush(self) -> None:
+        if self._pending:
+            pending, self._pending = self._pending, []
+            self.table.update(samples_from(pending))
+
+
+def _hint_pattern(dialects: Sequence[Dialect]) -> re.Pattern[bytes] | None:
+    """One pattern that finds any dialect's hint; None when a dialect has none, so that every line is tried."""
+    if any(not dialect.hints for dialect in dialects):
+        return None
+    hints = sorted({hint for dialect in dialects for hint in dialect.hints})
+    return re.compile(b"|".join(re.escape(hint) for hint in hints))
+
+
+def _number(text: bytes | None) -> float:
+    return _NAN if text is None else float(text.replace(b",", b""))
+
+
+_SUFFIXES = {b"k": 1e3, b"M": 1e6, b"G": 1e9}
+
+
+def _count(text: bytes | None) -> int:
+    if text is None:
+        return UNKNOWN
+    if text[-1:] in _SUFFIXES:
+        return round(float(text[:-1]) * _SUFFIXES[text[-1:]])
+    return int(text) if text.isdigit() else int(float(text))
+
+
+def _time(now: float | None, moment: float | None) -> tuple[float, int]:
+    if now is not None:
+        return now, WALL_TIME
+    return (_NAN, NO_TIME) if moment is None else (moment, LOG_TIME)

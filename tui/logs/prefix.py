@@ -1,0 +1,71 @@
+"""The prefix that xla_dist puts before every line it passes on: date and time, address, place in its client list."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime, timezone
+
+_MOMENT = rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
+_ADDRESS = rb"\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}"
+
+PREFIX = re.compile(
+    rb"(?:(?P<moment>" + _MOMENT + rb")(?:,\d{3})? )?"
+    rb"(?:(?P<address>" + _ADDRESS + rb") \[(?P<number>\d{1,5})\](?: |$)|(?P<own> \[\](?: |$)))"
+)
+"""`%(asctime)s %(clientip)s [%(ordinal)s] %(message)s`, the time optional; xla_dist's own lines have neither address
+nor number. Source: PyTorch/XLA, `torch_xla/distributed/xla_dist.py` (releases up to 2.0)."""
+
+NUMBER_ONLY = re.compile(rb"\[(?P<number>\d{1,5})\] ")
+"""The shortest form, to be trusted only in a stream that is known to be xla_dist's."""
+
+NUMBERED_SAMPLE = re.compile(rb"\[\d{1,5}\] \|{1,2} (?:Training|Test) Device=xla:")
+"""A short prefix right before PyTorch/XLA's own line: the stream is xla_dist's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """What a line's prefix told; `own` for xla_dist's own lines, `length` in bytes."""
+
+    moment: float | None
+    """The log's own date and time, in seconds as if it were UTC."""
+    address: str | None
+    number: int | None
+    own: bool
+    length: int
+
+
+def read_prefix(line: bytes, xla_dist: bool, position: int = 0) -> Prefix | None:
+    """The prefix at a place in a line; `xla_dist` says whether the stream is already known to be xla_dist's."""
+    match = PREFIX.match(line, position)
+    if match is not None:
+        own = match["own"] is not None
+        if own and match["moment"] is None:
+            return None
+        moment = None if match["moment"] is None else read_moment(match["moment"])
+        address = None if own else match["address"].decode()
+        number = None if own else int(match["number"])
+        return Prefix(moment, address, number, own, match.end() - match.start())
+    if line[position : position + 1] == b"[" and (xla_dist or NUMBERED_SAMPLE.match(line, position)):
+        short = NUMBER_ONLY.match(line, position)
+        if short is not None:
+            return Prefix(None, None, int(short["number"]), False, short.end() - short.start())
+    return None
+
+
+def read_moment(text: bytes) -> float | None:
+    """Seconds of `2020-08-06 02:38:57`, as if it were UTC; None when there is no such day."""
+    try:
+        moment = datetime.strptime(text.decode("ascii"), "%Y-%m-%d %H:%M:%S")
+    except ValueError:
+        return None
+    return moment.replace(tzinfo=timezone.utc).timestamp()
+
+
+def read_dated_clock(text: bytes) -> float | None:
+    """Seconds of `Wed Dec  4 01:41:29 2019`, as if it were UTC; None for anything else."""
+    try:
+        moment = datetime.strptime(text.decode("ascii"), "%a %b %d %H:%M:%S %Y")
+    except ValueError:
+        return None
+    return moment.replace(tzinfo=timezone.utc).timestamp()

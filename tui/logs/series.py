@@ -1,0 +1,177 @@
+"""Every core's loss and rate over its whole run, in bounded memory: for sparklines and charts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+BUCKETS = 64
+"""Points kept of each core. When they are full, neighbours become one: a point stands for twice as many samples."""
+
+_FIRST_ROWS = 64
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Trail = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class PodSeries:
+    """The whole pod over its run, a point for each kept bucket; oldest first.
+
+    `time` in seconds (UTC, or the log's own clock taken as such; NaN unknown); `step` and `epoch` as any core last
+    told them within the bucket (-1 unknown); `loss_median`, `loss_min`, `loss_max` over the cores; `rate_total` their
+    sum in examples/s.
+    """
+
+    time: Floats
+    epoch: Ints
+    step: Ints
+    loss_median: Floats
+    loss_min: Floats
+    loss_max: Floats
+    rate_total: Floats
+
+
+class History:
+    """Loss (last, smallest, largest) and rate of each core in buckets of 2**n samples, `n` growing with the run.
+
+    The same samples leave the same history however they were cut into batches.
+    """
+
+    def __init__(self) -> None:
+        self.shift = 0
+        self.counts: Ints = np.zeros(0, np.int64)
+        self._first: Trail = np.zeros(0, np.float32)
+        self._loss, self._low, self._high, self._rate = (np.zeros((0, BUCKETS), np.float32) for _ in range(4))
+        self._time: Floats = np.full(BUCKETS, np.nan)
+        self._epoch: Ints = np.full(BUCKETS, -1, np.int64)
+        self._step: Ints = np.full(BUCKETS, -1, np.int64)
+
+    def _grow(self, rows: int) -> None:
+        have = len(self.counts)
+        if rows <= have:
+            return
+        more = max(rows, 2 * have, _FIRST_ROWS) - have
+        empty = np.full((more, BUCKETS), np.nan, np.float32)
+        self.counts = np.concatenate((self.counts, np.zeros(more, np.int64)))
+        self._first = np.concatenate((self._first, np.full(more, np.nan, np.float32)))
+        self._loss, self._low, self._high, self._rate = (
+            np.concatenate((old, empty)) for old in (self._loss, self._low, self._high, self._rate)
+        )
+
+    def _halve(self) -> None:
+        def pairs(old: npt.NDArray[np.float32]) -> tuple[Trail, Trail]:
+            return old[:, 0::2], old[:, 1::2]
+
+        half = BUCKETS // 2
+        for array, join in ((self._loss, _later), (self._rate, _later), (self._low, np.fmin), (self._high, np.fmax)):
+            joined = join(*pairs(array))
+            array[:, :half] = joined
+            array[:, half:] = np.nan
+        for line, unknown in ((self._time, np.nan), (self._epoch, -1), (self._step, -1)):
+            first, second = line[0::2].copy(), line[1::2].copy()
+            missing = np.isnan(second) if line is self._time else second == -1
+            line[:half] = np.where(missing, first, second)
+            line[half:] = unknown
+        self.shift += 1
+
+    def add(self, rows: Ints, order: Ints, loss: Floats, rate: Floats, epoch: Ints, step: Ints, time: Floats) -> None:
+        """Take in a batch of samples in arrival order; `order` sorts them by row and keeps each row's order."""
+        if not len(rows):
+            return
+        self._grow(int(rows.max()) + 1)
+        ordered = rows[order]
+        starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
+        sizes = np.diff(np.r_[starts, len(ordered)])
+        numbers = np.arange(len(ordered)) - np.repeat(starts, sizes) + self.counts[ordered]
+        fresh = np.flatnonzero(numbers == 0)
+        self._first[ordered[fresh]] = loss[order][fresh]
+        while int(numbers.max()) >> self.shift >= BUCKETS:
+            self._halve()
+        self.counts[ordered[starts]] += sizes
+        buckets = numbers >> self.shift
+        self._fill(ordered, buckets, loss[order].astype(np.float32), rate[order].astype(np.float32))
+        arrived = np.empty_like(buckets)
+        arrived[order] = buckets
+        self._time[arrived] = time
+        self._epoch[arrived] = epoch
+        self._step[arrived] = step
+
+    def _fill(self, rows: Ints, buckets: Ints, loss: Trail, rate: Trail) -> None:
+        keys = rows * BUCKETS + buckets
+        starts = np.flatnonzero(np.r_[True, keys[1:] != keys[:-1]])
+        ends = np.r_[starts[1:], len(keys)] - 1
+        at = (rows[starts], buckets[starts])
+        self._loss[at] = loss[ends]
+        self._rate[at] = rate[ends]
+        self._low[at] = np.fmin(self._low[at], np.fmin.reduceat(loss, starts))
+        self._high[at] = np.fmax(self._high[at], np.fmax.reduceat(loss, starts))
+
+    def replace(self, row: int, loss: float, rate: float) -> None:
+        """Correct the newest point of a row: another line told more about the same step."""
+        bucket = (int(self.counts[row]) - 1) >> self.shift
+        if not np.isnan(loss):
+            self._loss[row, bucket] = loss
+            self._low[row, bucket] = np.fmin(self._low[row, bucket], np.float32(loss))
+            self._high[row, bucket] = np.fmax(self._high[row, bucket], np.float32(loss))
+        if not np.isnan(rate):
+            self._rate[row, bucket] = rate
+
+    def _filled(self, row: int) -> int:
+        return ((int(self.counts[row]) - 1) >> self.shift) + 1 if row < len(self.counts) else 0
+
+    def losses(self, row: int) -> Trail:
+        """A core's loss, oldest first; the very first sample stands at the front."""
+        filled = self._filled(row)
+        trail: Trail = self._loss[row, :filled].copy() if filled else np.zeros(0, np.float32)
+        if filled > 1:
+            trail[0] = self._first[row]
+        return trail
+
+    def loss_range(self, row: int) -> tuple[Trail, Trail]:
+        """A core's smallest and largest loss within each point of `losses`: no spike is lost by thinning out."""
+        filled = self._filled(row)
+        if not filled:
+            return np.zeros(0, np.float32), np.zeros(0, np.float32)
+        return self._low[row, :filled].copy(), self._high[row, :filled].copy()
+
+    def rates(self, row: int) -> Trail:
+        """A core's rate, oldest first."""
+        filled = self._filled(row)
+        return self._rate[row, :filled].copy() if filled else np.zeros(0, np.float32)
+
+    def pod(self, rows: Ints) -> PodSeries:
+        """The pod's loss and rate over the run, from the given rows (one for each core)."""
+        rows = rows[rows < len(self.counts)]
+        filled = max((self._filled(int(row)) for row in rows[np.argsort(self.counts[rows])[-1:]]), default=0)
+        loss = self._loss[rows, :filled].astype(np.float64)
+        rate = self._rate[rows, :filled].astype(np.float64)
+        told = ~np.isnan(rate).all(axis=0) if len(rows) else np.zeros(filled, bool)
+        return PodSeries(
+            time=self._time[:filled].copy(),
+            epoch=self._epoch[:filled].copy(),
+            step=self._step[:filled].copy(),
+            loss_median=_median(loss),
+            loss_min=np.fmin.reduce(loss, axis=0, initial=np.nan),
+            loss_max=np.fmax.reduce(loss, axis=0, initial=np.nan),
+            rate_total=np.where(told, np.nansum(rate, axis=0), np.nan),
+        )
+
+
+def _later(first: Trail, second: Trail) -> Trail:
+    return np.where(np.isnan(second), first, second)
+
+
+def _median(values: Floats) -> Floats:
+    """The median of each column, NaNs left out; NaN for a column that has nothing else."""
+    ordered = np.sort(values, axis=0)
+    counts = np.count_nonzero(~np.isnan(values), axis=0)
+    columns = np.arange(values.shape[1])
+    if not len(values):
+        return np.full(values.shape[1], np.nan)
+    low = ordered[np.maximum(counts - 1, 0) // 2, columns]
+    high = ordered[np.minimum(counts // 2, len(values) - 1), columns]
+    return np.where(counts > 0, (low + high) / 2, np.nan)

@@ -1,0 +1,318 @@
+"""What is known about every core at one moment: sorted columns for the screen, rows for everything else."""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from tui.logs.series import History
+
+UNKNOWN = -1
+"""In integer columns: the log has not told it."""
+
+HAS_LOSS, HAS_RATE, HAS_GLOBAL_RATE = 1, 2, 4
+"""Bits of `Snapshot.known`: a NaN whose bit is set was printed as `nan`, one whose bit is not set is unknown."""
+
+NO_TIME, LOG_TIME, WALL_TIME = 0, 1, 2
+"""`Snapshot.time_kind`: nothing known, the log's own date and time (no offset), or UTC seconds."""
+
+SORT_KEYS = ("core", "worker", "epoch", "step", "loss", "rate", "lag")
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+
+class CoreState(enum.IntEnum):
+    """What a core is doing, as far as its lines tell; `str()` gives the stable name."""
+
+    WAITING = 0
+    TRAINING = 1
+    STRAGGLER = 2
+    SILENT = 3
+    NAN = 4
+    ENDED = 5
+
+    def __str__(self) -> str:
+        return self.name.lower()
+
+
+@dataclass(frozen=True, slots=True)
+class CoreRow:
+    """One row of the per-core view; None is unknown. `lag` is in steps behind the median, negative when ahead."""
+
+    core: int | None
+    device: str | None
+    worker: int | None
+    address: str | None
+    epoch: int | None
+    step: int | None
+    loss: float | None
+    rate: float | None
+    global_rate: float | None
+    time: str | None
+    clock: str | None
+    lag: int | None
+    state: str
+
+    def to_json(self) -> dict[str, Any]:
+        """The row that `cores --json` prints (names are stable); non-finite numbers become strings."""
+        return {name: json_number(getattr(self, name)) for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Median, smallest and largest of what the cores last told; NaNs are left out."""
+
+    median: float
+    min: float
+    max: float
+
+    def to_json(self) -> dict[str, Any]:
+        """The three numbers as `status --json` prints them."""
+        return {"median": json_number(self.median), "min": json_number(self.min), "max": json_number(self.max)}
+
+
+@dataclass(frozen=True, slots=True)
+class EpochSummary:
+    """What the job itself printed about one epoch. Accuracies in per cent, times in seconds, rates in examples/s."""
+
+    epoch: int
+    train_began: str | None = None
+    train_ended: str | None = None
+    seconds: float | None = None
+    replica_samples: int | None = None
+    reduced_global_rate: float | None = None
+    test_ended: str | None = None
+    accuracy: float | None = None
+    replica_accuracy: float | None = None
+    replica_test_samples: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The epoch as reports print it."""
+        return {name: json_number(getattr(self, name)) for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerFacts:
+    """What the stream told about one worker; `worker` is None where lines name none."""
+
+    worker: int | None
+    address: str | None
+    lines: int
+    samples: int
+    cores: int
+    """Rows of the per-core view that live on it."""
+    last_seen: float | None
+    """UTC seconds of its newest line, where known."""
+    ended: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """The worker as reports print it."""
+        return {
+            "worker": self.worker,
+            "address": self.address,
+            "lines": self.lines,
+            "samples": self.samples,
+            "cores": self.cores,
+            "ended": self.ended,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """Everything the demultiplexer knows, at one moment. Columns are read-only, of equal length, sorted by core.
+
+    `core device worker epoch step` hold -1 where unknown, `loss rate global_rate` NaN (see `known`), `lag` NaN.
+    `device` is the number after `xla:`. `state` holds CoreState codes, `clock` the bytes the line printed.
+    """
+
+    core: Ints
+    device: Ints
+    worker: Ints
+    epoch: Ints
+    step: Ints
+    loss: Floats
+    rate: Floats
+    global_rate: Floats
+    known: npt.NDArray[np.uint8]
+    time: Floats
+    time_kind: npt.NDArray[np.uint8]
+    clock: npt.NDArray[np.bytes_]
+    lag: Floats
+    state: npt.NDArray[np.uint8]
+    slot: Ints
+    """Places in `workers`, one for each row."""
+    row: Ints
+    """Places in the history, one for each row."""
+    workers: tuple[WorkerFacts, ...] = ()
+    """Every worker the stream has named, ascending, with or without cores; a nameless one last, if it has cores."""
+    epochs: tuple[EpochSummary, ...] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """What the job told once: `max_accuracy`, `total_train_time`, `average_global_rate`, `cluster`."""
+    lines: int = 0
+    bytes: int = 0
+    samples: int = 0
+    overlong: int = 0
+    """Lines too long to be looked at."""
+    dropped: int = 0
+    """Samples of cores beyond the most that are kept apart."""
+    dialects: Mapping[str, int] = field(default_factory=dict)
+    """How many lines each dialect matched."""
+    median_step: int | None = None
+    median_epoch: int | None = None
+    first_time: str | None = None
+    last_time: str | None = None
+    history: History | None = None
+
+    def __len__(self) -> int:
+        return len(self.core)
+
+    @property
+    def epoch_now(self) -> int | None:
+        """The median core's epoch."""
+        return self.median_epoch
+
+    @property
+    def step_now(self) -> int | None:
+        """The median core's step."""
+        return self.median_step
+
+    @property
+    def loss_spread(self) -> Spread | None:
+        """Loss over the cores that have a number; None when none has."""
+        values = self.loss[~np.isnan(self.loss)]
+        if not len(values):
+            return None
+        return Spread(float(np.median(values)), float(values.min()), float(values.max()))
+
+    @property
+    def rate_total(self) -> float | None:
+        """Examples/s of the whole pod: the sum of every core's rate; None when no core tells one."""
+        values = self.rate[~np.isnan(self.rate)]
+        return float(values.sum()) if len(values) else None
+
+    @property
+    def reporting(self) -> int:
+        """Cores that have told at least one step."""
+        return int(np.count_nonzero(self.state != CoreState.WAITING))
+
+    def cores_in(self, state: CoreState) -> tuple[int | None, ...]:
+        """The cores in a state, ascending."""
+        return tuple(optional_int(core) for core in self.core[self.state == state])
+
+    @property
+    def stragglers(self) -> tuple[int | None, ...]:
+        """Cores that are behind the others."""
+        return self.cores_in(CoreState.STRAGGLER)
+
+    @property
+    def nan_cores(self) -> tuple[int | None, ...]:
+        """Cores whose newest loss is not a finite number."""
+        return self.cores_in(CoreState.NAN)
+
+    @property
+    def max_accuracy(self) -> float | None:
+        """Best accuracy the job told, in per cent."""
+        value = self.facts.get("max_accuracy")
+        return None if value is None else float(value)
+
+    def address_of(self, index: int) -> str | None:
+        """The address of the worker a row lives on."""
+        return self.workers[int(self.slot[index])].address
+
+    def row_at(self, index: int) -> CoreRow:
+        """One row of the view; only what is visible needs to be made."""
+        known = int(self.known[index])
+        clock = bytes(self.clock[index])
+        lag = float(self.lag[index])
+        device = int(self.device[index])
+        return CoreRow(
+            core=optional_int(self.core[index]),
+            device=None if device < 0 else f"xla:{device}",
+            worker=optional_int(self.worker[index]),
+            address=self.address_of(index),
+            epoch=optional_int(self.epoch[index]),
+            step=optional_int(self.step[index]),
+            loss=float(self.loss[index]) if known & HAS_LOSS else None,
+            rate=float(self.rate[index]) if known & HAS_RATE else None,
+            global_rate=float(self.global_rate[index]) if known & HAS_GLOBAL_RATE else None,
+            time=format_time(float(self.time[index]), int(self.time_kind[index])),
+            clock=clock.decode("ascii", "replace") if clock else None,
+            lag=None if math.isnan(lag) else int(lag),
+            state=str(CoreState(int(self.state[index]))),
+        )
+
+    def rows(self) -> list[CoreRow]:
+        """Every row, in the snapshot's order."""
+        return [self.row_at(index) for index in range(len(self))]
+
+    def order(self, by: str = "core", reverse: bool = False) -> Ints:
+        """Places of the rows in sorted order: ties by core; unknown and nan last both ways.
+
+        Raises ValueError for a column that is none of SORT_KEYS.
+        """
+        if by not in SORT_KEYS:
+            raise ValueError(f"not a column to sort by: {by}")
+        values = np.asarray(getattr(self, by), dtype=np.float64)
+        unknown = np.isnan(values)
+        if by not in ("loss", "rate", "lag"):
+            unknown |= values == UNKNOWN
+        keys = np.where(unknown, 0.0, -values if reverse else values)
+        ties = np.where(self.core == UNKNOWN, np.iinfo(np.int64).max, self.core)
+        return np.lexsort((ties, keys, unknown)).astype(np.int64)
+
+    def sorted(self, by: str = "core", reverse: bool = False) -> Snapshot:
+        """The same snapshot with its rows in another order (see `order`)."""
+        order = self.order(by, reverse)
+        return self._taken(order)
+
+    def _taken(self, places: Ints) -> Snapshot:
+        values = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        values.update({name: frozen(values[name][places]) for name in COLUMNS})
+        return Snapshot(**values)
+
+
+COLUMNS = (
+    "core", "device", "worker", "epoch", "step", "loss", "rate", "global_rate",
+    "known", "time", "time_kind", "clock", "lag", "state", "slot", "row",
+)  # fmt: skip
+"""The names of a snapshot's columns."""
+
+
+def frozen(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The array, made read-only."""
+    column.flags.writeable = False
+    return column
+
+
+def optional_int(value: Any) -> int | None:
+    """A column's integer; None for the mark of the unknown."""
+    number = int(value)
+    return None if number == UNKNOWN else number
+
+
+def json_number(value: Any) -> Any:
+    """A value as JSON outputs carry it: non-finite floats become `"nan"`, `"inf"`, `"-inf"`."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "nan" if math.isnan(value) else ("inf" if value > 0 else "-inf")
+    return value
+
+
+def format_time(seconds: float, kind: int) -> str | None:
+    """RFC 3339 for wall time, date and time without an offset for a log's own, None for neither."""
+    if kind == NO_TIME or not math.isfinite(seconds):
+        return None
+    try:
+        moment = datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(seconds=seconds)
+    except OverflowError:
+        return None
+    text: str = moment.replace(tzinfo=None).isoformat(timespec="milliseconds" if moment.microsecond else "seconds")
+    return text + "Z" if kind == WALL_TIME else text

@@ -1,0 +1,237 @@
+"""The newest state of every (worker, ordinal, device) that a stream tells of, as growing columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tui.logs.series import History
+from tui.logs.snapshot import HAS_GLOBAL_RATE, HAS_LOSS, HAS_RATE, NO_TIME, UNKNOWN
+
+MOST_ROWS = 65_536
+"""Rows kept apart at most: twice the cores of the largest pod; what comes beyond is counted, not kept."""
+
+MOST_EPOCHS = 4096
+"""Epochs whose length is remembered."""
+
+CLOCK_BYTES = 24
+"""Room for the longest clock a dialect prints, `Wed Dec  4 01:41:29 2019`."""
+
+ALL_KNOWN = HAS_LOSS | HAS_RATE | HAS_GLOBAL_RATE
+
+_FIRST_ROWS = 64
+_ORDINAL_BITS, _DEVICE_BITS = 21, 15
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(eq=False)
+class Samples:
+    """A batch of samples as columns, in arrival order. -1 and NaN are unknown, as in `Snapshot`."""
+
+    slot: Ints
+    core: Ints
+    device: Ints
+    epoch: Ints
+    step: Ints
+    loss: Floats
+    rate: Floats
+    global_rate: Floats
+    known: npt.NDArray[np.uint8]
+    clock: npt.NDArray[np.bytes_]
+    time: Floats
+    time_kind: npt.NDArray[np.uint8]
+    seen: Floats
+
+    def __len__(self) -> int:
+        return len(self.slot)
+
+    def part(self, places: Any) -> Samples:
+        """Some of the samples: a slice or an array of places."""
+        return Samples(*(getattr(self, name)[places] for name in SAMPLE_FIELDS))
+
+
+SAMPLE_FIELDS = tuple(field.name for field in fields(Samples))
+
+_TYPES: dict[str, Any] = {
+    "slot": np.int64, "core": np.int64, "device": np.int64, "epoch": np.int64, "step": np.int64,
+    "loss": np.float64, "rate": np.float64, "global_rate": np.float64, "known": np.uint8,
+    "clock": f"S{CLOCK_BYTES}", "time": np.float64, "time_kind": np.uint8, "seen": np.float64,
+}  # fmt: skip
+
+Record = tuple[int, int, int, int, int, float, float, float, int, bytes, float, int, float]
+"""One sample, in the order of `Samples`' fields."""
+
+
+def samples_from(records: list[Record]) -> Samples:
+    """A batch from single samples."""
+    columns = zip(*records, strict=True)
+    arrays = (np.array(column, _TYPES[name]) for name, column in zip(SAMPLE_FIELDS, columns, strict=True))
+    return Samples(*arrays)
+
+
+class CoreTable:
+    """One row for every (worker slot, ordinal, device) seen; which of them are one core is decided when looked at."""
+
+    def __init__(self, *, history: bool = True) -> None:
+        self.size = 0
+        self.sequence = 0
+        """Samples taken in so far: the age of a row is told in it."""
+        self.dropped = 0
+        self.history: History | None = History() if history else None
+        self.smallest_step = 0
+        """Smallest step above zero seen: how many steps lie between two lines."""
+        self.epoch_steps: dict[int, tuple[int, int]] = {}
+        """Smallest and largest step seen in each epoch."""
+        self._rows: dict[int, int] = {}
+        self._sorted_keys: Ints = np.zeros(0, np.int64)
+        self._sorted_rows: Ints = np.zeros(0, np.int64)
+        self.columns: dict[str, npt.NDArray[Any]] = {name: np.zeros(0, kind) for name, kind in _TYPES.items()}
+        for name in ("wraps", "count", "first", "last"):
+            self.columns[name] = np.zeros(0, np.int64)
+
+    def column(self, name: str) -> npt.NDArray[Any]:
+        """A column, as long as there are rows.
+
+        Beside the fields of `Samples`: `wraps` (times its step went back while no epoch was told), `count` of
+        samples, `first` and `last` in sample numbers (-1 none).
+        """
+        return self.columns[name][: self.size]
+
+    def row_for(self, slot: int, core: int, device: int) -> int:
+        """The row of one (worker slot, ordinal, device), made when new; -1 when there are too many."""
+        key = int(_key(slot, core, device))
+        row = self._rows.get(key)
+        return self._make_row(key, slot, core, device) if row is None else row
+
+    def _make_row(self, key: int, slot: int, core: int, device: int) -> int:
+        if self.size >= MOST_ROWS:
+            return -1
+        row = self.size
+        if row == len(self.columns["slot"]):
+            more = max(_FIRST_ROWS, row)
+            self.columns = {
+                name: np.concatenate((old, np.zeros(more, old.dtype))) for name, old in self.columns.items()
+            }
+        self.size += 1
+        for name, value in (("slot", slot), ("core", core), ("device", device)):
+            self.columns[name][row] = value
+        for name in ("epoch", "step", "first", "last"):
+            self.columns[name][row] = UNKNOWN
+        for name in ("loss", "rate", "global_rate", "time", "seen"):
+            self.columns[name][row] = np.nan
+        self._rows[key] = row
+        return row
+
+    def _rows_for(self, samples: Samples) -> Ints:
+        keys = _key(samples.slot, samples.core, samples.device)
+        for _ in range(2):
+            if len(self._sorted_keys) != len(self._rows):
+                every = np.fromiter(self._rows, np.int64, len(self._rows))
+                order = np.argsort(every)
+                self._sorted_keys = every[order]
+                self._sorted_rows = np.fromiter(self._rows.values(), np.int64, len(self._rows))[order]
+            if len(self._sorted_keys):
+                places = np.searchsorted(self._sorted_keys, keys)
+                places[places == len(self._sorted_keys)] = 0
+                found = self._sorted_keys[places] == keys
+                rows = np.where(found, self._sorted_rows[places], -1)
+            else:
+                found, rows = np.zeros(len(keys), bool), np.full(len(keys), -1, np.int64)
+            if found.all() or self.size >= MOST_ROWS:
+                break
+            missing = np.flatnonzero(~found)
+            _, firsts = np.unique(keys[missing], return_index=True)
+            for place in missing[np.sort(firsts)].tolist():
+                self.row_for(int(samples.slot[place]), int(samples.core[place]), int(samples.device[place]))
+        return rows
+
+    def update(self, samples: Samples) -> None:
+        """Take in a batch; the outcome is the same as taking in its samples one by one."""
+        rows = self._rows_for(samples)
+        if (rows < 0).any():
+            kept = np.flatnonzero(rows >= 0)
+            self.dropped += len(rows) - len(kept)
+            rows, samples = rows[kept], samples.part(kept)
+        if not len(rows):
+            return
+        if (samples.known == ALL_KNOWN).all():
+            self._update_whole(rows, samples)
+        else:
+            for place in range(len(rows)):
+                self._update_one(int(rows[place]), samples, place)
+
+    def _update_whole(self, rows: Ints, samples: Samples) -> None:
+        order = np.argsort(rows, kind="stable")
+        ordered = rows[order]
+        starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
+        ends = np.r_[starts[1:], len(ordered)] - 1
+        touched = ordered[starts]
+        self._count_wraps(ordered, samples.step[order], samples.epoch[order], starts, touched)
+        columns, last = self.columns, order[ends]
+        for name in SAMPLE_FIELDS[3:]:
+            columns[name][touched] = getattr(samples, name)[last]
+        columns["count"][touched] += ends - starts + 1
+        fresh = columns["first"][touched] == UNKNOWN
+        columns["first"][touched[fresh]] = self.sequence + order[starts][fresh]
+        columns["last"][touched] = self.sequence + last
+        self.sequence += len(rows)
+        self._note_steps(samples.epoch, samples.step)
+        if self.history is not None:
+            self.history.add(rows, order, samples.loss, samples.rate, samples.epoch, samples.step, samples.time)
+
+    def _count_wraps(self, ordered: Ints, steps: Ints, epochs: Ints, starts: Ints, touched: Ints) -> None:
+        before = np.empty_like(steps)
+        before[1:] = steps[:-1]
+        before[starts] = self.columns["step"][touched]
+        back = (steps < before) & (epochs == UNKNOWN)
+        if back.any():
+            np.add.at(self.columns["wraps"], ordered[back], 1)
+
+    def _note_steps(self, epochs: Ints, steps: Ints) -> None:
+        positive = steps[steps > 0]
+        if len(positive):
+            smallest = int(positive.min())
+            self.smallest_step = min(self.smallest_step or smallest, smallest)
+        for epoch in np.unique(epochs).tolist():
+            there = steps[epochs == epoch]
+            low, high = self.epoch_steps.get(epoch, (int(there[0]), int(there[0])))
+            self.epoch_steps[epoch] = (min(low, int(there.min())), max(high, int(there.max())))
+        while len(self.epoch_steps) > MOST_EPOCHS:
+            del self.epoch_steps[next(iter(self.epoch_steps))]
+
+    def _update_one(self, row: int, samples: Samples, place: int) -> None:
+        """One sample that does not tell everything: of the same step as the row's, it adds to what is known."""
+        columns = self.columns
+        same = (
+            columns["count"][row] > 0
+            and samples.known[place] != ALL_KNOWN
+            and samples.step[place] != UNKNOWN
+            and columns["step"][row] == samples.step[place]
+            and samples.epoch[place] in (UNKNOWN, columns["epoch"][row])
+        )
+        if not same:
+            self._update_whole(np.array([row]), samples.part(slice(place, place + 1)))
+            return
+        for bit, name in ((HAS_LOSS, "loss"), (HAS_RATE, "rate"), (HAS_GLOBAL_RATE, "global_rate")):
+            if samples.known[place] & bit:
+                columns[name][row] = getattr(samples, name)[place]
+                columns["known"][row] |= bit
+        if samples.clock[place]:
+            columns["clock"][row] = samples.clock[place]
+        if samples.time_kind[place] != NO_TIME:
+            columns["time"][row], columns["time_kind"][row] = samples.time[place], samples.time_kind[place]
+        columns["seen"][row] = np.fmax(columns["seen"][row], samples.seen[place])
+        columns["last"][row] = self.sequence
+        self.sequence += 1
+        if self.history is not None:
+            self.history.replace(row, float(samples.loss[place]), float(samples.rate[place]))
+
+
+def _key(slot: Any, core: Any, device: Any) -> Any:
+    """(slot, ordinal, device) as one integer, `-1` for an unknown ordinal or device included."""
+    return (slot << (_ORDINAL_BITS + _DEVICE_BITS)) | ((core + 1) << _DEVICE_BITS) | (device + 1)

@@ -1,0 +1,409 @@
+"""Everything tpu-tui can do, in one place: the console and the commands both call this, and nothing below it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tui import __version__
+from tui.errors import LaunchError, OutOfReachError, TpuTuiError, UsageError
+from tui.pod.run import Run, RunState, make_run_id
+from tui.pod.slice import Slice
+from tui.pod.worker import Worker
+from tui.runs.directory import Event, RunDirectory, list_runs, resolve
+from tui.runs.status import RunStatus, status_of
+
+if TYPE_CHECKING:
+    from tui.checks.row import CheckRow
+    from tui.cloud.inventory import Inventory, Listing
+    from tui.logs.demux import Snapshot
+    from tui.runs.launch import LaunchSpec
+    from tui.runs.reader import LogLine
+    from tui.runs.stop import StopAnswer
+    from tui.settings import Settings
+    from tui.ssh.access import Access, Prompter
+    from tui.ssh.fleet import Completed, Fleet
+
+REACH_TIMEOUT = 10.0
+"""Seconds a worker has to answer when somebody looks at the list of workers."""
+WATCH_INTERVAL = 0.1
+"""Seconds between two looks at a run directory: what a person reads as at once."""
+REFRESH_TIMEOUT = 5.0
+"""Seconds a command waits for a mirror to catch up before it answers with what there is."""
+KERNEL_ARGUMENT_LIMIT = 128 * 1024
+"""Bytes: the kernel refuses an argument or variable of this size or more (MAX_ARG_STRLEN)."""
+
+
+def rfc3339(moment: float) -> str:
+    """A Unix time as RFC 3339 in UTC, to the second."""
+    return datetime.fromtimestamp(moment, timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+@dataclass(frozen=True)
+class LaunchRequest:
+    """What a person asked to launch; everything not said has the profile's or design's default."""
+
+    slice_: Slice
+    argv: tuple[str, ...]
+    name: str | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    sync: Path | None = None
+    conda_env: str | None = None
+    venv: str | None = None
+    workdir: str | None = None
+    runtime: str | None = None
+    on_failure: str = "stop"
+    grace: float = 30.0
+
+
+class Operator:
+    """One person's reach: their settings, the inventory, live connections and the runs on this machine.
+
+    Everything is asynchronous and cancellable; nothing prints. Errors are `TpuTuiError`s.
+    """
+
+    def __init__(self, settings: Settings, *, prompter: Prompter | None = None) -> None:
+        self.settings = settings
+        self.prompter = prompter
+        self._inventory: Inventory | None = None
+        self._access: Access | None = None
+        self._fleets: dict[str, tuple[Slice, Fleet]] = {}
+        self._lock = asyncio.Lock()
+
+    async def close(self) -> None:
+        """Close connections; runs go on."""
+        fleets, self._fleets = self._fleets, {}
+        for _slice, fleet in fleets.values():
+            await fleet.close()
+        if self._inventory is not None:
+            await self._inventory.close()
+            self._inventory = None
+
+    # ── see ──────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def where(self) -> str:
+        """Where slices are looked for, in words."""
+        if self.settings.hosts:
+            return str(self.settings.hosts)
+        zones = ", ".join(self.settings.zones) or "any zone"
+        return f"project {self.settings.project}, {zones}"
+
+    @property
+    def inventory(self) -> Inventory:
+        """The source of slices that the settings name, opened when first asked."""
+        if self._inventory is None:
+            from tui.cloud.inventory import open_inventory
+
+            self._inventory = open_inventory(self.settings)
+        return self._inventory
+
+    async def slices(self) -> Listing:
+        """Every slice of every zone asked for; zones that failed are among `problems`."""
+        return await self.inventory.slices()
+
+    async def slice(self, ref: str) -> Slice:
+        """The slice that `name` or `zone/name` means.
+
+        Raises UsageError (unknown or ambiguous, with the candidates) and CloudError.
+        """
+        zone, slash, name = ref.rpartition("/")
+        if slash:
+            return await self.inventory.get(name, zone)
+        if len(self.settings.zones) == 1:
+            return await self.inventory.get(name, self.settings.zones[0])
+        listing = await self.slices()
+        found = [slice_ for slice_ in listing.slices if slice_.name == name]
+        if len(found) > 1:
+            candidates = ", ".join(slice_.path for slice_ in found)
+            raise UsageError(f"{name} is in more than one zone", remedy=f"say which: {candidates}")
+        if found:
+            return found[0]
+        if listing.problems:
+            raise listing.problems[0]
+        return await self.inventory.get(name, None)
+
+    async def workers(self, slice_: Slice) -> list[Worker]:
+        """The slice's workers, each tried over SSH: `reachable` and, where it is not, the sentence why."""
+        fleet = await self.fleet(slice_)
+
+        async def tried(worker: Worker) -> Worker:
+            reach = await fleet.reach(worker.index, REACH_TIMEOUT)
+            return replace(worker, reachable=reach.ok, error=None if reach.ok else reach.sentence)
+
+        known, _ = self._fleets[slice_.path]
+        return list(await asyncio.gather(*(tried(worker) for worker in known.workers)))
+
+    async def fleet(self, slice_: Slice) -> Fleet:
+        """Live connections to the slice's workers, kept until `close`; made anew when its addresses changed."""
+        self._require_workers(slice_)
+        async with self._lock:
+            held = self._fleets.get(slice_.path)
+            if held and _addresses(held[0]) == _addresses(slice_):
+                return held[1]
+            if held:
+                await held[1].close()
+            from tui.ssh.fleet import Fleet
+
+            known = await self.inventory.host_keys(slice_)
+            fleet = Fleet(known.workers, await self.access(), prompter=self.prompter)
+            self._fleets[slice_.path] = (known, fleet)
+            return fleet
+
+    async def access(self) -> Access:
+        """What it takes to log in: keys loaded, a passphrase asked once."""
+        if self._access is None:
+            from tui.ssh.access import access_from
+
+            self._access = await access_from(self.settings).unlocked(self.prompter)
+        return self._access
+
+    @staticmethod
+    def _require_workers(slice_: Slice) -> None:
+        if slice_.is_ready and slice_.workers:
+            return
+        state = slice_.state or "without workers"
+        raise OutOfReachError(
+            f"{slice_.name} is {state}",
+            why="its workers cannot be reached" if slice_.workers else "it has no workers yet",
+            remedy="tpu-tui slices shows its state; wait until it is READY"
+            if state in ("CREATING", "STARTING", "RESTARTING", "REPAIRING")
+            else f"tpu-tui slices start {slice_.name}, or create it again",
+        )
+
+    # ── the life of a slice ──────────────────────────────────────────────────────────────────────
+
+    def create_slice(
+        self, ref: str, accelerator_type: str, runtime_version: str, *, spot: bool = False, dry_run: bool = False
+    ) -> AsyncIterator[str]:
+        """Make a slice (`name`, or `zone/name` where several zones are configured); yields its progress."""
+        zone, _, name = ref.rpartition("/")
+        if not zone and len(self.settings.zones) != 1:
+            raise UsageError("which zone?", remedy=f"--zone ZONE, or tpu-tui slices create ZONE/{name}")
+        return self._tpu_api().create(
+            zone or self.settings.zones[0], name, accelerator_type, runtime_version, spot=spot, dry_run=dry_run
+        )
+
+    def change_slice(self, slice_: Slice, action: str, *, dry_run: bool = False) -> AsyncIterator[str]:
+        """Delete, start or stop a slice; yields its progress."""
+        change = getattr(self._tpu_api(), action)
+        steps: AsyncIterator[str] = change(slice_.zone, slice_.name, dry_run=dry_run)
+        return steps
+
+    def _tpu_api(self) -> Any:
+        if self.settings.hosts:
+            raise UsageError("a hosts file's machines are not made or deleted here", remedy="leave --hosts out")
+        return self.inventory
+
+    # ── check and exec ───────────────────────────────────────────────────────────────────────────
+
+    async def check(self, slice_: Slice, ports: Sequence[int] = ()) -> AsyncIterator[CheckRow]:
+        """Every check of a slice, a row as soon as it is known."""
+        from tui.checks import run_checks, slice_rows
+
+        for row in slice_rows(slice_):
+            yield row
+        if not (slice_.is_ready and slice_.workers):
+            return
+        fleet = await self.fleet(slice_)
+        async for row in run_checks(self._fleets[slice_.path][0], fleet, ports):
+            yield row
+
+    async def exec(
+        self, slice_: Slice, argv: Sequence[str], ranks: Sequence[int] | None = None, timeout: float | None = None
+    ) -> AsyncIterator[Completed | TpuTuiError]:
+        """Run one command on many workers; yields as they finish, an error for a worker that cannot be reached."""
+        import shlex
+
+        fleet = await self.fleet(slice_)
+        chosen = range(len(slice_.workers)) if ranks is None else ranks
+        async for answer in fleet.run_all(chosen, shlex.join(argv), timeout=timeout):
+            yield answer
+
+    # ── launch ───────────────────────────────────────────────────────────────────────────────────
+
+    async def plan_launch(self, request: LaunchRequest) -> LaunchSpec:
+        """Everything a keeper needs, with all questions to the person asked; nothing is started.
+
+        Raises UsageError for what no worker could run, OutOfReachError for a slice that is not ready.
+        """
+        from tui.runs.launch import LaunchSpec
+
+        if not request.argv:
+            raise UsageError("no command to launch")
+        _refuse_what_the_kernel_would(request)
+        if request.sync and not request.sync.is_dir():
+            raise UsageError(f"{request.sync} is no directory", remedy="--sync takes the directory to copy")
+        slice_ = request.slice_
+        self._require_workers(slice_)
+        access = await self.access()
+        known = await self.inventory.host_keys(slice_)
+        run = Run(
+            id=make_run_id(request.name or slice_.name),
+            slice=slice_.name,
+            argv=request.argv,
+            workers=known.workers,
+            env=request.env,
+            name=request.name,
+            zone=slice_.zone,
+            project=slice_.project or self.settings.project,
+            profile=self.settings.profile,
+            accelerator_type=slice_.accelerator_type,
+            cores_per_worker=slice_.cores_per_worker,
+            runtime=request.runtime or self.settings.runtime,
+            run_root=self.settings.run_root,
+            workdir=request.workdir,
+            conda_env=request.conda_env,
+            venv=request.venv,
+            on_failure=request.on_failure,
+            grace=request.grace,
+            created=rfc3339(datetime.now(timezone.utc).timestamp()),
+            versions={"tpu-tui": __version__},
+        )
+        return LaunchSpec(run=run, env=dict(request.env), access=access, sync=request.sync)
+
+    def dry_run(self, spec: LaunchSpec) -> str:
+        """Exactly what would run, on which workers, secrets masked."""
+        from tui.runs.launch import dry_run
+
+        return dry_run(spec)
+
+    async def launch(self, spec: LaunchSpec) -> RunDirectory:
+        """Make the run directory and give the run to its keeper; what follows is in its events.
+
+        Unknown host keys are asked about first, for a keeper can ask nobody.
+        """
+        from tui.runs.keeper import start_keeper
+
+        if self.settings.read_only:
+            raise UsageError("launching is refused by --read-only")
+        if self.prompter is not None:
+            await self._settle_host_keys(spec)
+        directory = RunDirectory.create(self.settings.runs_home, spec.run)
+        start_keeper(directory, spec)
+        return directory
+
+    async def _settle_host_keys(self, spec: LaunchSpec) -> None:
+        from tui.ssh.fleet import Fleet
+
+        async with Fleet(spec.run.workers, spec.access, prompter=self.prompter) as fleet:
+            for worker in spec.run.workers:
+                if not worker.host_keys:
+                    await fleet.connect(worker.index)
+
+    # ── runs ─────────────────────────────────────────────────────────────────────────────────────
+
+    def runs(self, slice_name: str | None = None) -> list[RunStatus]:
+        """The runs in this home, newest first."""
+        statuses = [status_of(directory) for directory in list_runs(self.settings.runs_home)]
+        return [status for status in statuses if slice_name in (None, status.run.slice)]
+
+    def open_run(self, ref: str) -> RunDirectory:
+        """The run that an id, a unique part of one, `last` or a directory means. Raises UsageError."""
+        return resolve(self.settings.runs_home, ref)
+
+    def status_of(self, directory: RunDirectory) -> RunStatus:
+        """The run's state, from its events alone."""
+        return status_of(directory)
+
+    async def attend(self, directory: RunDirectory) -> bool:
+        """Give the run a keeper if it has none and still needs one; whether one was started."""
+        from tui.runs.keeper import attend
+
+        return await attend(directory, await self.access())
+
+    async def refresh(self, directory: RunDirectory) -> TpuTuiError | None:
+        """Bring the mirror up to date within `REFRESH_TIMEOUT`; what hindered it, if anything did."""
+        from tui.runs.follow import catch_up
+
+        if status_of(directory).state.is_over or directory.attended().alive:
+            return None
+        try:
+            await catch_up(directory, await self.access(), timeout=REFRESH_TIMEOUT)
+        except TpuTuiError as error:
+            return error
+        return None
+
+    async def snapshot(self, directory: RunDirectory) -> Snapshot:
+        """The sorted per-core state of all that the mirror holds."""
+        from tui.runs.reader import RunReader
+
+        reader = RunReader(directory)
+        while reader.poll():
+            await asyncio.sleep(0)
+        return reader.snapshot()
+
+    async def status(self, directory: RunDirectory) -> dict[str, Any]:
+        """The document that `status --json` prints."""
+        return self.status_document(status_of(directory), await self.snapshot(directory))
+
+    def status_document(self, status: RunStatus, snapshot: Snapshot | None) -> dict[str, Any]:
+        """A run's state with the figures of its cores; figures are null where no log was read."""
+        from tui.reports.status import status_document
+
+        return status_document(status, snapshot)
+
+    async def events(self, directory: RunDirectory) -> AsyncIterator[Event]:
+        """The run's events from the first one on, as they are written; ends with the run or its last keeper."""
+        offset = 0
+        while True:
+            over = status_of(directory).state.is_over
+            fresh, offset = directory.events(offset)
+            for event in fresh:
+                yield event
+            if over:
+                return
+            await asyncio.sleep(WATCH_INTERVAL)
+
+    async def watch(self, directory: RunDirectory) -> AsyncIterator[Event | LogLine]:
+        """Events and log lines in order of arrival, from the first byte until the run has ended."""
+        from tui.runs.reader import LineReader
+
+        offset = 0
+        lines = LineReader(directory)
+        while True:
+            over = status_of(directory).state.is_over
+            fresh, offset = directory.events(offset)
+            for line in lines.poll(final=over):
+                yield line
+            for event in fresh:
+                yield event
+            if over:
+                return
+            await asyncio.sleep(WATCH_INTERVAL)
+
+    async def stop(self, directory: RunDirectory, grace: float = 30.0) -> AsyncIterator[StopAnswer]:
+        """Stop the run on every worker; an answer for each, confirmed only when nothing of it is left there."""
+        from tui.runs.stop import stop_run
+
+        if self.settings.read_only:
+            raise UsageError("stopping is refused by --read-only")
+        async for answer in stop_run(directory, await self.access(), grace=grace, prompter=self.prompter):
+            yield answer
+        with contextlib.suppress(TpuTuiError):
+            await self.attend(directory)
+
+
+def _addresses(slice_: Slice) -> list[tuple[str | None, str | None, int]]:
+    return [(worker.internal_ip, worker.external_ip, worker.port) for worker in slice_.workers]
+
+
+def _refuse_what_the_kernel_would(request: LaunchRequest) -> None:
+    for word in request.argv:
+        if len(word.encode()) >= KERNEL_ARGUMENT_LIMIT:
+            raise UsageError(
+                f"an argument of {len(word.encode()):,} bytes cannot be given to a program",
+                why="the kernel's limit is 128 KiB for one argument",
+                remedy="put it into a file (--sync copies it) and pass the file's name",
+            )
+    for name, value in request.env.items():
+        if len(f"{name}={value}".encode()) >= KERNEL_ARGUMENT_LIMIT:
+            raise UsageError(f"the value of {name} is too long for a variable", why="the kernel's limit is 128 KiB")
+
+
+__all__ = ["LaunchError", "LaunchRequest", "Operator", "RunState", "rfc3339"]

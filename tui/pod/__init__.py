@@ -1,0 +1,1 @@
+"""The nouns: accelerator, slice, worker, run. Frozen data, no I/O."""

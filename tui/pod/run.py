@@ -1,0 +1,139 @@
+"""A run: its id, what was launched on which workers, and the states it goes through."""
+
+from __future__ import annotations
+
+import enum
+import re
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import Any
+
+from tui.pod.worker import Worker
+
+SCHEMA = 1
+MASK = "********"
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+_SECRET = re.compile(r"TOKEN|KEY|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE)
+_RUN_ID = re.compile(r"(?P<base>[A-Za-z0-9._-]+)-(?P<day>\d{8})-(?P<clock>\d{6})-(?P<tail>[0-9a-f]{4})")
+
+
+class RunState(str, enum.Enum):
+    """What a run is doing; `LOST` means ended without anybody recording how."""
+
+    PREPARING = "preparing"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    STOPPED = "stopped"
+    LOST = "lost"
+
+    def __str__(self) -> str:
+        return self.value
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing of the run can still be running."""
+        return self in (RunState.SUCCEEDED, RunState.FAILED, RunState.STOPPED, RunState.LOST)
+
+
+def make_run_id(base: str, now: datetime | None = None) -> str:
+    """`<name, else slice>-<YYYYmmdd-HHMMSS>-<4 hex>` in UTC; characters a path or shell minds become `-`."""
+    moment = now or datetime.now(timezone.utc)
+    safe = _UNSAFE.sub("-", base).strip("-.") or "run"
+    return f"{safe}-{moment.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
+
+
+def is_run_id(text: str) -> bool:
+    """Whether the text has the shape of a run id."""
+    return _RUN_ID.fullmatch(text) is not None
+
+
+def is_secret(name: str) -> bool:
+    """Whether a variable's name says that its value must not be written anywhere."""
+    return _SECRET.search(name) is not None
+
+
+def mask_secrets(env: Mapping[str, str]) -> dict[str, str]:
+    """The variables with secret values replaced, fit for run.json, reports and logs."""
+    return {name: MASK if is_secret(name) else value for name, value in env.items()}
+
+
+@dataclass(frozen=True)
+class Run:
+    """What run.json holds: a run's identity and everything needed to find, show and explain it.
+
+    `env` never holds secret values. `workers` are those of the launch, with the addresses they had then.
+    """
+
+    id: str
+    slice: str
+    argv: tuple[str, ...]
+    workers: tuple[Worker, ...]
+    env: Mapping[str, str] = field(default_factory=dict)
+    name: str | None = None
+    zone: str | None = None
+    project: str | None = None
+    profile: str | None = None
+    accelerator_type: str | None = None
+    cores_per_worker: int | None = None
+    runtime: str = "pjrt"
+    run_root: str = "~/.tpu-tui"
+    workdir: str | None = None
+    conda_env: str | None = None
+    venv: str | None = None
+    code_hash: str | None = None
+    on_failure: str = "stop"
+    restarts: int = 0
+    grace: float = 30.0
+    lease: float = 30.0
+    created: str = ""
+    """RFC 3339, when the launch was asked for."""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    schema: int = SCHEMA
+
+    def to_json(self) -> dict[str, Any]:
+        """The document written to run.json, here and on every worker."""
+        document: dict[str, Any] = dict(self.__dict__)
+        document["argv"] = list(self.argv)
+        document["env"] = mask_secrets(self.env)
+        document["versions"] = dict(self.versions)
+        document["workers"] = [
+            {
+                "index": worker.index,
+                "hostname": worker.hostname,
+                "internal_ip": worker.internal_ip,
+                "external_ip": worker.external_ip,
+                "port": worker.port,
+                "user": worker.user,
+                "host_keys": list(worker.host_keys),
+                "host_key_alias": worker.host_key_alias,
+            }
+            for worker in self.workers
+        ]
+        return document
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Run:
+        """Read run.json; fields a newer version added are left aside. Raises ValueError when it is no run."""
+        try:
+            known = {name: document[name] for name in cls.__dataclass_fields__ if name in document}
+            known["argv"] = tuple(str(word) for word in document["argv"])
+            known["workers"] = tuple(
+                Worker(
+                    index=int(row["index"]),
+                    hostname=row.get("hostname"),
+                    internal_ip=row.get("internal_ip"),
+                    external_ip=row.get("external_ip"),
+                    port=int(row.get("port") or 22),
+                    user=row.get("user"),
+                    host_keys=tuple(row.get("host_keys") or ()),
+                    host_key_alias=row.get("host_key_alias"),
+                )
+                for row in document["workers"]
+            )
+            return cls(**known)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"not a run.json: {error!r}") from error

@@ -1,0 +1,98 @@
+"""A slice: the TPU that a run is launched on, and the workers it has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from tui.pod.worker import Worker
+
+
+@dataclass(frozen=True, slots=True)
+class Symptom:
+    """What the Cloud TPU API says is wrong with one worker (`Node.symptoms`)."""
+
+    symptom_type: str
+    worker_id: str
+    details: str
+    create_time: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The symptom as `slices --json` prints it."""
+        return {
+            "symptom_type": self.symptom_type,
+            "worker_id": self.worker_id,
+            "details": self.details,
+            "create_time": self.create_time,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """A slice as its source tells it; what the source does not tell is None, never a guess.
+
+    `state` and `health` are the Cloud TPU API's own names (`READY`, `PREEMPTED`, …; `HEALTHY`, …). `cores` counts
+    XLA devices of the whole slice. `times` are RFC 3339.
+    """
+
+    name: str
+    zone: str | None = None
+    source: str = "tpu_api"
+    """`tpu_api`, `hosts_file` or `instance_group`."""
+    project: str | None = None
+    accelerator_type: str | None = None
+    runtime_version: str | None = None
+    state: str | None = None
+    health: str | None = None
+    health_description: str | None = None
+    api_version: str | None = None
+    """`V1` (TPU Node with its own user VMs) or `V2` (TPU VM)."""
+    workers: tuple[Worker, ...] = ()
+    cores: int | None = None
+    created: str | None = None
+    spot: bool | None = None
+    preemptible: bool | None = None
+    queued_resource: str | None = None
+    network: str | None = None
+    labels: dict[str, str] = field(default_factory=dict)
+    symptoms: tuple[Symptom, ...] = ()
+
+    @property
+    def path(self) -> str:
+        """`zone/name`, or the bare name where there is no zone: what SLICE arguments accept."""
+        return f"{self.zone}/{self.name}" if self.zone else self.name
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether its workers can be expected to answer."""
+        return self.state in (None, "READY")
+
+    @property
+    def cores_per_worker(self) -> int | None:
+        """XLA devices of one worker, where both counts are known."""
+        if not self.cores or not self.workers:
+            return None
+        return self.cores // len(self.workers)
+
+    def to_json(self) -> dict[str, Any]:
+        """The row that `slices --json` prints (names are stable)."""
+        return {
+            "name": self.name,
+            "zone": self.zone,
+            "source": self.source,
+            "accelerator_type": self.accelerator_type,
+            "runtime_version": self.runtime_version,
+            "state": self.state,
+            "health": self.health,
+            "health_description": self.health_description,
+            "api_version": self.api_version,
+            "workers": len(self.workers),
+            "cores": self.cores,
+            "created": self.created,
+            "spot": self.spot,
+            "preemptible": self.preemptible,
+            "queued_resource": self.queued_resource,
+            "network": self.network,
+            "labels": self.labels,
+            "symptoms": [symptom.to_json() for symptom in self.symptoms],
+        }

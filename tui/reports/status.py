@@ -1,0 +1,29 @@
+"""A run's state and figures in one document: what `status` and `runs` print."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tui.logs.snapshot import Snapshot
+from tui.runs.status import RunStatus
+
+
+def status_document(status: RunStatus, snapshot: Snapshot | None) -> dict[str, Any]:
+    """The names that `status --json` and `runs --json` print; figures are None where no log was read."""
+    spread = snapshot.loss_spread if snapshot else None
+    return {
+        "run": status.run.id,
+        "slice": status.run.slice,
+        "state": str(status.state),
+        "attended": status.attended.alive,
+        "exit_codes": list(status.exit_codes),
+        "started": status.started,
+        "ended": status.ended,
+        "epoch": snapshot.median_epoch if snapshot else None,
+        "step": snapshot.median_step if snapshot else None,
+        "loss": spread.to_json() if spread else None,
+        "rate_total": snapshot.rate_total if snapshot else None,
+        "cores": len(snapshot) if snapshot else None,
+        "stragglers": list(snapshot.stragglers) if snapshot else [],
+        "cause": status.cause,
+    }

@@ -1,0 +1,295 @@
+"""The run directory: a run's record on this machine, and the only thing that consoles, commands and reports read.
+
+Every file is append-only or replaced whole, so a reader never needs a lock: a torn last line of `events.jsonl` or
+`arrivals` is left for the next look.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from tui.errors import TpuTuiError, UsageError
+from tui.pod.run import Run, is_run_id
+
+RUN_FILE = "run.json"
+EVENTS_FILE = "events.jsonl"
+ARRIVALS_FILE = "arrivals"
+KEEPER_FILE = "keeper"
+KEEPER_LOG = "keeper.log"
+HEARTBEAT = 5.0
+"""Seconds between two touches of the keeper file."""
+STALE_HEARTBEAT = 4 * HEARTBEAT
+"""A keeper on another machine is taken for dead after this many seconds without a touch."""
+_STAMP_LENGTH = len("YYYYmmdd-HHMMSS-xxxx")
+_MAX_CANDIDATES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One line of events.jsonl: what changed, when (RFC 3339), on which worker; the rest by kind in `fields`."""
+
+    time: str
+    kind: str
+    worker: int | None = None
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """One of the event's own fields."""
+        return self.fields.get(name, default)
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A batch of one worker's log was written: the mirror then ended at byte `end`, at Unix time `time` (seconds)."""
+
+    worker: int
+    end: int
+    time: float
+
+
+@dataclass(frozen=True, slots=True)
+class Attendance:
+    """Whether a keeper looks after the run; `since` is its last sign of life (Unix time), None if none ever was."""
+
+    alive: bool
+    since: float | None = None
+    pid: int | None = None
+
+
+def utc_now() -> str:
+    """The time as RFC 3339 with microseconds, in UTC."""
+    return datetime.now(timezone.utc).isoformat(timespec="microseconds")
+
+
+class RunDirectory:
+    """One run's directory: `<home>/runs/<run-id>`, 0700, its files 0600."""
+
+    def __init__(self, path: Path, run: Run) -> None:
+        self.path = path
+        self.run = run
+
+    @property
+    def id(self) -> str:
+        """The run's id."""
+        return self.run.id
+
+    @classmethod
+    def create(cls, home_runs: Path, run: Run) -> RunDirectory:
+        """Make the directory and write run.json (secret values masked). Raises UsageError when the run exists."""
+        path = home_runs / run.id
+        home_runs.mkdir(parents=True, exist_ok=True, mode=0o700)
+        try:
+            path.mkdir(mode=0o700)
+        except FileExistsError:
+            raise UsageError(f"cannot make run {run.id}", why=f"{path} exists already") from None
+        directory = cls(path, run)
+        directory._write_whole(RUN_FILE, json.dumps(run.to_json(), indent=1, ensure_ascii=False).encode())
+        for name in (EVENTS_FILE, ARRIVALS_FILE):
+            os.close(os.open(path / name, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600))
+        return directory
+
+    def amend(self, run: Run) -> None:
+        """Replace run.json, when more is known of the run (the hash of its code)."""
+        self.run = run
+        self._write_whole(RUN_FILE, json.dumps(run.to_json(), indent=1, ensure_ascii=False).encode())
+
+    @classmethod
+    def open(cls, path: Path) -> RunDirectory:
+        """Open an existing run directory. Raises UsageError when it holds no readable run.json."""
+        try:
+            document = json.loads((path / RUN_FILE).read_bytes())
+            return cls(path, Run.from_json(document))
+        except OSError as error:
+            raise UsageError(f"{path} is not a run directory", why=error.strerror or str(error)) from error
+        except ValueError as error:
+            raise UsageError(f"{path} holds no readable {RUN_FILE}", why=str(error)) from error
+
+    def log_path(self, worker: int) -> Path:
+        """The mirror of that worker's log, byte for byte what the worker wrote so far."""
+        return self.path / f"worker-{worker:03d}.log"
+
+    def attempt_path(self, attempt: int) -> Path:
+        """Where the logs of an earlier attempt are kept after a restart (attempts count from 0)."""
+        return self.path / "attempts" / str(attempt)
+
+    # -- events ----------------------------------------------------------------------------------------------------
+
+    def append_event(self, kind: str, *, worker: int | None = None, **fields: Any) -> Event:
+        """Append one event with the time now. Several processes may append; each line is one write."""
+        event = Event(utc_now(), kind, worker, fields)
+        line = json.dumps({"time": event.time, "event": kind, "worker": worker, **fields}, ensure_ascii=False)
+        _append_line(self.path / EVENTS_FILE, line.encode("utf-8", "surrogateescape") + b"\n")
+        return event
+
+    def events(self, offset: int = 0) -> tuple[list[Event], int]:
+        """The events from a byte offset on, and the offset to go on from; a line not yet whole is left for then."""
+        lines, end = _whole_lines(self.path / EVENTS_FILE, offset)
+        return [event for event in map(_parse_event, lines) if event is not None], end
+
+    # -- arrivals --------------------------------------------------------------------------------------------------
+
+    def append_arrival(self, worker: int, end: int, when: float) -> None:
+        """Note that a worker's mirror now ends at byte `end`; called after the bytes were written."""
+        _append_line(self.path / ARRIVALS_FILE, b"%d %d %.6f\n" % (worker, end, when))
+
+    def arrivals(self, offset: int = 0) -> tuple[list[Arrival], int]:
+        """The arrivals from a byte offset on, and the offset to go on from."""
+        lines, end = _whole_lines(self.path / ARRIVALS_FILE, offset)
+        return [arrival for arrival in map(_parse_arrival, lines) if arrival is not None], end
+
+    # -- keeper ----------------------------------------------------------------------------------------------------
+
+    def attended(self) -> Attendance:
+        """Whether a keeper lives: by its lock on this machine, by its heartbeat on another one."""
+        path = self.path / KEEPER_FILE
+        try:
+            with path.open("rb") as handle:
+                words = handle.read(1024).decode("utf-8", "replace").split()
+                beat = os.fstat(handle.fileno()).st_mtime
+                locked = _is_locked(handle.fileno())
+        except OSError:
+            return Attendance(False)
+        pid = int(words[0]) if words and words[0].isdigit() else None
+        elsewhere = len(words) > 2 and words[2] != socket.gethostname()
+        alive = locked or (elsewhere and time.time() - beat < STALE_HEARTBEAT)
+        return Attendance(alive, beat, pid)
+
+    def _write_whole(self, name: str, data: bytes) -> None:
+        """Replace a file atomically and durably, 0600."""
+        temporary = self.path / f".{name}.new"
+        descriptor = os.open(temporary, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
+        with os.fdopen(descriptor, "wb") as handle:
+            handle.write(data)
+            handle.flush()
+            os.fsync(handle.fileno())
+        temporary.replace(self.path / name)
+
+
+def list_runs(runs_home: Path, problems: list[TpuTuiError] | None = None) -> list[RunDirectory]:
+    """Every run on this machine, newest first; unreadable directories are left out and told in `problems`."""
+    opened = [_open_or_tell(path, problems) for path in _run_paths(runs_home)]
+    found = [directory for directory in opened if directory is not None]
+    return sorted(found, key=lambda directory: (_stamp(directory.id), directory.run.created), reverse=True)
+
+
+def _open_or_tell(path: Path, problems: list[TpuTuiError] | None) -> RunDirectory | None:
+    try:
+        return RunDirectory.open(path)
+    except TpuTuiError as error:
+        if problems is not None:
+            problems.append(error)
+        return None
+
+
+def resolve(runs_home: Path, text: str) -> RunDirectory:
+    """The run that a person means by an id, a unique part of one, `last`, or a run directory's path.
+
+    Raises UsageError when none or several match; the remedy names the candidates.
+    """
+    as_path = Path(text).expanduser()
+    if (os.sep in text or text in (".", "..")) and (as_path / RUN_FILE).exists():
+        return RunDirectory.open(as_path.resolve())
+    if text == "last":
+        return _newest(runs_home)
+    if is_run_id(text) and (runs_home / text).is_dir():
+        return RunDirectory.open(runs_home / text)
+    names = sorted((path.name for path in _run_paths(runs_home)), key=_stamp, reverse=True)
+    matches = [name for name in names if text == name] or [name for name in names if text and text in name]
+    if len(matches) == 1:
+        return RunDirectory.open(runs_home / matches[0])
+    if matches:
+        raise UsageError(f"{text!r} is part of {len(matches)} runs", remedy="one of: " + _some(matches))
+    if (as_path / RUN_FILE).exists():
+        return RunDirectory.open(as_path.resolve())
+    raise UsageError(f"no run {text!r}", why=f"in {runs_home}", remedy="runs here: " + (_some(names) or "none yet"))
+
+
+def _newest(runs_home: Path) -> RunDirectory:
+    for path in sorted(_run_paths(runs_home), key=lambda path: _stamp(path.name), reverse=True):
+        same_second = [other for other in list_runs(runs_home) if _stamp(other.id)[:15] == _stamp(path.name)[:15]]
+        if same_second:
+            return max(same_second, key=lambda directory: directory.run.created)
+    raise UsageError("no last run", why=f"there is none in {runs_home}", remedy="start one with `tpu-tui launch`")
+
+
+def _some(names: list[str]) -> str:
+    more = len(names) - _MAX_CANDIDATES
+    return ", ".join(names[:_MAX_CANDIDATES]) + (f" and {more} more" if more > 0 else "")
+
+
+def _run_paths(runs_home: Path) -> list[Path]:
+    try:
+        return [path for path in runs_home.iterdir() if path.is_dir() and not path.name.startswith(".")]
+    except FileNotFoundError:
+        return []
+
+
+def _stamp(run_id: str) -> str:
+    """The id's date, time and suffix: what runs are ordered by."""
+    return run_id[-_STAMP_LENGTH:]
+
+
+def _append_line(path: Path, line: bytes) -> None:
+    """Append in one write; a line that a killed writer left unfinished is ended first, so it spoils only itself."""
+    descriptor = os.open(path, os.O_CREAT | os.O_APPEND | os.O_RDWR, 0o600)
+    try:
+        size = os.fstat(descriptor).st_size
+        torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+        data = b"\n" + line if torn else line
+        if os.write(descriptor, data) < len(data):
+            raise OSError(28, "no room to append", str(path))
+    finally:
+        os.close(descriptor)
+
+
+def _whole_lines(path: Path, offset: int) -> tuple[list[bytes], int]:
+    try:
+        with path.open("rb") as handle:
+            handle.seek(offset)
+            data = handle.read()
+    except FileNotFoundError:
+        return [], offset
+    end = data.rfind(b"\n") + 1
+    return data[:end].split(b"\n")[:-1] if end else [], offset + end
+
+
+def _parse_event(line: bytes) -> Event | None:
+    with suppress(ValueError, AttributeError):
+        document = json.loads(line)
+        moment, kind, worker = document.pop("time"), document.pop("event"), document.pop("worker", None)
+        return Event(str(moment), str(kind), worker if isinstance(worker, int) else None, document)
+    return None
+
+
+def _parse_arrival(line: bytes) -> Arrival | None:
+    with suppress(ValueError):
+        worker, end, moment = line.split()
+        return Arrival(int(worker), int(end), float(moment))
+    return None
+
+
+def _is_locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+    return False
+
+
+def iterate_log(path: Path, offset: int = 0, block: int = 1 << 20) -> Iterator[bytes]:
+    """A mirror's bytes from an offset to its present end, in blocks (1 MiB)."""
+    with path.open("rb") as handle:
+        handle.seek(offset)
+        while data := handle.read(block):
+            yield data

@@ -1,0 +1,221 @@
+"""Following a run: every worker's log into its mirror, byte for byte, through any number of lost connections.
+
+A follower starts at the mirror's length and ends only when the worker said how its part ended *and* the mirror is
+exactly as long as it said. Anything less is a lost link: it is opened again, for as long as the run lives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from tui.errors import TpuTuiError, WorkerError
+from tui.printable import one_line
+from tui.runs.claim import Claim
+from tui.runs.directory import RunDirectory
+from tui.runs.mirror import Mirror, record, tell_missed_arrivals
+from tui.runs.remote import FOLLOW_TIMEOUT, Answer, Call, Outcome, answers, call, outcome_of, parse_line
+from tui.ssh.access import Access
+from tui.ssh.retry import backoff
+
+if TYPE_CHECKING:
+    import asyncssh
+
+    from tui.ssh.fleet import Fleet
+
+BATCH = 256 * 1024
+"""Bytes taken from a connection at once; with SSH's window this bounds the memory a worker can cost."""
+MAX_CHATTER = 1024 * 1024
+"""Bytes that start-up files may print before the log begins."""
+MAX_TRAILER = 64 * 1024
+SHORT_PAUSE = 30.0
+"""Seconds between two looks at a log that is shorter than its mirror while its job lives."""
+
+
+class Follower:
+    """One worker's log, followed to its end."""
+
+    def __init__(self, directory: RunDirectory, fleet: Fleet, worker: int) -> None:
+        self.directory = directory
+        self.fleet = fleet
+        self.worker = worker
+        self.outcome: Outcome | None = None
+        self._mirror = Mirror(directory, worker)
+        self._waits: Iterator[float] = backoff()
+        self._lost = False
+        self._told: set[str] = set()
+
+    async def run(self) -> Outcome:
+        """Follow until the worker's part has ended and its mirror is complete; never gives up before."""
+        try:
+            while (outcome := await self._attempt()) is None:
+                pass
+            await self._mirror.flush()
+        finally:
+            self._mirror.close()
+        self.outcome = outcome
+        return outcome
+
+    async def _attempt(self) -> Outcome | None:
+        """One session; a failed one is told once and followed by a pause that grows."""
+        try:
+            return await self._once()
+        except TpuTuiError as error:
+            await self._link_lost(error)
+            await asyncio.sleep(next(self._waits))
+            return None
+
+    async def catch_up(self) -> None:
+        """Bring the mirror to where the log ended when it was asked. Raises WorkerError."""
+        try:
+            await self._once(to_present=True)
+        finally:
+            self._mirror.close()
+
+    async def _once(self, to_present: bool = False) -> Outcome | None:
+        """One session: what the log has grown by; the outcome when that is all there will be."""
+        run = self.directory.run
+        made = call("follow", run.id, self.worker, self._mirror.size, FOLLOW_TIMEOUT, run_root=run.run_root)
+        process = await self.fleet.process(self.worker, made.command)
+        trailer = asyncio.ensure_future(_last_of(process))
+        try:
+            process.stdin.write(made.input)
+            head, rest = await self._head(process, made)
+            await self._link_restored()
+            if head.word == "norun":
+                return Outcome(None, size=self._mirror.size, recorded=False)
+            if head.word == "log":
+                goal = int(head.text.split(" ")[0]) if to_present else None
+                await self._copy(process, rest, goal)
+                if goal is not None:
+                    return None
+            return await self._judge(head, answers(made.nonce, await trailer))
+        except (OSError, _ssh_error()) as error:
+            raise _broken(self.worker, error) from error
+        finally:
+            trailer.cancel()
+            process.close()
+
+    async def _head(self, process: asyncssh.SSHClientProcess[bytes], made: Call) -> tuple[Answer, bytes]:
+        """The answer before the bytes, and the bytes that came along; what start-up files print is left aside."""
+        seen = b""
+        skipped = 0
+        while skipped < MAX_CHATTER:
+            line, newline, rest = seen.partition(b"\n")
+            if not newline:
+                data = await process.stdout.read(BATCH)
+                if not data:
+                    raise WorkerError("the follower did not start", worker=self.worker, why=one_line(seen[-200:]))
+                seen += data
+                continue
+            answer = parse_line(made.nonce, line)
+            if answer is not None and answer.word in ("log", "short", "norun"):
+                return answer, rest
+            skipped += len(line)
+            seen = rest
+        raise WorkerError(
+            "a start-up file there prints without end", worker=self.worker, remedy="look at ~/.bashrc on that worker"
+        )
+
+    async def _copy(self, process: asyncssh.SSHClientProcess[bytes], data: bytes, goal: int | None) -> None:
+        """Append what comes until the stream ends, or the mirror is `goal` bytes long."""
+        while True:
+            if data:
+                await self._mirror.append(data)
+                self._waits = backoff()
+            if goal is not None and self._mirror.size >= goal:
+                return
+            data = await process.stdout.read(BATCH)
+            if not data:
+                return
+
+    async def _judge(self, head: Answer, trailer: list[Answer]) -> Outcome | None:
+        """What a session's last words mean; None: open another one."""
+        if head.word == "short":
+            await self._tell_once(
+                f"its log ends at byte {head.text.split(' ')[0]}, before the mirror's {self._mirror.size} "
+                "(a power loss there?): the mirror is kept"
+            )
+        for answer in trailer:
+            if answer.word == "full":
+                await self._tell_once(answer.text)
+            size = answer.number("size")
+            complete = size is not None and (size == self._mirror.size or head.word == "short")
+            if answer.word == "end" and complete:
+                return outcome_of(answer)
+            if answer.word == "lost" and complete:
+                if answer.fields.get("boot") != answer.fields.get("was"):
+                    await self._tell_once("the machine was rebooted; nobody recorded how its part of the run ended")
+                return Outcome(answer.number("code"), size=self._mirror.size, recorded=False)
+        if head.word == "short":
+            await asyncio.sleep(SHORT_PAUSE)
+        return None
+
+    async def _link_lost(self, error: TpuTuiError) -> None:
+        if not self._lost:
+            self._lost = True
+            detail = error.what + (f": {error.why}" if error.why else "")
+            await record(self.directory, "link", worker=self.worker, status="lost", detail=detail)
+
+    async def _link_restored(self) -> None:
+        if self._lost:
+            self._lost = False
+            detail = f"following goes on at byte {self._mirror.size}"
+            await record(self.directory, "link", worker=self.worker, status="restored", detail=detail)
+
+    async def _tell_once(self, text: str) -> None:
+        if text not in self._told:
+            self._told.add(text)
+            await record(self.directory, "note", worker=self.worker, text=text)
+
+
+async def catch_up(directory: RunDirectory, access: Access, *, timeout: float) -> None:
+    """Bring every mirror to where its log ends now, within `timeout` seconds; nothing where a keeper does it already.
+
+    Raises the first WorkerError; the other workers' mirrors are brought up to date all the same.
+    """
+    from tui.ssh.fleet import Fleet
+
+    claim = Claim.take(directory)
+    if claim is None:
+        return
+    try:
+        tell_missed_arrivals(directory)
+        async with Fleet(directory.run.workers, access) as fleet:
+            tasks = [
+                asyncio.ensure_future(Follower(directory, fleet, worker.index).catch_up())
+                for worker in directory.run.workers
+            ]
+            done, pending = await asyncio.wait(tasks, timeout=timeout)
+            for task in pending:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            errors = [task.exception() for task in done if not task.cancelled()]
+    finally:
+        claim.release()
+    for error in errors:
+        if error is not None:
+            raise error
+    if pending:
+        raise WorkerError(f"{len(pending)} workers did not answer within {timeout:g} s")
+
+
+async def _last_of(process: asyncssh.SSHClientProcess[bytes]) -> bytes:
+    """The end of what a session writes to standard error."""
+    kept = b""
+    with suppress(OSError, _ssh_error()):
+        while data := await process.stderr.read(MAX_TRAILER):
+            kept = (kept + data)[-MAX_TRAILER:]
+    return kept
+
+
+def _ssh_error() -> type[Exception]:
+    import asyncssh
+
+    return asyncssh.Error
+
+
+def _broken(worker: int, error: Exception) -> WorkerError:
+    return WorkerError("the connection broke", worker=worker, why=one_line(str(error)) or type(error).__name__)

@@ -1,0 +1,133 @@
+"""The keeper: one background process a run, which launches it, mirrors it and acts on its policies.
+
+`python -m tui.runs.keeper RUN_DIR` reads a JSON document on standard input: `{"spec": …}` to launch, `{"access": …}`
+to look after a run that was launched before, `{}` to do that with the settings of the run's profile. Secrets are in
+that document and in this process's memory only. It answers one line, its pid, once it holds the run's lock, and goes
+on in the background; where another keeper holds the lock it answers that one's pid and ends.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tui.errors import TpuTuiError
+from tui.runs.claim import Claim
+from tui.runs.directory import KEEPER_LOG, RunDirectory
+from tui.runs.status import status_of
+
+if TYPE_CHECKING:
+    from tui.runs.launch import LaunchSpec
+    from tui.ssh.access import Access
+
+_PACKAGE_ROOT = Path(__file__).resolve().parents[2]
+
+
+def start_keeper(directory: RunDirectory, spec: LaunchSpec | None, *, access: Access | None = None) -> int:
+    """Start the run's keeper and return its pid; the living one's where there is one.
+
+    The keeper has a session of its own, no terminal and `/` as its working directory; what it has to say of itself
+    goes to keeper.log. Without `spec` it follows and acts on the policies in run.json. Raises TpuTuiError when no
+    keeper came up, and UsageError for a spec that could not run.
+    """
+    document: dict[str, Any] = {}
+    if spec is not None:
+        from tui.runs.launch import check_spec
+
+        check_spec(spec)
+        document = {"spec": spec.to_json()}
+    elif access is not None:
+        document = {"access": access.to_json()}
+    log = os.open(directory.path / KEEPER_LOG, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "tui.runs.keeper", str(directory.path.resolve())],
+            input=json.dumps(document).encode(),
+            stdout=subprocess.PIPE,
+            stderr=log,
+            env=_environment(),
+            cwd="/",
+            start_new_session=True,
+            check=False,
+        )
+    finally:
+        os.close(log)
+    answer = done.stdout.strip()
+    if not answer.isdigit():
+        raise TpuTuiError(
+            "the run's keeper did not start",
+            why=f"exit code {done.returncode}",
+            remedy=f"see {directory.path}/{KEEPER_LOG}",
+        )
+    return int(answer)
+
+
+async def attend(directory: RunDirectory, access: Access) -> bool:
+    """Start a keeper for a run that has none and still needs one; whether one was started."""
+    if directory.attended().alive or is_complete(directory):
+        return False
+    start_keeper(directory, None, access=access)
+    return True
+
+
+def is_complete(directory: RunDirectory) -> bool:
+    """Whether nothing is left to do: the run is over and every mirror that was begun has its end on record."""
+    status = status_of(directory)
+    if not status.state.is_over:
+        return False
+    begun = [worker for worker in status.workers if worker.phase in ("start", "confirm")]
+    return all(worker.size is not None for worker in begun)
+
+
+def _environment() -> dict[str, str]:
+    """Ours, with the package importable from anywhere."""
+    path = [str(_PACKAGE_ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
+
+
+def main(arguments: list[str]) -> int:
+    """Read the document, take the lock, answer, go to the background and keep the run."""
+    directory = RunDirectory.open(Path(arguments[0]))
+    document = json.loads(sys.stdin.buffer.read() or b"{}")
+    claim = Claim.take(directory)
+    if claim is None:
+        print(directory.attended().pid or 0, flush=True)
+        return 0
+    if not _in_background(claim):
+        return 0
+    from tui.runs.keeping import keep_in_loop
+
+    try:
+        keep_in_loop(directory, claim, document)
+    finally:
+        claim.release()
+    return 0
+
+
+def _in_background(claim: Claim) -> bool:
+    """Fork; the parent tells the child's pid once it has signed. True in the child, whose input is used up."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child:
+        os.close(writer)
+        signed = os.read(reader, 1)
+        os.write(1, b"%d\n" % child if signed else b"\n")
+        return False
+    os.close(reader)
+    os.chdir("/")
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1):
+        os.dup2(nothing, descriptor)
+    os.close(nothing)
+    claim.sign()
+    os.write(writer, b"!")
+    os.close(writer)
+    return True
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,108 @@
+"""The mirror of one worker's log: appended to, never truncated, never rewritten.
+
+What is made durable when: bytes are written through to the operating system at once, so a keeper that is killed loses
+none of what it took; they are flushed to the disk every `FLUSH_INTERVAL` seconds of writing and when the worker's log
+has ended. After a power loss here the mirror may end earlier than it did, never wrong, and is continued from there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import time
+from contextlib import suppress
+from typing import Any
+
+from tui.runs.directory import RunDirectory
+
+FLUSH_INTERVAL = 10.0
+_RETRY_FULL = 2.0
+"""Seconds between two tries while the disk here is full."""
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+class Mirror:
+    """One worker's log file here, open for appending."""
+
+    def __init__(self, directory: RunDirectory, worker: int) -> None:
+        self.directory = directory
+        self.worker = worker
+        path = directory.log_path(worker)
+        self._descriptor = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        self.size = os.fstat(self._descriptor).st_size
+        self._flushed = time.monotonic()
+
+    async def append(self, data: bytes) -> None:
+        """Write a batch and note its arrival; with a full disk here, wait (and say so) until there is room."""
+        rest = memoryview(data)
+        told = False
+        while rest:
+            try:
+                written = os.write(self._descriptor, rest)
+            except OSError as error:
+                if error.errno not in _FULL:
+                    raise
+                told = await self._wait_for_room(told)
+                continue
+            self.size += written
+            rest = rest[written:]
+        await self._arrived(told)
+        if time.monotonic() - self._flushed > FLUSH_INTERVAL:
+            await self.flush()
+
+    async def _arrived(self, told: bool) -> None:
+        while True:
+            try:
+                self.directory.append_arrival(self.worker, self.size, time.time())
+                break
+            except OSError as error:
+                if error.errno not in _FULL:
+                    raise
+                told = await self._wait_for_room(told)
+        if told:
+            await record(
+                self.directory, "note", worker=self.worker, text="there is room again here: following goes on"
+            )
+
+    async def _wait_for_room(self, told: bool) -> bool:
+        if not told:
+            with suppress(OSError):
+                self.directory.append_event(
+                    "note", worker=self.worker, text="the disk here is full: following waits, the run goes on"
+                )
+        await asyncio.sleep(_RETRY_FULL)
+        return True
+
+    async def flush(self) -> None:
+        """Make what was written durable; the disk is waited for in the loop's thread pool."""
+        self._flushed = time.monotonic()
+        with suppress(OSError):
+            await asyncio.get_running_loop().run_in_executor(None, os.fsync, self._descriptor)
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._descriptor)
+
+
+def tell_missed_arrivals(directory: RunDirectory) -> None:
+    """Note what a killed keeper wrote into the mirrors and had no time to note in `arrivals`."""
+    arrivals, _ = directory.arrivals()
+    known = {arrival.worker: arrival.end for arrival in arrivals}
+    for worker in directory.run.workers:
+        with suppress(OSError):
+            size = directory.log_path(worker.index).stat().st_size
+            if size > known.get(worker.index, 0):
+                directory.append_arrival(worker.index, size, time.time())
+
+
+async def record(directory: RunDirectory, kind: str, *, worker: int | None = None, **fields: Any) -> None:
+    """Append an event that must not be lost: with a full disk here, wait until there is room."""
+    while True:
+        try:
+            directory.append_event(kind, worker=worker, **fields)
+            return
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+        await asyncio.sleep(_RETRY_FULL)

@@ -1,0 +1,150 @@
+"""What a run is doing, derived from its events and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from tui.pod.run import Run, RunState
+from tui.runs.directory import Attendance, Event, RunDirectory
+
+BY_POLICY = "policy"
+"""`stop_requested.by` when the failure policy stops a run; a person's stop ends as `stopped`, its as `failed`."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStatus:
+    """One worker's part in a run, by the last event about it.
+
+    `phase` is where its launch got to (connect, prepare, sync, barrier, start, confirm) and `phase_status` how
+    (started, done, failed). `link` is lost or restored, None while nothing happened to it. `ended` says that its
+    process is over; `exit_code` is None too when nobody recorded how. `confirmed` is its answer to a stop.
+    """
+
+    worker: int
+    phase: str | None = None
+    phase_status: str | None = None
+    detail: str | None = None
+    link: str | None = None
+    link_detail: str | None = None
+    ended: bool = False
+    exit_code: int | None = None
+    signal: str | None = None
+    size: int | None = None
+    exit_cause: str | None = None
+    ended_at: str | None = None
+    confirmed: bool | None = None
+    stop_detail: str | None = None
+
+
+@dataclass(frozen=True)
+class RunStatus:
+    """A run's state as every front end shows it. Times are RFC 3339; `exit_codes` has one place a worker."""
+
+    run: Run
+    state: RunState
+    attended: Attendance
+    exit_codes: tuple[int | None, ...]
+    started: str | None = None
+    ended: str | None = None
+    cause: str | None = None
+    workers: tuple[WorkerStatus, ...] = ()
+    attempt: int = 0
+    first_failure: int | None = None
+    stop_requested: str | None = None
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def unattended_since(self) -> float | None:
+        """Unix time of the last keeper's last sign of life, when the run goes on and nobody keeps it."""
+        return None if self.attended.alive or self.state.is_over else self.attended.since
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether it ended and every worker exited with 0."""
+        return self.state is RunState.SUCCEEDED
+
+
+def status_of(directory: RunDirectory) -> RunStatus:
+    """Read the run's events and whether it is attended, and say what it is doing."""
+    events, _ = directory.events()
+    return reduce_events(directory.run, events, directory.attended())
+
+
+_NOTES_KEPT = 20
+
+
+def reduce_events(run: Run, events: Iterable[Event], attended: Attendance) -> RunStatus:
+    """Fold events into a status (pure). Workers that no event names are there all the same."""
+    status = RunStatus(run, RunState.PREPARING, attended, ())
+    workers = {worker.index: WorkerStatus(worker.index) for worker in run.workers}
+    for event in events:
+        status = _fold_run(status, event, workers)
+        if event.worker is not None:
+            before = workers.get(event.worker, WorkerStatus(event.worker))
+            workers[event.worker] = _fold_worker(before, event)
+    ordered = tuple(workers[index] for index in sorted(workers))
+    codes = tuple(worker.exit_code for worker in ordered)
+    return replace(status, workers=ordered, exit_codes=codes)
+
+
+def _fold_run(status: RunStatus, event: Event, workers: dict[int, WorkerStatus]) -> RunStatus:
+    if event.kind == "state":
+        return _fold_state(status, event, workers)
+    if event.kind == "stop_requested" and not status.state.is_over:
+        cause = status.cause or (event.get("cause") if event.get("by") == BY_POLICY else None)
+        requested = status.stop_requested or str(event.get("by") or "user")
+        return replace(status, state=RunState.STOPPING, stop_requested=requested, cause=cause)
+    if event.kind == "failure" and status.first_failure is None:
+        return replace(status, first_failure=event.worker, cause=event.get("cause") or status.cause)
+    if event.kind == "note":
+        where = "" if event.worker is None else f"worker {event.worker}: "
+        return replace(status, notes=(*status.notes, where + str(event.get("text", "")))[-_NOTES_KEPT:])
+    return status
+
+
+def _fold_state(status: RunStatus, event: Event, workers: dict[int, WorkerStatus]) -> RunStatus:
+    try:
+        state = RunState(event.get("state"))
+    except ValueError:
+        return status
+    attempt = event.get("attempt")
+    if isinstance(attempt, int) and attempt > status.attempt:
+        for index in workers:
+            workers[index] = WorkerStatus(index)
+        status = replace(status, attempt=attempt, ended=None, cause=None, first_failure=None, stop_requested=None)
+    elif status.state.is_over or (state is RunState.RUNNING and status.state is RunState.STOPPING):
+        return status
+    started = event.time if state is RunState.RUNNING and status.started is None else status.started
+    ended = event.time if state.is_over else None
+    return replace(status, state=state, started=started, ended=ended, cause=event.get("cause") or status.cause)
+
+
+def _fold_worker(worker: WorkerStatus, event: Event) -> WorkerStatus:
+    if event.kind == "phase":
+        return replace(
+            worker, phase=event.get("phase"), phase_status=event.get("status"), detail=event.get("detail") or None
+        )
+    if event.kind == "exit":
+        return replace(
+            worker,
+            ended=True,
+            exit_code=event.get("exit_code"),
+            signal=event.get("signal"),
+            size=event.get("size"),
+            exit_cause=event.get("cause"),
+            ended_at=event.get("ended") or event.time,
+        )
+    if event.kind == "link":
+        return replace(worker, link=event.get("status"), link_detail=event.get("detail") or None)
+    if event.kind == "stop":
+        known = worker.exit_code if worker.exit_code is not None else event.get("exit_code")
+        over = worker.ended or bool(event.get("confirmed"))
+        return replace(
+            worker,
+            ended=over,
+            exit_code=known,
+            confirmed=bool(event.get("confirmed")),
+            stop_detail=event.get("detail") or None,
+        )
+    return worker

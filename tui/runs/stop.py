@@ -1,0 +1,136 @@
+"""The confirmed stop: an exec of its own to every worker, and an answer from each by name."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tui.errors import TpuTuiError
+from tui.pod.run import Run, RunState
+from tui.runs.directory import RunDirectory
+from tui.runs.mirror import record
+from tui.runs.remote import Answer, answers, call, no_answer, outcome_of
+from tui.runs.status import RunStatus, WorkerStatus, status_of
+from tui.ssh.access import Access, Prompter
+
+if TYPE_CHECKING:
+    from tui.ssh.fleet import Fleet
+
+ANSWER_TIME = 90.0
+"""Seconds beyond the grace in which a worker has to answer: killing, verifying, waiting for the log's last bytes."""
+_TENTHS = 10
+_STARTED_PHASES = ("start", "confirm")
+
+
+@dataclass(frozen=True)
+class StopAnswer:
+    """One worker's answer. `confirmed`: no process of the run is left there, and its record is written.
+
+    `exit_code` is None where nothing was started or nobody recorded it; `detail` says what is not as it should be.
+    """
+
+    worker: int
+    confirmed: bool
+    exit_code: int | None = None
+    detail: str = ""
+
+
+async def stop_run(
+    directory: RunDirectory,
+    access: Access,
+    *,
+    grace: float,
+    prompter: Prompter | None = None,
+    by: str = "user",
+) -> AsyncIterator[StopAnswer]:
+    """Stop the run on every worker at once; answers come as they are given, one from each worker.
+
+    TERM, `grace` seconds, KILL, then a look whether anything is left. Works with and without a keeper, any number of
+    times; a run that is over answers from its record. A worker that cannot be reached is not confirmed.
+    """
+    from tui.ssh.fleet import Fleet
+
+    before = status_of(directory)
+    if not before.state.is_over:
+        await record(directory, "stop_requested", by=by, grace=grace)
+    known = dict(_from_record(before))
+    for answer in known.values():
+        yield answer
+    asked = [worker.index for worker in directory.run.workers if worker.index not in known]
+    confirmed = len(known)
+    if asked:
+        async with Fleet(directory.run.workers, access, prompter=prompter) as fleet:
+            tasks = [asyncio.ensure_future(stop_worker(directory.run, fleet, index, grace=grace)) for index in asked]
+            try:
+                for finished in asyncio.as_completed(tasks):
+                    answer = await finished
+                    await record_answer(directory, answer)
+                    confirmed += answer.confirmed
+                    yield answer
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+    unkept = not directory.attended().alive
+    if unkept and not before.state.is_over and confirmed == len(directory.run.workers):
+        await record(directory, "state", state=str(RunState.STOPPED), cause=None)
+
+
+async def stop_worker(run: Run, fleet: Fleet, index: int, *, grace: float) -> StopAnswer:
+    """Stop the run on one worker; never raises for the worker: what hindered is in the answer."""
+    made = call("stop", run.id, index, max(0, round(grace * _TENTHS)), run_root=run.run_root)
+    try:
+        done = await fleet.run(index, made.command, input=made.input, timeout=grace + ANSWER_TIME)
+    except TpuTuiError as error:
+        return StopAnswer(index, False, None, f"not reached: {error.what}" + (f": {error.why}" if error.why else ""))
+    for answer in answers(made.nonce, done.stdout):
+        if answer.word in ("stopped", "unconfirmed"):
+            return _answer_of(index, answer)
+    if done.timed_out:
+        return StopAnswer(index, False, None, f"no answer within {grace + ANSWER_TIME:.0f} s")
+    problem = no_answer(index, "no answer to the stop", done.stderr, done.exit_code)
+    return StopAnswer(index, False, None, f"{problem.what}: {problem.why}")
+
+
+async def record_answer(directory: RunDirectory, answer: StopAnswer) -> None:
+    """Write a worker's answer into the run's events."""
+    await record(
+        directory,
+        "stop",
+        worker=answer.worker,
+        confirmed=answer.confirmed,
+        exit_code=answer.exit_code,
+        detail=answer.detail,
+    )
+
+
+def _answer_of(index: int, answer: Answer) -> StopAnswer:
+    if answer.word == "unconfirmed":
+        return StopAnswer(index, False, None, answer.text)
+    if answer.fields.get("never") == "1":
+        return StopAnswer(index, True, None, "nothing of it was started there")
+    outcome = outcome_of(answer)
+    notes = [outcome.cause or ""]
+    if answer.fields.get("rebooted") == "1":
+        notes.append("the machine was rebooted since")
+    if answer.fields.get("device") == "unknown":
+        notes.append("whether the device is free is unknown: other users' processes cannot be seen")
+    return StopAnswer(index, True, outcome.exit_code, "; ".join(note for note in notes if note))
+
+
+def _from_record(status: RunStatus) -> list[tuple[int, StopAnswer]]:
+    """Answers that need no worker: those of a run that is over, where its end was recorded or it never began."""
+    if not status.state.is_over:
+        return []
+    answered = ((worker.worker, _recorded(worker)) for worker in status.workers)
+    return [(index, answer) for index, answer in answered if answer is not None]
+
+
+def _recorded(worker: WorkerStatus) -> StopAnswer | None:
+    if worker.confirmed or (worker.ended and worker.exit_code is not None):
+        return StopAnswer(worker.worker, True, worker.exit_code, "it had ended already")
+    if worker.phase is not None and worker.phase not in _STARTED_PHASES and not worker.ended:
+        return StopAnswer(worker.worker, True, None, "nothing of it was started there")
+    return None

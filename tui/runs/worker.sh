@@ -1,0 +1,465 @@
+# What runs on a worker: sh, coreutils and util-linux only. Called as
+#   exec sh -c 'tt_s=$(head -c BYTES); eval "$tt_s"' tpu-tui VERB RUN WORKER NONCE ARGS...
+# with this script (after a line of settings: tt_root tt_bar tt_lease tt_force tt_sync) and then the verb's data on stdin.
+# Answers are lines that begin with @NONCE; anything else is somebody's start-up file talking.
+# All variables begin with tt_, because a variable that the login environment exports is changed for the job too.
+
+tt_verb=$1 tt_run=$2 tt_worker=$3 tt_nonce=$4
+shift 4
+case $tt_root in
+  '~') tt_root=$HOME ;;
+  '~/'*) tt_root=$HOME/${tt_root#'~/'} ;;
+  /*) ;;
+  *) tt_root=$HOME/$tt_root ;;
+esac
+tt_d=$tt_root/runs/$tt_run/$tt_worker
+tt_tab=$(printf '\t')
+tt_reserve=33554432      # bytes of room reserved ahead of the logger: dd's count times its block
+tt_blocks=512
+umask 077
+
+say() { printf '@%s %s\n' "$tt_nonce" "$*"; }
+tell() { say "$@" >&2; }
+
+# Hundredths of a second since boot, without a fork.
+now() { read -r tt_now tt_rest </proc/uptime; tt_now=${tt_now%.*}${tt_now#*.}; }
+
+boot_id() { cat /proc/sys/kernel/random/boot_id; }
+
+first_line() { IFS= read -r tt_line <"$1" || [ -n "$tt_line" ]; }
+
+# The lines of stdin that match a basic regular expression: the grep that coreutils lack.
+pick() { LC_ALL=C nl -w1 -s"$tt_tab" -bp"$1" | cut -s -f2-; }
+
+# State and start time of a process, from the end of its stat line (its name may hold anything).
+look() {
+  tt_stat=
+  { IFS= read -r tt_stat <"/proc/$1/stat"; } 2>/dev/null || return 1
+  case $tt_stat in *') '*) ;; *) tt_stat=$(cat "/proc/$1/stat" 2>/dev/null) || return 1 ;; esac
+  tt_stat=${tt_stat##*') '}
+  tt_state=${tt_stat%% *}
+  set -f; set -- $tt_stat; set +f
+  tt_start=${20}
+}
+
+# Every live process that carries this run's tag. head goes on where a process vanishes in between; tail would not.
+members() {
+  tt_members=
+  [ -s "$tt_d/tag" ] || return 0
+  first_line "$tt_d/tag"
+  tt_found=$(head -v -c 4096 /proc/[0-9]*/limits 2>/dev/null |
+    pick "^==> /proc/[0-9]*/limits <==\$\\|^Max file locks  *$tt_line ")
+  tt_p=
+  for tt_w in $tt_found; do
+    case $tt_w in
+      /proc/*) tt_p=${tt_w#/proc/}; tt_p=${tt_p%/limits} ;;
+      Max) look "$tt_p" && case $tt_state in Z | X | x) ;; *) tt_members="$tt_members $tt_p" ;; esac ;;
+    esac
+  done
+}
+
+# The leader's pid in tt_leader, empty when it is gone or its number belongs to another process now.
+leader() {
+  tt_leader=
+  [ -s "$tt_d/pid" ] || return 0
+  read -r tt_lp tt_ls <"$tt_d/pid"
+  look "$tt_lp" && [ "$tt_start" = "$tt_ls" ] && tt_leader=$tt_lp
+  return 0
+}
+
+signal_all() {
+  leader
+  [ -n "$tt_leader" ] && kill -s "$1" -- "-$tt_leader" 2>/dev/null
+  [ -n "$tt_members" ] && kill -s "$1" $tt_members 2>/dev/null
+  return 0
+}
+
+# End everything that carries the tag: TERM, grace ($1, tenths of a second), KILL, then freeze and kill what is left.
+# A process that forks faster than it is found cannot while it is stopped, so looks are repeated until two agree.
+sweep() {
+  members
+  [ -z "$tt_members" ] && return 0
+  signal_all TERM
+  signal_all CONT
+  now; tt_until=$((tt_now + $1 * 10))
+  while members; [ -n "$tt_members" ] && now && [ "$tt_now" -lt "$tt_until" ]; do sleep 0.1; done
+  [ -z "$tt_members" ] && { members; [ -z "$tt_members" ] && return 0; }
+  signal_all KILL
+  tt_empty=0 tt_rounds=0
+  while [ "$tt_empty" -lt 2 ] && [ "$tt_rounds" -lt 200 ]; do
+    tt_rounds=$((tt_rounds + 1))
+    members
+    if [ -z "$tt_members" ]; then tt_empty=$((tt_empty + 1)); continue; fi
+    tt_empty=0 tt_before=$tt_members
+    kill -s STOP $tt_members 2>/dev/null
+    members
+    [ "$tt_members" = "$tt_before" ] || [ "$tt_rounds" -gt 20 ] && kill -s KILL $tt_members 2>/dev/null
+    [ "$tt_rounds" -gt 3 ] && sleep 0.05
+  done
+  [ "$tt_empty" -ge 2 ]
+}
+
+alive() { [ -e "$tt_d/alive" ] && ! flock -n -s "$tt_d/alive" true; }
+
+# A process's command line fit for one answer line.
+command_of() { tr '\0\n\r\t' '    ' <"/proc/$1/cmdline" 2>/dev/null | head -c 200; }
+
+# --- devices ----------------------------------------------------------------------------------------------------------
+
+device_list() {
+  if [ -n "${TPU_TUI_DEVICES+given}" ]; then tt_devices=$(printf %s "$TPU_TUI_DEVICES" | tr ':,' '  ')
+  else tt_devices='/dev/accel* /dev/vfio/*'; fi
+  tt_real=
+  for tt_w in $tt_devices; do [ -e "$tt_w" ] && [ "$tt_w" != /dev/vfio/vfio ] && tt_real="$tt_real $tt_w"; done
+  return 0
+}
+
+# Run with sh -c, directly or under sudo -n: prints the pid and device of every owner, or `hidden`.
+tt_owner_script='
+for p in /proc/[0-9]*; do
+  [ -r "$p/fd" ] && [ -x "$p/fd" ] || { [ -d "$p/fd" ] && h=1; continue; }
+  for f in "$p"/fd/*; do for d in "$@"; do
+    [ "$f" -ef "$d" ] && { echo "${p#/proc/} $d"; continue 3; }
+  done; done
+done
+[ -z "$h" ] || echo hidden'
+
+# Owners of the devices: tt_owners has "PID DEVICE" words in pairs, tt_hidden says that some processes could not be seen.
+owners() {
+  tt_owners= tt_hidden=
+  device_list
+  [ -z "$tt_real" ] && return 0
+  tt_found=$(sh -c "$tt_owner_script" sh $tt_real 2>/dev/null)
+  case $tt_found in
+    *hidden*)
+      if sudo -n true </dev/null >/dev/null 2>&1; then
+        tt_found=$(sudo -n sh -c "$tt_owner_script" sh $tt_real 2>/dev/null </dev/null)
+      fi ;;
+  esac
+  case $tt_found in *hidden*) tt_hidden=1 tt_found=${tt_found%hidden*} ;; esac
+  tt_owners=$tt_found
+}
+
+# --- launch -----------------------------------------------------------------------------------------------------------
+
+refuse() { say "refused $*"; [ -n "$tt_made" ] && { cd /; rm -rf "$tt_d"; rmdir "$tt_root/runs/$tt_run" 2>/dev/null; }; exit 3; }
+
+# A mark that every process of the run inherits and nothing scrubs: the limit on file locks, which the kernel no longer
+# uses. It can only be lowered without privilege, so inside another run the new one lies a little below that one's.
+choose_tag() {
+  set -- $(od -An -N8 -tu4 /dev/urandom)
+  tt_tag=$(((($1 & 0x1fffffff) << 32 | $2) | 0x2000000000000000))
+  tt_hard=$(prlimit --locks --noheadings --raw --output=HARD --pid $$)
+  case $tt_hard in
+    *[!0-9]* | '') ;;
+    *) [ "$tt_hard" -gt 4294967296 ] || { prlimit --locks="$tt_tag" true 2>/dev/null || refuse "tag the limit on file locks is $tt_hard already"; }
+      prlimit --locks="$tt_tag" true 2>/dev/null || tt_tag=$((tt_hard - 1 - tt_tag % (tt_hard / 4))) ;;
+  esac
+  prlimit --locks="$tt_tag" true || refuse "tag prlimit cannot mark the run's processes"
+  echo "$tt_tag" >"$tt_d/tag"
+}
+
+# This worker among those that may share this directory: its name and the address and port it was reached at.
+place() { set -- ${SSH_CONNECTION:-}; printf '%s' "$(uname -n)-${3:-local}-${4:-$tt_worker}" | tr -c 'A-Za-z0-9._-' '-'; }
+
+lock_worker() {
+  tt_lock=$tt_root/lock-$(place)
+  exec 9>>"$tt_lock" || refuse "directory cannot write in $tt_root"
+  flock -n 9 && { printf '%s %s\n' "$tt_run" "$tt_worker" >"$tt_lock"; return 0; }
+  tt_o= tt_ow=
+  read -r tt_o tt_ow <"$tt_lock"
+  tt_lp='?' tt_c=
+  tt_od=$tt_root/runs/$tt_o/$tt_ow
+  [ -s "$tt_od/pid" ] && { read -r tt_lp tt_ls <"$tt_od/pid"; tt_c=$(command_of "$tt_lp"); }
+  refuse "busy run ${tt_o:-?} pid $tt_lp command ${tt_c:-not started yet}"
+}
+
+check_devices() {
+  owners
+  [ -n "$tt_hidden" ] && say "note device other users' processes cannot be seen here, so whether the TPU is free is unknown"
+  [ -z "$tt_owners" ] && return 0
+  set -- $tt_owners
+  tt_text="device $2 pid $1 user $(stat -c %U "/proc/$1" 2>/dev/null) command $(command_of "$1")"
+  [ "$tt_force" = 1 ] && { say "note $tt_text"; return 0; }
+  refuse "$tt_text"
+}
+
+reserve_room() {
+  tt_why=$(LC_ALL=C fallocate -n -l "$tt_reserve" log 2>&1) && return 0
+  case $tt_why in
+    *'No space'* | *'quota'*) refuse "full $tt_why" ;;
+    *) : >noreserve; say "note reserve this file system cannot reserve room: a full disk would cost the job's output" ;;
+  esac
+}
+
+# What a login shell exports, asked of a child so that a start-up file that exits, fails or hangs does no harm.
+login_environment() {
+  tt_sh=sh tt_profile=$HOME/.profile
+  case ${SHELL:-} in
+    */bash) for tt_w in .bash_profile .bash_login; do
+        [ -r "$HOME/$tt_w" ] && { tt_sh=$SHELL tt_profile=$HOME/$tt_w; break; }
+      done ;;
+  esac
+  timeout -s KILL 20 "$tt_sh" -c '
+    trap "exec sh -c \"export -p\" >&3" EXIT
+    [ -r /etc/profile ] && . /etc/profile
+    [ -r "$1" ] && . "$1"
+    exit 0' sh "$tt_profile" 3>login </dev/null >/dev/null 2>&1 8>&- 9>&-
+  [ -s login ] || { export -p >login; say "note login the start-up files in $HOME did not end; going on without them"; }
+}
+
+check_command() {
+  tt_why=$(LC_ALL=C sh -c 'tt_check=1; . "$1/login"; cd; . "$1/command" || exit 1
+    command -v -- "$1" >/dev/null && exit 0
+    echo "command not found: $1"; exit 127' sh "$tt_d" 2>&1 </dev/null 8>&- 9>&-) && return 0
+  refuse "command $(printf %s "$tt_why" | tr '\n\r\t' '   ' | head -c 400)"
+}
+
+launch() {
+  tt_csize=$1 tt_jsize=$2 tt_made=
+  tt_why=$(mkdir -p "$tt_root/runs/$tt_run" 2>&1 && mkdir "$tt_d" 2>&1) || refuse "directory $tt_why"
+  tt_made=1
+  cd "$tt_d" || refuse "directory cannot enter $tt_d"
+  head -c "$tt_csize" >command
+  head -c "$tt_jsize" >run.json
+  [ "$(stat -c %s command).$(stat -c %s run.json)" = "$tt_csize.$tt_jsize" ] || refuse "cut what was sent did not arrive whole"
+  printf '%s\n' "$tt_s" >worker.sh
+  boot_id >boot
+  place >place
+  lock_worker
+  choose_tag
+  oom_kills >oom
+  : >log
+  : >room
+  reserve_room
+  head -c 4096 /dev/zero | tr '\0' '\n' >status.new
+  mkfifo ack
+  check_devices
+  echo "$tt_real" >devices
+  if [ "$tt_sync" = 1 ]; then
+    say prepared
+    tt_w=$(timeout "$tt_bar" head -c 3)
+    [ "$tt_w" = 'chk' ] || refuse "cut the code never came"
+  fi
+  login_environment
+  check_command
+  # The front stays until all is decided: sshd stops feeding standard input once its direct child is gone.
+  exec 4>&1 5<&0
+  : "$(setsid -f sh ./worker.sh supervise "$tt_run" "$tt_worker" "$tt_nonce" 3>&1 >&4 <&5 5<&-)"
+}
+
+oom_kills() { pick '^oom_kill ' </proc/vmstat | cut -d' ' -f2; }
+
+supervise() {
+  cd "$tt_d" || exit 1
+  exec 8>>alive
+  flock 8
+  say "armed $$"
+  tt_w=$(timeout "$tt_bar" head -c 3)
+  if [ "$tt_w" != 'go!' ] || [ -e cancel ]; then
+    cd /; rm -rf "$tt_d"; rmdir "$tt_root/runs/$tt_run" 2>/dev/null
+    say disarmed
+    exit 1
+  fi
+  : >going
+  : >armed
+  exec 5<&0
+  lease <&5 5<&- &
+  exec 5<&- </dev/null >/dev/null 2>>trouble 3>&- 4>&-
+  job | { logger; finish; }
+}
+
+# Ends the job unless the launcher confirms it. A dead launcher must not kill the watch, hence no SIGPIPE.
+lease() {
+  trap '' PIPE
+  exec 2>>trouble
+  tt_p=$(timeout "$tt_lease" cat ack) && say "started $tt_p" >&4
+  tt_w=$(timeout "$tt_lease" head -c 3)
+  if [ "$tt_w" = 'ok!' ]; then
+    mv armed running
+    say running >&4
+  else
+    echo 20 >cancel
+    mv armed aborted
+    sweep 20
+    say aborted >&4
+  fi
+}
+
+# Tagged before it looks for `cancel`: a stop either is seen here or sees this process.
+tt_job='exec 2>&1 </dev/null 8>&- 9>&-
+[ ! -e "$1/cancel" ] || exit 143
+IFS= read -r tt_stat </proc/$$/stat
+tt_stat=${tt_stat##*") "}
+tt_first() { shift 19; echo "$1"; }
+printf "%s %s\n" $$ "$(tt_first $tt_stat)" >"$1/pid.new"
+mv "$1/pid.new" "$1/pid"
+date -u +%Y-%m-%dT%H:%M:%S.%6N+00:00 >"$1/since"
+echo $$ >"$1/ack"
+unset tt_stat tt_check
+. "$1/login"
+cd
+. "$1/command"
+exec "$@"'
+
+job() {
+  first_line tag
+  tt_defaults=
+  env --default-signal true 2>/dev/null && tt_defaults='env --default-signal'
+  # In the foreground, so that INT and QUIT keep their defaults; `why` gets what the shell says of a fatal signal.
+  { setsid prlimit --locks="$tt_line" $tt_defaults sh -c "$tt_job" sh "$tt_d"; tt_rc=$?; } 2>>why
+  echo "$tt_rc" >code.new
+  mv code.new code
+  date -u +%Y-%m-%dT%H:%M:%S.%6N+00:00 >until
+  tt_g=20
+  [ -s cancel ] && { read -r tt_w <cancel; [ "$tt_w" -gt "$tt_g" ] && tt_g=$tt_w; }
+  sweep "$tt_g"
+}
+
+# Reads a block only when there is room for it: a full disk holds the job in its write, and nothing is lost.
+logger() {
+  while :; do
+    if [ ! -e noreserve ]; then
+      until fallocate -n -o "$(stat -c %s log)" -l "$tt_reserve" log 2>/dev/null; do
+        [ -e room ] && mv room full
+        sleep 0.5
+      done
+      [ -e full ] && mv full room
+    fi
+    set -- $(LC_ALL=C dd bs=64k count="$tt_blocks" status=noxfer 2>&1 >>log)
+    case ${1:-} in
+      *[!0-9+]* | '') sleep 0.2 ;;
+      *) [ $((${1%+*} + ${1#*+})) -lt "$tt_blocks" ] && return 0 ;;
+    esac
+  done
+}
+
+finish() {
+  tt_size=$(stat -c %s log)
+  truncate -s "$tt_size" log
+  sync log
+  tt_rc=unknown tt_signal= tt_aborted= tt_until=$(date -u +%Y-%m-%dT%H:%M:%S.%6N+00:00)
+  [ -s code ] && first_line code && tt_rc=$tt_line
+  [ -s until ] && first_line until && tt_until=$tt_line
+  [ -s why ] && [ "$tt_rc" != unknown ] && [ "$tt_rc" -gt 128 ] && tt_signal=$(kill -l "$tt_rc" 2>/dev/null)
+  [ -e aborted ] && tt_aborted=1
+  tt_since=
+  [ -s since ] && first_line since && tt_since=$tt_line
+  first_line oom; tt_oom=$(($(oom_kills) - tt_line))
+  first_line boot
+  printf 'exit=%s signal=%s size=%s oom=%s aborted=%s boot=%s time=%s since=%s\n' \
+    "$tt_rc" "$tt_signal" "$tt_size" "$tt_oom" "$tt_aborted" "$tt_line" "$tt_until" "$tt_since" 1<>status.new
+  sync status.new
+  mv status.new status
+  sync .
+}
+
+# --- follow -----------------------------------------------------------------------------------------------------------
+
+ended() {
+  if [ -s status ]; then first_line status; tell "end $tt_line"
+  else
+    tt_code=; [ -s code ] && first_line code && tt_code=$tt_line
+    tell "lost size=$(stat -c %s log 2>/dev/null || echo 0) boot=$(boot_id) was=$(cat boot) code=$tt_code"
+  fi
+}
+
+# Sends the log from byte $1 on, for at most $2 seconds; $3 is a follower's rest between two looks.
+follow() {
+  cd "$tt_d" 2>/dev/null || { say norun; exit 4; }
+  tt_size=$(stat -c %s log 2>/dev/null) || tt_size=0
+  if [ "$tt_size" -lt "$1" ]; then say "short $tt_size $(boot_id) $(cat boot)"; ended; exit 5; fi
+  [ -e full ] && tell "full the disk of this worker is full: the job waits in its write, nothing is lost"
+  say "log $tt_size $(boot_id) $(cat boot)"
+  if flock -n -s alive true; then
+    tail -c "+$(($1 + 1))" <log
+  else
+    flock -s alive sleep 0 &
+    tt_w=$!
+    { timeout "$2" tail -c "+$(($1 + 1))" -s 0.1 --pid="$tt_w" -f <log; kill "$tt_w"; } 2>/dev/null &
+    wait "$tt_w"
+    wait
+    flock -n -s alive true || exit 124
+  fi
+  ended
+}
+
+# --- stop, status, list -----------------------------------------------------------------------------------------------
+
+describe() {
+  tt_text=
+  for tt_p; do tt_text="$tt_text pid $tt_p ($(stat -c %U "/proc/$tt_p" 2>/dev/null): $(command_of "$tt_p"))"; done
+  printf %s "$tt_text" | head -c 600
+}
+
+outcome() { if [ -s status ]; then first_line status; else tt_line="exit=unknown unrecorded=1"; fi; }
+
+# End the run here: $1 is the grace in tenths of a second. Confirmed only when nothing is left, by every sign there is.
+stop() {
+  [ -d "$tt_d" ] || { say "stopped never=1"; exit 0; }
+  cd "$tt_d" || { say "unconfirmed cannot enter $tt_d"; exit 0; }
+  first_line boot
+  if [ "$tt_line" != "$(boot_id)" ]; then
+    if [ "$(cat place 2>/dev/null)" = "$(place)" ]; then outcome; say "stopped $tt_line rebooted=1"
+    else say "unconfirmed this directory belongs to another machine ($(cat place 2>/dev/null))"; fi
+    exit 0
+  fi
+  echo "$1" >cancel.new && mv cancel.new cancel
+  [ -e going ] || { members; [ -z "$tt_members" ] && { say "stopped never=1"; exit 0; }; }
+  sweep "$1"
+  tt_swept=$?
+  [ -e alive ] && flock -w 40 -s alive true
+  members
+  [ -n "$tt_members" ] && { say "unconfirmed still there:$(describe $tt_members)"; exit 0; }
+  [ "$tt_swept" = 0 ] || { say "unconfirmed new processes of the run keep appearing"; exit 0; }
+  alive && { say "unconfirmed its supervisor has not ended"; exit 0; }
+  if [ ! -s status ]; then
+    for tt_w in 1 2 3 4 5; do sleep 0.1; members; [ -n "$tt_members" ] && { say "unconfirmed still there:$(describe $tt_members)"; exit 0; }; done
+  fi
+  owners
+  if [ -n "$tt_owners" ]; then set -- $tt_owners; say "unconfirmed device $2 is still held by$(describe "$1")"; exit 0; fi
+  tt_w=${TPU_TUI_LOCKFILE:-/tmp/libtpu_lockfile}
+  [ -n "$tt_real" ] && [ -z "$tt_hidden" ] && rm -f "$tt_w" 2>/dev/null
+  outcome
+  say "stopped $tt_line${tt_hidden:+ device=unknown}"
+}
+
+condition() {
+  if alive; then
+    if [ -e running ]; then tt_c=running; elif [ -e aborted ]; then tt_c=aborted; elif [ -e going ]; then tt_c=started; else tt_c=armed; fi
+  elif [ -s status ]; then tt_c=ended
+  else tt_c=lost; fi
+}
+
+report() {
+  cd "$tt_d" 2>/dev/null || { say norun; exit 0; }
+  condition
+  tt_line=; [ -s status ] && first_line status
+  tt_c="$tt_c log=$(stat -c %s log 2>/dev/null) now=$(boot_id) was=$(cat boot) confirmed=$([ -e running ] && echo 1)"
+  say "$1 $tt_run $tt_worker $tt_c $tt_line"
+}
+
+status() { report status; }
+
+list() {
+  for tt_d in "$tt_root"/runs/*/*/; do
+    tt_d=${tt_d%/}
+    [ -e "$tt_d/boot" ] || continue
+    tt_worker=${tt_d##*/}; tt_run=${tt_d%/*}; tt_run=${tt_run##*/}
+    report run
+  done
+  say listed
+}
+
+# The run.json of a run here, between two answers that tell its size.
+show() {
+  [ -s "$tt_d/run.json" ] || { say norun; exit 0; }
+  say "json $(stat -c %s "$tt_d/run.json")"
+  cat "$tt_d/run.json"
+}
+
+case $tt_verb in
+  launch | follow | stop | status | list | show) "$tt_verb" "$@" ;;
+  supervise) supervise ;;
+  *) say "refused verb $tt_verb"; exit 2 ;;
+esac

@@ -1,0 +1,9 @@
+"""Settings: what was asked for, by flag, environment, profile or gcloud's configuration, and where each came from."""
+
+from __future__ import annotations
+
+from tui.settings.model import LOCAL_PROFILE, Setting, Settings
+from tui.settings.profiles import delete_profile, profile_path, save_profile
+from tui.settings.resolve import load
+
+__all__ = ["LOCAL_PROFILE", "Setting", "Settings", "delete_profile", "load", "profile_path", "save_profile"]

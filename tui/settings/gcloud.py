@@ -1,0 +1,67 @@
+"""gcloud's active configuration, read from its files without running gcloud.
+
+Source: Google Cloud CLI documentation, "Managing gcloud CLI configurations" and `gcloud topic configurations`.
+"""
+
+from __future__ import annotations
+
+import configparser
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+_NO_CONFIGURATION = "NONE"
+"""gcloud's name for "no configuration at all"."""
+_PROPERTIES = {"project": ("core", "project"), "zones": ("compute", "zone"), "account": ("core", "account")}
+"""Our setting → gcloud's section and property."""
+
+
+@dataclass(frozen=True)
+class GcloudConfiguration:
+    """The active configuration: its name, the settings it gives, and why it could not be read, if so."""
+
+    name: str | None = None
+    values: Mapping[str, str] = field(default_factory=dict)
+    problem: str = ""
+
+
+def config_directory(environ: Mapping[str, str], user_home: Path) -> Path:
+    """Where gcloud keeps its configurations and credentials."""
+    given = environ.get("CLOUDSDK_CONFIG")
+    return Path(given) if given else user_home / ".config" / "gcloud"
+
+
+def environment_variable(setting: str) -> str | None:
+    """The variable by which gcloud itself takes this setting (`CLOUDSDK_CORE_PROJECT`), None where it has none."""
+    if setting not in _PROPERTIES:
+        return None
+    section, name = _PROPERTIES[setting]
+    return f"CLOUDSDK_{section.upper()}_{name.upper()}"
+
+
+def read_active(environ: Mapping[str, str], user_home: Path) -> GcloudConfiguration:
+    """Read the active configuration; one that is absent gives nothing, a broken one says so in `problem`."""
+    directory = config_directory(environ, user_home)
+    try:
+        name = environ.get("CLOUDSDK_ACTIVE_CONFIG_NAME") or _active_name(directory)
+        if name == _NO_CONFIGURATION:
+            return GcloudConfiguration()
+        return GcloudConfiguration(name, _read_properties(directory / "configurations" / f"config_{name}"))
+    except FileNotFoundError:
+        return GcloudConfiguration()
+    except (OSError, UnicodeDecodeError, configparser.Error) as error:
+        return GcloudConfiguration(problem=" ".join(str(error).split()))
+
+
+def _active_name(directory: Path) -> str:
+    try:
+        return (directory / "active_config").read_text("utf-8").strip() or "default"
+    except FileNotFoundError:
+        return "default"
+
+
+def _read_properties(path: Path) -> dict[str, str]:
+    parser = configparser.RawConfigParser()
+    parser.read_string(path.read_text("utf-8"), source=str(path))
+    found = {setting: parser.get(*where, fallback="").strip() for setting, where in _PROPERTIES.items()}
+    return {setting: value for setting, value in found.items() if value}

@@ -1,0 +1,145 @@
+"""Settings put together: flag, then environment, then profile, then gcloud's active configuration, then default."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tui.errors import UsageError
+from tui.settings import gcloud
+from tui.settings.fields import ENVIRONMENT_PREFIX, FIELDS, Field, Place
+from tui.settings.model import LOCAL_PROFILE, Setting, Settings
+from tui.settings.profiles import Profile, profile_path, read_profile
+
+_HOME_VARIABLE = f"{ENVIRONMENT_PREFIX}HOME"
+_PROFILE_VARIABLE = f"{ENVIRONMENT_PREFIX}PROFILE"
+_DEFAULT_PROFILE = "default"
+_UNSET = object()
+
+
+def load(flags: Mapping[str, Any], environ: Mapping[str, str] | None = None) -> Settings:
+    """The settings for these flags (names as on the command line, with `_`; absent or None: not given).
+
+    Raises UsageError for a value that cannot be, a profile that is not there, or one that cannot be read.
+    """
+    environment = os.environ if environ is None else environ
+    return _Resolver(flags, environment).settings()
+
+
+class _Resolver:
+    """One resolution: where each value may come from, strongest first."""
+
+    def __init__(self, flags: Mapping[str, Any], environ: Mapping[str, str]) -> None:
+        self._flags = {name: value for name, value in flags.items() if value is not None and value != []}
+        self._environ = environ
+        home = environ.get("HOME")
+        self._user_home = Path(home) if home else Path.home()
+        self._place = Place(Path.cwd(), self._user_home)
+        self._gcloud = gcloud.read_active(environ, self._user_home)
+        self._home = self._find_home()
+        self._profile, self._profile_origin = self._find_profile(Path(self._home.value))
+
+    def settings(self) -> Settings:
+        found = {field.name: self._resolve(field) for field in FIELDS}
+        if "project" in self._flags and "hosts" not in self._flags and found["hosts"].value is not None:
+            found["hosts"] = Setting("hosts", None, f"set aside by --project; else {found['hosts'].origin}")
+        values = {name: setting.value for name, setting in found.items()}
+        profile = Setting("profile", self._profile.name if self._profile else None, self._profile_origin)
+        account = self._account()
+        origins = {"home": self._home, "profile": profile, **found, "account": account}
+        return Settings(
+            home=self._home.value, profile=profile.value, account=account.value, origins=origins, **values
+        )
+
+    def _find_home(self) -> Setting:
+        given = self._environ.get(_HOME_VARIABLE)
+        if given:
+            return Setting("home", self._place.path(given), f"environment {_HOME_VARIABLE}")
+        import platformdirs
+
+        return Setting("home", platformdirs.user_data_path("tpu-tui", appauthor=False), "default")
+
+    def _find_profile(self, home: Path) -> tuple[Profile | None, str]:
+        named, origin = self._flags.get("profile"), "flag"
+        if named is None:
+            named, origin = self._environ.get(_PROFILE_VARIABLE) or None, f"environment {_PROFILE_VARIABLE}"
+        if named is not None:
+            return read_profile(home, str(named), self._user_home), origin
+        if profile_path(home, _DEFAULT_PROFILE).exists():
+            return read_profile(home, _DEFAULT_PROFILE, self._user_home), "default"
+        if not self._names_a_place() and profile_path(home, LOCAL_PROFILE).exists():
+            local = read_profile(home, LOCAL_PROFILE, self._user_home)
+            if local.belongs_to_live_pod:
+                return local, "a local pod is running and no project or hosts file is configured"
+        return None, "default"
+
+    def _names_a_place(self) -> bool:
+        """Whether a project or a hosts file is configured anywhere but in a profile."""
+        variables = ("TPU_TUI_PROJECT", "TPU_TUI_HOSTS", "CLOUDSDK_CORE_PROJECT")
+        return (
+            "project" in self._flags
+            or "hosts" in self._flags
+            or any(self._environ.get(name) for name in variables)
+            or "project" in self._gcloud.values
+        )
+
+    def _resolve(self, field: Field) -> Setting:
+        for read in (self._from_flag, self._from_environment, self._from_profile, self._from_gcloud):
+            value, origin = read(field)
+            if value is not _UNSET:
+                return Setting(field.name, value, origin)
+        return Setting(field.name, field.default, "default")
+
+    def _from_flag(self, field: Field) -> tuple[Any, str]:
+        if field.flag is None or field.flag not in self._flags:
+            return _UNSET, ""
+        return self._read(field, self._flags[field.flag], f"--{field.flag.replace('_', '-')}"), "flag"
+
+    def _from_environment(self, field: Field) -> tuple[Any, str]:
+        value, origin = self._from_variable(field, field.variable if field.in_environment else None)
+        if value is not _UNSET or self._is_local_pod:
+            return value, origin
+        return self._from_variable(field, gcloud.environment_variable(field.name))
+
+    def _from_variable(self, field: Field, variable: str | None) -> tuple[Any, str]:
+        text = self._environ.get(variable) if variable else None
+        if not text:
+            return _UNSET, ""
+        return self._read(field, text, str(variable)), f"environment {variable}"
+
+    def _from_profile(self, field: Field) -> tuple[Any, str]:
+        if self._profile is None or field.name not in self._profile.values:
+            return _UNSET, ""
+        return self._profile.values[field.name], self._profile.origin
+
+    def _from_gcloud(self, field: Field) -> tuple[Any, str]:
+        if field.name not in self._gcloud.values or self._is_local_pod:
+            return _UNSET, ""
+        value = self._read(field, self._gcloud.values[field.name], f"gcloud configuration {self._gcloud.name}")
+        return value, f"gcloud configuration {self._gcloud.name}"
+
+    @property
+    def _is_local_pod(self) -> bool:
+        """Whether the profile points away from Google's API; what gcloud is told says nothing about that place."""
+        return self._profile is not None and "tpu" in self._profile.values.get("endpoints", {})
+
+    def _read(self, field: Field, value: Any, where: str) -> Any:
+        try:
+            return field.read(value, self._place)
+        except ValueError as error:
+            raise UsageError(f"{where} {error}", why=f"it is {value!r}") from None
+
+    def _account(self) -> Setting:
+        variable = gcloud.environment_variable("account")
+        if variable and self._environ.get(variable):
+            return Setting("account", self._environ[variable], f"environment {variable}")
+        if "account" in self._gcloud.values:
+            return Setting("account", self._gcloud.values["account"], f"gcloud configuration {self._gcloud.name}")
+        why = (
+            f"default; gcloud's configuration cannot be read: {self._gcloud.problem}"
+            if self._gcloud.problem
+            else "default"
+        )
+        return Setting("account", None, why)

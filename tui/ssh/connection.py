@@ -1,0 +1,255 @@
+"""One worker's live connection: commands, streams and probes over it, at most so many at once."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any
+
+import asyncssh
+
+from tui.ssh import reasons
+from tui.ssh.outcome import Completed
+from tui.ssh.probing import PortState, judge
+from tui.ssh.retry import backoff
+
+if TYPE_CHECKING:
+    from tui.ssh.dial import Client
+
+STREAM_WINDOW = 256 * 1024
+"""Bytes a worker may send ahead of a reader of `process`: bounds memory and keeps one worker from starving others."""
+CHUNK = 64 * 1024
+OPEN_ATTEMPTS = 4
+TERM_GRACE = 0.5
+"""Seconds a command that ran out of time gets between TERM and KILL."""
+CLOSE_TIMEOUT = 3.0
+
+
+class Slots:
+    """How many sessions a connection may have open; learns a lower limit when the server refuses one more."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.used = 0
+        self._freed = asyncio.Condition()
+
+    async def take(self) -> None:
+        """Wait for a free slot."""
+        async with self._freed:
+            await self._freed.wait_for(lambda: self.used < self.limit)
+            self.used += 1
+
+    async def give(self) -> None:
+        """Free a slot."""
+        async with self._freed:
+            self.used -= 1
+            self._freed.notify_all()
+
+    def shrink(self) -> bool:
+        """Note that the server had enough of sessions; False when no other of ours is open."""
+        if self.used <= 1:
+            return False
+        self.limit = max(1, min(self.limit, self.used - 1))
+        return True
+
+
+class _Gathered(asyncssh.SSHClientSession[bytes]):
+    """A command whose output is collected: cheaper than stream readers by half."""
+
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.out = bytearray()
+        self.err = bytearray()
+        self.exit_code: int | None = None
+        self.signal: str | None = None
+        self.ended: asyncio.Future[Exception | None] = loop.create_future()
+        self._writable = asyncio.Event()
+        self._writable.set()
+
+    def data_received(self, data: bytes, datatype: int | None) -> None:
+        (self.out if datatype is None else self.err).extend(data)
+
+    def exit_status_received(self, status: int) -> None:
+        self.exit_code = status
+
+    def exit_signal_received(self, signal: str, _dumped: bool, _message: str, _lang: str) -> None:
+        self.signal = reasons.quoted(signal)
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._writable.set()
+        if not self.ended.done():
+            self.ended.set_result(exc)
+
+    async def send(self, channel: asyncssh.SSHClientChannel[bytes], data: bytes) -> None:
+        """Write it all and the end of input, no faster than the worker takes it."""
+        for start in range(0, len(data), CHUNK):
+            await self._writable.wait()
+            if self.ended.done() or channel.is_closing():
+                return
+            with contextlib.suppress(BrokenPipeError, OSError):
+                channel.write(data[start : start + CHUNK])
+        if not (self.ended.done() or channel.is_closing()):
+            with contextlib.suppress(BrokenPipeError, OSError):
+                channel.write_eof()
+
+
+class WorkerConnection:
+    """A logged-in worker. `closed` is set when the connection is gone, whoever ended it."""
+
+    def __init__(self, worker: int, connection: asyncssh.SSHClientConnection, client: Client, sessions: int) -> None:
+        self.worker = worker
+        self.connection = connection
+        self.closed = asyncio.Event()
+        self._ended = client.ended
+        self._ended.add_done_callback(lambda _: self.closed.set())
+        self._slots = Slots(sessions)
+        self._watchers: set[asyncio.Task[None]] = set()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the connection can still be used, as far as is known here."""
+        return not self.closed.is_set() and not self.connection.is_closed()
+
+    @property
+    def cause(self) -> str:
+        """Why the connection ended, in the library's or the server's words; empty while it lives."""
+        error = self._ended.result() if self._ended.done() else None
+        return "" if error is None else reasons.quoted(str(error))
+
+    async def run(self, command: str, *, input: bytes = b"", timeout: float | None = None) -> Completed:  # noqa: A002
+        """Run one command to its end; bytes in, bytes out, nothing decoded.
+
+        After `timeout` seconds it gets TERM, then KILL, and what it wrote until then comes back with `timed_out`.
+        Raises SshError when the connection is lost or the server opens no session.
+        """
+        async with self._slot():
+            channel, session = await self._open(
+                lambda: self.connection.create_session(_Gathered, command, encoding=None, request_pty=False)
+            )
+            sending = asyncio.ensure_future(session.send(channel, input))
+            try:
+                done, _ = await asyncio.wait({session.ended}, timeout=timeout)
+                if not done:
+                    await self._end(channel, session)
+                return self._completed(session, timed_out=not done)
+            finally:
+                sending.cancel()
+                channel.close()
+
+    async def process(self, command: str, *, window: int = STREAM_WINDOW) -> asyncssh.SSHClientProcess[bytes]:
+        """A command whose streams the caller reads and writes, as bytes; its slot is freed when it closes.
+
+        The caller owns it: `close()` it, or read both streams to their end.
+        """
+        await self._slots.take()
+        try:
+            process: asyncssh.SSHClientProcess[bytes] = await self._open(
+                lambda: self.connection.create_process(command, encoding=None, request_pty=False, window=window)
+            )
+        except BaseException:
+            await self._slots.give()
+            raise
+        self._watch(process)
+        return process
+
+    async def probe(self, host: str, port: int, timeout: float = 5.0) -> PortState:
+        """Whether a TCP port answers, seen from this worker: its sshd tries, no program there is needed."""
+        opening = asyncio.ensure_future(
+            self.connection.create_connection(asyncssh.SSHTCPSession, host, port, encoding=None)
+        )
+        try:
+            done, _ = await asyncio.wait({opening}, timeout=timeout)
+            if not done:
+                return judge(None, "", timeout)
+            channel, _ = opening.result()
+            channel.abort()
+            return PortState("open", "connected", "connected")
+        except asyncssh.ChannelOpenError as error:
+            if not self.alive:
+                raise reasons.lost(self.worker, self.cause) from None
+            return judge(error.code, error.reason, timeout)
+        except (asyncssh.Error, OSError) as error:
+            raise reasons.lost(self.worker, str(error)) from None
+        finally:
+            if not opening.done():
+                opening.cancel()
+
+    async def close(self) -> None:
+        """Close the connection and wait (bounded) until it is."""
+        self.connection.close()
+        with contextlib.suppress(asyncio.TimeoutError, asyncssh.Error, OSError):
+            await asyncio.wait_for(self.connection.wait_closed(), CLOSE_TIMEOUT)
+        if not self.connection.is_closed():
+            self.connection.abort()
+        for watcher in list(self._watchers):
+            watcher.cancel()
+        await asyncio.gather(*self._watchers, return_exceptions=True)
+
+    @contextlib.asynccontextmanager
+    async def _slot(self) -> AsyncIterator[None]:
+        await self._slots.take()
+        try:
+            yield
+        finally:
+            await self._slots.give()
+
+    async def _open(self, opener: Any) -> Any:
+        """Open a session in the slot that was taken; one that sshd refuses waits until another of ours ends."""
+        waits = backoff(0.05, 1.0)
+        failed = 0
+        while True:
+            if not self.alive:
+                raise reasons.lost(self.worker, self.cause)
+            try:
+                return await opener()
+            except asyncssh.ChannelOpenError as error:
+                if not self.alive:
+                    raise reasons.lost(self.worker, self.cause) from None
+                failed += 1
+                if self._slots.shrink():
+                    await self._slots.give()
+                    await self._slots.take()
+                elif failed >= OPEN_ATTEMPTS:
+                    raise reasons.too_many_sessions(self.worker, error.reason) from None
+                await asyncio.sleep(next(waits))
+            except (asyncssh.Error, OSError) as error:
+                raise reasons.lost(self.worker, str(error)) from None
+
+    async def _end(self, channel: asyncssh.SSHClientChannel[bytes], session: _Gathered) -> None:
+        for signal in ("TERM", "KILL"):
+            with contextlib.suppress(OSError, asyncssh.Error):
+                channel.send_signal(signal)
+            done, _ = await asyncio.wait({session.ended}, timeout=TERM_GRACE)
+            if done:
+                return
+
+    def _completed(self, session: _Gathered, *, timed_out: bool) -> Completed:
+        silent = session.exit_code is None and session.signal is None
+        if not timed_out and silent and (session.ended.result() is not None or not self.alive):
+            raise reasons.lost(self.worker, self.cause or str(session.ended.result() or ""))
+        return Completed(
+            worker=self.worker,
+            exit_code=None if timed_out else session.exit_code,
+            signal=None if timed_out else session.signal,
+            stdout=bytes(session.out),
+            stderr=bytes(session.err),
+            timed_out=timed_out,
+        )
+
+    def _watch(self, process: asyncssh.SSHClientProcess[bytes]) -> None:
+        async def watch() -> None:
+            try:
+                await process.channel.wait_closed()
+            finally:
+                await self._slots.give()
+
+        watcher = asyncio.get_running_loop().create_task(watch())
+        self._watchers.add(watcher)
+        watcher.add_done_callback(self._watchers.discard)

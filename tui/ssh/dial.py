@@ -1,0 +1,335 @@
+"""One login: a socket or a tunnel, the handshake, the host key, our keys; each failure told for what it is."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import asyncssh
+
+from tui.errors import TpuTuiError
+from tui.printable import one_line
+from tui.ssh import reasons
+from tui.ssh.access import ACCEPT_NEW, Access, Login, Prompter
+from tui.ssh.host_keys import HostKeys, Trusted, fingerprint, key_type, refusal, unfiled
+from tui.ssh.keys import Keys
+from tui.ssh.reasons import SshError
+
+KEX = "^curve25519-sha256,curve25519-sha256@libssh.org"
+"""Asked for first because it costs 1 ms of CPU where post-quantum exchanges cost tens; the others stay."""
+CIPHERS = "^aes128-gcm@openssh.com,aes256-gcm@openssh.com,chacha20-poly1305@openssh.com"
+MAX_AUTH_TRIES_WORDS = "too many authentication failures"
+_TCP_KEEPALIVE = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
+
+
+@dataclass
+class Stages:
+    """How far a login came, and how long each step took (seconds; None: not reached)."""
+
+    connected: float | None = None
+    greeted: float | None = None
+    logged_in: float | None = None
+
+
+class Client(asyncssh.SSHClient):
+    """asyncssh's side of one login: judges the host key, remembers what the server said, tells the end."""
+
+    def __init__(self, believes: Callable[[asyncssh.SSHKey], bool], prompter: Prompter | None, name: str) -> None:
+        self._believes = believes
+        self._prompter = prompter
+        self._name = name
+        self.connection: asyncssh.SSHClientConnection | None = None
+        self.offered: asyncssh.SSHKey | None = None
+        self.asking = 0
+        self.ended: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
+        """Keep the connection: only it knows afterwards whether the server spoke SSH."""
+        self.connection = conn
+
+    def validate_host_public_key(self, _host: str, _addr: str, _port: int, key: asyncssh.SSHKey) -> bool:
+        """Called for a key that is not among the trusted ones."""
+        self.offered = key
+        return self._believes(key)
+
+    def kbdint_auth_requested(self) -> str | None:
+        """Answer one-time codes where somebody can be asked."""
+        return None if self._prompter is None else ""
+
+    async def kbdint_challenge_received(
+        self, _name: str, _instructions: str, _lang: str, prompts: Any
+    ) -> list[str] | None:
+        """Hand the server's questions to the person."""
+        if self._prompter is None:
+            return None
+        answers: list[str] = []
+        self.asking += 1
+        try:
+            for prompt, _echo in prompts:
+                answer = await self._prompter.secret(f"{self._name} asks: {one_line(prompt)} ")
+                if answer is None:
+                    return None
+                answers.append(answer)
+        finally:
+            self.asking -= 1
+        return answers
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell whoever waits that the connection is gone."""
+        if not self.ended.done():
+            self.ended.set_result(exc)
+
+    @property
+    def greeted(self) -> bool:
+        """Whether the server said that it speaks SSH."""
+        return self.connection is not None and bool(self.connection.get_extra_info("server_version"))
+
+
+@dataclass
+class Dialer:
+    """Logs in to hosts with one access, one set of keys and one view of the known hosts."""
+
+    access: Access
+    keys: Keys
+    host_keys: HostKeys
+    prompter: Prompter | None = None
+    _questions: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def dial(
+        self,
+        login: Login,
+        *,
+        worker: int | str | None,
+        vouched: tuple[str, ...] = (),
+        tunnel: asyncssh.SSHClientConnection | None = None,
+        stages: Stages | None = None,
+    ) -> tuple[asyncssh.SSHClientConnection, Client]:
+        """A logged-in connection; raises SshError, or UsageError where our own key is no key.
+
+        A person who can be asked is asked here: for an unknown host key, for the passphrases of further keys.
+        """
+        await self.keys.load()
+        stages = stages or Stages()
+        trusted = self.host_keys.trusted(login, vouched)
+        try:
+            return await self._attempt(login, worker, trusted, tunnel, stages)
+        except _Unknown as unknown:
+            trusted = await self._ask(login, worker, vouched, unknown.key, unknown.error)
+        except SshError as error:
+            if error.reason is not reasons.Reason.DENIED or not await self.keys.unlock_more():
+                raise
+        try:
+            return await self._attempt(login, worker, trusted, tunnel, stages)
+        except _Unknown as unknown:
+            raise unknown.error from None
+
+    async def _ask(
+        self, login: Login, worker: int | str | None, vouched: tuple[str, ...], key: asyncssh.SSHKey, error: SshError
+    ) -> Trusted:
+        if self.prompter is None:
+            raise error
+        async with self._questions:
+            trusted = self.host_keys.trusted(login, vouched)
+            if key in trusted.keys:
+                return trusted
+            name = f"worker {worker} ({login.host})" if isinstance(worker, int) else str(worker)
+            if not await self.prompter.trust(name, key_type(key), fingerprint(key)):
+                raise error
+            try:
+                self.host_keys.accept(login, key)
+            except OSError as problem:
+                raise unfiled(worker, self.access.own_known_hosts, problem) from problem
+            return Trusted(keys=(key,), names=trusted.names, files=trusted.files)
+
+    async def _attempt(
+        self,
+        login: Login,
+        worker: int | str | None,
+        trusted: Trusted,
+        tunnel: asyncssh.SSHClientConnection | None,
+        stages: Stages,
+    ) -> tuple[asyncssh.SSHClientConnection, Client]:
+        new = not (trusted.keys or trusted.authorities)
+        accepts = new and self.access.host_keys == ACCEPT_NEW
+
+        def believes(key: asyncssh.SSHKey) -> bool:
+            return accepts and key not in trusted.revoked
+
+        clients: list[Client] = []
+
+        def factory() -> Client:
+            clients.append(
+                Client(believes, self.prompter, f"worker {worker}" if isinstance(worker, int) else str(worker))
+            )
+            return clients[-1]
+
+        began = time.monotonic()
+        sock = None if tunnel else await self._socket(login, worker)
+        stages.connected = time.monotonic() - began
+        offered = self.keys.offered()
+        task = asyncio.ensure_future(
+            asyncssh.connect(
+                login.host,
+                login.port,
+                sock=sock,
+                tunnel=tunnel or (),
+                config=None,
+                username=login.user,
+                client_factory=factory,
+                client_keys=offered or None,
+                agent_path=None,
+                known_hosts=lambda *_: (list(trusted.keys), list(trusted.authorities), list(trusted.revoked)),
+                host_key_alias=None,
+                server_host_key_algs=trusted.algorithms,
+                x509_trusted_certs=None,
+                kex_algs=KEX,
+                encryption_algs=CIPHERS,
+                compression_algs="none",
+                password_auth=False,
+                gss_auth=False,
+                gss_kex=False,
+                host_based_auth=False,
+                kbdint_auth=self.prompter is not None,
+                login_timeout=0,
+                keepalive_interval=self.access.keepalive,
+                keepalive_count_max=self.access.keepalive_count,
+            )
+        )
+        try:
+            connection = await self._bounded(task, clients)
+        except asyncio.TimeoutError:
+            client = clients[-1] if clients else None
+            if client is None and tunnel is not None:
+                raise reasons.tunnel_refused(
+                    2, "connection timed out", worker, login, self.access.jump or "?"
+                ) from None
+            if client is None or not client.greeted:
+                raise reasons.not_ssh(worker, login, "(nothing)") from None
+            raise reasons.login_timed_out(worker, login, self.access.login_timeout) from None
+        except asyncssh.ChannelOpenError as error:
+            raise reasons.tunnel_refused(
+                error.code, error.reason, worker, login, self.access.jump or "configured"
+            ) from None
+        except (asyncssh.Error, OSError, ValueError) as error:
+            client = clients[-1] if clients else None
+            raise self._explained(error, client, login, worker, trusted, len(offered)) from None
+        finally:
+            if not task.done():
+                task.cancel()
+        stages.logged_in = time.monotonic() - began
+        client = clients[-1]
+        if client.offered is not None and new:
+            try:
+                self.host_keys.accept(login, client.offered)
+            except OSError as problem:
+                connection.abort()
+                raise unfiled(worker, self.access.own_known_hosts, problem) from problem
+        return connection, client
+
+    async def _bounded(
+        self, task: asyncio.Future[asyncssh.SSHClientConnection], clients: list[Client]
+    ) -> asyncssh.SSHClientConnection:
+        """The login within its time; the clock stands still while a person is being asked."""
+        try:
+            while True:
+                done, _ = await asyncio.wait({task}, timeout=self.access.login_timeout)
+                if done:
+                    return task.result()
+                if not (clients and clients[-1].asking):
+                    break
+        except asyncio.CancelledError:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError, asyncssh.Error, OSError):
+                (await task).abort()
+            raise
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError, asyncssh.Error, OSError):
+            (await task).abort()
+        raise asyncio.TimeoutError
+
+    async def _socket(self, login: Login, worker: int | str | None) -> socket.socket:
+        try:
+            return await asyncio.wait_for(open_socket(login.host, login.port), self.access.connect_timeout)
+        except (OSError, UnicodeError, asyncio.TimeoutError) as error:
+            raise reasons.unconnected(error, worker, login, self.access.connect_timeout) from None
+
+    def _explained(
+        self,
+        error: Exception,
+        client: Client | None,
+        login: Login,
+        worker: int | str | None,
+        trusted: Trusted,
+        tried: int,
+    ) -> TpuTuiError | _Unknown:
+        words = str(error)
+        if isinstance(error, asyncssh.HostKeyNotVerifiable):
+            if client is not None and client.offered is not None:
+                problem = refusal(worker, login, trusted, client.offered)
+                if problem.reason is reasons.Reason.HOST_KEY_UNKNOWN:
+                    return _Unknown(client.offered, problem)
+                return problem
+            return SshError(
+                reasons.Reason.HOST_KEY_CHANGED,
+                "its host key is not believed",
+                worker=worker,
+                why=reasons.quoted(words),
+                remedy=f"see {', '.join(trusted.files)}",
+            )
+        if isinstance(error, asyncssh.PermissionDenied):
+            return reasons.denied(worker, login, tried, self.keys.locked)
+        if MAX_AUTH_TRIES_WORDS in words.lower():
+            return reasons.denied(
+                worker, login, tried, self.keys.locked, words="too many keys were tried: --identity names one"
+            )
+        if isinstance(error, asyncssh.KeyExchangeFailed):
+            return reasons.no_algorithms(worker, login, words)
+        if client is None or not client.greeted:
+            if isinstance(error, (asyncssh.ConnectionLost, ConnectionError)):
+                return reasons.closed_early(worker, login)
+            return reasons.not_ssh(worker, login, words)
+        if isinstance(error, (asyncssh.DisconnectError, OSError)):
+            return reasons.lost(worker, words)
+        return SshError(reasons.Reason.OTHER, "the login failed", worker=worker, why=reasons.quoted(words))
+
+
+class _Unknown(Exception):
+    """A host key nobody vouches for: the person may be asked before this becomes `error`."""
+
+    def __init__(self, key: asyncssh.SSHKey, error: SshError) -> None:
+        super().__init__(error.what)
+        self.key = key
+        self.error = error
+
+
+async def open_socket(host: str, port: int) -> socket.socket:
+    """A connected TCP socket to the first address that answers, small packets undelayed, keep-alive on.
+
+    Raises socket.gaierror when the name does not resolve, else the OSError of the last address.
+    """
+    loop = asyncio.get_running_loop()
+    problem: OSError = OSError(errno.EADDRNOTAVAIL, "no address")
+    for family, kind, protocol, _, address in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+        sock = socket.socket(family, kind, protocol)
+        try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for name, value in _TCP_KEEPALIVE:
+                if hasattr(socket, name):
+                    sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+            await loop.sock_connect(sock, address)
+            return sock
+        except OSError as error:
+            sock.close()
+            problem = error
+        except BaseException:
+            sock.close()
+            raise
+    raise problem

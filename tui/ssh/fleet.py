@@ -1,0 +1,302 @@
+"""All workers of a slice: connections made when needed, kept, remade; commands on many at once."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import TYPE_CHECKING, TypeVar
+
+from tui.errors import TpuTuiError, UsageError, WorkerError
+from tui.pod.worker import Worker
+from tui.ssh import reasons
+from tui.ssh.access import Access, Login, Prompter, login_for, login_to
+from tui.ssh.host_keys import HostKeys
+from tui.ssh.keys import Keys
+from tui.ssh.outcome import Completed
+from tui.ssh.probing import PortState, Reach
+from tui.ssh.retry import backoff
+
+if TYPE_CHECKING:
+    import asyncssh
+
+    from tui.ssh.connection import WorkerConnection
+    from tui.ssh.dial import Client, Dialer, Stages
+
+__all__ = ["Completed", "Fleet", "PortState", "Reach"]
+
+EARLY_ATTEMPTS = 4
+"""Logins tried when sshd hangs up before its greeting: beyond MaxStartups it does so at random."""
+_FILES_A_WORKER = 2
+_SPARE_FILES = 512
+_STAGE_OF = {
+    reasons.Reason.NAME: "name",
+    reasons.Reason.NO_ROUTE: "connect",
+    reasons.Reason.REFUSED: "connect",
+    reasons.Reason.TIMED_OUT: "connect",
+    reasons.Reason.ROUTE_MISSING: "connect",
+    reasons.Reason.NOT_SSH: "greeting",
+    reasons.Reason.CLOSED_EARLY: "greeting",
+    reasons.Reason.ALGORITHMS: "greeting",
+    reasons.Reason.HOST_KEY_UNKNOWN: "host_key",
+    reasons.Reason.HOST_KEY_CHANGED: "host_key",
+}
+_Result = TypeVar("_Result")
+
+
+class Fleet:
+    """The workers of one slice over SSH, one connection each, remade when it was lost.
+
+    Use it as an async context, or `close()` it. Not to be shared between event loops.
+    """
+
+    def __init__(self, workers: Sequence[Worker], access: Access, *, prompter: Prompter | None = None) -> None:
+        logging.getLogger("asyncssh").addHandler(logging.NullHandler())
+        raise_file_limit(len(workers) * _FILES_A_WORKER + _SPARE_FILES)
+        self.workers = {worker.index: worker for worker in workers}
+        self._access = access
+        self._prompter = prompter
+        self._dialer: Dialer | None = None
+        self._handshakes = asyncio.Semaphore(access.handshakes)
+        self._live: dict[int, WorkerConnection] = {}
+        self._jumps: dict[str, tuple[asyncssh.SSHClientConnection, Client]] = {}
+        self._locks: dict[int | str, asyncio.Lock] = {}
+        self._closed = False
+
+    async def __aenter__(self) -> Fleet:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    @property
+    def access(self) -> Access:
+        """The access with every key that was opened so far: what a process without a terminal needs."""
+        return self._dialer.keys.access if self._dialer else self._access
+
+    async def close(self) -> None:
+        """Close every connection; the jump hosts' last, the workers go through them."""
+        self._closed = True
+        live, self._live = list(self._live.values()), {}
+        await asyncio.gather(*(connection.close() for connection in live), return_exceptions=True)
+        jumps, self._jumps = list(self._jumps.values()), {}
+        for connection, _ in reversed(jumps):
+            connection.close()
+            with contextlib.suppress(Exception):
+                await asyncio.wait_for(connection.wait_closed(), 3.0)
+        if self._dialer:
+            self._dialer.keys.close()
+
+    async def connect(self, index: int) -> WorkerConnection:
+        """The worker's live connection, made when there is none.
+
+        Raises SshError (a WorkerError whose `reason` programs can tell apart), UsageError for a worker that is not
+        there or a key that is none, OutOfReachError when a passphrase is needed and nobody can be asked.
+        """
+        live = self._live.get(index)
+        if live is not None and live.alive:
+            return live
+        async with self._lock(index):
+            live = self._live.get(index)
+            if live is not None and live.alive:
+                return live
+            connection = await self._connect(self._worker(index))
+            if self._closed:
+                await connection.close()
+                raise reasons.lost(index, "closed here")
+            self._live[index] = connection
+            return connection
+
+    async def run(
+        self,
+        index: int,
+        command: str,
+        *,
+        input: bytes = b"",  # noqa: A002
+        timeout: float | None = None,
+    ) -> Completed:
+        """Run one command on one worker to its end, bytes exact; `timeout` (seconds) counts from its start.
+
+        Raises what `connect` raises, and SshError when the connection is lost before the command ended.
+        """
+        connection = await self.connect(index)
+        return await connection.run(command, input=input, timeout=timeout)
+
+    async def run_all(
+        self,
+        indices: Iterable[int],
+        command: str,
+        *,
+        input: bytes | Callable[[int], bytes] = b"",  # noqa: A002
+        timeout: float | None = None,
+    ) -> AsyncIterator[Completed | WorkerError]:
+        """Run one command on many workers; what became of each comes as it becomes known."""
+
+        async def one(index: int) -> Completed:
+            data = input(index) if callable(input) else input
+            return await self.run(index, command, input=data, timeout=timeout)
+
+        async for _, result in each(indices, one):
+            yield result
+
+    async def process(self, index: int, command: str) -> asyncssh.SSHClientProcess[bytes]:
+        """A command whose streams the caller reads and writes, as bytes; the caller closes it."""
+        connection = await self.connect(index)
+        return await connection.process(command)
+
+    async def probe(self, index: int, host: str, port: int, timeout: float = 5.0) -> PortState:
+        """Whether `host:port` answers, seen from the worker. Raises what `connect` raises."""
+        connection = await self.connect(index)
+        return await connection.probe(host, port, timeout)
+
+    async def reach(self, index: int, timeout: float | None = None) -> Reach:
+        """How far a fresh login from here comes, within `timeout` seconds of login; never raises for the worker."""
+        from tui.ssh.dial import Stages
+
+        stages = Stages()
+        try:
+            connection = await asyncio.wait_for(self._connect(self._worker(index), stages), timeout)
+        except asyncio.TimeoutError:
+            stage = "connect" if stages.connected is None else "login"
+            error: TpuTuiError = reasons.SshError(
+                reasons.Reason.TIMED_OUT, "no answer", worker=index, why=f"not within {timeout:g} s"
+            )
+            return Reach(index, stage, stages.connected, None, _as_worker_error(error, index))
+        except TpuTuiError as problem:
+            stage = _STAGE_OF.get(problem.reason, "login") if isinstance(problem, reasons.SshError) else "login"
+            return Reach(index, stage, stages.connected, None, _as_worker_error(problem, index))
+        previous = self._live.get(index)
+        if (previous is None or not previous.alive) and not self._closed:
+            self._live[index] = connection
+        else:
+            await connection.close()
+        return Reach(index, "ready", stages.connected, stages.logged_in)
+
+    def _worker(self, index: int) -> Worker:
+        try:
+            return self.workers[index]
+        except KeyError:
+            known = ", ".join(str(number) for number in sorted(self.workers))
+            raise UsageError(f"no worker {index}", remedy=f"workers: {known}") from None
+
+    def _lock(self, name: int | str) -> asyncio.Lock:
+        return self._locks.setdefault(name, asyncio.Lock())
+
+    def _dial(self) -> Dialer:
+        from tui.ssh.dial import Dialer
+
+        if self._dialer is None:
+            keys = Keys(self._access, self._prompter, self._configured_identities())
+            self._dialer = Dialer(self._access, keys, HostKeys(self._access), self._prompter)
+        return self._dialer
+
+    def _configured_identities(self) -> Iterable[str]:
+        found: dict[str, None] = {}
+        for worker in self.workers.values() if self._access.config else ():
+            with contextlib.suppress(reasons.SshError):
+                found.update(dict.fromkeys(login_to(worker, self._access).identities))
+        return found
+
+    async def _connect(self, worker: Worker, stages: Stages | None = None) -> WorkerConnection:
+        from tui.ssh.connection import WorkerConnection
+
+        if self._access.route == "iap":
+            raise reasons.iap_missing(worker.index, worker.hostname or f"worker-{worker.index}")
+        login = login_to(worker, self._access)
+        jump = self._access.jump or login.jump
+        waits = backoff()
+        for attempt in range(1, EARLY_ATTEMPTS + 1):
+            try:
+                tunnel = await self._jump(jump) if jump else None
+                async with self._handshakes:
+                    connection, client = await self._dial().dial(
+                        login, worker=worker.index, vouched=worker.host_keys, tunnel=tunnel, stages=stages
+                    )
+                return WorkerConnection(worker.index, connection, client, self._access.sessions)
+            except reasons.SshError as error:
+                if error.reason is not reasons.Reason.CLOSED_EARLY or attempt == EARLY_ATTEMPTS:
+                    raise
+            await asyncio.sleep(next(waits))
+        raise AssertionError("unreachable")
+
+    async def _jump(self, jump: str) -> asyncssh.SSHClientConnection:
+        """The one connection to a jump host; `a,b` goes through a to b, as ProxyJump writes it."""
+        async with self._lock(f"jump {jump}"):
+            live = self._jumps.get(jump)
+            if live is not None and not live[1].ended.done():
+                return live[0]
+            before, _, last = jump.rpartition(",")
+            tunnel = await self._jump(before) if before else None
+            login = _parse_jump(last, self._access)
+            try:
+                made = await self._dial().dial(login, worker=None, tunnel=tunnel)
+            except reasons.SshError as error:
+                raise reasons.SshError(
+                    error.reason,
+                    f"the jump host {last} let us not through: {error.what}",
+                    why=error.why,
+                    remedy=error.remedy,
+                ) from None
+            self._jumps[jump] = made
+            return made[0]
+
+
+async def each(
+    indices: Iterable[int], work: Callable[[int], Awaitable[_Result]]
+) -> AsyncIterator[tuple[int, _Result | WorkerError]]:
+    """Do `work` for every worker at once; what became of each, as it becomes known.
+
+    What one worker's work raises of our own errors is its result; anything else ends the whole, others cancelled.
+    """
+
+    async def one(index: int) -> tuple[int, _Result | WorkerError]:
+        try:
+            return index, await work(index)
+        except TpuTuiError as error:
+            return index, _as_worker_error(error, index)
+
+    tasks = {asyncio.ensure_future(one(index)) for index in indices}
+    try:
+        while tasks:
+            done, tasks = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                yield task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _as_worker_error(error: TpuTuiError, index: int) -> WorkerError:
+    if isinstance(error, WorkerError):
+        if error.worker is None:
+            error.worker = index
+        return error
+    return WorkerError(error.what, worker=index, why=error.why, remedy=error.remedy)
+
+
+def _parse_jump(text: str, access: Access) -> Login:
+    """`[user@]host[:port]`; the profile's user and port are the workers', not the jump host's."""
+    user, _, rest = text.strip().rpartition("@")
+    host, _, port = rest.rpartition(":")
+    if not host or not port.isdigit() or (":" in host and not host.endswith("]")):
+        host, port = rest, ""
+    return login_for(host.strip("[]"), int(port) if port else None, user or None, replace(access, port=None))
+
+
+def raise_file_limit(needed: int) -> None:
+    """Let this process open `needed` files, as far as its hard limit goes: a connection is a file or two."""
+    try:
+        import resource
+    except ImportError:
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

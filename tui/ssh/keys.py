@@ -1,0 +1,213 @@
+"""Our own keys: the agent's first, then files, decrypted once and kept in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tui.errors import OutOfReachError, UsageError
+from tui.ssh.access import Access, ClientKey, Prompter
+
+if TYPE_CHECKING:
+    import asyncssh
+
+ATTEMPTS = 3
+"""Wrong passphrases in a row before a key is given up, as ssh(1) does."""
+AGENT_TIMEOUT = 5.0
+_FEW_AGENT_KEYS = 4
+"""OpenSSH hangs up after six refused keys (MaxAuthTries): a crowded agent must not hide gcloud's key."""
+_NEEDS_PASSPHRASE = "Passphrase must be specified"
+
+
+class Keys:
+    """The keys of one fleet, read once for all its connections.
+
+    `locked` names the encrypted files that nobody opened yet.
+    """
+
+    def __init__(self, access: Access, prompter: Prompter | None = None, more: Iterable[str] = ()) -> None:
+        self._access = access
+        self._prompter = prompter
+        self._more = tuple(more)
+        self._lock = asyncio.Lock()
+        self._loaded = False
+        self._agent: asyncssh.SSHAgentClient | None = None
+        self._agent_pairs: list[asyncssh.SSHKeyPair] = []
+        self._files: dict[str, tuple[asyncssh.SSHKey, list[asyncssh.SSHCertificate]]] = {}
+        self.locked: list[str] = []
+
+    async def load(self) -> None:
+        """Read the agent and the key files; later calls return at once.
+
+        Raises UsageError when the key that was asked for cannot be read, OutOfReachError when it is encrypted and
+        there is nobody to ask.
+        """
+        async with self._lock:
+            if self._loaded:
+                return
+            await self._read_agent()
+            if self._access.client_keys is None:
+                self._read_files()
+                if self.locked and (self._access.identity in self.locked or not (self._agent_pairs or self._files)):
+                    await self._ask(self.locked[:1])
+            else:
+                for key in self._access.client_keys:
+                    self._take(key)
+            self._loaded = True
+
+    async def unlock_more(self) -> bool:
+        """Ask for the passphrases of the keys still encrypted; whether any could be opened."""
+        async with self._lock:
+            if self._prompter is None or not self.locked:
+                return False
+            before = len(self._files)
+            await self._ask(list(self.locked))
+            return len(self._files) > before
+
+    def offered(self) -> list[Any]:
+        """The keys in the order they are tried, fit for one connection of asyncssh's."""
+        asked = self._access.identity
+        by_file: dict[str, list[Any]] = {
+            path: [*((key, [certificate]) for certificate in certificates), key]
+            for path, (key, certificates) in self._files.items()
+        }
+        public = {key.public_data for key, _ in self._files.values()}
+        from_agent = [pair for pair in self._agent_pairs if pair.public_data not in public]
+        first = by_file.pop(asked, []) if asked else []
+        if asked and not first:
+            wanted = _public_half(asked)
+            first = [pair for pair in from_agent if pair.public_data == wanted]
+            from_agent = [pair for pair in from_agent if pair.public_data != wanted]
+        files = [key for keys in by_file.values() for key in keys]
+        # asyncssh notes on a pair which signature algorithm a server wants: pairs are not shared between connections.
+        agent = [copy.copy(pair) for pair in from_agent]
+        first = [copy.copy(pair) if pair in self._agent_pairs else pair for pair in first]
+        if len(agent) > _FEW_AGENT_KEYS:
+            return [*first, *files[:1], *agent, *files[1:]]
+        return [*first, *agent, *files]
+
+    @property
+    def access(self) -> Access:
+        """The access with the keys that are open by now, fit to be handed to another process."""
+        if not self._loaded:
+            return self._access
+        return replace(
+            self._access,
+            client_keys=tuple(
+                ClientKey(
+                    path,
+                    key.export_private_key().decode(),
+                    "".join(certificate.export_certificate().decode() for certificate in certificates) or None,
+                )
+                for path, (key, certificates) in self._files.items()
+            ),
+        )
+
+    def close(self) -> None:
+        """Let go of the agent."""
+        if self._agent is not None:
+            self._agent.close()
+            self._agent = None
+
+    async def _read_agent(self) -> None:
+        if not self._access.agent:
+            return
+        import asyncssh
+
+        with suppress(OSError, ValueError, asyncio.TimeoutError, asyncssh.Error):
+            self._agent = await asyncio.wait_for(asyncssh.connect_agent(self._access.agent), AGENT_TIMEOUT)
+            if self._agent is not None:
+                self._agent_pairs = list(await asyncio.wait_for(self._agent.get_keys(), AGENT_TIMEOUT))
+
+    def _read_files(self) -> None:
+        asked = self._access.identity
+        held = {pair.public_data for pair in self._agent_pairs}
+        for path in dict.fromkeys(([asked] if asked else []) + [*self._more, *self._access.identities]):
+            if path == asked and not Path(path).exists() and _public_half(path) not in held:
+                raise UsageError("no such key file", why=path, remedy="give `--identity` the path of a private key")
+            if not Path(path).exists() or (_public_half(path) in held and path != asked):
+                continue
+            self._read_file(path, asked == path, held)
+
+    def _read_file(self, path: str, asked: bool, held: set[bytes]) -> None:
+        import asyncssh
+
+        try:
+            data = Path(path).read_bytes()
+            self._files[path] = (asyncssh.import_private_key(data), _certificates(path))
+        except (asyncssh.KeyImportError, asyncssh.KeyEncryptionError) as error:
+            if _NEEDS_PASSPHRASE in str(error) or isinstance(error, asyncssh.KeyEncryptionError):
+                if _public_half(path) not in held:
+                    self.locked.append(path)
+            elif asked and _public_half(path) not in held:
+                raise UsageError("this is not a private key", why=f"{path}: {error}") from error
+        except OSError as error:
+            if asked:
+                raise UsageError("the key file cannot be read", why=str(error)) from error
+
+    def _take(self, key: ClientKey) -> None:
+        import asyncssh
+
+        certificates = list(asyncssh.load_certificates(key.certificate.encode())) if key.certificate else []
+        self._files[key.path] = (asyncssh.import_private_key(key.private), certificates)
+
+    async def _ask(self, paths: list[str]) -> None:
+        import asyncssh
+
+        if self._prompter is None:
+            raise OutOfReachError(
+                "the SSH key is encrypted and there is nobody to ask for its passphrase",
+                why=paths[0],
+                remedy=f"ssh-add {paths[0]}",
+            )
+        for path in paths:
+            for attempt in range(ATTEMPTS):
+                again = "wrong passphrase, once more: " if attempt else ""
+                secret = await self._prompter.secret(f"{again}Passphrase for {path}: ")
+                if secret is None:
+                    break
+                with suppress(asyncssh.KeyImportError, asyncssh.KeyEncryptionError, OSError):
+                    data = await asyncio.to_thread(Path(path).read_bytes)
+                    # bcrypt takes 0.1 s and more by design: not on the event loop.
+                    key = await asyncio.to_thread(asyncssh.import_private_key, data, secret)
+                    self._files[path] = (key, _certificates(path))
+                    self.locked.remove(path)
+                    break
+
+
+def _certificates(path: str) -> list[asyncssh.SSHCertificate]:
+    """The certificate beside a key (`KEY-cert.pub`), as ssh-keygen writes it."""
+    import asyncssh
+
+    with suppress(OSError, asyncssh.KeyImportError, ValueError):
+        return list(asyncssh.load_certificates(Path(f"{path}-cert.pub").read_bytes()))
+    return []
+
+
+def _public_half(path: str) -> bytes | None:
+    """The public key of a key file, from `KEY.pub` beside it or the file itself."""
+    import asyncssh
+
+    for candidate in (f"{path}.pub", path):
+        with suppress(OSError, asyncssh.KeyImportError, ValueError):
+            return asyncssh.read_public_key(candidate).public_data
+    return None
+
+
+async def unlock(access: Access, prompter: Prompter | None = None) -> Access:
+    """The access with its key files read and decrypted, so that a process without a terminal can use it.
+
+    Raises OutOfReachError (saying `ssh-add`) when a passphrase is needed and cannot be asked for, UsageError when the
+    key that was asked for is no key.
+    """
+    keys = Keys(access, prompter)
+    try:
+        await keys.load()
+        return keys.access
+    finally:
+        keys.close()

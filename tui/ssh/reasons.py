@@ -1,0 +1,246 @@
+"""Why a worker could not be reached over SSH: each cause its own sentence with its own remedy."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import errno
+import socket
+from typing import TYPE_CHECKING
+
+from tui.errors import WorkerError
+from tui.printable import one_line
+
+if TYPE_CHECKING:
+    from tui.ssh.access import Login
+
+_REMOTE_TEXT = 200
+"""Characters of a server's own words that a message repeats."""
+NO_ROUTE = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN, errno.EADDRNOTAVAIL})
+
+
+class Reason(str, enum.Enum):
+    """What went wrong, for programs; the sentence beside it is for people."""
+
+    NAME = "name"
+    NO_ROUTE = "no_route"
+    REFUSED = "refused"
+    TIMED_OUT = "timed_out"
+    NOT_SSH = "not_ssh"
+    CLOSED_EARLY = "closed_early"
+    ALGORITHMS = "algorithms"
+    HOST_KEY_UNKNOWN = "host_key_unknown"
+    HOST_KEY_CHANGED = "host_key_changed"
+    DENIED = "denied"
+    LOGIN_TIMED_OUT = "login_timed_out"
+    SESSIONS = "sessions"
+    LOST = "lost"
+    ROUTE_MISSING = "route_missing"
+    OTHER = "other"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+class SshError(WorkerError):
+    """A worker's connection failed for a `reason` that programs can tell apart."""
+
+    def __init__(
+        self, reason: Reason, what: str, *, worker: int | str | None = None, why: str = "", remedy: str = ""
+    ) -> None:
+        super().__init__(what, worker=worker, why=why, remedy=remedy)
+        self.reason = reason
+
+
+def quoted(text: str | bytes) -> str:
+    """A server's own words made harmless and short."""
+    line = one_line(text)
+    return line if len(line) <= _REMOTE_TEXT else line[:_REMOTE_TEXT] + "…"
+
+
+def no_address(worker: int | str | None) -> SshError:
+    """A worker whose source tells no address."""
+    return SshError(
+        Reason.NO_ROUTE,
+        "no address to reach it by",
+        worker=worker,
+        why="the slice tells none",
+        remedy="see `tpu-tui workers`; a slice that is being made gets its addresses last",
+    )
+
+
+def unconnected(error: BaseException, worker: int | str | None, login: Login, seconds: float) -> SshError:
+    """Why no TCP connection came about."""
+    where = f"{login.host}:{login.port}"
+    if isinstance(error, (socket.gaierror, UnicodeError)):
+        return SshError(
+            Reason.NAME,
+            "its name does not resolve",
+            worker=worker,
+            why=one_line(login.host),
+            remedy="check the address, and that this machine's DNS works",
+        )
+    if isinstance(error, asyncio.TimeoutError) or getattr(error, "errno", None) == errno.ETIMEDOUT:
+        return SshError(
+            Reason.TIMED_OUT,
+            "no answer",
+            worker=worker,
+            why=f"{where} was silent for {seconds:g} s, as behind a firewall that drops packets",
+            remedy=f"allow tcp:{login.port} from here (gcloud compute firewall-rules create allow-ssh "
+            f"--allow=tcp:{login.port}), or go by another route (internal addresses, a jump host)",
+        )
+    number = getattr(error, "errno", None)
+    if number == errno.ECONNREFUSED:
+        return SshError(
+            Reason.REFUSED,
+            "connection refused",
+            worker=worker,
+            why=f"nothing listens on {where}",
+            remedy="a worker that still boots answers within a minute or two; else check the port and its sshd",
+        )
+    if number in NO_ROUTE:
+        return SshError(
+            Reason.NO_ROUTE,
+            "no route to it",
+            worker=worker,
+            why=where,
+            remedy="check this machine's network; an internal address is reached from inside its network only "
+            "(route external, or a jump host)",
+        )
+    return SshError(Reason.OTHER, "the connection failed", worker=worker, why=f"{where}: {one_line(str(error))}")
+
+
+def tunnel_refused(code: int, words: str, worker: int | str | None, login: Login, jump: str) -> SshError:
+    """Why a jump host did not lead to the worker; `words` are the jump host's."""
+    lowered = words.lower()
+    where = f"{login.host}:{login.port}"
+    via = f"the jump host {jump} says: {quoted(words)}"
+    if code == 1:
+        return SshError(
+            Reason.ROUTE_MISSING,
+            "the jump host does not forward",
+            worker=worker,
+            why=via,
+            remedy="AllowTcpForwarding yes in the jump host's sshd_config",
+        )
+    if "refused" in lowered:
+        return SshError(
+            Reason.REFUSED,
+            "connection refused",
+            worker=worker,
+            why=f"nothing listens on {where} ({via})",
+            remedy="check the port and the worker's sshd",
+        )
+    if "timed out" in lowered:
+        return SshError(
+            Reason.TIMED_OUT,
+            "no answer",
+            worker=worker,
+            why=f"{where} is silent ({via})",
+            remedy="allow tcp:22 between the jump host and the worker",
+        )
+    if "route" in lowered or "unreachable" in lowered:
+        return SshError(
+            Reason.NO_ROUTE, "no route to it", worker=worker, why=via, remedy="is this the jump host of its network?"
+        )
+    if "name" in lowered or "known" in lowered:
+        return SshError(Reason.NAME, "its name does not resolve", worker=worker, why=via, remedy="check the address")
+    return SshError(
+        Reason.OTHER, "the jump host could not connect to it", worker=worker, why=via, remedy="check the address"
+    )
+
+
+def not_ssh(worker: int | str | None, login: Login, words: str = "") -> SshError:
+    """Something answered that does not speak SSH."""
+    said = f", it says: {quoted(words)}" if words else ""
+    return SshError(
+        Reason.NOT_SSH,
+        "not an SSH server",
+        worker=worker,
+        why=f"what listens on {login.host}:{login.port} does not speak SSH{said}",
+        remedy="check the port",
+    )
+
+
+def closed_early(worker: int | str | None, login: Login) -> SshError:
+    """The server hung up before it said who it is."""
+    return SshError(
+        Reason.CLOSED_EARLY,
+        "it closed the connection before the login",
+        worker=worker,
+        why=f"{login.host}:{login.port} hung up at once, as sshd does beyond MaxStartups or while it boots",
+        remedy="try again in a moment; fewer logins at once (handshakes) or a higher MaxStartups help",
+    )
+
+
+def denied(
+    worker: int | str | None, login: Login, tried: int, locked: list[str], slice_hint: str = "SLICE", words: str = ""
+) -> SshError:
+    """The server knows none of our keys."""
+    keys = f"none of {tried} keys was accepted" if tried else "we have no key to offer"
+    said = f" ({quoted(words)})" if words else ""
+    opened = f"ssh-add {locked[0]} (it is encrypted); else " if locked else ""
+    return SshError(
+        Reason.DENIED,
+        "permission denied",
+        worker=worker,
+        why=f"{keys} for {one_line(login.user)}@{login.host}{said}",
+        remedy=f"{opened}`tpu-tui keys add {slice_hint}`, or once `gcloud compute tpus tpu-vm ssh {slice_hint}`; "
+        "else check `--user` and `--identity`, and `ssh-add -l` for keys of an agent",
+    )
+
+
+def login_timed_out(worker: int | str | None, login: Login, seconds: float) -> SshError:
+    """The server answered and then did not finish the login."""
+    return SshError(
+        Reason.LOGIN_TIMED_OUT,
+        "the login did not finish",
+        worker=worker,
+        why=f"{login.host}:{login.port} answered and was silent for {seconds:g} s",
+        remedy="the worker may be out of memory or its disk stuck: see its serial console, or restart it",
+    )
+
+
+def no_algorithms(worker: int | str | None, login: Login, words: str) -> SshError:
+    """Nothing in common to encrypt with."""
+    return SshError(
+        Reason.ALGORITHMS,
+        "no algorithm in common",
+        worker=worker,
+        why=f"{login.host}:{login.port}: {quoted(words)}",
+        remedy="its SSH server is very old or very restricted: update it",
+    )
+
+
+def too_many_sessions(worker: int | str | None, words: str) -> SshError:
+    """The server opens no session although none of ours is open."""
+    return SshError(
+        Reason.SESSIONS,
+        "it opens no session",
+        worker=worker,
+        why=quoted(words),
+        remedy="raise MaxSessions in its sshd_config, and see its log",
+    )
+
+
+def lost(worker: int | str | None, words: str) -> SshError:
+    """The connection broke off."""
+    return SshError(
+        Reason.LOST,
+        "the connection was lost",
+        worker=worker,
+        why=quoted(words) or "it was closed",
+        remedy="check the network; a worker that was preempted shows in `tpu-tui slices`",
+    )
+
+
+def iap_missing(worker: int | str | None, name: str) -> SshError:
+    """The IAP route, which this version has no tunnel for."""
+    return SshError(
+        Reason.ROUTE_MISSING,
+        "the IAP tunnel is not there yet",
+        worker=worker,
+        why="the profile's route is iap",
+        remedy=f"gcloud compute start-iap-tunnel {name} 22 --local-host-port=localhost:2222 gives one by hand "
+        "(gcloud compute tpus tpu-vm ssh … --tunnel-through-iap for a shell); or set `jump` to a machine inside",
+    )
