@@ -102,18 +102,39 @@ class OpensshWorker:
             time.sleep(0.02)
 
     def connections(self) -> list[psutil.Process]:
-        """The server's processes, one or two a connection, the listener left out."""
+        """The server's processes, one a connection, the listener left out."""
         if self.process is None or self.process.poll() is not None:
             return []
-        return [child for child in psutil.Process(self.process.pid).children() if child.name().startswith("sshd")]
+        found = []
+        for child in psutil.Process(self.process.pid).children():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if child.name().startswith("sshd") and child.status() != psutil.STATUS_ZOMBIE:
+                    found.append(child)
+        return found
 
     def cut(self) -> None:
         """Kill every connection at once, as a broken network would; the server goes on listening."""
-        for child in self.connections():
-            for process in [*child.children(recursive=True), child]:
-                if process.name().startswith("sshd"):
-                    with contextlib.suppress(psutil.NoSuchProcess):
-                        process.kill()
+        for process in self._session_processes():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+
+    def freeze(self) -> None:
+        """Stop every connection's server side, as a worker that hangs would; `thaw` undoes it."""
+        for process in self._session_processes():
+            process.suspend()
+
+    def thaw(self) -> None:
+        """Let frozen connections go on."""
+        for process in self._session_processes():
+            process.resume()
+
+    def _session_processes(self) -> list[psutil.Process]:
+        found = []
+        for connection in self.connections():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                family = [*connection.children(recursive=True), connection]
+                found.extend(process for process in family if process.name().startswith("sshd"))
+        return found
 
     def stop(self) -> None:
         """Kill the server and its connections; jobs that detached themselves stay."""

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+import sys
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tui import __version__
-from tui.errors import LaunchError, OutOfReachError, TpuTuiError, UsageError
-from tui.pod.run import Run, RunState, make_run_id
+from tui.errors import OutOfReachError, TpuTuiError, UsageError
 from tui.pod.slice import Slice
 from tui.pod.worker import Worker
 from tui.runs.directory import Event, RunDirectory, list_runs, resolve
+from tui.runs.request import LaunchRequest, check_request, run_from
 from tui.runs.status import RunStatus, status_of
 
 if TYPE_CHECKING:
     from tui.checks.row import CheckRow
     from tui.cloud.inventory import Inventory, Listing
-    from tui.logs.demux import Snapshot
+    from tui.logs.archive import SavedLog
+    from tui.logs.snapshot import Snapshot
     from tui.runs.launch import LaunchSpec
     from tui.runs.reader import LogLine
     from tui.runs.stop import StopAnswer
@@ -35,30 +36,11 @@ WATCH_INTERVAL = 0.1
 """Seconds between two looks at a run directory: what a person reads as at once."""
 REFRESH_TIMEOUT = 5.0
 """Seconds a command waits for a mirror to catch up before it answers with what there is."""
-KERNEL_ARGUMENT_LIMIT = 128 * 1024
-"""Bytes: the kernel refuses an argument or variable of this size or more (MAX_ARG_STRLEN)."""
 
 
 def rfc3339(moment: float) -> str:
     """A Unix time as RFC 3339 in UTC, to the second."""
     return datetime.fromtimestamp(moment, timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z")
-
-
-@dataclass(frozen=True)
-class LaunchRequest:
-    """What a person asked to launch; everything not said has the profile's or design's default."""
-
-    slice_: Slice
-    argv: tuple[str, ...]
-    name: str | None = None
-    env: Mapping[str, str] = field(default_factory=dict)
-    sync: Path | None = None
-    conda_env: str | None = None
-    venv: str | None = None
-    workdir: str | None = None
-    runtime: str | None = None
-    on_failure: str = "stop"
-    grace: float = 30.0
 
 
 class Operator:
@@ -134,7 +116,7 @@ class Operator:
 
         async def tried(worker: Worker) -> Worker:
             reach = await fleet.reach(worker.index, REACH_TIMEOUT)
-            return replace(worker, reachable=reach.ok, error=None if reach.ok else reach.sentence)
+            return replace(worker, reachable=reach.ok, error=reach.error.sentence if reach.error else None)
 
         known, _ = self._fleets[slice_.path]
         return list(await asyncio.gather(*(tried(worker) for worker in known.workers)))
@@ -159,8 +141,9 @@ class Operator:
         """What it takes to log in: keys loaded, a passphrase asked once."""
         if self._access is None:
             from tui.ssh.access import access_from
+            from tui.ssh.keys import unlock
 
-            self._access = await access_from(self.settings).unlocked(self.prompter)
+            self._access = await unlock(access_from(self.settings), self.prompter)
         return self._access
 
     @staticmethod
@@ -179,23 +162,26 @@ class Operator:
     # ── the life of a slice ──────────────────────────────────────────────────────────────────────
 
     def create_slice(
-        self, ref: str, accelerator_type: str, runtime_version: str, *, spot: bool = False, dry_run: bool = False
+        self, ref: str, accelerator_type: str, runtime_version: str, *, spot: bool = False
     ) -> AsyncIterator[str]:
         """Make a slice (`name`, or `zone/name` where several zones are configured); yields its progress."""
         zone, _, name = ref.rpartition("/")
         if not zone and len(self.settings.zones) != 1:
             raise UsageError("which zone?", remedy=f"--zone ZONE, or tpu-tui slices create ZONE/{name}")
-        return self._tpu_api().create(
-            zone or self.settings.zones[0], name, accelerator_type, runtime_version, spot=spot, dry_run=dry_run
-        )
+        where = zone or self.settings.zones[0]
+        steps: AsyncIterator[str] = self._tpu_api().create(where, name, accelerator_type, runtime_version, spot=spot)
+        return steps
 
-    def change_slice(self, slice_: Slice, action: str, *, dry_run: bool = False) -> AsyncIterator[str]:
+    def change_slice(self, slice_: Slice, action: str) -> AsyncIterator[str]:
         """Delete, start or stop a slice; yields its progress."""
-        change = getattr(self._tpu_api(), action)
-        steps: AsyncIterator[str] = change(slice_.zone, slice_.name, dry_run=dry_run)
+        api = self._tpu_api()
+        change = {"delete": api.delete, "start": api.start, "stop": api.stop}[action]
+        steps: AsyncIterator[str] = change(slice_.zone, slice_.name)
         return steps
 
     def _tpu_api(self) -> Any:
+        if self.settings.read_only:
+            raise UsageError("changing slices is refused by --read-only")
         if self.settings.hosts:
             raise UsageError("a hosts file's machines are not made or deleted here", remedy="leave --hosts out")
         return self.inventory
@@ -225,6 +211,14 @@ class Operator:
         async for answer in fleet.run_all(chosen, shlex.join(argv), timeout=timeout):
             yield answer
 
+    async def shell_command(self, slice_: Slice, worker: int) -> list[str]:
+        """The `ssh` command line that leads to one worker, host key checked as here."""
+        from tui.ssh.shell import shell_command
+
+        self._require_workers(slice_)
+        known = await self.inventory.host_keys(slice_)
+        return shell_command(known.workers[worker], await self.access())
+
     # ── launch ───────────────────────────────────────────────────────────────────────────────────
 
     async def plan_launch(self, request: LaunchRequest) -> LaunchSpec:
@@ -232,40 +226,15 @@ class Operator:
 
         Raises UsageError for what no worker could run, OutOfReachError for a slice that is not ready.
         """
-        from tui.runs.launch import LaunchSpec
+        from tui.runs.launch import LaunchSpec, check_spec
 
-        if not request.argv:
-            raise UsageError("no command to launch")
-        _refuse_what_the_kernel_would(request)
-        if request.sync and not request.sync.is_dir():
-            raise UsageError(f"{request.sync} is no directory", remedy="--sync takes the directory to copy")
-        slice_ = request.slice_
-        self._require_workers(slice_)
+        check_request(request)
+        self._require_workers(request.slice_)
         access = await self.access()
-        known = await self.inventory.host_keys(slice_)
-        run = Run(
-            id=make_run_id(request.name or slice_.name),
-            slice=slice_.name,
-            argv=request.argv,
-            workers=known.workers,
-            env=request.env,
-            name=request.name,
-            zone=slice_.zone,
-            project=slice_.project or self.settings.project,
-            profile=self.settings.profile,
-            accelerator_type=slice_.accelerator_type,
-            cores_per_worker=slice_.cores_per_worker,
-            runtime=request.runtime or self.settings.runtime,
-            run_root=self.settings.run_root,
-            workdir=request.workdir,
-            conda_env=request.conda_env,
-            venv=request.venv,
-            on_failure=request.on_failure,
-            grace=request.grace,
-            created=rfc3339(datetime.now(timezone.utc).timestamp()),
-            versions={"tpu-tui": __version__},
-        )
-        return LaunchSpec(run=run, env=dict(request.env), access=access, sync=request.sync)
+        known = await self.inventory.host_keys(request.slice_)
+        spec = LaunchSpec(run_from(request, known, self.settings), dict(request.env), access, request.sync)
+        check_spec(spec)
+        return spec
 
     def dry_run(self, spec: LaunchSpec) -> str:
         """Exactly what would run, on which workers, secrets masked."""
@@ -285,7 +254,7 @@ class Operator:
         if self.prompter is not None:
             await self._settle_host_keys(spec)
         directory = RunDirectory.create(self.settings.runs_home, spec.run)
-        start_keeper(directory, spec)
+        await asyncio.to_thread(start_keeper, directory, spec)
         return directory
 
     async def _settle_host_keys(self, spec: LaunchSpec) -> None:
@@ -329,12 +298,30 @@ class Operator:
             return error
         return None
 
-    async def snapshot(self, directory: RunDirectory) -> Snapshot:
-        """The sorted per-core state of all that the mirror holds."""
+    def open_source(self, ref: str) -> RunDirectory | SavedLog:
+        """A run, or a saved log where the text is a file's path. Raises UsageError."""
+        from tui.logs.archive import open_log
+
+        path = Path(ref).expanduser()
+        if path.is_file():
+            return open_log(path)
+        try:
+            return self.open_run(ref)
+        except UsageError:
+            if path.exists() or "/" in ref:
+                return open_log(path)
+            raise
+
+    async def snapshot(self, source: RunDirectory | SavedLog) -> Snapshot:
+        """The per-core state of all that a run's mirror or a saved log holds."""
+        if not isinstance(source, RunDirectory):
+            return source.snapshot()
         from tui.runs.reader import RunReader
 
-        reader = RunReader(directory)
-        while reader.poll():
+        reader = RunReader(source)
+        more = True
+        while more:
+            more = reader.poll()
             await asyncio.sleep(0)
         return reader.snapshot()
 
@@ -377,6 +364,29 @@ class Operator:
                 return
             await asyncio.sleep(WATCH_INTERVAL)
 
+    async def lines(
+        self,
+        directory: RunDirectory,
+        *,
+        workers: Sequence[int] | None = None,
+        core: int | None = None,
+        fresh_only: bool = False,
+    ) -> AsyncIterator[LogLine]:
+        """The run's lines in order of arrival until it has ended; `fresh_only` leaves out what is there already."""
+        from tui.runs.reader import LineReader
+
+        reader = LineReader(directory, workers=workers, core=core)
+        if fresh_only:
+            for _ in reader.poll(budget_bytes=sys.maxsize):
+                pass
+        while True:
+            over = status_of(directory).state.is_over
+            for line in reader.poll(final=over):
+                yield line
+            if over:
+                return
+            await asyncio.sleep(WATCH_INTERVAL)
+
     async def stop(self, directory: RunDirectory, grace: float = 30.0) -> AsyncIterator[StopAnswer]:
         """Stop the run on every worker; an answer for each, confirmed only when nothing of it is left there."""
         from tui.runs.stop import stop_run
@@ -393,17 +403,4 @@ def _addresses(slice_: Slice) -> list[tuple[str | None, str | None, int]]:
     return [(worker.internal_ip, worker.external_ip, worker.port) for worker in slice_.workers]
 
 
-def _refuse_what_the_kernel_would(request: LaunchRequest) -> None:
-    for word in request.argv:
-        if len(word.encode()) >= KERNEL_ARGUMENT_LIMIT:
-            raise UsageError(
-                f"an argument of {len(word.encode()):,} bytes cannot be given to a program",
-                why="the kernel's limit is 128 KiB for one argument",
-                remedy="put it into a file (--sync copies it) and pass the file's name",
-            )
-    for name, value in request.env.items():
-        if len(f"{name}={value}".encode()) >= KERNEL_ARGUMENT_LIMIT:
-            raise UsageError(f"the value of {name} is too long for a variable", why="the kernel's limit is 128 KiB")
-
-
-__all__ = ["LaunchError", "LaunchRequest", "Operator", "RunState", "rfc3339"]
+__all__ = ["LaunchRequest", "Operator", "rfc3339"]

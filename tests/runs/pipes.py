@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import time
@@ -105,7 +104,15 @@ class Launch:
         text = job_text(run, run.workers[0], env).encode()
         record = b"{}"
         made = call(
-            "launch", run.id, 0, len(text), len(record), run_root=run.run_root, data=text + record, lease=3, force=force
+            "launch",
+            run.id,
+            0,
+            len(text),
+            len(record),
+            run_root=run.run_root,
+            data=text + record,
+            lease=3,
+            force=force,
         )
         self.nonce = made.nonce
         self.process = worker.open(made)
@@ -129,11 +136,14 @@ class Launch:
 
     def through(self) -> str:
         """All three steps; the leader's pid."""
-        assert (armed := self.answer()).word == "armed", armed
+        armed = self.answer()
+        assert armed.word == "armed", armed
         self.send(b"go!")
-        assert (started := self.answer()).word == "started", started
+        started = self.answer()
+        assert started.word == "started", started
         self.send(b"ok!")
-        assert (running := self.answer()).word == "running", running
+        running = self.answer()
+        assert running.word == "running", running
         assert self.process.wait(20) == 0
         return started.text
 
@@ -150,7 +160,3 @@ def tagged(tag: str) -> list[int]:
         if f" {tag} " in limits.partition("Max file locks")[2].partition("\n")[0] and state not in "ZX":
             found.append(int(path.name))
     return found
-
-
-def own_environment() -> dict[str, str]:
-    return dict(os.environ)

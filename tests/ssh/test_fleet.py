@@ -1,28 +1,258 @@
-"""Commands on real OpenSSH servers, one worker and eight."""
+"""Commands on real OpenSSH servers: bytes, timeouts, sessions, broken connections, routes."""
 
 from __future__ import annotations
 
+import asyncio
+import subprocess
+import sys
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
 
 from tests.sshd import OpensshWorker
+from tui.errors import UsageError, WorkerError
+from tui.pod.worker import Worker
 from tui.ssh.fleet import Completed, Fleet
+from tui.ssh.reasons import Reason, SshError
 
 Start = Callable[..., OpensshWorker]
 
 
+async def _until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + seconds
+    while not condition():
+        assert loop.time() < deadline, "it never came to pass"
+        await asyncio.sleep(0.02)
+
+
 async def test_a_command_runs_and_its_bytes_come_back_exactly(sshd: Start) -> None:
     server = sshd()
-    data = bytes(range(256)) * 5000
+    data = bytes(range(256)) * 20_000
     async with Fleet([server.worker], server.access()) as fleet:
-        assert await fleet.run(0, "cat; printf '\\377' >&2; exit 3", input=data) == Completed(
-            0, 3, None, data, b"\xff", False
+        done = await fleet.run(0, "cat; printf '\\377' >&2; exit 3", input=data)
+        assert done == Completed(0, 3, None, data, b"\xff", False)
+
+
+async def test_a_command_that_reads_no_input_ends_all_the_same(sshd: Start) -> None:
+    server = sshd()
+    async with Fleet([server.worker], server.access()) as fleet:
+        assert (await fleet.run(0, "exit 7", input=b"x" * 10_000_000)).exit_code == 7
+
+
+async def test_a_signal_is_told_from_an_exit_code(sshd: Start) -> None:
+    server = sshd()
+    async with Fleet([server.worker], server.access()) as fleet:
+        assert (await fleet.run(0, "kill -s SEGV $$")).signal == "SEGV"
+        done = await fleet.run(0, "kill -s SEGV $$", timeout=20)
+    assert (done.exit_code, done.signal) == (None, "SEGV")
+
+
+async def test_a_limited_command_is_still_the_login_shells_own(sshd: Start) -> None:
+    server = sshd()
+    async with Fleet([server.worker], server.access()) as fleet:
+        done = await fleet.run(
+            0, "a=(1 'it''s'); echo \"${a[1]}\" \"$BASH_VERSION\"; cat; exit 5", input=b"in", timeout=20
         )
+    assert (done.exit_code, done.stdout.split()[0], done.stdout.split()[-1]) == (5, b"its", b"in"[-2:])
 
 
-async def test_eight_workers_answer_each_for_itself(sshd: Start) -> None:
+async def test_a_timeout_keeps_what_came_and_ends_the_command(sshd: Start) -> None:
+    server = sshd()
+    pid = server.home / "pid"
+    async with Fleet([server.worker], server.access()) as fleet:
+        done = await fleet.run(0, f"echo $$ >{pid}; echo early; exec sleep 1000", timeout=1.0)
+        assert done == Completed(0, None, None, b"early\n", b"", True)
+        await _until(lambda: not Path(f"/proc/{pid.read_text().strip()}").exists())
+        assert (await fleet.run(0, "true")).ok
+
+
+async def test_eight_workers_answer_each_for_itself_and_one_failure_stops_none(sshd: Start) -> None:
     servers = [sshd() for _ in range(8)]
+    servers[3].stop()
     async with Fleet([server.worker for server in servers], servers[0].access()) as fleet:
         rows = [row async for row in fleet.run_all(range(8), 'cat; printf %s "$HOME"', input=lambda i: b"%d " % i)]
-    assert {row.worker: row.stdout for row in rows if isinstance(row, Completed)} == {
-        i: f"{i} {server.home}".encode() for i, server in enumerate(servers)
-    }
+    answers = {row.worker: row.stdout for row in rows if isinstance(row, Completed)}
+    assert answers == {i: f"{i} {server.home}".encode() for i, server in enumerate(servers) if i != 3}
+    (error,) = [row for row in rows if isinstance(row, WorkerError)]
+    assert isinstance(error, SshError)
+    assert (error.worker, error.reason) == (3, Reason.REFUSED)
+
+
+async def test_a_reader_who_leaves_early_cancels_the_rest(sshd: Start) -> None:
+    servers = [sshd(), sshd()]
+    async with Fleet([server.worker for server in servers], servers[0].access()) as fleet:
+        rows = fleet.run_all([0, 1], 'case $(basename "$(dirname "$HOME")") in sshd-0-*) ;; *) sleep 1000 ;; esac')
+        async for row in rows:
+            assert isinstance(row, Completed)
+            assert row.worker == 0
+            break
+        await rows.aclose()
+        assert (await fleet.run(1, "true")).ok
+
+
+async def test_one_connection_serves_many_commands(sshd: Start) -> None:
+    server = sshd()
+    async with Fleet([server.worker], server.access()) as fleet:
+        results = await asyncio.gather(*(fleet.run(0, f"sleep 0.05; echo {i}") for i in range(30)))
+        assert [int(done.stdout) for done in results] == list(range(30))
+        assert len(server.connections()) == 1
+
+
+async def test_a_server_with_few_sessions_is_asked_for_no_more_than_it_gives(sshd: Start) -> None:
+    server = sshd(max_sessions=2)
+    async with Fleet([server.worker], server.access()) as fleet:
+        results = await asyncio.gather(*(fleet.run(0, f"sleep 0.05; echo {i}") for i in range(12)))
+    assert [int(done.stdout) for done in results] == list(range(12))
+
+
+async def test_a_server_that_opens_no_session_says_so(sshd: Start) -> None:
+    server = sshd(max_sessions=0)
+    async with Fleet([server.worker], server.access()) as fleet:
+        with pytest.raises(SshError) as caught:
+            await fleet.run(0, "true")
+    assert caught.value.reason is Reason.SESSIONS
+    assert "MaxSessions" in caught.value.remedy
+
+
+async def test_a_process_streams_both_ways_and_frees_its_slot(sshd: Start) -> None:
+    server = sshd()
+    async with Fleet([server.worker], server.access(sessions=1)) as fleet:
+        process = await fleet.process(0, "cat")
+        process.stdin.write(b"\xffone\n")
+        assert await process.stdout.readline() == b"\xffone\n"
+        waiting = asyncio.ensure_future(fleet.run(0, "true"))
+        process.stdin.write(b"two\n")
+        assert await process.stdout.readline() == b"two\n"
+        assert not waiting.done()
+        process.stdin.write_eof()
+        assert await process.stdout.read() == b""
+        process.close()
+        assert (await waiting).ok
+
+
+async def test_a_fast_worker_waits_for_its_reader(sshd: Start) -> None:
+    server = sshd()
+    async with Fleet([server.worker], server.access()) as fleet:
+        process = await fleet.process(0, f"exec head -c 20000000 /dev/zero | tee {server.home}/copy")
+        copy = server.home / "copy"
+        await _until(copy.exists)
+        sizes = [-1]
+
+        def settled() -> bool:
+            sizes.append(copy.stat().st_size)
+            return len(sizes) > 20 and sizes[-1] == sizes[-20] > 0
+
+        await _until(settled)
+        assert sizes[-1] < 4_000_000
+        assert len(await process.stdout.read()) == 20_000_000
+
+
+async def test_a_broken_connection_is_told_and_made_again(sshd: Start) -> None:
+    server = sshd()
+    async with Fleet([server.worker], server.access()) as fleet:
+        connection = await fleet.connect(0)
+        running = asyncio.ensure_future(fleet.run(0, f"touch {server.home}/started; sleep 1000"))
+        await _until((server.home / "started").exists)
+        server.cut()
+        with pytest.raises(SshError) as caught:
+            await running
+        assert caught.value.reason is Reason.LOST
+        await asyncio.wait_for(connection.closed.wait(), 10)
+        assert (await fleet.run(0, "true")).ok
+        assert await fleet.connect(0) is not connection
+
+
+async def test_a_worker_that_falls_silent_is_noticed(sshd: Start) -> None:
+    server = sshd()
+    async with Fleet([server.worker], server.access(keepalive=0.2, keepalive_count=2)) as fleet:
+        await fleet.connect(0)
+        server.freeze()
+        with pytest.raises(SshError) as caught:
+            await fleet.run(0, "true")
+        server.thaw()
+    assert caught.value.reason is Reason.LOST
+
+
+async def test_many_logins_at_one_server_all_get_in(sshd: Start) -> None:
+    server = sshd(extra=["MaxStartups 4"])
+    workers = [replace(server.worker, index=index) for index in range(12)]
+    async with Fleet(workers, server.access(handshakes=8)) as fleet:
+        rows = [row async for row in fleet.run_all(range(12), "true")]
+    assert all(isinstance(row, Completed) for row in rows), rows
+    assert len(rows) == 12
+
+
+async def test_a_jump_host_carries_all_workers_over_one_connection(sshd: Start) -> None:
+    jump, *servers = [sshd() for _ in range(4)]
+    workers = [replace(server.worker, index=i) for i, server in enumerate(servers)]
+    access = jump.access(
+        jump=f"root@127.0.0.1:{jump.port}",
+        known_hosts=(str(jump.root / "known"),),
+    )
+    (jump.root / "known").write_text(f"[127.0.0.1]:{jump.port} {jump.host_key}\n")
+    async with Fleet(workers, access) as fleet:
+        rows = [row async for row in fleet.run_all(range(3), 'echo "$SSH_CONNECTION"')]
+        assert all(isinstance(row, Completed) and row.ok for row in rows), rows
+        assert len(jump.connections()) == 1
+        assert await fleet.probe(0, "127.0.0.1", servers[0].port)
+    gone = replace(workers[0], port=1)
+    async with Fleet([gone], access) as fleet:
+        with pytest.raises(SshError) as caught:
+            await fleet.run(0, "true")
+    assert caught.value.reason is Reason.REFUSED
+    assert "jump host" in caught.value.why
+
+
+async def test_a_jump_host_that_does_not_forward_is_named(sshd: Start) -> None:
+    jump, server = sshd(forwarding=False), sshd()
+    (jump.root / "known").write_text(f"[127.0.0.1]:{jump.port} {jump.host_key}\n")
+    access = jump.access(jump=f"root@127.0.0.1:{jump.port}", known_hosts=(str(jump.root / "known"),))
+    async with Fleet([server.worker], access) as fleet:
+        with pytest.raises(SshError) as caught:
+            await fleet.run(1, "true")
+    assert caught.value.what == "the jump host does not forward"
+
+
+async def test_an_unknown_jump_host_is_not_trusted(sshd: Start) -> None:
+    jump, server = sshd(), sshd()
+    async with Fleet([server.worker], jump.access(jump=f"root@127.0.0.1:{jump.port}")) as fleet:
+        with pytest.raises(SshError) as caught:
+            await fleet.run(1, "true")
+    assert caught.value.reason is Reason.HOST_KEY_UNKNOWN
+    assert caught.value.what.startswith("the jump host")
+
+
+async def test_a_worker_that_does_not_exist_is_a_usage_error(sshd: Start) -> None:
+    server = sshd()
+    async with Fleet([server.worker], server.access()) as fleet:
+        with pytest.raises(UsageError, match="no worker 5"):
+            await fleet.run(5, "true")
+
+
+async def test_the_iap_route_says_that_it_is_missing(sshd: Start) -> None:
+    server = sshd()
+    async with Fleet([server.worker], server.access(route="iap")) as fleet:
+        with pytest.raises(SshError, match="IAP") as caught:
+            await fleet.run(0, "true")
+    assert "--tunnel-through-iap" in caught.value.remedy
+
+
+async def test_an_external_address_is_left_alone_on_the_internal_route(sshd: Start) -> None:
+    server = sshd()
+    worker = Worker(
+        0, internal_ip="127.0.0.1", external_ip="192.0.2.1", port=server.port, host_keys=(server.host_key,)
+    )
+    async with Fleet([worker], server.access(route="internal")) as fleet:
+        assert (await fleet.run(0, "true")).ok
+
+
+def test_a_fleet_costs_no_asyncssh_before_it_connects() -> None:
+    program = (
+        "import sys, tui.ssh.fleet as f, tui.ssh.access as a\n"
+        "f.Fleet([], a.Access())\n"
+        "assert 'asyncssh' not in sys.modules and 'cryptography' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)

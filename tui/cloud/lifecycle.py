@@ -28,11 +28,15 @@ class Lifecycle:
     def __init__(self, api: TpuConnection) -> None:
         self._api = api
 
-    async def create(self, zone: str, name: str, node: tpu_v2.Node) -> AsyncIterator[str]:
+    async def create(self, zone: str, name: str, node: tpu_v2.Node, *, dry_run: bool = False) -> AsyncIterator[str]:
         """Make a slice. Raises UsageError (name taken, no such type or runtime) or CloudError (quota, capacity)."""
         path = await self._path(zone, name)
         parent = path.rpartition("/nodes/")[0]
         what = f"slice {name} cannot be created in {zone}"
+        spot = ", spot" if node.scheduling_config.spot else ""
+        if dry_run:
+            yield f"would ask for {name}: {node.accelerator_type} with {node.runtime_version} in {zone}{spot}"
+            return
         try:
             started = await self._api.ask(
                 what,
@@ -42,12 +46,12 @@ class Lifecycle:
             )
         except UsageError as error:
             raise await self._with_near_types(error, parent, node) from error.__cause__
-        yield f"asked for {name}: {node.accelerator_type} with {node.runtime_version} in {zone}"
+        yield f"asked for {name}: {node.accelerator_type} with {node.runtime_version} in {zone}{spot}"
         async for told in self._wait(started.operation, what, path):
             yield told
         yield f"{name} is {await self._state(path) or 'made'}"
 
-    async def delete(self, zone: str, name: str) -> AsyncIterator[str]:
+    async def delete(self, zone: str, name: str, *, dry_run: bool = False) -> AsyncIterator[str]:
         """Delete a slice and what was queued for it alone; what is left is told."""
         path = await self._path(zone, name)
         what = f"slice {name} cannot be deleted"
@@ -55,6 +59,12 @@ class Lifecycle:
         node = await self._node(path)
         if node is None and queued is None:
             raise UsageError(what, why=f"there is no slice {name} in {zone}", remedy="tpu-tui slices lists them")
+        if dry_run:
+            if node is not None:
+                yield f"would delete {name} in {zone}, now {nodes.enum_name(node.state)}, and its workers' disks"
+            if queued is not None:
+                yield f"would delete queued resource {queued.name.rpartition('/')[2]}"
+            return
         if node is not None:
             started = await self._api.ask(
                 what, lambda client, timeout: client.delete_node(name=path, **request_options(timeout))
@@ -67,12 +77,15 @@ class Lifecycle:
             async for told in self._delete_queued(queued, name):
                 yield told
 
-    async def start(self, zone: str, name: str) -> AsyncIterator[str]:
+    async def start(self, zone: str, name: str, *, dry_run: bool = False) -> AsyncIterator[str]:
         """Start a stopped slice."""
         from google.cloud import tpu_v2
 
         request = tpu_v2.StartNodeRequest(name=await self._path(zone, name))
         what = f"slice {name} cannot be started"
+        if dry_run:
+            yield f"would start {name} in {zone}, now {await self._state_of(request.name, what)}"
+            return
         started = await self._api.ask(
             what, lambda client, timeout: client.start_node(request, **request_options(timeout))
         )
@@ -81,12 +94,15 @@ class Lifecycle:
             yield told
         yield f"{name} is {await self._state(request.name) or 'started'}"
 
-    async def stop(self, zone: str, name: str) -> AsyncIterator[str]:
+    async def stop(self, zone: str, name: str, *, dry_run: bool = False) -> AsyncIterator[str]:
         """Stop a slice."""
         from google.cloud import tpu_v2
 
         request = tpu_v2.StopNodeRequest(name=await self._path(zone, name))
         what = f"slice {name} cannot be stopped"
+        if dry_run:
+            yield f"would stop {name} in {zone}, now {await self._state_of(request.name, what)}"
+            return
         started = await self._api.ask(
             what, lambda client, timeout: client.stop_node(request, **request_options(timeout))
         )
@@ -149,6 +165,13 @@ class Lifecycle:
     async def _state(self, path: str) -> str | None:
         node = await self._node(path)
         return None if node is None else nodes.enum_name(node.state)
+
+    async def _state_of(self, path: str, what: str) -> str:
+        """The state of a slice that must be there; raises UsageError when it is not."""
+        node = await self._node(path)
+        if node is None:
+            raise UsageError(what, why="there is no such slice", remedy="tpu-tui slices lists them")
+        return nodes.enum_name(node.state) or "in an unknown state"
 
     async def _node(self, path: str) -> tpu_v2.Node | None:
         from google.api_core.exceptions import NotFound

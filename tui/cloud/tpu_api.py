@@ -85,6 +85,7 @@ class TpuApi:
         runtime_version: str,
         *,
         spot: bool = False,
+        dry_run: bool = False,
         network: str | None = None,
         subnetwork: str | None = None,
         external_ips: bool = True,
@@ -105,20 +106,20 @@ class TpuApi:
             labels=dict(labels or {}),
             metadata=dict(metadata or {}),
         )
-        async for told in self._life.create(zone, name, node):
+        async for told in self._life.create(zone, name, node, dry_run=dry_run):
             yield told
 
-    def delete(self, zone: str, name: str) -> AsyncIterator[str]:
+    def delete(self, zone: str, name: str, *, dry_run: bool = False) -> AsyncIterator[str]:
         """Delete a slice, and the queued resource that was made for it alone."""
-        return self._life.delete(zone, name)
+        return self._life.delete(zone, name, dry_run=dry_run)
 
-    def start(self, zone: str, name: str) -> AsyncIterator[str]:
+    def start(self, zone: str, name: str, *, dry_run: bool = False) -> AsyncIterator[str]:
         """Start a stopped slice."""
-        return self._life.start(zone, name)
+        return self._life.start(zone, name, dry_run=dry_run)
 
-    def stop(self, zone: str, name: str) -> AsyncIterator[str]:
+    def stop(self, zone: str, name: str, *, dry_run: bool = False) -> AsyncIterator[str]:
         """Stop a slice: its disk stays, its TPU is given back."""
-        return self._life.stop(zone, name)
+        return self._life.stop(zone, name, dry_run=dry_run)
 
     async def close(self) -> None:
         """Close the channel."""

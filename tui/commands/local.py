@@ -28,6 +28,7 @@ POD_READY_TIMEOUT = 60.0
 """Seconds a local pod may take until it announces itself."""
 POD_CLOSE_TIMEOUT = 20.0
 """Seconds a local pod may take to end what ran on it."""
+TRAINER_NEEDS = ("torch", "torch_xla", "torchvision", "webdataset")
 DEMO_SHARDS = "demo-shards"
 """Folder in the local pod's bucket that the demo's shards are written to."""
 
@@ -45,7 +46,9 @@ def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
 
     demo = commands.add_parser("demo", help="a local pod, a training job on it, and the console on that")
     _add_shape(demo)
-    demo.add_argument("--job", choices=("train", "rehearsal"), default="train", help="rehearsal prints, it does not train")
+    demo.add_argument(
+        "--job", choices=("train", "rehearsal"), default="train", help="rehearsal prints, it does not train"
+    )
     demo.set_defaults(run_blocking=run_demo, changes=True)
 
 
@@ -66,25 +69,32 @@ def _usage(form: str) -> int:
 
 def local_up(args: argparse.Namespace, flags: Mapping[str, Any], out: Output) -> int:
     """Run a local pod in the foreground; one JSON line when it is ready."""
-    from tui.localpod.pod import run_local_up
-    from tui.settings import home
+    from tui.localpod.up import run_local_up
+    from tui.settings import load
 
     def announce(document: Mapping[str, Any]) -> None:
         if out.as_json:
             out.line(document)
             return
-        out.text(f"The local pod is up: {', '.join(document['slices'])} · {args.workers} workers, {args.cores} cores each.")
-        out.note(f"From another terminal: tpu-tui --profile {LOCAL_PROFILE} slices. Ctrl-C ends it and all that runs on it.")
+        slices = ", ".join(document["slices"])
+        out.text(f"The local pod is up: {slices} · workers {args.workers}, cores each {args.cores}.")
+        out.note(f"From another terminal: tpu-tui --profile {LOCAL_PROFILE} slices.")
+        out.note("Ctrl-C ends it and all that runs on it.")
 
     return run_local_up(
-        home(), workers=args.workers, cores=args.cores, slices=args.slices, announce=announce, with_parent=args.with_parent
+        load(flags).home,
+        workers=args.workers,
+        cores=args.cores,
+        slices=args.slices,
+        announce=announce,
+        with_parent=args.with_parent,
     )
 
 
 def run_demo(args: argparse.Namespace, flags: Mapping[str, Any], out: Output) -> int:
     """Start a pod, put a job on it and open the console; when the console closes, nothing is left."""
     require_terminal()
-    from tui.localpod.pod import check_memory
+    from tui.localpod.memory import check_memory
 
     if args.job == "train":
         _require_trainer()
@@ -104,7 +114,9 @@ def run_demo(args: argparse.Namespace, flags: Mapping[str, Any], out: Output) ->
 
 
 def _require_trainer() -> None:
-    missing = [name for name in ("torch", "torch_xla", "torchvision", "webdataset") if not importlib.util.find_spec(name)]
+    missing = [
+        name for name in ("torch", "torch_xla", "torchvision", "webdataset") if not importlib.util.find_spec(name)
+    ]
     if missing:
         raise UsageError(
             "the demo's training job needs PyTorch/XLA",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 from tui.errors import TpuTuiError
@@ -43,12 +43,18 @@ class Output:
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]], *, right: Iterable[str] = ()) -> None:
         """Print aligned columns, never cut: what is piped stays whole. Columns in `right` are right-aligned."""
+        lines = [[name.upper() for name in columns], *([_cell(value) for value in row] for row in rows)]
+        self._aligned(lines, {columns.index(name) for name in right})
+
+    def facts(self, rows: Iterable[tuple[str, Any]]) -> None:
+        """Print names and values, a line each."""
+        self._aligned([[name, _cell(value)] for name, value in rows])
+
+    @staticmethod
+    def _aligned(lines: list[list[str]], to_right: Container[int] = ()) -> None:
         from rich.cells import cell_len
 
-        body = [[_cell(value) for value in row] for row in rows]
-        lines = [[name.upper() for name in columns], *body]
-        widths = [max(cell_len(line[i]) for line in lines) for i in range(len(columns))]
-        to_right = {columns.index(name) for name in right}
+        widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
         for line in lines:
             padded = [
                 " " * (width - cell_len(cell)) + cell if i in to_right else cell + " " * (width - cell_len(cell))

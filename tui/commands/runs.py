@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import contextlib
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -154,10 +155,6 @@ async def _follow(operator: Operator, directory: RunDirectory, out: Output) -> i
         out.note(f"\n{directory.id} goes on without this window. tpu-tui attach {directory.id} follows it again.")
         raise
     status = operator.status_of(directory)
-    if status.cause:
-        out.note(f"{directory.id} {status.state}: {status.cause}")
-    else:
-        out.note(f"{directory.id} {status.state}.")
     return 0 if status.state is RunState.SUCCEEDED else ANSWER_IS_NO
 
 
@@ -179,7 +176,7 @@ def _tell_event(event: Event, directory: RunDirectory, out: Output) -> None:
         out.note(f"{where}{fields.get('text', '')}")
 
 
-def _how_it_ended(fields: dict[str, Any]) -> str:
+def _how_it_ended(fields: Mapping[str, Any]) -> str:
     if fields.get("signal"):
         return f"killed by signal {fields['signal']}"
     code = fields.get("exit_code")
@@ -256,7 +253,7 @@ def _print_status(document: dict[str, Any], directory: RunDirectory, out: Output
         ("exit codes", " ".join("-" if code is None else str(code) for code in document["exit_codes"])),
         ("directory", directory.path),
     ]
-    out.table(("", ""), [row for row in rows if row[1] is not None])
+    out.facts([row for row in rows if row[1] is not None])
 
 
 async def stop_run(args: argparse.Namespace, operator: Operator, out: Output) -> int:

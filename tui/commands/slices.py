@@ -100,15 +100,17 @@ async def list_slices(_args: argparse.Namespace, operator: Operator, out: Output
 async def change_slice(args: argparse.Namespace, operator: Operator, out: Output) -> int:
     """Create, delete, start or stop a slice, and wait with progress."""
     if args.action == "create":
-        steps = operator.create_slice(
-            args.slice, args.accelerator_type, args.runtime_version, spot=args.spot, dry_run=args.dry_run
-        )
+        steps = operator.create_slice(args.slice, args.accelerator_type, args.runtime_version, spot=args.spot)
+        intent = f"create {args.slice}, {args.accelerator_type} with {args.runtime_version}" + args.spot * ", spot"
     else:
         slice_ = await operator.slice(args.slice)
+        intent = f"{args.action} {slice_.path}, {slice_.accelerator_type}, now {slice_.state}"
+        steps = operator.change_slice(slice_, args.action)
         if args.action == "delete" and not (args.yes or args.dry_run):
             _ask_for_name(slice_.name)
-        steps = operator.change_slice(slice_, args.action, dry_run=args.dry_run)
-    told = await _tell(steps, out)
+    if args.dry_run:
+        out.note(f"Would {intent}. Nothing was done.")
+    told = [] if args.dry_run else await _tell(steps, out)
     if out.as_json:
         out.document({"slice": args.slice, "action": args.action, "dry_run": args.dry_run, "steps": told})
     return 0

@@ -37,7 +37,10 @@ log = logging.getLogger(__name__)
 class ConsoleApp(App[None]):
     """See, check, launch, watch and stop; opens on the pod, on one run, or on a saved log."""
 
-    CSS_PATH = "app.tcss"
+    CSS_PATH: ClassVar[list[str]] = [
+        "app.tcss",
+        *(f"screens/{name}.tcss" for name in ("pod", "run", "dialog", "launch")),
+    ]
     TITLE = "tpu-tui"
     COMMANDS: ClassVar[set[Any]] = {ConsoleCommands}
     ENABLE_COMMAND_PALETTE = True
@@ -87,6 +90,7 @@ class ConsoleApp(App[None]):
     async def on_unmount(self) -> None:
         """Give up what is under way; runs are not ours to end."""
         await self.tasks.close()
+        await self.operator.close()
 
     def _tick(self) -> None:
         """Repaint the main screen on top, and a stop dialog above it."""
@@ -132,5 +136,3 @@ class ConsoleApp(App[None]):
             self.screen.minimize()
         elif self.screen.focused is not None:
             self.screen.maximize(self.screen.focused)
-
-

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from tui.console.lines import LineSource, Merged, Spool
 from tui.errors import TpuTuiError
-from tui.runs.directory import EVENTS_FILE, RunDirectory
+from tui.runs.directory import ARRIVALS_FILE, EVENTS_FILE, RunDirectory
 from tui.runs.status import RunStatus, status_of
 
 if TYPE_CHECKING:
@@ -16,7 +17,13 @@ if TYPE_CHECKING:
     from tui.runs.reader import RunReader
 
 POLL_BUDGET = 1024 * 1024
-"""Bytes of logs demultiplexed in one tick: under ten milliseconds."""
+"""Bytes of logs demultiplexed at a time."""
+POLL_TIME = 0.02
+"""Seconds of one tick that demultiplexing may take: a key never waits longer."""
+SNAPSHOT_EVERY = 1.0
+"""Seconds after which a live run's cores are looked at again although nothing arrived: silence shows, too."""
+ARRIVALS_BLOCK = 256 * 1024
+"""Bytes of `arrivals` read at a time: some ten thousand batches."""
 ATTENDANCE_EVERY = 1.0
 """Seconds between two looks at whether a keeper lives."""
 MERGED = "merged"
@@ -74,7 +81,7 @@ class RunFeed:
         self._snapshot: Snapshot | None = None
         self._events_size = -1
         self._looked = 0.0
-        self._told: dict[int, int] = {}
+        self._snapped = 0.0
         self._tails: dict[int, Spool] = {}
 
     @property
@@ -119,22 +126,23 @@ class RunFeed:
         for spool in self._tails.values():
             spool.close()
         self._tails.clear()
-        self._told.clear()
 
     def _poll_cores(self) -> bool:
         if self._reader is None:
             from tui.runs.reader import RunReader
 
             self._reader = RunReader(self.directory)
-        fresh = self._reader.poll(budget_bytes=POLL_BUDGET)
-        if fresh or self._snapshot is None:
-            self._snapshot = self._reader.snapshot()
-        return fresh
-
-    @property
-    def attempt(self) -> int:
-        """Which attempt the logs are of; with restarts there are several."""
-        return self._status.attempt if self._status else 0
+        begun = time.perf_counter()
+        fresh = False
+        while self._reader.poll(POLL_BUDGET):
+            fresh = True
+            if time.perf_counter() - begun > POLL_TIME:
+                break
+        live = self._status is not None and not self._status.state.is_over
+        if fresh or self._snapshot is None or (live and begun - self._snapped > SNAPSHOT_EVERY):
+            self._snapshot, self._snapped = self._reader.snapshot(), begun
+            return True
+        return False
 
     def log(self, which: str) -> LineSource:
         """A new source over the mirrors."""
@@ -143,10 +151,14 @@ class RunFeed:
         return Spool(self.directory.log_path(int(which)), int(which))
 
     def follow_merged(self, source: LineSource) -> None:
-        """Hand over arrivals that this source was not told yet."""
+        """Hand over arrivals that this source was not told yet, a block of them."""
         if isinstance(source, Merged):
-            batches, self._told[id(source)] = self.directory.arrivals(self._told.get(id(source), 0))
-            source.told([(batch.worker, batch.end) for batch in batches])
+            with contextlib.suppress(FileNotFoundError), (self.directory.path / ARRIVALS_FILE).open("rb") as file:
+                file.seek(source.offset)
+                data = file.read(ARRIVALS_BLOCK)
+                whole = data[: data.rfind(b"\n") + 1]
+                source.offset += len(whole)
+                source.told(batches_in(whole))
 
     def last_line(self, worker: int) -> bytes:
         """Read from the mirror's end."""
@@ -158,3 +170,18 @@ class RunFeed:
         """Give back files."""
         for spool in self._tails.values():
             spool.close()
+
+
+def batches_in(data: bytes) -> list[tuple[int, int]]:
+    """(worker, end offset) of each line of `arrivals`; of a worker whose log began anew, the newest log only."""
+    found: list[tuple[int, int]] = []
+    newest: dict[int, int] = {}
+    for line in data.splitlines():
+        with contextlib.suppress(ValueError, IndexError):
+            words = line.split()
+            worker, end = int(words[0]), int(words[1])
+            if end < newest.get(worker, 0):
+                found = [batch for batch in found if batch[0] != worker]
+            newest[worker] = end
+            found.append((worker, end))
+    return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -75,8 +76,8 @@ class Flows:
         argv = await self.app.operator.shell_command(slice_, worker)
         try:
             with self.app.suspend():
-                print(f"{shlex.join(argv)}\nexit comes back to tpu-tui", flush=True)
-                subprocess.run(argv, check=False)
+                print(f"{shlex.join(argv)}\nexit comes back to tpu-tui", file=sys.__stderr__, flush=True)
+                subprocess.run(argv, check=False, stderr=sys.__stderr__)  # noqa: ASYNC221 - the screen is away
         except SuspendNotSupported as error:
             raise UsageError("a shell needs a terminal of its own", remedy=shlex.join(argv)) from error
         except OSError as error:
@@ -139,9 +140,7 @@ class Flows:
             return
         run = directory.run
         path = f"{run.zone}/{run.slice}" if run.zone else run.slice
-        self._launch(
-            Draft(slices, path, shlex.join(run.argv), run.name or "", dict(run.env), runtime=run.runtime)
-        )
+        self._launch(Draft(slices, path, shlex.join(run.argv), run.name or "", dict(run.env), runtime=run.runtime))
 
     def _launch(self, draft: Draft) -> None:
         self.app.push_screen(LaunchDialog(draft), self._launched)
@@ -193,7 +192,7 @@ class Flows:
         files: list[Path] = await self.app.operator.report(directory.id, REPORT_FORMATS, directory.path)
         self.app.notify("\n".join(str(path) for path in files), title="report", markup=False, timeout=10)
 
-    # --- reading and leaving ------------------------------------------------------------------------------------------
+    # --- reading and leaving ----------------------------------------------------------------------------------------
 
     def describe(self, title: str, text: str) -> None:
         """Show a document."""

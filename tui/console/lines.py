@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from array import array
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -20,6 +20,8 @@ LONGEST_SEARCHED = 4 * 1024 * 1024
 """Bytes of one line that a filter looks at."""
 BATCH_COST = 4 * 1024
 """What placing a batch counts for at least: many tiny batches must not make a tick long."""
+CHOSEN_AT_ONCE = 256
+"""Lines of a chosen source that a search over it reads at a time."""
 NEWLINE = 10
 
 
@@ -216,6 +218,8 @@ class Merged:
     """
 
     def __init__(self, spools: Sequence[Spool]) -> None:
+        self.offset = 0
+        """How far whoever tells the batches has read them; theirs to keep."""
         self._spools = {spool.worker: spool for spool in spools}
         self._pending: list[tuple[int, int]] = []
         self._next = 0
@@ -343,6 +347,9 @@ class Filtered:
         self._found = array("q")
         self._last_matches = False
 
+    def _wants(self, line: bytes) -> bool:
+        return self._needle in line.lower()
+
     @property
     def count(self) -> int:
         """Lines found so far."""
@@ -378,10 +385,11 @@ class Filtered:
             budget -= max(BATCH_COST, len(data))
             self._searched = min(after, known)
         last = self._source.lines(known, 1) if self._source.count > known else []
-        self._last_matches = any(self._needle in line.data.lower() for line in last)
+        self._last_matches = any(self._wants(line.data) for line in last)
         return self.count != before
 
     def _search(self, data: bytes) -> None:
+        """Note which lines of a block of whole lines, the first of them number `_searched`, are wanted."""
         low = data.lower()
         number, counted = self._searched, 0
         at = low.find(self._needle)
@@ -413,3 +421,24 @@ class Filtered:
     def close(self) -> None:
         """Give back the source's files."""
         self._source.close()
+
+
+class Chosen(Filtered):
+    """The lines of a source that somebody else recognises, such as those of one worker in a saved log."""
+
+    def __init__(self, source: LineSource, wanted: Callable[[bytes], bool]) -> None:
+        super().__init__(source, "")
+        self._wanted = wanted
+
+    def _wants(self, line: bytes) -> bool:
+        return self._wanted(line)
+
+    def _search(self, data: bytes) -> None:
+        for number, line in enumerate(data.removesuffix(b"\n").split(b"\n"), self._searched):
+            if self._wanted(line):
+                self._found.append(number)
+
+    def block(self, first: int, budget: int) -> tuple[bytes, int]:
+        """Some found lines, each ended."""
+        found = self.lines(first, max(1, min(CHOSEN_AT_ONCE, budget // 64, len(self._found) - first)))
+        return b"".join(line.data + b"\n" for line in found), first + len(found)

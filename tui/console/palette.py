@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 
+from tui.console.feed import MERGED
 from tui.console.screens.base import MainScreen
 from tui.console.screens.run import RunScreen
 from tui.console.sources import RUNS
@@ -26,7 +27,11 @@ def entries(app: ConsoleApp, screen: MainScreen) -> Iterator[Entry]:
         yield f"Check {slice_.name}", "SSH, workers and ports, probed from the workers", lambda: flows.check(slice_)
         if not app.read_only:
             yield f"New run on {slice_.name}", "asks first, shows what will run", lambda: flows.new_run(slice_)
-            yield f"Shell on {slice_.name}", "leaves the screen to ssh", lambda: flows.shell(slice_, screen.chosen_worker())
+            yield (
+                f"Shell on {slice_.name}",
+                "leaves the screen to ssh",
+                lambda: flows.shell(slice_, screen.chosen_worker()),
+            )
     if run is not None:
         if not isinstance(screen, RunScreen):
             yield f"Open {run.id}", "cores, charts, logs", lambda: flows.open_run(run)
@@ -34,15 +39,19 @@ def entries(app: ConsoleApp, screen: MainScreen) -> Iterator[Entry]:
             yield f"Stop {run.id}", "asks first, every worker answers", lambda: flows.stop_run(run)
         yield f"Report of {run.id}", "Markdown, text and JSON into its directory", lambda: flows.export(run)
     if isinstance(screen, RunScreen):
+        yield _log_entry(screen, MERGED, "Merged log")
         for worker in screen.feed.workers:
-            yield f"Log of worker {worker}", "", lambda worker=worker: screen.show_log(str(worker))
-        yield "Merged log", "all workers in the order in which the lines came", lambda: screen.show_log("merged")
+            yield _log_entry(screen, str(worker), f"Log of worker {worker}")
     for status in (app.store.get(RUNS).value or ())[:MOST_RUNS]:
         if run is None or status.run.id != run.id:
             yield _open_entry(app, status.run.id, str(status.state))
     yield "List the slices now", "", app.sources.refresh
     yield "Keys", "what every key does", app.action_show_help
     yield "Quit", "runs go on" if not app.demo else "the demo's pod ends", flows.ask_quit
+
+
+def _log_entry(screen: RunScreen, which: str, name: str) -> Entry:
+    return name, "", lambda: screen.show_log(which)
 
 
 def _open_entry(app: ConsoleApp, run_id: str, state: str) -> Entry:

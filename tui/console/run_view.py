@@ -136,7 +136,9 @@ def _phase_row(worker: WorkerStatus, feed: Feed, status: RunStatus) -> Row:
         if place < reached:
             cells.append(Cell("done", "good"))
         elif place == reached:
-            cells.append(Cell(_PHASE_WORDS.get(worker.phase_status or "", "…"), words.phase_tone(worker.phase_status)))
+            cells.append(
+                Cell(_PHASE_WORDS.get(worker.phase_status or "", "…"), words.phase_tone(worker.phase_status))
+            )
         else:
             cells.append(Cell("·", "dim"))
     return Row(worker.worker, (*cells, _last(worker, feed, status)), (worker.worker,))
@@ -154,7 +156,11 @@ def _last(worker: WorkerStatus, feed: Feed, status: RunStatus) -> Cell:
     line = harmless_bytes(feed.last_line(worker.worker))
     if line:
         return Cell(line)
-    return Cell(harmless(worker.detail or ""), "dim") if status.state is RunState.PREPARING else Cell("no output yet", "dim")
+    return (
+        Cell(harmless(worker.detail or ""), "dim")
+        if status.state is RunState.PREPARING
+        else Cell("no output yet", "dim")
+    )
 
 
 def core_note(snapshot: Snapshot, table: CoreTable) -> str:

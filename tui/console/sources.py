@@ -111,4 +111,4 @@ class Sources:
     def cancel_checks(self) -> bool:
         """Give up running checks; whether there were any."""
         names = self.tasks.running("checks ") + self.tasks.running("workers ")
-        return any([self.tasks.cancel(name) for name in names])
+        return sum(self.tasks.cancel(name) for name in names) > 0

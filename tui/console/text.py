@@ -11,12 +11,12 @@ TAB = 8
 ELLIPSIS = "…"
 
 _INVISIBLE = (0x0A, 0x061C, *range(0x200B, 0x200E), *range(0x2060, 0x2066), 0xFEFF, *range(0xFFF9, 0xFFFC))
-_SHOWN = {code: 0xFFFD for code in _INVISIBLE} | {0x0A: 0x240A}
+_SHOWN = dict.fromkeys(_INVISIBLE, 65533) | {0x0A: 0x240A}
 """What `printable` leaves alone and a line of a table cannot hold: line feeds and characters without width."""
 
 
 def harmless(text: str) -> str:
-    """The text on one line, every control character visible (`ESC` as `␛`), tabs as blanks; nothing acts on a terminal."""
+    """The text on one line: control characters visible (`ESC` as `␛`), tabs as blanks."""
     if text.isascii() and text.isprintable():
         return text
     return printable(text.expandtabs(TAB)).translate(_SHOWN)

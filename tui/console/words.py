@@ -41,7 +41,14 @@ _RUN_TONES = {
     "saved log": "accent",
 }
 _CHECK_TONES = {"pass": "good", "warn": "warn", "fail": "bad", "unknown": "dim"}
-_CORE_TONES = {"training": "good", "waiting": "busy", "silent": "warn", "straggler": "warn", "nan": "bad", "ended": "dim"}
+_CORE_TONES = {
+    "training": "good",
+    "waiting": "busy",
+    "silent": "warn",
+    "straggler": "warn",
+    "nan": "bad",
+    "ended": "dim",
+}
 _PHASE_TONES = {"done": "good", "started": "busy", "failed": "bad"}
 
 
@@ -81,4 +88,6 @@ def phase_tone(status: str | None) -> str:
 
 def reachable(value: bool | None) -> Cell:
     """Whether a worker lets us in; None: nobody has tried yet."""
-    return Cell("not tried", "dim") if value is None else Cell("answers", "good") if value else Cell("no answer", "bad")
+    return (
+        Cell("not tried", "dim") if value is None else Cell("answers", "good") if value else Cell("no answer", "bad")
+    )

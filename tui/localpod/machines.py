@@ -98,6 +98,11 @@ class Machines:
         if self._nursery is not None:
             await self._nursery.wait()
 
+    def workers(self, slice_name: str) -> list[HostedWorker]:
+        """The workers of a slice as they were started, in worker order."""
+        one = self._slices.get(slice_name)
+        return [machine.worker for machine in one.machines if machine.worker] if one else []
+
     def pids(self, slice_name: str) -> list[int]:
         """The host processes of a slice, in worker order; killing one is a preemption."""
         one = self._slices.get(slice_name)
@@ -131,7 +136,7 @@ class Machines:
             await self.remove(slice_name)
             raise
         one.running = True
-        return [machine.worker for machine in one.machines if machine.worker is not None]
+        return self.workers(slice_name)
 
     async def _start_all(self, one: _Slice, workers: int) -> None:
         try:

@@ -133,7 +133,7 @@ def _kill(pid: int, marks: Sequence[Mark], tags: frozenset[bytes]) -> None:
 
 
 def sweep(marks: Sequence[Mark], homes: Iterable[Path] = (), *, seconds: float = 20.0) -> list[int]:
-    """Kill what carries one of the marks until two looks in a row find nothing; returns the pids that would not go."""
+    """Kill what carries one of the marks until two looks find nothing; returns the pids that would not go."""
     pause = 0.01
     tags = run_tags(homes)
     deadline = time.monotonic() + seconds

@@ -10,7 +10,7 @@ from tui.runs.status import RunStatus
 
 def status_document(status: RunStatus, snapshot: Snapshot | None) -> dict[str, Any]:
     """The names that `status --json` and `runs --json` print; figures are None where no log was read."""
-    spread = snapshot.loss_spread if snapshot else None
+    spread = snapshot.loss_spread if snapshot is not None else None
     return {
         "run": status.run.id,
         "slice": status.run.slice,
@@ -19,11 +19,11 @@ def status_document(status: RunStatus, snapshot: Snapshot | None) -> dict[str, A
         "exit_codes": list(status.exit_codes),
         "started": status.started,
         "ended": status.ended,
-        "epoch": snapshot.median_epoch if snapshot else None,
-        "step": snapshot.median_step if snapshot else None,
+        "epoch": snapshot.median_epoch if snapshot is not None else None,
+        "step": snapshot.median_step if snapshot is not None else None,
         "loss": spread.to_json() if spread else None,
-        "rate_total": snapshot.rate_total if snapshot else None,
-        "cores": len(snapshot) if snapshot else None,
-        "stragglers": list(snapshot.stragglers) if snapshot else [],
+        "rate_total": snapshot.rate_total if snapshot is not None else None,
+        "cores": len(snapshot) if snapshot is not None else None,
+        "stragglers": list(snapshot.stragglers) if snapshot is not None else [],
         "cause": status.cause,
     }

@@ -71,6 +71,14 @@ def utc_now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="microseconds")
 
 
+def to_bytes(document: Any, indent: int | None = None) -> bytes:
+    """JSON in UTF-8; text that is not Unicode (an argument's stray byte) is escaped, so that it reads back exactly."""
+    try:
+        return json.dumps(document, indent=indent, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return json.dumps(document, indent=indent).encode()
+
+
 class RunDirectory:
     """One run's directory: `<home>/runs/<run-id>`, 0700, its files 0600."""
 
@@ -93,7 +101,7 @@ class RunDirectory:
         except FileExistsError:
             raise UsageError(f"cannot make run {run.id}", why=f"{path} exists already") from None
         directory = cls(path, run)
-        directory._write_whole(RUN_FILE, json.dumps(run.to_json(), indent=1, ensure_ascii=False).encode())
+        directory._write_whole(RUN_FILE, to_bytes(run.to_json(), indent=1))
         for name in (EVENTS_FILE, ARRIVALS_FILE):
             os.close(os.open(path / name, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600))
         return directory
@@ -101,7 +109,7 @@ class RunDirectory:
     def amend(self, run: Run) -> None:
         """Replace run.json, when more is known of the run (the hash of its code)."""
         self.run = run
-        self._write_whole(RUN_FILE, json.dumps(run.to_json(), indent=1, ensure_ascii=False).encode())
+        self._write_whole(RUN_FILE, to_bytes(run.to_json(), indent=1))
 
     @classmethod
     def open(cls, path: Path) -> RunDirectory:
@@ -127,8 +135,8 @@ class RunDirectory:
     def append_event(self, kind: str, *, worker: int | None = None, **fields: Any) -> Event:
         """Append one event with the time now. Several processes may append; each line is one write."""
         event = Event(utc_now(), kind, worker, fields)
-        line = json.dumps({"time": event.time, "event": kind, "worker": worker, **fields}, ensure_ascii=False)
-        _append_line(self.path / EVENTS_FILE, line.encode("utf-8", "surrogateescape") + b"\n")
+        line = to_bytes({"time": event.time, "event": kind, "worker": worker, **fields})
+        _append_line(self.path / EVENTS_FILE, line + b"\n")
         return event
 
     def events(self, offset: int = 0) -> tuple[list[Event], int]:

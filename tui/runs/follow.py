@@ -102,7 +102,7 @@ class Follower:
         """The answer before the bytes, and the bytes that came along; what start-up files print is left aside."""
         seen = b""
         skipped = 0
-        while skipped < MAX_CHATTER:
+        while skipped + len(seen) < MAX_CHATTER + BATCH:
             line, newline, rest = seen.partition(b"\n")
             if not newline:
                 data = await process.stdout.read(BATCH)

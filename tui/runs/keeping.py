@@ -17,7 +17,7 @@ from tui.runs.launch import Gang, LaunchSpec
 from tui.runs.mirror import record, tell_missed_arrivals
 from tui.runs.policies import DRAIN, explain, failed, final_state, first_failure, last_lines
 from tui.runs.remote import Outcome
-from tui.runs.status import BY_POLICY, status_of
+from tui.runs.status import BY_POLICY, WorkerStatus, status_of
 from tui.runs.stop import ANSWER_TIME, record_answer, stop_worker
 from tui.runs.survey import Found, survey
 from tui.ssh.access import Access
@@ -200,23 +200,23 @@ class Keeping:
 
     async def _follow(self) -> None:
         """Mirror every worker to its end, acting when one fails; then say how the run ended."""
-        known = {worker.worker: worker for worker in status_of(self.directory).workers}
-        followers = [
-            asyncio.ensure_future(self._follow_one(worker.index, known[worker.index].size is not None))
-            for worker in self.directory.run.workers
-        ]
+        before = status_of(self.directory)
+        followers = [asyncio.ensure_future(self._follow_one(worker)) for worker in before.workers]
         try:
-            await asyncio.gather(*followers)
+            await asyncio.wait_for(asyncio.gather(*followers), GIVE_UP if before.state.is_over else None)
+        except asyncio.TimeoutError:
+            await record(self.directory, "note", text="some workers' last bytes could not be fetched: out of reach")
         finally:
             for follower in followers:
                 follower.cancel()
             await asyncio.gather(*followers, return_exceptions=True)
         await self._conclude()
 
-    async def _follow_one(self, index: int, recorded: bool) -> None:
-        outcome = await Follower(self.directory, self.fleet, index).run()
-        self.outcomes[index] = outcome
-        if not recorded:
+    async def _follow_one(self, before: WorkerStatus) -> None:
+        index = before.worker
+        outcome = self._from_record(before)
+        if outcome is None:
+            outcome = await Follower(self.directory, self.fleet, index).run()
             await record(
                 self.directory,
                 "exit",
@@ -226,10 +226,21 @@ class Keeping:
                 size=outcome.size,
                 cause=outcome.cause,
                 ended=outcome.time,
+                recorded=outcome.recorded,
             )
+        self.outcomes[index] = outcome
         if failed(outcome) and not self._ended.is_set():
             self._ended.set()
             self._act(self._on_failure())
+
+    def _from_record(self, before: WorkerStatus) -> Outcome | None:
+        """The outcome that an earlier keeper wrote down, where the mirror is as long as it says."""
+        with suppress(OSError):
+            if before.size is not None and self.directory.log_path(before.worker).stat().st_size == before.size:
+                return Outcome(
+                    before.exit_code, before.signal, before.size, time=before.ended_at, recorded=before.recorded
+                )
+        return None
 
     def _act(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)

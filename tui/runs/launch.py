@@ -7,7 +7,6 @@ without the launcher is in worker.sh: unconfirmed jobs end themselves, at once w
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from tui.errors import LaunchError, TpuTuiError, UsageError, WorkerError
 from tui.pod.run import Run
 from tui.pod.worker import Worker
-from tui.runs.directory import RunDirectory
+from tui.runs.directory import RunDirectory, to_bytes
 from tui.runs.job import check_job, job_text, masked
 from tui.runs.remote import Answer, Call, call, no_answer, parse_line
 from tui.ssh.access import Access
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     import asyncssh
 
     from tui.ssh.fleet import Fleet
-    from tui.ssh.transfer import Tree
+    from tui.ssh.tree import Tree
 
 CONNECT_TIMEOUT = 120.0
 PREPARE_TIMEOUT = 90.0
@@ -100,7 +99,7 @@ def check_spec(spec: LaunchSpec) -> None:
 def launch_call(spec: LaunchSpec, worker: Worker, code: str | None = None) -> Call:
     """The call that prepares one worker: script, settings, the job's text and run.json."""
     text = job_text(spec.run, worker, spec.env, code).encode("utf-8", "surrogateescape")
-    record = json.dumps(spec.run.to_json(), ensure_ascii=False).encode("utf-8", "surrogateescape")
+    record = to_bytes(spec.run.to_json())
     return call(
         "launch",
         spec.run.id,
@@ -251,7 +250,7 @@ class Gang:
         """Read the tree that is to be synced, once, and note its hash in run.json here and on every worker."""
         if self.spec.sync is None:
             return
-        from tui.ssh.transfer import read_tree
+        from tui.ssh.tree import read_tree
 
         self._tree = await asyncio.to_thread(read_tree, self.spec.sync)
         self.spec = replace(self.spec, run=replace(self.spec.run, code_hash=self._tree.hash))

@@ -33,6 +33,7 @@ class WorkerStatus:
     size: int | None = None
     exit_cause: str | None = None
     ended_at: str | None = None
+    recorded: bool = True
     confirmed: bool | None = None
     stop_detail: str | None = None
 
@@ -134,6 +135,7 @@ def _fold_worker(worker: WorkerStatus, event: Event) -> WorkerStatus:
             size=event.get("size"),
             exit_cause=event.get("cause"),
             ended_at=event.get("ended") or event.time,
+            recorded=event.get("recorded") is not False,
         )
     if event.kind == "link":
         return replace(worker, link=event.get("status"), link_detail=event.get("detail") or None)

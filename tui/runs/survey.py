@@ -1,4 +1,4 @@
-"""What became of a run on each worker, asked there: for a keeper that takes over, for a machine that knows nothing."""
+"""What became of a run on each worker, asked there: for a keeper that takes over, and for another machine."""
 
 from __future__ import annotations
 

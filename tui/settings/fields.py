@@ -48,9 +48,12 @@ class Field:
     in_environment: bool = True
 
     @property
-    def variable(self) -> str:
-        """The environment variable that sets it."""
-        return ENVIRONMENT_PREFIX + self.name.upper()
+    def variables(self) -> tuple[str, ...]:
+        """The environment variables that set it: by its own name, and by its flag's where that is another."""
+        if not self.in_environment:
+            return ()
+        names = dict.fromkeys((self.name, self.flag or self.name))
+        return tuple(ENVIRONMENT_PREFIX + name.upper() for name in names)
 
 
 def _text(value: Any, _place: Place) -> str:

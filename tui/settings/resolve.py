@@ -98,16 +98,11 @@ class _Resolver:
         return self._read(field, self._flags[field.flag], f"--{field.flag.replace('_', '-')}"), "flag"
 
     def _from_environment(self, field: Field) -> tuple[Any, str]:
-        value, origin = self._from_variable(field, field.variable if field.in_environment else None)
-        if value is not _UNSET or self._is_local_pod:
-            return value, origin
-        return self._from_variable(field, gcloud.environment_variable(field.name))
-
-    def _from_variable(self, field: Field, variable: str | None) -> tuple[Any, str]:
-        text = self._environ.get(variable) if variable else None
-        if not text:
-            return _UNSET, ""
-        return self._read(field, text, str(variable)), f"environment {variable}"
+        theirs = None if self._is_local_pod else gcloud.environment_variable(field.name)
+        for variable in (*field.variables, theirs):
+            if variable and self._environ.get(variable):
+                return self._read(field, self._environ[variable], variable), f"environment {variable}"
+        return _UNSET, ""
 
     def _from_profile(self, field: Field) -> tuple[Any, str]:
         if self._profile is None or field.name not in self._profile.values:

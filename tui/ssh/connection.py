@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
+import shlex
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +23,22 @@ STREAM_WINDOW = 256 * 1024
 """Bytes a worker may send ahead of a reader of `process`: bounds memory and keeps one worker from starving others."""
 CHUNK = 64 * 1024
 OPEN_ATTEMPTS = 4
+REMOTE_MARGIN = 2
+"""Seconds that a worker waits longer than we do before it ends a command by itself."""
 TERM_GRACE = 0.5
 """Seconds a command that ran out of time gets between TERM and KILL."""
 CLOSE_TIMEOUT = 3.0
+
+
+def limited(command: str, seconds: float) -> str:
+    """The command as the login shell would run it, ended there too should nobody be left to end it from here.
+
+    OpenSSH passes signals on only since 7.9 and never to root's commands; coreutils' timeout needs nobody.
+    """
+    limit = math.ceil(seconds + REMOTE_MARGIN)
+    shell = f'timeout -k {REMOTE_MARGIN} {limit} "${{SHELL:-sh}}" -c "$1"'
+    script = f'command -v timeout >/dev/null && exec {shell}; exec "${{SHELL:-sh}}" -c "$1"'
+    return f"exec sh -c '{script}' tpu-tui {shlex.quote(command)}"
 
 
 class Slots:
@@ -129,9 +144,10 @@ class WorkerConnection:
         After `timeout` seconds it gets TERM, then KILL, and what it wrote until then comes back with `timed_out`.
         Raises SshError when the connection is lost or the server opens no session.
         """
+        line = command if timeout is None else limited(command, timeout)
         async with self._slot():
             channel, session = await self._open(
-                lambda: self.connection.create_session(_Gathered, command, encoding=None, request_pty=False)
+                lambda: self.connection.create_session(_Gathered, line, encoding=None, request_pty=False)
             )
             sending = asyncio.ensure_future(session.send(channel, input))
             try:

@@ -7,6 +7,7 @@ import contextlib
 import errno
 import socket
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,6 +26,9 @@ KEX = "^curve25519-sha256,curve25519-sha256@libssh.org"
 """Asked for first because it costs 1 ms of CPU where post-quantum exchanges cost tens; the others stay."""
 CIPHERS = "^aes128-gcm@openssh.com,aes256-gcm@openssh.com,chacha20-poly1305@openssh.com"
 MAX_AUTH_TRIES_WORDS = "too many authentication failures"
+GREETING_TIMEOUT = 3.0
+_BUSY = (b"MaxStartups", b"Not allowed at this time")
+"""What OpenSSH says instead of a greeting when it turns somebody away."""
 _TCP_KEEPALIVE = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
 
 
@@ -155,6 +159,7 @@ class Dialer:
         tunnel: asyncssh.SSHClientConnection | None,
         stages: Stages,
     ) -> tuple[asyncssh.SSHClientConnection, Client]:
+        _quiet_old_algorithms()
         new = not (trusted.keys or trusted.authorities)
         accepts = new and self.access.host_keys == ACCEPT_NEW
 
@@ -210,7 +215,7 @@ class Dialer:
                     2, "connection timed out", worker, login, self.access.jump or "?"
                 ) from None
             if client is None or not client.greeted:
-                raise reasons.not_ssh(worker, login, "(nothing)") from None
+                raise reasons.not_ssh(worker, login, f"nothing within {self.access.login_timeout:g} s") from None
             raise reasons.login_timed_out(worker, login, self.access.login_timeout) from None
         except asyncssh.ChannelOpenError as error:
             raise reasons.tunnel_refused(
@@ -218,6 +223,8 @@ class Dialer:
             ) from None
         except (asyncssh.Error, OSError, ValueError) as error:
             client = clients[-1] if clients else None
+            if sock is not None and not (client and client.greeted):
+                raise await self._diagnosed(login, worker) from None
             raise self._explained(error, client, login, worker, trusted, len(offered)) from None
         finally:
             if not task.done():
@@ -259,6 +266,16 @@ class Dialer:
         except (OSError, UnicodeError, asyncio.TimeoutError) as error:
             raise reasons.unconnected(error, worker, login, self.access.connect_timeout) from None
 
+    async def _diagnosed(self, login: Login, worker: int | str | None) -> SshError:
+        """Look once more at a server that never said it speaks SSH: does it say something else?"""
+        try:
+            words = await asyncio.wait_for(_first_words(login), GREETING_TIMEOUT)
+        except (OSError, asyncio.TimeoutError):
+            words = b""
+        if not words or words.startswith(b"SSH-") or any(text in words for text in _BUSY):
+            return reasons.closed_early(worker, login)
+        return reasons.not_ssh(worker, login, reasons.quoted(words))
+
     def _explained(
         self,
         error: Exception,
@@ -291,9 +308,7 @@ class Dialer:
         if isinstance(error, asyncssh.KeyExchangeFailed):
             return reasons.no_algorithms(worker, login, words)
         if client is None or not client.greeted:
-            if isinstance(error, (asyncssh.ConnectionLost, ConnectionError)):
-                return reasons.closed_early(worker, login)
-            return reasons.not_ssh(worker, login, words)
+            return reasons.closed_early(worker, login)
         if isinstance(error, (asyncssh.DisconnectError, OSError)):
             return reasons.lost(worker, words)
         return SshError(reasons.Reason.OTHER, "the login failed", worker=worker, why=reasons.quoted(words))
@@ -306,6 +321,19 @@ class _Unknown(Exception):
         super().__init__(error.what)
         self.key = key
         self.error = error
+
+
+def _quiet_old_algorithms() -> None:
+    """Servers that only do finite-field Diffie-Hellman still get in, without a warning on the screen."""
+    warnings.filterwarnings("ignore", message="Diffie-Hellman over finite fields")
+
+
+async def _first_words(login: Login) -> bytes:
+    """What a server says to a client that greets it as SSH clients do."""
+    loop = asyncio.get_running_loop()
+    with await open_socket(login.host, login.port) as sock:
+        await loop.sock_sendall(sock, b"SSH-2.0-tpu_tui\r\n")
+        return await loop.sock_recv(sock, 255)
 
 
 async def open_socket(host: str, port: int) -> socket.socket:

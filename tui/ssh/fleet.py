@@ -164,7 +164,11 @@ class Fleet:
         except asyncio.TimeoutError:
             stage = "connect" if stages.connected is None else "login"
             error: TpuTuiError = reasons.SshError(
-                reasons.Reason.TIMED_OUT, "no answer", worker=index, why=f"not within {timeout:g} s"
+                reasons.Reason.TIMED_OUT,
+                "no answer",
+                worker=index,
+                why=f"not within {timeout:g} s",
+                remedy="see whether its sshd answers at all: nc -vz, or the worker's serial console",
             )
             return Reach(index, stage, stages.connected, None, _as_worker_error(error, index))
         except TpuTuiError as problem:

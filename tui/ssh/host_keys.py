@@ -6,7 +6,7 @@ import fcntl
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -80,12 +80,11 @@ class HostKeys:
         if keys:
             return Trusted(keys=tuple(keys), vouched=True, names=(name_of(login),))
         files = self._files(login)
-        found = Trusted(names=(name_of(login),), files=files)
-        for names in (login.aliases, (address_name(login.host, login.port),)):
-            found = self._search(names, files)
-            if found.keys or found.authorities:
-                return found
-        return found
+        address = (address_name(login.host, login.port),)
+        by_alias = self._search(login.aliases, files)
+        by_address = self._search(address, files)
+        found = by_alias if by_alias.keys or by_alias.authorities else by_address
+        return replace(found, revoked=by_alias.revoked + by_address.revoked)
 
     def accept(self, login: Login, key: asyncssh.SSHKey) -> None:
         """File a key as known from now on, in our own file (0600); several processes may do so at once."""

@@ -152,7 +152,7 @@ def tunnel_refused(code: int, words: str, worker: int | str | None, login: Login
 
 def not_ssh(worker: int | str | None, login: Login, words: str = "") -> SshError:
     """Something answered that does not speak SSH."""
-    said = f", it says: {quoted(words)}" if words else ""
+    said = f": it says {quoted(words)}" if words else ""
     return SshError(
         Reason.NOT_SSH,
         "not an SSH server",

@@ -135,7 +135,7 @@ def _entry(root: Path, path: bytes) -> Entry | None:
     except FileNotFoundError:
         return None
     if stat.S_ISLNK(status.st_mode):
-        return Entry(path, "l", target=os.fsencode(full.readlink()))
+        return Entry(path, "l", target=os.readlink(os.fsencode(full)))  # noqa: PTH115 - a Path drops ./
     if stat.S_ISDIR(status.st_mode):
         return Entry(path, "d")
     if not stat.S_ISREG(status.st_mode):

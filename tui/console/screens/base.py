@@ -23,8 +23,8 @@ SHORT, TALL = "-short", "-tall"
 class MainScreen(Screen[None]):
     """A screen that is drawn from data on the app's tick."""
 
-    HORIZONTAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, NARROW), (110, NORMAL), (170, WIDE)]
-    VERTICAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, SHORT), (34, TALL)]
+    HORIZONTAL_BREAKPOINTS = [(0, NARROW), (110, NORMAL), (170, WIDE)]  # noqa: RUF012 - Textual declares it so
+    VERTICAL_BREAKPOINTS = [(0, SHORT), (34, TALL)]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "filter", "Filter", key_display="/", id="filter"),
         Binding("colon", "app.command_palette", "Commands", key_display=":", show=False, id="palette"),

@@ -26,7 +26,6 @@ def plain(text: str) -> Text:
 class Dialog(ModalScreen[Answer]):
     """A modal frame in the middle of the screen. `esc` answers with `default_answer`."""
 
-    CSS_PATH = "dialog.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", "Back", id="dialog.leave"),
         Binding("left,up", "app.focus_previous", "Previous", show=False, id="dialog.previous"),
@@ -46,7 +45,7 @@ class Dialog(ModalScreen[Answer]):
     def compose(self) -> ComposeResult:
         """The frame."""
         with Vertical(id="dialog") as frame:
-            frame.border_title = Text(harmless(self.TITLE_TEXT))  # type: ignore[assignment]
+            frame.border_title = Text(harmless(self.TITLE_TEXT))
             yield from self.body()
             with Horizontal(id="buttons"):
                 yield from self.buttons()
@@ -86,7 +85,7 @@ class TextDialog(Dialog[None]):
 
     def on_mount(self) -> None:
         """Give the text the keys."""
-        self.add_class("-tall")
+        self.add_class("-reading")
         self.query_one("#reading").focus()
 
     def action_scroll(self, by: int) -> None:
@@ -119,7 +118,7 @@ class SecretDialog(Dialog["str | None"]):
         """Enter gives it."""
         self.dismiss(self.query_one(Input).value)
 
-    def answered(self, button: str) -> None:
+    def answered(self, button: str) -> None:  # noqa: ARG002
         """The button gives it too."""
         self.dismiss(self.query_one(Input).value)
 
@@ -181,6 +180,6 @@ class QuitDialog(Dialog[bool]):
         if getattr(event, "key", "") in ("q", "y"):
             self.dismiss(True)
 
-    def answered(self, button: str) -> None:
+    def answered(self, button: str) -> None:  # noqa: ARG002
         """Go."""
         self.dismiss(True)

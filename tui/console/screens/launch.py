@@ -61,12 +61,11 @@ def parse_env(text: str) -> dict[str, str]:
 class LaunchDialog(ModalScreen["str | None"]):
     """Fields, then exactly what would run, then the launch; answers the new run's id."""
 
-    CSS_PATH = "launch.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", "Back", id="launch.leave"),
         Binding("ctrl+r", "plan", "Show what will run", id="launch.plan", priority=True),
     ]
-    HORIZONTAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, "-narrow"), (110, "-normal")]
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-normal")]  # noqa: RUF012 - Textual declares it so
 
     def __init__(self, draft: Draft) -> None:
         super().__init__()
@@ -76,21 +75,34 @@ class LaunchDialog(ModalScreen["str | None"]):
     def compose(self) -> ComposeResult:
         """Fields beside the preview, or above it where there is no room."""
         draft = self._draft
-        options = [(Text(harmless(f"{s.name}  {s.state or ''}  {len(s.workers)} workers")), s.path) for s in draft.slices]
+        options = [
+            (Text(harmless(f"{s.name}  {s.state or ''}  {len(s.workers)} workers")), s.path) for s in draft.slices
+        ]
         chosen = draft.chosen if draft.chosen in {s.path for s in draft.slices} else None
         with Vertical(id="dialog") as frame:
             frame.border_title = "new run"
             with Horizontal(id="halves"):
                 with VerticalScroll(id="fields", can_focus=False):
-                    yield from self._field("slice", Select(options, value=chosen or Select.NULL, id="slice", compact=True))
-                    yield from self._field("command", Input(draft.command, id="command", compact=True))
-                    yield from self._field("name", Input(draft.name, placeholder="the slice's name", id="name", compact=True))
                     yield from self._field(
-                        "runtime",
-                        Select([(r, r) for r in RUNTIMES], value=draft.runtime, allow_blank=False, id="runtime", compact=True),
+                        "slice", Select(options, value=chosen or Select.NULL, id="slice", compact=True)
+                    )
+                    yield from self._field("command", Input(draft.command, id="command", compact=True))
+                    yield from self._field(
+                        "name", Input(draft.name, placeholder="the slice's name", id="name", compact=True)
                     )
                     yield from self._field(
-                        "sync", Input(draft.sync, placeholder="a directory to copy to every worker", id="sync", compact=True)
+                        "runtime",
+                        Select(
+                            [(r, r) for r in RUNTIMES],
+                            value=draft.runtime,
+                            allow_blank=False,
+                            id="runtime",
+                            compact=True,
+                        ),
+                    )
+                    yield from self._field(
+                        "sync",
+                        Input(draft.sync, placeholder="a directory to copy to every worker", id="sync", compact=True),
                     )
                     yield Label("environment, one NAME=value a row")
                     rows = "\n".join(f"{name}={value}" for name, value in draft.env.items())
@@ -206,6 +218,3 @@ class LaunchDialog(ModalScreen["str | None"]):
         """Give up what is under way; a launch that was handed over is a run, and goes on."""
         self.console.tasks.cancel(PLAN)
         self.dismiss(None)
-
-
-

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
 from textual.app import ComposeResult
@@ -12,7 +12,6 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.widgets import Footer
 
-from tui.checks.row import CheckRow
 from tui.console import rows
 from tui.console.screens.base import MainScreen
 from tui.console.sources import RUNS, SLICES, checks_of, workers_of
@@ -27,6 +26,9 @@ from tui.pod.slice import Slice
 from tui.runs.directory import RunDirectory
 from tui.runs.status import RunStatus
 
+if TYPE_CHECKING:
+    from tui.checks.row import CheckRow
+
 UPPER_PANES = ("slices", "workers", "checks")
 RUN_CLOCK = 1.0
 """Seconds between two looks at how long runs have gone on."""
@@ -35,7 +37,6 @@ RUN_CLOCK = 1.0
 class PodScreen(MainScreen):
     """What there is, whether it works, and what ran or runs on it; nothing here changes anything."""
 
-    CSS_PATH = "pod.tcss"
     TITLE = "pod"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("c", "check", "Check", id="check"),

@@ -10,7 +10,6 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container, Horizontal, Vertical
-from textual.events import Resize
 from textual.widgets import ContentSwitcher, Footer
 
 from tui.console import run_view
@@ -39,7 +38,6 @@ CHART_SHARE = 20
 class RunScreen(MainScreen):
     """One run from its directory; keys here only look."""
 
-    CSS_PATH = "run.tcss"
     TITLE = "run"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", "Back", id="back"),
@@ -215,7 +213,7 @@ class RunScreen(MainScreen):
         self._chart_due = 0.0
         self.call_after_refresh(self._mount_charts)
 
-    def on_resize(self, event: Resize) -> None:
+    def on_resize(self) -> None:
         """The panes that fit are others now."""
         self.call_after_refresh(self._bring, self._at)
 
@@ -239,7 +237,7 @@ class RunScreen(MainScreen):
             self.action_pane("logs")
 
     def _worker_of(self, key: object) -> int | None:
-        snapshot, row = self._cores.snapshot, self._cores.row_of(key)  # type: ignore[arg-type]
+        snapshot, row = self._cores.snapshot, self._cores.row_of(key)
         if snapshot is None or row is None:
             return None
         worker = run_view.core_at(snapshot, int(key)).worker  # type: ignore[call-overload]

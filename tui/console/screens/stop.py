@@ -124,7 +124,7 @@ class StopDialog(Dialog["str | None"]):
         """The console's clock (monotonic seconds)."""
         return float(self.app.store.clock())  # type: ignore[attr-defined]
 
-    def answered(self, button: str) -> None:
+    def answered(self, button: str) -> None:  # noqa: ARG002
         """The red button."""
         self.action_begin()
 

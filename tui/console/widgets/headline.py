@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from rich.segment import Segment
 from rich.style import Style
+from textual.geometry import Size
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -46,7 +47,7 @@ class Headline(Widget):
             self._lines = fresh
             self.refresh(layout=grown)
 
-    def get_content_height(self, container: object, viewport: object, width: int) -> int:
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002
         """One row a line."""
         return max(1, len(self._lines))
 
@@ -61,7 +62,9 @@ class Headline(Widget):
             text = gap + cell.text
             if len(text) > room:
                 text = fit(text, room)
-            tone = self.get_component_rich_style(f"headline--{cell.tone}", partial=True) if cell.tone else Style.null()
+            tone = (
+                self.get_component_rich_style(f"headline--{cell.tone}", partial=True) if cell.tone else Style.null()
+            )
             segments.append(Segment(text, base + tone))
             room -= Segment.get_line_length([segments[-1]])
             if room <= 0:

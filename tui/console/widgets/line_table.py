@@ -77,7 +77,7 @@ class LineTable(ScrollView, can_focus=True):
         overflow-x: hidden;
         scrollbar-size-vertical: 1;
         & > .table--header { text-style: bold; color: $text-muted; background: $panel; }
-        & > .table--cursor { background: $block-cursor-blurred-background; text-style: bold; }
+        & > .table--cursor { background: $surface-lighten-2; }
         & > .table--sorted { color: $text-accent; text-style: bold; background: $panel; }
         & > .table--good { color: $text-success; }
         & > .table--warn { color: $text-warning; text-style: bold; }
@@ -85,7 +85,7 @@ class LineTable(ScrollView, can_focus=True):
         & > .table--busy { color: $text-primary; }
         & > .table--dim { color: $text-muted; }
         & > .table--accent { color: $text-accent; }
-        &:focus > .table--cursor { background: $primary 45%; }
+        &:focus > .table--cursor { background: $primary-darken-2; text-style: bold; }
     }
     """
     TONES: ClassVar[tuple[str, ...]] = ("good", "warn", "bad", "busy", "dim", "accent")

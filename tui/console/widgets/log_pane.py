@@ -1,4 +1,4 @@
-"""A log of any size in a pane: only the visible lines are ever read, and what they hold never reaches the terminal raw."""
+"""A log of any size in a pane: only visible lines are read, and nothing in them reaches the terminal raw."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class LogPane(ScrollView, can_focus=True):
         overflow-y: scroll;
         scrollbar-size-vertical: 1;
         & > .log--dim { color: $text-muted; }
-        & > .log--found { background: $warning 40%; text-style: bold; }
+        & > .log--found { background: $warning-darken-2; text-style: bold; }
     }
     """
     COMPONENT_CLASSES: ClassVar[set[str]] = {"log--dim", "log--found"}
@@ -103,7 +103,7 @@ class LogPane(ScrollView, can_focus=True):
         if count != self.virtual_size.height:
             self.virtual_size = Size(self.size.width, count)
         if self.follow and self.scroll_offset.y != self._last_top():
-            self.set_scroll(0, self._last_top())
+            self._scroll_at_once(self._last_top())
         window = self._read()
         if window != self._window:
             self._window = window
@@ -148,9 +148,8 @@ class LogPane(ScrollView, can_focus=True):
 
     # --- drawing ------------------------------------------------------------------------------------------------
 
-    def set_scroll(self, x: int, y: int) -> None:
-        """Scroll at once, without an animation."""
-        self.scroll_to(x, y, animate=False)
+    def _scroll_at_once(self, top: int) -> None:
+        self.scroll_to(y=top, animate=False)
 
     def render_line(self, y: int) -> Strip:
         """Draw one visible line."""
@@ -202,7 +201,7 @@ class LogPane(ScrollView, can_focus=True):
         """Stay at the end as lines come, or stay where one is."""
         self.follow = follow
         if follow:
-            self.set_scroll(0, self._last_top())
+            self._scroll_at_once(self._last_top())
         self._window_at = None
         self.refresh()
         self._tell()
@@ -216,7 +215,7 @@ class LogPane(ScrollView, can_focus=True):
 
     def _go(self, top: int) -> None:
         self.follow = False
-        self.set_scroll(0, min(max(0, top), self._last_top()))
+        self._scroll_at_once(min(max(0, top), self._last_top()))
         self._tell()
 
     def action_move(self, by: int) -> None:
@@ -245,6 +244,3 @@ class LogPane(ScrollView, can_focus=True):
 def worker_color(worker: int) -> str:
     """A worker's colour wherever its number shows; colours repeat, numbers tell."""
     return WORKER_COLORS[worker % len(WORKER_COLORS)]
-
-
-

@@ -49,13 +49,13 @@ class Pane(Vertical):
         """The pane's name; remote words in it are data."""
         if title != self._title:
             self._title = title
-            self.border_title = Text(harmless(title))  # type: ignore[assignment]
+            self.border_title = Text(harmless(title))
 
     def set_subtitle(self, text: str) -> None:
         """What the pane says about itself."""
         if text != self._subtitle:
             self._subtitle = text
-            self.border_subtitle = Text(harmless(text))  # type: ignore[assignment]
+            self.border_subtitle = Text(harmless(text))
 
     def set_problem(self, text: str) -> None:
         """What is wrong with the source, and what to do; empty: nothing."""

@@ -81,7 +81,7 @@ class TabLine(Widget, can_focus=True):
             x += width + 1
         return spans
 
-    def render_line(self, y: int) -> Strip:
+    def render_line(self, y: int) -> Strip:  # noqa: ARG002
         """Draw the part of the line that has the chosen name in it."""
         width = self.size.width
         base = self.rich_style

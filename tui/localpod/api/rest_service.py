@@ -135,7 +135,7 @@ async def _errors_as_json(request: web.Request, handler: Handler) -> web.StreamR
         return await handler(request)
     except rpc_errors.ApiError as error:
         return _error_answer(error)
-    except web.HTTPNotFound:
+    except (web.HTTPNotFound, web.HTTPMethodNotAllowed):
         return _error_answer(rpc_errors.ApiError("NOT_FOUND", "Method not found."))
     except web.HTTPException:
         raise

@@ -99,7 +99,7 @@ class TpuService:
             network_config=tpu.NetworkConfig(enable_external_ips=True),
             labels=dict(labels or {}),
         )
-        if shapes.shapes()[kind].cores is None:
+        if kind in shapes.shapes() and shapes.shapes()[kind].cores is None:
             wanted.labels[CORES_LABEL] = str(cores)
         hosted = self._nodes.admit(Place(self.project, self.zone), name, wanted)
         await self._nodes.bring_up(hosted)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -23,6 +24,8 @@ _SYSTEM_PARAMETERS = frozenset(
 
 _RENAMED = {"multiNodeParams": "multisliceParams"}
 """Fields of the alpha API that have another name in v2."""
+_FIELD_MASK = "google.protobuf.FieldMask"
+_SNAKE = re.compile(r"_([a-z0-9])")
 _ALPHA_PACKAGE, _PACKAGE = "google.cloud.tpu.v2alpha1.", "google.cloud.tpu.v2."
 
 
@@ -107,10 +110,15 @@ def _is_repeated(message: Any, name: str) -> bool:
 
 
 def _scalar(descriptor: Any, name: str, text: str) -> Any:
-    """A query parameter's value as JSON has it: numbers may stay text there, booleans may not."""
+    """A query parameter's value as JSON has it: numbers may stay text there, booleans may not.
+
+    Field masks are camelCase in JSON; gcloud writes them as the fields are called, and is understood.
+    """
     field = _field(descriptor, name)
     if field is not None and field.cpp_type == field.CPPTYPE_BOOL and text.lower() in ("true", "false"):
         return text.lower() == "true"
+    if field is not None and field.message_type and field.message_type.full_name == _FIELD_MASK:
+        return _SNAKE.sub(lambda found: found[1].upper(), text)
     return text
 
 

@@ -1,0 +1,198 @@
+"""A pod to look at: real run directories and real log bytes under the console, no network beneath it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from tui.errors import CloudError, TpuTuiError
+from tui.operator import LaunchRequest, Operator
+from tui.pod.run import Run
+from tui.pod.slice import Slice
+from tui.pod.worker import Worker
+from tui.runs.directory import RunDirectory
+from tui.settings import Settings
+
+
+@dataclass(frozen=True)
+class Listed:
+    """What an inventory answers."""
+
+    slices: tuple[Slice, ...]
+    problems: tuple[TpuTuiError, ...] = ()
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A row of a check."""
+
+    check: str
+    worker: int | None
+    peer: str | None
+    port: int | None
+    status: str
+    state: str | None
+    detail: str
+    remedy: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        return dict(self.__dict__)
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A worker's answer to a stop."""
+
+    worker: int
+    confirmed: bool
+    exit_code: int | None = None
+    detail: str = ""
+
+
+@dataclass
+class Planned:
+    """What a launch would be."""
+
+    run: Run
+    env: dict[str, str] = field(default_factory=dict)
+
+
+def workers(count: int) -> tuple[Worker, ...]:
+    return tuple(
+        Worker(n, hostname=f"t1v-n-5f3a91c2-w-{n}", internal_ip=f"10.164.0.{43 + n}", external_ip=f"34.90.1.{n}")
+        for n in range(count)
+    )
+
+
+def a_slice(name: str = "my-tpu", count: int = 4, **more: Any) -> Slice:
+    told: dict[str, Any] = {
+        "zone": "europe-west4-a",
+        "accelerator_type": "v3-32",
+        "runtime_version": "tpu-ubuntu2204-base",
+        "state": "READY",
+        "health": "HEALTHY",
+        "workers": workers(count),
+        "cores": 8 * count,
+        "spot": False,
+    }
+    return Slice(name, **(told | more))
+
+
+class StageOperator(Operator):
+    """The operator with its reach cut off: slices, checks and answers are given, runs are real directories."""
+
+    def __init__(self, home: Path, *slices: Slice, read_only: bool = False) -> None:
+        super().__init__(Settings(home=home, project="my-project", zones=("europe-west4-a",), read_only=read_only))
+        self.listed = Listed(slices)
+        self.rows: list[Checked] = []
+        self.answers: list[Answered] = []
+        self.release: asyncio.Event | None = None
+        self.stopped: list[str] = []
+        self.hang = False
+
+    async def slices(self) -> Any:
+        if self.hang:
+            await asyncio.Event().wait()
+        if isinstance(self.listed, TpuTuiError):
+            raise self.listed
+        return self.listed
+
+    async def slice(self, ref: str) -> Slice:
+        return next(s for s in self.listed.slices if ref in (s.name, s.path))
+
+    async def workers(self, slice_: Slice) -> list[Worker]:
+        return [
+            replace(w, reachable=w.index != 3, error=None if w.index != 3 else "connection refused")
+            for w in slice_.workers
+        ]
+
+    async def check(self, slice_: Slice, ports: Sequence[int] = ()) -> AsyncIterator[Any]:
+        for row in self.rows:
+            yield row
+
+    async def attend(self, directory: RunDirectory) -> bool:
+        return False
+
+    async def plan_launch(self, request: LaunchRequest) -> Any:
+        run = make_run(request.slice_, argv=request.argv, name=request.name, env=dict(request.env))
+        return Planned(run, dict(request.env))
+
+    def dry_run(self, spec: Any) -> str:
+        lines = [f"worker {w.index} {w.name}: {' '.join(spec.run.argv)}" for w in spec.run.workers]
+        return "\n".join([f"run {spec.run.id}", *lines])
+
+    async def launch(self, spec: Any) -> RunDirectory:
+        return RunDirectory.create(self.settings.runs_home, spec.run)
+
+    async def stop(self, directory: RunDirectory, grace: float = 30.0) -> AsyncIterator[Any]:
+        self.stopped.append(directory.id)
+        for answer in self.answers:
+            if self.release is not None:
+                await self.release.wait()
+                self.release.clear()
+            yield answer
+
+
+def unreachable() -> TpuTuiError:
+    return CloudError(
+        "cannot list the slices of europe-west4-a",
+        why="the Cloud TPU API did not answer within 20 s",
+        remedy="check the network, or --zone",
+    )
+
+
+def make_run(slice_: Slice, **more: Any) -> Run:
+    told: dict[str, Any] = {
+        "id": "resnet-20261121-090000-a1b2",
+        "slice": slice_.name,
+        "argv": ("python3", "-m", "trainer.train", "--epochs", "3"),
+        "workers": slice_.workers,
+        "zone": slice_.zone,
+        "cores_per_worker": 8,
+        "created": "2026-11-21T09:00:00Z",
+    }
+    return Run(**(told | {name: value for name, value in more.items() if value is not None}))
+
+
+def begin(directory: RunDirectory) -> None:
+    """Every phase of a launch, done."""
+    directory.append_event("state", state="preparing", cause=None)
+    for phase in ("connect", "prepare", "barrier", "start", "confirm"):
+        for worker in directory.run.workers:
+            directory.append_event("phase", worker=worker.index, phase=phase, status="done", detail="")
+    directory.append_event("state", state="running", cause=None)
+
+
+def write(directory: RunDirectory, worker: int, data: bytes, when: float | None = None) -> None:
+    """A batch arrives: the mirror first, then its arrival."""
+    path = directory.log_path(worker)
+    with path.open("ab") as log:
+        log.write(data)
+    directory.append_arrival(worker, path.stat().st_size, when if when is not None else time.time())
+
+
+def training_line(core: int, epoch: int, step: int, loss: float | str, rate: float, clock: str = "02:38:57") -> bytes:
+    shown = loss if isinstance(loss, str) else f"{loss:.5f}"
+    line = f"| Training Device=xla:{core % 2}/{core} Epoch={epoch} Step={step} Loss={shown} Rate={rate:.2f} GlobalRate={rate:.2f} Time={clock}\n"
+    return line.encode()
+
+
+def train(directory: RunDirectory, steps: Sequence[int], *, cores: int = 8, epoch: int = 1) -> None:
+    """Training lines of every core: loss falls, core 13 lags, core 22 turns nan."""
+    for step in steps:
+        clock = f"02:{38 + step // 60 % 20:02d}:{step % 60:02d}"
+        for worker in directory.run.workers:
+            lines = []
+            for core in range(worker.index * cores, (worker.index + 1) * cores):
+                loss: float | str = 6.9 / (1 + step / 40) + core % 5 * 0.01
+                if core == 22 and step > 60:
+                    loss = "nan"
+                told = step - step // 3 if core == 13 else step
+                lines.append(
+                    training_line(core, epoch, told, loss, 250 + core % 7 * 3.1 - (90 if core == 13 else 0), clock)
+                )
+            write(directory, worker.index, b"".join(lines), 1_790_000_000.0 + step)

@@ -1,0 +1,112 @@
+"""The real gcloud against the service, where the machine has it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.localpod.api_clients import serving
+from tests.localpod.api_hosts import SocketHosts
+from tui.localpod.api.server import TpuService
+
+GCLOUD = shutil.which("gcloud")
+pytestmark = pytest.mark.skipif(GCLOUD is None, reason="gcloud is not installed")
+
+
+class Gcloud:
+    """Runs gcloud with its configuration in a directory of its own, no credentials, and our endpoint."""
+
+    def __init__(self, config: Path, service: TpuService, hosts: SocketHosts) -> None:
+        self.service = service
+        self.hosts = hosts
+        self._environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("CLOUDSDK_")},
+            "CLOUDSDK_CONFIG": str(config),
+            "CLOUDSDK_AUTH_DISABLE_CREDENTIALS": "true",
+            "CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU": f"http://127.0.0.1:{service.rest_port}/",
+            "CLOUDSDK_CORE_PROJECT": "local",
+            "CLOUDSDK_CORE_DISABLE_PROMPTS": "true",
+            "CLOUDSDK_CORE_DISABLE_USAGE_REPORTING": "true",
+            "CLOUDSDK_COMPONENT_MANAGER_DISABLE_UPDATE_CHECK": "true",
+            "CLOUDSDK_COMPUTE_ZONE": "local-a",
+        }
+
+    async def __call__(self, *words: str) -> tuple[int, str, str]:
+        assert GCLOUD is not None
+        process = await asyncio.create_subprocess_exec(
+            GCLOUD,
+            *words,
+            "--format=json",
+            env=self._environment,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        out, err = await process.communicate()
+        return process.returncode or 0, out.decode(), err.decode()
+
+    async def json(self, *words: str) -> list[dict] | dict:
+        code, out, err = await self(*words)
+        assert code == 0, err
+        return json.loads(out or "null")
+
+
+@asynccontextmanager
+async def gcloud(config: Path) -> AsyncIterator[Gcloud]:
+    async with serving() as (service, hosts):
+        yield Gcloud(config, service, hosts)
+
+
+VM = ("compute", "tpus", "tpu-vm")
+NEW = ("--accelerator-type=v2-8", "--version=tpu-ubuntu2204-base")
+
+
+async def test_gcloud_lists_creates_describes_changes_and_deletes_a_slice(tmp_path: Path) -> None:
+    async with gcloud(tmp_path) as run:
+        await run.service.add_slice("local", 4, 8)
+        assert [row["acceleratorType"] for row in await run.json(*VM, "list")] == ["v3-32"]
+        await run.json(*VM, "create", "made", *NEW, "--labels=team=vision")
+        made = await run.json(*VM, "describe", "made")
+        assert (made["state"], made["labels"]) == ("READY", {"team": "vision"})
+        assert made["networkEndpoints"][0]["accessConfig"]["externalIp"]
+        await run.json(*VM, "update", "made", "--update-labels=stage=test")
+        assert (await run.json(*VM, "describe", "made"))["labels"] == {"team": "vision", "stage": "test"}
+        await run.json(*VM, "delete", "made")
+        assert run.hosts.running() == ["local"]
+        code, _, told = await run(*VM, "describe", "made")
+        assert code == 1
+        assert "NOT_FOUND: Resource 'projects/local/locations/local-a/nodes/made' was not found" in told
+
+
+async def test_gcloud_reads_the_host_keys_of_every_worker(tmp_path: Path) -> None:
+    async with gcloud(tmp_path) as run:
+        await run.service.add_slice("local", 2, 4)
+        rows = await run.json(*VM, "get-guest-attributes", "local", "--query-path=hostkeys/")
+        assert [(row["worker_id"], row["key"]) for row in rows] == [(0, "ssh-ed25519"), (1, "ssh-ed25519")]
+
+
+@pytest.mark.parametrize("track", [(), ("alpha",)])
+async def test_gcloud_queues_and_forces_away_several_slices(tmp_path: Path, track: tuple[str, ...]) -> None:
+    queued = (*track, "compute", "tpus", "queued-resources")
+    async with gcloud(tmp_path) as run:
+        wanted = ("--node-count=2", "--accelerator-type=v2-8", "--runtime-version=tpu-ubuntu2204-base")
+        await run.json(*queued, "create", "pair", *wanted)
+        assert [row["name"].rpartition("/")[2] for row in await run.json(*queued, "list")] == ["pair"]
+        await run.json(*queued, "delete", "pair", "--force")
+        assert await run.json(*queued, "list") == []
+        assert run.hosts.running() == []
+
+
+async def test_gcloud_tells_a_wrong_zone_and_knows_the_right_ones(tmp_path: Path) -> None:
+    async with gcloud(tmp_path) as run:
+        code, _, told = await run(*VM, "list", "--zone=moon-a")
+        assert code == 1
+        assert "PERMISSION_DENIED: Location moon-a is not found or access is unauthorized." in told
+        assert [row["locationId"] for row in await run.json("compute", "tpus", "locations", "list")] == ["local-a"]

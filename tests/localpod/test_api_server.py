@@ -1,0 +1,99 @@
+"""The service as the pod holds it: quick to start, on loopback only, and gone when it is closed."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import subprocess
+import sys
+
+import google.cloud.tpu_v2 as tpu
+import pytest
+
+from tests.localpod.api_clients import PLACE, connected, named, node, serving
+from tests.localpod.api_hosts import SocketHosts
+from tui.localpod.api.rpc_errors import ApiError
+from tui.localpod.api.server import TpuService
+
+
+@pytest.mark.parametrize("address", ["127.0.0.2", "::1"])
+async def test_it_listens_on_127_0_0_1_only(address: str) -> None:
+    async with serving() as (service, _):
+        for port in (service.grpc_port, service.rest_port):
+            with socket.create_connection(("127.0.0.1", port), timeout=5):
+                pass
+            with pytest.raises(OSError, match=r"refused|assign|unreachable|supported"):
+                socket.create_connection((address, port), timeout=5)
+
+
+async def test_nothing_listens_after_it_is_closed_and_it_can_start_again_on_its_ports() -> None:
+    async with serving() as (service, _):
+        grpc_port, rest_port = service.grpc_port, service.rest_port
+    for port in (grpc_port, rest_port):
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port), timeout=5)
+    async with serving(grpc_port=grpc_port, rest_port=rest_port) as (service, _):
+        assert (service.grpc_port, service.rest_port) == (grpc_port, rest_port)
+
+
+async def test_a_taken_port_is_told_and_leaves_nothing_listening() -> None:
+    async with serving() as (other, _):
+        service = TpuService(SocketHosts(), grpc_port=other.grpc_port)
+        with pytest.raises(RuntimeError):
+            await service.start()
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", service.rest_port), timeout=5)
+
+
+async def test_the_first_slices_are_there_before_any_client() -> None:
+    async with serving() as (service, hosts):
+        service.behaviour.hold_operations()
+        made = await service.add_slice("local", 4, 8)
+        assert (made.state, made.accelerator_type) == (tpu.Node.State.READY, "v3-32")
+        odd = await service.add_slice("odd", 4, 2)
+        assert (odd.accelerator_type, odd.labels["cores-per-worker"]) == ("local-4", "2")
+        assert hosts.cores == {"local": 8, "odd": 2}
+        async with connected(service, "grpc_asyncio") as call:
+            assert (await call("get_node", name=named("local"))).name == made.name
+
+
+async def test_a_first_slice_that_cannot_be_is_refused_as_a_client_would_be() -> None:
+    async with serving() as (service, _):
+        await service.add_slice("local", 1, 1)
+        with pytest.raises(ApiError, match="already exists"):
+            await service.add_slice("local", 1, 1)
+        with pytest.raises(ApiError, match="was not found"):
+            await service.add_slice("huge", 65, 1)
+
+
+async def test_grpc_and_rest_show_one_state() -> None:
+    async with (
+        serving() as (service, _),
+        connected(service, "grpc_asyncio") as fast,
+        connected(service, "rest") as plain,
+    ):
+        await fast.succeeded(await fast("create_node", parent=PLACE, node_id="shared", node=node()))
+        seen = await plain("get_node", name=named("shared"))
+        assert seen == await fast("get_node", name=named("shared"))
+        await plain.succeeded(await plain("delete_node", name=named("shared")))
+        assert await fast.all("list_nodes", parent=PLACE) == []
+
+
+async def test_closing_ends_operations_and_leaves_no_task() -> None:
+    before = asyncio.all_tasks()
+    async with serving() as (service, hosts):
+        service.behaviour.hold_operations()
+        async with connected(service, "grpc_asyncio") as call:
+            await call("create_node", parent=PLACE, node_id="half", node=node())
+    left = {task for task in asyncio.all_tasks() - before if "tui/localpod" in str(task.get_coro())}
+    assert not left
+    assert hosts.running() == []
+
+
+def test_what_the_rest_of_the_pod_asks_of_it_needs_no_google_library() -> None:
+    code = (
+        "import sys, tui.localpod.api.hosts, tui.localpod.api.shapes;"
+        "print(sorted(name for name in sys.modules if name.split('.')[0] in ('google', 'grpc', 'aiohttp')))"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == "[]"

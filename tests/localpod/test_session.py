@@ -1,0 +1,251 @@
+"""A worker of the local pod behaves as a machine with OpenSSH does."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+import asyncssh
+import pytest
+
+from tests.pods import is_running, local_pod, log_in, pod_home, small_pod, until
+from tui.localpod.host import MAX_SESSIONS
+from tui.localpod.pod import LocalPod
+
+__all__ = ["local_pod", "pod_home", "small_pod"]
+
+MIB = 1 << 20
+
+
+def memory_of(pid: int) -> int:
+    """Resident bytes of a process."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS"))
+
+
+async def test_64_mebibytes_go_through_a_command_unchanged(small_pod: LocalPod) -> None:
+    data = os.urandom(MIB) * 64
+    async with log_in(small_pod) as connection, connection.create_process("cat", encoding=None) as process:
+        process.stdin.write(data)
+        process.stdin.write_eof()
+        assert await process.stdout.read() == data
+        await process.wait()
+        assert process.exit_status == 0
+
+
+async def test_output_and_errors_come_on_streams_of_their_own(small_pod: LocalPod) -> None:
+    command = "head -c 3000000 /dev/zero; head -c 2000000 /dev/zero | tr '\\0' 'e' >&2; printf end"
+    async with log_in(small_pod) as connection:
+        done = await connection.run(command, encoding=None)
+    assert done.stdout == bytes(3_000_000) + b"end"
+    assert done.stderr == b"e" * 2_000_000
+
+
+async def test_no_byte_is_changed_or_invented(small_pod: LocalPod) -> None:
+    every = bytes(range(256)) * 3
+    async with log_in(small_pod) as connection:
+        assert (await connection.run("cat", input=every, encoding=None)).stdout == every
+
+
+@pytest.mark.parametrize("code", [0, 1, 3, 127, 255])
+async def test_the_exit_code_is_the_commands(small_pod: LocalPod, code: int) -> None:
+    async with log_in(small_pod) as connection:
+        done = await connection.run(f"exit {code}")
+    assert (done.exit_status, done.exit_signal) == (code, None)
+
+
+@pytest.mark.parametrize(("name", "told"), [("KILL", "KILL"), ("SEGV", "SEGV"), ("XCPU", "XCPU@openssh.com")])
+async def test_a_signal_that_ended_the_command_is_named(small_pod: LocalPod, name: str, told: str) -> None:
+    async with log_in(small_pod) as connection:
+        done = await connection.run(f"kill -s {name} $$")
+    assert done.exit_signal[0] == told
+
+
+async def test_a_signal_sent_over_the_channel_reaches_the_process_group(small_pod: LocalPod) -> None:
+    async with log_in(small_pod) as connection:
+        process = await connection.create_process(
+            "trap 'echo caught; exit 5' TERM; echo up; while :; do sleep 0.05; done"
+        )
+        assert await process.stdout.readline() == "up\n"
+        process.send_signal("TERM")
+        done = await process.wait()
+    assert (done.stdout, done.exit_status) == ("caught\n", 5)
+
+
+async def test_a_command_that_reads_nothing_holds_the_client_back(small_pod: LocalPod) -> None:
+    [pid] = small_pod.machines.pids("local")
+    async with log_in(small_pod) as connection:
+        await connection.run("true")
+        before = memory_of(pid)
+        process = await connection.create_process("exec sleep 1000", encoding=None)
+        process.stdin.write(bytes(64 * MIB))
+        assert (await connection.run("echo here")).stdout == "here\n"
+        assert memory_of(pid) - before < 16 * MIB
+        assert process.channel.get_write_buffer_size() > 32 * MIB
+        process.kill()
+
+
+async def test_a_client_that_reads_nothing_holds_the_command_back(small_pod: LocalPod) -> None:
+    [pid] = small_pod.machines.pids("local")
+    async with log_in(small_pod) as connection:
+        await connection.run("true")
+        before = memory_of(pid)
+        process = await connection.create_process("head -c 100000000 /dev/zero", encoding=None)
+        process.channel.pause_reading()
+        for _ in range(20):
+            await connection.run("true")
+        assert memory_of(pid) - before < 16 * MIB
+        process.channel.resume_reading()
+        assert len(await process.stdout.read()) == 100_000_000
+
+
+async def test_what_a_background_job_holds_open_keeps_the_channel(small_pod: LocalPod) -> None:
+    async with log_in(small_pod) as connection:
+        process = await connection.create_process(
+            "mkfifo pipe && touch made; { read line <pipe; echo late $line; } & exit 4"
+        )
+        await until((small_pod.machines.homes("local")[0] / "made").exists, "the pipe is made")
+        await connection.run("echo word >pipe")
+        done = await process.wait()
+    assert (done.stdout, done.exit_status) == ("late word\n", 4)
+
+
+async def test_jobs_outlive_their_connection_as_under_openssh(small_pod: LocalPod) -> None:
+    home = small_pod.machines.homes("local")[0]
+    connection = await log_in(small_pod)
+    plain = await connection.create_process("echo $$ >plain; exec sleep 1000")
+    await connection.run("setsid sh -c 'echo $$ >own; exec sleep 1000' </dev/null >/dev/null 2>&1 &")
+    await until(
+        lambda: all((home / name).exists() and (home / name).read_text() for name in ("plain", "own")), "jobs"
+    )
+    connection.abort()
+    await connection.wait_closed()
+    async with log_in(small_pod) as again:
+        assert (await again.run("true")).exit_status == 0
+    assert all(is_running(int((home / name).read_text())) for name in ("plain", "own"))
+    del plain
+
+
+async def test_a_command_that_writes_to_a_closed_connection_gets_sigpipe(small_pod: LocalPod) -> None:
+    home = small_pod.machines.homes("local")[0]
+    connection = await log_in(small_pod)
+    process = await connection.create_process("sh -c 'while :; do echo more; done'; echo $? >code; mv code ended")
+    await process.stdout.readline()
+    connection.abort()
+    await until((home / "ended").exists, "the writer ends")
+    assert int((home / "ended").read_text()) == 128 + signal.SIGPIPE
+
+
+async def test_a_connection_has_ten_sessions_and_no_more(small_pod: LocalPod) -> None:
+    async with log_in(small_pod) as connection:
+        held = [await connection.create_process("read line") for _ in range(MAX_SESSIONS)]
+        with pytest.raises(asyncssh.ChannelOpenError) as refused:
+            await connection.run("true")
+        assert (refused.value.code, refused.value.reason) == (asyncssh.OPEN_CONNECT_FAILED, "open failed")
+        held[0].stdin.write_eof()
+        await held[0].wait()
+        assert (await connection.run("true")).exit_status == 0
+        for process in held[1:]:
+            process.close()
+
+
+async def test_strangers_are_not_let_in(small_pod: LocalPod) -> None:
+    stranger = asyncssh.generate_private_key("ssh-ed25519")
+    with pytest.raises(asyncssh.PermissionDenied):
+        await log_in(small_pod, client_keys=[stranger])
+    with pytest.raises(asyncssh.PermissionDenied):
+        await log_in(small_pod, username="nobody-here")
+
+
+async def test_a_key_added_to_authorized_keys_lets_in_at_once(small_pod: LocalPod) -> None:
+    added = asyncssh.generate_private_key("ssh-ed25519")
+    authorized = small_pod.machines.homes("local")[0] / ".ssh" / "authorized_keys"
+    authorized.write_text(authorized.read_text() + added.export_public_key("openssh").decode())
+    async with log_in(small_pod, client_keys=[added]) as connection:
+        assert (await connection.run("echo in")).stdout == "in\n"
+
+
+async def test_a_worker_answers_with_the_key_that_was_vouched_for(local_pod: LocalPod) -> None:
+    workers = local_pod.machines.workers("local")
+    assert len({worker.host_key_public for worker in workers}) == 4
+    wrong = asyncssh.import_known_hosts(f"[{workers[1].address}]:{workers[1].port} {workers[0].host_key_public}\n")
+    with pytest.raises(asyncssh.HostKeyNotVerifiable):
+        await log_in(local_pod, 1, known_hosts=wrong)
+
+
+async def test_files_go_over_sftp_into_the_home(small_pod: LocalPod, tmp_path: Path) -> None:
+    home = small_pod.machines.homes("local")[0]
+    (tmp_path / "sent").write_bytes(os.urandom(5 * MIB))
+    async with log_in(small_pod) as connection, connection.start_sftp_client() as sftp:
+        await sftp.put(str(tmp_path / "sent"), "kept")
+        await sftp.get("kept", str(tmp_path / "back"))
+    assert (home / "kept").read_bytes() == (tmp_path / "sent").read_bytes() == (tmp_path / "back").read_bytes()
+
+
+async def test_a_closed_port_is_told_in_the_words_of_the_errno(local_pod: LocalPod) -> None:
+    other = local_pod.machines.workers("local")[1].address
+    async with log_in(local_pod) as connection:
+        with pytest.raises(asyncssh.ChannelOpenError) as refused:
+            await connection.open_connection(other, 8476)
+    assert (refused.value.code, refused.value.reason) == (asyncssh.OPEN_CONNECT_FAILED, os.strerror(111))
+
+
+async def test_a_forwarded_connection_comes_from_the_workers_own_address(local_pod: LocalPod) -> None:
+    workers = local_pod.machines.workers("local")
+    callers: list[str] = []
+
+    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        callers.append(writer.get_extra_info("peername")[0])
+        writer.write(await reader.readline())
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(echo, workers[1].address, 0)
+    async with server, log_in(local_pod) as connection:
+        reader, writer = await connection.open_connection(*server.sockets[0].getsockname())
+        writer.write(b"through\n")
+        assert await reader.readline() == b"through\n"
+        writer.close()
+    assert callers == [workers[0].address]
+
+
+async def test_commands_see_a_workers_environment_and_nothing_of_the_parents(
+    small_pod: LocalPod, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = small_pod.machines.homes("local")[0]
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush")
+    async with log_in(small_pod) as connection:
+        done = await connection.run("pwd; python -c 'import trainer, sys; print(sys.executable)'; env", check=True)
+    lines = done.stdout.splitlines()
+    variables = dict(line.split("=", 1) for line in lines[2:])
+    assert lines[0] == variables["HOME"] == str(home)
+    assert variables["HOSTNAME"] == small_pod.machines.workers("local")[0].hostname
+    assert variables["STORAGE_EMULATOR_HOST"] == small_pod.announcement()["storage"]
+    assert Path(variables["TPU_TUI_DEVICES"]).exists()
+    assert Path(variables["TPU_TUI_LOCKFILE"]).parent == home.parent
+    assert "hush" not in done.stdout
+    assert "TPU_TUI_HOME" not in variables
+
+
+async def test_an_interactive_shell_has_a_terminal_of_the_asked_size(small_pod: LocalPod) -> None:
+    async with log_in(small_pod) as connection:
+        shell = await connection.create_process(term_type="xterm", term_size=(101, 33))
+        shell.stdin.write("stty size; command -v python; exit 6\n")
+        done = await shell.wait()
+    assert "33 101" in done.stdout
+    assert f"{Path(sys.executable).parent}/python" in done.stdout
+    assert done.exit_status == 6
+
+
+async def test_a_terminals_jobs_are_hung_up_with_it(small_pod: LocalPod) -> None:
+    home = small_pod.machines.homes("local")[0]
+    async with log_in(small_pod) as connection:
+        process = await connection.create_process(
+            "trap 'echo >hung-up; exit' HUP; echo up; while :; do sleep 0.05; done", term_type="xterm"
+        )
+        assert "up" in await process.stdout.readline()
+        process.close()
+        await until((home / "hung-up").exists, "SIGHUP arrives")

@@ -1,0 +1,163 @@
+"""Local pods for everybody's tests: in the test's own process, or as `local up` runs one in a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import asyncssh
+import pytest
+import pytest_asyncio
+
+from tui.localpod.api.hosts import HostedWorker
+from tui.localpod.pod import LocalPod
+
+DEADLINE = 30.0
+_UP = """
+import json, sys
+from pathlib import Path
+from tui.localpod.up import run_local_up
+home, workers, cores, slices = sys.argv[1:]
+print_line = lambda document: print(json.dumps(document), flush=True)
+shape = {"workers": int(workers), "cores": int(cores), "slices": int(slices)}
+sys.exit(run_local_up(Path(home), **shape, announce=print_line, with_parent=True))
+"""
+
+
+def known_hosts(workers: list[HostedWorker]) -> asyncssh.SSHKnownHosts:
+    """The host keys that the pod vouches for."""
+    lines = [f"[{worker.address}]:{worker.port} {worker.host_key_public}" for worker in workers]
+    return asyncssh.import_known_hosts("\n".join(lines) + "\n")
+
+
+def log_in(pod: LocalPod, index: int = 0, slice_name: str = "local", **options: Any) -> Any:
+    """A connection to one worker, as a context manager or to be awaited; its host key is verified."""
+    workers = pod.machines.workers(slice_name)
+    values: dict[str, Any] = {
+        "username": pod.profile()["user"],
+        "client_keys": [str(pod.identity)],
+        "known_hosts": known_hosts(workers),
+        "agent_path": None,
+        "config": None,
+        **options,
+    }
+    return asyncssh.connect(workers[index].address, workers[index].port, **values)
+
+
+async def until(condition: Callable[[], object], what: str, seconds: float = DEADLINE) -> None:
+    """Wait for a condition; fails with `what` when it does not come."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}"
+        await asyncio.sleep(0.02)
+
+
+def wait_until(condition: Callable[[], object], what: str, seconds: float = DEADLINE) -> None:
+    """The same without an event loop."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}"
+        time.sleep(0.02)
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process is there and no zombie."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] not in "ZX"
+
+
+@contextlib.asynccontextmanager
+async def running_pod(home: Path, workers: int = 1, cores: int = 1, slices: int = 1) -> AsyncIterator[LocalPod]:
+    """A pod in this process; its profile is written into `home`."""
+    pod = LocalPod(home)
+    try:
+        await pod.start(workers, cores, slices)
+        yield pod
+    finally:
+        await pod.close()
+
+
+@pytest.fixture
+def pod_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A TPU_TUI_HOME of the test's own."""
+    home = tmp_path / "tpu-tui-home"
+    monkeypatch.setenv("TPU_TUI_HOME", str(home))
+    return home
+
+
+@pytest_asyncio.fixture
+async def local_pod(pod_home: Path) -> AsyncIterator[LocalPod]:
+    """A pod of four workers with a core each, slice `local`."""
+    async with running_pod(pod_home, workers=4) as pod:
+        yield pod
+
+
+@pytest_asyncio.fixture
+async def small_pod(pod_home: Path) -> AsyncIterator[LocalPod]:
+    """A pod of one worker with two cores, slice `local`."""
+    async with running_pod(pod_home, workers=1, cores=2) as pod:
+        yield pod
+
+
+@dataclass
+class PodProcess:
+    """`local up` in a process of its own; `announcement` is the JSON line it printed."""
+
+    home: Path
+    process: subprocess.Popen[bytes]
+    announcement: dict[str, Any]
+
+    @property
+    def pid(self) -> int:
+        """The parent's process."""
+        return self.process.pid
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        """Send a signal and wait; returns the exit code."""
+        self.process.send_signal(number)
+        return self.process.wait(DEADLINE)
+
+
+def start_pod_process(home: Path, workers: int = 1, cores: int = 1, slices: int = 1) -> PodProcess:
+    """Start `local up` in a process of its own and wait until it announces itself."""
+    words = [sys.executable, "-c", _UP, str(home), str(workers), str(cores), str(slices)]
+    process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=Path(__file__).parents[1])
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line, f"the pod ended with {process.wait()}"
+    return PodProcess(home, process, json.loads(line))
+
+
+@contextlib.contextmanager
+def pod_process_in(home: Path, workers: int = 1, cores: int = 1, slices: int = 1) -> Iterator[PodProcess]:
+    """The same, ended at the end."""
+    pod = start_pod_process(home, workers, cores, slices)
+    try:
+        yield pod
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pod.pid, signal.SIGTERM)
+        pod.process.wait(DEADLINE)
+        for stream in (pod.process.stdin, pod.process.stdout):
+            if stream is not None:
+                stream.close()
+
+
+@pytest.fixture
+def pod_process(pod_home: Path) -> Iterator[PodProcess]:
+    """A pod of four workers as another terminal's `local up` would run it, for tests of commands."""
+    with pod_process_in(pod_home, workers=4) as pod:
+        yield pod

@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+import stat
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tui.errors import TpuTuiError, UsageError
+from tui.pod.run import Run
+from tui.pod.worker import Worker
+from tui.runs.claim import Claim
+from tui.runs.directory import RunDirectory, list_runs, resolve
+
+RUN = Run(
+    id="resnet-20261121-101500-00aa",
+    slice="pod",
+    argv=("python", "train.py", "--name=a b"),
+    workers=(Worker(0, internal_ip="10.0.0.1", host_keys=("ssh-ed25519 AAAA",)), Worker(1, internal_ip="10.0.0.2")),
+    env={"EPOCHS": "3", "WANDB_API_KEY": "hush"},
+    created="2026-11-21T10:15:00+00:00",
+)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "runs"
+
+
+def test_a_run_is_read_back_as_it_was_written_but_for_secret_values(home: Path) -> None:
+    made = RunDirectory.create(home, RUN)
+    found = RunDirectory.open(made.path)
+    assert replace(found.run, env={}) == replace(RUN, env={})
+    assert found.run.env["EPOCHS"] == "3"
+    assert "hush" not in (made.path / "run.json").read_text()
+
+
+def test_the_directory_is_private(home: Path) -> None:
+    made = RunDirectory.create(home, RUN)
+    made.append_event("note", text="x")
+    assert stat.S_IMODE(made.path.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(path.stat().st_mode) for path in made.path.iterdir()} == {0o600}
+
+
+def test_a_run_is_made_once(home: Path) -> None:
+    RunDirectory.create(home, RUN)
+    with pytest.raises(UsageError, match="exists"):
+        RunDirectory.create(home, RUN)
+
+
+def test_events_are_read_on_from_where_the_last_look_ended(home: Path) -> None:
+    made = RunDirectory.create(home, RUN)
+    made.append_event("note", worker=1, text="first ünï\udce9")
+    events, offset = made.events()
+    assert [(event.kind, event.worker) for event in events] == [("note", 1)]
+    made.append_event("state", state="running", cause=None)
+    events, end = made.events(offset)
+    assert [event.get("state") for event in events] == ["running"]
+    assert made.events(end) == ([], end)
+
+
+def test_a_line_that_a_killed_writer_left_unfinished_spoils_only_itself(home: Path) -> None:
+    made = RunDirectory.create(home, RUN)
+    made.append_event("note", text="before")
+    with (made.path / "events.jsonl").open("ab") as handle:
+        handle.write(b'{"time": "2026-11-21T10:1')
+    assert [event.get("text") for event in made.events()[0]] == ["before"]
+    made.append_event("note", text="after")
+    assert [event.get("text") for event in made.events()[0]] == ["before", "after"]
+
+
+def test_a_torn_last_arrival_is_left_for_the_next_look(home: Path) -> None:
+    made = RunDirectory.create(home, RUN)
+    made.append_arrival(0, 10, 1.5)
+    with (made.path / "arrivals").open("ab") as handle:
+        handle.write(b"1 2")
+    arrivals, offset = made.arrivals()
+    assert [(arrival.worker, arrival.end, arrival.time) for arrival in arrivals] == [(0, 10, 1.5)]
+    with (made.path / "arrivals").open("ab") as handle:
+        handle.write(b"0 2.000000\n")
+    assert [(arrival.worker, arrival.end) for arrival in made.arrivals(offset)[0]] == [(1, 20)]
+
+
+def test_a_run_without_a_keeper_is_unattended(home: Path) -> None:
+    assert RunDirectory.create(home, RUN).attended().alive is False
+
+
+def test_whoever_holds_the_claim_attends_and_nobody_else_can(home: Path) -> None:
+    made = RunDirectory.create(home, RUN)
+    claim = Claim.take(made)
+    assert claim is not None
+    claim.sign()
+    assert made.attended().alive
+    assert made.attended().pid == os.getpid()
+    assert Claim.take(made) is None
+    claim.release()
+    after = made.attended()
+    assert not after.alive
+    assert after.since == pytest.approx(time.time(), abs=60)
+
+
+def test_a_keeper_on_another_machine_is_judged_by_its_heartbeat(home: Path) -> None:
+    made = RunDirectory.create(home, RUN)
+    keeper = made.path / "keeper"
+    keeper.write_text("12 345 some-other-host\n")
+    assert made.attended().alive
+    os.utime(keeper, (time.time() - 3600, time.time() - 3600))
+    assert not made.attended().alive
+
+
+def test_a_dead_keeper_here_is_dead_however_fresh_its_file(home: Path) -> None:
+    made = RunDirectory.create(home, RUN)
+    (made.path / "keeper").write_text(f"12 345 {socket.gethostname()}\n")
+    assert not made.attended().alive
+
+
+def test_somebody_who_looks_does_not_keep_a_keeper_from_starting(home: Path) -> None:
+    made = RunDirectory.create(home, RUN)
+    (made.path / "keeper").touch()
+    looker = os.open(made.path / "keeper", os.O_RDONLY)
+    fcntl.flock(looker, fcntl.LOCK_SH)
+    pid = os.fork()
+    if pid == 0:
+        time.sleep(0.2)
+        os._exit(0)
+    os.close(looker)
+    claim = Claim.take(made)
+    os.waitpid(pid, 0)
+    assert claim is not None
+
+
+def named(home: Path, *names: str) -> None:
+    for name in names:
+        RunDirectory.create(home, replace(RUN, id=name))
+
+
+def test_runs_are_listed_newest_first_and_broken_ones_told(home: Path) -> None:
+    named(home, "b-20261120-101500-0001", "a-20261121-101500-0001")
+    (home / "broken-20261121-101500-0009").mkdir()
+    (home / "broken-20261121-101500-0009" / "run.json").write_text("{")
+    problems: list[TpuTuiError] = []
+    assert [found.id for found in list_runs(home, problems)] == ["a-20261121-101500-0001", "b-20261120-101500-0001"]
+    assert len(problems) == 1
+    assert list_runs(home / "nowhere") == []
+
+
+def test_a_run_is_found_by_id_part_last_and_path(home: Path) -> None:
+    named(home, "alpha-20261120-101500-0001", "beta-20261121-101500-0002")
+    assert resolve(home, "alpha-20261120-101500-0001").id.startswith("alpha")
+    assert resolve(home, "bet").id.startswith("beta")
+    assert resolve(home, "last").id.startswith("beta")
+    assert resolve(home / "elsewhere", str(home / "alpha-20261120-101500-0001")).id.startswith("alpha")
+
+
+def test_an_ambiguous_part_names_the_candidates(home: Path) -> None:
+    named(home, "alpha-20261120-101500-0001", "alpha-20261121-101500-0002")
+    with pytest.raises(UsageError) as caught:
+        resolve(home, "alpha")
+    assert "alpha-20261120-101500-0001" in caught.value.remedy
+    assert "alpha-20261121-101500-0002" in caught.value.remedy
+
+
+@pytest.mark.parametrize("text", ["nothing", "", "/nowhere/at/all"])
+def test_an_unknown_run_is_a_usage_error_that_says_what_there_is(home: Path, text: str) -> None:
+    named(home, "alpha-20261120-101500-0001")
+    with pytest.raises(UsageError, match="no run") as caught:
+        resolve(home, text)
+    assert "alpha" in caught.value.remedy
+
+
+def test_no_last_run_is_said(home: Path) -> None:
+    with pytest.raises(UsageError, match="no last run"):
+        resolve(home, "last")

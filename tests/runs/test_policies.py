@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tui.pod.run import RunState
+from tui.runs.policies import explain, final_state, first_failure, last_lines
+from tui.runs.remote import Outcome
+
+FINE = Outcome(0, time="2026-11-21T10:00:05+00:00")
+EARLY = Outcome(1, time="2026-11-21T10:00:01+00:00")
+LATE = Outcome(134, signal="ABRT", time="2026-11-21T10:00:02+00:00")
+GONE = Outcome(None, recorded=False)
+
+
+def test_the_first_failure_is_the_earliest_by_the_workers_clocks_not_by_arrival() -> None:
+    assert first_failure({3: LATE, 0: FINE, 2: EARLY, 1: GONE}) == 2
+    assert first_failure({0: FINE, 1: GONE}) == 1
+    assert first_failure({0: FINE}) is None
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "person", "state"),
+    [
+        ({0: FINE, 1: FINE}, False, RunState.SUCCEEDED),
+        ({0: FINE, 1: EARLY}, False, RunState.FAILED),
+        ({0: FINE, 1: GONE}, False, RunState.LOST),
+        ({0: LATE, 1: GONE}, False, RunState.FAILED),
+        ({0: LATE, 1: GONE}, True, RunState.STOPPED),
+    ],
+)
+def test_how_a_run_ended(outcomes: dict[int, Outcome], person: bool, state: RunState) -> None:
+    assert final_state(outcomes, stopped_by_person=person, first=first_failure(outcomes)) is state
+
+
+def test_a_failure_is_told_with_its_last_lines() -> None:
+    assert explain(2, EARLY, "boom") == "worker 2 exited with 1; its last lines: boom"
+    assert "SIGABRT" in explain(0, LATE, "")
+    assert "out of memory" in explain(0, Outcome(137, signal="KILL", out_of_memory=True), "")
+
+
+def test_last_lines_are_short_and_cannot_reach_the_terminal_raw(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_bytes(b"old\n" * 9999 + b"one\n\ntwo \x1b[31mred\xff\n" + b"x" * 5000)
+    told = last_lines(log)
+    assert told.startswith("one | two ")
+    assert "\x1b" not in told
+    assert len(told) < 700
+    assert last_lines(tmp_path / "none") == ""

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tui.pod.run import Run, RunState
+from tui.pod.worker import Worker
+from tui.runs.directory import Attendance, Event
+from tui.runs.status import RunStatus, reduce_events
+
+RUN = Run(id="r-20261121-101500-00aa", slice="pod", argv=("true",), workers=(Worker(0), Worker(1)))
+
+
+def event(kind: str, worker: int | None = None, **fields: Any) -> Event:
+    return Event("2026-11-21T10:15:00+00:00", kind, worker, fields)
+
+
+def status(*events: Event, alive: bool = True) -> RunStatus:
+    return reduce_events(RUN, events, Attendance(alive, 1.0, 7))
+
+
+def test_a_run_that_nothing_is_known_of_is_preparing() -> None:
+    seen = status()
+    assert seen.state is RunState.PREPARING
+    assert seen.exit_codes == (None, None)
+    assert [worker.worker for worker in seen.workers] == [0, 1]
+
+
+def test_exit_codes_stand_at_their_workers_place() -> None:
+    seen = status(event("state", state="running"), event("exit", 1, exit_code=3, signal=None, size=9))
+    assert seen.exit_codes == (None, 3)
+    assert seen.workers[1].ended
+    assert not seen.workers[0].ended
+    assert seen.started == "2026-11-21T10:15:00+00:00"
+    assert seen.ended is None
+
+
+@pytest.mark.parametrize("final", ["succeeded", "failed", "stopped", "lost"])
+def test_a_run_that_is_over_stays_as_it_ended(final: str) -> None:
+    seen = status(
+        event("state", state="running"),
+        event("state", state=final, cause="because"),
+        event("state", state="running"),
+        event("stop_requested", by="user"),
+    )
+    assert seen.state == RunState(final)
+    assert seen.cause == "because"
+    assert seen.ended is not None
+
+
+def test_a_stop_makes_it_stopping_until_it_is_stopped() -> None:
+    asked = [event("state", state="running"), event("stop_requested", by="user", grace=30)]
+    assert status(*asked).state is RunState.STOPPING
+    assert status(*asked, event("state", state="running")).state is RunState.STOPPING
+    assert status(*asked, event("state", state="stopped")).state is RunState.STOPPED
+
+
+def test_the_first_failure_is_the_cause_and_later_ones_are_not() -> None:
+    seen = status(
+        event("failure", 1, exit_code=7, cause="worker 1 exited with 7"),
+        event("failure", 0, exit_code=1, cause="worker 0 exited with 1"),
+    )
+    assert (seen.first_failure, seen.cause) == (1, "worker 1 exited with 7")
+
+
+def test_phases_and_links_are_told_per_worker() -> None:
+    seen = status(
+        event("phase", 0, phase="prepare", status="failed", detail="command not found: x"),
+        event("link", 1, status="lost", detail="timed out"),
+    )
+    assert (seen.workers[0].phase, seen.workers[0].phase_status) == ("prepare", "failed")
+    assert seen.workers[0].detail == "command not found: x"
+    assert (seen.workers[1].link, seen.workers[1].link_detail) == ("lost", "timed out")
+
+
+def test_an_unconfirmed_stop_does_not_end_a_worker() -> None:
+    seen = status(
+        event("stop", 0, confirmed=True, exit_code=143, detail=""),
+        event("stop", 1, confirmed=False, exit_code=None, detail="not reached"),
+    )
+    assert seen.exit_codes == (143, None)
+    assert [worker.ended for worker in seen.workers] == [True, False]
+    assert seen.workers[1].stop_detail == "not reached"
+
+
+def test_only_a_run_that_goes_on_is_unattended() -> None:
+    assert status(event("state", state="running"), alive=False).unattended_since == 1.0
+    assert status(event("state", state="running"), alive=True).unattended_since is None
+    assert status(event("state", state="failed"), alive=False).unattended_since is None
+
+
+def test_events_of_a_newer_version_do_no_harm() -> None:
+    assert status(event("state", state="levitating"), event("sparkle", 0)).state is RunState.PREPARING
+
+
+def test_a_new_attempt_begins_with_clean_workers() -> None:
+    seen = status(
+        event("exit", 0, exit_code=1, signal=None, size=3),
+        event("state", state="failed", cause="crash"),
+        event("state", state="preparing", attempt=1),
+    )
+    assert (seen.state, seen.attempt, seen.cause, seen.exit_codes) == (RunState.PREPARING, 1, None, (None, None))

@@ -1,0 +1,232 @@
+"""Whose host keys are believed: vouched, filed, hashed, unknown, changed, revoked, accepted."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import asyncssh
+import pytest
+
+from tests.sshd import OpensshWorker, make_key
+from tui.ssh.fleet import Fleet
+from tui.ssh.host_keys import remember
+from tui.ssh.reasons import Reason, SshError
+
+Start = Callable[..., OpensshWorker]
+
+
+class Person:
+    """Answers questions about host keys, and remembers them."""
+
+    def __init__(self, answer: bool) -> None:
+        self.answer = answer
+        self.asked: list[tuple[str, str, str]] = []
+
+    async def secret(self, text: str) -> str | None:
+        return None
+
+    async def trust(self, worker: str, key_type: str, fingerprint: str) -> bool:
+        self.asked.append((worker, key_type, fingerprint))
+        return self.answer
+
+
+def _keygen(*argv: str) -> None:
+    subprocess.run(["ssh-keygen", "-q", *argv], check=True, capture_output=True)
+
+
+def _fingerprint(line: str) -> str:
+    return asyncssh.import_public_key(line).get_fingerprint("sha256")
+
+
+async def _login(
+    server: OpensshWorker, *, vouched: bool = False, person: Person | None = None, **access: object
+) -> None:
+    worker = server.worker if vouched else server.stranger
+    alias = access.pop("alias", None)
+    async with Fleet([replace(worker, host_key_alias=alias)], server.access(**access), prompter=person) as fleet:
+        assert (await fleet.run(0, "true")).ok
+
+
+async def _refused(server: OpensshWorker, **options: object) -> SshError:
+    with pytest.raises(SshError) as caught:
+        await _login(server, **options)  # type: ignore[arg-type]
+    return caught.value
+
+
+def _file(path: Path, *lines: str) -> tuple[str, ...]:
+    path.write_text("".join(line + "\n" for line in lines))
+    return (str(path),)
+
+
+async def test_a_key_that_nobody_knows_is_refused_with_its_fingerprint(sshd: Start) -> None:
+    server = sshd()
+    error = await _refused(server)
+    assert error.reason is Reason.HOST_KEY_UNKNOWN
+    assert _fingerprint(server.host_key) in error.why
+    assert "--host-keys accept-new" in error.remedy
+    assert error.exit_code == 3
+    assert not Path(server.access().own_known_hosts or "").exists()
+
+
+async def test_a_key_that_the_api_vouches_for_needs_no_file(sshd: Start) -> None:
+    await _login(sshd(), vouched=True)
+
+
+async def test_the_api_wins_over_a_file_that_knows_another_key(sshd: Start, tmp_path: Path) -> None:
+    server = sshd()
+    other = make_key(tmp_path / "other")
+    await _login(server, vouched=True, known_hosts=_file(tmp_path / "k", f"[127.0.0.1]:{server.port} {other}"))
+
+
+async def test_a_key_other_than_the_api_says_is_refused_whatever_a_file_says(sshd: Start, tmp_path: Path) -> None:
+    server = sshd()
+    other = make_key(tmp_path / "other")
+    files = _file(tmp_path / "k", f"[127.0.0.1]:{server.port} {server.host_key}")
+    worker = replace(server.worker, host_keys=(other,))
+    async with Fleet([worker], server.access(known_hosts=files, host_keys="accept-new")) as fleet:
+        with pytest.raises(SshError) as caught:
+            await fleet.connect(0)
+    assert caught.value.reason is Reason.HOST_KEY_CHANGED
+    assert _fingerprint(other) in caught.value.why
+
+
+@pytest.mark.parametrize("kind", ["ed25519", "ecdsa", "rsa"])
+async def test_a_filed_key_of_any_type_is_believed(sshd: Start, tmp_path: Path, kind: str) -> None:
+    server = sshd(host_key_type=kind)
+    await _login(server, known_hosts=_file(tmp_path / "k", f"[127.0.0.1]:{server.port} {server.host_key}"))
+
+
+async def test_hashed_names_are_understood(sshd: Start, tmp_path: Path) -> None:
+    server = sshd()
+    path = tmp_path / "k"
+    files = _file(path, f"[127.0.0.1]:{server.port} {server.host_key}")
+    _keygen("-H", "-f", str(path))
+    assert "127.0.0.1" not in path.read_text()
+    await _login(server, known_hosts=files)
+
+
+async def test_gclouds_alias_is_asked_before_the_address(sshd: Start, tmp_path: Path) -> None:
+    server = sshd()
+    other = make_key(tmp_path / "other")
+    files = _file(tmp_path / "k", f"[127.0.0.1]:{server.port} {other}", f"tpu.123-0 {server.host_key}")
+    await _login(server, known_hosts=files, alias="tpu.123-0")
+
+
+async def test_a_line_that_is_garbage_hides_no_other(sshd: Start, tmp_path: Path) -> None:
+    server = sshd()
+    lines = ("@nonsense", "\udcff", "|1|broken ssh-ed25519 AAAA", f"[127.0.0.1]:{server.port} {server.host_key}")
+    path = tmp_path / "k"
+    path.write_bytes("\n".join(lines).encode("utf-8", "surrogateescape"))
+    await _login(server, known_hosts=(str(path),))
+
+
+async def test_a_server_known_by_its_rsa_key_is_asked_for_that_one(sshd: Start, tmp_path: Path) -> None:
+    rsa = make_key(tmp_path / "rsa", "rsa")
+    server = sshd(extra=[f"HostKey {tmp_path / 'rsa'}"])
+    await _login(server, known_hosts=_file(tmp_path / "k", f"[127.0.0.1]:{server.port} {rsa}"))
+
+
+@pytest.mark.parametrize("policy", ["strict", "accept-new"])
+@pytest.mark.parametrize("kind", ["ed25519", "rsa"])
+async def test_a_changed_key_is_always_refused_and_the_old_line_is_named(
+    sshd: Start, tmp_path: Path, policy: str, kind: str
+) -> None:
+    server = sshd()
+    old = make_key(tmp_path / "old", kind)
+    files = _file(tmp_path / "k", "# mine", f"[127.0.0.1]:{server.port} {old}")
+    person = Person(True)
+    error = await _refused(server, known_hosts=files, host_keys=policy, person=person)
+    assert error.reason is Reason.HOST_KEY_CHANGED
+    assert _fingerprint(server.host_key) in error.why
+    assert _fingerprint(old) in error.why
+    assert f"{files[0]} line 2" in error.remedy
+    assert f"ssh-keygen -R '[127.0.0.1]:{server.port}'" in error.remedy
+    assert not person.asked
+
+
+async def test_a_revoked_key_is_refused(sshd: Start, tmp_path: Path) -> None:
+    server = sshd()
+    name = f"[127.0.0.1]:{server.port}"
+    files = _file(tmp_path / "k", f"@revoked {name} {server.host_key}", f"{name} {server.host_key}")
+    assert (await _refused(server, known_hosts=files)).reason is Reason.HOST_KEY_CHANGED
+    files = _file(tmp_path / "k", f"@revoked {name} {server.host_key}")
+    await _refused(server, known_hosts=files, host_keys="accept-new")
+
+
+async def test_a_certificate_of_a_known_authority_is_believed(sshd: Start, tmp_path: Path) -> None:
+    ca = make_key(tmp_path / "ca")
+    make_key(tmp_path / "host")
+    _keygen("-s", str(tmp_path / "ca"), "-I", "w", "-h", "-n", "127.0.0.1", str(tmp_path / "host.pub"))
+    server = sshd(extra=[f"HostKey {tmp_path / 'host'}", f"HostCertificate {tmp_path / 'host-cert.pub'}"])
+    await _login(server, known_hosts=_file(tmp_path / "k", f"@cert-authority [127.0.0.1]:{server.port} {ca}"))
+
+
+async def test_accept_new_files_the_key_once_and_privately(sshd: Start) -> None:
+    server = sshd()
+    for _ in range(2):
+        await _login(server, host_keys="accept-new")
+    own = Path(server.access().own_known_hosts or "")
+    assert own.read_text() == f"[127.0.0.1]:{server.port} {server.host_key}\n"
+    assert own.stat().st_mode & 0o777 == 0o600
+    await _login(server)
+
+
+async def test_a_person_is_shown_the_fingerprint_and_their_yes_is_kept(sshd: Start) -> None:
+    server = sshd()
+    person = Person(True)
+    await _login(server, person=person)
+    assert [(key_type, text) for _, key_type, text in person.asked] == [
+        ("ssh-ed25519", _fingerprint(server.host_key))
+    ]
+    await _login(server, person=person)
+    assert len(person.asked) == 1
+
+
+async def test_a_persons_no_is_an_unknown_key(sshd: Start) -> None:
+    server = sshd()
+    assert (await _refused(server, person=Person(False))).reason is Reason.HOST_KEY_UNKNOWN
+    assert (await _refused(server)).reason is Reason.HOST_KEY_UNKNOWN
+
+
+@pytest.mark.parametrize(
+    "lines", ["StrictHostKeyChecking no\nUserKnownHostsFile none\n", "UserKnownHostsFile /dev/null\nHostKeyAlias x\n"]
+)
+async def test_no_configuration_file_switches_host_key_checking_off(sshd: Start, tmp_path: Path, lines: str) -> None:
+    server = sshd()
+    (tmp_path / "config").write_text(f"Host *\n{lines}")
+    error = await _refused(server, config=str(tmp_path / "config"))
+    assert error.reason is Reason.HOST_KEY_UNKNOWN
+
+
+def _remember_many(path: str, line: str) -> None:
+    key = asyncssh.import_public_key(line)
+    for index in range(50):
+        remember(Path(path), f"host-{index}", key)
+
+
+def test_several_processes_file_keys_without_tearing_or_doubling(tmp_path: Path) -> None:
+    path = tmp_path / "own"
+    path.write_text("torn without an end")
+    line = make_key(tmp_path / "key")
+    context = multiprocessing.get_context("spawn")
+    writers = [context.Process(target=_remember_many, args=(str(path), line)) for _ in range(3)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    first, *rest = path.read_text().splitlines()
+    assert first == "torn without an end"
+    assert sorted(rest) == sorted(f"host-{index} {' '.join(line.split()[:2])}" for index in range(50))
+
+
+async def test_eight_unknown_workers_are_asked_about_one_by_one(sshd: Start) -> None:
+    servers = [sshd() for _ in range(3)]
+    person = Person(True)
+    async with Fleet([server.stranger for server in servers], servers[0].access(), prompter=person) as fleet:
+        await asyncio.gather(*(fleet.connect(index) for index in range(3)))
+    assert {text for _, _, text in person.asked} == {_fingerprint(server.host_key) for server in servers}

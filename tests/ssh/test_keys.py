@@ -1,0 +1,240 @@
+"""Our own keys: files, passphrases, certificates, the agent, and what is handed to another process."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.sshd import OpensshWorker, make_key
+from tui.errors import OutOfReachError, UsageError
+from tui.ssh.access import Access
+from tui.ssh.fleet import Fleet
+from tui.ssh.keys import unlock
+from tui.ssh.reasons import Reason, SshError
+
+Start = Callable[..., OpensshWorker]
+PASSPHRASE = "correct horse"
+
+
+class Person:
+    """Gives the passphrases it was made with, one by one, then none."""
+
+    def __init__(self, *answers: str) -> None:
+        self.answers = list(answers)
+        self.asked: list[str] = []
+
+    async def secret(self, text: str) -> str | None:
+        self.asked.append(text)
+        return self.answers.pop(0) if self.answers else None
+
+    async def trust(self, worker: str, key_type: str, fingerprint: str) -> bool:
+        return False
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Iterator[str]:
+    """A real ssh-agent of this test's own, empty."""
+    path = str(tmp_path / "agent")
+    process = subprocess.Popen(["ssh-agent", "-D", "-a", path], stdout=subprocess.DEVNULL)
+    try:
+        while not Path(path).exists():
+            assert process.poll() is None
+            os.sched_yield()
+        yield path
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait()
+
+
+def _add(agent: str, *keys: Path) -> None:
+    environment = {**os.environ, "SSH_AUTH_SOCK": agent}
+    subprocess.run(["ssh-add", "-q", *map(str, keys)], env=environment, check=True, capture_output=True)
+
+
+def _encrypted(server: OpensshWorker, tmp_path: Path) -> Path:
+    """The key that the server lets in, as a copy with a passphrase."""
+    path = tmp_path / "encrypted"
+    path.write_bytes(server.identity.read_bytes())
+    path.chmod(0o600)
+    path.with_name("encrypted.pub").write_bytes(server.identity.with_name("identity.pub").read_bytes())
+    subprocess.run(["ssh-keygen", "-q", "-p", "-N", PASSPHRASE, "-f", str(path)], check=True, capture_output=True)
+    return path
+
+
+async def _logs_in(server: OpensshWorker, access: Access, person: Person | None = None) -> Access:
+    async with Fleet([server.worker], access, prompter=person) as fleet:
+        assert (await fleet.run(0, "true")).ok
+        return fleet.access
+
+
+async def test_a_passphrase_is_asked_once_for_all_workers(sshd: Start, tmp_path: Path) -> None:
+    servers = [sshd(), sshd()]
+    person = Person(PASSPHRASE)
+    access = servers[0].access(identity=str(_encrypted(servers[0], tmp_path)))
+    async with Fleet([server.worker for server in servers], access, prompter=person) as fleet:
+        rows = [row async for row in fleet.run_all([0, 1], "true")]
+    assert len(rows) == 2
+    assert len(person.asked) == 1
+
+
+async def test_a_wrong_passphrase_is_asked_again(sshd: Start, tmp_path: Path) -> None:
+    server = sshd()
+    person = Person("wrong", PASSPHRASE)
+    await _logs_in(server, server.access(identity=str(_encrypted(server, tmp_path))), person)
+    assert len(person.asked) == 2
+
+
+async def test_without_anybody_to_ask_the_error_says_ssh_add(sshd: Start, tmp_path: Path) -> None:
+    server = sshd()
+    path = _encrypted(server, tmp_path)
+    with pytest.raises(OutOfReachError) as caught:
+        await _logs_in(server, server.access(identity=str(path)))
+    assert caught.value.exit_code == 3
+    assert caught.value.remedy == f"ssh-add {path}"
+
+
+async def test_a_locked_default_key_is_opened_only_when_the_others_were_refused(sshd: Start, tmp_path: Path) -> None:
+    server = sshd()
+    make_key(tmp_path / "stranger")
+    locked = str(_encrypted(server, tmp_path))
+    access = server.access(identity=None, identities=(str(tmp_path / "stranger"), locked))
+    person = Person(PASSPHRASE)
+    await _logs_in(server, access, person)
+    assert len(person.asked) == 1
+    with pytest.raises(SshError) as caught:
+        await _logs_in(server, access)
+    assert caught.value.reason is Reason.DENIED
+    assert f"ssh-add {locked}" in caught.value.remedy
+    untouched = Person(PASSPHRASE)
+    await _logs_in(server, server.access(identity=None, identities=(str(server.identity), locked)), untouched)
+    assert not untouched.asked
+
+
+async def test_the_opened_keys_travel_as_json_and_need_nobody(sshd: Start, tmp_path: Path) -> None:
+    server = sshd()
+    path = _encrypted(server, tmp_path)
+    opened = await _logs_in(server, server.access(identity=str(path)), Person(PASSPHRASE))
+    path.unlink()
+    handed = Access.from_json(json.loads(json.dumps(opened.to_json())))
+    assert handed == opened
+    await _logs_in(server, handed)
+
+
+async def test_unlock_gives_the_same_without_a_worker(sshd: Start, tmp_path: Path) -> None:
+    server = sshd()
+    path = _encrypted(server, tmp_path)
+    opened = await unlock(server.access(identity=str(path)), Person(PASSPHRASE))
+    await _logs_in(server, opened)
+
+
+async def test_private_keys_show_in_no_repr(sshd: Start) -> None:
+    server = sshd()
+    opened = await unlock(server.access())
+    assert opened.client_keys
+    assert "PRIVATE" not in repr(opened)
+    assert "PRIVATE" not in repr(opened.client_keys)
+
+
+async def test_the_agent_is_asked_first(sshd: Start, tmp_path: Path, agent: str) -> None:
+    server = sshd()
+    _add(agent, server.identity)
+    await _logs_in(server, server.access(identity=None, agent=agent))
+
+
+async def test_an_encrypted_key_that_the_agent_holds_needs_no_passphrase(
+    sshd: Start, tmp_path: Path, agent: str
+) -> None:
+    server = sshd()
+    _add(agent, server.identity)
+    await _logs_in(server, server.access(identity=str(_encrypted(server, tmp_path)), agent=agent))
+
+
+async def test_a_crowded_agent_does_not_hide_the_key_that_was_asked_for(
+    sshd: Start, tmp_path: Path, agent: str
+) -> None:
+    server = sshd()
+    for number in range(8):
+        make_key(tmp_path / f"k{number}")
+        _add(agent, tmp_path / f"k{number}")
+    await _logs_in(server, server.access(agent=agent))
+    await _logs_in(server, server.access(identity=None, identities=(str(server.identity),), agent=agent))
+    with pytest.raises(SshError) as caught:
+        await _logs_in(server, server.access(identity=None, agent=agent))
+    assert caught.value.reason is Reason.DENIED
+    assert "--identity" in str(caught.value)
+
+
+async def test_an_agent_that_is_gone_does_no_harm(sshd: Start, tmp_path: Path) -> None:
+    server = sshd()
+    await _logs_in(server, server.access(agent=str(tmp_path / "gone")))
+
+
+async def test_a_certificate_beside_the_key_lets_in(sshd: Start, tmp_path: Path) -> None:
+    make_key(tmp_path / "ca")
+    make_key(tmp_path / "mine")
+    sign = ["ssh-keygen", "-q", "-s", str(tmp_path / "ca"), "-I", "me", "-n", "root", str(tmp_path / "mine.pub")]
+    subprocess.run(sign, check=True, capture_output=True)  # noqa: ASYNC221
+    server = sshd(extra=[f"TrustedUserCAKeys {tmp_path / 'ca.pub'}"])
+    opened = await _logs_in(server, server.access(identity=str(tmp_path / "mine")))
+    (tmp_path / "mine-cert.pub").unlink()
+    await _logs_in(server, Access.from_json(json.loads(json.dumps(opened.to_json()))))
+    with pytest.raises(SshError):
+        await _logs_in(server, server.access(identity=str(tmp_path / "mine")))
+
+
+@pytest.mark.parametrize("kind", ["rsa", "ecdsa"])
+async def test_other_kinds_of_keys_log_in(sshd: Start, tmp_path: Path, kind: str) -> None:
+    public = make_key(tmp_path / kind, kind)
+    server = sshd()
+    (server.root / "authorized_keys").write_text(public + "\n")
+    await _logs_in(server, server.access(identity=str(tmp_path / kind)))
+
+
+async def test_a_key_file_that_is_missing_or_none_is_a_usage_error(sshd: Start, tmp_path: Path) -> None:
+    server = sshd()
+    (tmp_path / "text").write_text("hello")
+    for name in ("text", "missing"):
+        with pytest.raises(UsageError, match=name):
+            await _logs_in(server, server.access(identity=str(tmp_path / name)))
+
+
+async def test_a_one_time_code_is_asked_for(tmp_path: Path) -> None:
+    import asyncssh
+
+    from tui.pod.worker import Worker
+
+    class Server(asyncssh.SSHServer):
+        def begin_auth(self, username: str) -> bool:
+            return True
+
+        def kbdint_auth_supported(self) -> bool:
+            return True
+
+        def get_kbdint_challenge(self, username: str, lang: str, submethods: str) -> object:
+            return "", "", "", [("Code \x1b[31m:", False)]
+
+        def validate_kbdint_response(self, username: str, responses: list[str]) -> bool:
+            return responses == ["123456"]
+
+    key = asyncssh.generate_private_key("ssh-ed25519")
+    done = "done"
+    async with await asyncssh.listen(
+        "127.0.0.1",
+        0,
+        server_factory=Server,
+        server_host_keys=[key],
+        process_factory=lambda p: (p.stdout.write(done), p.exit(0)),
+    ) as server:
+        public = key.export_public_key().decode().strip()
+        worker = Worker(0, internal_ip="127.0.0.1", port=server.get_port(), host_keys=(public,))
+        person = Person("123456")
+        async with Fleet([worker], Access(user="me"), prompter=person) as fleet:
+            assert (await fleet.run(0, "x")).stdout == done.encode()
+    assert len(person.asked) == 1
+    assert "\x1b" not in person.asked[0]

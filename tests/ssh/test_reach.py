@@ -1,0 +1,199 @@
+"""What keeps a worker out of reach, each cause told for itself; and ports probed from a worker."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from tests.sshd import OpensshWorker, free_port, make_key
+from tui.pod.worker import Worker
+from tui.ssh.access import Access, Login
+from tui.ssh.fleet import Fleet, Reach
+from tui.ssh.probing import judge
+from tui.ssh.reasons import Reason, SshError, unconnected
+
+Start = Callable[..., OpensshWorker]
+
+
+@asynccontextmanager
+async def _speaker(say: bytes, *, first: bool = True, hang: bool = False) -> AsyncIterator[int]:
+    """A TCP server that says something (before or after its client) and hangs up or does not."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if not first:
+            await reader.readline()
+        writer.write(say)
+        if hang:
+            await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+
+
+async def _reach(host: str, port: int, timeout: float | None = None, **access: object) -> tuple[Reach, SshError]:
+    async with Fleet([Worker(0, external_ip=host, port=port)], Access(user="me", **access)) as fleet:  # type: ignore[arg-type]
+        reach = await fleet.reach(0, timeout)
+    assert isinstance(reach.error, SshError)
+    assert reach.error.remedy
+    assert reach.error.worker == 0
+    assert "Traceback" not in str(reach.error)
+    return reach, reach.error
+
+
+async def test_a_worker_that_lets_us_in_is_ready(sshd: Start) -> None:
+    server = sshd()
+    async with Fleet([server.worker], server.access()) as fleet:
+        reach = await fleet.reach(0, 20)
+        assert reach.ok
+        assert reach.connected is not None
+        assert reach.logged_in is not None
+        assert reach.connected <= reach.logged_in
+        assert (await fleet.run(0, "true")).ok
+        assert len(server.connections()) == 1
+
+
+async def test_a_port_where_nothing_listens_refuses() -> None:
+    reach, error = await _reach("127.0.0.1", free_port())
+    assert (reach.stage, error.reason) == ("connect", Reason.REFUSED)
+
+
+async def test_a_name_that_does_not_resolve_is_told() -> None:
+    reach, error = await _reach("no-such-host.invalid", 22)
+    assert (reach.stage, error.reason) == ("name", Reason.NAME)
+
+
+async def test_silence_to_the_first_packet_is_a_firewall() -> None:
+    with socket.socket() as listener, socket.socket() as filler, socket.socket() as second:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        # A full backlog makes Linux drop further packets silently, as a firewall does.
+        for sock in (filler, second):
+            sock.setblocking(False)
+            sock.connect_ex(listener.getsockname())
+        reach, error = await _reach("127.0.0.1", listener.getsockname()[1], connect_timeout=0.5)
+    assert (reach.stage, error.reason) == ("connect", Reason.TIMED_OUT)
+    assert "firewall" in str(error)
+
+
+@pytest.mark.parametrize("number", [errno.EHOSTUNREACH, errno.ENETUNREACH])
+def test_no_route_is_told(number: int) -> None:
+    error = unconnected(OSError(number, "x"), 2, Login("10.1.1.1", 22, "me"), 15)
+    assert (error.reason, error.worker) == (Reason.NO_ROUTE, 2)
+
+
+async def test_a_web_server_is_not_an_ssh_server() -> None:
+    async with _speaker(b"HTTP/1.1 400 Bad Request\r\n\r\n\x1b[31m", first=False) as port:
+        reach, error = await _reach("127.0.0.1", port)
+    assert (reach.stage, error.reason) == ("greeting", Reason.NOT_SSH)
+    assert "HTTP/1.1 400" in error.why
+    assert "\x1b" not in str(error)
+
+
+async def test_a_server_that_says_nothing_is_not_an_ssh_server() -> None:
+    async with _speaker(b"", hang=True) as port:
+        reach, error = await _reach("127.0.0.1", port, login_timeout=0.5)
+    assert (reach.stage, error.reason) == ("greeting", Reason.NOT_SSH)
+
+
+async def test_a_server_that_greets_and_falls_silent_times_out() -> None:
+    async with _speaker(b"SSH-2.0-Slow\r\n", hang=True) as port:
+        reach, error = await _reach("127.0.0.1", port, login_timeout=0.5)
+    assert (reach.stage, error.reason) == ("login", Reason.LOGIN_TIMED_OUT)
+
+
+async def test_a_server_that_hangs_up_before_its_greeting_is_busy() -> None:
+    async with _speaker(b"") as port:
+        reach, error = await _reach("127.0.0.1", port)
+    assert (reach.stage, error.reason) == ("greeting", Reason.CLOSED_EARLY)
+    assert "MaxStartups" in error.why
+
+
+async def test_an_own_deadline_ends_a_login() -> None:
+    async with _speaker(b"", hang=True) as port:
+        reach, error = await _reach("127.0.0.1", port, timeout=0.3)
+    assert (reach.stage, error.reason) == ("login", Reason.TIMED_OUT)
+
+
+async def test_a_key_that_is_not_let_in_names_the_ways_to_get_in(sshd: Start) -> None:
+    server = sshd()
+    make_key(server.root / "stranger")
+    access = server.access(identity=str(server.root / "stranger"))
+    async with Fleet([server.worker], access) as fleet:
+        reach = await fleet.reach(0)
+    assert isinstance(reach.error, SshError)
+    assert (reach.stage, reach.error.reason) == ("login", Reason.DENIED)
+    for remedy in ("keys add", "gcloud compute tpus tpu-vm ssh", "ssh-add", "--user"):
+        assert remedy in reach.error.remedy
+
+
+async def test_a_host_key_problem_is_told_as_such(sshd: Start) -> None:
+    server = sshd()
+    async with Fleet([server.stranger], server.access()) as fleet:
+        assert (await fleet.reach(0)).stage == "host_key"
+
+
+async def test_an_old_server_with_other_algorithms_still_lets_in(sshd: Start) -> None:
+    server = sshd(extra=["KexAlgorithms diffie-hellman-group14-sha256", "Ciphers aes128-ctr", "MACs hmac-sha2-256"])
+    async with Fleet([server.worker], server.access()) as fleet:
+        assert (await fleet.run(0, "true")).ok
+
+
+async def test_what_a_server_says_in_parting_is_made_harmless() -> None:
+    evil = b"SSH-2.0-x\r\n\0\0\0\x1c\x06\x01\0\0\0\x02\0\0\0\x09\x1b]0;evil\x07\0\0\0\0" + bytes(6)
+    async with _speaker(evil) as port:
+        _, error = await _reach("127.0.0.1", port)
+    assert "\x1b" not in str(error)
+    assert "\x07" not in str(error)
+
+
+async def test_ports_are_probed_from_the_worker(sshd: Start) -> None:
+    server = sshd()
+    async with Fleet([server.worker], server.access()) as fleet:
+        assert (await fleet.probe(0, "127.0.0.1", server.port)).state == "open"
+        assert (await fleet.probe(0, "127.0.0.1", free_port())).state == "closed"
+        assert (await fleet.probe(0, "no-such-host.invalid", 22, timeout=30)).state == "unknown"
+        with socket.socket() as listener, socket.socket() as filler, socket.socket() as second:
+            listener.bind(("127.0.0.1", 0))
+            listener.listen(0)
+            for sock in (filler, second):
+                sock.setblocking(False)
+                sock.connect_ex(listener.getsockname())
+            silent = await fleet.probe(0, "127.0.0.1", listener.getsockname()[1], timeout=0.5)
+        assert (silent.state, silent.cause) == ("filtered", "timed out")
+        assert (await fleet.run(0, "true")).ok
+
+
+async def test_a_worker_that_forbids_forwarding_cannot_be_probed_from(sshd: Start) -> None:
+    server = sshd(forwarding=False)
+    async with Fleet([server.worker], server.access()) as fleet:
+        state = await fleet.probe(0, "127.0.0.1", server.port)
+    assert (state.state, state.cause) == ("unknown", "forbidden")
+    assert "AllowTcpForwarding" in state.remedy
+
+
+@pytest.mark.parametrize(
+    ("words", "state", "cause"),
+    [
+        ("Connection refused", "closed", "refused"),
+        ("[Errno 111] Connect call failed ('127.0.0.1', 1)", "closed", "refused"),
+        ("No route to host", "filtered", "no route"),
+        ("[Errno 113] Connect call failed ('10.0.0.1', 1)", "filtered", "no route"),
+        ("Network is unreachable", "filtered", "unreachable"),
+        ("Connection timed out", "filtered", "timed out"),
+        ("Name or service not known", "unknown", "name"),
+        ("something else \x1b[31m", "unknown", "other"),
+    ],
+)
+def test_the_words_of_a_refused_channel_are_understood(words: str, state: str, cause: str) -> None:
+    verdict = judge(2, words, 5)
+    assert (verdict.state, verdict.cause) == (state, cause)
+    assert "\x1b" not in verdict.detail

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import pytest
+
+from trainer.config import MODELS, OptimizerConfig, ReplicaConfig, TrainConfig, parse, settle_device
+from trainer.errors import ConfigError
+
+FAKE = ["--fake-data"]
+
+
+def refusal(arguments: list[str], environ: dict[str, str] | None = None) -> str:
+    with pytest.raises(ConfigError) as caught:
+        parse(arguments, environ or {})
+    return str(caught.value)
+
+
+def test_resnet_50_on_one_cpu_core_is_the_default() -> None:
+    config = parse(FAKE, {})
+    assert (config.model, config.optimizer.batch_size, config.replicas.world) == ("resnet50", 128, 1)
+
+
+def test_the_place_in_the_slice_comes_from_the_environment() -> None:
+    environ = {
+        "PJRT_DEVICE": "cpu",
+        "TPU_TUI_WORKER": "2",
+        "TPU_TUI_WORKERS": "4",
+        "TPU_TUI_CORES": "8",
+        "TPU_TUI_COORDINATOR": "10.164.0.43:8476",
+    }
+    place = parse(FAKE, environ).replicas
+    assert place == ReplicaConfig("CPU", 2, 4, 8, ("10.164.0.43", 8476), 300.0)
+    assert place.world == 32
+    assert [place.rank(core) for core in (0, 7)] == [16, 23]
+
+
+def test_the_number_of_cores_on_the_command_line_beats_the_environment() -> None:
+    assert parse([*FAKE, "--num-cores", "3"], {"TPU_TUI_CORES": "8"}).replicas.cores == 3
+
+
+def test_an_ipv6_coordinator_keeps_its_colons() -> None:
+    assert parse(FAKE, {"TPU_TUI_COORDINATOR": "[::1]:8476"}).replicas.coordinator == ("::1", 8476)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], "No training data named"),
+        (["--data", "x", "--fake-data"], "exclude one another"),
+        ([*FAKE, "--val-shards", "x"], "--val-shards goes with --train-shards"),
+        ([*FAKE, "--model", "resnet51"], "no model 'resnet51'"),
+        ([*FAKE, "--batch-size", "0"], "--batch-size"),
+        ([*FAKE, "--batch-size", "many"], "invalid int value"),
+        ([*FAKE, "--learning-rate", "0"], "--learning-rate"),
+        ([*FAKE, "--momentum", "1"], "--momentum"),
+        ([*FAKE, "--weight-decay", "-1"], "--weight-decay"),
+        ([*FAKE, "--epochs", "0"], "--epochs"),
+        ([*FAKE, "--warmup-epochs", "-1"], "--warmup-epochs"),
+        ([*FAKE, "--steps-per-epoch", "0"], "--steps-per-epoch"),
+        ([*FAKE, "--log-steps", "0"], "--log-steps"),
+        ([*FAKE, "--num-cores", "0"], "at least one core"),
+        ([*FAKE, "--timeout", "0"], "--timeout"),
+        ([*FAKE, "--image-size", "31"], "--image-size"),
+        ([*FAKE, "--classes", "1"], "--classes"),
+        ([*FAKE, "--shuffle-buffer", "0"], "--shuffle-buffer"),
+        ([*FAKE, "--loader-workers", "-1"], "--loader-workers"),
+        ([*FAKE, "--nonsense"], "nrecognized arguments"),
+    ],
+)
+def test_arguments_that_make_no_sense_are_refused_in_a_sentence(arguments: list[str], says: str) -> None:
+    assert says in refusal(arguments)
+
+
+@pytest.mark.parametrize(
+    ("environ", "says"),
+    [
+        ({"PJRT_DEVICE": "CUDA"}, "PJRT_DEVICE=CUDA"),
+        ({"TPU_TUI_WORKER": "4", "TPU_TUI_WORKERS": "4"}, "between 0 and 3"),
+        ({"TPU_TUI_WORKERS": "four"}, "TPU_TUI_WORKERS=four"),
+        ({"TPU_TUI_WORKERS": "2"}, "need TPU_TUI_COORDINATOR"),
+        ({"TPU_TUI_COORDINATOR": "worker-0"}, "not host:port"),
+        ({"TPU_TUI_COORDINATOR": "worker-0:70000"}, "not host:port"),
+    ],
+)
+def test_an_environment_that_makes_no_sense_is_refused_in_a_sentence(environ: dict[str, str], says: str) -> None:
+    assert says in refusal(FAKE, environ)
+
+
+def test_a_refusal_is_one_line_with_the_next_step_in_it() -> None:
+    text = refusal([*FAKE, "--model", "vgg"])
+    assert "\n" not in text
+    assert all(name in text for name in MODELS)
+
+
+def test_configs_built_in_code_are_checked_too() -> None:
+    with pytest.raises(ConfigError):
+        OptimizerConfig(batch_size=-1)
+    with pytest.raises(ConfigError):
+        TrainConfig(model="none")
+
+
+def test_loaders_beside_the_replica_are_for_tpu_hosts() -> None:
+    assert parse(FAKE, {"PJRT_DEVICE": "CPU"}).loader_workers == 0
+    assert parse(FAKE, {"PJRT_DEVICE": "TPU"}).loader_workers == 4
+    assert parse([*FAKE, "--loader-workers", "2"], {"PJRT_DEVICE": "CPU"}).loader_workers == 2
+
+
+def test_a_device_that_was_chosen_stays() -> None:
+    environ = {"PJRT_DEVICE": "TPU"}
+    settle_device(environ)
+    assert environ == {"PJRT_DEVICE": "TPU"}
+
+
+def test_help_ends_well(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parse(["--help"], {})
+    assert ended.value.code == 0
+    assert "--train-shards" in capsys.readouterr().out

@@ -1,0 +1,287 @@
+from __future__ import annotations
+
+import io
+import random
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+pytest.importorskip("webdataset", reason="webdataset is not installed")
+
+from trainer import data, images, objects, shards  # noqa: E402
+from trainer.config import DataConfig, OptimizerConfig, TrainConfig  # noqa: E402
+from trainer.data import PADDING, Dataset, ShardSet  # noqa: E402
+from trainer.errors import TrainerError  # noqa: E402
+
+
+def config(batch: int = 8, loader_workers: int = 0, steps: int | None = None, **source: object) -> TrainConfig:
+    return TrainConfig(
+        data=DataConfig(loader_workers=loader_workers, **source),  # type: ignore[arg-type]
+        optimizer=OptimizerConfig(batch_size=batch),
+        steps_per_epoch=steps,
+    )
+
+
+def shard(path: Path, samples: list[tuple[bytes, int]], extension: str = "ppm") -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(shards.shard_bytes([images.Sample(content, extension, label) for content, label in samples], 0))
+    return str(path)
+
+
+def ppm(value: int, width: int = 32, height: int = 32) -> bytes:
+    return b"P6\n%d %d\n255\n" % (width, height) + bytes([value]) * (3 * width * height)
+
+
+def trained_values(cfg: TrainConfig, found: Dataset, rank: int, world: int, epoch: int = 1) -> list[int]:
+    """The samples of one rank's epoch, known by their centre's brightness."""
+    count, batches = data.train_epoch(cfg, found, rank, world, epoch)
+    read = list(batches)
+    assert len(read) == count
+    return [int(image[0, 16, 16]) for batch, _ in read for image in batch]
+
+
+@pytest.fixture(scope="module")
+def numbered(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Four shards of 10, 3, 17 and 12 samples; sample n is n bright all over, of class n modulo 10."""
+    directory = tmp_path_factory.mktemp("numbered")
+    first = 0
+    for number, count in enumerate((10, 3, 17, 12)):
+        own = [(ppm(n), n % 10) for n in range(first, first + count)]
+        shard(directory / f"n-train-{number:06d}.tar", own)
+        first += count
+    return str(directory / "n-train-{000000..000003}.tar")
+
+
+def test_a_directory_of_shards_is_known_by_its_manifest(shapes: str) -> None:
+    found = data.find(config(directory=shapes), world=2)
+    assert found.train is not None
+    assert found.val is not None
+    assert (found.train.samples, found.val.samples, found.classes, found.image_size) == (256, 48, 10, 32)
+    assert len(found.train.urls) == 8
+
+
+@pytest.mark.parametrize("loaders", [0, 1, 2])
+def test_every_rank_gets_equally_many_batches_and_no_sample_comes_twice(numbered: str, loaders: int) -> None:
+    cfg = config(batch=4, loader_workers=loaders, train=numbered, classes=10)
+    found = data.find(cfg, world=2)
+    assert found.train == ShardSet(data.expand(numbered), (10, 3, 17, 12))
+    ranks = [trained_values(cfg, Dataset(found.train, None, 10, 32), rank, 2) for rank in (0, 1)]
+    assert [len(values) for values in ranks] == [20, 20]
+    assert len(set(ranks[0] + ranks[1])) == 40  # of 42: two are dropped
+
+
+def test_an_epochs_order_comes_from_the_seed_and_the_epoch(numbered: str) -> None:
+    cfg = config(batch=4, train=numbered, classes=10)
+    found = Dataset(data.find(cfg, world=1).train, None, 10, 32)
+    first, again, second = (trained_values(cfg, found, 0, 1, epoch) for epoch in (1, 1, 2))
+    assert first == again
+    assert first != second
+    assert first != sorted(first)
+
+
+def test_steps_per_epoch_ends_an_epoch_early(numbered: str) -> None:
+    cfg = config(batch=4, steps=2, train=numbered, classes=10)
+    found = Dataset(data.find(cfg, world=2).train, None, 10, 32)
+    assert [len(trained_values(cfg, found, rank, 2)) for rank in (0, 1)] == [8, 8]
+
+
+@pytest.mark.parametrize("loaders", [0, 2])
+def test_an_evaluation_sees_each_sample_once_and_pads_what_is_left(numbered: str, loaders: int) -> None:
+    cfg = config(batch=8, loader_workers=loaders, train=numbered, val=numbered, classes=10)
+    found = Dataset(None, data.find(cfg, world=4).val, 10, 32)
+    seen = []
+    numbers = set()
+    for rank in range(4):
+        count, batches = data.evaluation(cfg, found, rank, 4)
+        read = list(batches)
+        numbers.add((count, len(read)))
+        for pixels, labels in read:
+            assert (pixels.shape, pixels.dtype, labels.shape) == ((8, 3, 32, 32), torch.uint8, (8,))
+            for image, label in zip(pixels, labels.tolist(), strict=True):
+                if label != PADDING:
+                    seen.append(int(image[0, 0, 0]))
+                    assert label == seen[-1] % 10
+    assert sorted(seen) == list(range(42))
+    assert numbers == {(2, 2)}
+
+
+def test_a_rank_without_any_sample_evaluates_padding(tmp_path: Path) -> None:
+    url = shard(tmp_path / "v.tar", [(ppm(n), 0) for n in range(3)])
+    cfg = config(batch=2, train=url, val=url, classes=10)
+    found = Dataset(None, ShardSet((url,), (3,)), 10, 32)
+    labels = [[y.tolist() for _, y in data.evaluation(cfg, found, rank, 5)[1]] for rank in range(5)]
+    assert labels == [[[0, PADDING]]] * 3 + [[[PADDING, PADDING]]] * 2
+
+
+def test_shards_stream_from_a_bucket(object_store: str, shapes: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(objects, "READ_BYTES", 64 * 1024)  # less than a shard: read in several requests
+    for path in Path(shapes).iterdir():
+        objects.write(f"gs://trainer-test/streamed/{path.name}", path.read_bytes())
+    local, remote = (config(directory=place) for place in (shapes, "gs://trainer-test/streamed"))
+    epochs = []
+    for cfg in (local, remote):
+        count, batches = data.train_epoch(cfg, data.find(cfg, world=2), 1, 2, epoch=3)
+        epochs.append([(x.numpy().tobytes(), y.tolist()) for x, y in batches])
+        assert count == len(epochs[-1]) == 16
+    assert epochs[0] == epochs[1]
+
+
+def test_brace_and_star_patterns_work_in_a_bucket(object_store: str) -> None:
+    for number in range(3):
+        objects.write(f"gs://trainer-test/p/t-{number}.tar", b"")
+    expected = tuple(f"gs://trainer-test/p/t-{number}.tar" for number in range(3))
+    assert data.expand("gs://trainer-test/p/t-{0..2}.tar") == data.expand("gs://trainer-test/p/t-*.tar") == expected
+    with pytest.raises(TrainerError, match=r"1 of 4 shards are missing, the first is .*t-3"):
+        data.expand("gs://trainer-test/p/t-{0..3}.tar")
+    with pytest.raises(TrainerError, match="No shards match"):
+        data.expand("gs://trainer-test/q/t-{0..3}.tar")
+    with pytest.raises(TrainerError, match="no bucket gs://nowhere"):
+        data.expand("gs://nowhere/t-{0..3}.tar")
+
+
+def test_a_command_can_be_a_shard(numbered: str, tmp_path: Path) -> None:
+    first = data.expand(numbered)[0]
+    cfg = config(batch=4, train=f"pipe:cat {first}", classes=10)
+    found = data.find(cfg, world=1)
+    assert found.train == ShardSet((f"pipe:cat {first}",), (10,))
+    assert len(trained_values(cfg, Dataset(found.train, None, 10, 32), 0, 1)) == 8
+
+
+def test_a_command_that_fails_is_named(tmp_path: Path) -> None:
+    with pytest.raises(TrainerError, match="pipe:exit 3"):
+        data.find(config(train="pipe:exit 3", classes=10), world=1)
+
+
+def test_a_bucket_that_does_not_answer_is_told_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    from google.api_core.exceptions import Forbidden
+
+    class Locked:
+        def list_blobs(self, *_: object, **__: object) -> list[object]:
+            raise Forbidden("no storage.objects.list access")
+
+    monkeypatch.setattr(objects, "_client", Locked)
+    with pytest.raises(TrainerError, match=r"No permission for gs://theirs/x.*roles/storage"):
+        objects.matching("gs://theirs/x")
+
+
+def refused(make: Callable[[], object]) -> str:
+    with pytest.raises(TrainerError) as caught:
+        make()
+    return str(caught.value)
+
+
+def test_fewer_shards_than_cores_are_refused_with_the_way_out(shapes: str) -> None:
+    assert "8 training shards are too few for 9 cores" in refused(lambda: data.find(config(directory=shapes), 9))
+    assert "--samples-per-shard" in refused(lambda: data.find(config(directory=shapes), 9))
+
+
+def test_a_batch_larger_than_a_ranks_share_is_refused(shapes: str) -> None:
+    assert data.find(config(batch=64, directory=shapes), 4).train is not None
+    assert "A batch of 65 is more than each of 4 cores gets" in refused(
+        lambda: data.find(config(batch=65, directory=shapes), 4)
+    )
+
+
+def test_places_without_shards_are_named(tmp_path: Path) -> None:
+    assert "no directory /nowhere" in refused(lambda: data.find(config(directory="/nowhere"), 1))
+    assert "no manifest.json" in refused(lambda: data.find(config(directory=str(tmp_path)), 1))
+    assert "No shards match" in refused(lambda: data.find(config(train=f"{tmp_path}/*.tar"), 1))
+
+
+def test_a_shard_that_the_manifest_lists_but_is_gone_is_named(shapes: str, tmp_path: Path) -> None:
+    shutil.copytree(shapes, tmp_path / "set")
+    (tmp_path / "set" / "shapes-train-000003.tar").unlink()
+    text = refused(lambda: data.find(config(directory=str(tmp_path / "set")), 1))
+    assert "1 of 8 train shards are missing" in text
+    assert "shapes-train-000003.tar" in text
+
+
+@pytest.mark.parametrize("loaders", [0, 2])
+@pytest.mark.parametrize(
+    ("spoil", "says"),
+    [
+        (lambda content: content[:2000], "damaged or cut off"),
+        (lambda content: content[: len(content) // 2 + 100], "holds 6 samples"),
+        (lambda content: b"\x00" * 2000 + content[:-2000], "holds 0 samples"),
+        (lambda content: content.replace(b"P6\n", b"XX\n"), "cannot be decoded"),
+        (lambda content: content.replace(b".cls", b".abc"), "lacks a class"),
+    ],
+)
+def test_a_bad_shard_is_named_also_from_a_loader_process(
+    numbered: str, tmp_path: Path, loaders: int, spoil: Callable[[bytes], bytes], says: str
+) -> None:
+    content = Path(data.expand(numbered)[0]).read_bytes()
+    bad = tmp_path / "bad.tar"
+    bad.write_bytes(spoil(content))
+    cfg = config(batch=2, loader_workers=loaders, train=str(bad), classes=10)
+    found = Dataset(ShardSet((str(bad),) * 2, (10, 10)), None, 10, 32)
+    text = refused(lambda: trained_values(cfg, found, 0, 1))
+    assert says in text
+    assert "bad.tar" in text
+    assert "Traceback" not in text
+
+
+def test_a_class_beyond_the_last_is_named(tmp_path: Path) -> None:
+    url = shard(tmp_path / "x.tar", [(ppm(1), 10)] * 4)
+    cfg = config(batch=2, train=url, classes=10)
+    assert "has class 10" in refused(lambda: trained_values(cfg, Dataset(ShardSet((url,), (4,)), None, 10, 32), 0, 1))
+
+
+def test_a_small_image_is_moved_by_four_pixels_at_most_and_sometimes_flipped() -> None:
+    pixels = np.zeros((32, 32, 3), dtype=np.uint8)
+    pixels[16, 10] = 255
+    places = set()
+    for seed in range(300):
+        result = data.augmented(Image.fromarray(pixels), 32, random.Random(seed))
+        assert result.shape == (32, 32, 3)
+        [[row, column]] = np.argwhere(result[:, :, 0] == 255).tolist()
+        places.add((row - 16, column))
+    assert {row for row, _ in places} == set(range(-4, 5))
+    assert {column for _, column in places} == set(range(6, 15)) | set(range(17, 26))
+
+
+@pytest.mark.parametrize(("width", "height"), [(500, 300), (40, 400), (8, 8)])
+def test_images_of_any_size_become_squares(width: int, height: int) -> None:
+    image = Image.effect_noise((width, height), 50).convert("RGB")
+    assert data.centred(image, 64).shape == (64, 64, 3)
+    assert all(data.augmented(image, 64, random.Random(seed)).shape == (64, 64, 3) for seed in range(50))
+
+
+def test_the_centre_is_what_an_evaluation_sees() -> None:
+    image = Image.new("RGB", (300, 100), (255, 0, 0))
+    image.paste((0, 255, 0), (100, 0, 200, 100))
+    assert (data.centred(image, 32)[:, :, 1] == 255).all()
+
+
+def test_grey_and_transparent_pictures_are_made_colour(tmp_path: Path) -> None:
+    encoded = []
+    for mode in ("L", "RGBA", "P"):
+        stream = io.BytesIO()
+        Image.new(mode, (40, 40), 7).save(stream, "png")
+        encoded.append((stream.getvalue(), 1))
+    url = shard(tmp_path / "grey.tar", encoded, "png")
+    cfg = config(batch=3, train=url, classes=10)
+    _, batches = data.train_epoch(cfg, Dataset(ShardSet((url,), (3,)), None, 10, 32), 0, 1, 1)
+    assert [tuple(pixels.shape) for pixels, _ in batches] == [(3, 3, 32, 32)]
+
+
+def test_fake_data_is_the_same_batch_again_and_again() -> None:
+    cfg = config(batch=4, steps=3, fake=True, image_size=32)
+    count, batches = data.train_epoch(cfg, data.find(cfg, world=8), 0, 8, 1)
+    read = list(batches)
+    assert count == len(read) == 3
+    assert all(torch.equal(read[0][0], other[0]) for other in read)
+    assert read[0][0].dtype == torch.uint8
+
+
+def test_making_and_splitting_shards_needs_no_torch() -> None:
+    modules = "trainer.config, trainer.progress, trainer.split, trainer.images, trainer.manifest"
+    code = f"import sys, {modules}; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2])

@@ -1,0 +1,151 @@
+"""Whether workers can talk to each other: each port of each worker, tried from the others through their own sshd.
+
+Told as nmap tells it: open (something answers), closed (refused: the way is free and nothing listens yet, which is
+good before a run), filtered (no answer or no way: a firewall, which is bad).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from tui.checks.row import CheckRow
+from tui.checks.stream import Tell, gather_rows
+from tui.errors import TpuTuiError
+from tui.pod.slice import Slice
+from tui.pod.worker import Worker
+
+if TYPE_CHECKING:
+    from tui.ssh.fleet import Fleet
+    from tui.ssh.probing import PortState
+
+DEFAULT_PORTS = (22, 8476, 8477)
+"""SSH; PJRT's process and mesh controller; xla_dist's mesh service."""
+FULL_MATRIX_WORKERS = 32
+"""Up to this many workers every pair is tried; beyond, worker 0 with all, and a ring."""
+PROBE_SECONDS = 5.0
+"""How long a port may take to answer before it counts as filtered."""
+_PROBES_A_WORKER = 128
+"""Tried at once from one worker; its sshd holds a socket for each."""
+_FORBIDDEN = "forbidden"
+_STATUS = {"open": "pass", "closed": "pass", "filtered": "fail"}
+
+
+async def check_ports(slice_: Slice, fleet: Fleet, ports: Sequence[int] = ()) -> AsyncIterator[CheckRow]:
+    """A row for each worker, peer and port (the usual ones and `ports`), as the answers come."""
+    for row in scope_rows(slice_):
+        yield row
+    async for row in gather_rows([_of_worker(worker.index, slice_, fleet, ports) for worker in slice_.workers]):
+        yield row
+
+
+def _of_worker(index: int, slice_: Slice, fleet: Fleet, ports: Sequence[int]) -> Callable[[Tell], Awaitable[None]]:
+    async def check(tell: Tell) -> None:
+        async for row in rows_from(index, slice_, fleet, ports):
+            tell(row)
+
+    return check
+
+
+def scope_rows(slice_: Slice) -> list[CheckRow]:
+    """What is said before any answer: that there is nobody to talk to, or that pairs are sampled."""
+    count = len(slice_.workers)
+    if count == 1:
+        return [CheckRow("ports", 0, None, None, "pass", None, "one worker: no ports between workers are needed")]
+    if count <= FULL_MATRIX_WORKERS:
+        return []
+    tried = sum(len(list(peers_of(worker.index, count))) for worker in slice_.workers)
+    detail = f"sampled: worker 0 with all and each with the next, {tried} of {count * (count - 1)} pairs"
+    return [CheckRow("ports", None, None, None, "pass", None, detail)]
+
+
+def peers_of(index: int, count: int) -> Iterator[int]:
+    """The workers that worker `index` of `count` tries to reach."""
+    for peer in range(count):
+        if peer == index:
+            continue
+        if count <= FULL_MATRIX_WORKERS or 0 in (index, peer) or peer == (index + 1) % count:
+            yield peer
+
+
+async def rows_from(index: int, slice_: Slice, fleet: Fleet, ports: Sequence[int]) -> AsyncIterator[CheckRow]:
+    """The rows of one worker; a single unknown one when nothing can be probed from it."""
+    peers = [slice_.workers[peer] for peer in peers_of(index, len(slice_.workers))]
+    if not peers:
+        return
+    try:
+        await fleet.connect(index)
+    except TpuTuiError as error:
+        detail = f"nothing can be tried from it: {error.what}"
+        yield CheckRow("ports", index, None, None, "unknown", None, detail, error.remedy or None)
+        return
+    room = asyncio.Semaphore(_PROBES_A_WORKER)
+
+    async def probe(peer: Worker, port: int) -> tuple[Worker, int, PortState | TpuTuiError]:
+        async with room:
+            return peer, port, await _probe(index, peer, port, fleet)
+
+    wanted = tuple(dict.fromkeys((*DEFAULT_PORTS, *ports)))
+    tasks = [asyncio.ensure_future(probe(peer, port)) for peer in peers for port in wanted]
+    try:
+        for task in asyncio.as_completed(tasks):
+            peer, port, answer = await task
+            yield _row(index, peer, port, answer, slice_)
+            if not isinstance(answer, TpuTuiError) and answer.cause == _FORBIDDEN:
+                return
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _probe(index: int, peer: Worker, port: int, fleet: Fleet) -> PortState | TpuTuiError:
+    try:
+        return await fleet.probe(index, _address(peer), port, PROBE_SECONDS)
+    except TpuTuiError as error:
+        return error
+
+
+def _address(worker: Worker) -> str:
+    """What other workers of the slice call it by."""
+    return worker.internal_ip or worker.external_ip or worker.hostname or ""
+
+
+def _row(index: int, peer: Worker, port: int, answer: PortState | TpuTuiError, slice_: Slice) -> CheckRow:
+    if isinstance(answer, TpuTuiError):
+        detail = f"could not be tried: {answer.what}"
+        return CheckRow("ports", index, peer.index, port, "unknown", None, detail, answer.remedy or None)
+    if answer.cause == _FORBIDDEN:
+        return CheckRow("ports", index, None, None, "unknown", None, answer.detail, answer.remedy or None)
+    status = _STATUS.get(answer.state, "unknown")
+    remedy = answer.remedy or (firewall_remedy(slice_, port) if status == "fail" else None)
+    state = answer.state if answer.state in _STATUS else None
+    return CheckRow("ports", index, peer.index, port, status, state, answer.detail, remedy)
+
+
+def firewall_remedy(slice_: Slice, port: int) -> str:
+    """The gcloud command that lets the workers reach each other on the port; words where gcloud has no say."""
+    addresses = [worker.internal_ip for worker in slice_.workers if worker.internal_ip]
+    span = smallest_network(addresses)
+    if slice_.source != "tpu_api" or span is None or span.is_loopback:
+        return f"allow tcp:{port} between the workers in their firewall"
+    network = (slice_.network or "default").rpartition("/")[2]
+    project = f" --project={slice_.project}" if slice_.project else ""
+    return (
+        f"gcloud compute firewall-rules create allow-{network}-tcp-{port} --network={network} --direction=INGRESS "
+        f"--allow=tcp:{port} --source-ranges={span}{project}"
+    )
+
+
+def smallest_network(addresses: Sequence[str]) -> ipaddress.IPv4Network | None:
+    """The narrowest IPv4 network that holds all addresses; None for none, or for others than IPv4."""
+    try:
+        numbers = [int(ipaddress.IPv4Address(address)) for address in addresses]
+    except ValueError:
+        return None
+    if not numbers:
+        return None
+    differing = (min(numbers) ^ max(numbers)).bit_length()
+    return ipaddress.IPv4Network((min(numbers) >> differing << differing, 32 - differing))

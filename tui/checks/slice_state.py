@@ -1,0 +1,99 @@
+"""What the Cloud TPU API says of a slice: its state, its health, and the symptoms of single workers."""
+
+from __future__ import annotations
+
+import re
+
+from tui.checks.row import CheckRow
+from tui.pod.slice import Slice, Symptom
+from tui.printable import one_line
+
+_ON_THE_WAY = ("CREATING", "STARTING", "RESTARTING", "REIMAGING", "REPAIRING", "UNHIDING", "PROVISIONING", "ACTIVE")
+_QUEUED = ("ACCEPTED", "WAITING_FOR_RESOURCES")
+_GONE = ("PREEMPTED", "TERMINATED", "SUSPENDED", "SUSPENDING", "FAILED")
+_LAST_NUMBER = re.compile(r"(\d+)$")
+_SYMPTOM_REMEDIES = {
+    "LOW_MEMORY": "use less host memory: fewer loader workers, smaller buffers",
+    "OUT_OF_MEMORY": "use less host memory: fewer loader workers, smaller buffers",
+    "HBM_OUT_OF_MEMORY": "use a smaller batch per core, or a larger slice",
+    "EXECUTE_TIMED_OUT": "look for a worker that stopped; a stuck collective waits for it",
+    "MESH_BUILD_FAIL": "check ports 8476 and 8477 between the workers, then launch again",
+    "PROJECT_ABUSE": "Google suspects misuse of the project: see its messages in the Cloud console",
+}
+"""Next steps by symptom type (Cloud TPU API v2, Symptom.SymptomType)."""
+
+
+def slice_rows(slice_: Slice) -> list[CheckRow]:
+    """The rows that need no connection; none for a source that tells no state, as a hosts file."""
+    if slice_.state is None and slice_.source == "hosts_file":
+        return []
+    rows = [_state_row(slice_)]
+    if slice_.is_ready:
+        rows.append(_health_row(slice_))
+    if slice_.api_version == "V1":
+        rows.append(_node_row())
+    return [*rows, *(_symptom_row(symptom, len(slice_.workers)) for symptom in slice_.symptoms)]
+
+
+def _state_row(slice_: Slice) -> CheckRow:
+    state, why = slice_.state, one_line(slice_.health_description or "")
+    if state == "READY":
+        return CheckRow("slice", None, None, None, "pass", None, f"READY, {_count(len(slice_.workers))}")
+    if state is None:
+        return CheckRow(
+            "slice", None, None, None, "unknown", None, "the API tells no state", "look again in a minute"
+        )
+    detail = f"{state}: {why}" if why else state
+    return CheckRow("slice", None, None, None, "fail", None, detail, _state_remedy(slice_))
+
+
+def _state_remedy(slice_: Slice) -> str:
+    if slice_.state in _ON_THE_WAY:
+        return "wait until it is READY"
+    if slice_.state in _QUEUED:
+        return f"wait: queued resource {slice_.queued_resource} has no capacity yet"
+    if slice_.state in ("STOPPED", "STOPPING"):
+        return f"tpu-tui slices start {slice_.path}"
+    if slice_.state in _GONE:
+        return f"tpu-tui slices delete {slice_.path}, then create it again"
+    return "tpu-tui slices shows when it changes"
+
+
+def _health_row(slice_: Slice) -> CheckRow:
+    why = one_line(slice_.health_description or "")
+    if slice_.health == "HEALTHY":
+        return CheckRow("health", None, None, None, "pass", None, "HEALTHY")
+    if slice_.health is None:
+        return CheckRow("health", None, None, None, "unknown", None, why or "the API tells no health")
+    detail = f"{slice_.health}: {why}" if why else slice_.health
+    remedy = "wait for the maintenance to end"
+    if slice_.health != "UNHEALTHY_MAINTENANCE":
+        remedy = f"stop and start it: tpu-tui slices stop {slice_.path}; a spot slice must be created again"
+    return CheckRow("health", None, None, None, "fail", None, detail, remedy)
+
+
+def _node_row() -> CheckRow:
+    return CheckRow(
+        "slice",
+        None,
+        None,
+        None,
+        "warn",
+        None,
+        "a TPU Node (API version V1): its endpoints are TPUs, not machines to log in to",
+        "name the machines that drive it in a hosts file: tpu-tui --hosts FILE",
+    )
+
+
+def _symptom_row(symptom: Symptom, workers: int) -> CheckRow:
+    number = _LAST_NUMBER.search(symptom.worker_id)
+    index = int(number[1]) if number and int(number[1]) < workers else None
+    named = "" if index is not None or not symptom.worker_id else f" on {one_line(symptom.worker_id)}"
+    since = f", {symptom.create_time}" if symptom.create_time else ""
+    detail = f"{symptom.symptom_type}{named}{since}: {one_line(symptom.details)}"
+    remedy = _SYMPTOM_REMEDIES.get(symptom.symptom_type)
+    return CheckRow("symptom", index, None, None, "warn", None, detail, remedy)
+
+
+def _count(workers: int) -> str:
+    return "1 worker" if workers == 1 else f"{workers} workers"

@@ -1,0 +1,169 @@
+"""Cloud Storage: where a bucket is, whether an object is there, and a file uploaded whole or not at all.
+
+The client of google-cloud-storage is synchronous, so each call runs in a thread of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tui.errors import CloudError, TpuTuiError, UsageError
+from tui.settings import Settings
+
+Answer = TypeVar("Answer")
+
+PATIENCE_SECONDS = 20.0
+"""How long one request is repeated while the service is unavailable."""
+LOCAL_PATIENCE_SECONDS = 4.0
+REQUEST_SECONDS = 60.0
+"""How long one request, one chunk of an upload, may take."""
+_SERVICE = "storage.googleapis.com"
+_URL = re.compile(r"gs://(?P<bucket>[a-z0-9][a-z0-9._-]{1,220}[a-z0-9])(?:/(?P<name>.*))?", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class BucketUrl:
+    """`gs://bucket/name`; an empty name is the bucket itself."""
+
+    bucket: str
+    name: str = ""
+
+    def __str__(self) -> str:
+        return f"gs://{self.bucket}/{self.name}" if self.name else f"gs://{self.bucket}"
+
+    def __truediv__(self, name: str) -> BucketUrl:
+        """The object of that name beneath."""
+        return BucketUrl(self.bucket, f"{self.name.rstrip('/')}/{name}".lstrip("/"))
+
+
+def parse_url(text: str) -> BucketUrl:
+    """Read `gs://bucket[/name]`. Raises UsageError for anything else."""
+    match = _URL.fullmatch(text)
+    if match is None:
+        raise UsageError(f"no Cloud Storage address: {text!r}", remedy="write it as gs://bucket/path")
+    return BucketUrl(match["bucket"], match["name"] or "")
+
+
+class Buckets:
+    """The project's Cloud Storage; on a local pod its own, without credentials."""
+
+    def __init__(self, settings: Settings, *, patience: float | None = None) -> None:
+        self._endpoint = settings.endpoints.get("storage", "")
+        self._patience = patience or (LOCAL_PATIENCE_SECONDS if self._endpoint else PATIENCE_SECONDS)
+        self._project = settings.project
+        self._client: Any = None
+        self._opening = asyncio.Lock()
+
+    async def location(self, bucket: str) -> str:
+        """Where a bucket is, in the API's words: a region (`US-CENTRAL1`), a dual- or a multi-region (`EU`).
+
+        Raises UsageError when there is no such bucket, CloudError when it could not be asked.
+        """
+        client = await self._open()
+        found = await self._ask(
+            f"bucket {bucket} cannot be read", lambda: client.get_bucket(bucket, **self._options())
+        )
+        return str(found.location).upper()
+
+    async def exists(self, url: BucketUrl) -> bool:
+        """Whether the object is there, or the bucket where the address names no object."""
+        client = await self._open()
+        bucket = client.bucket(url.bucket)
+        thing = bucket.blob(url.name) if url.name else bucket
+        return bool(await self._ask(f"{url} cannot be read", lambda: thing.exists(**self._options())))
+
+    async def upload(self, path: Path, url: BucketUrl, *, content_type: str | None = None) -> BucketUrl:
+        """Upload a file under the address, or beneath it where that ends in `/` or is a bucket.
+
+        The service compares the checksum and keeps nothing when it differs. Raises UsageError or CloudError.
+        """
+        if not path.is_file():
+            raise UsageError(f"{path} cannot be uploaded", why="it is no file")
+        target = url / path.name if not url.name or url.name.endswith("/") else url
+        client = await self._open()
+        blob = client.bucket(target.bucket).blob(target.name)
+        await self._ask(
+            f"{path.name} cannot be uploaded to {target}",
+            lambda: blob.upload_from_filename(
+                str(path), content_type=content_type, checksum="crc32c", **self._options()
+            ),
+        )
+        return target
+
+    async def close(self) -> None:
+        """Close the client's connections."""
+        client, self._client = self._client, None
+        if client is not None:
+            await asyncio.to_thread(client.close)
+
+    def _options(self) -> dict[str, Any]:
+        from google.cloud.storage.retry import DEFAULT_RETRY
+
+        return {"timeout": REQUEST_SECONDS, "retry": DEFAULT_RETRY.with_timeout(self._patience)}
+
+    async def _open(self) -> Any:
+        async with self._opening:
+            if self._client is None:
+                self._client = await asyncio.to_thread(self._connect)
+            return self._client
+
+    def _connect(self) -> Any:
+        from tui.cloud.credentials import find_credentials, silence_libraries
+
+        silence_libraries()
+        import google.cloud.storage as storage
+        from google.auth.credentials import AnonymousCredentials
+
+        if self._endpoint:
+            self._project = self._project or "local"
+            return storage.Client(
+                project=self._project,
+                credentials=AnonymousCredentials(),  # type: ignore[no-untyped-call]
+                client_options={"api_endpoint": self._endpoint},
+            )
+        found = find_credentials()
+        self._project = self._project or found.project
+        return storage.Client(project=self._project, credentials=found.credentials)
+
+    async def _ask(self, what: str, call: Callable[[], Answer]) -> Answer:
+        started = time.monotonic()
+        from google.api_core.exceptions import GoogleAPIError
+        from google.auth.exceptions import GoogleAuthError
+        from requests.exceptions import RequestException
+
+        try:
+            return await asyncio.to_thread(call)
+        except (GoogleAPIError, GoogleAuthError, RequestException) as error:
+            raise self._explained(error, what, time.monotonic() - started) from error
+        except OSError as error:
+            raise UsageError(what, why=str(error.strerror or error)) from None
+
+    def _explained(self, error: Exception, what: str, tried: float) -> TpuTuiError:
+        from google.api_core.exceptions import NotFound, RetryError
+        from requests.exceptions import RequestException
+
+        from tui.cloud import api_errors
+
+        cause = error.cause if isinstance(error, RetryError) else error
+        if isinstance(cause, RequestException):
+            where = f" at {self._endpoint}" if self._endpoint else ""
+            return CloudError(
+                what,
+                why=f"Cloud Storage{where} is down or out of reach, tried for {tried:.0f} s",
+                remedy="is the local pod still there? tpu-tui local up starts one"
+                if self._endpoint
+                else "look at the network, and at https://status.cloud.google.com",
+            )
+        if isinstance(cause, NotFound):
+            return UsageError(
+                what, why="there is no such bucket", remedy="look for a typing error; gcloud storage ls lists yours"
+            )
+        return api_errors.explain(
+            error, api_errors.Asked(what, self._project or "", _SERVICE, "Cloud Storage", self._endpoint), tried
+        )

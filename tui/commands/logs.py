@@ -1,0 +1,279 @@
+"""`cores`, `logs`, `report` and `replay`: what a run's log, or any saved log, says."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tui.commands.output import Output, finite
+from tui.errors import OutOfReachError, UsageError
+
+if TYPE_CHECKING:
+    from tui.logs.archive import SavedLine, SavedLog
+    from tui.operator import Operator
+    from tui.runs.directory import RunDirectory
+    from tui.runs.reader import LogLine
+
+SORT_KEYS = ("core", "worker", "epoch", "step", "loss", "rate", "lag")
+CORE_COLUMNS = (
+    *("core", "device", "worker", "address", "epoch", "step"),
+    *("loss", "rate", "global rate", "clock", "lag", "state"),
+)
+REPORT_FORMATS = ("html", "md", "json", "csv", "txt")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+
+
+def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
+    """Add this family's parsers."""
+    cores = commands.add_parser("cores", help="loss, rate and lag of every core, sorted")
+    _add_ref(cores, "RUN|FILE")
+    cores.add_argument("--sort", choices=SORT_KEYS, default="core")
+    cores.add_argument("--reverse", action="store_true", help="descending; nan and unknown stay last")
+    cores.set_defaults(run=show_cores)
+
+    logs = commands.add_parser("logs", help="a log in order, byte for byte")
+    _add_ref(logs, "RUN|FILE")
+    logs.add_argument("--worker", type=int, metavar="N", help="only this worker's, byte for byte")
+    logs.add_argument("--core", type=int, metavar="N", help="only lines about this core")
+    logs.add_argument("--merged", action="store_true", help="all workers' in order of arrival (the default)")
+    logs.add_argument("-f", "--follow", action="store_true", help="go on until the run ends")
+    logs.add_argument("--tail", type=int, metavar="N", help="only the last N lines")
+    logs.add_argument("--since", metavar="T", help="only lines since then: 10m, 2h, or 2026-01-31T18:00:00Z")
+    logs.set_defaults(run=show_logs)
+
+    report = commands.add_parser("report", help="what happened, as a file to keep")
+    _add_ref(report, "RUN|FILE")
+    report.add_argument("--format", action="append", choices=REPORT_FORMATS, help="repeatable (default: md)")
+    report.add_argument("--out", type=Path, metavar="DIR", help="where to (default: the run's directory, or here)")
+    report.set_defaults(run=write_report)
+
+    replay = commands.add_parser("replay", help="the console on a saved log")
+    replay.add_argument("ref", metavar="FILE")
+    replay.set_defaults(run_blocking=replay_log)
+
+
+def _add_ref(parser: argparse.ArgumentParser, metavar: str) -> None:
+    parser.add_argument("ref", metavar=metavar)
+    parser.add_argument("--offline", action="store_true", help="only what is on this machine")
+
+
+async def _opened(args: argparse.Namespace, operator: Operator, out: Output) -> tuple[RunDirectory | SavedLog, int]:
+    """What the argument names, a run's mirror brought up to date; and the exit code that this alone gives."""
+    from tui.runs.directory import RunDirectory
+
+    source = operator.open_source(args.ref)
+    if args.offline or not isinstance(source, RunDirectory):
+        return source, 0
+    behind = await operator.refresh(source)
+    if behind is None:
+        return source, 0
+    out.problem(behind)
+    return source, OutOfReachError.exit_code
+
+
+async def show_cores(args: argparse.Namespace, operator: Operator, out: Output) -> int:
+    """Print a row for every core."""
+    source, code = await _opened(args, operator, out)
+    snapshot = (await operator.snapshot(source)).sorted(args.sort, args.reverse)
+    rows = snapshot.rows()
+    if out.as_json:
+        out.document([row.to_json() for row in rows])
+        return code
+    if not rows:
+        out.note("No line of this log is about a core yet.")
+        return code
+    out.table(
+        (
+            "core",
+            "device",
+            "worker",
+            "address",
+            "epoch",
+            "step",
+            "loss",
+            "rate",
+            "global rate",
+            "clock",
+            "lag",
+            "state",
+        ),
+        [
+            (
+                row.core,
+                row.device,
+                row.worker,
+                row.address,
+                row.epoch,
+                row.step,
+                None if row.loss is None else f"{row.loss:.5f}",
+                row.rate,
+                row.global_rate,
+                row.clock,
+                row.lag,
+                row.state,
+            )
+            for row in rows
+        ],
+        right=("core", "worker", "epoch", "step", "loss", "rate", "global rate", "lag"),
+    )
+    return code
+
+
+async def show_logs(args: argparse.Namespace, operator: Operator, out: Output) -> int:
+    """Print a log: one worker's bytes as they are, or lines with their worker."""
+    from tui.runs.directory import RunDirectory
+
+    if args.tail is not None and args.tail < 0:
+        raise UsageError("--tail is a number of lines, 0 or more")
+    since = _parse_since(args.since)
+    source, code = await _opened(args, operator, out)
+    if isinstance(source, RunDirectory):
+        _require_worker(source, args.worker)
+        if len(source.run.workers) == 1 and args.worker is None:
+            args.worker = source.run.workers[0].index
+    plain = args.core is None and args.tail is None and since is None and not (args.follow or out.as_json)
+    if plain and not args.merged and (args.worker is not None) == isinstance(source, RunDirectory):
+        _copy(_raw_bytes(source, args.worker), out)
+        return code
+    write = _line_writer(args, source, out)
+    if args.follow:
+        if not isinstance(source, RunDirectory):
+            raise UsageError("a saved log does not grow", remedy=f"tail -f {args.ref} follows a file")
+        await _follow(operator, source, args, since, write)
+    else:
+        _write_lines(_chosen(_stored_lines(source, args), args.tail, since), write, out)
+    return code
+
+
+def _require_worker(directory: RunDirectory, worker: int | None) -> None:
+    known = [each.index for each in directory.run.workers]
+    if worker is not None and worker not in known:
+        raise UsageError(f"{directory.id} has no worker {worker}", remedy=f"it has workers {known[0]}-{known[-1]}")
+
+
+def _raw_bytes(source: RunDirectory | SavedLog, worker: int | None) -> Iterator[bytes]:
+    from tui.runs.directory import RunDirectory, iterate_log
+
+    if not isinstance(source, RunDirectory):
+        return source.blocks()
+    path = source.log_path(worker or 0)
+    return iterate_log(path) if path.exists() else iter(())
+
+
+def _copy(blocks: Iterable[bytes], out: Output) -> None:
+    """Bytes as they are into a file or pipe; on a terminal with control characters made visible."""
+    sys.stdout.flush()
+    for block in blocks:
+        if sys.stdout.isatty():
+            out.text(block.decode("utf-8", "replace").removesuffix("\n"))
+        else:
+            sys.stdout.buffer.write(block)
+    sys.stdout.flush()
+
+
+def _stored_lines(source: RunDirectory | SavedLog, args: argparse.Namespace) -> Iterable[LogLine | SavedLine]:
+    from tui.runs.directory import RunDirectory
+    from tui.runs.reader import LineReader
+
+    if not isinstance(source, RunDirectory):
+        return source.lines(worker=args.worker, core=args.core)
+    workers = None if args.worker is None else (args.worker,)
+    return LineReader(source, workers=workers, core=args.core).poll(final=True)
+
+
+def _chosen(lines: Iterable[Any], tail: int | None, since: float | None) -> Iterable[Any]:
+    if since is not None:
+        lines = (line for line in lines if line.time is not None and line.time >= since)
+    return lines if tail is None else deque(lines, maxlen=tail)
+
+
+def _line_writer(args: argparse.Namespace, source: RunDirectory | SavedLog, out: Output) -> Callable[[Any], None]:
+    from tui.runs.directory import RunDirectory
+
+    numbered = isinstance(source, RunDirectory) and args.worker is None
+    to_terminal = sys.stdout.isatty()
+
+    def write(line: LogLine | SavedLine) -> None:
+        if out.as_json:
+            out.line(line.to_json())
+            return
+        mark = f"[{line.worker}] " if numbered else ""
+        if to_terminal:
+            out.text(mark + line.text)
+        else:
+            sys.stdout.buffer.write(mark.encode() + line.data + b"\n")
+
+    return write
+
+
+def _write_lines(lines: Iterable[Any], write: Callable[[Any], None], out: Output) -> None:
+    if not out.as_json:
+        for line in lines:
+            write(line)
+        return
+    before = "["
+    for line in lines:
+        sys.stdout.write(before + json.dumps(finite(line.to_json()), ensure_ascii=False))
+        before = ",\n"
+    print("]" if before != "[" else "[]")
+
+
+async def _follow(
+    operator: Operator,
+    directory: RunDirectory,
+    args: argparse.Namespace,
+    since: float | None,
+    write: Callable[[Any], None],
+) -> None:
+    await operator.attend(directory)
+    workers = None if args.worker is None else (args.worker,)
+    shown: AsyncIterator[Any] = operator.lines(directory, workers=workers, core=args.core)
+    if args.tail is not None:
+        for line in _chosen(_stored_lines(directory, args), args.tail, since):
+            write(line)
+        shown = operator.lines(directory, workers=workers, core=args.core, fresh_only=True)
+    async for line in shown:
+        if since is None or (line.time is not None and line.time >= since):
+            write(line)
+        if not args.everywhere.json:
+            sys.stdout.flush()
+
+
+def _parse_since(text: str | None) -> float | None:
+    """A Unix time from a duration back from now, or from RFC 3339 (UTC unless it says otherwise)."""
+    if text is None:
+        return None
+    if text[:-1].isdecimal() and text[-1] in _UNITS:
+        return (datetime.now(timezone.utc) - timedelta(**{_UNITS[text[-1]]: int(text[:-1])})).timestamp()
+    try:
+        moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        raise UsageError(f"no time: {text!r}", remedy="write it as 10m, 2h or 2026-01-31T18:00:00Z") from None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)).timestamp()
+
+
+async def write_report(args: argparse.Namespace, operator: Operator, out: Output) -> int:
+    """Write the report in each format asked for and print where it is."""
+    source, code = await _opened(args, operator, out)
+    formats = list(dict.fromkeys(args.format or ["md"]))
+    files = await operator.report(source, formats, args.out)
+    if out.as_json:
+        out.document({"files": [str(path) for path in files]})
+    else:
+        for path in files:
+            out.text(str(path))
+    return code
+
+
+def replay_log(args: argparse.Namespace, flags: Mapping[str, Any], _out: Output) -> int:
+    """Open the console on a saved log."""
+    from tui.commands.console import open_console
+    from tui.logs.archive import open_log
+
+    return open_console(flags, replay=open_log(Path(args.ref)))

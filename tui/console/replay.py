@@ -1,0 +1,117 @@
+"""A saved log on the run screen: read once in bounded steps, shown as far as it was read."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from tui.console.feed import MERGED
+from tui.console.lines import Chosen, LineSource, Spool
+from tui.errors import TpuTuiError
+from tui.logs.demux import Demux
+from tui.logs.prefix import read_prefix
+from tui.logs.view import worker_numbers
+
+if TYPE_CHECKING:
+    from tui.logs.archive import SavedLog
+    from tui.logs.snapshot import Snapshot
+    from tui.runs.status import RunStatus
+
+READ_TIME = 0.03
+"""Seconds of one tick that reading the file may take."""
+
+
+class SavedFeed:
+    """A saved log; a packed one is unpacked into a file that goes with the feed."""
+
+    is_saved = True
+
+    def __init__(self, log: SavedLog) -> None:
+        self.title = log.path.name
+        self.problem: TpuTuiError | None = None
+        self._log = log
+        self._demux = Demux(dialects=log.dialects, xla_dist=log.xla_dist)
+        self._blocks: Iterator[bytes] | None = log.blocks()
+        self._unpacked: IO[bytes] | None = tempfile.NamedTemporaryFile() if log.compressed else None  # noqa: SIM115
+        self._snapshot: Snapshot | None = None
+        self._numbers: dict[tuple[int | None, str | None], int] = {}
+        self._workers: tuple[int, ...] = ()
+
+    @property
+    def status(self) -> RunStatus | None:
+        """A saved log has no state."""
+        return None
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """Every core as far as the file was read."""
+        return self._snapshot
+
+    @property
+    def workers(self) -> Sequence[int]:
+        """The workers that the file names; known when it was read to its end."""
+        return self._workers
+
+    @property
+    def path(self) -> Path:
+        """The file that holds the lines."""
+        return Path(self._unpacked.name) if self._unpacked is not None else self._log.path
+
+    def poll(self) -> bool:
+        """Read some more blocks; whether there were any."""
+        if self._blocks is None:
+            return False
+        begun = time.perf_counter()
+        try:
+            while time.perf_counter() - begun < READ_TIME:
+                data = next(self._blocks, b"")
+                if not data:
+                    self._finish()
+                    break
+                self._take(data)
+        except TpuTuiError as error:
+            self.problem = error
+            self._finish()
+        self._snapshot = self._demux.snapshot()
+        return True
+
+    def _take(self, data: bytes) -> None:
+        self._demux.feed(None, data)
+        if self._unpacked is not None:
+            self._unpacked.write(data)
+            self._unpacked.flush()
+
+    def _finish(self) -> None:
+        self._blocks = None
+        self._demux.finish()
+        numbers = worker_numbers(self._demux).tolist()
+        self._numbers = {(slot.number, slot.address): n for slot, n in zip(self._demux.slots, numbers, strict=True)}
+        self._workers = tuple(sorted({number for number in numbers if number >= 0}))
+
+    def _worker_of(self, line: bytes) -> int | None:
+        prefix = read_prefix(line, self._log.xla_dist)
+        if prefix is None or prefix.own:
+            return None
+        return self._numbers.get((prefix.number, prefix.address), prefix.number)
+
+    def log(self, which: str) -> LineSource:
+        """The whole file, or the lines whose prefix names one worker."""
+        spool = Spool(self.path)
+        if which == MERGED:
+            return spool
+        return Chosen(spool, lambda line: self._worker_of(line) == int(which))
+
+    def follow_merged(self, source: LineSource) -> None:
+        """The file holds its order itself."""
+
+    def last_line(self, worker: int) -> bytes:
+        """Not needed: nothing is being launched."""
+        return b""
+
+    def close(self) -> None:
+        """Remove what was unpacked."""
+        if self._unpacked is not None:
+            self._unpacked.close()

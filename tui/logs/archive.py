@@ -1,0 +1,186 @@
+"""Saved logs of any size, `.gz` ones too: read in blocks, in memory that does not grow with the file."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, cast
+
+from tui.errors import UsageError
+from tui.logs.demux import Demux
+from tui.logs.dialects import BUILT_IN, Dialect
+from tui.logs.lines import Cutter, names_core
+from tui.logs.prefix import NUMBERED_SAMPLE, PREFIX, read_prefix
+from tui.logs.snapshot import LOG_TIME, Snapshot, format_time
+
+BLOCK = 1024 * 1024
+"""Bytes read at once."""
+
+HEAD = 64 * 1024
+"""Bytes of the beginning that are looked at to see what the file is."""
+
+_GZIP_MAGIC = b"\x1f\x8b"
+_MAGICS = {
+    b"\x28\xb5\x2f\xfd": ("compressed with zstd", "unpack it first: zstd -d FILE"),
+    b"PK\x03\x04": ("a zip archive", "unpack it first"),
+    b"\x7fELF": ("a program", ""),
+    b"\x89PNG": ("a picture", ""),
+    b"%PDF": ("a PDF document", ""),
+    b"BZh": ("compressed with bzip2", "unpack it first: bunzip2 FILE"),
+    b"\xfd7zXZ\x00": ("compressed with xz", "unpack it first: unxz FILE"),
+}
+_MOST_CONTROLS = 0.3
+"""Share of bytes that text does not have, above which the beginning of a file is taken for binary."""
+
+_TEXT_CONTROLS = frozenset(b"\t\n\r\x0b\x0c\x1b\x08\x07")
+
+
+@dataclass(frozen=True, slots=True)
+class SavedLine:
+    """One line of a saved log: the worker its prefix names, where it begins (bytes, unpacked), its own time."""
+
+    worker: int | None
+    offset: int
+    time: float | None
+    data: bytes
+
+    @property
+    def text(self) -> str:
+        """The line as text, invalid UTF-8 replaced; not made safe for a terminal."""
+        return self.data.decode("utf-8", "replace")
+
+    def to_json(self) -> dict[str, Any]:
+        """The line as `logs --json` prints it."""
+        moment = None if self.time is None else format_time(self.time, LOG_TIME)
+        return {"worker": self.worker, "offset": self.offset, "time": moment, "text": self.text}
+
+
+class SavedLog:
+    """A log file that one or more workers wrote into, such as xla_dist's output kept with `tee`."""
+
+    def __init__(self, path: Path, *, compressed: bool, xla_dist: bool, dialects: Sequence[Dialect] = ()) -> None:
+        self.path = path
+        self.compressed = compressed
+        self.xla_dist = xla_dist
+        """Whether its beginning shows xla_dist's prefix."""
+        self.dialects = (*dialects, *BUILT_IN)
+
+    def blocks(self, size: int = BLOCK) -> Iterator[bytes]:
+        """The file's bytes, unpacked, in blocks. Raises UsageError when it cannot be read to its end."""
+        with (
+            _told(self.path),
+            cast(IO[bytes], gzip.open(self.path) if self.compressed else self.path.open("rb")) as file,
+        ):
+            while data := file.read(size):
+                yield data
+
+    def demux(self, *, history: bool = True) -> Demux:
+        """A demultiplexer that has taken in the whole file."""
+        demux = Demux(dialects=self.dialects, xla_dist=self.xla_dist, history=history)
+        for data in self.blocks():
+            demux.feed(None, data)
+        demux.finish()
+        return demux
+
+    def snapshot(self, *, history: bool = True) -> Snapshot:
+        """The newest state of every core in the file."""
+        return self.demux(history=history).snapshot()
+
+    def lines(
+        self, *, worker: int | None = None, core: int | None = None, tail: int | None = None
+    ) -> Iterable[SavedLine]:
+        """Lines in the file's order: all, one worker's, one core's; `tail` keeps the last so many.
+
+        Lines without a prefix (a program's redrawn progress) belong to no worker and come with the merged ones only.
+        """
+        chosen = self._lines(worker, core)
+        return chosen if tail is None else deque(chosen, maxlen=tail)
+
+    def _lines(self, worker: int | None, core: int | None) -> Iterator[SavedLine]:
+        numbers = self._numbers()
+        cutter = Cutter()
+        for data in self.blocks():
+            yield from self._chosen(cutter.cut(data), numbers, worker, core)
+        yield from self._chosen(cutter.rest(), numbers, worker, core)
+
+    def _chosen(
+        self,
+        lines: Iterable[tuple[int, bytes]],
+        numbers: dict[tuple[int | None, str | None], int],
+        worker: int | None,
+        core: int | None,
+    ) -> Iterator[SavedLine]:
+        for offset, line in lines:
+            prefix = read_prefix(line, self.xla_dist)
+            number = None
+            if prefix is not None and not prefix.own:
+                number = numbers.get((prefix.number, prefix.address), prefix.number)
+            if (worker is None or number == worker) and (core is None or names_core(line, core)):
+                yield SavedLine(number, offset, None if prefix is None else prefix.moment, line)
+
+    def _numbers(self) -> dict[tuple[int | None, str | None], int]:
+        """The worker of each (number, address) that prefixes tell, where that is not the number itself."""
+        if not self.xla_dist:
+            return {}
+        from tui.logs.view import worker_numbers
+
+        demux = Demux(dialects=(), xla_dist=self.xla_dist, history=False)
+        for data in self.blocks():
+            demux.feed(None, data)
+        demux.finish()
+        numbers = worker_numbers(demux).tolist()
+        return {(slot.number, slot.address): number for slot, number in zip(demux.slots, numbers, strict=True)}
+
+
+def open_log(path: Path | str, *, dialects: Sequence[Dialect] = ()) -> SavedLog:
+    """Open a saved log. Raises UsageError for a directory, an empty, binary, unreadable or missing file."""
+    path = Path(path)
+    with _told(path):
+        if path.is_dir():
+            raise UsageError(f"{path} is a directory", remedy="name a log file, or a run by its id")
+        with path.open("rb") as file:
+            head = file.read(HEAD)
+        compressed = head.startswith(_GZIP_MAGIC)
+        if compressed:
+            with gzip.open(path) as file:
+                head = file.read(HEAD)
+    if not head:
+        raise UsageError(f"{path} is empty", remedy="a log with at least one line is needed")
+    _refuse_binary(path, head)
+    return SavedLog(path, compressed=compressed, xla_dist=_is_xla_dist(head), dialects=dialects)
+
+
+def _refuse_binary(path: Path, head: bytes) -> None:
+    for magic, (what, remedy) in _MAGICS.items():
+        if head.startswith(magic):
+            raise UsageError(f"{path} is not a log", why=f"it is {what}", remedy=remedy)
+    controls = sum(1 for byte in head if byte < 0x20 and byte not in _TEXT_CONTROLS)
+    if controls > _MOST_CONTROLS * len(head) and b"Device=xla:" not in head:
+        raise UsageError(f"{path} is not a log", why="it is a binary file")
+
+
+def _is_xla_dist(head: bytes) -> bool:
+    """Whether any line of the file's beginning carries xla_dist's prefix."""
+    for line in head.split(b"\n"):
+        match = PREFIX.match(line)
+        if (match is not None and (match["own"] is None or match["moment"])) or NUMBERED_SAMPLE.match(line):
+            return True
+    return False
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """Errors of the system and of the unpacker as sentences."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise UsageError(f"no such log: {path}", remedy="name a run (see `tpu-tui runs`) or a file") from error
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise UsageError(f"cannot read {path} to its end", why=f"its compressed data is broken: {error}") from error
+    except OSError as error:
+        raise UsageError(f"cannot read {path}", why=error.strerror or str(error)) from error

@@ -1,0 +1,59 @@
+"""Bytes into whole lines with their places, for showing and copying logs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+
+LONGEST_LINE = 1024 * 1024
+"""A longer line is handed out in pieces of this many bytes."""
+
+
+class Cutter:
+    """Cuts chunks into lines (without their ends) and tells where each begins."""
+
+    def __init__(self, offset: int = 0) -> None:
+        self.offset = offset
+        """Where the next line begins."""
+        self._held: list[bytes] = []
+        self._size = 0
+
+    def cut(self, data: bytes) -> Iterator[tuple[int, bytes]]:
+        """The lines that this chunk completes."""
+        first, newline, more = data.partition(b"\n")
+        self._held.append(first)
+        self._size += len(first)
+        if newline:
+            yield from self._give(1)
+            for line in more.split(b"\n")[:-1]:
+                yield self.offset, line
+                self.offset += len(line) + 1
+            last = more[more.rfind(b"\n") + 1 :]
+            self._held, self._size = [last], len(last)
+        while self._size > LONGEST_LINE:
+            whole = b"".join(self._held)
+            yield self.offset, whole[:LONGEST_LINE]
+            self.offset += LONGEST_LINE
+            self._held, self._size = [whole[LONGEST_LINE:]], len(whole) - LONGEST_LINE
+
+    def rest(self) -> Iterator[tuple[int, bytes]]:
+        """What is left without a line end; nothing when there is nothing."""
+        if self._size:
+            yield from self._give(0)
+
+    def _give(self, end: int) -> Iterator[tuple[int, bytes]]:
+        line = b"".join(self._held)
+        yield self.offset, line
+        self.offset += len(line) + end
+        self._held, self._size = [], 0
+
+
+@lru_cache(maxsize=64)
+def _core_pattern(core: int) -> re.Pattern[bytes]:
+    return re.compile(rb"(?:Device=xla:\d{1,4}/%d(?!\d)|\[xla:\d{1,4}/%d\]|\[xla:%d\])" % (core, core, core))
+
+
+def names_core(line: bytes, core: int) -> bool:
+    """Whether a line says that it is about a core, by its ordinal."""
+    return _core_pattern(core).search(line) is not None

@@ -1,0 +1,58 @@
+"""The facts of a run or of a saved log, as the summary takes them."""
+
+from __future__ import annotations
+
+from tui.logs.archive import SavedLog
+from tui.reports.summary import RunFacts, Summary, WorkerFact, summarise
+from tui.runs.directory import RunDirectory
+from tui.runs.reader import RunReader
+from tui.runs.status import RunStatus, status_of
+
+
+def facts_of_run(status: RunStatus) -> RunFacts:
+    """What the run's record tells, apart from its logs."""
+    run = status.run
+    parts = {part.worker: part for part in status.workers}
+    workers = tuple(
+        WorkerFact(
+            worker=worker.index,
+            hostname=worker.hostname,
+            address=worker.internal_ip or worker.external_ip,
+            exit_code=parts[worker.index].exit_code,
+            signal=parts[worker.index].signal,
+            ended=parts[worker.index].ended,
+            detail=parts[worker.index].exit_cause or parts[worker.index].stop_detail,
+        )
+        for worker in run.workers
+        if worker.index in parts
+    )
+    return RunFacts(
+        title=run.id,
+        slice=run.slice,
+        zone=run.zone,
+        accelerator_type=run.accelerator_type,
+        runtime_version=run.versions.get("runtime_version"),
+        argv=run.argv,
+        env=run.env,
+        code_hash=run.code_hash,
+        state=str(status.state),
+        cause=status.cause,
+        attempt=status.attempt,
+        started=status.started,
+        ended=status.ended,
+        workers=workers,
+        notes=status.notes,
+    )
+
+
+def summary_of_run(directory: RunDirectory) -> Summary:
+    """Read a run's record and logs, whatever their size, and sum them up."""
+    reader = RunReader(directory)
+    while reader.poll():
+        pass
+    return summarise(facts_of_run(status_of(directory)), reader.snapshot())
+
+
+def summary_of_log(log: SavedLog) -> Summary:
+    """Sum up a saved log."""
+    return summarise(RunFacts(title=log.path.name, is_run=False), log.snapshot())

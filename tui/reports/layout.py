@@ -1,0 +1,213 @@
+"""A report's sections: which sentences and tables it has, in which order, whatever format they are written in."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from tui.printable import one_line
+from tui.reports.summary import Summary, command_line
+
+MOST_CORES = 128
+"""Rows of the per-core table in a report to be read; the JSON and CSV ones hold every core."""
+
+UNKNOWN = "–"
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns and rows as text; `right` gives the places of the columns with numbers."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    right: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading with sentences and perhaps a table. All text is on one line and printable, but not escaped."""
+
+    title: str
+    sentences: tuple[str, ...] = ()
+    table: Table | None = None
+
+
+def sections(summary: Summary) -> tuple[Section, ...]:
+    """Everything a reader wants to know, what matters most first."""
+    parts = (
+        _outcome(summary),
+        _where(summary),
+        _epochs(summary),
+        _workers(summary),
+        _cores(summary),
+        _log(summary),
+    )
+    return tuple(part for part in parts if part.sentences or (part.table and part.table.rows))
+
+
+def title(summary: Summary) -> str:
+    """The report's heading."""
+    return f"{'Run' if summary.facts.is_run else 'Log'} {one_line(summary.facts.title)}"
+
+
+def _outcome(summary: Summary) -> Section:
+    sentences = [_verdict(summary)]
+    if summary.samples:
+        sentences.append(_reached(summary))
+    if summary.max_accuracy is not None:
+        sentences.append(f"Best accuracy: {number(summary.max_accuracy)} %.")
+    if summary.total_train_time is not None:
+        sentences.append(f"The job's own total: {span(summary.total_train_time)}.")
+    if summary.average_global_rate is not None:
+        sentences.append(
+            f"Rate of the last epoch, as the job tells it: {number(summary.average_global_rate)} examples/s."
+        )
+    if summary.rate_check is not None and summary.rate_check.agree:
+        check = summary.rate_check
+        sentences.append(
+            f"The cores' GlobalRate adds up to {number(check.cores_sum)} examples/s in epoch {check.epoch}; "
+            f"the job tells {number(check.told)}: they agree."
+        )
+    return Section("Outcome", tuple(one_line(text) for text in (*sentences, *summary.remarks)))
+
+
+def _verdict(summary: Summary) -> str:
+    facts = summary.facts
+    lasted = f" after {span(summary.seconds)}" if summary.seconds is not None else ""
+    if not facts.is_run:
+        covers = f"It covers {span(summary.seconds)}." if summary.seconds is not None else ""
+        return f"A saved log of {summary.lines:,} lines, {summary.samples:,} of them training lines. {covers}".strip()
+    words = {
+        "succeeded": f"Succeeded{lasted}: every worker exited with code 0.",
+        "failed": f"Failed{lasted}.",
+        "stopped": f"Stopped by hand{lasted}.",
+        "lost": f"Ended{lasted}, and nobody recorded how.",
+    }
+    return words.get(facts.state or "", f"Still {facts.state or 'of unknown state'}.")
+
+
+def _reached(summary: Summary) -> str:
+    place = ", ".join(
+        f"{name} {value}" for name, value in (("epoch", summary.epoch), ("step", summary.step)) if value is not None
+    )
+    count = f"{len(summary.cores)} core{'' if len(summary.cores) == 1 else 's'}"
+    text = f"Reached {place or 'an unknown step'} on {count}"
+    if summary.loss is not None:
+        low, high = number(summary.loss.min, 5), number(summary.loss.max, 5)
+        text += f"; loss {number(summary.loss.median, 5)} (median; {low} to {high})"
+    if summary.rate_total is not None:
+        text += f"; {number(summary.rate_total)} examples/s over all cores"
+    return text + "."
+
+
+def _where(summary: Summary) -> Section:
+    facts = summary.facts
+    rows = [
+        ("Slice", "/".join(part for part in (facts.zone, facts.slice) if part)),
+        ("Accelerator", facts.accelerator_type or ""),
+        ("Runtime", facts.runtime_version or ""),
+        ("Workers", str(len(summary.workers)) if summary.workers else ""),
+        ("Command", command_line(facts)),
+        ("Environment", " ".join(f"{name}={value}" for name, value in sorted(facts.env.items()))),
+        ("Code", facts.code_hash or ""),
+        ("Started", facts.started or ""),
+        ("Ended", facts.ended or ""),
+        ("Restarts", str(facts.attempt) if facts.attempt else ""),
+    ]
+    table = Table(("What", "Value"), tuple((name, one_line(value)) for name, value in rows if value))
+    return Section("What ran where", tuple(one_line(note) for note in facts.notes), table)
+
+
+def _epochs(summary: Summary) -> Section:
+    rows = tuple(
+        (
+            str(epoch.epoch),
+            epoch.train_began or UNKNOWN,
+            epoch.train_ended or UNKNOWN,
+            span(epoch.seconds),
+            number(epoch.reduced_global_rate),
+            number(epoch.accuracy),
+        )
+        for epoch in summary.epochs
+    )
+    columns = ("Epoch", "Train begin", "Train end", "Epoch time", "Examples/s", "Accuracy %")
+    return Section("Epochs", table=Table(columns, rows, frozenset({0, 3, 4, 5})))
+
+
+def _workers(summary: Summary) -> Section:
+    rows = tuple(
+        (
+            UNKNOWN if worker.worker is None else str(worker.worker),
+            one_line(worker.hostname or "") or UNKNOWN,
+            one_line(worker.address or "") or UNKNOWN,
+            _exit(worker.exit_code, worker.signal),
+            str(worker.cores),
+            f"{worker.lines:,}",
+            number(worker.loss, 5),
+            number(worker.rate),
+        )
+        for worker in summary.workers
+    )
+    columns = ("Worker", "Host", "Address", "Exit", "Cores", "Lines", "Loss", "Examples/s")
+    return Section("Workers", table=Table(columns, rows, frozenset({0, 3, 4, 5, 6, 7})))
+
+
+def _exit(code: int | None, signal: str | None) -> str:
+    return one_line(signal) if signal else (UNKNOWN if code is None else str(code))
+
+
+def _cores(summary: Summary) -> Section:
+    shown = summary.cores[:MOST_CORES]
+    rows = tuple(
+        (
+            _integer(row.core),
+            _integer(row.worker),
+            _integer(row.epoch),
+            _integer(row.step),
+            number(row.loss, 5),
+            number(row.rate),
+            number(row.global_rate),
+            _integer(row.lag),
+            row.state,
+        )
+        for row in shown
+    )
+    columns = ("Core", "Worker", "Epoch", "Step", "Loss", "Rate", "GlobalRate", "Lag", "State")
+    more = len(summary.cores) - len(shown)
+    sentences = (
+        (f"The first {len(shown)} of {len(summary.cores)}; the JSON and CSV reports hold all.",) if more else ()
+    )
+    return Section("Cores", sentences, Table(columns, rows, frozenset(range(8))))
+
+
+def _log(summary: Summary) -> Section:
+    sentences = [f"{summary.lines:,} lines, {summary.bytes:,} bytes, {summary.samples:,} training lines."]
+    if summary.dialects:
+        told = ", ".join(f"{one_line(name)} {count:,}" for name, count in sorted(summary.dialects.items()))
+        sentences.append(f"Lines by dialect: {told}.")
+    elif summary.lines:
+        sentences.append(
+            "No line was understood: is it a training log? A dialect of your own can go into the profile."
+        )
+    return Section("Log", tuple(sentences))
+
+
+def _integer(value: int | None) -> str:
+    return UNKNOWN if value is None else str(value)
+
+
+def number(value: float | None, digits: int = 2) -> str:
+    """A figure for reading, with thousands apart; a dash where it is unknown."""
+    if value is None:
+        return UNKNOWN
+    return f"{value:,.{digits}f}" if math.isfinite(value) else str(value)
+
+
+def span(seconds: float | None) -> str:
+    """A duration as `1 d 02:03:04`; a dash where it is unknown."""
+    if seconds is None:
+        return UNKNOWN
+    whole = round(abs(seconds))
+    days, rest = divmod(whole, 86_400)
+    clock = f"{rest // 3600:02d}:{rest % 3600 // 60:02d}:{rest % 60:02d}"
+    return ("-" if seconds < 0 and whole else "") + (f"{days} d " if days else "") + clock

@@ -1,0 +1,317 @@
+"""What a run or a saved log comes to: plain facts and a snapshot in, one frozen summary out. Pure."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from tui.logs.snapshot import CoreRow, CoreState, EpochSummary, Snapshot, Spread, json_number
+from tui.pod.ranks import format_ranks
+from tui.pod.run import mask_secrets
+
+RATES_AGREE = 0.10
+"""How far the sum of the cores' GlobalRate may lie from the job's own Reduced GlobalRate, as a share of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerFact:
+    """One worker as the run's record tells it; all None where a saved log is all there is."""
+
+    worker: int
+    hostname: str | None = None
+    address: str | None = None
+    exit_code: int | None = None
+    signal: str | None = None
+    ended: bool | None = None
+    detail: str | None = None
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """What is known of a run apart from its logs. Times are RFC 3339 or a log's own, None unknown."""
+
+    title: str
+    is_run: bool = True
+    """False for a saved log, which has no record beside it."""
+    slice: str | None = None
+    zone: str | None = None
+    accelerator_type: str | None = None
+    runtime_version: str | None = None
+    argv: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    code_hash: str | None = None
+    state: str | None = None
+    cause: str | None = None
+    attempt: int = 0
+    started: str | None = None
+    ended: str | None = None
+    workers: tuple[WorkerFact, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerFigures:
+    """What one worker's log came to. `rate` in examples/s over its cores, `loss` their median."""
+
+    worker: int | None
+    hostname: str | None
+    address: str | None
+    exit_code: int | None
+    signal: str | None
+    ended: bool | None
+    detail: str | None
+    lines: int
+    samples: int
+    cores: int
+    loss: float | None
+    rate: float | None
+
+    def to_json(self) -> dict[str, Any]:
+        """The worker as the JSON report holds it."""
+        return {name: json_number(getattr(self, name)) for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True)
+class RateCheck:
+    """Whether the cores' own rates add up to what the job says of the whole slice (examples/s)."""
+
+    epoch: int
+    cores_sum: float
+    told: float
+
+    @property
+    def agree(self) -> bool:
+        """Whether they lie within `RATES_AGREE` of each other."""
+        return self.told > 0 and abs(self.cores_sum - self.told) <= RATES_AGREE * self.told
+
+    def to_json(self) -> dict[str, Any]:
+        """The check as the JSON report holds it."""
+        return {"epoch": self.epoch, "cores_sum": self.cores_sum, "told": self.told, "agree": self.agree}
+
+
+@dataclass(frozen=True, slots=True)
+class ChartPoint:
+    """The pod at one moment of the run, for charts. `step` and `epoch` as the log numbers them."""
+
+    epoch: int | None
+    step: int | None
+    loss: float | None
+    loss_min: float | None
+    loss_max: float | None
+    rate: float | None
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A report's content, before any format. Figures are the newest that were told, None unknown."""
+
+    facts: RunFacts
+    seconds: float | None
+    """From start to end, or from a log's first date to its last."""
+    epoch: int | None
+    step: int | None
+    loss: Spread | None
+    rate_total: float | None
+    max_accuracy: float | None
+    average_global_rate: float | None
+    total_train_time: float | None
+    epochs: tuple[EpochSummary, ...]
+    rate_check: RateCheck | None
+    workers: tuple[WorkerFigures, ...]
+    cores: tuple[CoreRow, ...]
+    remarks: tuple[str, ...]
+    """What to look at first: who failed, who is behind, what does not add up."""
+    lines: int
+    bytes: int
+    samples: int
+    dialects: Mapping[str, int]
+    chart: tuple[ChartPoint, ...]
+
+
+def summarise(facts: RunFacts, snapshot: Snapshot) -> Summary:
+    """Put a run's record and its logs together."""
+    facts = _completed(facts, snapshot)
+    workers = _workers(facts, snapshot)
+    check = _rate_check(snapshot)
+    told = snapshot.facts
+    return Summary(
+        facts=facts,
+        seconds=_seconds(facts.started, facts.ended),
+        epoch=snapshot.median_epoch,
+        step=snapshot.median_step,
+        loss=snapshot.loss_spread,
+        rate_total=snapshot.rate_total,
+        max_accuracy=snapshot.max_accuracy,
+        average_global_rate=told.get("average_global_rate"),
+        total_train_time=told.get("total_train_time"),
+        epochs=snapshot.epochs,
+        rate_check=check,
+        workers=workers,
+        cores=tuple(snapshot.rows()),
+        remarks=tuple(_remarks(facts, snapshot, workers, check)),
+        lines=snapshot.lines,
+        bytes=snapshot.bytes,
+        samples=snapshot.samples,
+        dialects=dict(snapshot.dialects),
+        chart=_chart(snapshot),
+    )
+
+
+def command_line(facts: RunFacts) -> str:
+    """The command as a shell would take it, empty where it is not known."""
+    return shlex.join(facts.argv)
+
+
+def _completed(facts: RunFacts, snapshot: Snapshot) -> RunFacts:
+    """What a saved log itself tells about where it ran fills what no record does; secrets are masked."""
+    cluster = snapshot.facts.get("cluster") or {}
+    hosts = {client["address"]: client["hostname"] for client in cluster.get("clients", ())}
+    workers = facts.workers or tuple(
+        WorkerFact(worker.worker, hosts.get(worker.address), worker.address)
+        for worker in snapshot.workers
+        if worker.worker is not None
+    )
+    known = dict(facts.__dict__)
+    known |= {
+        "env": mask_secrets(facts.env),
+        "workers": workers,
+        "slice": facts.slice or cluster.get("tpu"),
+        "zone": facts.zone or cluster.get("zone"),
+        "accelerator_type": facts.accelerator_type or cluster.get("accelerator_type"),
+        "runtime_version": facts.runtime_version or cluster.get("runtime_version"),
+        "started": facts.started or snapshot.first_time,
+        "ended": facts.ended or (None if facts.is_run else snapshot.last_time),
+    }
+    return RunFacts(**known)
+
+
+def _workers(facts: RunFacts, snapshot: Snapshot) -> tuple[WorkerFigures, ...]:
+    recorded = {fact.worker: fact for fact in facts.workers}
+    seen = {worker.worker: (place, worker) for place, worker in enumerate(snapshot.workers)}
+    figures = []
+    for number in sorted({*recorded, *(n for n in seen if n is not None)}) + ([None] if None in seen else []):
+        fact = WorkerFact(-1) if number is None else recorded.get(number, WorkerFact(number))
+        place, logged = seen.get(number, (-1, None))
+        mine = snapshot.slot == place
+        losses, rates = snapshot.loss[mine], snapshot.rate[mine]
+        rates = rates[rates == rates]
+        figures.append(
+            WorkerFigures(
+                worker=number,
+                hostname=fact.hostname,
+                address=fact.address or (logged.address if logged else None),
+                exit_code=fact.exit_code,
+                signal=fact.signal,
+                ended=fact.ended,
+                detail=fact.detail,
+                lines=logged.lines if logged else 0,
+                samples=logged.samples if logged else 0,
+                cores=logged.cores if logged else 0,
+                loss=_median([float(loss) for loss in losses if not math.isnan(loss)]),
+                rate=float(rates.sum()) if len(rates) else None,
+            )
+        )
+    return tuple(figures)
+
+
+def _median(values: list[float]) -> float | None:
+    if not values:
+        return None
+    ordered = sorted(values)
+    return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
+
+
+def _rate_check(snapshot: Snapshot) -> RateCheck | None:
+    """Σ GlobalRate against Reduced GlobalRate, for the newest epoch that every core still shows."""
+    told = {epoch.epoch: epoch.reduced_global_rate for epoch in snapshot.epochs if epoch.reduced_global_rate}
+    epochs = {int(epoch) for epoch in snapshot.epoch}
+    if len(epochs) != 1 or not epochs <= told.keys():
+        return None
+    rates = snapshot.global_rate
+    if not len(rates) or bool((rates != rates).any()):
+        return None
+    epoch = epochs.pop()
+    return RateCheck(epoch, float(rates.sum()), float(told[epoch] or 0.0))
+
+
+def _remarks(
+    facts: RunFacts, snapshot: Snapshot, workers: tuple[WorkerFigures, ...], check: RateCheck | None
+) -> list[str]:
+    remarks = []
+    if facts.cause:
+        remarks.append(f"Cause: {facts.cause}.")
+    for worker in workers:
+        if worker.signal:
+            remarks.append(f"Worker {worker.worker} was killed by signal {worker.signal}.")
+        elif worker.exit_code:
+            remarks.append(f"Worker {worker.worker} exited with code {worker.exit_code}.")
+    remarks += _core_remarks(snapshot)
+    idle = [worker.worker for worker in workers if worker.worker is not None and not worker.samples]
+    if idle and snapshot.samples:
+        remarks.append(f"{_who('Worker', idle)} printed no training line.")
+    missing = _missing_cores(snapshot)
+    if missing:
+        remarks.append(f"{_who('Core', missing)} printed no training line, though higher ordinals did.")
+    if check is not None and not check.agree:
+        remarks.append(
+            f"In epoch {check.epoch} the cores' GlobalRate adds up to {check.cores_sum:,.2f} examples/s, "
+            f"but the job tells {check.told:,.2f}: some core is missing or counted twice."
+        )
+    return remarks
+
+
+_STATE_REMARKS = (
+    (CoreState.NAN, "has a loss that is not a finite number", "have a loss that is not a finite number"),
+    (CoreState.STRAGGLER, "is behind the others", "are behind the others"),
+    (CoreState.SILENT, "has fallen silent", "have fallen silent"),
+)
+
+
+def _core_remarks(snapshot: Snapshot) -> list[str]:
+    remarks = []
+    for state, one, many in _STATE_REMARKS:
+        rows = [snapshot.row_at(int(place)) for place in (snapshot.state == state).nonzero()[0]]
+        if not rows:
+            continue
+        cores = [row.core for row in rows if row.core is not None]
+        owners = sorted({row.worker for row in rows if row.worker is not None})
+        where = f" (worker {format_ranks(owners)})" if owners else ""
+        what = _who("Core", cores) if cores else "The stream"
+        remarks.append(f"{what}{where} {one if len(rows) == 1 else many}.")
+    return remarks
+
+
+def _missing_cores(snapshot: Snapshot) -> list[int]:
+    cores = {int(core) for core in snapshot.core if core >= 0}
+    return sorted(set(range(max(cores, default=-1))) - cores) if len(cores) > 1 else []
+
+
+def _who(noun: str, numbers: list[int]) -> str:
+    return f"{noun}{'' if len(numbers) == 1 else 's'} {format_ranks(numbers)}"
+
+
+def _seconds(started: str | None, ended: str | None) -> float | None:
+    try:
+        begin, end = (datetime.fromisoformat((text or "").replace("Z", "+00:00")) for text in (started, ended))
+        return (end - begin).total_seconds()
+    except (ValueError, TypeError):
+        return None
+
+
+def _chart(snapshot: Snapshot) -> tuple[ChartPoint, ...]:
+    if snapshot.history is None or not len(snapshot):
+        return ()
+    pod = snapshot.history.pod(snapshot.row)
+    columns = (pod.epoch, pod.step, pod.loss_median, pod.loss_min, pod.loss_max, pod.rate_total)
+    return tuple(
+        ChartPoint(
+            None if epoch < 0 else int(epoch),
+            None if step < 0 else int(step),
+            *(float(value) if math.isfinite(value) else None for value in figures),
+        )
+        for epoch, step, *figures in zip(*columns, strict=True)
+    )

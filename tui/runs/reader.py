@@ -1,0 +1,258 @@
+"""Reading a run's mirror: what `arrivals` says has grown, in arrival order, as samples or as lines."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tui.logs.demux import Demux
+from tui.logs.dialects import BUILT_IN, Dialect
+from tui.logs.lines import Cutter, names_core
+from tui.logs.snapshot import WALL_TIME, Snapshot, format_time
+from tui.pod.run import RunState
+from tui.runs.directory import ARRIVALS_FILE, EVENTS_FILE, RunDirectory
+
+ARRIVALS_BLOCK = 256 * 1024
+"""Bytes of `arrivals` taken at once: some ten thousand batches. A fuller one means that the reader is behind."""
+
+READ_BLOCK = 1024 * 1024
+"""Bytes of a log read and demultiplexed at once."""
+
+POLL_BUDGET = 8 * 1024 * 1024
+"""Bytes read in one poll unless told otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of one worker's log and when its end was written (Unix time)."""
+
+    worker: int
+    start: int
+    data: bytes
+    time: float
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One line of one worker's log; `offset` is where it begins, in bytes, `time` when it arrived (Unix time)."""
+
+    worker: int | None
+    offset: int
+    time: float | None
+    data: bytes
+    """The line without its end."""
+
+    @property
+    def text(self) -> str:
+        """The line as text, invalid UTF-8 replaced; not made safe for a terminal."""
+        return self.data.decode("utf-8", "replace")
+
+    def to_json(self) -> dict[str, Any]:
+        """The line as `attach --json` and `logs --follow --json` print it."""
+        moment = None if self.time is None else format_time(self.time, WALL_TIME)
+        return {"worker": self.worker, "offset": self.offset, "time": moment, "text": self.text}
+
+
+class Growth:
+    """What has grown in a run directory since the last look, in arrival order and bounded steps."""
+
+    def __init__(self, directory: RunDirectory) -> None:
+        self.directory = directory
+        self.is_over = False
+        """Whether the run's last event says that nothing will come any more."""
+        self.ended: set[int] = set()
+        """Workers whose process is over."""
+        self._arrivals = 0
+        self._events = 0
+        self._pending: deque[tuple[int, int, float]] = deque()
+        self._told: dict[int, int] = {}
+        self._read: dict[int, int] = {}
+        self._attempts: dict[int, int] = {}
+        self._last_time: dict[int, float] = {}
+
+    def read(self, budget: int) -> Iterator[Span]:
+        """The next stretches, at most about `budget` bytes of them."""
+        while budget > 0:
+            if not self._pending and not self._look():
+                yield from self._unannounced(budget)
+                return
+            worker, end, moment = self._pending[0]
+            if end < self._told.get(worker, 0):
+                self._attempts[worker] = self._attempts.get(worker, 0) + 1
+                self._read[worker] = self._told[worker] = 0
+            start = self._read.get(worker, 0)
+            data = self._pread(worker, start, min(end - start, READ_BLOCK, budget))
+            if not data and end > start:
+                return
+            self._read[worker] = start + len(data)
+            if self._read[worker] >= end:
+                self._pending.popleft()
+                self._told[worker] = max(end, self._told.get(worker, 0))
+            self._last_time[worker] = moment
+            budget -= max(len(data), 1)
+            if data:
+                yield Span(worker, start, data, moment, self._attempts.get(worker, 0))
+
+    def look_at_events(self) -> bool:
+        """Take in new events; whether there were any."""
+        try:
+            size = (self.directory.path / EVENTS_FILE).stat().st_size
+        except FileNotFoundError:
+            return False
+        if size <= self._events:
+            return False
+        events, self._events = self.directory.events(self._events)
+        for event in events:
+            if event.kind == "state":
+                self._take_state(str(event.get("state")))
+            elif event.kind == "exit" and event.worker is not None:
+                self.ended.add(event.worker)
+        return bool(events)
+
+    def _take_state(self, state: str) -> None:
+        try:
+            self.is_over = RunState(state).is_over
+        except ValueError:
+            return
+        if state in (RunState.PREPARING.value, RunState.RUNNING.value):
+            self.ended.clear()
+
+    def _look(self) -> bool:
+        """Take the next block of arrivals; whether there was anything."""
+        data = _read_at(self.directory.path / ARRIVALS_FILE, self._arrivals, ARRIVALS_BLOCK)
+        data = data[: data.rfind(b"\n") + 1]
+        self._arrivals += len(data)
+        behind = len(data) > ARRIVALS_BLOCK // 2
+        batches: dict[Any, tuple[int, int, float]] = {}
+        previous: tuple[int, int] = (-1, 0)
+        serial = 0
+        for line in data.splitlines():
+            words = line.split()
+            try:
+                worker, end, moment = int(words[0]), int(words[1]), float(words[2])
+            except (ValueError, IndexError):
+                continue
+            if worker != previous[0] or end < previous[1]:
+                serial += 1
+            previous = (worker, end)
+            key = (worker, self._attempt_in(batches, worker, end)) if behind else serial
+            batches[key] = (worker, end, moment)
+        self._pending.extend(batches.values())
+        return bool(batches)
+
+    @staticmethod
+    def _attempt_in(batches: dict[Any, tuple[int, int, float]], worker: int, end: int) -> int:
+        """Which of a worker's logs within one block a batch belongs to: a smaller end means that a new one began."""
+        attempt = 0
+        while (worker, attempt + 1) in batches:
+            attempt += 1
+        known = batches.get((worker, attempt))
+        return attempt + 1 if known is not None and end < known[1] else attempt
+
+    def _unannounced(self, budget: int) -> Iterator[Span]:
+        """When the run is over: bytes whose arrival nobody noted, because the keeper was killed in between."""
+        if not self.is_over:
+            return
+        for worker in self.directory.run.workers:
+            while budget > 0:
+                start = self._read.get(worker.index, 0)
+                data = self._pread(worker.index, start, min(READ_BLOCK, budget))
+                if not data:
+                    break
+                budget -= len(data)
+                self._read[worker.index] = start + len(data)
+                moment = self._last_time.get(worker.index, 0.0)
+                yield Span(worker.index, start, data, moment, self._attempts.get(worker.index, 0))
+
+    def _pread(self, worker: int, start: int, size: int) -> bytes:
+        path = self.directory.log_path(worker)
+        earlier = self.directory.attempt_path(self._attempts.get(worker, 0)) / path.name
+        return _read_at(earlier if earlier.exists() else path, start, size) if size > 0 else b""
+
+
+class RunReader:
+    """The sorted state of every core of a run, brought up to date by polling; live runs and old ones alike."""
+
+    def __init__(self, directory: RunDirectory, *, dialects: Sequence[Dialect] = (), **options: Any) -> None:
+        """`dialects` are a user's own, tried before the built-in ones; `options` are `Demux`'s."""
+        run = directory.run
+        addresses = {worker.index: worker.internal_ip or worker.external_ip for worker in run.workers}
+        self.directory = directory
+        self.growth = Growth(directory)
+        self.demux = Demux(
+            dialects=(*dialects, *BUILT_IN),
+            addresses={index: address for index, address in addresses.items() if address},
+            **options,
+        )
+
+    def poll(self, budget_bytes: int = POLL_BUDGET) -> bool:
+        """Read at most `budget_bytes` of what is new; whether anything was. Call again until it says no."""
+        changed = self.growth.look_at_events()
+        if changed:
+            for worker in self.directory.run.workers:
+                over = self.growth.is_over or worker.index in self.growth.ended
+                (self.demux.end if over else self.demux.resume)(worker.index)
+        read = False
+        for span in self.growth.read(budget_bytes):
+            self.demux.feed(span.worker, span.data, now=span.time)
+            read = True
+        if self.growth.is_over and not read:
+            self.demux.finish()
+        return read or changed
+
+    def snapshot(self, now: float | None = None) -> Snapshot:
+        """Every core as of what was read; `now` is the present unless given."""
+        return self.demux.snapshot(time.time() if now is None else now)
+
+
+class LineReader:
+    """A run's lines in order of arrival, all or some workers' or one core's; a poll goes on where the last ended."""
+
+    def __init__(
+        self, directory: RunDirectory, *, workers: Sequence[int] | None = None, core: int | None = None
+    ) -> None:
+        self.growth = Growth(directory)
+        self._workers = None if workers is None else frozenset(workers)
+        self._core = core
+        self._cutters: dict[tuple[int, int], tuple[Cutter, float]] = {}
+
+    def poll(self, *, final: bool = False, budget_bytes: int = POLL_BUDGET) -> Iterator[LogLine]:
+        """Lines that are whole by now; with `final` everything there is, last lines without an end too."""
+        self.growth.look_at_events()
+        while True:
+            read = False
+            for span in self.growth.read(budget_bytes):
+                read = True
+                if self._workers is None or span.worker in self._workers:
+                    yield from self._lines(span)
+            if not (final and read):
+                break
+        if final:
+            for (worker, _), (cutter, moment) in self._cutters.items():
+                for offset, data in cutter.rest():
+                    if self._core is None or names_core(data, self._core):
+                        yield LogLine(worker, offset, moment, data)
+
+    def _lines(self, span: Span) -> Iterator[LogLine]:
+        key = (span.worker, span.attempt)
+        cutter, _ = self._cutters.get(key, (Cutter(span.start), 0.0))
+        self._cutters[key] = (cutter, span.time)
+        for offset, data in cutter.cut(span.data):
+            if self._core is None or names_core(data, self._core):
+                yield LogLine(span.worker, offset, span.time, data)
+
+
+def _read_at(path: os.PathLike[str], start: int, size: int) -> bytes:
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return b""
+    try:
+        return os.pread(descriptor, size, start)
+    finally:
+        os.close(descriptor)

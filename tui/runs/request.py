@@ -1,0 +1,68 @@
+"""What a person asks to launch, and the run that it becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tui import __version__
+from tui.errors import UsageError
+from tui.pod.run import Run, make_run_id
+from tui.pod.slice import Slice
+
+if TYPE_CHECKING:
+    from tui.settings import Settings
+
+
+@dataclass(frozen=True)
+class LaunchRequest:
+    """What a person asked to launch; what they did not say is the profile's or the default."""
+
+    slice_: Slice
+    argv: tuple[str, ...]
+    name: str | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    sync: Path | None = None
+    conda_env: str | None = None
+    venv: str | None = None
+    workdir: str | None = None
+    runtime: str | None = None
+    on_failure: str = "stop"
+    grace: float = 30.0
+
+
+def check_request(request: LaunchRequest) -> None:
+    """Refuse what cannot be meant, before anything is reached. Raises UsageError."""
+    if not request.argv:
+        raise UsageError("no command to launch", remedy="tpu-tui launch SLICE -- COMMAND …")
+    if request.sync and not request.sync.is_dir():
+        raise UsageError(f"{request.sync} is no directory", remedy="--sync takes the directory to copy")
+
+
+def run_from(request: LaunchRequest, slice_: Slice, settings: Settings) -> Run:
+    """The run with an id of its own; `slice_` is the request's with its workers' host keys."""
+    return Run(
+        id=make_run_id(request.name or slice_.name),
+        slice=slice_.name,
+        argv=request.argv,
+        workers=slice_.workers,
+        env=request.env,
+        name=request.name,
+        zone=slice_.zone,
+        project=slice_.project or settings.project,
+        profile=settings.profile,
+        accelerator_type=slice_.accelerator_type,
+        cores_per_worker=slice_.cores_per_worker,
+        runtime=request.runtime or settings.runtime,
+        run_root=settings.run_root,
+        workdir=request.workdir,
+        conda_env=request.conda_env,
+        venv=request.venv,
+        on_failure=request.on_failure,
+        grace=request.grace,
+        created=datetime.now(timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z"),
+        versions={"tpu-tui": __version__},
+    )

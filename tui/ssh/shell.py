@@ -1,0 +1,56 @@
+"""The `ssh` command that a person would type to be where we are: same user, key, route and host key checking."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tui.errors import UsageError
+from tui.pod.worker import Worker
+from tui.ssh.access import Access, login_to
+from tui.ssh.host_keys import name_of
+
+VOUCHED_FILE = "vouched_hosts"
+"""Beside our known_hosts: host keys the API vouched for, in OpenSSH's format, for `ssh` to read."""
+
+
+def shell_command(worker: Worker, access: Access) -> list[str]:
+    """`ssh …` to one worker, with a host key the API vouched for where there is one.
+
+    Raises UsageError where the route needs a tunnel that `ssh` alone does not make.
+    """
+    if access.route == "iap":
+        raise UsageError(
+            "ssh alone does not go through IAP",
+            worker=worker.index,
+            remedy=f"gcloud compute tpus tpu-vm ssh NAME --worker={worker.index} --tunnel-through-iap",
+        )
+    login = login_to(worker, access)
+    words = ["ssh", "-p", str(login.port), "-l", login.user]
+    if access.identity:
+        words += ["-i", access.identity, "-o", "IdentitiesOnly=yes"]
+    jump = access.jump or login.jump
+    if jump:
+        words += ["-J", jump]
+    files = list(access.known_hosts)
+    if access.own_known_hosts:
+        files.append(access.own_known_hosts)
+        if worker.host_keys:
+            alias = worker.host_key_alias or name_of(login)
+            files.insert(0, str(_file_vouched(Path(access.own_known_hosts).with_name(VOUCHED_FILE), alias, worker)))
+            words += ["-o", f"HostKeyAlias={alias}", "-o", "StrictHostKeyChecking=yes"]
+    words += ["-o", "UserKnownHostsFile=" + " ".join(f'"{path}"' for path in files)]
+    return [*words, login.host]
+
+
+def _file_vouched(path: Path, alias: str, worker: Worker) -> Path:
+    """Replace the alias's lines by what the API says now; 0600, atomic."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    try:
+        others = [line for line in path.read_text().splitlines() if not line.startswith(f"{alias} ")]
+    except FileNotFoundError:
+        others = []
+    temporary = path.with_name(f"{path.name}.{os.getpid()}")
+    temporary.touch(mode=0o600)
+    temporary.write_text("".join(f"{line}\n" for line in [*others, *(f"{alias} {key}" for key in worker.host_keys)]))
+    return temporary.replace(path)
