@@ -7,6 +7,7 @@ import os
 import re
 import secrets
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -15,7 +16,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from tui.pod.worker import Worker
@@ -101,40 +101,27 @@ class OpensshWorker:
                 raise RuntimeError(f"sshd did not start: {self.log}")
             time.sleep(0.02)
 
-    def connections(self) -> list[psutil.Process]:
+    def connections(self) -> list[int]:
         """The server's processes, one a connection, the listener left out."""
-        if self.process is None or self.process.poll() is not None:
-            return []
-        found = []
-        for child in psutil.Process(self.process.pid).children():
-            with contextlib.suppress(psutil.NoSuchProcess):
-                if child.name().startswith("sshd") and child.status() != psutil.STATUS_ZOMBIE:
-                    found.append(child)
-        return found
+        return [] if self.process is None else [pid for pid in _children(self.process.pid) if _is_sshd(pid)]
 
     def cut(self) -> None:
         """Kill every connection at once, as a broken network would; the server goes on listening."""
-        for process in self._session_processes():
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
+        self._signal(signal.SIGKILL)
 
     def freeze(self) -> None:
         """Stop every connection's server side, as a worker that hangs would; `thaw` undoes it."""
-        for process in self._session_processes():
-            process.suspend()
+        self._signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
         """Let frozen connections go on."""
-        for process in self._session_processes():
-            process.resume()
+        self._signal(signal.SIGCONT)
 
-    def _session_processes(self) -> list[psutil.Process]:
-        found = []
+    def _signal(self, number: signal.Signals) -> None:
         for connection in self.connections():
-            with contextlib.suppress(psutil.NoSuchProcess):
-                family = [*connection.children(recursive=True), connection]
-                found.extend(process for process in family if process.name().startswith("sshd"))
-        return found
+            for pid in (*filter(_is_sshd, _children(connection)), connection):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)
 
     def stop(self) -> None:
         """Kill the server and its connections; jobs that detached themselves stay."""
@@ -153,6 +140,22 @@ class OpensshWorker:
                 with contextlib.suppress(OSError):
                     if mine in (entry / "environ").read_bytes().split(b"\0"):
                         os.kill(int(entry.name), 9)
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def _is_sshd(pid: int) -> bool:
+    """Whether a process is a living sshd, and not a command that it runs."""
+    try:
+        name, _, rest = Path(f"/proc/{pid}/stat").read_text().partition("(")[2].rpartition(")")
+    except OSError:
+        return False
+    return name.startswith("sshd") and rest.split()[0] != "Z"
 
 
 def _answers(host: str, port: int) -> bool:

@@ -131,7 +131,7 @@ def read_shard(url: str) -> Iterator[dict[str, Any]]:
         with objects.open_stream(url) as stream:
             yield from group_by_keys(tar_file_expander([{"url": url, "stream": stream}]))
     except (tarfile.TarError, EOFError, ValueError) as error:
-        raise TrainerError(f"Shard {url} is damaged or cut off", why=str(error).splitlines()[0]) from error
+        raise TrainerError(f"Shard {url} is damaged or cut off", why=str(error.args[0]).split(" @ ")[0]) from error
 
 
 def _listed(directory: str, manifest: Manifest, name: str) -> ShardSet | None:

@@ -8,11 +8,17 @@ from pathlib import Path
 from trainer.errors import TrainerError
 
 MIB = 1024 * 1024
-RUNTIME_MIB = 700  # compiler and runtime, beyond the imports: measured, resnet10 at 32 pixels with batch 32
+RUNTIME_MIB = 500  # compiler, compiled code and runtime of a process, beyond the shared imports: measured
 BYTES_PER_PARAMETER = 4 * 6  # weights, gradients, momentum, the flat bucket on either side, one spare copy
-# activations and their gradients: float32 values a pixel of input, measured for the plain and bottleneck blocks
-VALUES_PER_PIXEL = {"resnet10": 60, "resnet18": 100, "resnet34": 150, "resnet50": 450, "resnet101": 700}
-DEEPEST = 1000
+# What all layers put out, in values a pixel of input: counted by forward hooks at 224 pixels
+VALUES_PER_PIXEL = {
+    "resnet10": 105,
+    "resnet18": 150,
+    "resnet34": 225,
+    "resnet50": 640,
+    "resnet101": 945,
+    "resnet152": 1325,
+}
 
 
 @dataclass(frozen=True)
@@ -36,8 +42,8 @@ def this_machine() -> Machine:
 
 
 def needed(model: str, parameters: int, batch: int, size: int) -> int:
-    """MiB that a replica on a CPU device is about to take; an estimate on the safe side of none and all."""
-    activations = VALUES_PER_PIXEL.get(model, DEEPEST) * 4 * batch * size * size * 2
+    """MiB that a replica on a CPU device is about to take: runtime, parameters, activations. An estimate."""
+    activations = VALUES_PER_PIXEL[model] * 4 * batch * size * size
     return RUNTIME_MIB + (parameters * BYTES_PER_PARAMETER + activations) // MIB
 
 

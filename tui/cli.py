@@ -74,14 +74,14 @@ def _everywhere_help() -> str:
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
-    """Read the words of a command line; what follows `--` is the job's and is left untouched as `args.job`."""
+    """Read the words of a command line; what follows `--` is the job's and is left untouched as `args.argv`."""
     cut = words.index(_COMMAND_SEPARATOR) if _COMMAND_SEPARATOR in words else len(words)
     everywhere, rest = _options_that_hold_everywhere().parse_known_args(list(words[:cut]))
     parser = build_parser()
     args = parser.parse_args(rest)
-    args.job = list(words[cut + 1 :])
+    args.argv = list(words[cut + 1 :])
     args.everywhere = everywhere
-    if args.job and not getattr(args, "takes_job", False):
+    if args.argv and not getattr(args, "takes_job", False):
         parser.error(f"{args.command or 'the console'} takes no command after --")
     return args
 

@@ -335,6 +335,20 @@ class Operator:
 
         return status_document(status, snapshot)
 
+    async def report(
+        self, source: RunDirectory | SavedLog, formats: Sequence[str], out: Path | None = None
+    ) -> list[Path]:
+        """Write `report.<format>` files, into the run's directory (a saved log's: the current one) unless told."""
+        from tui.reports.facts import summary_of_log, summary_of_run
+        from tui.reports.write import write_report
+
+        def written() -> list[Path]:
+            if isinstance(source, RunDirectory):
+                return write_report(summary_of_run(source), formats, out or source.path)
+            return write_report(summary_of_log(source), formats, out or Path())
+
+        return await asyncio.to_thread(written)
+
     async def events(self, directory: RunDirectory) -> AsyncIterator[Event]:
         """The run's events from the first one on, as they are written; ends with the run or its last keeper."""
         offset = 0

@@ -20,7 +20,7 @@ def test_zones_given_on_both_sides_add_up() -> None:
 
 def test_what_follows_two_dashes_is_the_jobs_and_untouched() -> None:
     args = parse(["launch", "pod", "--name", "n", "--", "python", "t.py", "--json", "--zone", "x", "--", "--name"])
-    assert args.job == ["python", "t.py", "--json", "--zone", "x", "--", "--name"]
+    assert args.argv == ["python", "t.py", "--json", "--zone", "x", "--", "--name"]
     assert args.name == "n"
     assert not args.everywhere.json
     assert args.everywhere.zone is None

@@ -7,6 +7,7 @@ import pytest
 from google.cloud import tpu_v2
 from google.rpc import status_pb2
 
+from tui.cloud.credentials import silence_libraries
 from tui.cloud.nodes import merge, slice_of_node, slices_of_queued, with_guest_attributes
 from tui.pod.slice import Slice
 
@@ -123,6 +124,7 @@ def test_workers_are_counted_never_derived_from_the_type() -> None:
 
 
 def test_a_state_newer_than_the_library_shows_as_its_number() -> None:
+    silence_libraries()
     raw = tpu_v2.Node.pb(tpu_v2.Node(name=NAME))
     raw.state = 99
 

@@ -21,13 +21,26 @@ class SocketHosts:
         self.cores: dict[str, int] = {}
         self.broken: str | None = None
         """Set to a text, `start` fails with it."""
+        self.second: str | None = None
+        """A slice that fails to start as soon as another one runs."""
 
     async def start(self, slice_name: str, workers: int, cores: int) -> list[HostedWorker]:
         if self.broken:
             raise OSError(self.broken)
+        while self.second and slice_name == self.second:
+            await asyncio.sleep(0.01)
+            if self._servers:
+                raise OSError("there is room for one slice only")
         self.cores[slice_name] = cores
         uid = self._uids.setdefault(slice_name, secrets.token_hex(4))
-        servers = [await asyncio.start_server(_hang_up, "127.0.0.1", 0) for _ in range(workers)]
+        servers: list[asyncio.Server] = []
+        try:
+            while len(servers) < workers:
+                servers.append(await asyncio.start_server(_hang_up, "127.0.0.1", 0))
+        except BaseException:
+            for server in servers:
+                server.close()
+            raise
         self._servers[slice_name] = servers
         return [
             HostedWorker(

@@ -74,6 +74,7 @@ async def test_a_node_that_makes_no_sense_is_refused(
             await one.call("create_node", parent=PLACE, node_id=node_id, node=wanted)
         assert "Cloud TPU received a bad request." in caught.value.message
         assert told in caught.value.message
+        assert "node" in str(detail(caught.value, "field_violations"))
         assert await one.call.all("list_nodes", parent=PLACE) == []
 
 
@@ -96,6 +97,16 @@ async def test_a_zone_without_capacity_fails_the_operation_and_leaves_no_node(tr
         assert finished.error.code == 8
         assert 'There is no more capacity in the zone "local-a"' in finished.error.message
         assert await one.call.all("list_nodes", parent=PLACE) == []
+
+
+async def test_a_stopped_node_leaves_its_room_to_another_and_cannot_start_without_it() -> None:
+    async with pod("grpc_asyncio", behaviour=Behaviour(operation_seconds=0.02, worker_capacity=1)) as one:
+        await one.create("first", node("v2-8"))
+        await one.call.succeeded(await one.call("stop_node", name=named("first")))
+        await one.create("second", node("v2-8"))
+        finished = await one.call.done(await one.call("start_node", name=named("first")))
+        assert "no more capacity" in finished.error.message
+        assert (await one.call("get_node", name=named("first"))).state == tpu.Node.State.STOPPED
 
 
 @over_each_transport

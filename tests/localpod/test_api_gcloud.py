@@ -17,7 +17,12 @@ from tests.localpod.api_hosts import SocketHosts
 from tui.localpod.api.server import TpuService
 
 GCLOUD = shutil.which("gcloud")
-pytestmark = pytest.mark.skipif(GCLOUD is None, reason="gcloud is not installed")
+GCLOUD_TIMEOUT = 300
+"""Seconds a test may take: each of its commands is a program of its own that needs seconds on a busy machine."""
+pytestmark = [
+    pytest.mark.skipif(GCLOUD is None, reason="gcloud is not installed"),
+    pytest.mark.timeout(GCLOUD_TIMEOUT),
+]
 
 
 class Gcloud:

@@ -131,6 +131,55 @@ async def test_one_that_is_being_provisioned_can_be_deleted_by_force() -> None:
         assert one.hosts.running() == []
 
 
+async def test_one_that_is_being_deleted_makes_no_nodes_any_more() -> None:
+    async with pod("grpc_asyncio") as one:
+        one.service.behaviour.hold_operations()
+        await ask(one, one_node())
+        operation = await one.call("delete_queued_resource", name=NAME)
+        one.service.behaviour.release_operations()
+        await one.call.succeeded(operation)
+        assert await nodes(one) == {}
+        assert one.hosts.cores == {}
+
+
+async def test_one_of_several_nodes_that_cannot_start_takes_the_others_down() -> None:
+    async with pod("grpc_asyncio") as one:
+        one.hosts.second = "wish-1"
+        await ask(one, several(2))
+        failed = await reached(one, State.FAILED)
+        assert "there is room for one slice only" in failed.state.failed_data.error.message
+        assert "wish-0" in one.hosts.cores
+
+        async def nothing_left() -> bool:
+            return await nodes(one) == {} and one.hosts.running() == []
+
+        await until(nothing_left)
+
+
+async def test_a_node_that_took_the_name_meanwhile_fails_it_and_stays() -> None:
+    async with pod("grpc_asyncio") as one:
+        one.service.behaviour.hold_operations()
+        await ask(one, one_node("granted"))
+        await one.service.add_slice("granted", 1, 8)
+        one.service.behaviour.release_operations()
+        failed = await reached(one, State.FAILED)
+        assert failed.state.failed_data.error.code == 6
+        assert (await nodes(one))[named("granted")].state == tpu.Node.State.READY
+        await one.call.succeeded(await one.call("delete_queued_resource", name=NAME, force=True))
+        assert one.hosts.alive("granted") == [True]
+
+
+async def test_a_quota_used_up_meanwhile_fails_it_and_leaves_none_of_its_nodes() -> None:
+    async with pod("grpc_asyncio", behaviour=Behaviour(operation_seconds=0.02, worker_quota=2)) as one:
+        one.service.behaviour.hold_operations()
+        await ask(one, several(2))
+        await one.service.add_slice("other", 1, 8)
+        one.service.behaviour.release_operations()
+        failed = await reached(one, State.FAILED)
+        assert "Quota limit" in failed.state.failed_data.error.message
+        assert list(await nodes(one)) == [named("other")]
+
+
 @over_each_transport
 async def test_a_waiting_one_is_deleted_without_force(transport: str) -> None:
     async with pod(transport, behaviour=Behaviour(operation_seconds=0.02, worker_capacity=0)) as one:

@@ -36,13 +36,19 @@ async def test_nothing_listens_after_it_is_closed_and_it_can_start_again_on_its_
         assert (service.grpc_port, service.rest_port) == (grpc_port, rest_port)
 
 
-async def test_a_taken_port_is_told_and_leaves_nothing_listening() -> None:
+async def test_a_taken_grpc_port_is_told_and_leaves_nothing_listening() -> None:
     async with serving() as (other, _):
         service = TpuService(SocketHosts(), grpc_port=other.grpc_port)
         with pytest.raises(RuntimeError):
             await service.start()
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", service.rest_port), timeout=5)
+
+
+async def test_a_taken_rest_port_is_told() -> None:
+    async with serving() as (other, _):
+        with pytest.raises(OSError, match="in use"):
+            await TpuService(SocketHosts(), rest_port=other.rest_port).start()
 
 
 async def test_the_first_slices_are_there_before_any_client() -> None:
@@ -85,8 +91,8 @@ async def test_closing_ends_operations_and_leaves_no_task() -> None:
         service.behaviour.hold_operations()
         async with connected(service, "grpc_asyncio") as call:
             await call("create_node", parent=PLACE, node_id="half", node=node())
-    left = {task for task in asyncio.all_tasks() - before if "tui/localpod" in str(task.get_coro())}
-    assert not left
+    left = [task.get_coro().__qualname__ for task in asyncio.all_tasks() - before]
+    assert not [name for name in left if name.startswith("Operations.")]
     assert hosts.running() == []
 
 

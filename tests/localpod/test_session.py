@@ -66,9 +66,8 @@ async def test_a_signal_that_ended_the_command_is_named(small_pod: LocalPod, nam
 
 async def test_a_signal_sent_over_the_channel_reaches_the_process_group(small_pod: LocalPod) -> None:
     async with log_in(small_pod) as connection:
-        process = await connection.create_process(
-            "trap 'echo caught; exit 5' TERM; echo up; while :; do sleep 0.05; done"
-        )
+        waiting = "trap 'echo caught; exit 5' TERM; echo up; while :; do sleep 0.05; done"
+        process = await connection.create_process(waiting)
         assert await process.stdout.readline() == "up\n"
         process.send_signal("TERM")
         done = await process.wait()
@@ -104,9 +103,8 @@ async def test_a_client_that_reads_nothing_holds_the_command_back(small_pod: Loc
 
 async def test_what_a_background_job_holds_open_keeps_the_channel(small_pod: LocalPod) -> None:
     async with log_in(small_pod) as connection:
-        process = await connection.create_process(
-            "mkfifo pipe && touch made; { read line <pipe; echo late $line; } & exit 4"
-        )
+        command = "mkfifo pipe && touch made; { read line <pipe; echo late $line; } & exit 4"
+        process = await connection.create_process(command)
         await until((small_pod.machines.homes("local")[0] / "made").exists, "the pipe is made")
         await connection.run("echo word >pipe")
         done = await process.wait()
@@ -118,14 +116,13 @@ async def test_jobs_outlive_their_connection_as_under_openssh(small_pod: LocalPo
     connection = await log_in(small_pod)
     plain = await connection.create_process("echo $$ >plain; exec sleep 1000")
     await connection.run("setsid sh -c 'echo $$ >own; exec sleep 1000' </dev/null >/dev/null 2>&1 &")
-    await until(
-        lambda: all((home / name).exists() and (home / name).read_text() for name in ("plain", "own")), "jobs"
-    )
+    files = [home / "plain", home / "own"]
+    await until(lambda: all(file.exists() and file.read_text() for file in files), "both jobs run")
     connection.abort()
     await connection.wait_closed()
     async with log_in(small_pod) as again:
         assert (await again.run("true")).exit_status == 0
-    assert all(is_running(int((home / name).read_text())) for name in ("plain", "own"))
+    assert all(is_running(int(file.read_text())) for file in files)
     del plain
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from pathlib import Path
 
@@ -34,7 +35,9 @@ NUMBERS = st.one_of(
     st.floats(0, 99, allow_nan=False).map(lambda value: f"{value:.5f}"),
 )
 RATES = st.one_of(st.sampled_from(["nan", "0.00", "1234567.89", "99999.99"]), st.floats(0, 9e4).map("{:.2f}".format))
-CLOCKS = st.tuples(st.integers(0, 23), st.integers(0, 59), st.integers(0, 59)).map(lambda t: "%02d:%02d:%02d" % t)
+CLOCKS = st.tuples(st.integers(0, 23), st.integers(0, 59), st.integers(0, 59)).map(
+    lambda t: "{:02d}:{:02d}:{:02d}".format(*t)
+)
 
 TRAINING_LINES = st.builds(
     training,
@@ -103,7 +106,7 @@ LOGS = st.lists(
 def cut(data: bytes, places: list[int]) -> list[bytes]:
     """The bytes in chunks, cut at any places."""
     ends = sorted({min(place, len(data)) for place in places} | {0, len(data)})
-    return [data[start:end] for start, end in zip(ends, ends[1:], strict=False)]
+    return [data[start:end] for start, end in itertools.pairwise(ends)]
 
 
 def generated_log(

@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +15,7 @@ import pytest
 
 from tests.runs.pipes import PipeWorker, a_run, tagged, until
 from tui.pod.run import Run
-from tui.runs.remote import call, outcome_of, script
+from tui.runs.remote import outcome_of, script
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/limits").exists(), reason="workers are Linux machines")
 PYTHON = sys.executable
@@ -46,7 +45,20 @@ def tag_of(worker: PipeWorker, run: Run) -> str:
 
 def test_the_script_calls_no_program_that_a_bare_worker_lacks() -> None:
     words = {word.strip("$()\";'|") for line in script().splitlines() if "#" not in line for word in line.split()}
-    assert not words & {"grep", "sed", "awk", "find", "xargs", "ps", "pgrep", "pkill", "tar", "gzip", "python3", "perl"}
+    assert not words & {
+        "grep",
+        "sed",
+        "awk",
+        "find",
+        "xargs",
+        "ps",
+        "pgrep",
+        "pkill",
+        "tar",
+        "gzip",
+        "python3",
+        "perl",
+    }
 
 
 def test_a_job_runs_and_its_end_is_recorded(worker: PipeWorker) -> None:
@@ -56,7 +68,9 @@ def test_a_job_runs_and_its_end_is_recorded(worker: PipeWorker) -> None:
     directory = worker.directory(run)
     assert (status["exit"], status["signal"], status["size"]) == ("3", "", "8")
     assert (directory / "log").read_bytes() == b"out\nerr\n"
-    assert {"run.json", "command", "log", "pid", "tag", "boot", "status"} <= {path.name for path in directory.iterdir()}
+    assert {"run.json", "command", "log", "pid", "tag", "boot", "status"} <= {
+        path.name for path in directory.iterdir()
+    }
     assert status["boot"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
@@ -108,7 +122,9 @@ def test_opening_standard_error_anew_does_not_truncate_the_log(worker: PipeWorke
 
 
 def test_the_job_gets_a_login_environment_and_a_start_up_file_that_exits_does_no_harm(worker: PipeWorker) -> None:
-    (worker.home / ".profile").write_text("echo chatter\nexport FROM_PROFILE='a b'\ntt_d=/nowhere run=7\nset -eu\nexit 9\n")
+    (worker.home / ".profile").write_text(
+        "echo chatter\nexport FROM_PROFILE='a b'\ntt_d=/nowhere run=7\nset -eu\nexit 9\n"
+    )
     run = a_run("sh", "-c", 'echo "$FROM_PROFILE:$OWN:$(pwd)"')
     worker.launch(run, {"OWN": "x"}).through()
     ended(worker, run)
@@ -229,3 +245,214 @@ def stopped():
     while True: time.sleep(9)
 for work in (closed, scrubbed, stopped): detached(work)
 time.sleep(1000)
+EOF
+trap '' TERM
+echo ready
+while :; do sleep 1; done
+"""
+
+
+def test_a_stop_leaves_no_stubborn_process_and_touches_no_neighbour(worker: PipeWorker) -> None:
+    neighbour = subprocess.Popen(["sleep", "1000"])
+    run = a_run("sh", "-c", STUBBORN)
+    worker.launch(run).through()
+    tag = tag_of(worker, run)
+    until(lambda: len(tagged(tag)) >= 6)
+    heard, _, _ = worker.ask("stop", run, 5)
+    assert heard[0].word == "stopped", heard
+    assert outcome_of(heard[0]).signal == "KILL"
+    assert tagged(tag) == []
+    assert neighbour.poll() is None
+    neighbour.kill()
+    neighbour.wait()
+
+
+def test_a_stop_is_answered_the_same_a_second_time(worker: PipeWorker) -> None:
+    run = a_run("sleep", "1000")
+    worker.launch(run).through()
+    first, second = (worker.ask("stop", run, 10)[0][0] for _ in range(2))
+    assert first == second
+    assert (first.word, outcome_of(first).exit_code, outcome_of(first).signal) == ("stopped", 143, "TERM")
+
+
+def test_a_process_that_ends_at_the_first_word_has_its_grace(worker: PipeWorker) -> None:
+    run = a_run("sh", "-c", "trap 'sleep 0.5; echo saved; exit 0' TERM; echo ready; while :; do sleep 0.1; done")
+    worker.launch(run).through()
+    until(lambda: (worker.directory(run) / "log").read_bytes() == b"ready\n")
+    heard, _, _ = worker.ask("stop", run, 300)
+    assert outcome_of(heard[0]).exit_code == 0
+    assert (worker.directory(run) / "log").read_bytes().startswith(b"ready\n")
+    assert (worker.directory(run) / "log").read_bytes().endswith(b"saved\n")
+
+
+def test_stopping_a_prepared_run_keeps_it_from_ever_starting(worker: PipeWorker) -> None:
+    run = a_run("touch", str(worker.root / "ran"))
+    launch = worker.launch(run)
+    launch.answer()
+    assert worker.ask("stop", run, 10)[0][0].fields == {"never": "1"}
+    launch.send(b"go!")
+    assert launch.answer().word == "disarmed"
+    assert not (worker.root / "ran").exists()
+
+
+def test_stopping_what_never_was_is_confirmed(worker: PipeWorker) -> None:
+    assert worker.ask("stop", a_run("true"), 10)[0][0].fields == {"never": "1"}
+
+
+def test_what_the_leader_leaves_behind_is_ended_before_the_status_is_written(worker: PipeWorker) -> None:
+    left = "setsid sh -c 'trap \"\" TERM; while :; do echo still; sleep 0.1; done' & sleep 0.3; exit 4"
+    run = a_run("sh", "-c", left)
+    worker.launch(run).through()
+    status = ended(worker, run)
+    log = worker.directory(run) / "log"
+    assert status["exit"] == "4"
+    assert not tagged(tag_of(worker, run))
+    assert log.stat().st_size == int(status["size"]) > 0
+
+
+def test_a_follower_resumes_at_any_byte_and_tells_the_end(worker: PipeWorker) -> None:
+    junk = worker.root / "junk"
+    junk.write_bytes(os.urandom(300_000) + b"\0\r\n\x1b]0;x\x07no newline at the end")
+    run = a_run("cat", str(junk))
+    worker.launch(run).through()
+    size = int(ended(worker, run)["size"])
+    assert size == junk.stat().st_size
+    for offset in (0, 1, 299_999, size):
+        heard, out, _ = worker.ask("follow", run, offset, 600)
+        assert out.partition(b"\n")[2] == junk.read_bytes()[offset:]
+        assert [answer.word for answer in heard] == ["log", "end"]
+        assert heard[1].fields["size"] == str(size)
+
+
+def test_a_follower_sees_a_live_run_to_its_last_byte(worker: PipeWorker) -> None:
+    lines = "i=0; while [ $i -lt 300 ]; do i=$((i+1)); echo line $i; done; sleep 0.4; printf end; exit 5"
+    run = a_run("sh", "-c", lines)
+    worker.launch(run).through()
+    heard, out, _ = worker.ask("follow", run, 0, 600)
+    assert out.partition(b"\n")[2] == b"".join(b"line %d\n" % i for i in range(1, 301)) + b"end"
+    assert heard[-1].word == "end"
+    assert heard[-1].fields["exit"] == "5"
+
+
+def test_a_follower_beyond_the_end_is_refused_instead_of_sent_everything_again(worker: PipeWorker) -> None:
+    run = a_run("echo", "short")
+    worker.launch(run).through()
+    ended(worker, run)
+    heard, out, _ = worker.ask("follow", run, 100, 600)
+    assert [answer.word for answer in heard] == ["short", "end"]
+    assert b"\nshort" not in out
+
+
+def test_a_follower_whose_time_is_up_says_nothing_of_an_end(worker: PipeWorker) -> None:
+    run = a_run("sleep", "1000")
+    worker.launch(run).through()
+    heard, _, _ = worker.ask("follow", run, 0, 1)
+    assert [answer.word for answer in heard] == ["log"]
+    worker.ask("stop", run, 10)
+
+
+def test_a_run_whose_supervisors_were_killed_is_lost_and_can_still_be_stopped(worker: PipeWorker) -> None:
+    run = a_run("sleep", "1000")
+    worker.launch(run).through()
+    alive = worker.directory(run) / "alive"
+
+    def family() -> list[int]:
+        held = [path for path in Path("/proc").glob("[0-9]*/fd/*") if same_file(path, alive)]
+        return sorted({int(path.parts[2]) for path in held})
+
+    until(lambda: bool(family()))
+    while family():
+        for pid in family():
+            os.kill(pid, signal.SIGKILL)
+    heard, _, _ = worker.ask("follow", run, 0, 600)
+    assert [answer.word for answer in heard] == ["log", "lost"]
+    heard, _, _ = worker.ask("stop", run, 10)
+    assert (heard[0].word, heard[0].fields.get("unrecorded")) == ("stopped", "1")
+    assert not tagged(tag_of(worker, run))
+
+
+def same_file(link: Path, target: Path) -> bool:
+    try:
+        return os.path.samefile(link, target)
+    except OSError:
+        return False
+
+
+def test_status_and_list_tell_what_runs_here(worker: PipeWorker) -> None:
+    done, going = a_run("sh", "-c", "exit 2"), a_run("sleep", "1000")
+    worker.launch(done).through()
+    ended(worker, done)
+    worker.launch(going).through()
+    heard, _, _ = worker.ask("list", going)
+    rows = {answer.text.split()[0]: answer.text.split()[2] for answer in heard if answer.word == "run"}
+    assert rows == {done.id: "ended", going.id: "running"}
+    assert heard[-1].word == "listed"
+    assert worker.ask("status", done)[0][0].fields["exit"] == "2"
+    assert worker.ask("status", a_run("true"))[0][0].word == "norun"
+    assert b"\n{}" in worker.ask("show", done)[1]
+    worker.ask("stop", going, 10)
+
+
+def test_a_run_root_may_lie_anywhere(worker: PipeWorker) -> None:
+    root = worker.root / "it's a $place"
+    run = a_run("echo", "here", run_root=str(root))
+    worker.launch(run).through()
+    until((root / "runs" / run.id / "0" / "status").exists)
+    assert (root / "runs" / run.id / "0" / "log").read_text() == "here\n"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="changing the user needs root")
+def test_a_run_inside_a_run_without_privilege_gets_a_tag_of_its_own(worker: PipeWorker) -> None:
+    for path in (worker.home, worker.root, worker.root.parent, worker.root.parent.parent):
+        path.chmod(0o777)
+    outer = 3 << 60
+    worker.prefix = ("setpriv", "--reuid=65534", "--clear-groups", "prlimit", f"--locks={outer}")
+    run = a_run("sleep", "1000")
+    worker.launch(run).through()
+    tag = int(tag_of(worker, run))
+    assert outer // 2 < tag < outer
+    assert len(tagged(str(tag))) == 1
+    heard, _, _ = worker.ask("stop", run, 10)
+    assert heard[0].word == "stopped"
+
+
+def test_a_hundred_megabytes_arrive_in_the_log_unchanged(worker: PipeWorker) -> None:
+    program = "import sys\nfor i in range(100): sys.stdout.buffer.write(bytes([i]) * 1048576)"
+    run = a_run(PYTHON, "-c", program)
+    worker.launch(run).through()
+    until(lambda: (worker.directory(run) / "status").exists(), 60)
+    wanted = hashlib.sha256(b"".join(bytes([i]) * 1048576 for i in range(100))).hexdigest()
+    assert hashlib.sha256((worker.directory(run) / "log").read_bytes()).hexdigest() == wanted
+    # The room that was reserved ahead is given back.
+    assert (worker.directory(run) / "log").stat().st_blocks * 512 < 101 * 1048576
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
+def test_a_full_disk_holds_the_job_and_loses_nothing(worker: PipeWorker, tmp_path: Path) -> None:
+    image, mount = tmp_path / "image", tmp_path / "disk"
+    mount.mkdir()
+    with image.open("wb") as handle:
+        handle.truncate(96 << 20)
+    for command in (["mkfs.ext4", "-q", str(image)], ["mount", "-o", "loop", str(image), str(mount)]):
+        if shutil.which(command[0]) is None or subprocess.run(command, capture_output=True).returncode:
+            pytest.skip(f"{command[0]} does not work here")
+    try:
+        ballast = mount / "ballast"
+        program = "import sys; sys.stdout.write('0123456789abcde\\n' * 3000000)"
+        run = a_run(PYTHON, "-c", program, run_root=str(mount))
+        launch = worker.launch(run)
+        assert launch.answer().word == "armed"
+        ballast.write_bytes(b"x" * (30 << 20))
+        launch.send(b"go!")
+        launch.answer()
+        launch.send(b"ok!")
+        launch.answer()
+        directory = mount / "runs" / run.id / "0"
+        until((directory / "full").exists, 60)
+        assert not (directory / "status").exists()
+        ballast.unlink()
+        until((directory / "status").exists, 60)
+        assert (directory / "log").read_bytes() == b"0123456789abcde\n" * 3_000_000
+    finally:
+        worker.close()
+        until(lambda: subprocess.run(["umount", str(mount)], capture_output=True).returncode == 0)

@@ -35,7 +35,8 @@ from tui.cloud.inventory import open_inventory
 from tui.settings import load
 path = pathlib.Path(sys.argv[1]) / "lab.hosts"
 path.write_text("10.0.0.1\\n")
-listing = asyncio.run(open_inventory(load({"hosts": path}, {"TPU_TUI_HOME": sys.argv[1], "HOME": sys.argv[1]})).slices())
+settings = load({"hosts": path}, {"TPU_TUI_HOME": sys.argv[1], "HOME": sys.argv[1]})
+listing = asyncio.run(open_inventory(settings).slices())
 print(listing.slices[0].name, *sorted({name.split(".")[0] for name in sys.modules}))
 """
     answer = subprocess.run(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -42,6 +43,15 @@ async def test_a_command_that_reads_no_input_ends_all_the_same(sshd: Start) -> N
         assert (await fleet.run(0, "exit 7", input=b"x" * 10_000_000)).exit_code == 7
 
 
+async def test_endless_output_does_not_fill_the_memory(sshd: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = sshd()
+    monkeypatch.setattr("tui.ssh.connection.OUTPUT_LIMIT", 1_000_000)
+    async with Fleet([server.worker], server.access()) as fleet:
+        with pytest.raises(SshError, match="writes too much"):
+            await fleet.run(0, "exec cat /dev/zero")
+        assert (await fleet.run(0, "true")).ok
+
+
 async def test_a_signal_is_told_from_an_exit_code(sshd: Start) -> None:
     server = sshd()
     async with Fleet([server.worker], server.access()) as fleet:
@@ -63,7 +73,7 @@ async def test_a_timeout_keeps_what_came_and_ends_the_command(sshd: Start) -> No
     server = sshd()
     pid = server.home / "pid"
     async with Fleet([server.worker], server.access()) as fleet:
-        done = await fleet.run(0, f"echo $$ >{pid}; echo early; exec sleep 1000", timeout=1.0)
+        done = await fleet.run(0, f"echo $$ >{pid}; echo early; exec sleep 1000", timeout=5.0)
         assert done == Completed(0, None, None, b"early\n", b"", True)
         await _until(lambda: not Path(f"/proc/{pid.read_text().strip()}").exists())
         assert (await fleet.run(0, "true")).ok
@@ -167,13 +177,41 @@ async def test_a_broken_connection_is_told_and_made_again(sshd: Start) -> None:
 
 async def test_a_worker_that_falls_silent_is_noticed(sshd: Start) -> None:
     server = sshd()
-    async with Fleet([server.worker], server.access(keepalive=0.2, keepalive_count=2)) as fleet:
-        await fleet.connect(0)
+    async with Fleet([server.worker], server.access(keepalive=1.0, keepalive_count=2)) as fleet:
+        running = asyncio.ensure_future(fleet.run(0, f"touch {server.home}/started; sleep 1000"))
+        await _until((server.home / "started").exists)
         server.freeze()
         with pytest.raises(SshError) as caught:
-            await fleet.run(0, "true")
+            await running
         server.thaw()
     assert caught.value.reason is Reason.LOST
+
+
+async def test_a_connection_that_died_unnoticed_is_made_again_before_a_command(sshd: Start) -> None:
+    server = sshd()
+    async with Fleet([server.worker], server.access(keepalive=1.0, keepalive_count=2)) as fleet:
+        first = await fleet.connect(0)
+        server.freeze()
+        assert (await fleet.run(0, "true")).ok
+        assert await fleet.connect(0) is not first
+        server.thaw()
+
+
+async def test_silent_workers_keep_the_others_waiting_no_longer_than_a_moment(sshd: Start) -> None:
+    server = sshd()
+    with socket.socket() as listener, socket.socket() as filler, socket.socket() as second:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        for sock in (filler, second):
+            sock.setblocking(False)
+            sock.connect_ex(listener.getsockname())
+        silent = [replace(server.worker, index=i, port=listener.getsockname()[1]) for i in range(1, 5)]
+        access = server.access(handshakes=1, connect_timeout=60)
+        async with Fleet([*silent, server.worker], access) as fleet:
+            async for row in fleet.run_all([1, 2, 3, 4, 0], "true"):
+                assert isinstance(row, Completed)
+                assert row.worker == 0
+                break
 
 
 async def test_many_logins_at_one_server_all_get_in(sshd: Start) -> None:
@@ -223,6 +261,36 @@ async def test_an_unknown_jump_host_is_not_trusted(sshd: Start) -> None:
             await fleet.run(1, "true")
     assert caught.value.reason is Reason.HOST_KEY_UNKNOWN
     assert caught.value.what.startswith("the jump host")
+
+
+async def test_a_jump_host_that_is_down_is_tried_once_for_all_who_wait(sshd: Start) -> None:
+    servers = [sshd() for _ in range(2)]
+    tried = 0
+
+    async def hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal tried
+        tried += 1
+        writer.write(b"HTTP/1.1 400 no\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(hang_up, "127.0.0.1", 0) as listener:
+        jump = f"root@127.0.0.1:{listener.sockets[0].getsockname()[1]}"
+        workers = [replace(servers[i % 2].worker, index=i) for i in range(10)]
+        async with Fleet(workers, servers[0].access(jump=jump)) as fleet:
+            rows = [row async for row in fleet.run_all(range(10), "true")]
+    assert sorted(row.worker for row in rows if isinstance(row, SshError)) == list(range(10))
+    assert {row.reason for row in rows if isinstance(row, SshError)} == {Reason.NOT_SSH}
+    assert tried == 2  # the login, and the look at what it says instead
+
+
+async def test_a_chain_of_jump_hosts_leads_to_the_worker(sshd: Start) -> None:
+    first, second, server = sshd(), sshd(), sshd()
+    known = first.root / "known"
+    known.write_text("".join(f"[127.0.0.1]:{jump.port} {jump.host_key}\n" for jump in (first, second)))
+    chain = ",".join(f"root@127.0.0.1:{jump.port}" for jump in (first, second))
+    async with Fleet([server.worker], server.access(jump=chain, known_hosts=(str(known),))) as fleet:
+        assert (await fleet.run(2, "true")).ok
+        assert len(first.connections()) == len(second.connections()) == 1
 
 
 async def test_a_worker_that_does_not_exist_is_a_usage_error(sshd: Start) -> None:

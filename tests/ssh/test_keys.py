@@ -116,6 +116,30 @@ async def test_a_locked_default_key_is_opened_only_when_the_others_were_refused(
     assert not untouched.asked
 
 
+async def test_a_person_who_declines_is_asked_only_once_for_a_whole_pod(sshd: Start, tmp_path: Path) -> None:
+    servers = [sshd() for _ in range(3)]
+    make_key(tmp_path / "stranger")
+    locked = str(_encrypted(servers[0], tmp_path))
+    access = servers[0].access(identity=None, identities=(str(tmp_path / "stranger"), locked))
+    person = Person()
+    async with Fleet([server.worker for server in servers], access, prompter=person) as fleet:
+        rows = [row async for row in fleet.run_all(range(3), "true")]
+        assert [row.reason for row in rows if isinstance(row, SshError)] == [Reason.DENIED] * 3
+        assert len(person.asked) == 1
+
+
+async def test_one_passphrase_opens_the_way_to_all_that_were_denied(sshd: Start, tmp_path: Path) -> None:
+    servers = [sshd() for _ in range(3)]
+    make_key(tmp_path / "stranger")
+    locked = str(_encrypted(servers[0], tmp_path))
+    access = servers[0].access(identity=None, identities=(str(tmp_path / "stranger"), locked))
+    person = Person(PASSPHRASE)
+    async with Fleet([server.worker for server in servers], access, prompter=person) as fleet:
+        rows = [row async for row in fleet.run_all(range(3), "true")]
+    assert not [row for row in rows if isinstance(row, SshError)]
+    assert len(person.asked) == 1
+
+
 async def test_the_opened_keys_travel_as_json_and_need_nobody(sshd: Start, tmp_path: Path) -> None:
     server = sshd()
     path = _encrypted(server, tmp_path)

@@ -100,13 +100,13 @@ async def test_a_web_server_is_not_an_ssh_server() -> None:
 
 async def test_a_server_that_says_nothing_is_not_an_ssh_server() -> None:
     async with _speaker(b"", hang=True) as port:
-        reach, error = await _reach("127.0.0.1", port, login_timeout=0.5)
+        reach, error = await _reach("127.0.0.1", port, login_timeout=2.0)
     assert (reach.stage, error.reason) == ("greeting", Reason.NOT_SSH)
 
 
 async def test_a_server_that_greets_and_falls_silent_times_out() -> None:
     async with _speaker(b"SSH-2.0-Slow\r\n", hang=True) as port:
-        reach, error = await _reach("127.0.0.1", port, login_timeout=0.5)
+        reach, error = await _reach("127.0.0.1", port, login_timeout=2.0)
     assert (reach.stage, error.reason) == ("login", Reason.LOGIN_TIMED_OUT)
 
 
@@ -119,7 +119,7 @@ async def test_a_server_that_hangs_up_before_its_greeting_is_busy() -> None:
 
 async def test_an_own_deadline_ends_a_login() -> None:
     async with _speaker(b"", hang=True) as port:
-        reach, error = await _reach("127.0.0.1", port, timeout=0.3)
+        reach, error = await _reach("127.0.0.1", port, timeout=2.0)
     assert (reach.stage, error.reason) == ("login", Reason.TIMED_OUT)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,7 +14,7 @@ import pytest
 from tests.sshd import OpensshWorker
 from tui.errors import UsageError, WorkerError
 from tui.ssh.fleet import Fleet
-from tui.ssh.transfer import SyncResult, code_directory, sync_tree
+from tui.ssh.transfer import SyncResult, code_directory, send_tree, sync_tree
 from tui.ssh.tree import read_tree
 
 Start = Callable[..., OpensshWorker]
@@ -79,6 +80,27 @@ async def test_awkward_names_and_bytes_arrive_exactly_on_a_worker_with_only_core
     assert read_tree(arrived).hash == result.hash
 
 
+@pytest.mark.parametrize("shell", ["dash", "bash"])
+async def test_random_texts_and_bytes_arrive_exactly_under_any_sh(sshd: Start, tmp_path: Path, shell: str) -> None:
+    server = sshd(bare=True)
+    sh = server.root / "bin/sh"
+    sh.unlink()
+    sh.symlink_to(f"/bin/{shell}")
+    source = tmp_path / "source"
+    source.mkdir()
+    chance = random.Random(7)
+    alphabet = "ab \n\t'\"\\$`!%*\u0081\u0088äß日😀\n\n"
+    for number in range(300):
+        text = "".join(chance.choices(alphabet, k=chance.randrange(200)))
+        (source / f"t{number}").write_bytes(text.encode())
+        (source / f"b{number}").write_bytes(chance.randbytes(chance.randrange(50)))
+    for number in range(256):
+        (source / f"one{number}").write_bytes(bytes([number]) * 3)
+    async with Fleet([server.worker], server.access()) as fleet:
+        (result,) = await _sync(fleet, source)
+    assert _found(server.home / ".tpu-tui/code" / result.hash) == _found(source)
+
+
 async def test_a_second_sync_sends_nothing(sshd: Start, tmp_path: Path) -> None:
     servers = [sshd(), sshd()]
     (tmp_path / "source").mkdir()
@@ -134,6 +156,38 @@ async def test_a_chatty_login_shell_does_no_harm(sshd: Start, tmp_path: Path) ->
     async with Fleet([server.worker], server.access()) as fleet:
         (result,) = await _sync(fleet, tmp_path / "source")
     assert (server.home / ".tpu-tui/code" / result.hash / "a").read_bytes() == b"a"
+
+
+@pytest.mark.parametrize(("now", "why"), [(b"short", "became shorter"), (b"y" * 90_000, "not what was sent")])
+async def test_a_file_that_changes_meanwhile_is_never_taken_for_the_one_it_was(
+    sshd: Start, tmp_path: Path, now: bytes, why: str
+) -> None:
+    server = sshd()
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source/a").write_bytes(b"x" * 90_000)
+    tree = read_tree(tmp_path / "source")
+    (tmp_path / "source/a").write_bytes(now)
+    async with Fleet([server.worker], server.access()) as fleet:
+        (error,) = [row async for row in send_tree(fleet, [0], tree)]
+        assert isinstance(error, WorkerError)
+        assert why in error.why
+        assert not (server.home / ".tpu-tui/code" / tree.hash).exists()
+        (result,) = await _sync(fleet, tmp_path / "source")
+    assert not result.skipped
+
+
+async def test_a_file_that_cannot_be_written_is_told_in_the_workers_words(sshd: Start, tmp_path: Path) -> None:
+    server = sshd()
+    (server.home / ".bashrc").write_text("ulimit -f 4\n")
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source/a").write_bytes(b"x" * 3_000_000)
+    (tmp_path / "source/b").write_bytes(b"y" * 3_000_000)
+    async with Fleet([server.worker], server.access()) as fleet:
+        (error,) = [row async for row in sync_tree(fleet, [0], tmp_path / "source")]
+    assert isinstance(error, WorkerError)
+    assert "could not be written" in error.why
+    assert "size limit" in error.why.lower()
+    assert list((server.home / ".tpu-tui/code").iterdir()) == []
 
 
 def _git(root: Path, *argv: str) -> None:

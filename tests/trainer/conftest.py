@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import socket
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+QUICK_COMPILATION = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 DEADLINE = 110  # seconds for a whole training; a compilation takes most of it
 
 
@@ -51,6 +53,7 @@ class Pod:
                 "TPU_TUI_WORKER": str(worker),
                 "TPU_TUI_WORKERS": str(workers),
                 "TPU_TUI_CORES": str(cores),
+                "XLA_FLAGS": QUICK_COMPILATION,
                 "TPU_TUI_COORDINATOR": f"127.0.91.1:{port}",
             }
             with self.path(worker, "out").open("wb") as out, self.path(worker, "err").open("wb") as err:
@@ -116,6 +119,24 @@ def shapes(tmp_path_factory: pytest.TempPathFactory) -> str:
 
     out = str(tmp_path_factory.mktemp("shapes") / "set")
     source = images.shapes(256, 48, 32, seed=1)
+    shards.make(source, out, samples_per_shard=32, repeat={}, seed=1, tell=lambda _: None)
+    return out
+
+
+@pytest.fixture(scope="session")
+def colours(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """256 training and 48 validation images of four noisy colours: learned in a few steps."""
+    from trainer import images, shards
+
+    def sample(index: int) -> images.Sample:
+        rng = random.Random(index)
+        tint = ((200, 50, 50), (50, 200, 50), (50, 50, 200), (200, 200, 50))[index % 4]
+        pixels = bytes(value + rng.randrange(-40, 41) for _ in range(32 * 32) for value in tint)
+        return images.Sample(b"P6\n32 32\n255\n" + pixels, "ppm", index % 4)
+
+    out = str(tmp_path_factory.mktemp("colours") / "set")
+    classes = ("red", "green", "blue", "yellow")
+    source = images.Source("colours", classes, 32, {"train": (256, sample), "val": (48, sample)})
     shards.make(source, out, samples_per_shard=32, repeat={}, seed=1, tell=lambda _: None)
     return out
 

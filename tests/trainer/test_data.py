@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
-pytest.importorskip("webdataset", reason="webdataset is not installed")
+webdataset = pytest.importorskip("webdataset", reason="webdataset is not installed")
 
 from trainer import data, images, objects, shards  # noqa: E402
 from trainer.config import DataConfig, OptimizerConfig, TrainConfig  # noqa: E402
@@ -211,7 +211,7 @@ def test_a_shard_that_the_manifest_lists_but_is_gone_is_named(shapes: str, tmp_p
         (lambda content: content[: len(content) // 2 + 100], "holds 6 samples"),
         (lambda content: b"\x00" * 2000 + content[:-2000], "holds 0 samples"),
         (lambda content: content.replace(b"P6\n", b"XX\n"), "cannot be decoded"),
-        (lambda content: content.replace(b".cls", b".abc"), "lacks a class"),
+        (lambda content: content.replace(b"P6\n", b"XX\n", 1), "Sample 0000000 of"),
     ],
 )
 def test_a_bad_shard_is_named_also_from_a_loader_process(
@@ -226,6 +226,15 @@ def test_a_bad_shard_is_named_also_from_a_loader_process(
     assert says in text
     assert "bad.tar" in text
     assert "Traceback" not in text
+
+
+def test_an_image_without_a_class_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "x.tar"
+    with webdataset.TarWriter(str(path)) as writer:
+        writer.write({"__key__": "lonely", "ppm": ppm(1)})
+    cfg = config(batch=1, train=str(path), classes=10)
+    text = refused(lambda: trained_values(cfg, Dataset(ShardSet((str(path),), (1,)), None, 10, 32), 0, 1))
+    assert text == f"Sample lonely of {path} lacks a class or an image: it has ppm."
 
 
 def test_a_class_beyond_the_last_is_named(tmp_path: Path) -> None:

@@ -29,6 +29,8 @@ PROBE_SECONDS = 5.0
 """How long a port may take to answer before it counts as filtered."""
 _PROBES_A_WORKER = 128
 """Tried at once from one worker; its sshd holds a socket for each."""
+_WIDEST_PREFIX = 8
+"""Workers further apart than this have no one range worth opening a port to."""
 _FORBIDDEN = "forbidden"
 _STATUS = {"open": "pass", "closed": "pass", "filtered": "fail"}
 
@@ -129,7 +131,7 @@ def firewall_remedy(slice_: Slice, port: int) -> str:
     """The gcloud command that lets the workers reach each other on the port; words where gcloud has no say."""
     addresses = [worker.internal_ip for worker in slice_.workers if worker.internal_ip]
     span = smallest_network(addresses)
-    if slice_.source != "tpu_api" or span is None or span.is_loopback:
+    if slice_.source != "tpu_api" or span is None or span.is_loopback or span.prefixlen < _WIDEST_PREFIX:
         return f"allow tcp:{port} between the workers in their firewall"
     network = (slice_.network or "default").rpartition("/")[2]
     project = f" --project={slice_.project}" if slice_.project else ""

@@ -34,6 +34,8 @@ class Asked:
     project: str
     service: str = "tpu.googleapis.com"
     api: str = "the Cloud TPU API"
+    role: str = "roles/tpu.admin"
+    """What someone who may not needs to be granted."""
     endpoint: str = ""
     """host:port of a local pod; empty for Google's own."""
 
@@ -114,7 +116,7 @@ def _forbidden(error: exceptions.GoogleAPICallError, asked: Asked, _tried: float
     return CloudError(
         asked.what,
         why=f"project {asked.project} does not exist, or this login may not do that in it{permission}: {said}",
-        remedy=f"{_ANOTHER_PROJECT}, or ask its owner for the role roles/tpu.admin",
+        remedy=f"{_ANOTHER_PROJECT}, or ask its owner for the role {asked.role}",
     )
 
 
@@ -141,11 +143,11 @@ def _exhausted(error: exceptions.GoogleAPICallError, asked: Asked, _tried: float
 _BY_KIND = {
     exceptions.ServiceUnavailable: _unreachable,
     exceptions.DeadlineExceeded: _too_late,
-    exceptions.Unauthenticated: _unauthenticated,
+    exceptions.Unauthorized: _unauthenticated,
     exceptions.Forbidden: _forbidden,
     exceptions.NotFound: _not_found,
     exceptions.AlreadyExists: _exists,
     exceptions.TooManyRequests: _exhausted,
     exceptions.InvalidArgument: _not_found,
 }
-"""Classes are tried in this order; PERMISSION_DENIED is a Forbidden, RESOURCE_EXHAUSTED a TooManyRequests."""
+"""gRPC's codes and HTTP's are subclasses of these: PERMISSION_DENIED is a Forbidden, UNAUTHENTICATED an Unauthorized."""

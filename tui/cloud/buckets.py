@@ -24,6 +24,7 @@ LOCAL_PATIENCE_SECONDS = 4.0
 REQUEST_SECONDS = 60.0
 """How long one request, one chunk of an upload, may take."""
 _SERVICE = "storage.googleapis.com"
+_ROLE = "roles/storage.objectAdmin"
 _URL = re.compile(r"gs://(?P<bucket>[a-z0-9][a-z0-9._-]{1,220}[a-z0-9])(?:/(?P<name>.*))?", re.DOTALL)
 
 
@@ -164,6 +165,5 @@ class Buckets:
             return UsageError(
                 what, why="there is no such bucket", remedy="look for a typing error; gcloud storage ls lists yours"
             )
-        return api_errors.explain(
-            error, api_errors.Asked(what, self._project or "", _SERVICE, "Cloud Storage", self._endpoint), tried
-        )
+        asked = api_errors.Asked(what, self._project or "", _SERVICE, "Cloud Storage", _ROLE, self._endpoint)
+        return api_errors.explain(error, asked, tried)

@@ -48,6 +48,7 @@ def silence_libraries() -> None:
         if not logger.handlers:
             logger.addHandler(logging.NullHandler())
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"google\.")
+    warnings.filterwarnings("ignore", message="Unrecognized .* enum value")
     warnings.filterwarnings("ignore", message="Your application has authenticated using end user credentials")
 
 
@@ -79,7 +80,7 @@ def _from_file(path: Path, what: str) -> Found:
             warnings.simplefilter("ignore")
             load: Any = google.auth.load_credentials_from_file
             credentials, project = load(str(path), scopes=_SCOPES)
-    except (GoogleAuthError, OSError, ValueError) as error:
+    except (GoogleAuthError, OSError, ValueError, AttributeError, TypeError) as error:
         why = " ".join(str(error.args[0] if error.args else error).split())
         raise CloudError(f"{what} cannot be used", why=f"{path}: {why}", remedy=LOGIN) from None
     return Found(credentials, project or getattr(credentials, "quota_project_id", None))

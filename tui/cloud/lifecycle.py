@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tui.cloud import nodes
 from tui.cloud.inventory import near_matches
@@ -13,7 +13,10 @@ from tui.errors import TpuTuiError, UsageError
 
 if TYPE_CHECKING:
     from google.cloud import tpu_v2
+    from google.cloud.tpu_v2 import TpuAsyncClient
     from google.longrunning.operations_pb2 import Operation
+
+Answer = TypeVar("Answer")
 
 _FIRST_POLL_SECONDS = 0.25
 _LONGEST_POLL_SECONDS = 5.0
@@ -55,8 +58,8 @@ class Lifecycle:
         """Delete a slice and what was queued for it alone; what is left is told."""
         path = await self._path(zone, name)
         what = f"slice {name} cannot be deleted"
-        queued = await self._queued_for(path, name, zone)
         node = await self._node(path)
+        queued = await self._queued_for(node, path, name)
         if node is None and queued is None:
             raise UsageError(what, why=f"there is no slice {name} in {zone}", remedy="tpu-tui slices lists them")
         if dry_run:
@@ -174,34 +177,42 @@ class Lifecycle:
         return nodes.enum_name(node.state) or "in an unknown state"
 
     async def _node(self, path: str) -> tpu_v2.Node | None:
+        return await self._unless_missing(
+            f"slice {path.rpartition('/')[2]} cannot be read",
+            lambda client, timeout: client.get_node(name=path, **request_options(timeout)),
+        )
+
+    async def _queued_for(self, node: tpu_v2.Node | None, path: str, name: str) -> tpu_v2.QueuedResource | None:
+        """The queued resource that a slice came from; for one without a node, the one still to make it."""
+        parent = path.rpartition("/nodes/")[0]
+        what = f"queued resources of {name} cannot be read"
+        if node is not None:
+            short = node.queued_resource.rpartition("/")[2]
+            return await self._queued(f"{parent}/queuedResources/{short}", what) if short else None
+        pager = await self._api.ask(
+            what, lambda client, timeout: client.list_queued_resources(parent=parent, **request_options(timeout))
+        )
+        async for queued in pager:
+            if any(row.name == name for row in nodes.slices_of_queued(queued)):
+                return queued
+        return None
+
+    async def _queued(self, path: str, what: str) -> tpu_v2.QueuedResource | None:
+        return await self._unless_missing(
+            what, lambda client, timeout: client.get_queued_resource(name=path, **request_options(timeout))
+        )
+
+    async def _unless_missing(
+        self, what: str, call: Callable[[TpuAsyncClient, float], Awaitable[Answer]]
+    ) -> Answer | None:
         from google.api_core.exceptions import NotFound
 
         try:
-            return await self._api.ask(
-                f"slice {path.rpartition('/')[2]} cannot be read",
-                lambda client, timeout: client.get_node(name=path, **request_options(timeout)),
-            )
+            return await self._api.ask(what, call)
         except UsageError as error:
             if isinstance(error.__cause__, NotFound):
                 return None
             raise
-
-    async def _queued_for(self, path: str, name: str, zone: str) -> tpu_v2.QueuedResource | None:
-        """The queued resource a slice came from, or that is still waiting to make it."""
-        from google.cloud import tpu_v2
-
-        node = await self._node(path)
-        request = tpu_v2.ListQueuedResourcesRequest(parent=path.rpartition("/nodes/")[0])
-        pager = await self._api.ask(
-            f"queued resources in {zone} cannot be listed",
-            lambda client, timeout: client.list_queued_resources(request, **request_options(timeout)),
-        )
-        async for queued in pager:
-            if node is not None and node.queued_resource.rpartition("/")[2] == queued.name.rpartition("/")[2]:
-                return queued
-            if node is None and any(row.name == name for row in nodes.slices_of_queued(queued)):
-                return queued
-        return None
 
     async def _with_near_types(self, error: UsageError, parent: str, node: tpu_v2.Node) -> UsageError:
         """The refusal, with the near matches where the type or the runtime is not one the zone has."""

@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 def require_terminal() -> None:
     """Raise UsageError where no console can be drawn."""
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
         raise UsageError(
-            "the console needs a terminal", why="stdin or stdout is none", remedy="tpu-tui --help lists the commands"
+            "the console needs a terminal", why="standard input, output or error is none", remedy="tpu-tui --help lists the commands"
         )
 
 
 def open_console(flags: Mapping[str, Any], **extra: Any) -> int:
     """Open the console with these settings until it is closed; its exit code."""
     require_terminal()
-    from tui.console.app import run_console
+    from tui.console.entry import run_console
     from tui.operator import Operator
     from tui.settings import load
 

@@ -104,7 +104,7 @@ def run_demo(args: argparse.Namespace, flags: Mapping[str, Any], out: Output) ->
         demo_flags = {**flags, "profile": LOCAL_PROFILE}
         if args.job == "train":
             _make_shards(pod, args.workers * args.cores, out)
-        argv = train_command(pod, args.workers * args.cores) if args.job == "train" else rehearsal_command()
+        argv = train_command(pod) if args.job == "train" else rehearsal_command()
         directory = asyncio.run(_launch(demo_flags, pod["slices"][0], argv, args.job))
         try:
             return open_console(demo_flags, open_run=directory, demo=True, default_command=argv)
@@ -177,13 +177,17 @@ def _storage(pod: Mapping[str, Any]) -> dict[str, str]:
 
 
 def shard_arguments(pod: Mapping[str, Any], cores: int) -> list[str]:
-    """What the demo asks of `trainer.shards`: enough shards for every core."""
-    raise NotImplementedError((pod, cores))
+    """What the demo asks of `trainer.shards`: a small learnable set, several shards for every core."""
+    train, val = 512 * max(cores, 4), 64 * max(cores, 4)
+    shape = ["--train", str(train), "--val", str(val), "--samples-per-shard", "128"]
+    return ["shapes", "--out", f"{pod['bucket']}/{DEMO_SHARDS}", *shape]
 
 
-def train_command(pod: Mapping[str, Any], cores: int) -> list[str]:
+def train_command(pod: Mapping[str, Any]) -> list[str]:
     """The demo's training command, as a person would type it after `launch --`."""
-    raise NotImplementedError((pod, cores))
+    data = f"{pod['bucket']}/{DEMO_SHARDS}"
+    small = ["--model", "resnet10", "--batch-size", "32", "--log-steps", "2", "--epochs", "40"]
+    return ["python3", "-m", "trainer.train", "--data", data, *small]
 
 
 def rehearsal_command() -> list[str]:

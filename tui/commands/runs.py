@@ -79,11 +79,11 @@ async def launch_run(args: argparse.Namespace, operator: Operator, out: Output) 
     """Launch on every worker or on none; then follow, unless detached."""
     from tui.operator import LaunchRequest
 
-    if not args.job:
+    if not args.argv:
         raise UsageError("no command to launch", remedy="tpu-tui launch SLICE -- COMMAND …")
     request = LaunchRequest(
         slice_=await operator.slice(args.slice),
-        argv=tuple(args.job),
+        argv=tuple(args.argv),
         name=args.name,
         env=_parse_env(args.env),
         sync=args.sync,

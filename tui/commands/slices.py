@@ -181,13 +181,13 @@ def _parse_ports(text: str) -> tuple[int, ...]:
 
 async def execute_command(args: argparse.Namespace, operator: Operator, out: Output) -> int:
     """Run one command on the workers asked for; identical outputs are printed once with their workers."""
-    if not args.job:
+    if not args.argv:
         raise UsageError("no command to run", remedy="tpu-tui exec SLICE -- COMMAND …")
     slice_ = await operator.slice(args.slice)
     ranks = parse_ranks(args.worker, len(slice_.workers))
     answers: dict[int, Completed] = {}
     problems: dict[int, TpuTuiError] = {}
-    async for answer in operator.exec(slice_, args.job, ranks, args.timeout):
+    async for answer in operator.exec(slice_, args.argv, ranks, args.timeout):
         if isinstance(answer, TpuTuiError):
             problems[int(answer.worker or 0)] = answer
         else:

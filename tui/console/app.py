@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 class ConsoleApp(App[None]):
     """See, check, launch, watch and stop; opens on the pod, on one run, or on a saved log."""
 
-    CSS_PATH: ClassVar[list[str]] = [
+    CSS_PATH = [  # noqa: RUF012 - Textual declares it so
         "app.tcss",
         *(f"screens/{name}.tcss" for name in ("pod", "run", "dialog", "launch")),
     ]
@@ -96,7 +96,7 @@ class ConsoleApp(App[None]):
         """Repaint the main screen on top, and a stop dialog above it."""
         for screen in reversed(self.screen_stack):
             if isinstance(screen, (MainScreen, StopDialog)):
-                if screen.is_mounted:
+                if screen.ready:
                     screen.tick()
                 if isinstance(screen, MainScreen):
                     return

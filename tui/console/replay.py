@@ -107,7 +107,7 @@ class SavedFeed:
     def follow_merged(self, source: LineSource) -> None:
         """The file holds its order itself."""
 
-    def last_line(self, worker: int) -> bytes:
+    def last_line(self, worker: int) -> bytes:  # noqa: ARG002
         """Not needed: nothing is being launched."""
         return b""
 

@@ -65,14 +65,14 @@ def _figures(snapshot: Snapshot, feed: Feed) -> list[Cell]:
     spread = snapshot.loss_spread
     if spread is not None:
         cells.append(Cell(f"loss {number(spread.median, 5)}", "accent"))
-        cells.append(Cell(f"({number(spread.min, 4)} – {number(spread.max, 4)})", "dim"))
+        cells.append(Cell(f"({number(spread.min, 4)}–{number(spread.max, 4)})", "dim"))
     if snapshot.rate_total is not None:
-        cells.append(Cell(f"{number(snapshot.rate_total, 1)} examples/s", "good"))
-    if snapshot.max_accuracy is not None:
-        cells.append(Cell(f"best accuracy {number(snapshot.max_accuracy, 2)} %"))
+        cells.append(Cell(f"{snapshot.rate_total:,.1f} ex/s", "good"))
     expected = _expected_cores(feed) or len(snapshot)
     missing = snapshot.reporting < expected
-    cells.append(Cell(f"{snapshot.reporting} of {expected} cores reporting", "warn" if missing else ""))
+    cells.append(Cell(f"{snapshot.reporting} of {expected} cores", "warn" if missing else ""))
+    if snapshot.max_accuracy is not None:
+        cells.append(Cell(f"best accuracy {number(snapshot.max_accuracy, 2)} %"))
     return cells
 
 

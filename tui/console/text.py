@@ -19,7 +19,7 @@ def harmless(text: str) -> str:
     """The text on one line: control characters visible (`ESC` as `␛`), tabs as blanks."""
     if text.isascii() and text.isprintable():
         return text
-    return printable(text.expandtabs(TAB)).translate(_SHOWN)
+    return printable(text).translate(_SHOWN).expandtabs(TAB)
 
 
 def harmless_bytes(data: bytes) -> str:

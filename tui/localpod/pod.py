@@ -72,7 +72,7 @@ class LocalPod:
     def __init__(self, home: Path, *, location: str = DEFAULT_LOCATION) -> None:
         self.home = home
         self.id = secrets.token_hex(POD_ID_BYTES)
-        self.directory = Path()
+        self.directory = Path(tempfile.gettempdir()) / f"tpu-tui-pod-{self.id}"
         self.identity = Path()
         self.slices: tuple[str, ...] = ()
         self._location = location
@@ -121,12 +121,12 @@ class LocalPod:
             )
 
     async def _start(self, workers: int, cores: int, slices: int) -> None:
-        self.directory = Path(tempfile.mkdtemp(prefix="tpu-tui-pod-"))
-        self.identity, public_key = _make_login_key(self.directory)
         plain = _plain_environment()
         marked = plain | Mark(self.id).environment
         self._wards = Wards(self.id, self.directory, profile_path(self.home, LOCAL_PROFILE))
         await self._wards.open(plain)
+        self.directory.mkdir(mode=0o700)
+        self.identity, public_key = _make_login_key(self.directory)
         self._machines = Machines(self.id, self.directory, public_key, self._wards)
         await self._machines.open(marked)
         self._bucket = Bucket(self.directory, location=self._location)
@@ -139,7 +139,7 @@ class LocalPod:
         self._machines.environment = {"STORAGE_EMULATOR_HOST": self._bucket.endpoint} | _imports()
         self.slices = tuple(FIRST_SLICE if i == 0 else f"{FIRST_SLICE}-{i + 1}" for i in range(slices))
         for name in self.slices:
-            await service.add_slice(name, workers, cores)
+            await _add_slice(service, name, workers, cores)
         save_profile(self.home, LOCAL_PROFILE, self.profile())
 
     async def _start_service(self, cores: int) -> TpuService:
@@ -200,6 +200,17 @@ class LocalPod:
                 await machines.close()
             if bucket is not None:
                 await bucket.close()
+
+
+async def _add_slice(service: TpuService, name: str, workers: int, cores: int) -> None:
+    from tui.localpod.api.rpc_errors import ApiError
+
+    try:
+        await service.add_slice(name, workers, cores)
+    except ApiError as error:
+        raise UsageError(
+            f"Slice {name} of {workers} workers with {cores} cores each could not be made", why=str(error)
+        ) from error
 
 
 def _imports() -> dict[str, str]:

@@ -176,6 +176,7 @@ class Session(asyncssh.SSHServerSession[bytes]):
         self._stdin: Sink | None = None
         self._sources: list[Source] = []
         self._master = -1
+        self._is_released = False
         self._sftp: SSHServerStreamSession[bytes] | None = None
 
     def connection_made(self, chan: Any) -> None:
@@ -270,6 +271,7 @@ class Session(asyncssh.SSHServerSession[bytes]):
     def _finish_if_over(self) -> None:
         if self._status is None or any(source.is_open for source in self._sources) or self._chan.is_closing():
             return
+        self._release()
         if self._status >= 0:
             self._chan.exit(self._status)
             return
@@ -325,7 +327,13 @@ class Session(asyncssh.SSHServerSession[bytes]):
             self._stdin.close()
         for source in self._sources:
             source.close()
-        self._ended()
+        self._release()
+
+    def _release(self) -> None:
+        """Make room for another session, once: before the client learns of this one's end, so that it finds it."""
+        if not self._is_released:
+            self._is_released = True
+            self._ended()
 
 
 def _file_server(chan: Any) -> asyncssh.SFTPServer:

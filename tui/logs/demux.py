@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from tui.logs import view
-from tui.logs.dialects import BUILT_IN, COLUMNS, Dialect, Kind
+from tui.logs import bulk, view
+from tui.logs.batches import Queue
+from tui.logs.dialects import BUILT_IN, COLUMNS, TRAINING, Dialect, Kind
 from tui.logs.epochs import EpochBook, read_cluster, read_span
 from tui.logs.prefix import PREFIX, Prefix, read_dated_clock, read_prefix
 from tui.logs.snapshot import (
@@ -24,15 +25,12 @@ from tui.logs.snapshot import (
     Snapshot,
 )
 from tui.logs.streams import LONGEST, Stream
-from tui.logs.table import CLOCK_BYTES, CoreTable, Record, samples_from
+from tui.logs.table import CLOCK_BYTES, CoreTable
 
 __all__ = ["MOST_SLOTS", "Demux", "Slot", "Snapshot"]
 
 MOST_SLOTS = 8192
 """Workers kept apart at most: four times those of the largest pod."""
-
-_BATCH = 4096
-"""Samples gathered before they go into the table."""
 
 _ESCAPES = re.compile(rb"\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]{0,4096}(?:\x07|\x1b\\)|[@-Z\\^_])")
 _NAN = float("nan")
@@ -50,13 +48,21 @@ class Slot:
     last_kind: int = NO_TIME
     ended: bool = False
 
+    def count(self, lines: int, samples: int, seen: float, is_wall: bool) -> None:
+        """Count lines and samples that came from it, the newest at `seen` (NaN: not known when)."""
+        self.lines += lines
+        self.samples += samples
+        if not np.isnan(seen):
+            self.last_seen = float(np.fmax(self.last_seen, seen))
+            self.last_kind = WALL_TIME if is_wall else LOG_TIME
+
 
 class Demux:
     """Takes bytes as they come, in any chunks, and knows the newest state of every core.
 
     `dialects` are tried in order, a user's own first; `addresses` gives those of known workers; `xla_dist` says that
-    short prefixes may be trusted; without `history` no series are kept. The same bytes of each worker give the same
-    samples however they were cut.
+    short prefixes may be trusted; without `history` no series are kept; without `fast` every line is read alone. The
+    same bytes of each worker give the same samples however they were cut.
     """
 
     def __init__(
@@ -67,6 +73,7 @@ class Demux:
         thresholds: Mapping[str, float] | None = None,
         history: bool = True,
         xla_dist: bool = False,
+        fast: bool = True,
     ) -> None:
         self.table = CoreTable(history=history)
         self.slots: list[Slot] = []
@@ -82,7 +89,9 @@ class Demux:
         self._hints = _hint_pattern(self._dialects)
         self._streams: dict[int | None, Stream] = {}
         self._slot_numbers: dict[tuple[int | None, str | None], int] = {}
-        self._pending: list[Record] = []
+        self.queue = Queue(self.table)
+        self._training = TRAINING in self._dialects
+        self._fast = fast and self._training
         for worker in self._addresses:
             self._stream(worker)
 
@@ -120,7 +129,7 @@ class Demux:
 
     def snapshot(self, now: float | None = None) -> Snapshot:
         """Everything known, sorted by core; `now` (UTC seconds) tells who has been silent."""
-        self._flush()
+        self.queue.flush()
         return view.snapshot(self, now)
 
     # -- lines
@@ -128,48 +137,73 @@ class Demux:
     def _stream(self, worker: int | None) -> Stream:
         stream = self._streams.get(worker)
         if stream is None:
-            slot = None if worker is None else self._slot(worker, self._addresses.get(worker))
+            slot = None if worker is None else self.slot_named(worker, self._addresses.get(worker))
             stream = Stream(slot, xla_dist=self._xla_dist and worker is None, line_slot=slot)
             self._streams[worker] = stream
         return stream
 
-    def _slot(self, number: int | None, address: str | None) -> int:
+    def slot_named(self, number: int | None, address: str | None) -> int:
+        """The slot of a worker by its number and address, made when new."""
         key = (number, address)
         place = self._slot_numbers.get(key)
         if place is None:
             if len(self.slots) >= MOST_SLOTS:
-                return self._slot(None, None) if (None, None) in self._slot_numbers else 0
+                return self._slot_numbers.get((None, None), 0)
             place = self._slot_numbers[key] = len(self.slots)
             self.slots.append(Slot(number, address))
         return place
 
-    def _read(self, stream: Stream, block: bytes, now: float | None) -> None:
-        pieces = block.split(b"\n")
-        final = len(pieces) - 1
-        for place, piece in enumerate(pieces):
-            if piece:
-                if b"\r" in piece:
-                    for segment in piece.split(b"\r"):
-                        if segment:
-                            self._segment(stream, segment, now)
-                else:
-                    self._segment(stream, piece, now)
-            if place < final:
-                self._end_line(stream, now)
+    def slot_of(self, stream: Stream) -> int:
+        """The slot of a line without a prefix."""
+        return self.slot_named(None, None) if stream.slot is None else stream.slot
 
-    def _end_line(self, stream: Stream, now: float | None) -> None:
+    def note_moments(self, first: float, last: float) -> None:
+        """Widen the time that the log's own dates span."""
+        self.first_moment = float(np.fmin(self.first_moment, first))
+        self.last_moment = float(np.fmax(self.last_moment, last))
+
+    def _read(self, stream: Stream, block: bytes, now: float | None) -> None:
+        if not self._fast or len(block) < bulk.LEAST:
+            self._read_lines(stream, block, now)
+            return
+        start = 0
+        if not stream.at_start:
+            start = block.find(b"\n") + 1 or len(block)
+            self._read_lines(stream, block[:start], now)
+        while start < len(block):
+            end = block.rfind(b"\n", start, start + bulk.BLOCK) + 1
+            if end:
+                bulk.read_block(self, stream, block[start:end], now)
+            else:
+                end = block.find(b"\n", start) + 1 or len(block)
+                self._read_lines(stream, block[start:end], now)
+            start = end
+
+    def _read_lines(self, stream: Stream, block: bytes, now: float | None) -> None:
+        *lines, rest = block.split(b"\n")
+        for line in lines:
+            self.read_line(stream, line, now)
+        if rest:
+            self._read_segments(stream, rest, now)
+
+    def read_line(self, stream: Stream, line: bytes, now: float | None) -> None:
+        """Take in one line, or what is left of it after a carriage return, without its end."""
+        if line:
+            self._read_segments(stream, line, now)
         self.lines += 1
-        place = stream.line_slot
-        if place is None:
-            place = self._slot(None, None)
-        slot = self.slots[place]
-        slot.lines += 1
-        if now is not None:
-            slot.last_seen, slot.last_kind = now, WALL_TIME
-        elif stream.line_moment is not None:
-            slot.last_seen, slot.last_kind = stream.line_moment, LOG_TIME
+        place = self.slot_of(stream) if stream.line_slot is None else stream.line_slot
+        moment = stream.line_moment if now is None else now
+        self.slots[place].count(1, 0, _NAN if moment is None else moment, now is not None)
         stream.at_start = True
         stream.line_slot, stream.line_moment = stream.slot, None
+
+    def _read_segments(self, stream: Stream, line: bytes, now: float | None) -> None:
+        if b"\r" not in line:
+            self._segment(stream, line, now)
+            return
+        for segment in line.split(b"\r"):
+            if segment:
+                self._segment(stream, segment, now)
 
     def _segment(self, stream: Stream, text: bytes, now: float | None) -> None:
         clipped = len(text) > LONGEST
@@ -184,7 +218,13 @@ class Demux:
             prefix = None if clipped else read_prefix(text, stream.xla_dist)
             if prefix is not None and self._apply(stream, prefix):
                 start = prefix.length
-        if self._hints is None or self._hints.search(text, start):
+        whole = (
+            TRAINING.pattern.fullmatch(text, start + 2) if self._training and text.startswith(b"| ", start) else None
+        )
+        if whole is not None:
+            self.matched[TRAINING.name] = self.matched.get(TRAINING.name, 0) + 1
+            self._sample(stream, TRAINING, whole, text, start, now)
+        elif self._hints is None or self._hints.search(text, start):
             self._match(stream, text, start, now)
 
     def _apply(self, stream: Stream, prefix: Prefix) -> bool:
@@ -193,10 +233,9 @@ class Demux:
         stream.xla_dist = True
         if prefix.moment is not None:
             stream.line_moment = prefix.moment
-            self.first_moment = float(np.fmin(self.first_moment, prefix.moment))
-            self.last_moment = float(np.fmax(self.last_moment, prefix.moment))
+            self.note_moments(prefix.moment, prefix.moment)
         if stream.slot is None:
-            stream.line_slot = None if prefix.own else self._slot(prefix.number, prefix.address)
+            stream.line_slot = None if prefix.own else self.slot_named(prefix.number, prefix.address)
         elif prefix.address is not None and self.slots[stream.slot].address is None:
             self.slots[stream.slot].address = prefix.address
         return True
@@ -233,8 +272,8 @@ class Demux:
                 if glued["address"] is not None:
                     prefix = read_prefix(text, True, glued.start())
                     if prefix is not None:
-                        slot, moment = self._slot(prefix.number, prefix.address), prefix.moment or moment
-        return (self._slot(None, None) if slot is None else slot), moment
+                        slot, moment = self.slot_named(prefix.number, prefix.address), prefix.moment or moment
+        return (self.slot_of(stream) if slot is None else slot), moment
 
     # -- what lines tell
 
@@ -252,7 +291,7 @@ class Demux:
             values["loss"], loss = None, _NAN
         slot, moment = self._where(stream, match, text, start)
         if values["worker"] is not None and stream.slot is None:
-            slot = self._slot(_count(values["worker"]), None)
+            slot = self.slot_named(_count(values["worker"]), None)
         known = (
             (HAS_LOSS if values["loss"] is not None else 0)
             | (HAS_RATE if values["rate"] is not None else 0)
@@ -263,18 +302,14 @@ class Demux:
             moment = read_dated_clock(clock)
         time, kind = _time(now, moment)
         seen = _NAN if now is None else now
-        self._pending.append(
-            (slot, core, device, epoch, step, loss, rate, global_rate, known, clock, time, kind, seen)
-        )
+        self.queue.add((slot, core, device, epoch, step, loss, rate, global_rate, known, clock, time, kind, seen))
         self.samples += 1
         self.slots[slot].samples += 1
-        if len(self._pending) >= _BATCH:
-            self._flush()
 
     def _test_row(self, stream: Stream, match: re.Match[bytes], text: bytes, start: int, now: float | None) -> None:
         told = match.groupdict()
         slot, _ = self._where(stream, match, text, start)
-        self._flush()
+        self.queue.flush()
         row = self.table.row_for(slot, int(told["core"]), int(told["device"]))
         if row >= 0 and now is not None:
             self.table.columns["seen"][row] = now
@@ -294,7 +329,7 @@ class Demux:
                 figures[name] = value
             else:
                 figures[name] = float(value)
-        self._flush()
+        self.queue.flush()
         self.book.tell(epoch, figures)
         self.book.anchor(epoch, dialect.moment, self.table)
         accuracy = figures.get("accuracy")
@@ -313,11 +348,6 @@ class Demux:
                 self.facts[name] = max(self.facts.get(name, float(value)), float(value))
             else:
                 self.facts[name] = float(value)
-
-    def _flush(self) -> None:
-        if self._pending:
-            pending, self._pending = self._pending, []
-            self.table.update(samples_from(pending))
 
 
 def _hint_pattern(dialects: Sequence[Dialect]) -> re.Pattern[bytes] | None:

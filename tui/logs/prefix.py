@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from functools import lru_cache
 
 _MOMENT = rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
 _ADDRESS = rb"\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}"
@@ -53,6 +54,7 @@ def read_prefix(line: bytes, xla_dist: bool, position: int = 0) -> Prefix | None
     return None
 
 
+@lru_cache(maxsize=4096)
 def read_moment(text: bytes) -> float | None:
     """Seconds of `2020-08-06 02:38:57`, as if it were UTC; None when there is no such day."""
     try:
@@ -62,6 +64,7 @@ def read_moment(text: bytes) -> float | None:
     return moment.replace(tzinfo=timezone.utc).timestamp()
 
 
+@lru_cache(maxsize=4096)
 def read_dated_clock(text: bytes) -> float | None:
     """Seconds of `Wed Dec  4 01:41:29 2019`, as if it were UTC; None for anything else."""
     try:

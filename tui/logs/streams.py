@@ -4,8 +4,38 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import numpy as np
+import numpy.typing as npt
+
 LONGEST = 65_536
 """Of a longer line only the last so many bytes are looked at: memory stays bounded, whatever a job prints."""
+
+
+MOST_PREFIXES = 8192
+"""Different prefixes (address and number) remembered of one stream."""
+
+
+class Known:
+    """The prefixes a stream has shown, by a hash, for looking up many at once."""
+
+    def __init__(self) -> None:
+        self.hashes: npt.NDArray[np.uint64] = np.zeros(0, np.uint64)
+        self.tails: npt.NDArray[np.uint64] = np.zeros((0, 3), np.uint64)
+        self.slots: npt.NDArray[np.int64] = np.zeros(0, np.int64)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no further prefix is remembered."""
+        return len(self.hashes) >= MOST_PREFIXES
+
+    def add(self, key: int, tail: npt.NDArray[np.uint64], slot: int) -> None:
+        """Remember a prefix and the slot of its worker (-1: it is no prefix)."""
+        place = int(np.searchsorted(self.hashes, np.uint64(key)))
+        if self.is_full or (place < len(self.hashes) and self.hashes[place] == key):
+            return
+        self.hashes = np.insert(self.hashes, place, np.uint64(key))
+        self.tails = np.insert(self.tails, place, tail, axis=0)
+        self.slots = np.insert(self.slots, place, slot)
 
 
 @dataclass(eq=False)
@@ -20,6 +50,7 @@ class Stream:
     """Whether the next text begins a line; after a carriage return the line's prefix still holds."""
     line_slot: int | None = None
     line_moment: float | None = None
+    known: Known = field(default_factory=Known)
     held: list[bytes] = field(default_factory=list)
     held_bytes: int = 0
 

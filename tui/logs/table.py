@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -12,7 +13,8 @@ from tui.logs.series import History
 from tui.logs.snapshot import HAS_GLOBAL_RATE, HAS_LOSS, HAS_RATE, NO_TIME, UNKNOWN
 
 MOST_ROWS = 65_536
-"""Rows kept apart at most: twice the cores of the largest pod; what comes beyond is counted, not kept."""
+"""Rows kept apart at most: twice the cores of the largest pod; what comes beyond is counted, not kept.
+A row's number fits 16 bits, which numpy sorts fastest."""
 
 MOST_EPOCHS = 4096
 """Epochs whose length is remembered."""
@@ -27,6 +29,7 @@ _ORDINAL_BITS, _DEVICE_BITS = 21, 15
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(eq=False)
@@ -159,14 +162,20 @@ class CoreTable:
             rows, samples = rows[kept], samples.part(kept)
         if not len(rows):
             return
-        if (samples.known == ALL_KNOWN).all():
+        whole = samples.known == ALL_KNOWN
+        if whole.all():
             self._update_whole(rows, samples)
-        else:
-            for place in range(len(rows)):
-                self._update_one(int(rows[place]), samples, place)
+            return
+        edges = np.flatnonzero(whole[1:] != whole[:-1]) + 1
+        for start, end in itertools.pairwise([0, *edges.tolist(), len(rows)]):
+            if whole[start]:
+                self._update_whole(rows[start:end], samples.part(slice(start, end)))
+            else:
+                for place in range(start, end):
+                    self._update_one(int(rows[place]), samples, place)
 
     def _update_whole(self, rows: Ints, samples: Samples) -> None:
-        order = np.argsort(rows, kind="stable")
+        order = np.argsort(rows.astype(np.uint16), kind="stable")
         ordered = rows[order]
         starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
         ends = np.r_[starts[1:], len(ordered)] - 1

@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import math
 import shlex
-from collections.abc import AsyncIterator
+from collections import deque
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import asyncssh
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 STREAM_WINDOW = 256 * 1024
 """Bytes a worker may send ahead of a reader of `process`: bounds memory and keeps one worker from starving others."""
+OUTPUT_LIMIT = 256 * 1024 * 1024
+"""Bytes of output that `run` keeps in memory for one command; streams are what `process` is for."""
 CHUNK = 64 * 1024
 OPEN_ATTEMPTS = 4
 REMOTE_MARGIN = 2
@@ -47,19 +50,32 @@ class Slots:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.used = 0
-        self._freed = asyncio.Condition()
+        self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def take(self) -> None:
-        """Wait for a free slot."""
-        async with self._freed:
-            await self._freed.wait_for(lambda: self.used < self.limit)
-            self.used += 1
+        """Wait for a free slot; first come, first served."""
+        while self.used >= self.limit:
+            turn = asyncio.get_running_loop().create_future()
+            self._waiting.append(turn)
+            try:
+                await turn
+            except asyncio.CancelledError:
+                if turn.done() and not turn.cancelled():
+                    self._wake()
+                raise
+        self.used += 1
 
-    async def give(self) -> None:
+    def give(self) -> None:
         """Free a slot."""
-        async with self._freed:
-            self.used -= 1
-            self._freed.notify_all()
+        self.used -= 1
+        self._wake()
+
+    def _wake(self) -> None:
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
 
     def shrink(self) -> bool:
         """Note that the server had enough of sessions; False when no other of ours is open."""
@@ -78,11 +94,19 @@ class _Gathered(asyncssh.SSHClientSession[bytes]):
         self.err = bytearray()
         self.exit_code: int | None = None
         self.signal: str | None = None
+        self.flooded = False
         self.ended: asyncio.Future[Exception | None] = loop.create_future()
         self._writable = asyncio.Event()
         self._writable.set()
 
+    def connection_made(self, chan: asyncssh.SSHClientChannel[bytes]) -> None:
+        self._channel = chan
+
     def data_received(self, data: bytes, datatype: int | None) -> None:
+        if len(self.out) + len(self.err) + len(data) > OUTPUT_LIMIT:
+            self.flooded = True
+            self._channel.abort()
+            return
         (self.out if datatype is None else self.err).extend(data)
 
     def exit_status_received(self, status: int) -> None:
@@ -145,33 +169,28 @@ class WorkerConnection:
         Raises SshError when the connection is lost or the server opens no session.
         """
         line = command if timeout is None else limited(command, timeout)
-        async with self._slot():
-            channel, session = await self._open(
-                lambda: self.connection.create_session(_Gathered, line, encoding=None, request_pty=False)
-            )
-            sending = asyncio.ensure_future(session.send(channel, input))
-            try:
-                done, _ = await asyncio.wait({session.ended}, timeout=timeout)
-                if not done:
-                    await self._end(channel, session)
-                return self._completed(session, timed_out=not done)
-            finally:
-                sending.cancel()
-                channel.close()
+        channel, session = await self._open(
+            lambda: self.connection.create_session(_Gathered, line, encoding=None, request_pty=False)
+        )
+        sending = asyncio.ensure_future(session.send(channel, input))
+        try:
+            done, _ = await asyncio.wait({session.ended}, timeout=timeout)
+            if not done:
+                await self._end(channel, session)
+            return self._completed(session, timed_out=not done)
+        finally:
+            sending.cancel()
+            channel.close()
+            self._slots.give()
 
     async def process(self, command: str, *, window: int = STREAM_WINDOW) -> asyncssh.SSHClientProcess[bytes]:
         """A command whose streams the caller reads and writes, as bytes; its slot is freed when it closes.
 
         The caller owns it: `close()` it, or read both streams to their end.
         """
-        await self._slots.take()
-        try:
-            process: asyncssh.SSHClientProcess[bytes] = await self._open(
-                lambda: self.connection.create_process(command, encoding=None, request_pty=False, window=window)
-            )
-        except BaseException:
-            await self._slots.give()
-            raise
+        process: asyncssh.SSHClientProcess[bytes] = await self._open(
+            lambda: self.connection.create_process(command, encoding=None, request_pty=False, window=window)
+        )
         self._watch(process)
         return process
 
@@ -208,35 +227,39 @@ class WorkerConnection:
             watcher.cancel()
         await asyncio.gather(*self._watchers, return_exceptions=True)
 
-    @contextlib.asynccontextmanager
-    async def _slot(self) -> AsyncIterator[None]:
-        await self._slots.take()
-        try:
-            yield
-        finally:
-            await self._slots.give()
+    async def _open(self, opener: Callable[[], Awaitable[Any]]) -> Any:
+        """Take a slot and open a session in it; one that sshd refuses waits until another of ours ends.
 
-    async def _open(self, opener: Any) -> Any:
-        """Open a session in the slot that was taken; one that sshd refuses waits until another of ours ends."""
+        The caller gives the slot back. Raises SshError with `started` False: nothing was run.
+        """
         waits = backoff(0.05, 1.0)
-        failed = 0
+        attempt = 0
         while True:
-            if not self.alive:
-                raise reasons.lost(self.worker, self.cause)
+            attempt += 1
+            await self._slots.take()
             try:
-                return await opener()
+                return await self._opened(opener)
             except asyncssh.ChannelOpenError as error:
-                if not self.alive:
-                    raise reasons.lost(self.worker, self.cause) from None
-                failed += 1
-                if self._slots.shrink():
-                    await self._slots.give()
-                    await self._slots.take()
-                elif failed >= OPEN_ATTEMPTS:
+                crowded = self._slots.shrink()
+                self._slots.give()
+                if not crowded and attempt >= OPEN_ATTEMPTS:
                     raise reasons.too_many_sessions(self.worker, error.reason) from None
-                await asyncio.sleep(next(waits))
-            except (asyncssh.Error, OSError) as error:
-                raise reasons.lost(self.worker, str(error)) from None
+            except BaseException:
+                self._slots.give()
+                raise
+            await asyncio.sleep(next(waits))
+
+    async def _opened(self, opener: Callable[[], Awaitable[Any]]) -> Any:
+        if not self.alive:
+            raise reasons.lost(self.worker, self.cause, started=False)
+        try:
+            return await opener()
+        except asyncssh.ChannelOpenError:
+            if not self.alive:
+                raise reasons.lost(self.worker, self.cause, started=False) from None
+            raise
+        except (asyncssh.Error, OSError) as error:
+            raise reasons.lost(self.worker, str(error), started=False) from None
 
     async def _end(self, channel: asyncssh.SSHClientChannel[bytes], session: _Gathered) -> None:
         for signal in ("TERM", "KILL"):
@@ -247,6 +270,8 @@ class WorkerConnection:
                 return
 
     def _completed(self, session: _Gathered, *, timed_out: bool) -> Completed:
+        if session.flooded:
+            raise reasons.flooded(self.worker, OUTPUT_LIMIT)
         silent = session.exit_code is None and session.signal is None
         if not timed_out and silent and (session.ended.result() is not None or not self.alive):
             raise reasons.lost(self.worker, self.cause or str(session.ended.result() or ""))
@@ -264,7 +289,7 @@ class WorkerConnection:
             try:
                 await process.channel.wait_closed()
             finally:
-                await self._slots.give()
+                self._slots.give()
 
         watcher = asyncio.get_running_loop().create_task(watch())
         self._watchers.add(watcher)

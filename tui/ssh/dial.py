@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import socket
 import time
 import warnings
@@ -21,6 +20,7 @@ from tui.ssh.access import ACCEPT_NEW, Access, Login, Prompter
 from tui.ssh.host_keys import HostKeys, Trusted, fingerprint, key_type, refusal, unfiled
 from tui.ssh.keys import Keys
 from tui.ssh.reasons import SshError
+from tui.ssh.sockets import first_words, taking_turns
 
 KEX = "^curve25519-sha256,curve25519-sha256@libssh.org"
 """Asked for first because it costs 1 ms of CPU where post-quantum exchanges cost tens; the others stay."""
@@ -29,7 +29,6 @@ MAX_AUTH_TRIES_WORDS = "too many authentication failures"
 GREETING_TIMEOUT = 3.0
 _BUSY = (b"MaxStartups", b"Not allowed at this time")
 """What OpenSSH says instead of a greeting when it turns somebody away."""
-_TCP_KEEPALIVE = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
 
 
 @dataclass
@@ -102,6 +101,8 @@ class Dialer:
     access: Access
     keys: Keys
     host_keys: HostKeys
+    turns: asyncio.Semaphore
+    """Handshakes at once."""
     prompter: Prompter | None = None
     _questions: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -121,17 +122,19 @@ class Dialer:
         await self.keys.load()
         stages = stages or Stages()
         trusted = self.host_keys.trusted(login, vouched)
-        try:
-            return await self._attempt(login, worker, trusted, tunnel, stages)
-        except _Unknown as unknown:
-            trusted = await self._ask(login, worker, vouched, unknown.key, unknown.error)
-        except SshError as error:
-            if error.reason is not reasons.Reason.DENIED or not await self.keys.unlock_more():
-                raise
-        try:
-            return await self._attempt(login, worker, trusted, tunnel, stages)
-        except _Unknown as unknown:
-            raise unknown.error from None
+        asked = False
+        while True:
+            seen = self.keys.count
+            try:
+                return await self._attempt(login, worker, trusted, tunnel, stages)
+            except _Unknown as unknown:
+                if asked:
+                    raise unknown.error from None
+                asked = True
+                trusted = await self._ask(login, worker, vouched, unknown.key, unknown.error)
+            except SshError as error:
+                if error.reason is not reasons.Reason.DENIED or not await self.keys.unlock_more(seen):
+                    raise
 
     async def _ask(
         self, login: Login, worker: int | str | None, vouched: tuple[str, ...], key: asyncssh.SSHKey, error: SshError
@@ -142,7 +145,7 @@ class Dialer:
             trusted = self.host_keys.trusted(login, vouched)
             if key in trusted.keys:
                 return trusted
-            name = f"worker {worker} ({login.host})" if isinstance(worker, int) else str(worker)
+            name = login.host if worker is None else f"worker {worker} ({login.host})"
             if not await self.prompter.trust(name, key_type(key), fingerprint(key)):
                 raise error
             try:
@@ -159,26 +162,70 @@ class Dialer:
         tunnel: asyncssh.SSHClientConnection | None,
         stages: Stages,
     ) -> tuple[asyncssh.SSHClientConnection, Client]:
+        began = time.monotonic()
+        if tunnel is not None:
+            async with self.turns:
+                stages.connected = time.monotonic() - began
+                made = await self._log_in(login, worker, trusted, tunnel, None)
+        else:
+            timeout = self.access.connect_timeout
+            try:
+                async with taking_turns(self.turns, login.host, login.port, timeout) as sock:
+                    stages.connected = time.monotonic() - began
+                    made = await self._log_in(login, worker, trusted, None, sock)
+            except (OSError, UnicodeError, asyncio.TimeoutError) as error:
+                raise reasons.unconnected(error, worker, login, timeout) from None
+        stages.logged_in = time.monotonic() - began
+        return made
+
+    async def _log_in(
+        self,
+        login: Login,
+        worker: int | str | None,
+        trusted: Trusted,
+        tunnel: asyncssh.SSHClientConnection | None,
+        sock: socket.socket | None,
+    ) -> tuple[asyncssh.SSHClientConnection, Client]:
         _quiet_old_algorithms()
         new = not (trusted.keys or trusted.authorities)
         accepts = new and self.access.host_keys == ACCEPT_NEW
-
-        def believes(key: asyncssh.SSHKey) -> bool:
-            return accepts and key not in trusted.revoked
-
-        clients: list[Client] = []
-
-        def factory() -> Client:
-            clients.append(
-                Client(believes, self.prompter, f"worker {worker}" if isinstance(worker, int) else str(worker))
-            )
-            return clients[-1]
-
-        began = time.monotonic()
-        sock = None if tunnel else await self._socket(login, worker)
-        stages.connected = time.monotonic() - began
+        name = login.host if worker is None else f"worker {worker}"
+        client = Client(lambda key: accepts and key not in trusted.revoked, self.prompter, name)
         offered = self.keys.offered()
-        task = asyncio.ensure_future(
+        via = self.access.jump or login.jump or "configured"
+        try:
+            connection = await self._bounded(self._connecting(login, trusted, tunnel, sock, client, offered), client)
+        except asyncio.TimeoutError:
+            if client.connection is None:
+                raise reasons.tunnel_refused(2, "connection timed out", worker, login, via) from None
+            if not client.greeted:
+                raise reasons.not_ssh(worker, login, f"nothing within {self.access.login_timeout:g} s") from None
+            raise reasons.login_timed_out(worker, login, self.access.login_timeout) from None
+        except asyncssh.ChannelOpenError as error:
+            raise reasons.tunnel_refused(error.code, error.reason, worker, login, via) from None
+        except (asyncssh.Error, OSError, ValueError) as error:
+            if sock is not None and not client.greeted:
+                raise await self._diagnosed(login, worker) from None
+            raise self._explained(error, client, login, worker, trusted, len(offered)) from None
+        if client.offered is not None and new:
+            try:
+                self.host_keys.accept(login, client.offered)
+            except OSError as problem:
+                connection.abort()
+                raise unfiled(worker, self.access.own_known_hosts, problem) from problem
+        return connection, client
+
+    def _connecting(
+        self,
+        login: Login,
+        trusted: Trusted,
+        tunnel: asyncssh.SSHClientConnection | None,
+        sock: socket.socket | None,
+        client: Client,
+        offered: list[Any],
+    ) -> asyncio.Future[asyncssh.SSHClientConnection]:
+        """Begin the handshake; every option is given, so no file of the user's changes what is checked."""
+        return asyncio.ensure_future(
             asyncssh.connect(
                 login.host,
                 login.port,
@@ -186,7 +233,7 @@ class Dialer:
                 tunnel=tunnel or (),
                 config=None,
                 username=login.user,
-                client_factory=factory,
+                client_factory=lambda: client,
                 client_keys=offered or None,
                 agent_path=None,
                 known_hosts=lambda *_: (list(trusted.keys), list(trusted.authorities), list(trusted.revoked)),
@@ -206,41 +253,9 @@ class Dialer:
                 keepalive_count_max=self.access.keepalive_count,
             )
         )
-        try:
-            connection = await self._bounded(task, clients)
-        except asyncio.TimeoutError:
-            client = clients[-1] if clients else None
-            if client is None and tunnel is not None:
-                raise reasons.tunnel_refused(
-                    2, "connection timed out", worker, login, self.access.jump or "?"
-                ) from None
-            if client is None or not client.greeted:
-                raise reasons.not_ssh(worker, login, f"nothing within {self.access.login_timeout:g} s") from None
-            raise reasons.login_timed_out(worker, login, self.access.login_timeout) from None
-        except asyncssh.ChannelOpenError as error:
-            raise reasons.tunnel_refused(
-                error.code, error.reason, worker, login, self.access.jump or "configured"
-            ) from None
-        except (asyncssh.Error, OSError, ValueError) as error:
-            client = clients[-1] if clients else None
-            if sock is not None and not (client and client.greeted):
-                raise await self._diagnosed(login, worker) from None
-            raise self._explained(error, client, login, worker, trusted, len(offered)) from None
-        finally:
-            if not task.done():
-                task.cancel()
-        stages.logged_in = time.monotonic() - began
-        client = clients[-1]
-        if client.offered is not None and new:
-            try:
-                self.host_keys.accept(login, client.offered)
-            except OSError as problem:
-                connection.abort()
-                raise unfiled(worker, self.access.own_known_hosts, problem) from problem
-        return connection, client
 
     async def _bounded(
-        self, task: asyncio.Future[asyncssh.SSHClientConnection], clients: list[Client]
+        self, task: asyncio.Future[asyncssh.SSHClientConnection], client: Client
     ) -> asyncssh.SSHClientConnection:
         """The login within its time; the clock stands still while a person is being asked."""
         try:
@@ -248,7 +263,7 @@ class Dialer:
                 done, _ = await asyncio.wait({task}, timeout=self.access.login_timeout)
                 if done:
                     return task.result()
-                if not (clients and clients[-1].asking):
+                if not client.asking:
                     break
         except asyncio.CancelledError:
             task.cancel()
@@ -260,16 +275,10 @@ class Dialer:
             (await task).abort()
         raise asyncio.TimeoutError
 
-    async def _socket(self, login: Login, worker: int | str | None) -> socket.socket:
-        try:
-            return await asyncio.wait_for(open_socket(login.host, login.port), self.access.connect_timeout)
-        except (OSError, UnicodeError, asyncio.TimeoutError) as error:
-            raise reasons.unconnected(error, worker, login, self.access.connect_timeout) from None
-
     async def _diagnosed(self, login: Login, worker: int | str | None) -> SshError:
         """Look once more at a server that never said it speaks SSH: does it say something else?"""
         try:
-            words = await asyncio.wait_for(_first_words(login), GREETING_TIMEOUT)
+            words = await asyncio.wait_for(first_words(login.host, login.port), GREETING_TIMEOUT)
         except (OSError, asyncio.TimeoutError):
             words = b""
         if not words or words.startswith(b"SSH-") or any(text in words for text in _BUSY):
@@ -279,7 +288,7 @@ class Dialer:
     def _explained(
         self,
         error: Exception,
-        client: Client | None,
+        client: Client,
         login: Login,
         worker: int | str | None,
         trusted: Trusted,
@@ -287,7 +296,7 @@ class Dialer:
     ) -> TpuTuiError | _Unknown:
         words = str(error)
         if isinstance(error, asyncssh.HostKeyNotVerifiable):
-            if client is not None and client.offered is not None:
+            if client.offered is not None:
                 problem = refusal(worker, login, trusted, client.offered)
                 if problem.reason is reasons.Reason.HOST_KEY_UNKNOWN:
                     return _Unknown(client.offered, problem)
@@ -307,7 +316,7 @@ class Dialer:
             )
         if isinstance(error, asyncssh.KeyExchangeFailed):
             return reasons.no_algorithms(worker, login, words)
-        if client is None or not client.greeted:
+        if not client.greeted:
             return reasons.closed_early(worker, login)
         if isinstance(error, (asyncssh.DisconnectError, OSError)):
             return reasons.lost(worker, words)
@@ -326,38 +335,3 @@ class _Unknown(Exception):
 def _quiet_old_algorithms() -> None:
     """Servers that only do finite-field Diffie-Hellman still get in, without a warning on the screen."""
     warnings.filterwarnings("ignore", message="Diffie-Hellman over finite fields")
-
-
-async def _first_words(login: Login) -> bytes:
-    """What a server says to a client that greets it as SSH clients do."""
-    loop = asyncio.get_running_loop()
-    with await open_socket(login.host, login.port) as sock:
-        await loop.sock_sendall(sock, b"SSH-2.0-tpu_tui\r\n")
-        return await loop.sock_recv(sock, 255)
-
-
-async def open_socket(host: str, port: int) -> socket.socket:
-    """A connected TCP socket to the first address that answers, small packets undelayed, keep-alive on.
-
-    Raises socket.gaierror when the name does not resolve, else the OSError of the last address.
-    """
-    loop = asyncio.get_running_loop()
-    problem: OSError = OSError(errno.EADDRNOTAVAIL, "no address")
-    for family, kind, protocol, _, address in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM):
-        sock = socket.socket(family, kind, protocol)
-        try:
-            sock.setblocking(False)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            for name, value in _TCP_KEEPALIVE:
-                if hasattr(socket, name):
-                    sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-            await loop.sock_connect(sock, address)
-            return sock
-        except OSError as error:
-            sock.close()
-            problem = error
-        except BaseException:
-            sock.close()
-            raise
-    raise problem

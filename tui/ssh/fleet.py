@@ -6,15 +6,15 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
 from tui.errors import TpuTuiError, UsageError, WorkerError
 from tui.pod.worker import Worker
 from tui.ssh import reasons
-from tui.ssh.access import Access, Login, Prompter, login_for, login_to
+from tui.ssh.access import Access, Prompter, login_to
 from tui.ssh.host_keys import HostKeys
+from tui.ssh.jump import JumpHosts
 from tui.ssh.keys import Keys
 from tui.ssh.outcome import Completed
 from tui.ssh.probing import PortState, Reach
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import asyncssh
 
     from tui.ssh.connection import WorkerConnection
-    from tui.ssh.dial import Client, Dialer, Stages
+    from tui.ssh.dial import Dialer, Stages
 
 __all__ = ["Completed", "Fleet", "PortState", "Reach"]
 
@@ -60,10 +60,10 @@ class Fleet:
         self._access = access
         self._prompter = prompter
         self._dialer: Dialer | None = None
-        self._handshakes = asyncio.Semaphore(access.handshakes)
+        self._turns = asyncio.Semaphore(access.handshakes)
         self._live: dict[int, WorkerConnection] = {}
-        self._jumps: dict[str, tuple[asyncssh.SSHClientConnection, Client]] = {}
-        self._locks: dict[int | str, asyncio.Lock] = {}
+        self._jumps = JumpHosts(access, self._dial)
+        self._locks: dict[int, asyncio.Lock] = {}
         self._closed = False
 
     async def __aenter__(self) -> Fleet:
@@ -84,11 +84,7 @@ class Fleet:
         self._closed = True
         live, self._live = list(self._live.values()), {}
         await asyncio.gather(*(connection.close() for connection in live), return_exceptions=True)
-        jumps, self._jumps = list(self._jumps.values()), {}
-        for connection, _ in reversed(jumps):
-            connection.close()
-            with contextlib.suppress(Exception):
-                await asyncio.wait_for(connection.wait_closed(), 3.0)
+        await self._jumps.close()
         if self._dialer:
             self._dialer.keys.close()
 
@@ -101,7 +97,7 @@ class Fleet:
         live = self._live.get(index)
         if live is not None and live.alive:
             return live
-        async with self._lock(index):
+        async with self._locks.setdefault(index, asyncio.Lock()):
             live = self._live.get(index)
             if live is not None and live.alive:
                 return live
@@ -124,8 +120,7 @@ class Fleet:
 
         Raises what `connect` raises, and SshError when the connection is lost before the command ended.
         """
-        connection = await self.connect(index)
-        return await connection.run(command, input=input, timeout=timeout)
+        return await self._with(index, lambda connection: connection.run(command, input=input, timeout=timeout))
 
     async def run_all(
         self,
@@ -146,8 +141,7 @@ class Fleet:
 
     async def process(self, index: int, command: str) -> asyncssh.SSHClientProcess[bytes]:
         """A command whose streams the caller reads and writes, as bytes; the caller closes it."""
-        connection = await self.connect(index)
-        return await connection.process(command)
+        return await self._with(index, lambda connection: connection.process(command))
 
     async def probe(self, index: int, host: str, port: int, timeout: float = 5.0) -> PortState:
         """Whether `host:port` answers, seen from the worker. Raises what `connect` raises."""
@@ -181,6 +175,16 @@ class Fleet:
             await connection.close()
         return Reach(index, "ready", stages.connected, stages.logged_in)
 
+    async def _with(self, index: int, use: Callable[[WorkerConnection], Awaitable[_Result]]) -> _Result:
+        """Use the live connection; one that turns out dead before anything began is made again, once."""
+        connection = await self.connect(index)
+        try:
+            return await use(connection)
+        except reasons.SshError as error:
+            if error.started or connection.alive or self._closed:
+                raise
+        return await use(await self.connect(index))
+
     def _worker(self, index: int) -> Worker:
         try:
             return self.workers[index]
@@ -188,15 +192,12 @@ class Fleet:
             known = ", ".join(str(number) for number in sorted(self.workers))
             raise UsageError(f"no worker {index}", remedy=f"workers: {known}") from None
 
-    def _lock(self, name: int | str) -> asyncio.Lock:
-        return self._locks.setdefault(name, asyncio.Lock())
-
     def _dial(self) -> Dialer:
         from tui.ssh.dial import Dialer
 
         if self._dialer is None:
             keys = Keys(self._access, self._prompter, self._configured_identities())
-            self._dialer = Dialer(self._access, keys, HostKeys(self._access), self._prompter)
+            self._dialer = Dialer(self._access, keys, HostKeys(self._access), self._turns, self._prompter)
         return self._dialer
 
     def _configured_identities(self) -> Iterable[str]:
@@ -216,38 +217,16 @@ class Fleet:
         waits = backoff()
         for attempt in range(1, EARLY_ATTEMPTS + 1):
             try:
-                tunnel = await self._jump(jump) if jump else None
-                async with self._handshakes:
-                    connection, client = await self._dial().dial(
-                        login, worker=worker.index, vouched=worker.host_keys, tunnel=tunnel, stages=stages
-                    )
+                tunnel = await self._jumps.through(jump, worker.index) if jump else None
+                connection, client = await self._dial().dial(
+                    login, worker=worker.index, vouched=worker.host_keys, tunnel=tunnel, stages=stages
+                )
                 return WorkerConnection(worker.index, connection, client, self._access.sessions)
             except reasons.SshError as error:
                 if error.reason is not reasons.Reason.CLOSED_EARLY or attempt == EARLY_ATTEMPTS:
                     raise
             await asyncio.sleep(next(waits))
         raise AssertionError("unreachable")
-
-    async def _jump(self, jump: str) -> asyncssh.SSHClientConnection:
-        """The one connection to a jump host; `a,b` goes through a to b, as ProxyJump writes it."""
-        async with self._lock(f"jump {jump}"):
-            live = self._jumps.get(jump)
-            if live is not None and not live[1].ended.done():
-                return live[0]
-            before, _, last = jump.rpartition(",")
-            tunnel = await self._jump(before) if before else None
-            login = _parse_jump(last, self._access)
-            try:
-                made = await self._dial().dial(login, worker=None, tunnel=tunnel)
-            except reasons.SshError as error:
-                raise reasons.SshError(
-                    error.reason,
-                    f"the jump host {last} let us not through: {error.what}",
-                    why=error.why,
-                    remedy=error.remedy,
-                ) from None
-            self._jumps[jump] = made
-            return made[0]
 
 
 async def each(
@@ -282,15 +261,6 @@ def _as_worker_error(error: TpuTuiError, index: int) -> WorkerError:
             error.worker = index
         return error
     return WorkerError(error.what, worker=index, why=error.why, remedy=error.remedy)
-
-
-def _parse_jump(text: str, access: Access) -> Login:
-    """`[user@]host[:port]`; the profile's user and port are the workers', not the jump host's."""
-    user, _, rest = text.strip().rpartition("@")
-    host, _, port = rest.rpartition(":")
-    if not host or not port.isdigit() or (":" in host and not host.endswith("]")):
-        host, port = rest, ""
-    return login_for(host.strip("[]"), int(port) if port else None, user or None, replace(access, port=None))
 
 
 def raise_file_limit(needed: int) -> None:

@@ -36,6 +36,7 @@ class Keys:
         self._more = tuple(more)
         self._lock = asyncio.Lock()
         self._loaded = False
+        self._declined = False
         self._agent: asyncssh.SSHAgentClient | None = None
         self._agent_pairs: list[asyncssh.SSHKeyPair] = []
         self._files: dict[str, tuple[asyncssh.SSHKey, list[asyncssh.SSHCertificate]]] = {}
@@ -60,14 +61,18 @@ class Keys:
                     self._take(key)
             self._loaded = True
 
-    async def unlock_more(self) -> bool:
-        """Ask for the passphrases of the keys still encrypted; whether any could be opened."""
+    @property
+    def count(self) -> int:
+        """How many key files are open."""
+        return len(self._files)
+
+    async def unlock_more(self, seen: int) -> bool:
+        """Ask, once, for the passphrases of the keys still encrypted; whether there are more than `seen` now."""
         async with self._lock:
-            if self._prompter is None or not self.locked:
-                return False
-            before = len(self._files)
-            await self._ask(list(self.locked))
-            return len(self._files) > before
+            if self._prompter is not None and self.locked and self.count == seen and not self._declined:
+                await self._ask(list(self.locked))
+                self._declined = bool(self.locked)
+            return self.count > seen
 
     def offered(self) -> list[Any]:
         """The keys in the order they are tried, fit for one connection of asyncssh's."""

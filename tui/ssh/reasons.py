@@ -50,6 +50,8 @@ class SshError(WorkerError):
     ) -> None:
         super().__init__(what, worker=worker, why=why, remedy=remedy)
         self.reason = reason
+        self.started = reason is Reason.LOST
+        """Whether the command may have begun; one that did not can be given again."""
 
 
 def quoted(text: str | bytes) -> str:
@@ -223,14 +225,27 @@ def too_many_sessions(worker: int | str | None, words: str) -> SshError:
     )
 
 
-def lost(worker: int | str | None, words: str) -> SshError:
-    """The connection broke off."""
-    return SshError(
+def lost(worker: int | str | None, words: str, *, started: bool = True) -> SshError:
+    """The connection broke off; `started` False when the command surely never began."""
+    error = SshError(
         Reason.LOST,
         "the connection was lost",
         worker=worker,
         why=quoted(words) or "it was closed",
         remedy="check the network; a worker that was preempted shows in `tpu-tui slices`",
+    )
+    error.started = started
+    return error
+
+
+def flooded(worker: int | str | None, limit: int) -> SshError:
+    """A command wrote more than is kept in memory."""
+    return SshError(
+        Reason.OTHER,
+        "the command writes too much",
+        worker=worker,
+        why=f"more than {limit >> 20} MiB of output",
+        remedy="redirect its output to a file on the worker, or launch it as a run",
     )
 
 

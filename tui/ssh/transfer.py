@@ -12,6 +12,7 @@ import re
 import secrets
 import shlex
 from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,6 +29,15 @@ RUN_ROOT = "~/.tpu-tui"
 _BLOCK = 1 << 16
 _NUMBER = 20
 """Digits of a length in the stream, padded with zeros."""
+_INLINE = 32 * 1024
+"""Bytes of a text that a shell still writes by itself."""
+_INLINE_TOTAL = 8 * 1024 * 1024
+_NAMES_A_COMMAND = 100
+_CONTROL = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]")
+_WORDS = 160
+"""Bytes of a worker's complaints that a message repeats."""
+_PARTING = 2.0
+"""Seconds to wait for the last of them."""
 _MOST_CHATTER = 64
 """Lines a login shell may print before our own answer."""
 _REMOTE = r"""
@@ -95,18 +105,29 @@ async def send_tree(
     fleet: Fleet, indices: Iterable[int], tree: Tree, *, run_root: str = RUN_ROOT
 ) -> AsyncIterator[SyncResult | WorkerError]:
     """As `sync_tree`, for a tree that was read before."""
-    script, manifest = _script(tree.entries), _manifest(tree.entries)
+    parcel = await asyncio.to_thread(_pack, tree)
 
     async def one(index: int) -> SyncResult:
-        return await _send(fleet, index, tree, run_root, script, manifest)
+        return await _send(fleet, index, parcel, run_root)
 
     async for _, result in each(indices, one):
         yield result
 
 
-async def _send(fleet: Fleet, index: int, tree: Tree, run_root: str, script: bytes, manifest: bytes) -> SyncResult:
+@dataclass(frozen=True)
+class _Parcel:
+    """A tree ready to be sent: `script` makes it out of itself and of the `streamed` files' bytes."""
+
+    tree: Tree
+    script: bytes
+    manifest: bytes
+    streamed: tuple[Entry, ...]
+
+
+async def _send(fleet: Fleet, index: int, parcel: _Parcel, run_root: str) -> SyncResult:
     import asyncssh
 
+    tree = parcel.tree
     nonce = secrets.token_hex(8)
     remote = _REMOTE.encode()
     arguments = shlex.join([nonce, tree.hash, run_root])
@@ -115,17 +136,17 @@ async def _send(fleet: Fleet, index: int, tree: Tree, run_root: str, script: byt
         process.stdin.write(remote)
         answer, words = await _answer(process, nonce)
         if answer == "want":
-            errors = asyncio.ensure_future(process.stderr.read(_BLOCK))
+            complaints = asyncio.ensure_future(_last_words(process))
             try:
-                await _stream(process, tree, script, manifest, index)
+                # A worker that gave up reads no further: its answer says why.
+                with suppress(BrokenPipeError):
+                    await _stream(process, parcel, index)
                 answer, words = await _answer(process, nonce)
-                if answer != "done" and errors.done():
-                    words = f"{words} {quoted(errors.result())}"
+                if answer != "done":
+                    await asyncio.wait({complaints}, timeout=_PARTING)
+                    words = f"{words}: {quoted(complaints.result())}" if complaints.done() else words
             finally:
-                errors.cancel()
-            sent = tree.bytes
-        else:
-            sent = 0
+                complaints.cancel()
     except (OSError, asyncssh.Error) as error:
         raise WorkerError(
             "the code did not arrive", worker=index, why=quoted(str(error)) or "the connection broke off"
@@ -139,7 +160,15 @@ async def _send(fleet: Fleet, index: int, tree: Tree, run_root: str, script: byt
             why=quoted(words) or "the worker broke off",
             remedy="see its disk (`df`), and that sh, head, sha256sum and mv are on its PATH",
         )
-    return SyncResult(index, tree.hash, sent, skipped=answer == "have")
+    return SyncResult(index, tree.hash, tree.bytes if answer == "done" else 0, skipped=answer == "have")
+
+
+async def _last_words(process: asyncssh.SSHClientProcess[bytes]) -> bytes:
+    """The end of what the worker's programs complain about."""
+    kept = b""
+    while block := await process.stderr.read(_BLOCK):
+        kept = (kept + block)[-_WORDS:]
+    return kept
 
 
 async def _answer(process: asyncssh.SSHClientProcess[bytes], nonce: str) -> tuple[str, str]:
@@ -156,14 +185,12 @@ async def _answer(process: asyncssh.SSHClientProcess[bytes], nonce: str) -> tupl
     return "", "the login shell prints too much"
 
 
-async def _stream(
-    process: asyncssh.SSHClientProcess[bytes], tree: Tree, script: bytes, manifest: bytes, index: int
-) -> None:
-    for text in (manifest, script):
+async def _stream(process: asyncssh.SSHClientProcess[bytes], parcel: _Parcel, index: int) -> None:
+    for text in (parcel.manifest, parcel.script):
         process.stdin.write(b"%0*d" % (_NUMBER, len(text)) + text)
-    await process.stdin.drain()
-    for entry in tree.entries:
-        for block in _blocks(tree, entry, index):
+        await process.stdin.drain()
+    for entry in parcel.streamed:
+        for block in _blocks(parcel.tree, entry, index):
             process.stdin.write(block)
             await process.stdin.drain()
     process.stdin.write_eof()
@@ -171,8 +198,6 @@ async def _stream(
 
 def _blocks(tree: Tree, entry: Entry, index: int) -> Iterator[bytes]:
     left = entry.size
-    if not left:
-        return
     with (tree.directory / os.fsdecode(entry.path)).open("rb") as file:
         while left:
             block = file.read(min(left, _BLOCK))
@@ -187,20 +212,50 @@ def _blocks(tree: Tree, entry: Entry, index: int) -> Iterator[bytes]:
             yield block
 
 
-def _script(entries: Iterable[Entry]) -> bytes:
-    """The sh program that cuts the stream into files, every name quoted, directories first."""
-    entries = list(entries)
+def _pack(tree: Tree) -> _Parcel:
+    """The sh program that makes the tree, every name quoted, directories first.
+
+    Small texts stand in it as they are, written by the shell itself: a process a file would cost far more. All other
+    files are cut out of the stream that follows, in order.
+    """
+    entries = tree.entries
     folders = {entry.path.rpartition(b"/")[0] for entry in entries} | {e.path for e in entries if e.kind == "d"}
-    lines = [b"mkdir -p " + _quoted(folder) for folder in sorted(folders - {b""})]
+    lines = _in_groups(b"mkdir -p", [_quoted(folder) for folder in sorted(folders - {b""})])
+    streamed: list[Entry] = []
+    inline = 0
     for entry in entries:
         name = _quoted(entry.path)
         if entry.kind == "l":
             lines.append(b"ln -s -- " + _quoted(entry.target, here=False) + b" " + name)
         elif entry.kind in ("f", "x"):
-            lines.append(b"head -c %d >%s" % (entry.size, name) if entry.size else b"true >" + name)
-    executable = [_quoted(entry.path) for entry in entries if entry.kind == "x"]
-    lines += [b"chmod u+x " + name for name in executable]
-    return b"\n".join(lines) + b"\n"
+            text = _small_text(tree, entry) if inline + entry.size <= _INLINE_TOTAL else None
+            if text is None:
+                streamed.append(entry)
+                lines.append(b"head -c %d >%s" % (entry.size, name))
+            else:
+                inline += entry.size
+                lines.append(b"printf %s " + _quoted(text, here=False) + b" >" + name)
+    lines += _in_groups(b"chmod u+x", [_quoted(entry.path) for entry in entries if entry.kind == "x"])
+    return _Parcel(tree, b"\n".join(lines) + b"\n", _manifest(entries), tuple(streamed))
+
+
+def _in_groups(command: bytes, names: list[bytes]) -> list[bytes]:
+    return [
+        command + b" " + b" ".join(names[start : start + _NAMES_A_COMMAND])
+        for start in range(0, len(names), _NAMES_A_COMMAND)
+    ]
+
+
+def _small_text(tree: Tree, entry: Entry) -> bytes | None:
+    """A file's bytes where a shell can carry them: short, no NUL or other control character, valid UTF-8."""
+    if entry.size > _INLINE:
+        return None
+    try:
+        data = (tree.directory / os.fsdecode(entry.path)).read_bytes()
+        data.decode()
+    except (OSError, UnicodeDecodeError):
+        return None
+    return None if len(data) != entry.size or _CONTROL.search(data) else data
 
 
 def _quoted(path: bytes, *, here: bool = True) -> bytes:

@@ -34,6 +34,9 @@ class MainScreen(Screen[None]):
         Binding("q", "app.ask_quit", "Quit", id="quit"),
     ]
 
+    ready = False
+    """Whether everything is in place to be drawn on."""
+
     @property
     def console(self) -> ConsoleApp:
         """The app, as what it is."""

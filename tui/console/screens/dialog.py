@@ -68,6 +68,8 @@ class Dialog(ModalScreen[Answer]):
 class TextDialog(Dialog[None]):
     """Something to read, scrolled with the arrow keys."""
 
+    AUTO_FOCUS = "#reading"
+
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "scroll(-1)", "Up", show=False),
         Binding("down,j", "scroll(1)", "Down", show=False),
@@ -75,18 +77,13 @@ class TextDialog(Dialog[None]):
     ]
 
     def __init__(self, title: str, text: str) -> None:
-        super().__init__()
+        super().__init__(classes="-reading")
         self.TITLE_TEXT = title
         self._text = text
 
     def body(self) -> Sequence[Widget]:
         """The text."""
         return [VerticalScroll(Static(plain(self._text), markup=False), id="reading")]
-
-    def on_mount(self) -> None:
-        """Give the text the keys."""
-        self.add_class("-reading")
-        self.query_one("#reading").focus()
 
     def action_scroll(self, by: int) -> None:
         """Scroll by lines."""
@@ -97,6 +94,7 @@ class SecretDialog(Dialog["str | None"]):
     """Asks once for a passphrase or a one-time code; None when it is not given."""
 
     TITLE_TEXT = "needed to log in"
+    AUTO_FOCUS = "#secret"
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -109,10 +107,6 @@ class SecretDialog(Dialog["str | None"]):
     def buttons(self) -> Sequence[Button]:
         """Give it or not."""
         return [Button("Cancel", id="leave"), Button("Use it", id="use", variant="primary")]
-
-    def on_mount(self) -> None:
-        """Type at once."""
-        self.query_one(Input).focus()
 
     def on_input_submitted(self) -> None:
         """Enter gives it."""
@@ -157,6 +151,7 @@ class QuitDialog(Dialog[bool]):
     """Says what goes on when the console goes."""
 
     TITLE_TEXT = "quit"
+    AUTO_FOCUS = "#quit"
     default_answer = False
 
     def __init__(self, told: str) -> None:
@@ -170,10 +165,6 @@ class QuitDialog(Dialog[bool]):
     def buttons(self) -> Sequence[Button]:
         """Stay or go."""
         return [Button("Stay", id="leave"), Button("Quit", id="quit", variant="primary")]
-
-    def on_mount(self) -> None:
-        """Enter quits: nothing is lost by it."""
-        self.query_one("#quit").focus()
 
     def on_key(self, event: object) -> None:
         """`q` or `y` once more quits as well."""

@@ -61,6 +61,7 @@ def parse_env(text: str) -> dict[str, str]:
 class LaunchDialog(ModalScreen["str | None"]):
     """Fields, then exactly what would run, then the launch; answers the new run's id."""
 
+    AUTO_FOCUS = "#command"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", "Back", id="launch.leave"),
         Binding("ctrl+r", "plan", "Show what will run", id="launch.plan", priority=True),
@@ -131,7 +132,6 @@ class LaunchDialog(ModalScreen["str | None"]):
     def on_mount(self) -> None:
         """Begin at the command."""
         self._tell("enter shows exactly what would run, and where; nothing is started by that.")
-        self.query_one("#command", Input).focus()
 
     def _tell(self, text: str) -> None:
         self.query_one("#told", Static).update(plain(text))

@@ -54,21 +54,23 @@ class PodScreen(MainScreen):
         self._slices: dict[str, Slice] = {}
         self._runs: dict[str, RunStatus] = {}
         self._seen: dict[str, tuple[str, int, int]] = {}
+        self._headline = Headline(id="headline")
         self._tables = {
             "slices": RowTable(rows.SLICE_COLUMNS, empty="listing…", id="slices"),
             "workers": RowTable(rows.WORKER_COLUMNS, empty="no slice is chosen", id="workers"),
             "checks": RowTable(rows.CHECK_COLUMNS, empty="c checks the chosen slice", id="checks"),
             "runs": RowTable(rows.RUN_COLUMNS, empty="no runs yet", id="runs"),
         }
+        self._panes = {name: Pane(name, table, id=f"pane-{name}") for name, table in self._tables.items()}
 
     def compose(self) -> ComposeResult:
         """Three panes side by side, or behind tabs where there is no room; the runs beneath."""
-        yield Headline(id="headline")
+        yield self._headline
         yield TabLine([(name, f"{n + 1} {name}") for n, name in enumerate(UPPER_PANES)], id="pane-tabs")
         with Horizontal(id="upper"):
             for name in UPPER_PANES:
-                yield Pane(name, self._tables[name], id=f"pane-{name}")
-        yield Pane("runs", self._tables["runs"], id="pane-runs")
+                yield self._panes[name]
+        yield self._panes["runs"]
         yield FilterBar()
         yield Footer(show_command_palette=False, compact=True)
 
@@ -76,6 +78,7 @@ class PodScreen(MainScreen):
         """Show the first pane and give the slices the keys."""
         self._show_upper("slices")
         self._tables["slices"].focus()
+        self.ready = True
         self.tick()
 
     # --- data in ------------------------------------------------------------------------------------------------
@@ -83,7 +86,7 @@ class PodScreen(MainScreen):
     def tick(self) -> None:
         """Take what the sources said since the last time."""
         now = self.console.store.clock()
-        self.query_one(Headline).show(self.console.headline())
+        self._headline.show(self.console.headline())
         self._take_slices(now)
         chosen = self.chosen_slice()
         self._take_workers(chosen, now)
@@ -98,9 +101,6 @@ class PodScreen(MainScreen):
         self._seen[pane] = mark
         return True
 
-    def _pane(self, name: str) -> Pane:
-        return self.query_one(f"#pane-{name}", Pane)
-
     def _take_slices(self, now: float) -> None:
         if not self._is_new("slices", SLICES, now):
             return
@@ -113,7 +113,7 @@ class PodScreen(MainScreen):
         table.show([rows.slice_row(slice_) for slice_ in slices])
         if slices and self.chosen_slice() is None:
             table.action_cursor_to(0)
-        self._pane("slices").show_reading(reading, now, f"{len(slices)}" if slices else "")
+        self._panes["slices"].show_reading(reading, now, f"{len(slices)}" if slices else "")
 
     def _take_workers(self, chosen: Slice | None, now: float) -> None:
         name = workers_of(chosen) if chosen else ""
@@ -123,8 +123,8 @@ class PodScreen(MainScreen):
         reading = self.console.store.get(name)
         self._tables["workers"].set_empty("no slice is chosen" if chosen is None else "it has no workers")
         self._tables["workers"].show(rows.worker_rows(chosen, reading.value))
-        self._pane("workers").set_title(f"workers of {chosen.name}" if chosen else "workers")
-        self._pane("workers").show_reading(reading, now)
+        self._panes["workers"].set_title(f"workers of {chosen.name}" if chosen else "workers")
+        self._panes["workers"].show_reading(reading, now)
 
     def _take_checks(self, chosen: Slice | None, now: float) -> None:
         name = checks_of(chosen) if chosen else ""
@@ -135,7 +135,7 @@ class PodScreen(MainScreen):
         self._tables["checks"].show(rows.check_rows(found))
         failed = sum(row.status == "fail" for row in found)
         note = f"{failed} of {len(found)} failed" if failed else f"{len(found)} checks" if found else ""
-        self._pane("checks").show_reading(reading, now, note)
+        self._panes["checks"].show_reading(reading, now, note)
 
     def _take_runs(self, now: float) -> None:
         if not self._is_new("runs", RUNS, now):
@@ -146,7 +146,7 @@ class PodScreen(MainScreen):
         moment = time.time()
         self._tables["runs"].show([rows.run_row(status, moment) for status in statuses])
         live = sum(not status.state.is_over for status in statuses)
-        self._pane("runs").show_reading(reading, now, f"{live} of {len(statuses)} live" if statuses else "")
+        self._panes["runs"].show_reading(reading, now, f"{live} of {len(statuses)} live" if statuses else "")
 
     # --- what keys act on -----------------------------------------------------------------------------------------
 
@@ -174,7 +174,7 @@ class PodScreen(MainScreen):
 
     def _show_upper(self, name: str) -> None:
         for other in UPPER_PANES:
-            self._pane(other).set_class(other == name, "-current")
+            self._panes[other].set_class(other == name, "-current")
 
     def action_pane(self, name: str) -> None:
         """Give a pane the keys; on a narrow screen, bring it up."""
@@ -186,7 +186,7 @@ class PodScreen(MainScreen):
     @on(TabLine.Chosen)
     def _bring_up(self, event: TabLine.Chosen) -> None:
         self._show_upper(event.key)
-        if self._pane(event.key).display and not isinstance(self.focused, LineTable):
+        if self._panes[event.key].display and not isinstance(self.focused, LineTable):
             self._tables[event.key].focus()
 
     @on(LineTable.Opened)

@@ -59,6 +59,13 @@ class RunScreen(MainScreen):
         self._phases = RowTable(run_view.PHASE_COLUMNS, empty="nothing has happened yet", id="phases")
         self._log = LogPane(id="log")
         self._logs = TabLine(id="log-tabs")
+        self._headline = Headline(id="headline")
+        self._cores_pane = Pane(
+            "cores", ContentSwitcher(self._phases, self._cores, initial="phases"), id="pane-cores"
+        )
+        self._charts_pane = Vertical(id="pane-charts")
+        self._logs_pane = Pane("logs", Vertical(self._logs, self._log), id="pane-logs")
+        self._lower = Container(self._logs_pane, id="lower")
         self._charts: tuple[LossChart, RateChart] | None = None
         self._chart_due = 0.0
         self._which = ""
@@ -67,13 +74,12 @@ class RunScreen(MainScreen):
 
     def compose(self) -> ComposeResult:
         """Cores and charts above the logs; behind tabs where there is no room."""
-        yield Headline(id="headline")
+        yield self._headline
         yield TabLine([(name, f"{n + 1} {name}") for n, name in enumerate(PANES)], id="pane-tabs")
         with Horizontal(id="upper"):
-            yield Pane("cores", ContentSwitcher(self._phases, self._cores, initial="phases"), id="pane-cores")
-            yield Vertical(id="pane-charts")
-        with Container(id="lower"):
-            yield Pane("logs", Vertical(self._logs, self._log), id="pane-logs")
+            yield self._cores_pane
+            yield self._charts_pane
+        yield self._lower
         yield FilterBar()
         yield Footer(show_command_palette=False, compact=True)
 
@@ -88,10 +94,12 @@ class RunScreen(MainScreen):
     def _arrive(self) -> None:
         self.action_pane(self._at)
         self._mount_charts()
+        self.ready = True
         self.tick()
 
     def on_unmount(self) -> None:
         """Give back files."""
+        self.ready = False
         self.feed.close()
 
     # --- data in ------------------------------------------------------------------------------------------------
@@ -100,18 +108,14 @@ class RunScreen(MainScreen):
         """Read a little more and repaint what differs."""
         fresh = self.feed.poll()
         now = time.time()
-        self.query_one("#headline", Headline).show(run_view.headline(self.feed, now))
+        self._headline.show(run_view.headline(self.feed, now))
         if fresh:
             self._take_workers()
             self._show_cores()
         self._take_log()
         self._take_charts()
         problem = self.feed.problem
-        self.query_one("#pane-cores", Pane).set_problem(str(problem) if problem else "")
-
-    def _is_up(self, name: str) -> bool:
-        """Whether a pane can be seen."""
-        return bool(self.query_one(f"#pane-{name}").display)
+        self._cores_pane.set_problem(str(problem) if problem else "")
 
     def _take_workers(self) -> None:
         items = [(MERGED, "merged"), *((str(worker), f"worker {worker}") for worker in self.feed.workers)]
@@ -119,8 +123,9 @@ class RunScreen(MainScreen):
 
     def _show_cores(self) -> None:
         snapshot = self.feed.snapshot
-        pane = self.query_one("#pane-cores", Pane)
-        switcher = self.query_one(ContentSwitcher)
+        pane = self._cores_pane
+        switcher = pane.body
+        assert isinstance(switcher, ContentSwitcher)
         if snapshot is not None and len(snapshot):
             if switcher.current != "cores":
                 had_keys = self._phases.has_focus
@@ -146,17 +151,17 @@ class RunScreen(MainScreen):
     def _take_log(self) -> None:
         if self.feed.status is not None and self.feed.status.attempt != self._attempt:
             self._open_log(self._which)
-        if self._is_up("logs"):
+        if self._lower.display:
             self.feed.follow_merged(self._source)  # type: ignore[arg-type]
             self._log.tick()
 
     def _mount_charts(self) -> None:
         """The plotting library is loaded after the first paint, and only when charts are to be seen."""
-        if self._charts is None and self._is_up("charts"):
+        if self._charts is None and self._charts_pane.display:
             from tui.console.widgets.charts import LossChart, RateChart
 
             self._charts = LossChart(id="loss"), RateChart(id="rate")
-            self.query_one("#pane-charts", Vertical).mount(
+            self._charts_pane.mount(
                 Pane("loss: median, min and max of the cores", self._charts[0], id="pane-loss"),
                 Pane("rate: examples/s of the pod", self._charts[1], id="pane-rate"),
             )
@@ -164,7 +169,7 @@ class RunScreen(MainScreen):
     def _take_charts(self) -> None:
         begun = time.monotonic()
         snapshot = self.feed.snapshot
-        if snapshot is None or snapshot.history is None or begun < self._chart_due or not self._is_up("charts"):
+        if snapshot is None or snapshot.history is None or begun < self._chart_due or not self._charts_pane.display:
             return
         self._mount_charts()
         if self._charts is None or not all(chart.is_mounted for chart in self._charts):
@@ -226,7 +231,7 @@ class RunScreen(MainScreen):
 
     @on(LogPane.Changed)
     def _log_changed(self, event: LogPane.Changed) -> None:
-        self.query_one("#pane-logs", Pane).set_subtitle(event.pane.summary)
+        self._logs_pane.set_subtitle(event.pane.summary)
 
     @on(LineTable.Opened)
     def _open(self, event: LineTable.Opened) -> None:
@@ -270,7 +275,7 @@ class ActingRunScreen(RunScreen):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("x,ctrl+k", "stop_run", "Stop", id="stop"),
-        Binding("n", "new_run", "New run", show=False, id="new"),
+        Binding("n", "new_run", "New run", id="new"),
         Binding("s", "shell", "Shell", show=False, id="shell"),
     ]
 

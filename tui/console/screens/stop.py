@@ -68,10 +68,14 @@ class StopDialog(Dialog["str | None"]):
 
     def __init__(self, run: Run, begin: object, progress: StopProgress | None = None) -> None:
         super().__init__()
+        self._table = RowTable(COLUMNS, id="answers")
+        self._told = Static("", markup=False, id="told")
         self.TITLE_TEXT = f"stop {run.id}"
         self._run = run
         self._begin = begin
         self.progress = progress
+
+    ready = False
 
     def body(self) -> Sequence[Widget]:
         """The question, and a row a worker."""
@@ -83,8 +87,8 @@ class StopDialog(Dialog["str | None"]):
         )
         return [
             Static(plain(told), markup=False, id="question"),
-            RowTable(COLUMNS, id="answers"),
-            Static("", markup=False, id="told"),
+            self._table,
+            self._told,
         ]
 
     def buttons(self) -> Sequence[Button]:
@@ -93,32 +97,32 @@ class StopDialog(Dialog["str | None"]):
 
     def on_mount(self) -> None:
         """Wait for the answer; the table takes as much room as it has rows."""
-        table = self.query_one(RowTable)
+        table = self._table
         table.styles.height = min(len(self._run.workers), 16) + 1
         self._arrange()
+        self.ready = True
         self.query_one("#leave" if self.progress else "#begin").focus()
 
     def _arrange(self) -> None:
         going = self.progress is not None
-        self.query_one(RowTable).display = going
+        self._table.display = going
         self.query_one("#begin").display = not going
         self.query_one("#leave", Button).label = "Close" if going else "Leave it running"
         self.tick()
 
     def tick(self) -> None:
         """Take new answers; also counts the seconds that a worker takes to save."""
-        if self.progress is None or not self.is_mounted:
+        if self.progress is None:
             return
-        self.query_one(RowTable).show(self.progress.rows(self.console_clock()))
+        self._table.show(self.progress.rows(self.console_clock()))
         if self.progress.problem is not None:
             told = str(self.progress.problem)
         elif self.progress.done:
             told = f"{self.progress.summary}."
         else:
             told = f"{self.progress.summary}; esc leaves this window, stopping goes on."
-        label = self.query_one("#told", Static)
-        if str(label.content) != told:
-            label.update(plain(told))
+        if str(self._told.content) != told:
+            self._told.update(plain(told))
 
     def console_clock(self) -> float:
         """The console's clock (monotonic seconds)."""

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from textual.app import ComposeResult
 from textual.containers import Vertical
+from textual.widgets import Static
 from textual_plot import HiResMode, PlotWidget
+
+from tui.console.widgets.pane import Pane
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -27,8 +30,11 @@ class Chart(Vertical):
     """One plot: a few lines over the run's time, or over samples where no times are known."""
 
     DEFAULT_CSS = """
-    Chart { height: 1fr; }
-    Chart PlotWidget { height: 1fr; }
+    Chart {
+        height: 1fr;
+        & > PlotWidget { height: 1fr; display: none; }
+        & > .empty { color: $text-muted; padding: 0 1; }
+    }
     """
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
@@ -36,18 +42,20 @@ class Chart(Vertical):
         self.draws = 0
         """Redraws since the start: what the paint budgets count."""
         self._drawn: tuple[bytes, ...] = ()
+        self._plot = PlotWidget(allow_pan_and_zoom=False)
+        self._plot.can_focus = False
+        self._empty = Static("no samples yet", classes="empty", markup=False)
 
     def compose(self) -> ComposeResult:
         """The plot."""
-        plot = PlotWidget(allow_pan_and_zoom=False)
-        plot.can_focus = False
-        yield plot
+        yield self._plot
+        yield self._empty
 
     def on_mount(self) -> None:
         """Narrow margins: there is not much room."""
-        plot = self.query_one(PlotWidget)
-        plot.margin_top = 1
-        plot.margin_bottom = 3
+        plot = self._plot
+        plot.margin_top = 0
+        plot.margin_bottom = 1
         plot.margin_left = MARGIN_LEFT
 
     def show(self, x: Floats, label: str, lines: Sequence[tuple[Floats, str]]) -> None:
@@ -57,9 +65,12 @@ class Chart(Vertical):
             return
         self._drawn = drawn
         self.draws += 1
-        plot = self.query_one(PlotWidget)
+        plot = self._plot
+        plot.display = len(x) > 1
+        self._empty.display = len(x) <= 1
         plot.clear()
-        plot.set_xlabel(label)
+        if isinstance(self.parent, Pane):
+            self.parent.set_subtitle(label)
         for line, color in lines:
             known = np.isfinite(line) & np.isfinite(x)
             if known.any():
@@ -99,5 +110,5 @@ class RateChart(Chart):
         x, label = time_axis(series)
         if self.is_mounted and len(series.rate_total) and np.isfinite(series.rate_total).any():
             top = float(np.nanmax(series.rate_total))
-            self.query_one(PlotWidget).set_ylimits(0.0, top * 1.1 if top > 0 else 1.0)
+            self._plot.set_ylimits(0.0, top * 1.1 if top > 0 else 1.0)
         self.show(x, label, [(series.rate_total, "bright_green")])

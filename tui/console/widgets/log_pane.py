@@ -101,7 +101,7 @@ class LogPane(ScrollView, can_focus=True):
         self._shown.advance(budget)
         count = self._shown.count
         if count != self.virtual_size.height:
-            self.virtual_size = Size(self.size.width, count)
+            self._set_height(count)
         if self.follow and self.scroll_offset.y != self._last_top():
             self._scroll_at_once(self._last_top())
         window = self._read()
@@ -109,6 +109,12 @@ class LogPane(ScrollView, can_focus=True):
             self._window = window
             self.refresh()
         self._tell()
+
+    def _set_height(self, count: int) -> None:
+        """Tell the scrollbar only: assigning `virtual_size` would lay out and repaint the whole screen."""
+        size = Size(self.size.width, count)
+        self.set_reactive(LogPane.virtual_size, size)
+        self._scroll_update(size)
 
     def _tell(self) -> None:
         if self.summary != self._said:

@@ -34,7 +34,8 @@ class Pane(Vertical):
 
     def __init__(self, title: str, body: Widget, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
-        self._body = body
+        self.body = body
+        self._label = Static("", classes="problem", markup=False)
         self._title = ""
         self._subtitle = ""
         self._problem = ""
@@ -42,8 +43,8 @@ class Pane(Vertical):
 
     def compose(self) -> ComposeResult:
         """The body, and the place for problems."""
-        yield self._body
-        yield Static("", classes="problem", markup=False)
+        yield self.body
+        yield self._label
 
     def set_title(self, title: str) -> None:
         """The pane's name; remote words in it are data."""
@@ -61,9 +62,8 @@ class Pane(Vertical):
         """What is wrong with the source, and what to do; empty: nothing."""
         if text != self._problem:
             self._problem = text
-            label = self.query_one(".problem", Static)
-            label.update(Text("\n".join(harmless(line) for line in text.splitlines())))
-            label.set_class(bool(text), "-shown")
+            self._label.update(Text("\n".join(harmless(line) for line in text.splitlines())))
+            self._label.set_class(bool(text), "-shown")
 
     def show_reading(self, reading: Reading, now: float, note: str = "") -> None:
         """Tell a source's problems, what it does right now, and how old its answer is when that matters."""

@@ -13,8 +13,10 @@ FLAT = 0.02
 
 
 def sparkline(values: Iterable[float], width: int) -> str:
-    """The last `width` values, oldest first, right-aligned; nan and inf show as `×`."""
-    series = np.fromiter(values, dtype=np.float64)[-width:]
+    """All values, oldest first, thinned out to `width` places and right-aligned; nan and inf show as `×`."""
+    series = np.fromiter(values, dtype=np.float64)
+    if len(series) > width:
+        series = series[np.linspace(0, len(series) - 1, width).round().astype(np.int64)]
     if not len(series):
         return " " * width
     finite = series[np.isfinite(series)]

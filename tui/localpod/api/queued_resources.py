@@ -114,11 +114,13 @@ class QueuedResources:
                 f"The queued resource '{name}' is {state} and has nodes: delete them or use force."
             )
         request.busy = True
+        if request.task is not None:
+            request.task.cancel()
         self._enter(request, State.DELETING, Initiator.USER)
 
         async def remove() -> Any:
             try:
-                await self._cancel(request)
+                await asyncio.gather(*filter(None, [request.task]), return_exceptions=True)
                 if force:
                     await self._delete_nodes(request)
             finally:
@@ -179,15 +181,10 @@ class QueuedResources:
 
     def _admit(self, request: Request) -> list[HostedNode]:
         admitted: list[HostedNode] = []
-        try:
-            for wanted in request.nodes:
-                hosted = self._nodes.admit(request.place, wanted.node_id, wanted.node, request.resource.name)
-                hosted.node.multislice_node = len(request.nodes) > 1
-                admitted.append(hosted)
-        except rpc_errors.ApiError:
-            for hosted in admitted:
-                self._nodes.discard(hosted)
-            raise
+        for wanted in request.nodes:
+            hosted = self._nodes.admit(request.place, wanted.node_id, wanted.node, request.resource.name)
+            hosted.node.multislice_node = len(request.nodes) > 1
+            admitted.append(hosted)
         return admitted
 
     async def _bring_up(self, admitted: Sequence[HostedNode]) -> None:
@@ -199,11 +196,6 @@ class QueuedResources:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             raise
-
-    async def _cancel(self, request: Request) -> None:
-        if request.task is not None and not request.task.done():
-            request.task.cancel()
-            await asyncio.wait([request.task])
 
     async def _delete_nodes(self, request: Request) -> None:
         for hosted in self._existing(request):

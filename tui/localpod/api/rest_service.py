@@ -16,8 +16,6 @@ _LOG = logging.getLogger(__name__)
 _CONTENT_TYPE = "application/json"
 _CLOSE_SECONDS = 1.0
 """How long a request under way may hold up the end."""
-MAX_BODY = 4 << 20
-"""Larger than any metadata that a node may have (256 KiB a value, 512 KiB in all)."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -67,7 +65,7 @@ RULES = (
 """The HTTP rules of the Cloud TPU API v2 (discovery document)."""
 
 _IN_V1 = ("ListLocations", "GetLocation")
-_COLLECTIONS = ("/nodes", "/queuedResources", "/acceleratorTypes", "/runtimeVersions", "/operations", "/locations")
+"""What gcloud asks of v1 also for TPU VMs; nodes of v1 are TPU Nodes, which the pod has none of."""
 
 
 class RestService:
@@ -77,7 +75,7 @@ class RestService:
     """
 
     def __init__(self, api: Api, port: int = 0, routes: Sequence[web.RouteDef] = ()) -> None:
-        self._app = web.Application(middlewares=[_errors_as_json], client_max_size=MAX_BODY)
+        self._app = web.Application(middlewares=[_errors_as_json])
         self._app.add_routes([*tpu_routes(api), *routes])
         self._runner: web.AppRunner | None = None
         self.port = port
@@ -111,7 +109,7 @@ def _handler(api: Api, rule: Rule) -> Handler:
 
     async def handle(request: web.Request) -> web.Response:
         version = request.match_info["version"]
-        resource = _resource(rule, request)
+        resource = _resource(request)
         message = transcoding.read_request(
             method.request, version, {rule.field: resource}, request.query.items(), await request.read(), rule.body
         )
@@ -122,11 +120,13 @@ def _handler(api: Api, rule: Rule) -> Handler:
     return handle
 
 
-def _resource(rule: Rule, request: web.Request) -> str:
-    """The name or parent that the path holds: everything after the version, without custom verb or collection."""
-    path = request.path.split("/", 2)[2].partition(":")[0]
-    collection = rule.path.rpartition("/")[1] + rule.path.rpartition("/")[2]
-    return path.removesuffix(collection) if collection in _COLLECTIONS else path
+def _resource(request: web.Request) -> str:
+    """The name or parent that the path holds, after the version and before a custom verb.
+
+    Names are pairs of collection and id; one segment more at the end is the collection that is listed or added to.
+    """
+    segments = request.path.partition(":")[0].split("/")[2:]
+    return "/".join(segments[: len(segments) // 2 * 2])
 
 
 @web.middleware

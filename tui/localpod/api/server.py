@@ -66,8 +66,8 @@ class TpuService:
 
     async def start(self) -> None:
         """Listen on both ports; raises OSError or RuntimeError when one is taken."""
-        await self._rest.start()
         try:
+            await self._rest.start()
             await self._grpc.start()
         except BaseException:
             await self._rest.close()

@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+
+import pytest
+
+from tests.sshd import OpensshWorker, free_port, needs_sshd, sshd
+from tui.checks import CheckRow, check_ports, check_reachability, run_checks
+from tui.pod.slice import Slice
+from tui.pod.worker import Worker
+from tui.ssh.fleet import Fleet
+
+pytestmark = needs_sshd
+__all__ = ["sshd"]
+
+Start = Callable[..., OpensshWorker]
+
+
+@contextmanager
+def silent_port() -> Iterator[int]:
+    """A port that answers nothing, as behind a firewall that drops: its backlog is full."""
+    with socket.socket() as server, ExitStack() as stack:
+        server.bind(("127.0.0.1", 0))
+        server.listen(0)
+        while True:
+            client = stack.enter_context(socket.socket())
+            client.settimeout(0.3)
+            try:
+                client.connect(server.getsockname())
+            except TimeoutError:
+                break
+        yield int(server.getsockname()[1])
+
+
+@pytest.fixture
+def listening() -> Iterator[Callable[[str], int]]:
+    """Opens a listening port on an address of ours and tells its number."""
+    with ExitStack() as stack:
+
+        def listen(address: str) -> int:
+            server = stack.enter_context(socket.create_server((address, 0)))
+            return int(server.getsockname()[1])
+
+        yield listen
+
+
+def slice_of(*workers: Worker) -> Slice:
+    numbered = tuple(replace(worker, index=index) for index, worker in enumerate(workers))
+    return Slice(name="lab", source="hosts_file", workers=numbered)
+
+
+async def read(rows: AsyncIterator[CheckRow]) -> list[CheckRow]:
+    return sorted(
+        [row async for row in rows], key=lambda row: (row.check, row.worker or 0, row.peer or 0, row.port or 0)
+    )
+
+
+async def test_each_way_not_to_get_in_is_a_sentence_of_its_own(sshd: Start) -> None:
+    good, denied = sshd(), sshd(extra=["AuthorizedKeysFile none"])
+    refused = replace(good.worker, port=free_port())
+    unknown, changed = good.stranger, replace(good.worker, host_keys=(denied.host_key,))
+    slice_ = slice_of(good.worker, refused, unknown, changed, denied.worker)
+
+    async with Fleet(slice_.workers, good.access()) as fleet:
+        rows = await read(check_reachability(slice_, fleet))
+
+    assert [(row.worker, row.status) for row in rows] == [
+        (0, "pass"),
+        (1, "fail"),
+        (2, "fail"),
+        (3, "fail"),
+        (4, "fail"),
+    ]
+    assert "logged in after" in rows[0].detail
+    assert len({row.detail for row in rows[1:]}) == 4
+    assert "refused" in rows[1].detail
+    assert "accept-new" in (rows[2].remedy or "")
+    assert "changed" in rows[3].detail
+    assert "ermission denied" in rows[4].detail
+    assert all(row.remedy for row in rows[1:])
+
+
+async def test_ports_are_open_or_closed_as_seen_from_the_other_worker(
+    sshd: Start, listening: Callable[[str], int]
+) -> None:
+    workers = sshd(host="127.0.7.1"), sshd(host="127.0.7.2")
+    slice_ = slice_of(*(worker.worker for worker in workers))
+    open_port = listening("127.0.7.2")
+
+    async with Fleet(slice_.workers, workers[0].access()) as fleet:
+        rows = await read(check_ports(slice_, fleet, [open_port]))
+
+    seen = {(row.worker, row.peer, row.port): (row.status, row.state) for row in rows}
+    assert seen[0, 1, open_port] == ("pass", "open")
+    assert seen[1, 0, open_port] == ("pass", "closed")
+    assert {key: told for key, told in seen.items() if key[2] in (8476, 8477)} == {
+        (worker, 1 - worker, port): ("pass", "closed") for worker in (0, 1) for port in (8476, 8477)
+    }
+    assert len(rows) == 2 * 4
+
+
+async def test_nothing_is_guessed_about_a_worker_that_lets_nobody_in(sshd: Start) -> None:
+    worker = sshd()
+    slice_ = slice_of(worker.worker, replace(worker.worker, port=free_port()))
+
+    async with Fleet(slice_.workers, worker.access()) as fleet:
+        rows = await read(run_checks(slice_, fleet))
+
+    (row,) = [row for row in rows if row.check == "ports" and row.worker == 1]
+    assert (row.status, row.state, row.peer, row.port) == ("unknown", None, None, None)
+    assert len([row for row in rows if row.check == "ports" and row.worker == 0]) == 3
+
+
+async def test_a_silent_port_is_filtered(sshd: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    workers = sshd(), sshd()
+    slice_ = slice_of(*(worker.worker for worker in workers))
+    monkeypatch.setattr("tui.checks.ports.PROBE_SECONDS", 0.5)
+
+    with silent_port() as port:
+        async with Fleet(slice_.workers, workers[0].access()) as fleet:
+            rows = await read(check_ports(slice_, fleet, [port]))
+
+    silent = [row for row in rows if row.port == port]
+    assert [(row.worker, row.peer, row.status, row.state) for row in silent] == [
+        (0, 1, "fail", "filtered"),
+        (1, 0, "fail", "filtered"),
+    ]
+    assert silent[0].remedy == f"allow tcp:{port} between the workers in their firewall"
+    assert {row.state for row in rows if row.port == 8476} == {"closed"}
+
+
+async def test_a_worker_that_forbids_forwarding_is_one_unknown_row(sshd: Start) -> None:
+    free, shut = sshd(), sshd(forwarding=False)
+    slice_ = slice_of(free.worker, shut.worker)
+
+    async with Fleet(slice_.workers, free.access()) as fleet:
+        rows = await read(run_checks(slice_, fleet))
+
+    (row,) = [row for row in rows if row.check == "ports" and row.worker == 1]
+    assert (row.status, row.state, row.peer) == ("unknown", None, None)
+    assert "AllowTcpForwarding" in (row.remedy or "")
+    assert len([row for row in rows if row.check == "ports" and row.worker == 0]) == 3
+    assert [row.status for row in rows if row.check == "reachability"] == ["pass", "pass"]
+
+
+async def test_rows_come_as_the_answers_do(sshd: Start) -> None:
+    quick = sshd()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        slice_ = slice_of(quick.worker, replace(quick.worker, port=silent.getsockname()[1]))
+        async with Fleet(slice_.workers, quick.access(login_timeout=60)) as fleet:
+            rows = run_checks(slice_, fleet)
+            first = await rows.__anext__()
+            await rows.aclose()
+
+    assert (first.check, first.worker, first.status) == ("reachability", 0, "pass")
+
+
+async def test_one_worker_has_nobody_to_talk_to(sshd: Start) -> None:
+    only = sshd()
+    slice_ = slice_of(only.worker)
+
+    async with Fleet(slice_.workers, only.access()) as fleet:
+        rows = await read(run_checks(slice_, fleet))
+
+    assert [(row.check, row.status) for row in rows] == [("ports", "pass"), ("reachability", "pass")]

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import pytest
+
+from tui.checks import slice_rows
+from tui.pod.slice import Slice, Symptom
+from tui.pod.worker import Worker
+
+WORKERS = tuple(Worker(index) for index in range(4))
+
+
+def pod(**fields: object) -> Slice:
+    return Slice(name="pod", zone="z", workers=WORKERS, **{"state": "READY", "health": "HEALTHY", **fields})  # type: ignore[arg-type]
+
+
+def test_a_ready_and_healthy_slice_passes() -> None:
+    assert [(row.check, row.status) for row in slice_rows(pod())] == [("slice", "pass"), ("health", "pass")]
+
+
+@pytest.mark.parametrize(
+    ("state", "remedy"),
+    [
+        ("CREATING", "wait until it is READY"),
+        ("WAITING_FOR_RESOURCES", "queued resource wish has no capacity yet"),
+        ("STOPPED", "tpu-tui slices start z/pod"),
+        ("PREEMPTED", "tpu-tui slices delete z/pod, then create it again"),
+        ("A_NEW_STATE", "tpu-tui slices"),
+    ],
+)
+def test_any_other_state_fails_with_its_next_step(state: str, remedy: str) -> None:
+    (row,) = slice_rows(pod(state=state, queued_resource="wish"))
+
+    assert (row.status, row.detail) == ("fail", state)
+    assert remedy in (row.remedy or "")
+
+
+def test_unknown_is_unknown_not_fine() -> None:
+    assert [row.status for row in slice_rows(pod(state=None, health=None))] == ["unknown", "unknown"]
+
+
+def test_bad_health_fails_with_what_the_api_says_made_harmless() -> None:
+    row = slice_rows(pod(health="TIMEOUT", health_description="gone\x1b[2J\nquite"))[1]
+
+    assert row.status == "fail"
+    assert row.detail.startswith("TIMEOUT: gone")
+    assert "\x1b" not in row.detail
+    assert "\n" not in row.detail
+
+
+def test_a_symptom_names_its_worker_and_what_to_do() -> None:
+    symptoms = (
+        Symptom("HBM_OUT_OF_MEMORY", "2", "hbm full"),
+        Symptom("OUT_OF_MEMORY", "t1v-n-0a1b2c3d-w-3", "host full", "2024-01-01T00:00:00Z"),
+        Symptom("NEW_KIND", "nobody-77", "odd"),
+    )
+
+    rows = slice_rows(pod(symptoms=symptoms))[2:]
+
+    assert [(row.check, row.worker, row.status) for row in rows] == [
+        ("symptom", 2, "warn"),
+        ("symptom", 3, "warn"),
+        ("symptom", None, "warn"),
+    ]
+    assert "batch" in (rows[0].remedy or "")
+    assert "2024-01-01T00:00:00Z" in rows[1].detail
+    assert "nobody-77" in rows[2].detail
+
+
+def test_a_tpu_node_says_that_nobody_can_log_in() -> None:
+    rows = slice_rows(pod(api_version="V1"))
+
+    assert [(row.status, "--hosts" in (row.remedy or "")) for row in rows][-1] == ("warn", True)
+
+
+def test_a_hosts_file_has_no_state_to_check() -> None:
+    assert slice_rows(Slice(name="lab", source="hosts_file", workers=WORKERS)) == []

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.localpod.api_clients import serving
+from tests.localpod.api_hosts import SocketHosts
+from tui.cloud.tpu_api import TpuApi
+from tui.localpod.api.server import TpuService
+from tui.settings import Settings
+
+
+@dataclass
+class Cloud:
+    """A Cloud TPU API service with machines behind it, and our inventory on it over gRPC."""
+
+    service: TpuService
+    hosts: SocketHosts
+    api: TpuApi
+    connect: Callable[..., TpuApi]
+
+    async def make(self, name: str, kind: str = "v2-8", zone: str = "local-a", **options: Any) -> list[str]:
+        """Create a slice and wait for it; what was told on the way."""
+        return [told async for told in self.api.create(zone, name, kind, "tpu-ubuntu2204-base", **options)]
+
+
+@pytest.fixture
+async def cloud(tmp_path: Path) -> AsyncIterator[Cloud]:
+    async with AsyncExitStack() as stack:
+        service, hosts = await stack.enter_async_context(serving(more_zones=("local-b", "faraway-c")))
+
+        def connect(patience: float = 5.0, **settings: Any) -> TpuApi:
+            endpoints = {"tpu": f"127.0.0.1:{service.grpc_port}"}
+            values = {"project": "local", "zones": ("local-a",), "endpoints": endpoints, **settings}
+            api = TpuApi(Settings(home=tmp_path, **values), patience=patience)
+            stack.push_async_callback(api.close)
+            return api
+
+        yield Cloud(service, hosts, connect(), connect)

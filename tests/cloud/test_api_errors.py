@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import grpc
+import pytest
+from google.api_core import exceptions
+from google.auth.exceptions import RefreshError
+from google.rpc import error_details_pb2
+
+from tui.cloud.api_errors import Asked, explain, is_passing, is_unknown_location
+from tui.cloud.credentials import LOGIN
+from tui.errors import CloudError, UsageError
+
+ASKED = Asked("slices cannot be listed", "my-project")
+
+
+def answered(code: grpc.StatusCode, message: str, reason: str = "", **metadata: str) -> exceptions.GoogleAPICallError:
+    """The error that the client library makes of an answer with google.rpc.ErrorInfo."""
+    info = error_details_pb2.ErrorInfo(reason=reason, domain="googleapis.com", metadata=metadata) if reason else None
+    return exceptions.from_grpc_status(code, message, error_info=info)
+
+
+def test_a_disabled_api_gets_the_command_that_enables_it() -> None:
+    message = "Cloud TPU API has not been used in project 1 before or it is disabled."
+    for error in (
+        answered(grpc.StatusCode.PERMISSION_DENIED, message, "SERVICE_DISABLED", service="tpu.googleapis.com"),
+        answered(grpc.StatusCode.PERMISSION_DENIED, message),
+    ):
+        told = explain(error, ASKED)
+
+        assert told.remedy == "gcloud services enable tpu.googleapis.com --project my-project"
+        assert isinstance(told, CloudError)
+
+
+def test_a_missing_permission_is_named() -> None:
+    error = answered(
+        grpc.StatusCode.PERMISSION_DENIED, "Permission denied", "IAM_PERMISSION_DENIED", permission="tpu.nodes.list"
+    )
+
+    told = explain(error, ASKED)
+
+    assert "my-project" in told.why
+    assert "tpu.nodes.list" in told.why
+
+
+def test_a_project_that_does_not_exist_is_a_usage_error() -> None:
+    told = explain(answered(grpc.StatusCode.PERMISSION_DENIED, "Project gone", "CONSUMER_INVALID"), ASKED)
+
+    assert isinstance(told, UsageError)
+    assert told.why == "there is no project my-project"
+
+
+def test_a_login_without_quota_project_gets_the_command_that_sets_one() -> None:
+    message = "The tpu.googleapis.com API requires a quota project, which is not set by default."
+
+    told = explain(answered(grpc.StatusCode.PERMISSION_DENIED, message), ASKED)
+
+    assert told.remedy == "gcloud auth application-default set-quota-project my-project"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RefreshError("invalid_grant: Token has been expired or revoked."),
+        exceptions.ServiceUnavailable(
+            "Getting metadata from plugin failed with error: ('invalid_grant: Bad Request', {'error': 'invalid'})"
+        ),
+        answered(grpc.StatusCode.UNAUTHENTICATED, "Request had invalid authentication credentials."),
+    ],
+)
+def test_a_login_that_no_longer_holds_says_how_to_renew_it_and_is_not_asked_again(error: Exception) -> None:
+    told = explain(error, ASKED)
+
+    assert (told.what, told.remedy, told.exit_code) == (ASKED.what, LOGIN, 3)
+    assert "expired" in told.why
+    assert not is_passing(error)
+
+
+def test_only_an_outage_is_worth_asking_again() -> None:
+    assert is_passing(answered(grpc.StatusCode.UNAVAILABLE, "try later"))
+    assert not is_passing(answered(grpc.StatusCode.PERMISSION_DENIED, "no"))
+    assert not is_passing(ValueError("no"))
+
+
+def test_an_outage_tells_how_long_it_was_tried() -> None:
+    error = exceptions.RetryError("timeout", answered(grpc.StatusCode.UNAVAILABLE, "connect: refused"))
+
+    told = explain(error, ASKED, 12.4)
+
+    assert "tried for 12 s" in told.why
+    assert "connect: refused" in told.why
+
+
+def test_what_the_api_says_cannot_reach_the_terminal_raw() -> None:
+    told = explain(answered(grpc.StatusCode.INTERNAL, "bad\x1b]0;owned\x07\nthing [EID: 0x1234]"), ASKED)
+
+    assert "\x1b" not in told.why
+    assert "\n" not in told.why
+    assert "EID" not in told.why
+
+
+def test_an_unknown_zone_is_recognised() -> None:
+    message = "Location us-central9-z is not found or access is unauthorized."
+
+    assert is_unknown_location(answered(grpc.StatusCode.PERMISSION_DENIED, message))
+    assert not is_unknown_location(answered(grpc.StatusCode.PERMISSION_DENIED, "no"))

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.sshd import free_port
+from tui.cloud.buckets import Buckets, BucketUrl, parse_url
+from tui.errors import CloudError, UsageError
+from tui.localpod.bucket import Bucket, find_binary
+from tui.settings import Settings
+
+
+def _has_server() -> bool:
+    try:
+        return bool(find_binary())
+    except Exception:
+        return False
+
+
+needs_store = pytest.mark.skipif(not _has_server(), reason="no fake-gcs-server for this machine")
+
+
+@dataclass
+class Store:
+    server: Bucket
+    buckets: Buckets
+    url: BucketUrl
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[Store]:
+    server = Bucket(tmp_path / "store", name="shards", location="EUROPE-WEST4")
+    await server.start(os.environ)
+    buckets = Buckets(Settings(home=tmp_path, endpoints={"storage": server.endpoint}), patience=5)
+    try:
+        yield Store(server, buckets, parse_url(server.url))
+    finally:
+        await buckets.close()
+        await server.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "bucket", "name"),
+    [
+        ("gs://shards", "shards", ""),
+        ("gs://shards/", "shards", ""),
+        ("gs://shards/cifar/train-{000000..000639}.tar", "shards", "cifar/train-{000000..000639}.tar"),
+        ("gs://my_bucket.example.com/a//b ", "my_bucket.example.com", "a//b "),
+    ],
+)
+def test_an_address_is_a_bucket_and_a_name(text: str, bucket: str, name: str) -> None:
+    url = parse_url(text)
+
+    assert (url.bucket, url.name) == (bucket, name)
+
+
+@pytest.mark.parametrize("text", ["", "shards", "s3://shards/x", "gs://", "gs:///x", "gs://UPPER/x", "/tmp/gs://x"])
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="no Cloud Storage address"):
+        parse_url(text)
+
+
+@needs_store
+async def test_a_bucket_tells_where_it_is(store: Store) -> None:
+    assert await store.buckets.location("shards") == "EUROPE-WEST4"
+
+
+@needs_store
+async def test_an_uploaded_file_is_there_and_the_same(store: Store, tmp_path: Path) -> None:
+    path = tmp_path / "report.md"
+    path.write_bytes(os.urandom(300_000))
+    assert not await store.buckets.exists(store.url / "runs/report.md")
+
+    target = await store.buckets.upload(path, parse_url("gs://shards/runs/"))
+
+    assert str(target) == "gs://shards/runs/report.md"
+    assert await store.buckets.exists(target)
+    blob = store.buckets._client.bucket(target.bucket).blob(target.name)
+    assert blob.download_as_bytes() == path.read_bytes()
+
+
+@needs_store
+async def test_a_bucket_that_is_not_there_is_said_so(store: Store, tmp_path: Path) -> None:
+    path = tmp_path / "report.md"
+    path.write_text("text")
+
+    assert not await store.buckets.exists(parse_url("gs://shrads"))
+    for ask in (store.buckets.location("shrads"), store.buckets.upload(path, parse_url("gs://shrads/x"))):
+        with pytest.raises(UsageError) as caught:
+            await ask
+        assert caught.value.why == "there is no such bucket"
+
+
+@needs_store
+async def test_what_is_no_file_is_not_uploaded(store: Store, tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "absent"):
+        with pytest.raises(UsageError, match="is no file"):
+            await store.buckets.upload(path, store.url)
+
+
+async def test_a_store_that_is_down_is_told_with_how_long_it_was_tried(tmp_path: Path) -> None:
+    settings = Settings(home=tmp_path, endpoints={"storage": f"http://127.0.0.1:{free_port()}"})
+    buckets = Buckets(settings, patience=0.5)
+
+    with pytest.raises(CloudError) as caught:
+        await buckets.location("shards")
+
+    assert "is down or out of reach, tried for" in caught.value.why
+    await buckets.close()

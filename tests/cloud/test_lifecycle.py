@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.cloud.conftest import Cloud
+from tui.errors import CloudError, UsageError
+
+
+async def test_creating_tells_its_progress_to_the_end(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    machines, seen = cloud.hosts.start, asyncio.Event()
+
+    async def start_once_seen(*args: Any) -> Any:
+        await seen.wait()
+        return await machines(*args)
+
+    monkeypatch.setattr(cloud.hosts, "start", start_once_seen)
+    told = []
+    async for line in cloud.api.create("local-a", "pod", "v2-32", "tpu-ubuntu2204-base", spot=True):
+        told.append(line)
+        if line.startswith("CREATING, "):
+            seen.set()
+
+    assert told[0] == "asked for pod: v2-32 with tpu-ubuntu2204-base in local-a, spot"
+    assert seen.is_set()
+    assert told[-1] == "pod is READY"
+    slice_ = await cloud.api.get("pod", None)
+    assert (slice_.spot, slice_.state) == (True, "READY")
+
+
+async def test_a_slice_is_stopped_started_and_deleted(cloud: Cloud) -> None:
+    await cloud.make("pod")
+
+    stopped = [told async for told in cloud.api.stop("local-a", "pod")]
+    assert stopped[-1] == "pod is STOPPED"
+    assert cloud.hosts.running() == []
+
+    started = [told async for told in cloud.api.start("local-a", "pod")]
+    assert started[-1] == "pod is READY"
+    assert cloud.hosts.running() == ["pod"]
+
+    deleted = [told async for told in cloud.api.delete("local-a", "pod")]
+    assert deleted[-1] == "pod is deleted"
+    assert cloud.hosts.running() == []
+    assert (await cloud.api.slices()).slices == ()
+
+
+async def test_a_dry_run_says_what_would_be_done_and_does_nothing(cloud: Cloud) -> None:
+    assert await cloud.make("pod", dry_run=True) == [
+        "would ask for pod: v2-8 with tpu-ubuntu2204-base in local-a",
+    ]
+    assert (await cloud.api.slices()).slices == ()
+    await cloud.make("pod")
+
+    for verb in ("delete", "stop", "start"):
+        (told,) = [told async for told in getattr(cloud.api, verb)("local-a", "pod", dry_run=True)]
+        assert told.startswith(f"would {verb} pod in local-a, now READY")
+
+    assert (await cloud.api.get("pod", None)).state == "READY"
+
+
+async def test_a_name_that_is_taken_is_refused(cloud: Cloud) -> None:
+    await cloud.make("pod")
+
+    with pytest.raises(UsageError, match="pod cannot be created in local-a"):
+        await cloud.make("pod")
+
+
+async def test_an_unknown_type_or_runtime_gets_the_near_match(cloud: Cloud) -> None:
+    with pytest.raises(UsageError) as caught:
+        await cloud.make("pod", "v3-31")
+    assert "v3-32" in caught.value.remedy
+    assert "EID" not in caught.value.why
+
+    with pytest.raises(UsageError) as caught:
+        _ = [told async for told in cloud.api.create("local-a", "pod", "v2-8", "tpu-ubuntu2204")]
+    assert "tpu-ubuntu2204-base" in caught.value.remedy
+
+
+async def test_too_little_quota_and_no_capacity_are_two_sentences(cloud: Cloud) -> None:
+    cloud.service.behaviour.worker_quota = 1
+    with pytest.raises(CloudError) as caught:
+        await cloud.make("pod", "v3-32")
+    assert "Quota limit" in caught.value.why
+    assert "quotas?project=local" in caught.value.remedy
+
+    cloud.service.behaviour.worker_quota = 64
+    cloud.service.behaviour.worker_capacity = 1
+    with pytest.raises(CloudError) as caught:
+        await cloud.make("pod", "v3-32")
+    assert "no more capacity" in caught.value.why
+    assert "another zone" in caught.value.remedy
+
+
+async def test_machines_that_do_not_start_are_told_when_the_operation_ends(cloud: Cloud) -> None:
+    cloud.hosts.broken = "out of sockets"
+
+    with pytest.raises(CloudError, match="pod cannot be created"):
+        await cloud.make("pod")
+
+
+@pytest.mark.parametrize("verb", ["delete", "start", "stop"])
+@pytest.mark.parametrize("dry_run", [False, True])
+async def test_what_is_not_there_cannot_be_changed(cloud: Cloud, verb: str, dry_run: bool) -> None:
+    with pytest.raises(UsageError, match="slice pod cannot be"):
+        _ = [told async for told in getattr(cloud.api, verb)("local-a", "pod", dry_run=dry_run)]
+
+
+async def test_leaving_early_does_not_undo_it(cloud: Cloud) -> None:
+    cloud.service.behaviour.operation_seconds = 0.3
+    steps = cloud.api.create("local-a", "pod", "v2-8", "tpu-ubuntu2204-base")
+    await steps.__anext__()
+    await steps.aclose()
+
+    assert [slice_.name for slice_ in (await cloud.api.slices()).slices] == ["pod"]

@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tui.console.lines import LONGEST_SHOWN, Chosen, Filtered, Merged, Spool
+
+
+def index(source: Spool | Filtered | Merged, budget: int = 50_000) -> None:
+    while source.behind:
+        source.advance(budget)
+
+
+def made(tmp_path: Path, data: bytes, name: str = "log") -> Spool:
+    path = tmp_path / name
+    path.write_bytes(data)
+    spool = Spool(path)
+    spool.advance(1)
+    index(spool)
+    return spool
+
+
+def test_any_stretch_of_a_log_with_very_long_lines_is_read_exactly(tmp_path: Path) -> None:
+    lines = [b"%d %s" % (n, b"x" * (n * 37 % 400)) for n in range(5000)]
+    lines[777], lines[778], lines[4000] = b"L" * 500_000, b"", b"M" * 2_000_000
+    spool = made(tmp_path, b"\n".join(lines))
+    assert spool.count == len(lines)
+    for first in (0, 1, 770, 777, 778, 3990, 4000, 4001, 4990):
+        assert [line.data for line in spool.lines(first, 20)] == [
+            line[:LONGEST_SHOWN] for line in lines[first : first + 20]
+        ]
+
+
+def test_the_index_of_a_long_log_stays_small(tmp_path: Path) -> None:
+    spool = made(tmp_path, b"a line of ordinary length\n" * 200_000)
+    assert len(spool._starts) < 100
+
+
+def test_a_growing_log_gains_lines_and_an_unfinished_one_counts(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    spool = Spool(path)
+    assert not spool.advance(1000)
+    assert spool.count == 0
+    path.write_bytes(b"one\ntw")
+    spool.advance(1000)
+    assert [line.data for line in spool.lines(0, 9)] == [b"one", b"tw"]
+    with path.open("ab") as log:
+        log.write(b"o\nthree\n")
+    spool.advance(1000)
+    assert [line.data for line in spool.lines(0, 9)] == [b"one", b"two", b"three"]
+
+
+def test_the_end_of_a_log_is_there_before_it_is_indexed(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"".join(b"line %d\n" % n for n in range(100_000)))
+    spool = Spool(path)
+    assert [line.data for line in spool.tail(2)] == [b"line 99998", b"line 99999"]
+    assert spool.indexed == 0
+
+
+def test_one_step_looks_at_no_more_than_its_budget(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"abcdefg\n" * 10_000)
+    spool = Spool(path)
+    spool.advance(8000)
+    assert spool.indexed == 8000
+    assert spool.count == 1000
+    found = Filtered(Spool(path), "abc")
+    found.advance(8000)
+    assert 0 < found.count <= 1000
+
+
+@given(
+    st.lists(st.text("abA =\t", max_size=30), max_size=60),
+    st.text("abA ", min_size=1, max_size=3),
+    st.integers(1, 200),
+    st.booleans(),
+)
+@settings(max_examples=60, deadline=None)
+def test_a_filter_finds_the_lines_that_hold_the_text_however_it_is_cut(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[str], wanted: str, budget: int, ended: bool
+) -> None:
+    data = "\n".join(lines).encode() + (b"\n" if ended and lines else b"")
+    path = tmp_path_factory.mktemp("log") / "log"
+    path.write_bytes(data)
+    spool = Spool(path)
+    found = Filtered(spool, wanted)
+    for _ in range(len(data) + len(lines) + 3):
+        found.advance(budget)
+    expected = [line.encode() for line in lines if wanted.lower() in line.lower()]
+    assert [line.data for line in found.lines(0, 1000)] == expected
+    found.close()
+
+
+def test_a_filter_finds_what_a_line_says_only_when_it_is_finished(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"loss\nlo")
+    found = Filtered(Spool(path), "loss")
+    found.advance(1000)
+    assert found.count == 1
+    with path.open("ab") as log:
+        log.write(b"ss again\n")
+    found.advance(1000)
+    assert [line.data for line in found.lines(0, 9)] == [b"loss", b"loss again"]
+
+
+def merged(tmp_path: Path, *batches: tuple[int, bytes]) -> Merged:
+    ends = dict.fromkeys({worker for worker, _ in batches}, 0)
+    told = []
+    for worker, data in batches:
+        with (tmp_path / str(worker)).open("ab") as log:
+            log.write(data)
+        ends[worker] += len(data)
+        told.append((worker, ends[worker]))
+    source = Merged([Spool(tmp_path / str(worker), worker) for worker in ends])
+    source.told(told)
+    while source.behind:
+        source.advance(10_000)
+    return source
+
+
+def test_merged_lines_stand_where_their_newline_arrived(tmp_path: Path) -> None:
+    source = merged(tmp_path, (0, b"a1\na2\nhal"), (1, b"b1\n"), (0, b"f\n"), (1, b"b2\nb3\n"), (1, b"b4\n"))
+    told = [(line.worker, line.data) for line in source.lines(0, 99)]
+    assert told == [(0, b"a1"), (0, b"a2"), (1, b"b1"), (0, b"half"), (1, b"b2"), (1, b"b3"), (1, b"b4")]
+    assert [line.data for line in source.lines(2, 3)] == [b"b1", b"half", b"b2"]
+    assert [line.data for line in source.tail(2)] == [b"b3", b"b4"]
+
+
+def test_a_filter_goes_through_merged_lines_in_their_order(tmp_path: Path) -> None:
+    source = merged(tmp_path, (0, b"x 1\ny\n"), (1, b"y\nx 2\n"), (0, b"X 3\n"))
+    found = Filtered(source, "x ")
+    while found.behind:
+        found.advance(3)
+    assert [(line.worker, line.data) for line in found.lines(0, 9)] == [(0, b"x 1"), (1, b"x 2"), (0, b"X 3")]
+
+
+def test_chosen_lines_can_be_searched_again(tmp_path: Path) -> None:
+    spool = made(tmp_path, b"".join(b"%d %s\n" % (n % 3, b"odd" if n % 2 else b"even") for n in range(3000)))
+    chosen = Chosen(spool, lambda line: line.startswith(b"1"))
+    odd = Filtered(chosen, "odd")
+    for _ in range(2000):
+        odd.advance(5000)
+    assert chosen.count == 1000
+    assert odd.count == 500
+    assert {line.data for line in odd.lines(0, 500)} == {b"1 odd"}

@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from textual.app import App, ComposeResult
+from textual.pilot import Pilot
+
+from tui.console.lines import Spool
+from tui.console.widgets.log_pane import LogPane
+
+
+class Holding(App[None]):
+    def __init__(self, pane: LogPane) -> None:
+        super().__init__()
+        self.pane = pane
+
+    def compose(self) -> ComposeResult:
+        yield self.pane
+
+
+def shown(pane: LogPane) -> list[str]:
+    return [pane.render_line(y).text.rstrip() for y in range(pane.size.height)]
+
+
+async def opened(pilot: Pilot[None], pane: LogPane, path: Path) -> None:
+    pane.open(Spool(path))
+    await settled(pilot, pane)
+
+
+async def settled(pilot: Pilot[None], pane: LogPane) -> None:
+    for _ in range(3):
+        pane.tick()
+        await pilot.pause()
+
+
+def numbered(path: Path, count: int, first: int = 0) -> None:
+    with path.open("ab") as log:
+        log.write(b"".join(b"line %06d\n" % n for n in range(first, first + count)))
+
+
+async def test_the_end_is_followed_until_somebody_scrolls_up(tmp_path: Path) -> None:
+    path, pane = tmp_path / "log", LogPane()
+    numbered(path, 1000)
+    async with Holding(pane).run_test(size=(40, 10)) as pilot:
+        await opened(pilot, pane, path)
+        assert shown(pane)[-1] == "line 000999"
+        numbered(path, 5, 1000)
+        await settled(pilot, pane)
+        assert shown(pane)[-1] == "line 001004"
+        pane.focus()
+        await pilot.press("up")
+        numbered(path, 5, 1005)
+        await settled(pilot, pane)
+        assert not pane.follow
+        assert shown(pane)[-1] == "line 001003"
+        await pilot.press("end")
+        await settled(pilot, pane)
+        assert shown(pane)[-1] == "line 001009"
+
+
+async def test_lines_that_come_out_of_sight_repaint_nothing(tmp_path: Path) -> None:
+    path, pane = tmp_path / "log", LogPane()
+    numbered(path, 1000)
+    async with Holding(pane).run_test(size=(40, 10)) as pilot:
+        await opened(pilot, pane, path)
+        pane.focus()
+        await pilot.press("home")
+        await settled(pilot, pane)
+        before = pane.lines_drawn
+        for n in range(5):
+            numbered(path, 100, 1000 + n)
+            pane.tick()
+            await pilot.pause()
+        assert pane.lines_drawn - before == 0
+        assert "1,500 lines" in pane.summary
+
+
+async def test_a_burst_draws_no_more_than_a_screenful(tmp_path: Path) -> None:
+    path, pane = tmp_path / "log", LogPane()
+    numbered(path, 10)
+    async with Holding(pane).run_test(size=(40, 10)) as pilot:
+        await opened(pilot, pane, path)
+        before = pane.lines_drawn
+        numbered(path, 200_000)
+        pane.tick()
+        await pilot.pause()
+        assert pane.lines_drawn - before <= 2 * 10
+
+
+async def test_hostile_bytes_are_shown_and_never_obeyed(tmp_path: Path) -> None:
+    path, pane = tmp_path / "log", LogPane()
+    path.write_bytes(b"\x1b]0;pwn\x07\n[/usr/lib] [bold]\n\xff\xfe\x00\na\rb\n" + b"W" * 5_000_000 + b"\nlast\n")
+    async with Holding(pane).run_test(size=(40, 10)) as pilot:
+        await opened(pilot, pane, path)
+        text = shown(pane)
+        assert text[:6] == ["␛]0;pwn␇", "[/usr/lib] [bold]", "��␀", "a␍b", "W" * 38 + "…", "last"]
+
+
+async def test_a_filter_searches_the_whole_log_not_only_its_end(tmp_path: Path) -> None:
+    path, pane = tmp_path / "log", LogPane()
+    path.write_bytes(b"Loss=nan first\n" + b"nothing to see here\n" * 300_000 + b"loss=NAN last\n")
+    async with Holding(pane).run_test(size=(40, 10)) as pilot:
+        await opened(pilot, pane, path)
+        pane.set_filter("loss=nan")
+        await settled(pilot, pane)
+        assert shown(pane)[:2] == ["Loss=nan first", "loss=NAN last"]
+        assert "2 lines with “loss=nan”" in pane.summary
+        pane.set_filter("not there")
+        await settled(pilot, pane)
+        assert shown(pane)[0] == " nothing found"
+        pane.set_filter("")
+        await settled(pilot, pane)
+        assert shown(pane)[-1] == "loss=NAN last"
+
+
+async def test_long_lines_are_read_by_moving_sideways(tmp_path: Path) -> None:
+    path, pane = tmp_path / "log", LogPane()
+    path.write_bytes("".join(f"{n:04d}" for n in range(50)).encode() + b"\n")
+    async with Holding(pane).run_test(size=(41, 6)) as pilot:
+        await opened(pilot, pane, path)
+        pane.focus()
+        await pilot.press("right")
+        assert shown(pane)[0].startswith("00040005")
+        assert "column 17" in pane.summary
+        await pilot.press("left")
+        assert shown(pane)[0].startswith("00000001")
+
+
+async def test_a_log_that_is_not_there_yet_says_so(tmp_path: Path) -> None:
+    pane = LogPane()
+    async with Holding(pane).run_test(size=(41, 6)) as pilot:
+        await opened(pilot, pane, tmp_path / "log")
+        assert shown(pane)[0] == " nothing was written yet"

@@ -1,0 +1,198 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from textual.app import App, ComposeResult
+from textual.widget import Widget
+
+from tui.console.widgets.core_table import CoreTable, matching, order_by
+from tui.console.widgets.line_table import Cell, Column, LineTable, fitting
+from tui.console.widgets.row_table import Row, RowTable
+from tui.console.widgets.sparkline import sparkline
+from tui.logs.demux import Demux
+from tui.logs.snapshot import Snapshot
+
+COLUMNS = (
+    Column("name", "name", 8, flexible=True),
+    Column("size", "size", 6, right=True),
+    Column("note", "note", 6, rank=1),
+)
+
+
+class Holding(App[None]):
+    def __init__(self, widget: Widget) -> None:
+        super().__init__()
+        self._widget = widget
+
+    def compose(self) -> ComposeResult:
+        yield self._widget
+
+
+def row(name: str, size: int | None, note: str = "") -> Row:
+    return Row(name, (Cell(name), Cell("–" if size is None else str(size)), Cell(note)), (name, size, note))
+
+
+def cores(count: int, step: int = 10, changed: int | None = None, demux: Demux | None = None) -> Snapshot:
+    demux = demux or Demux()
+    for core in range(count) if changed is None else [changed]:
+        loss = 5.0 - core % 7 * 0.1
+        line = f"| Training Device=xla:0/{core} Epoch=1 Step={step} Loss={loss:.5f} Rate=100.00 GlobalRate=100.00 Time=02:38:57\n"
+        demux.feed(core // 8, line.encode(), now=1_790_000_000.0)
+    return demux.snapshot(now=1_790_000_001.0)
+
+
+def shown(table: LineTable) -> list[str]:
+    return [table.render_line(y).text.rstrip() for y in range(table.size.height)]
+
+
+async def test_rows_sort_by_any_column_and_unknown_stays_last() -> None:
+    table = RowTable(COLUMNS)
+    async with Holding(table).run_test(size=(40, 12)):
+        table.show([row("b", 2), row("a", None), row("c", 10)])
+        table.sort_by("size")
+        assert [table.row_key(n) for n in range(3)] == ["b", "c", "a"]
+        table.sort_by("size")
+        assert [table.row_key(n) for n in range(3)] == ["c", "b", "a"]
+
+
+async def test_the_cursor_stays_on_its_row_when_the_order_changes() -> None:
+    table = RowTable(COLUMNS, sort="size")
+    async with Holding(table).run_test(size=(40, 12)) as pilot:
+        table.show([row("a", 1), row("b", 2), row("c", 3)])
+        table.focus()
+        await pilot.press("down")
+        assert table.cursor_key == "b"
+        table.show([row("a", 9), row("b", 8), row("c", 3)])
+        assert table.cursor_key == "b"
+        assert table.row_of("b") == 1
+        await pilot.press("up")
+        assert table.cursor_key == "c"
+
+
+async def test_a_header_click_sorts_and_a_double_click_opens() -> None:
+    opened: list[object] = []
+
+    class Listening(Holding):
+        def on_line_table_opened(self, event: LineTable.Opened) -> None:
+            opened.append(event.key)
+
+    table = RowTable(COLUMNS)
+    async with Listening(table).run_test(size=(40, 12)) as pilot:
+        table.show([row("a", 2), row("b", 1)])
+        await pilot.pause()
+        layout = dict((column.key, size) for column, size in table._columns_now())
+        await pilot.click(table, offset=(layout["name"] + 3, 0))
+        assert table.sort_key == "size"
+        await pilot.click(table, offset=(2, 2), times=2)
+        assert opened == ["a"]
+
+
+async def test_a_filter_hides_what_does_not_match() -> None:
+    table = RowTable(COLUMNS)
+    async with Holding(table).run_test(size=(40, 12)):
+        table.show([row("alpha", 1), row("beta", 2)])
+        table.set_filter("BET")
+        assert [table.row_key(n) for n in range(table.row_count())] == ["beta"]
+        table.set_filter("")
+        assert table.row_count() == 2
+
+
+async def test_hostile_cells_never_reach_the_terminal_raw() -> None:
+    from console_stage import a_slice
+
+    from tui.console.rows import SLICE_COLUMNS, slice_row
+
+    table = RowTable(SLICE_COLUMNS)
+    async with Holding(table).run_test(size=(100, 8)):
+        table.show([slice_row(a_slice("\x1b[2J[bold]evil[/]", state="REA\rDY"))])
+        assert "\x1b" not in "".join(shown(table))
+        assert "␛[2J[bold]" in shown(table)[1]
+
+
+def test_a_narrow_table_leaves_out_the_least_important_columns() -> None:
+    assert [column.key for column, _ in fitting(COLUMNS, 30)] == ["name", "size", "note"]
+    assert [column.key for column, _ in fitting(COLUMNS, 18)] == ["name", "size"]
+    assert sum(size + 1 for _, size in fitting(COLUMNS, 40)) - 1 == 40
+
+
+async def test_one_changed_core_repaints_one_row() -> None:
+    table = CoreTable()
+    async with Holding(table).run_test(size=(100, 30)) as pilot:
+        demux = Demux()
+        table.show(cores(16_384, demux=demux))
+        await pilot.pause()
+        before = table.rows_drawn
+        table.show(cores(16_384, step=11, changed=5, demux=demux))
+        await pilot.pause()
+        assert table.rows_drawn - before == 1
+        before = table.rows_drawn
+        table.show(cores(16_384, step=11, changed=16_000, demux=demux))
+        await pilot.pause()
+        assert table.rows_drawn - before == 0
+
+
+async def test_only_visible_rows_are_ever_drawn() -> None:
+    table = CoreTable()
+    async with Holding(table).run_test(size=(100, 30)) as pilot:
+        table.show(cores(16_384))
+        await pilot.pause()
+        assert table.row_count() == 16_384
+        assert table.rows_drawn <= 2 * 30
+        table.focus()
+        await pilot.press("end")
+        assert "16383" in shown(table)[-1]
+        assert table.rows_drawn <= 5 * 30
+
+
+async def test_cores_sort_by_a_shifted_letter_and_the_selection_survives() -> None:
+    table = CoreTable()
+    async with Holding(table).run_test(size=(110, 30)) as pilot:
+        table.show(cores(16))
+        table.focus()
+        await pilot.press("down", "down", "L")
+        await pilot.pause()
+        assert table.sort_key == "loss"
+        first = [line.split()[0] for line in shown(table)[1:4]]
+        assert first == ["6", "13", "5"]
+        assert table.snapshot is not None
+        assert int(table.snapshot.core[np.flatnonzero(table.snapshot.row == table.cursor_key)[0]]) == 2
+        await pilot.press("L")
+        assert shown(table)[1].split()[0] == "0"
+
+
+async def test_a_core_whose_loss_is_nan_is_named_so() -> None:
+    demux = Demux()
+    for core, loss in ((0, "1.00000"), (1, "nan")):
+        line = f"| Training Device=xla:0/{core} Epoch=1 Step=5 Loss={loss} Rate=9.00 GlobalRate=9.00 Time=02:38:57\n"
+        demux.feed(0, line.encode(), now=1_790_000_000.0)
+    table = CoreTable()
+    async with Holding(table).run_test(size=(110, 8)):
+        table.show(demux.snapshot(now=1_790_000_000.5))
+        assert "nan" in shown(table)[2].split()[2:4]
+        assert "training" in shown(table)[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"), [("3", [3]), ("w1", [8, 9, 10, 11]), ("training", list(range(12))), ("zzz", [])]
+)
+def test_cores_are_filtered_by_number_worker_or_state(text: str, kept: list[int]) -> None:
+    snapshot = cores(12)
+    wanted = matching(snapshot, text)
+    assert wanted is not None
+    assert snapshot.core[wanted].tolist() == kept
+
+
+def test_every_column_of_the_core_table_can_be_sorted_by() -> None:
+    snapshot = cores(20)
+    for column in CoreTable().columns:
+        assert sorted(order_by(snapshot, column.key, False).tolist()) == list(range(20))
+
+
+def test_a_flat_series_looks_flat_and_a_falling_one_falls() -> None:
+    assert len(set(sparkline([99.0, 99.1, 99.0, 99.05], 4))) <= 2
+    assert sparkline([8, 7, 6, 5, 4, 3, 2, 1], 8) == "█▇▆▅▄▃▂▁"
+    assert sparkline([1.0, math.nan, 2.0], 5) == "  ▁×█"
+    assert sparkline(range(100), 5)[0] == "▁"
+    assert sparkline([], 3) == "   "

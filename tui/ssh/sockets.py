@@ -1,0 +1,86 @@
+"""TCP connections: small packets undelayed, kept alive, and no place in the queue taken by a silent host."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import socket
+from collections.abc import AsyncIterator
+from typing import Any
+
+PATIENCE = 1.0
+"""Seconds a connection attempt may hold its turn: hosts behind a firewall are silent for much longer."""
+_KEEPALIVE = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
+
+
+async def open_socket(host: str, port: int) -> socket.socket:
+    """A connected TCP socket to the first address that answers.
+
+    Raises socket.gaierror when the name does not resolve, else the OSError of the last address.
+    """
+    loop = asyncio.get_running_loop()
+    problem: OSError = OSError(errno.EADDRNOTAVAIL, "no address")
+    for family, kind, protocol, _, address in await _addresses(host, port):
+        sock = socket.socket(family, kind, protocol)
+        try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for name, value in _KEEPALIVE:
+                if hasattr(socket, name):
+                    sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+            await loop.sock_connect(sock, address)
+            return sock
+        except OSError as error:
+            sock.close()
+            problem = error
+        except BaseException:
+            sock.close()
+            raise
+    raise problem
+
+
+async def _addresses(host: str, port: int) -> list[Any]:
+    with contextlib.suppress(socket.gaierror):
+        return list(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST))
+    return list(await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM))
+
+
+@contextlib.asynccontextmanager
+async def taking_turns(
+    turns: asyncio.Semaphore, host: str, port: int, timeout: float
+) -> AsyncIterator[socket.socket]:
+    """A connected socket, with one of the turns held while the body runs.
+
+    A host that does not answer within `PATIENCE` goes on waiting without its turn, so that a pod with many silent
+    workers keeps nobody else waiting. Raises what `open_socket` raises, asyncio.TimeoutError after `timeout` seconds.
+    """
+    await turns.acquire()
+    held = True
+    opening = asyncio.ensure_future(asyncio.wait_for(open_socket(host, port), timeout))
+    try:
+        done, _ = await asyncio.wait({opening}, timeout=PATIENCE)
+        if not done:
+            turns.release()
+            held = False
+            await asyncio.wait({opening})
+            opening.result()
+            await turns.acquire()
+            held = True
+        yield opening.result()
+    except BaseException:
+        if not opening.cancel() and not opening.cancelled() and opening.exception() is None:
+            opening.result().close()
+        raise
+    finally:
+        if held:
+            turns.release()
+
+
+async def first_words(host: str, port: int) -> bytes:
+    """What a server says to a client that greets it as SSH clients do."""
+    loop = asyncio.get_running_loop()
+    with await open_socket(host, port) as sock:
+        await loop.sock_sendall(sock, b"SSH-2.0-tpu_tui\r\n")
+        return await loop.sock_recv(sock, 255)
