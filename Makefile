@@ -20,7 +20,7 @@ check: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/lint-imports --no-timing
+	$(BIN)/lint-imports
 
 bench: $(VENV)/.trainer $(VENV)/.dev
 	$(BIN)/python -m tests.bench

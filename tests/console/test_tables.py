@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from console_stage import training_line
 from textual.app import App, ComposeResult
 from textual.widget import Widget
 
@@ -38,8 +39,7 @@ def cores(count: int, step: int = 10, changed: int | None = None, demux: Demux |
     demux = demux or Demux()
     for core in range(count) if changed is None else [changed]:
         loss = 5.0 - core % 7 * 0.1
-        line = f"| Training Device=xla:0/{core} Epoch=1 Step={step} Loss={loss:.5f} Rate=100.00 GlobalRate=100.00 Time=02:38:57\n"
-        demux.feed(core // 8, line.encode(), now=1_790_000_000.0)
+        demux.feed(core // 8, training_line(core, 1, step, loss, 100.0), now=1_790_000_000.0)
     return demux.snapshot(now=1_790_000_001.0)
 
 
@@ -82,7 +82,7 @@ async def test_a_header_click_sorts_and_a_double_click_opens() -> None:
     async with Listening(table).run_test(size=(40, 12)) as pilot:
         table.show([row("a", 2), row("b", 1)])
         await pilot.pause()
-        layout = dict((column.key, size) for column, size in table._columns_now())
+        layout = {column.key: size for column, size in table._columns_now()}
         await pilot.click(table, offset=(layout["name"] + 3, 0))
         assert table.sort_key == "size"
         await pilot.click(table, offset=(2, 2), times=2)

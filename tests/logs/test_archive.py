@@ -96,7 +96,7 @@ class TestBadFiles:
         path = tmp_path / "cut.gz"
         path.write_bytes(gzip.compress(generated_log(20_000, 8))[:-5000])
         log = open_log(path)
-        with pytest.raises(UsageError, match="cannot read .* to its end"):
+        with pytest.raises(UsageError, match=r"cannot read .* to its end"):
             log.snapshot()
 
     def test_a_log_with_a_few_zero_bytes_is_a_log(self, tmp_path: Path) -> None:

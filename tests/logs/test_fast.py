@@ -30,7 +30,8 @@ def state_of(demux: Demux) -> list[object]:
     history = table.history
     assert history is not None
     trails = [[repr(history.losses(row).tolist()), repr(history.rates(row).tolist())] for row in range(table.size)]
-    slots = [repr(vars(slot)) for slot in demux.slots]
+    slots = sorted(repr(vars(slot)) for slot in demux.slots)
+    columns["slot"] = [(demux.slots[slot].number, demux.slots[slot].address) for slot in columns["slot"]]
     counts = (demux.lines, demux.bytes, demux.samples, demux.overlong, demux.matched, repr(demux.facts))
     rows = [row.to_json() for row in snapshot.rows()]
     return [repr(columns), trails, slots, counts, rows, snapshot.epochs, snapshot.first_time, snapshot.last_time]

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +13,7 @@ def filled(rows: list[int], losses: list[float], cuts: list[int] | None = None) 
     """A history of samples in this order, handed over in batches cut at these places."""
     history = History()
     ends = sorted({0, len(rows), *(cuts or [])})
-    for start, end in zip(ends, ends[1:], strict=False):
+    for start, end in itertools.pairwise(ends):
         part = np.array(rows[start:end], np.int64)
         loss = np.array(losses[start:end], np.float64)
         numbers = np.arange(start, end)

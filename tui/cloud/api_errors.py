@@ -150,4 +150,4 @@ _BY_KIND = {
     exceptions.TooManyRequests: _exhausted,
     exceptions.InvalidArgument: _not_found,
 }
-"""gRPC's codes and HTTP's are subclasses of these: PERMISSION_DENIED is a Forbidden, UNAUTHENTICATED an Unauthorized."""
+"""gRPC's codes are subclasses of HTTP's: PERMISSION_DENIED is a Forbidden, UNAUTHENTICATED an Unauthorized."""

@@ -94,7 +94,7 @@ async def list_slices(_args: argparse.Namespace, operator: Operator, out: Output
         out.note(f"There are no slices in {operator.where}.")
     for problem in listing.problems:
         out.problem(problem)
-    return OUT_OF_REACH if listing.problems else 0
+    return max((problem.exit_code for problem in listing.problems), default=0)
 
 
 async def change_slice(args: argparse.Namespace, operator: Operator, out: Output) -> int:

@@ -60,6 +60,8 @@ def read_block(demux: Demux, stream: Stream, block: bytes, now: float | None) ->
 def _slots(demux: Demux, stream: Stream, found: Found) -> Ints | None:
     """The slot of each line, -1 where the prefix is none; None when some prefix has not been seen before."""
     bare = found.prefix == 0
+    if not len(found):
+        return np.zeros(0, np.int64)
     if bare.all():
         return np.full(len(found), demux.slot_of(stream), np.int64)
     slots = np.full(len(found), demux.slot_of(stream) if bare.any() else -1, np.int64)
@@ -74,8 +76,6 @@ def _slots(demux: Demux, stream: Stream, found: Found) -> Ints | None:
     if not seen.all() and not known.is_full:
         return None
     slots[prefixed] = np.where(seen, known.slots[places], -1)
-    if stream.slot is not None:
-        slots[prefixed[slots[prefixed] >= 0]] = stream.slot
     return slots
 
 
@@ -91,12 +91,16 @@ def _learn(demux: Demux, stream: Stream, found: Found, block: bytes) -> None:
         if not len(left):
             return
         place = int(left[0])
-        start = int(found.starts[place]) + MOMENT
-        text = block[start : start + int(found.prefix[place]) - MOMENT]
-        match = PREFIX.fullmatch(text)
+        start = int(found.starts[place])
+        prefix = block[start : start + int(found.prefix[place])]
+        whole, tail_only = PREFIX.fullmatch(prefix), PREFIX.fullmatch(prefix[MOMENT:])
+        if tail_only is not None and (whole is None or whole["moment"] is None):
+            left = left[1:]
+            continue
         slot = -1
-        if match is not None and match["address"] is not None and match["moment"] is None and text.endswith(b" "):
-            slot = demux.slot_named(int(match["number"]), match["address"].decode())
+        if whole is not None and whole["address"] is not None:
+            number, address = int(whole["number"]), whole["address"].decode()
+            slot = demux.slot_named(number, address) if stream.slot is None else stream.slot
         tail = found.tail[place]
         stream.known.add(int(_hashes(tail[None, :])[0]), tail, slot)
         left = left[(found.tail[left] != tail).any(axis=1)]

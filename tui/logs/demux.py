@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from tui.logs import bulk, view
 from tui.logs.batches import Queue
 from tui.logs.dialects import BUILT_IN, COLUMNS, TRAINING, Dialect, Kind
@@ -52,8 +50,8 @@ class Slot:
         """Count lines and samples that came from it, the newest at `seen` (NaN: not known when)."""
         self.lines += lines
         self.samples += samples
-        if not np.isnan(seen):
-            self.last_seen = float(np.fmax(self.last_seen, seen))
+        if seen == seen and not seen <= self.last_seen:
+            self.last_seen = seen
             self.last_kind = WALL_TIME if is_wall else LOG_TIME
 
 
@@ -159,8 +157,10 @@ class Demux:
 
     def note_moments(self, first: float, last: float) -> None:
         """Widen the time that the log's own dates span."""
-        self.first_moment = float(np.fmin(self.first_moment, first))
-        self.last_moment = float(np.fmax(self.last_moment, last))
+        if not first >= self.first_moment:
+            self.first_moment = first
+        if not last <= self.last_moment:
+            self.last_moment = last
 
     def _read(self, stream: Stream, block: bytes, now: float | None) -> None:
         if not self._fast or len(block) < bulk.LEAST:

@@ -220,7 +220,7 @@ class RunScreen(MainScreen):
 
     def on_resize(self) -> None:
         """The panes that fit are others now."""
-        self.call_after_refresh(self._bring, self._at)
+        self.call_after_refresh(lambda: self._bring(self._at))
 
     @on(TabLine.Chosen)
     def _chosen(self, event: TabLine.Chosen) -> None:
