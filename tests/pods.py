@@ -128,7 +128,15 @@ class PodProcess:
     def end(self, number: int = signal.SIGTERM) -> int:
         """Send a signal and wait; returns the exit code."""
         self.process.send_signal(number)
-        return self.process.wait(DEADLINE)
+        return self.wait()
+
+    def wait(self) -> int:
+        """Wait for its end; returns the exit code."""
+        code = self.process.wait(DEADLINE)
+        for stream in (self.process.stdin, self.process.stdout):
+            if stream is not None:
+                stream.close()
+        return code
 
 
 def start_pod_process(home: Path, workers: int = 1, cores: int = 1, slices: int = 1) -> PodProcess:
@@ -150,10 +158,7 @@ def pod_process_in(home: Path, workers: int = 1, cores: int = 1, slices: int = 1
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pod.pid, signal.SIGTERM)
-        pod.process.wait(DEADLINE)
-        for stream in (pod.process.stdin, pod.process.stdout):
-            if stream is not None:
-                stream.close()
+        pod.wait()
 
 
 @pytest.fixture

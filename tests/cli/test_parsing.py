@@ -51,6 +51,10 @@ def test_help_imports_neither_google_nor_asyncssh_nor_textual_nor_numpy() -> Non
 
 def test_a_closed_pipe_is_silent() -> None:
     done = subprocess.run(
-        f"{sys.executable} -m tui.cli config show --json | true", shell=True, capture_output=True, text=True, check=True
+        f"{sys.executable} -m tui.cli config show --json | true",
+        shell=True,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert done.stderr == ""

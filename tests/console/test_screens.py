@@ -19,6 +19,7 @@ from console_stage import (
     unreachable,
     write,
 )
+from textual.events import Key
 from textual.pilot import Pilot
 from textual.widgets import Button, Input, Static
 
@@ -194,6 +195,9 @@ async def test_slash_filters_the_focused_pane_and_escape_takes_it_away(operator:
         await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.query_one(CoreTable).row_count())
         cores = app.screen.query_one(CoreTable)
         await pilot.press("slash", "w", "2")
+        bar = app.screen.query_one("#filter-bar")
+        assert bar.region.area
+        assert not bar.region.overlaps(app.screen.query_one("Footer").region)
         await until(pilot, lambda: cores.row_count() == 8)
         await pilot.press("enter", "down")
         assert cores.has_focus
@@ -202,6 +206,19 @@ async def test_slash_filters_the_focused_pane_and_escape_takes_it_away(operator:
         await pilot.press("l", "slash", *"Step=15")
         log = app.screen.query_one(LogPane)
         await until(pilot, lambda: "31 lines with" in log.summary)
+
+
+async def test_what_is_typed_right_after_slash_acts_on_nothing(operator: StageOperator) -> None:
+    directory = running(operator)
+    app = ConsoleApp(operator, open_run=directory)
+    async with app.run_test(size=FULL) as pilot:
+        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+        app.screen.query_one(LogPane).focus()
+        await pilot.pause()
+        for key, character in (("slash", "/"), ("x", "x"), ("slash", "/"), ("n", "n")):
+            app.post_message(Key(key, character))
+        await until(pilot, lambda: app.screen.query_one(LogPane).filter_text == "x/n")
+        assert isinstance(app.screen, RunScreen)
 
 
 async def test_launching_shows_what_will_run_and_only_then_starts_it(operator: StageOperator) -> None:

@@ -58,6 +58,9 @@ class SocketHosts:
             server.close()
             await server.wait_closed()
 
+    async def remove(self, slice_name: str) -> None:
+        await self.stop(slice_name)
+
     def alive(self, slice_name: str) -> list[bool]:
         return [server.is_serving() for server in self._servers.get(slice_name, [])]
 

@@ -142,7 +142,7 @@ def test_a_pod_whose_standard_input_ends_ends_too(pod_home: Path) -> None:
     pod = start_pod_process(pod_home)
     assert pod.process.stdin is not None
     pod.process.stdin.close()
-    assert pod.process.wait(30) == 0
+    assert pod.wait() == 0
     assert not (pod_home / "profiles" / "local.toml").exists()
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.pods import PodProcess, local_pod, log_in, pod_home, pod_process, running_pod
 from tui.cloud.inventory import open_inventory
+from tui.cloud.tpu_api import TpuApi
 from tui.errors import TpuTuiError, UsageError
 from tui.localpod import addresses, memory
 from tui.localpod.addresses import free_net
@@ -171,3 +174,31 @@ async def test_another_system_is_told_what_it_can_do(pod_home: Path, monkeypatch
     with pytest.raises(UsageError, match="needs Linux") as refused:
         await LocalPod(pod_home).start(1, 1, 1)
     assert refused.value.remedy
+
+
+async def test_more_workers_than_the_api_lists_are_refused_in_its_words(pod_home: Path) -> None:
+    with pytest.raises(UsageError, match="local-1000 was not found"):
+        await LocalPod(pod_home).start(1000, 1, 1)
+    assert not (pod_home / "profiles" / "local.toml").exists()
+
+
+def test_asking_for_the_demos_memory_imports_no_ssh_and_no_google_library() -> None:
+    code = "import sys, tui.localpod.pod; print(sorted({name.partition('.')[0] for name in sys.modules}))"
+    names = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout.decode()
+    for heavy in ("asyncssh", "google", "grpc", "aiohttp", "cryptography", "textual"):
+        assert f"'{heavy}'" not in names
+
+
+async def test_a_slice_made_again_under_its_name_finds_nothing_of_the_first(pod_home: Path) -> None:
+    async with running_pod(pod_home, workers=1) as pod:
+        api = TpuApi(load({}))
+        try:
+            for _ in range(2):
+                async for _step in api.create("local-a", "twice", "v2-8", "tpu-ubuntu2204-base"):
+                    pass
+                async with log_in(pod, 0, "twice") as connection:
+                    assert (await connection.run("cat note 2>/dev/null; echo kept > note")).stdout == ""
+                async for _step in api.delete("local-a", "twice"):
+                    pass
+        finally:
+            await api.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -180,6 +181,30 @@ async def test_files_go_over_sftp_into_the_home(small_pod: LocalPod, tmp_path: P
         await sftp.put(str(tmp_path / "sent"), "kept")
         await sftp.get("kept", str(tmp_path / "back"))
     assert (home / "kept").read_bytes() == (tmp_path / "sent").read_bytes() == (tmp_path / "back").read_bytes()
+
+
+@pytest.mark.skipif(shutil.which("scp") is None, reason="no OpenSSH client here")
+async def test_openssh_itself_gets_along_with_a_worker(small_pod: LocalPod, tmp_path: Path) -> None:
+    [worker] = small_pod.machines.workers("local")
+    (tmp_path / "known").write_text(f"[{worker.address}]:{worker.port} {worker.host_key_public}\n")
+    options = ["-F", "none", "-i", str(small_pod.identity), "-o", f"UserKnownHostsFile={tmp_path}/known"]
+    options += ["-o", "IdentitiesOnly=yes", "-o", "StrictHostKeyChecking=yes"]
+    place = f"{small_pod.profile()['user']}@{worker.address}"
+    assert await openssh("scp", *options, "-P", str(worker.port), __file__, f"{place}:copy") == (0, "", "")
+    ssh = ["ssh", *options, "-p", str(worker.port)]
+    assert await openssh(*ssh, place, "echo said; echo wrong >&2; exit 9") == (9, "said\n", "wrong\n")
+    assert await openssh(*ssh, place, "cmp copy " + __file__) == (0, "", "")
+    code, _, why = await openssh(*ssh, "-W", f"{worker.address}:1", place)
+    assert code == 255
+    assert "connect failed: Connection refused" in why
+
+
+async def openssh(*words: str) -> tuple[int | None, str, str]:
+    """Run one of OpenSSH's programs; its exit code, output and errors."""
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(*words, stdin=pipe, stdout=pipe, stderr=pipe)
+    out, errors = await process.communicate(b"")
+    return process.returncode, out.decode(), errors.decode()
 
 
 async def test_a_closed_port_is_told_in_the_words_of_the_errno(local_pod: LocalPod) -> None:

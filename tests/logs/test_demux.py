@@ -349,6 +349,12 @@ class TestStates:
         demux.feed(0, training(core=1).encode() + b"\n", now=1050.0)
         assert [row.state for row in demux.snapshot(now=1061.0).rows()] == ["silent", "training"]
 
+    def test_in_a_saved_log_silence_is_measured_against_the_other_cores(self) -> None:
+        early, late = "2020-08-06 02:38:57 10.0.0.1 [0] ", "2020-08-06 02:48:57 10.0.0.1 [0] "
+        after = "2020-08-06 05:00:00 10.0.0.1 [0] saving"
+        rows = read(early + training(core=0), late + training(core=1), after).rows()
+        assert [row.state for row in rows] == ["silent", "training"]
+
     def test_cores_of_an_ended_worker_have_ended_but_nan_stays_in_sight(self) -> None:
         demux = Demux()
         demux.feed(0, f"{training(core=0)}\n{training(core=1, loss='nan')}\n".encode(), now=1000.0)

@@ -41,6 +41,7 @@ def assert_same(data: bytes, chunks: list[bytes], worker: int | None, now: float
     states = []
     for fast in (False, True):
         demux = Demux(fast=fast)
+        demux.feed(worker, b"", now)
         for chunk in chunks if fast else [data]:
             demux.feed(worker, chunk, now)
         demux.finish(now)

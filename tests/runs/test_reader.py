@@ -99,6 +99,25 @@ class TestRunReader:
         snapshot = drained(RunReader(directory)).snapshot(now=1000.0)
         assert (snapshot.samples, snapshot.rows()[0].step) == (4, 60)
 
+    def test_a_line_that_a_restart_cut_off_is_not_glued_to_the_new_log(self, directory: RunDirectory) -> None:
+        write(directory, 0, training(core=0, step=70) + "\n" + training(core=0, step=80)[:40])
+        directory.attempt_path(0).mkdir(parents=True)
+        directory.log_path(0).rename(directory.attempt_path(0) / directory.log_path(0).name)
+        write(directory, 0, training(core=0, step=60)[40:] + "\n")
+        assert drained(RunReader(directory)).snapshot(now=1000.0).samples == 1
+
+    def test_a_log_that_is_gone_does_not_hold_up_the_others(self, directory: RunDirectory) -> None:
+        write(directory, 0, training(core=0) + "\n")
+        directory.log_path(0).unlink()
+        write(directory, 1, training(core=1) + "\n")
+        assert [row.core for row in drained(RunReader(directory)).snapshot(now=1000.0).rows()] == [1]
+
+    def test_every_worker_of_the_run_is_there_before_it_says_anything(self, directory: RunDirectory) -> None:
+        workers = RunReader(directory).snapshot(now=1000.0).workers
+        assert [(worker.worker, worker.address) for worker in workers] == [
+            (0, "10.0.0.1"), (1, "10.0.0.2"), (2, "10.0.0.3"),
+        ]  # fmt: skip
+
     def test_torn_and_broken_arrivals_do_no_harm(self, directory: RunDirectory) -> None:
         write(directory, 0, training(core=0) + "\n")
         with (directory.path / "arrivals").open("ab") as file:

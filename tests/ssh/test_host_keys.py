@@ -7,6 +7,7 @@ import multiprocessing
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import asyncssh
@@ -203,24 +204,27 @@ async def test_no_configuration_file_switches_host_key_checking_off(sshd: Start,
     assert error.reason is Reason.HOST_KEY_UNKNOWN
 
 
-def _remember_many(path: str, line: str) -> None:
+def _remember_many(path: str, line: str, together: Barrier) -> None:
     key = asyncssh.import_public_key(line)
     for index in range(50):
+        together.wait(30)
         remember(Path(path), f"host-{index}", key)
 
 
 def test_several_processes_file_keys_without_tearing_or_doubling(tmp_path: Path) -> None:
     path = tmp_path / "own"
-    path.write_text("torn without an end")
+    # A long file takes long to look through, so writers that do not take turns meet.
+    path.write_text(f"# {'x' * 100}\n" * 20_000 + "torn without an end")
     line = make_key(tmp_path / "key")
     context = multiprocessing.get_context("spawn")
-    writers = [context.Process(target=_remember_many, args=(str(path), line)) for _ in range(3)]
+    together = context.Barrier(3)
+    writers = [context.Process(target=_remember_many, args=(str(path), line, together)) for _ in range(3)]
     for writer in writers:
         writer.start()
     for writer in writers:
         writer.join()
-    first, *rest = path.read_text().splitlines()
-    assert first == "torn without an end"
+    torn, *rest = path.read_text().splitlines()[20_000:]
+    assert torn == "torn without an end"
     assert sorted(rest) == sorted(f"host-{index} {' '.join(line.split()[:2])}" for index in range(50))
 
 

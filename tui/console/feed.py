@@ -5,14 +5,16 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from tui.console.lines import LineSource, Merged, Spool
 from tui.errors import TpuTuiError
-from tui.runs.directory import ARRIVALS_FILE, EVENTS_FILE, RunDirectory
-from tui.runs.status import RunStatus, status_of
+from tui.runs.directory import ARRIVALS_FILE, EVENTS_FILE, Event, RunDirectory
+from tui.runs.status import RunStatus, reduce_events
 
 if TYPE_CHECKING:
+    from tui.logs.archive import SavedLog
     from tui.logs.snapshot import Snapshot
     from tui.runs.reader import RunReader
 
@@ -22,6 +24,8 @@ POLL_TIME = 0.02
 """Seconds of one tick that demultiplexing may take: a key never waits longer."""
 SNAPSHOT_EVERY = 1.0
 """Seconds after which a live run's cores are looked at again although nothing arrived: silence shows, too."""
+FOLD_SHARE = 10
+"""Folding all events into a status may take one part in this many of the time: thousands of workers tell many."""
 ARRIVALS_BLOCK = 256 * 1024
 """Bytes of `arrivals` read at a time: some ten thousand batches."""
 ATTENDANCE_EVERY = 1.0
@@ -33,7 +37,7 @@ class Feed(Protocol):
     """One run, or one saved log, as the run screen sees it."""
 
     title: str
-    is_saved: bool
+    saved: SavedLog | None
 
     @property
     def status(self) -> RunStatus | None:
@@ -70,7 +74,7 @@ class Feed(Protocol):
 class RunFeed:
     """A run directory, growing or not."""
 
-    is_saved = False
+    saved: SavedLog | None = None
 
     def __init__(self, directory: RunDirectory) -> None:
         self.directory = directory
@@ -79,7 +83,10 @@ class RunFeed:
         self._reader: RunReader | None = None
         self._status: RunStatus | None = None
         self._snapshot: Snapshot | None = None
+        self._events: list[Event] = []
         self._events_size = -1
+        self._events_offset = 0
+        self._fold_due = 0.0
         self._looked = 0.0
         self._snapped = 0.0
         self._tails: dict[int, Spool] = {}
@@ -113,11 +120,18 @@ class RunFeed:
     def _poll_status(self) -> bool:
         size = (self.directory.path / EVENTS_FILE).stat().st_size
         now = time.monotonic()
-        if size == self._events_size and now - self._looked < ATTENDANCE_EVERY:
-            return False
-        self._events_size, self._looked = size, now
-        before, self._status = self._status, status_of(self.directory)
-        if before is not None and before.attempt != self._status.attempt:
+        before = self._status
+        if size != self._events_size and now >= self._fold_due:
+            fresh, self._events_offset = self.directory.events(self._events_offset)
+            self._events += fresh
+            self._events_size = size
+            attended = before.attended if before else self.directory.attended()
+            self._status = reduce_events(self.directory.run, self._events, attended)
+            self._fold_due = now + FOLD_SHARE * (time.monotonic() - now)
+        if self._status is not None and now - self._looked > ATTENDANCE_EVERY:
+            self._looked = now
+            self._status = replace(self._status, attended=self.directory.attended())
+        if before is not None and self._status is not None and before.attempt != self._status.attempt:
             self._restart()
         return before != self._status
 

@@ -6,7 +6,6 @@ import asyncio
 import shlex
 import subprocess
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from textual.app import SuspendNotSupported
@@ -22,6 +21,7 @@ from tui.errors import TpuTuiError, UsageError
 
 if TYPE_CHECKING:
     from tui.console.app import ConsoleApp
+    from tui.logs.archive import SavedLog
     from tui.pod.slice import Slice
     from tui.runs.directory import RunDirectory
 
@@ -180,16 +180,16 @@ class Flows:
             self.stops.pop(directory.id, None)
         self.app.notify(f"{directory.id}: {progress.summary}", markup=False, timeout=6)
 
-    def export(self, directory: RunDirectory | None) -> None:
-        """Write a report into the run's own directory."""
-        if directory is None:
-            self.app.notify("tpu-tui report FILE makes the report of a saved log", timeout=6)
+    def export(self, source: RunDirectory | SavedLog | None) -> None:
+        """Write a report: a run's into its own directory, a saved log's into the current one."""
+        if source is None:
+            self.app.notify("no run is chosen", timeout=3)
             return
         self.app.notify("writing the report…", timeout=2)
-        self.app.tasks.start("report", self._export(directory), self.say)
+        self.app.tasks.start("report", self._export(source), self.say)
 
-    async def _export(self, directory: RunDirectory) -> None:
-        files: list[Path] = await self.app.operator.report(directory.id, REPORT_FORMATS, directory.path)
+    async def _export(self, source: RunDirectory | SavedLog) -> None:
+        files = await self.app.operator.report(source, REPORT_FORMATS)
         self.app.notify("\n".join(str(path) for path in files), title="report", markup=False, timeout=10)
 
     # --- reading and leaving ----------------------------------------------------------------------------------------

@@ -27,11 +27,10 @@ READ_TIME = 0.03
 class SavedFeed:
     """A saved log; a packed one is unpacked into a file that goes with the feed."""
 
-    is_saved = True
-
     def __init__(self, log: SavedLog) -> None:
         self.title = log.path.name
         self.problem: TpuTuiError | None = None
+        self.saved: SavedLog | None = log
         self._log = log
         self._demux = Demux(dialects=log.dialects, xla_dist=log.xla_dist)
         self._blocks: Iterator[bytes] | None = log.blocks()

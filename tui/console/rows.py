@@ -37,12 +37,12 @@ WORKER_COLUMNS = (
     Column("error", "why not", 12, rank=1, flexible=True),
 )
 CHECK_COLUMNS = (
-    Column("status", "status", 8),
-    Column("check", "check", 10, rank=1),
+    Column("status", "status", 7),
+    Column("check", "check", 12, rank=3),
     Column("worker", "wkr", 4, right=True),
-    Column("peer", "peer", 5, right=True, rank=2),
+    Column("peer", "peer", 5, right=True, rank=1),
     Column("port", "port", 6, right=True),
-    Column("state", "state", 9, rank=3),
+    Column("state", "state", 9, rank=2),
     Column("detail", "detail", 16, flexible=True),
 )
 RUN_COLUMNS = (
@@ -56,6 +56,7 @@ RUN_COLUMNS = (
     Column("command", "command", 24, rank=5, flexible=True),
 )
 _MOST_CODES = 8
+_URGENCY = {"fail": 0, "warn": 1, "unknown": 2, "pass": 3}
 
 
 def _text(value: object, tone: str = "") -> Cell:
@@ -115,8 +116,9 @@ def worker_row(worker: Worker) -> Row:
 
 
 def check_rows(rows: Iterable[CheckRow]) -> list[Row]:
-    """Check results in the order they came."""
-    return [_check_row(number, row) for number, row in enumerate(rows)]
+    """Check results: what failed first, else in the order they came."""
+    numbered = sorted(enumerate(rows), key=lambda entry: _URGENCY.get(entry[1].status, 0))
+    return [_check_row(number, row) for number, row in numbered]
 
 
 def _check_row(number: int, row: CheckRow) -> Row:

@@ -288,7 +288,9 @@ class Session(asyncssh.SSHServerSession[bytes]):
     def eof_received(self) -> bool:
         """The client's end of file; what the command still says goes the other way, so the channel stays."""
         if self._sftp is not None:
-            return bool(self._sftp.eof_received())
+            self._sftp.eof_received()
+            self._chan.exit(0)  # as sftp-server does: scp takes an end without a status for a failure
+            return False
         if self._stdin is not None and self._master < 0:
             self._stdin.end()
         return True

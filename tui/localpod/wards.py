@@ -9,6 +9,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from tui.errors import TpuTuiError
 from tui.localpod.spec import HostSpec
@@ -73,8 +74,11 @@ class Wards:
             self._guardian.stdin.write(request)
 
     async def end(self, specs: Sequence[HostSpec]) -> None:
-        """End every process of these workers, their hosts included; returns when none is left."""
-        if self._guardian is None or not specs:
+        """End every process of these workers, their hosts included; returns when none is left.
+
+        Raises TpuTuiError when no guardian can be kept running.
+        """
+        if self._guardian is None or self._keeping is None or not specs:
             return
         number = next(self._numbers)
         workers = [{"name": spec.mark.worker, "serial": spec.serial, "home": str(spec.home)} for spec in specs]
@@ -82,7 +86,10 @@ class Wards:
         future: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
         self._asked[number] = (request, future)
         self._write(request)
-        await future
+        waited_for: set[asyncio.Future[Any]] = {future, self._keeping}
+        await asyncio.wait(waited_for, return_when=asyncio.FIRST_COMPLETED)
+        if not future.done() and self._guardian is not None:
+            raise TpuTuiError("The local pod's guardian is gone", remedy="End this pod and start another.")
 
     async def close(self) -> None:
         """Have the guardian end the whole pod and wait for it; where it was killed, another one does it."""

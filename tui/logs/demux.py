@@ -30,6 +30,9 @@ __all__ = ["MOST_SLOTS", "Demux", "Slot", "Snapshot"]
 MOST_SLOTS = 8192
 """Workers kept apart at most: four times those of the largest pod."""
 
+_GLUED_WITHIN = 512
+"""Bytes before a sample in which a prefix glued into the line is looked for."""
+
 _ESCAPES = re.compile(rb"\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]{0,4096}(?:\x07|\x1b\\)|[@-Z\\^_])")
 _NAN = float("nan")
 
@@ -106,12 +109,14 @@ class Demux:
         if block:
             self._read(stream, block, now)
 
-    def finish(self, now: float | None = None) -> None:
-        """No more bytes will come: look at last lines that have no line end."""
-        for stream in self._streams.values():
+    def finish(self, now: float | None = None, *, worker: int | None = None) -> None:
+        """No more bytes will come, of a worker or at all: look at last lines that have no line end."""
+        for stream in [self._stream(worker)] if worker is not None else list(self._streams.values()):
             block = stream.rest()
             if block:
                 self._read(stream, block, now)
+            stream.at_start = True
+            stream.line_slot, stream.line_moment = stream.slot, None
 
     def end(self, worker: int) -> None:
         """The worker's process has ended, so its cores have."""
@@ -247,7 +252,7 @@ class Demux:
                 continue
             if dialect.kind is Kind.SAMPLE and sampled is not None and sampled.name != dialect.name:
                 continue
-            matches = list(dialect.pattern.finditer(text, start))
+            matches = list(dialect.pattern.finditer(text, max(start, len(text) - dialect.reach)))
             if not matches:
                 continue
             self.matched[dialect.name] = self.matched.get(dialect.name, 0) + 1
@@ -268,7 +273,8 @@ class Demux:
         """Slot and date of a match: the line's own, or those of a prefix glued into the line before it."""
         slot, moment = stream.line_slot, stream.line_moment
         if stream.slot is None and match.start() - start > 2:
-            for glued in PREFIX.finditer(text, start, match.start()):
+            nearest = max(start, match.start() - _GLUED_WITHIN)
+            for glued in PREFIX.finditer(text, nearest, match.start()):
                 if glued["address"] is not None:
                     prefix = read_prefix(text, True, glued.start())
                     if prefix is not None:

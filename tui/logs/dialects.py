@@ -5,10 +5,11 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tui.errors import UsageError
+from tui.logs.streams import LONGEST
 
 COLUMNS = ("core", "device", "epoch", "step", "loss", "rate", "global_rate", "clock", "worker")
 """What a sample can tell. `rate` and `global_rate` in the trainer's own unit (examples/s for PyTorch/XLA)."""
@@ -19,6 +20,10 @@ _DATED = rb"[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}(?!\d)"
 _SPAN = rb"(?:-?\d{1,6} days?, )?\d{1,6}:\d\d:\d\d(?:\.\d{1,6})?"
 _GROUPED = rb"\d{1,3}(?:,\d{3}){1,5}(?:\.\d{1,9})?|" + _NUMBER
 """A number that may carry thousands' commas, as torchtitan prints them."""
+
+
+LOOSE_REACH = 2048
+"""`reach` of dialects with loose middles, a user's own among them; real lines are shorter."""
 
 
 class Kind(enum.Enum):
@@ -46,6 +51,8 @@ class Dialect:
     """For epochs: `begin` (samples follow) or `end` (samples came before)."""
     ignored_loss: float | None = None
     """A loss that says there is none (torchtitan's pipeline stages print -1)."""
+    reach: int = LONGEST
+    """Bytes at a line's end that are searched: patterns with loose middles must not be tried on megabytes."""
     last_only: bool = False
     """Of several matches in one line only the last is the newest state (redrawn progress bars)."""
 
@@ -227,7 +234,7 @@ OTHERS: tuple[Dialect, ...] = (
     ),
 )
 
-BUILT_IN: tuple[Dialect, ...] = TORCH_XLA + OTHERS
+BUILT_IN: tuple[Dialect, ...] = TORCH_XLA + tuple(replace(dialect, reach=LOOSE_REACH) for dialect in OTHERS)
 
 
 def user_dialects(mapping: Mapping[str, Any]) -> tuple[Dialect, ...]:
@@ -268,4 +275,4 @@ def _user_dialect(name: str, entry: Any) -> Dialect:
         )
     if odd := sorted(groups - set(COLUMNS)):
         raise wrong(f"group {odd[0]!r} is no column", f"columns are {', '.join(COLUMNS)}; use (?:…) for the rest")
-    return Dialect(name, Kind.SAMPLE, (), pattern)
+    return Dialect(name, Kind.SAMPLE, (), pattern, reach=LOOSE_REACH)

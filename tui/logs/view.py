@@ -218,12 +218,14 @@ def _lags(position: Floats) -> tuple[Floats, int | None]:
 
 
 def _silent(demux: Demux, rows: Ints, now: float | None) -> Bools:
-    """Rows that have told nothing for too long: by the clock in a live run, by the log's own dates in a saved one."""
+    """Rows that have told nothing for too long: by the clock in a live run, after the other cores in a saved one."""
     if now is not None:
         quiet: Bools = now - demux.table.column("seen")[rows] > demux.thresholds.silent
         return quiet
-    late: Bools = demux.last_moment - demux.table.column("time")[rows] > demux.thresholds.silent
     dated: Bools = demux.table.column("time_kind")[rows] == LOG_TIME
+    times = demux.table.column("time")[rows]
+    newest = np.fmax.reduce(times[dated], initial=-np.inf)
+    late: Bools = newest - times > demux.thresholds.silent
     return late & dated
 
 

@@ -72,7 +72,7 @@ def utc_now() -> str:
 
 
 def to_bytes(document: Any, indent: int | None = None) -> bytes:
-    """JSON in UTF-8; text that is not Unicode (an argument's stray byte) is escaped, so that it reads back exactly."""
+    """JSON in UTF-8; what is not Unicode (an argument's stray byte) is escaped, so that it reads back exactly."""
     try:
         return json.dumps(document, indent=indent, ensure_ascii=False).encode()
     except UnicodeEncodeError:

@@ -52,7 +52,7 @@ _REFUSALS = {
 class LaunchSpec:
     """Everything a keeper needs to launch a run. `env` holds the secret values: it travels through pipes only."""
 
-    run: Run
+    run: Run = field(repr=False)
     env: Mapping[str, str] = field(repr=False)
     access: Access = field(repr=False)
     sync: Path | None = None

@@ -87,10 +87,8 @@ class Growth:
                 self._read[worker] = self._told[worker] = 0
             start = self._read.get(worker, 0)
             data = self._pread(worker, start, min(end - start, READ_BLOCK, budget))
-            if not data and end > start:
-                return
             self._read[worker] = start + len(data)
-            if self._read[worker] >= end:
+            if self._read[worker] >= end or not data:
                 self._pending.popleft()
                 self._told[worker] = max(end, self._told.get(worker, 0))
             self._last_time[worker] = moment
@@ -189,6 +187,9 @@ class RunReader:
             addresses={index: address for index, address in addresses.items() if address},
             **options,
         )
+        self._attempts: dict[int, int] = {}
+        for worker in run.workers:
+            self.demux.feed(worker.index, b"")
 
     def poll(self, budget_bytes: int = POLL_BUDGET) -> bool:
         """Read at most `budget_bytes` of what is new; whether anything was. Call again until it says no."""
@@ -199,6 +200,9 @@ class RunReader:
                 (self.demux.end if over else self.demux.resume)(worker.index)
         read = False
         for span in self.growth.read(budget_bytes):
+            if self._attempts.setdefault(span.worker, span.attempt) != span.attempt:
+                self._attempts[span.worker] = span.attempt
+                self.demux.finish(span.time, worker=span.worker)
             self.demux.feed(span.worker, span.data, now=span.time)
             read = True
         if self.growth.is_over and not read:

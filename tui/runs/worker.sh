@@ -142,7 +142,11 @@ owners() {
 
 # --- launch -----------------------------------------------------------------------------------------------------------
 
-refuse() { say "refused $*"; [ -n "$tt_made" ] && { cd /; rm -rf "$tt_d"; rmdir "$tt_root/runs/$tt_run" 2>/dev/null; }; exit 3; }
+refuse() {
+  [ -n "$tt_made" ] && { cd /; rm -rf "$tt_d"; rmdir "$tt_root/runs/$tt_run" 2>/dev/null; }
+  say "refused $*"
+  exit 3
+}
 
 # A mark that every process of the run inherits and nothing scrubs: the limit on file locks, which the kernel no longer
 # uses. It can only be lowered without privilege, so inside another run the new one lies a little below that one's.
@@ -192,7 +196,14 @@ reserve_room() {
   esac
 }
 
-# What a login shell exports, asked of a child so that a start-up file that exits, fails or hangs does no harm.
+# What a login exports. Directories that this session's PATH had and the start-up files dropped stay in front: somebody
+# put them there for these sessions.
+tt_export='tt_new=; IFS=:; set -f
+for tt_w in $1; do case ":$PATH:" in *":$tt_w:"*) ;; *) tt_new=$tt_new$tt_w: ;; esac; done
+export PATH="$tt_new$PATH"
+export -p'
+
+# Asked of a child, so that a start-up file that exits, fails or hangs does no harm.
 login_environment() {
   tt_sh=sh tt_profile=$HOME/.profile
   case ${SHELL:-} in
@@ -201,10 +212,11 @@ login_environment() {
       done ;;
   esac
   timeout -s KILL 20 "$tt_sh" -c '
-    trap "exec sh -c \"export -p\" >&3" EXIT
+    tt_export=$1 tt_old=$2 tt_profile=$3
+    trap "exec sh -c \"\$tt_export\" sh \"\$tt_old\" >&3" EXIT
     [ -r /etc/profile ] && . /etc/profile
-    [ -r "$1" ] && . "$1"
-    exit 0' sh "$tt_profile" 3>login </dev/null >/dev/null 2>&1 8>&- 9>&-
+    [ -r "$tt_profile" ] && . "$tt_profile"
+    exit 0' sh "$tt_export" "$PATH" "$tt_profile" 3>login </dev/null >/dev/null 2>&1 8>&- 9>&-
   [ -s login ] || { export -p >login; say "note login the start-up files in $HOME did not end; going on without them"; }
 }
 

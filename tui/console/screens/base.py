@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
+from textual.widgets import Input
 
 from tui.console.widgets.filter_bar import FilterBar
 from tui.console.widgets.line_table import LineTable
@@ -13,6 +14,7 @@ from tui.console.widgets.log_pane import LogPane
 
 if TYPE_CHECKING:
     from tui.console.app import ConsoleApp
+    from tui.logs.archive import SavedLog
     from tui.pod.slice import Slice
     from tui.runs.directory import RunDirectory
 
@@ -26,7 +28,7 @@ class MainScreen(Screen[None]):
     HORIZONTAL_BREAKPOINTS = [(0, NARROW), (110, NORMAL), (170, WIDE)]  # noqa: RUF012 - Textual declares it so
     VERTICAL_BREAKPOINTS = [(0, SHORT), (34, TALL)]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("slash", "filter", "Filter", key_display="/", id="filter"),
+        Binding("slash", "filter", "Filter", key_display="/", id="filter", priority=True),
         Binding("colon", "app.command_palette", "Commands", key_display=":", show=False, id="palette"),
         Binding("question_mark", "app.show_help", "Help", key_display="?", id="help"),
         Binding("e", "export", "Export a report", show=False, id="export"),
@@ -58,10 +60,20 @@ class MainScreen(Screen[None]):
         """The run that keys act on."""
         return None
 
+    def reportable(self) -> RunDirectory | SavedLog | None:
+        """What `e` makes a report of."""
+        return self.chosen_run()
+
     def filter_target(self) -> LineTable | LogPane | None:
         """What `/` filters: the pane with the focus, or the one it makes most sense for."""
         focused = self.focused
         return focused if isinstance(focused, (LineTable, LogPane)) else None
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """`/` has priority, so that what is typed right after it is the filter; in the filter it is a character."""
+        if action == "filter" and isinstance(self.focused, Input):
+            return False
+        return super().check_action(action, parameters)
 
     def action_filter(self) -> None:
         """Open the filter line."""
@@ -71,7 +83,7 @@ class MainScreen(Screen[None]):
 
     def action_export(self) -> None:
         """Write a report of the run."""
-        self.console.flows.export(self.chosen_run())
+        self.console.flows.export(self.reportable())
 
     def action_describe(self) -> None:
         """Everything that is known about what the cursor is on."""

@@ -26,6 +26,7 @@ from tui.console.widgets.tab_line import TabLine
 
 if TYPE_CHECKING:
     from tui.console.widgets.charts import LossChart, RateChart
+    from tui.logs.archive import SavedLog
     from tui.runs.directory import RunDirectory
 
 PANES = ("cores", "charts", "logs")
@@ -189,6 +190,10 @@ class RunScreen(MainScreen):
     def chosen_worker(self) -> int | None:
         """The worker whose log is shown."""
         return None if self._which == MERGED else int(self._which)
+
+    def reportable(self) -> RunDirectory | SavedLog | None:
+        """The run, or the saved log."""
+        return self.chosen_run() or self.feed.saved
 
     def filter_target(self) -> LineTable | LogPane | None:
         """The focused pane, else the log."""

@@ -108,7 +108,8 @@ class RateChart(Chart):
     def take(self, series: PodSeries) -> None:
         """Draw the series, from zero: half the rate must look like half."""
         x, label = time_axis(series)
-        if self.is_mounted and len(series.rate_total) and np.isfinite(series.rate_total).any():
-            top = float(np.nanmax(series.rate_total))
+        whole = series.rate_total[:-1]  # not every core has told its part of the newest point yet
+        if self.is_mounted and np.isfinite(whole).any():
+            top = float(np.nanmax(whole))
             self._plot.set_ylimits(0.0, top * 1.1 if top > 0 else 1.0)
-        self.show(x, label, [(series.rate_total, "bright_green")])
+        self.show(x[:-1], label, [(whole, "bright_green")])

@@ -21,13 +21,15 @@ class Filterable(Protocol):
 
 
 class FilterBar(Input):
-    """Filters as one types; enter keeps the filter, escape takes it away."""
+    """Filters as one types; enter keeps the filter, escape takes it away.
+
+    It takes the keys at once, not on the next turn: what is typed right after `/` must not act on the screen.
+    """
 
     DEFAULT_CSS = """
     FilterBar {
-        dock: bottom; height: 1; border: none; padding: 0 1; background: $panel; display: none;
+        height: 1; border: none; padding: 0 1; background: $panel; display: none;
         &:focus { border: none; }
-        &.-open { display: block; }
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -42,13 +44,13 @@ class FilterBar(Input):
         """Begin to filter a widget."""
         self._target = target
         self.value = target.filter_text
-        self.add_class("-open")
-        self.focus()
+        self.display = True
+        self.screen.set_focus(self)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Filter while typing."""
         event.stop()
-        if self._target is not None and self.has_class("-open") and event.value != self._target.filter_text:
+        if self._target is not None and self.display and event.value != self._target.filter_text:
             self._target.set_filter(event.value)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
@@ -63,7 +65,7 @@ class FilterBar(Input):
         self._close()
 
     def _close(self) -> None:
-        self.remove_class("-open")
         target, self._target = self._target, None
         if target is not None:
             target.focus()
+        self.display = False

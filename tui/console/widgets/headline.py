@@ -24,7 +24,7 @@ class Headline(Widget):
         & > .headline--warn { color: $text-warning; text-style: bold; }
         & > .headline--bad { color: $text-error; text-style: bold; }
         & > .headline--busy { color: $text-primary; text-style: bold; }
-        & > .headline--dim { color: $text-muted; }
+        & > .headline--dim { text-style: dim; }
         & > .headline--accent { color: $text-accent; text-style: bold; }
     }
     """

@@ -83,7 +83,7 @@ class LineTable(ScrollView, can_focus=True):
         & > .table--warn { color: $text-warning; text-style: bold; }
         & > .table--bad { color: $text-error; text-style: bold; }
         & > .table--busy { color: $text-primary; }
-        & > .table--dim { color: $text-muted; }
+        & > .table--dim { text-style: dim; }
         & > .table--accent { color: $text-accent; }
         &:focus > .table--cursor { background: $primary-darken-2; text-style: bold; }
     }
@@ -153,6 +153,7 @@ class LineTable(ScrollView, can_focus=True):
         self._empty = empty
         self._painted: dict[int, _Painted] = {}
         self._layout: list[tuple[Column, int]] = []
+        self._layout_width = -1
 
     # --- what a kind provides -------------------------------------------------------------------------------
 
@@ -222,8 +223,10 @@ class LineTable(ScrollView, can_focus=True):
         return self.scrollable_content_region.width
 
     def _columns_now(self) -> list[tuple[Column, int]]:
-        if not self._layout:
-            self._layout = fitting(self.columns, self._width())
+        if self._layout_width != self._width():
+            self._layout_width = self._width()
+            self._layout = fitting(self.columns, self._layout_width)
+            self.refresh()
         return self._layout
 
     def _paint_of(self, row: int) -> _Painted:
@@ -278,14 +281,8 @@ class LineTable(ScrollView, can_focus=True):
             segments.append(Segment(GAP, base))
         return Strip(segments).adjust_cell_length(width, base)
 
-    def notify_style_update(self) -> None:
-        """The theme or the size changed: everything is drawn anew."""
-        self._layout = []
-        super().notify_style_update()
-
     def on_resize(self) -> None:
-        """Choose the columns for the new width."""
-        self._layout = []
+        """Draw anew, with the columns that fit now."""
         self._painted.clear()
         self.virtual_size = Size(self.size.width, self.row_count() + HEADER)
         self.refresh()

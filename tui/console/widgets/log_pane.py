@@ -34,7 +34,7 @@ class LogPane(ScrollView, can_focus=True):
         overflow-x: hidden;
         overflow-y: scroll;
         scrollbar-size-vertical: 1;
-        & > .log--dim { color: $text-muted; }
+        & > .log--dim { text-style: dim; }
         & > .log--found { background: $warning-darken-2; text-style: bold; }
     }
     """

@@ -21,7 +21,7 @@ class TabLine(Widget, can_focus=True):
     TabLine {
         height: 1;
         & > .tabs--active { text-style: bold reverse; color: $text-accent; }
-        & > .tabs--idle { color: $text-muted; }
+        & > .tabs--idle { text-style: dim; }
         &:focus > .tabs--idle { text-style: underline; }
     }
     """

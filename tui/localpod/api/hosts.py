@@ -37,5 +37,8 @@ class WorkerHosts(Protocol):
     async def stop(self, slice_name: str) -> None:
         """End every machine of the slice and whatever runs on it; a slice that is not there is no error."""
 
+    async def remove(self, slice_name: str) -> None:
+        """End the slice's machines for good, their disks included; a slice that is not there is no error."""
+
     def alive(self, slice_name: str) -> list[bool]:
         """Whether each worker's machine still runs, in worker order; empty for a slice that is not there."""

@@ -152,7 +152,7 @@ class Nodes:
 
     async def tear_down(self, hosted: HostedNode, before: Any) -> Any:
         """End a claimed node's machines and forget it; where that fails it is as it was `before`."""
-        await self._or_back(hosted, before, lambda: self._hosts.stop(hosted.slice_name))
+        await self._or_back(hosted, before, lambda: self._hosts.remove(hosted.slice_name))
         self.discard(hosted)
         return empty_pb2.Empty()
 

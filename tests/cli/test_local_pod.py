@@ -1,0 +1,280 @@
+"""The whole way as a person goes it, from a second terminal: see, check, launch, watch, stop, report."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import LocalPod
+from tests.pods import wait_until
+
+REHEARSAL = ("python3", "-m", "tui.localpod.rehearsal")
+
+
+def launch(pod: LocalPod, *words: str, job: tuple[str, ...]) -> dict[str, Any]:
+    answer = pod.run("launch", "local", "--detach", "--json", *words, "--", *job)
+    assert answer.code == 0, answer.errors
+    return dict(answer.document)
+
+
+def worker_log(pod: LocalPod, run: str, worker: int) -> bytes:
+    """The log on the worker itself, read by a command there."""
+    done = pod.run(
+        "exec",
+        "local",
+        "--worker",
+        str(worker),
+        "--json",
+        "--",
+        "sh",
+        "-c",
+        f"base64 ~/.tpu-tui/runs/{run}/{worker}/log",
+    )
+    return base64.b64decode(done.document[0]["stdout"])
+
+
+@pytest.fixture(scope="module")
+def rehearsed(pod: LocalPod) -> dict[str, Any]:
+    """A rehearsal run that goes on for long, once every one of its 32 cores has told a step."""
+    run = launch(pod, "--name", "night", job=(*REHEARSAL, "--interval", "0.05", "--steps", "100000"))
+    wait_until(lambda: len(pod.run("cores", run["run"], "--json").document) == 32, "32 cores have told a step")
+    return run
+
+
+def test_the_announcement_names_everything_that_clients_need(pod: LocalPod) -> None:
+    assert list(pod.announced) == [
+        "profile",
+        "project",
+        "zone",
+        "slices",
+        "tpu_api",
+        "compute_api",
+        "storage",
+        "bucket",
+        "pid",
+    ]
+    assert (pod.announced["project"], pod.announced["zone"], pod.announced["slices"]) == (
+        "local",
+        "local-a",
+        ["local"],
+    )
+    assert pod.announced["pid"] == pod.process.pid
+
+
+def test_slices_and_workers_are_listed_without_naming_a_profile(pod: LocalPod) -> None:
+    (slice_,) = pod.run("slices", "--json").document
+    assert (slice_["name"], slice_["accelerator_type"], slice_["state"]) == ("local", "v3-32", "READY")
+    assert (slice_["workers"], slice_["cores"], slice_["source"]) == (4, 32, "tpu_api")
+    workers = pod.run("workers", "local-a/local", "--json")
+    assert workers.code == 0
+    assert [row["worker"] for row in workers.document] == [0, 1, 2, 3]
+    assert all(row["reachable"] and row["error"] is None for row in workers.document)
+
+
+def test_check_tries_every_worker_and_every_pair(pod: LocalPod) -> None:
+    answer = pod.run("check", "local", "--json", "--ports", "8471")
+    rows = answer.document["checks"]
+    assert answer.code == 0, rows
+    assert answer.document["ok"]
+    assert {row["worker"] for row in rows if row["check"] == "reachability"} == {0, 1, 2, 3}
+    pairs = {(row["worker"], row["peer"]) for row in rows if row["port"] == 8471}
+    assert len(pairs) == 12
+    assert all(row["state"] in ("open", "closed") for row in rows if row["port"] is not None)
+
+
+def test_exec_groups_equal_outputs_and_keeps_exit_codes_apart(pod: LocalPod) -> None:
+    answer = pod.run(
+        "exec", "local", "--", "sh", "-c", "echo same; exit $(( $(basename $(dirname $HOME) | cut -c3) == 2 ))"
+    )
+    assert answer.code == 1
+    assert answer.out.count("same") == 2
+    assert "0-1,3" in answer.errors
+    assert "exit 1" in answer.errors
+    rows = pod.run("exec", "local", "--worker", "1,3", "--json", "--", "printf", "%s\\n", "a b", "$HOME").document
+    assert [(row["worker"], row["exit_code"], row["stdout"]) for row in rows] == [
+        (1, 0, "a b\n$HOME\n"),
+        (3, 0, "a b\n$HOME\n"),
+    ]
+
+
+def test_exec_gives_up_a_worker_after_its_timeout_and_keeps_what_came(pod: LocalPod) -> None:
+    answer = pod.run(
+        "exec", "local", "--worker", "0", "--timeout", "1", "--json", "--", "sh", "-c", "echo early; sleep 60"
+    )
+    assert answer.code == 1
+    assert answer.document[0]["timed_out"]
+    assert answer.document[0]["stdout"] == "early\n"
+
+
+def test_cores_come_sorted_by_any_column(pod: LocalPod, rehearsed: dict[str, Any]) -> None:
+    rows = pod.run("cores", rehearsed["run"], "--sort", "loss", "--json").document
+    assert len(rows) == 32
+    losses = [row["loss"] for row in rows]
+    assert losses == sorted(losses)
+    assert {row["core"] // 8 == row["worker"] for row in rows} == {True}
+    assert set(rows[0]) == {
+        *("core", "device", "worker", "address", "epoch", "step", "loss", "rate", "global_rate"),
+        *("time", "clock", "lag", "state"),
+    }
+    backwards = pod.run("cores", "night", "--sort", "core", "--reverse", "--json").document
+    assert [row["core"] for row in backwards] == list(range(31, -1, -1))
+
+
+def test_status_tells_state_figures_and_exit_codes(pod: LocalPod, rehearsed: dict[str, Any]) -> None:
+    status = pod.run("status", "night", "--json").document
+    assert (status["run"], status["slice"], status["state"]) == (rehearsed["run"], "local", "running")
+    assert status["attended"] is True
+    assert status["exit_codes"] == [None] * 4
+    assert status["cores"] == 32
+    assert status["loss"]["min"] <= status["loss"]["median"] <= status["loss"]["max"]
+
+
+def test_one_workers_log_is_byte_for_byte_what_it_wrote(pod: LocalPod, rehearsed: dict[str, Any]) -> None:
+    shown = pod.run("logs", "night", "--worker", "2").raw
+    assert worker_log(pod, rehearsed["run"], 2).startswith(shown)
+    assert b"Device=xla:" in shown
+    only = pod.run("logs", "night", "--core", "17", "--tail", "3").out.splitlines()
+    assert len(only) == 3
+    assert all("/17 " in line for line in only)
+
+
+def test_a_second_run_on_a_busy_slice_is_refused_before_anything_starts(
+    pod: LocalPod, rehearsed: dict[str, Any]
+) -> None:
+    answer = pod.run("launch", "local", "--", "true")
+    assert answer.code == 1
+    assert rehearsed["run"] in answer.errors
+
+
+def test_a_killed_keeper_is_told_and_attach_goes_on_where_the_mirror_ended(
+    pod: LocalPod, rehearsed: dict[str, Any]
+) -> None:
+    directory = Path(rehearsed["directory"])
+    keeper = int((directory / "keeper").read_text().split()[0])
+    os.kill(keeper, signal.SIGKILL)
+    wait_until(
+        lambda: not pod.run("status", "night", "--json", "--offline").document["attended"], "the keeper is gone"
+    )
+    assert "unattended since" in pod.run("runs").out
+    with pod.shell.start("attach", "night", "--json") as attached:
+        assert attached.stdout is not None
+        first = json.loads(attached.stdout.readline())
+        assert set(first) == {"worker", "offset", "time", "text"}
+        attached.send_signal(signal.SIGINT)
+        _, errors = attached.communicate(timeout=30)
+    assert attached.returncode == 130
+    assert "goes on" in errors.decode()
+    status = pod.run("status", "night", "--json").document
+    assert (status["state"], status["attended"]) == ("running", True)
+
+
+def test_stop_is_acknowledged_by_every_worker_and_mirrors_are_whole(pod: LocalPod, rehearsed: dict[str, Any]) -> None:
+    answer = pod.run("stop", "night", "--json", "--grace", "10")
+    assert answer.code == 0, answer.errors
+    assert answer.document["stopped"]
+    assert [(row["worker"], row["confirmed"]) for row in answer.document["workers"]] == [(n, True) for n in range(4)]
+    wait_until(lambda: pod.run("status", "night", "--json").document["state"] == "stopped", "the run is stopped")
+    directory = Path(rehearsed["directory"])
+    for worker in range(4):
+        mirror = (directory / f"worker-{worker:03d}.log").read_bytes()
+        there = worker_log(pod, rehearsed["run"], worker)
+        assert hashlib.sha256(mirror).hexdigest() == hashlib.sha256(there).hexdigest()
+    assert pod.run("stop", "night", "--json").document["stopped"], "a second stop answers the same"
+
+
+def test_reports_are_written_in_every_format(pod: LocalPod, rehearsed: dict[str, Any], tmp_path: Path) -> None:
+    answer = pod.run(
+        *("report", "night", "--out", str(tmp_path), "--json"),
+        *("--format", "md", "--format", "txt", "--format", "json", "--format", "csv", "--format", "html"),
+    )
+    assert [Path(path).name for path in answer.document["files"]] == [
+        f"report.{name}" for name in ("md", "txt", "json", "csv", "html")
+    ]
+    text = (tmp_path / "report.md").read_text()
+    assert rehearsed["run"] in text
+    assert "rehearsal" in text, "what did not train is named as what it is"
+    json.loads((tmp_path / "report.json").read_text())
+
+
+def test_an_attached_launch_streams_and_ends_with_the_runs_own_answer(pod: LocalPod) -> None:
+    good = pod.run("launch", "local", "--", "sh", "-c", "echo on $TPU_TUI_WORKER of $TPU_TUI_WORKERS")
+    assert good.code == 0, good.errors
+    lines = good.out.splitlines()
+    assert sorted(lines[1:]) == [f"[{n}] on {n} of 4" for n in range(4)]
+    bad = pod.run("launch", "local", "--on-failure", "leave", "--", "sh", "-c", "test $TPU_TUI_WORKER != 3 || exit 7")
+    assert bad.code == 1
+    assert "worker 3" in bad.errors
+    assert pod.run("status", "last", "--json").document["exit_codes"] == [0, 0, 0, 7]
+
+
+def test_one_failing_worker_stops_the_others_and_is_named(pod: LocalPod) -> None:
+    answer = pod.run(
+        "launch", "local", "--", "sh", "-c", "test $TPU_TUI_WORKER != 1 || { echo boom; exit 3; }; sleep 600"
+    )
+    assert answer.code == 1
+    status = pod.run("status", "last", "--json").document
+    assert status["state"] == "failed"
+    assert "worker 1" in status["cause"]
+    assert status["exit_codes"][1] == 3
+
+
+def test_a_command_that_is_nowhere_starts_nothing_and_says_so(pod: LocalPod) -> None:
+    answer = pod.run("launch", "local", "--", "no-such-program-anywhere")
+    assert answer.code == 1
+    assert "no-such-program-anywhere" in answer.errors
+    assert "worker 0" in answer.errors
+    assert "Traceback" not in answer.errors
+
+
+def test_secret_values_are_shown_nowhere(pod: LocalPod) -> None:
+    dry = pod.run("launch", "local", "--env", "HF_TOKEN=hush-hush", "--dry-run", "--", "true")
+    assert dry.code == 0
+    assert "hush-hush" not in dry.out + dry.errors
+    run = launch(pod, "--env", "HF_TOKEN=hush-hush", job=("sh", "-c", 'test "${#HF_TOKEN}" = 9'))
+    wait_until(
+        lambda: pod.run("status", run["run"], "--json").document["state"] == "succeeded", "the job saw its secret"
+    )
+    for path in Path(run["directory"]).iterdir():
+        assert b"hush-hush" not in path.read_bytes(), path
+
+
+def test_read_only_refuses_what_changes_and_allows_what_looks(pod: LocalPod) -> None:
+    for words in (["launch", "local"], ["exec", "local"]):
+        refused = pod.run("--read-only", *words, "--", "true")
+        assert refused.code == 2
+        assert "--read-only" in refused.errors
+    assert pod.run("slices", "--read-only").code == 0
+
+
+def test_a_slice_comes_and_goes(pod: LocalPod) -> None:
+    words = ("slices", "create", "small", "--type", "v2-8", "--version", "tpu-ubuntu2204-base")
+    assert pod.run(*words, "--dry-run").code == 0
+    assert len(pod.run("slices", "--json").document) == 1
+    made = pod.run(*words)
+    assert made.code == 0, made.errors
+    assert {row["name"] for row in pod.run("slices", "--json").document} == {"local", "small"}
+    assert pod.run("exec", "small", "--", "true").code == 0
+    assert pod.run("slices", "delete", "small").code == 2, "nobody could be asked for its name"
+    assert pod.run("slices", "delete", "small", "--yes").code == 0
+    assert {row["name"] for row in pod.run("slices", "--json").document} == {"local"}
+
+
+def test_unknown_names_end_with_2_and_what_there_is(pod: LocalPod) -> None:
+    for words in (
+        ["workers", "lokal"],
+        ["status", "nope"],
+        ["cores", "/no/such/file"],
+        ["exec", "local", "--worker", "9", "--", "true"],
+    ):
+        answer = pod.run(*words)
+        assert answer.code == 2, words
+        assert "Traceback" not in answer.errors
+        assert "→" in answer.errors
+    assert "local" in pod.run("workers", "lokal").errors

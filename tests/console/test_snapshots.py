@@ -1,0 +1,139 @@
+"""What the screens look like, where data and time are fixed. `pytest --snapshot-update` after a wanted change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from console_stage import Answered, a_slice, make_run, training_line
+from textual.app import App, ComposeResult
+from textual.pilot import Pilot
+from textual.screen import Screen
+from textual.widget import Widget
+
+import tui.console.app
+from tui.console import rows, run_view
+from tui.console.lines import Spool
+from tui.console.screens.dialog import QuitDialog, TrustDialog
+from tui.console.screens.stop import StopDialog, StopProgress
+from tui.console.widgets.core_table import CoreTable
+from tui.console.widgets.headline import Headline
+from tui.console.widgets.line_table import Cell
+from tui.console.widgets.log_pane import LogPane
+from tui.console.widgets.pane import Pane
+from tui.console.widgets.row_table import RowTable
+from tui.logs.demux import Demux
+from tui.logs.snapshot import Snapshot
+
+MOMENT = 1_790_000_000.0
+HOME = Path(tui.console.app.__file__).parent
+SHEETS = [HOME / "app.tcss", *sorted(HOME.glob("screens/*.tcss"))]
+
+
+class Showing(App[None]):
+    """One widget, or one dialog, under the console's own style sheets."""
+
+    CSS_PATH = SHEETS
+
+    def __init__(self, made: Callable[[], Widget]) -> None:
+        super().__init__()
+        self._made = made
+
+    def compose(self) -> ComposeResult:
+        widget = self._made()
+        if not isinstance(widget, Screen):
+            yield widget
+
+    def on_mount(self) -> None:
+        widget = self._made()
+        if isinstance(widget, Screen):
+            self.push_screen(widget)
+
+
+def snapshot_of(steps: int = 200) -> Snapshot:
+    demux = Demux()
+    for step in range(0, steps, 10):
+        for core in range(32):
+            loss: float | str = "nan" if core == 22 and step > 50 else 6.9 / (1 + step / 40) + core % 5 * 0.01
+            told = step // 2 if core == 13 else step
+            line = training_line(core, 1, told, loss, 160.0 if core == 13 else 250.0 + core)
+            demux.feed(core // 8, line, now=MOMENT + step)
+    return demux.snapshot(now=MOMENT + steps)
+
+
+def core_table() -> CoreTable:
+    table = CoreTable()
+    table.call_later(table.show, snapshot_of())
+    return table
+
+
+def slices() -> Widget:
+    table = RowTable(rows.SLICE_COLUMNS)
+    shown = [
+        a_slice(),
+        a_slice("spare", 1, state="PREEMPTED", health=None, accelerator_type="v2-8", cores=8, spot=True),
+        a_slice("\x1b[31m[bold]odd", 0, state="CREATING", health=None, cores=None),
+    ]
+    table.call_later(table.show, [rows.slice_row(slice_) for slice_ in shown])
+    return Pane("slices", table)
+
+
+def headline() -> Widget:
+    widget = Headline()
+    cells = [Cell("running", "good"), Cell("resnet-20261121-090000-a1b2"), Cell("2h05m"), Cell("unattended", "bad")]
+    widget.call_later(widget.show, [cells, run_view._figures(snapshot_of(), Quiet())])  # type: ignore[arg-type]
+    return widget
+
+
+class Quiet:
+    """A feed of which only the cores matter."""
+
+    status = None
+
+
+def stopping() -> StopDialog:
+    run = make_run(a_slice())
+    progress = StopProgress(run, 0.0)
+    progress.answers = {  # type: ignore[assignment]
+        0: Answered(0, True, 143, "ended by SIGTERM"),
+        2: Answered(2, False, None, "no answer from the worker within 120 s"),
+    }
+    progress.done = True
+    dialog = StopDialog(run, lambda: progress, progress)
+    dialog.console_clock = lambda: 0.0  # type: ignore[method-assign]
+    return dialog
+
+
+MADE: dict[str, Callable[[], Widget]] = {
+    "cores": core_table,
+    "slices": slices,
+    "headline": headline,
+    "stop": stopping,
+    "trust": lambda: TrustDialog("t1v-n-5f3a91c2-w-0", "ssh-ed25519", "SHA256:2oPjqDWlRcEJcbQvbdDSdXVlZkOG"),
+    "quit": lambda: QuitDialog("Runs go on without this console:\n\n  resnet-20261121-090000-a1b2"),
+}
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=["80x24", "120x40"])
+@pytest.mark.parametrize("name", MADE)
+def test_it_looks_as_it_did(snap_compare: Any, name: str, size: tuple[int, int]) -> None:
+    assert snap_compare(Showing(MADE[name]), terminal_size=size)
+
+
+def test_a_hostile_log_looks_harmless(snap_compare: Any, tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"\x1b]0;pwn\x07 [bold]x[/]\n10%\r20%\r30%\n\xff\xfe\x00\n" + b"long " * 100 + b"\n")
+
+    async def open_it(pilot: Pilot[None]) -> None:
+        pane = pilot.app.query_one(LogPane)
+        pane.open(Spool(path, 2), show_worker=True)
+        await pilot.pause()
+
+    assert snap_compare(Showing(lambda: LogPane()), terminal_size=(80, 10), run_before=open_it)
+
+
+def test_the_core_table_is_readable_without_colour(snap_compare: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert snap_compare(Showing(core_table), terminal_size=(100, 36))

@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+import pytest
+
+from tui.errors import UsageError
+from tui.logs.demux import Demux
+from tui.logs.dialects import BUILT_IN, user_dialects
+from tui.logs.snapshot import CoreRow, Snapshot
+
+
+def read(*lines: str, worker: int | None = None) -> Snapshot:
+    demux = Demux()
+    demux.feed(worker, "\n".join(lines).encode() + b"\n")
+    return demux.snapshot()
+
+
+def only(*lines: str) -> CoreRow:
+    (row,) = read(*lines).rows()
+    return row
+
+
+MAXTEXT = (
+    "I0706 16:52:46.073802 140110937163584 metric_logger.py:214] completed step: 500, seconds: 15.688, "
+    "TFLOP/s/device: 1.367, Tokens/s/device: 261.087, total_weights: 6121, loss: 0.624, lr: 0.1"
+)
+MAXTEXT_AGAIN = (
+    "I0706 16:52:46.058329 140110937163584 peft_trainer.py:474] Train step 500 training loss: 0.623577  "
+    "- training perplexity: 1.865590"
+)
+
+
+class TestOtherTrainers:
+    def test_maxtext_tells_a_step_twice_and_it_is_one(self) -> None:
+        row = only(MAXTEXT_AGAIN, MAXTEXT)
+        assert (row.core, row.step, row.loss, row.rate) == (None, 500, 0.624, 261.087)
+        assert only(MAXTEXT, MAXTEXT_AGAIN).rate == 261.087
+        history = read(MAXTEXT, MAXTEXT_AGAIN).history
+        assert history is not None
+        assert len(history.losses(0)) == 1
+
+    def test_maxtext_of_2023_has_no_tokens(self) -> None:
+        row = only("completed step: 7, seconds: 2.5, TFLOP/s: 101.2, loss: 10.5")
+        assert (row.step, row.loss, row.rate) == (7, 10.5, None)
+
+    @pytest.mark.parametrize(
+        "line",
+        [
+            "{'loss': '0.9528', 'grad_norm': '0.2897', 'learning_rate': '0.0001002', 'epoch': '1.015'}",
+            "{'loss': 0.9528, 'grad_norm': 0.2897, 'learning_rate': 0.0001002, 'epoch': 1.02}",
+        ],
+    )
+    def test_hugging_face_has_an_epoch_and_no_step(self, line: str) -> None:
+        row = only(line)
+        assert (row.epoch, row.step, row.loss) == (1, None, 0.9528)
+
+    def test_hugging_face_glued_to_a_bar_does_not_take_the_bars_step(self) -> None:
+        row = only(" 33%|███▎      | 509/1524 [2:02:21<3:44:26, 13.27s/it]{'loss': 0.5, 'epoch': 1.0}")
+        assert (row.step, row.loss) == (None, 0.5)
+
+    def test_hugging_face_evaluation_is_no_sample(self) -> None:
+        assert (
+            read(
+                "{'eval_loss': 0.91, 'eval_runtime': 3.2, 'epoch': 1.0}", "{'train_loss': 0.9, 'epoch': 3.0}"
+            ).samples
+            == 0
+        )
+
+    def test_lightning_prints_the_old_loss_first(self) -> None:
+        row = only(
+            "Epoch 0:  22%|██▏       | 4/18 [00:17<01:02,  4.47s/it, loss=9.908, v_num=193315]",
+            "Epoch 0:  22%|██▏       | 4/18 [00:17<01:02,  4.47s/it, loss=9.811, v_num=193315]",
+        )
+        assert (row.epoch, row.step, row.loss) == (0, 4, 9.811)
+
+    def test_lightning_redraws_within_a_line(self) -> None:
+        row = only(
+            "\r".join(f"Epoch 2:  22%|██ | {n}/18 [00:17<01:02, 4s/it, loss={n}.5, v_num=1]" for n in (1, 2, 3))
+        )
+        assert (row.epoch, row.step, row.loss) == (2, 3, 3.5)
+
+    def test_keras_takes_its_epoch_from_the_line_before(self) -> None:
+        row = only(
+            "Epoch 3/10",
+            "36/37 [============================>.] - ETA: 0s - loss: 1.0800 - acc: 0.6400",
+            "37/37 [==============================] - 5s 141ms/step - loss: 1.0796 - acc: 0.6456 - val_loss: 9.9",
+        )
+        assert (row.epoch, row.step, row.loss) == (3, 37, 1.0796)
+
+    def test_torchtitan_in_colours(self) -> None:
+        row = only(
+            "[titan] root - INFO - \x1b[31mstep:  2  \x1b[32mloss: 14.4458  \x1b[33mgrad_norm: 41.7880  "
+            "\x1b[34mmemory:  8.44GiB(13.20%)  \x1b[36mtps: 6,697  tflops: 62.15  mfu: 20.84%\x1b[39m"
+        )
+        assert (row.step, row.loss, row.rate) == (2, 14.4458, 6697.0)
+
+    def test_torchtitan_minus_one_means_no_loss_on_this_stage(self) -> None:
+        row = only("step:  3  loss: -1.0000  grad_norm: 1.0  memory: 1GiB(1%)  tps: 700  tflops: 62.15")
+        assert (row.step, row.loss, row.rate) == (3, None, 700.0)
+
+    def test_levanter(self) -> None:
+        row = only("Progress on:train 586it/2.06kit rate:5.5s/it remaining:2:16:02 elapsed:55:45 loss=2.45")
+        assert (row.step, row.loss) == (586, 2.45)
+
+    def test_megatron(self) -> None:
+        row = only(
+            " iteration     5800/  500000 | consumed samples:  1 | elapsed time per iteration (ms): 300.2 "
+            "| learning rate: 1.0E-4 | lm loss: 2.496638E+00 | loss scale: 1.0 |"
+        )
+        assert (row.step, row.loss) == (5800, 2.496638)
+
+    def test_a_run_without_core_numbers_has_a_row_for_each_worker(self) -> None:
+        demux = Demux()
+        for worker in (0, 1):
+            demux.feed(worker, MAXTEXT.encode() + b"\n")
+        assert [(row.core, row.worker) for row in demux.snapshot().rows()] == [(None, 0), (None, 1)]
+
+    def test_of_a_very_long_line_the_end_is_searched(self) -> None:
+        bar = "Epoch 2:  22%|██ | {}/18 [00:17<01:02, 4s/it, loss={}.5, v_num=1]"
+        row = only("".join(bar.format(step, step) for step in range(2000)))
+        assert (row.step, row.loss) == (1999, 1999.5)
+
+    def test_what_matched_how_often_is_told(self) -> None:
+        assert read(MAXTEXT, MAXTEXT_AGAIN, "noise").dialects == {"MaxText": 2}
+
+
+class TestUserDialects:
+    def test_a_pattern_of_ones_own(self) -> None:
+        mine = user_dialects({"mine": {"pattern": r"@(?P<s>\d+) L=(?P<loss>\S+)", "columns": {"step": "s"}}})
+        demux = Demux(dialects=(*mine, *BUILT_IN))
+        demux.feed(None, b"@12 L=0.5\n@13 L=nan\n@14 L=oops\n")
+        (row,) = demux.snapshot().rows()
+        assert row.step == 13
+        assert row.to_json()["loss"] == "nan"
+
+    @pytest.mark.parametrize(
+        ("entry", "why"),
+        [
+            ({}, "no pattern"),
+            (7, "no pattern"),
+            ({"pattern": "(?P<step>"}, "no regular expression"),
+            ({"pattern": r"(?P<step>\d+)"}, "no group for loss"),
+            ({"pattern": r"(?P<step>\d+)(?P<loss>\d)(?P<speed>x)"}, "'speed' is no column"),
+            ({"pattern": "x", "columns": {"speed": "x"}}, "no such column"),
+            ({"pattern": "x", "columns": 3}, "columns is not a table"),
+            ({"pattern": "x", "patern": "y"}, "unknown key 'patern'"),
+        ],
+    )
+    def test_a_wrong_one_is_refused_by_name(self, entry: object, why: str) -> None:
+        with pytest.raises(UsageError) as told:
+            user_dialects({"mine": entry})
+        assert "'mine'" in told.value.sentence
+        assert why in told.value.sentence

@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from tests.logs.shapes import SAMPLE_LOG, training
+from tui.errors import UsageError
+from tui.logs.archive import open_log
+from tui.logs.demux import Demux
+from tui.reports.data import to_document, write_csv, write_json
+from tui.reports.facts import summary_of_log
+from tui.reports.html import write_html
+from tui.reports.markdown import escape, write_markdown
+from tui.reports.summary import RunFacts, Summary, WorkerFact, summarise
+from tui.reports.text import write_text
+from tui.reports.write import WRITERS, write_report
+
+EVIL = "</td><script>alert(1)</script> | [x](javascript:y) `z` \x1b[31m*b* @all"
+
+
+def failed_run(**changes: object) -> Summary:
+    demux = Demux(addresses={0: "10.0.0.1", 1: "10.0.0.2"})
+    lines = [training(core=core, step=step, rate="50.00", global_rate="40.00") for step in (0, 10) for core in (0, 1)]
+    demux.feed(0, "\n".join(lines).encode() + b"\n", now=1000.0)
+    demux.feed(1, f"{training(core=3, step=10, loss='nan')}\n".encode(), now=1000.0)
+    facts = RunFacts(
+        title="demo-1",
+        slice="pod",
+        argv=("python", "train.py", "--name", "two words"),
+        env={"A": "1", "API_TOKEN": "hush", "EVIL": EVIL},
+        state="failed",
+        cause="worker 1 exited with code 3",
+        started="2026-01-01T00:00:00+00:00",
+        ended="2026-01-02T01:02:03+00:00",
+        workers=(WorkerFact(0, "h0", "10.0.0.1", exit_code=0), WorkerFact(1, EVIL, "10.0.0.2", exit_code=3)),
+    )
+    return summarise(RunFacts(**{**facts.__dict__, **changes}), demux.snapshot(now=1001.0))
+
+
+class TestSummary:
+    def test_names_the_culprits(self) -> None:
+        remarks = failed_run().remarks
+        assert "Cause: worker 1 exited with code 3." in remarks
+        assert "Worker 1 exited with code 3." in remarks
+        assert "Core 3 (worker 1) has a loss that is not a finite number." in remarks
+        assert "Core 2 printed no training line, though higher ordinals did." in remarks
+
+    def test_says_how_long_it_took(self) -> None:
+        assert failed_run().seconds == 86_400 + 3723
+
+    def test_figures_of_each_worker(self) -> None:
+        first, second = failed_run().workers
+        assert (first.cores, first.samples, first.loss, first.rate) == (2, 4, 6.875, 100.0)
+        assert (second.exit_code, second.loss, second.rate) == (3, None, 258.47)
+
+    @pytest.mark.parametrize(("told", "agree"), [("80.00", True), ("160.00", False)])
+    def test_checks_that_the_rates_add_up(self, told: str, agree: bool) -> None:
+        demux = Demux()
+        end = f"Epoch 1 train end 18:02:10, Epoch Time=0:00:28, Replica Train Samples=9, Reduced GlobalRate={told}"
+        lines = [training(core=0, global_rate="40.00"), training(core=1, global_rate="40.00"), end]
+        demux.feed(None, "\n".join(lines).encode() + b"\n")
+        summary = summarise(RunFacts("x", is_run=False), demux.snapshot())
+        assert summary.rate_check is not None
+        assert summary.rate_check.agree is agree
+        assert any("missing or counted twice" in remark for remark in summary.remarks) is not agree
+
+    def test_a_worker_that_never_trained_is_named(self) -> None:
+        assert "Worker 3 printed no training line." in summary_of_log(open_log(SAMPLE_LOG)).remarks
+
+    def test_a_saved_log_tells_where_it_ran(self) -> None:
+        facts = summary_of_log(open_log(SAMPLE_LOG)).facts
+        assert (facts.slice, facts.accelerator_type, facts.zone) == ("my-tpu-slice", "v3-32", "europe-west4-a")
+        assert [worker.hostname for worker in facts.workers][1] == "my-instance-group-n3q2"
+
+    def test_an_empty_run_still_makes_every_report(self) -> None:
+        summary = summarise(RunFacts("empty", state="lost"), Demux().snapshot())
+        assert all(write(summary) for write in WRITERS.values())
+
+
+class TestEveryFormat:
+    @pytest.mark.parametrize("name", sorted(WRITERS))
+    def test_holds_no_secret_and_no_escape_sequence(self, name: str) -> None:
+        text = WRITERS[name](failed_run())
+        assert "hush" not in text
+        assert "\x1b" not in text
+
+    def test_text_is_aligned_and_whole(self) -> None:
+        text = write_text(failed_run())
+        assert "Failed after 1 d 01:02:03." in text
+        assert "python train.py --name 'two words'" in text
+        rows = [line for line in text.splitlines() if re.match(r"\s+\d  +[01]  ", line)]
+        assert len({row.index("training") for row in rows if "training" in row}) == 1
+
+    def test_markdown_tables_have_as_many_cells_as_columns(self) -> None:
+        tables = re.findall(r"(?:^\|.*\n)+", write_markdown(failed_run()), re.MULTILINE)
+        assert len(tables) == 3
+        for table in tables:
+            assert len({len(re.findall(r"(?<!\\)\|", row)) for row in table.splitlines()}) == 1
+
+    def test_markdown_never_takes_remote_text_for_markup(self) -> None:
+        text = write_markdown(failed_run())
+        assert "<script>" not in text
+        assert "\\<script\\>" in text
+        assert escape("a_b *c* https://x") == "a\\_b \\*c\\* https\\://x"
+        assert escape("1,234.50") == "1,234.50"
+
+    def test_html_never_takes_remote_text_for_markup(self) -> None:
+        seen: list[str] = []
+
+        class Tags(HTMLParser):
+            def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+                seen.append(tag)
+                assert not [name for name, _ in attrs if name.startswith("on")]
+
+        Tags().feed(write_html(failed_run()))
+        assert "script" not in seen
+        assert seen.count("svg") == 2
+        assert "table" in seen
+
+    def test_json_is_strict_and_names_what_is_not_finite(self) -> None:
+        document = json.loads(write_json(failed_run()), parse_constant=lambda text: pytest.fail(text))
+        assert document["cores"][2]["loss"] == "nan"
+        assert document["exit_codes"] == [0, 3]
+        assert document["env"]["API_TOKEN"] != "hush"
+        assert document == to_document(failed_run())
+
+    def test_csv_has_a_row_for_each_core(self) -> None:
+        rows = list(csv.DictReader(io.StringIO(write_csv(failed_run()))))
+        assert [row["core"] for row in rows] == ["0", "1", "3"]
+        assert rows[2]["loss"] == "nan"
+        assert rows[0]["address"] == "10.0.0.1"
+
+
+class TestFiles:
+    def test_are_written_privately_by_format(self, tmp_path: Path) -> None:
+        paths = write_report(failed_run(), ["md", "json", "md"], tmp_path / "out")
+        assert [path.name for path in paths] == ["report.md", "report.json"]
+        assert {path.stat().st_mode & 0o777 for path in paths} == {0o600}
+        assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["report.json", "report.md"]
+
+    def test_an_unknown_format_is_refused(self, tmp_path: Path) -> None:
+        with pytest.raises(UsageError, match="no such report format: pdf"):
+            write_report(failed_run(), ["pdf"], tmp_path)
+
+    def test_a_place_that_cannot_be_written_is_told(self, tmp_path: Path) -> None:
+        (tmp_path / "file").write_text("")
+        with pytest.raises(UsageError, match="cannot write"):
+            write_report(failed_run(), ["md"], tmp_path / "file")
