@@ -62,8 +62,8 @@ def main() -> int:
     directory = parser.parse_args().directory.absolute()
     with tempfile.TemporaryDirectory() as home:
         os.environ["TPU_TUI_HOME"] = home
-        with local._local_pod(WORKERS, 1) as pod:
-            local._make_shards(pod, WORKERS, Output())
+        with local.local_pod(WORKERS, 1) as pod:
+            local.make_shards(pod, WORKERS, Output())
             asyncio.run(take(pod, directory))
     print(f"{directory}/run.svg and pod.svg")
     return 0

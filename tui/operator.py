@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tui.checks.row import CheckRow
     from tui.cloud.inventory import Inventory, Listing
     from tui.logs.archive import SavedLog
+    from tui.logs.dialects import Dialect
     from tui.logs.snapshot import Snapshot
     from tui.runs.launch import LaunchSpec
     from tui.runs.reader import LogLine
@@ -304,13 +305,20 @@ class Operator:
 
         path = Path(ref).expanduser()
         if path.is_file():
-            return open_log(path)
+            return open_log(path, dialects=self.dialects)
         try:
             return self.open_run(ref)
         except UsageError:
             if path.exists() or "/" in ref:
-                return open_log(path)
+                return open_log(path, dialects=self.dialects)
             raise
+
+    @property
+    def dialects(self) -> tuple[Dialect, ...]:
+        """The profile's own dialects. Raises UsageError for one that is none."""
+        from tui.logs.dialects import user_dialects
+
+        return user_dialects(self.settings.dialects)
 
     async def snapshot(self, source: RunDirectory | SavedLog) -> Snapshot:
         """The per-core state of all that a run's mirror or a saved log holds."""
@@ -318,7 +326,7 @@ class Operator:
             return source.snapshot()
         from tui.runs.reader import RunReader
 
-        reader = RunReader(source)
+        reader = RunReader(source, dialects=self.dialects, thresholds=self.settings.thresholds)
         more = True
         while more:
             more = reader.poll()

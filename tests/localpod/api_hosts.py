@@ -31,6 +31,7 @@ class SocketHosts:
             await asyncio.sleep(0.01)
             if self._servers:
                 raise OSError("there is room for one slice only")
+        await self.stop(slice_name)
         self.cores[slice_name] = cores
         uid = self._uids.setdefault(slice_name, secrets.token_hex(4))
         servers: list[asyncio.Server] = []

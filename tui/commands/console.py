@@ -16,7 +16,9 @@ def require_terminal() -> None:
     """Raise UsageError where no console can be drawn."""
     if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
         raise UsageError(
-            "the console needs a terminal", why="standard input, output or error is none", remedy="tpu-tui --help lists the commands"
+            "the console needs a terminal",
+            why="standard input, output or error is none",
+            remedy="tpu-tui --help lists the commands",
         )
 
 

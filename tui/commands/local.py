@@ -100,10 +100,10 @@ def run_demo(args: argparse.Namespace, flags: Mapping[str, Any], out: Output) ->
         _require_trainer()
         check_memory(args.workers, args.cores)
     out.note(f"Starting a pod of {args.workers} workers on this machine …")
-    with _local_pod(args.workers, args.cores) as pod:
+    with local_pod(args.workers, args.cores) as pod:
         demo_flags = {**flags, "profile": LOCAL_PROFILE}
         if args.job == "train":
-            _make_shards(pod, args.workers * args.cores, out)
+            make_shards(pod, args.workers * args.cores, out)
         argv = train_command(pod) if args.job == "train" else rehearsal_command()
         directory = asyncio.run(_launch(demo_flags, pod["slices"][0], argv, args.job))
         try:
@@ -126,7 +126,7 @@ def _require_trainer() -> None:
 
 
 @contextlib.contextmanager
-def _local_pod(workers: int, cores: int) -> Iterator[dict[str, Any]]:
+def local_pod(workers: int, cores: int) -> Iterator[dict[str, Any]]:
     """A `local up` of our own in another process, so that a busy pod never slows the console."""
     words = [sys.executable, "-m", "tui.cli", "local", "up", "--json", "--with-parent"]
     process = subprocess.Popen(
@@ -164,7 +164,8 @@ def _announcement(process: subprocess.Popen[bytes]) -> dict[str, Any]:
     return document
 
 
-def _make_shards(pod: Mapping[str, Any], cores: int, out: Output) -> None:
+def make_shards(pod: Mapping[str, Any], cores: int, out: Output) -> None:
+    """Make the demo's images and upload their shards to the pod's bucket. Raises TpuTuiError when that fails."""
     out.note("Making the demo's images and their shards in the pod's bucket …")
     words = [sys.executable, "-m", "trainer.shards", *shard_arguments(pod, cores)]
     made = subprocess.run(words, env={**os.environ, **_storage(pod)}, stdout=subprocess.DEVNULL, check=False)
@@ -178,15 +179,15 @@ def _storage(pod: Mapping[str, Any]) -> dict[str, str]:
 
 def shard_arguments(pod: Mapping[str, Any], cores: int) -> list[str]:
     """What the demo asks of `trainer.shards`: a small learnable set, several shards for every core."""
-    train, val = 512 * max(cores, 4), 64 * max(cores, 4)
-    shape = ["--train", str(train), "--val", str(val), "--samples-per-shard", "128"]
+    train, val = 1024 * max(cores, 4), 128 * max(cores, 4)
+    shape = ["--train", str(train), "--val", str(val), "--samples-per-shard", "256"]
     return ["shapes", "--out", f"{pod['bucket']}/{DEMO_SHARDS}", *shape]
 
 
 def train_command(pod: Mapping[str, Any]) -> list[str]:
     """The demo's training command, as a person would type it after `launch --`."""
     data = f"{pod['bucket']}/{DEMO_SHARDS}"
-    small = ["--model", "resnet10", "--batch-size", "32", "--log-steps", "2", "--epochs", "40"]
+    small = ["--model", "resnet10", "--batch-size", "32", "--log-steps", "2", "--epochs", "30"]
     return ["python3", "-m", "trainer.train", "--data", data, *small]
 
 

@@ -195,12 +195,26 @@ async def list_runs(args: argparse.Namespace, operator: Operator, out: Output) -
     out.table(
         ("run", "slice", "state", "workers", "started", "ended", "attended", "cause"),
         [
-            (s.run.id, s.run.slice, s.state, len(s.run.workers), s.started, s.ended, _attended(s), s.cause or "")
+            (
+                s.run.id,
+                s.run.slice,
+                s.state,
+                len(s.run.workers),
+                _to_the_second(s.started),
+                _to_the_second(s.ended),
+                _attended(s),
+                s.cause or "",
+            )
             for s in statuses
         ],
         right=("workers",),
     )
     return 0
+
+
+def _to_the_second(moment: str | None) -> str | None:
+    """RFC 3339 without what nobody reads in a table."""
+    return None if moment is None else f"{moment[:19].replace('T', ' ')}Z"
 
 
 def _attended(status: Any) -> str:
@@ -240,9 +254,9 @@ def _print_status(document: dict[str, Any], directory: RunDirectory, out: Output
         ("slice", document["slice"]),
         ("state", document["state"]),
         ("cause", document["cause"]),
-        ("attended", document["attended"]),
-        ("started", document["started"]),
-        ("ended", document["ended"]),
+        ("attended", None if RunState(document["state"]).is_over else document["attended"]),
+        ("started", _to_the_second(document["started"])),
+        ("ended", _to_the_second(document["ended"])),
         ("epoch", document["epoch"]),
         ("step", document["step"]),
         ("loss median", loss.get("median")),

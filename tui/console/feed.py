@@ -22,6 +22,8 @@ POLL_BUDGET = 1024 * 1024
 """Bytes of logs demultiplexed at a time."""
 POLL_TIME = 0.02
 """Seconds of one tick that demultiplexing may take: a key never waits longer."""
+FIGURES_EVERY = 0.2
+"""Seconds between two sets of figures: nobody reads faster, and every repaint of a large screen costs 20 ms."""
 SNAPSHOT_EVERY = 1.0
 """Seconds after which a live run's cores are looked at again although nothing arrived: silence shows, too."""
 FOLD_SHARE = 10
@@ -89,6 +91,7 @@ class RunFeed:
         self._fold_due = 0.0
         self._looked = 0.0
         self._snapped = 0.0
+        self._behind = False
         self._tails: dict[int, Spool] = {}
 
     @property
@@ -147,14 +150,14 @@ class RunFeed:
 
             self._reader = RunReader(self.directory)
         begun = time.perf_counter()
-        fresh = False
         while self._reader.poll(POLL_BUDGET):
-            fresh = True
+            self._behind = True
             if time.perf_counter() - begun > POLL_TIME:
                 break
         live = self._status is not None and not self._status.state.is_over
-        if fresh or self._snapshot is None or (live and begun - self._snapped > SNAPSHOT_EVERY):
-            self._snapshot, self._snapped = self._reader.snapshot(), begun
+        age = begun - self._snapped
+        if self._snapshot is None or (self._behind and age > FIGURES_EVERY) or (live and age > SNAPSHOT_EVERY):
+            self._snapshot, self._snapped, self._behind = self._reader.snapshot(), begun, False
             return True
         return False
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from tui.console.feed import MERGED
-from tui.console.lines import Chosen, LineSource, Spool
+from tui.console.lines import LineSource, Spool
+from tui.console.search import Chosen
 from tui.errors import TpuTuiError
 from tui.logs.demux import Demux
 from tui.logs.prefix import read_prefix

@@ -17,12 +17,13 @@ Ints = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
+Bytes = bytes | bytearray | memoryview
 
 LEAD = len("| Training Device")
 """Bytes from where the line's own text begins to its first `=`."""
 
 MOMENT = len("2020-08-06 02:38:57 ")
-_TAILS = range(len("1.1.1.1 [0] "), len("255.255.255.255 [12345] ") + 1)
+TAILS = range(len("1.1.1.1 [0] "), len("255.255.255.255 [12345] ") + 1)
 """Lengths that address and number can have in a prefix."""
 
 _PAD = 32
@@ -57,6 +58,8 @@ class Found:
 
     ends: Ints
     """Place of every line's end in the block, of all lines."""
+    begins: Ints
+    """Place of every line's first byte, of all lines."""
     lines: Ints
     """Which lines these are, counted from 0."""
     starts: Ints
@@ -82,71 +85,111 @@ class Found:
 
     def part(self, kept: Bools) -> Found:
         """The lines that are marked."""
-        columns = {name: value[kept] for name, value in self.__dict__.items() if name != "ends"}
-        return Found(self.ends, **columns)
+        columns = {name: value[kept] for name, value in self.__dict__.items() if name not in _OF_ALL_LINES}
+        return Found(self.ends, self.begins, **columns)
+
+
+_OF_ALL_LINES = ("ends", "begins")
+_NONE: Ints = np.zeros(0, np.int64)
+
+
+class Scanner:
+    """Finds the plain training lines of blocks, in one buffer that is used again and again.
+
+    Fresh memory of a block's size would cost more than all that is done with it.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        """Bytes that a block can have at most."""
+        room = size + 2 * _PAD
+        self.buffer = bytearray(room)
+        self._octets = np.frombuffer(self.buffer, np.uint8)
+        self._words: Words = np.ndarray((room - 7,), "<u8", self.buffer, strides=(1,))
+        self._marks, self._more = np.empty(room, bool), np.empty(room, bool)
+        self._filled = 0
+
+    def put(self, data: Bytes, start: int, end: int) -> None:
+        """Add bytes to the block: from a line's start to a line's end."""
+        at = _PAD + self._filled
+        self.buffer[at : at + end - start] = memoryview(data)[start:end]
+        self._filled += end - start
+
+    def text(self, start: int, end: int) -> bytes:
+        """Bytes of the block, by the places that `Found` gives."""
+        return bytes(self.buffer[_PAD + start : _PAD + end])
+
+    def gather(self, places: Ints) -> Words:
+        """The eight bytes from each of these places on; they may reach into the padding."""
+        return self._words[places + _PAD]
+
+    def octets(self, places: Ints) -> npt.NDArray[np.uint8]:
+        """The byte at each of these places."""
+        return self._octets[places + _PAD]
+
+    def scan(self) -> Found:
+        """Find the plain training lines of what was put in; the next `put` begins a new block."""
+        end, self._filled = _PAD + self._filled, 0
+        self.buffer[end : end + _PAD] = bytes(_PAD)
+        octets = self._octets[:end]
+        marks, more = self._marks[:end], self._more[:end]
+        np.equal(octets, ord("\n"), out=marks)
+        np.equal(octets, ord("="), out=more)
+        np.logical_or(marks, more, out=marks)
+        places = np.flatnonzero(marks)
+        lines = np.flatnonzero(octets[places] == ord("\n"))
+        ends = places[lines]
+        starts = np.empty_like(ends)
+        starts[:1] = _PAD
+        np.add(ends[:-1], 1, out=starts[1:])
+        counts = lines.copy()
+        counts[1:] -= lines[:-1] + 1
+        groups = []
+        for fields in (7, 6):
+            chosen = np.flatnonzero(counts == fields)
+            if len(chosen) or not groups:
+                first = lines[chosen] - fields
+                at = [places[first + place] for place in range(fields)]
+                groups.append(_read(self._octets, self._words, at, starts[chosen], ends[chosen], chosen))
+        found = groups[0] if len(groups) == 1 else _joined(groups)
+        found.ends = ends - _PAD
+        found.begins = starts - _PAD
+        found.starts -= _PAD
+        return found
 
 
 def scan(block: bytes) -> Found:
     """Find the plain training lines of a block that begins at a line's start and ends at a line's end."""
-    padding = b"\0" * _PAD
-    data = padding + block + padding
-    octets = np.frombuffer(data, np.uint8)
-    words: Words = np.ndarray((len(data) - 7,), "<u8", data, strides=(1,))
-    ends = np.flatnonzero(octets == ord("\n"))
-    signs = np.flatnonzero(octets == ord("="))
-    before = np.searchsorted(signs, ends)
-    starts = np.empty_like(ends)
-    starts[:1] = _PAD
-    starts[1:] = ends[:-1] + 1
-    counts = before.copy()
-    counts[1:] -= before[:-1]
-    groups = [
-        _read(octets, words, signs, before, starts, ends, np.flatnonzero(counts == fields), fields)
-        for fields in (7, 6)
-    ]
-    found = groups[0] if not len(groups[1]) else _joined(groups)
-    found.ends = ends - _PAD
-    found.starts -= _PAD
-    return found
+    scanner = Scanner(len(block))
+    scanner.put(block, 0, len(block))
+    return scanner.scan()
 
 
 def _joined(groups: list[Found]) -> Found:
     order = np.argsort(np.concatenate([group.lines for group in groups]), kind="stable")
-    names = [name for name in groups[0].__dict__ if name != "ends"]
-    return Found(groups[0].ends, **{n: np.concatenate([getattr(g, n) for g in groups])[order] for n in names})
+    names = [name for name in groups[0].__dict__ if name not in _OF_ALL_LINES]
+    columns = {n: np.concatenate([getattr(g, n) for g in groups])[order] for n in names}
+    return Found(ends=_NONE, begins=_NONE, **columns)
 
 
 def _read(
-    octets: npt.NDArray[np.uint8],
-    words: Words,
-    signs: Ints,
-    before: Ints,
-    starts: Ints,
-    ends: Ints,
-    lines: Ints,
-    fields: int,
+    octets: npt.NDArray[np.uint8], words: Words, at: list[Ints], begin: Ints, end: Ints, lines: Ints
 ) -> Found:
-    """Lines with so many `=` that are plain training lines: with an epoch seven, without six."""
-    first = before[lines] - fields
-    begin, end = starts[lines], ends[lines]
-    at = [signs[first + place] for place in range(fields)]
-    device_at, time_at = at[0], at[-1]
-    step_at, loss_at, rate_at, global_at = at[-5:-1]
-    good = begin <= device_at - LEAD
-    good &= _labels(octets, words, at)
-    good &= (end == time_at + 9) | ((end == time_at + 10) & (octets[end - 1] == ord("\r")))
-    clock = words[time_at + 1]
+    """Of lines with so many `=` (seven with an epoch, six without) those that are plain training lines."""
+    clock = words[at[-1] + 1]
+    good = _labels(octets, words, at)
+    good &= begin <= at[0] - LEAD
+    good &= (end == at[-1] + 9) | ((end == at[-1] + 10) & (octets[end - 1] == ord("\r")))
     good &= _is_clock(clock)
-    kept = np.flatnonzero(good)
-    if len(kept) < len(lines):
+    if not good.all():
+        kept = np.flatnonzero(good)
         lines, begin, clock = lines[kept], begin[kept], clock[kept]
         at = [place[kept] for place in at]
-        device_at, time_at = at[0], at[-1]
-        step_at, loss_at, rate_at, global_at = at[-5:-1]
-    next_at = at[1]
-    device, core, good = _device(words, device_at + 1, next_at - (6 if fields == 7 else 5))
-    if fields == 7:
-        epoch, fine = _integer(words, next_at + 1, step_at - 5)
+    step_at, loss_at, rate_at, global_at, time_at = at[-5:]
+    has_epoch = len(at) == 7
+    device, core, good = _device(words, at[0] + 1, at[1] - (6 if has_epoch else 5))
+    if has_epoch:
+        epoch, fine = _integer(words, at[1] + 1, step_at - 5)
         good &= fine
     else:
         epoch = np.full(len(lines), -1, np.int64)
@@ -158,12 +201,14 @@ def _read(
     good &= fine
     global_rate, fine = _decimal(words, global_at + 1, time_at - 5, 2)
     good &= fine
-    text_at = device_at - LEAD
+    text_at = at[0] - LEAD
     prefix = text_at - begin
-    good &= (prefix == 0) | ((prefix >= MOMENT + _TAILS.start) & (prefix < MOMENT + _TAILS.stop))
-    tail = _tails(words, text_at, prefix - MOMENT)
-    moment = _moments(words, begin, prefix)
-    found = Found(ends, lines, begin, prefix, tail, moment, core, device, epoch, step, loss, rate, global_rate, clock)
+    good &= (prefix == 0) | ((prefix >= MOMENT + TAILS.start) & (prefix < MOMENT + TAILS.stop))
+    tail = tails(words, text_at, prefix - MOMENT)
+    moment = moments(words, begin, prefix)
+    found = Found(
+        _NONE, _NONE, lines, begin, prefix, tail, moment, core, device, epoch, step, loss, rate, global_rate, clock
+    )
     return found if good.all() else found.part(good)
 
 
@@ -208,7 +253,7 @@ def _integer(words: Words, start: Ints, end: Ints, longest: int = 8) -> tuple[In
     """Integers of one to `longest` (at most eight) digits, and which of them are that."""
     length = end - start
     good: Bools = (length >= 1) & (length <= longest)
-    values = (words[end - 8] ^ _ZEROS) & _LAST[np.where(good, length, 0)]
+    values = (words[end - 8] ^ _ZEROS) & _LAST.take(length, mode="clip")
     good &= _are_digits(values)
     return _eight_digits(values).view(np.int64), good
 
@@ -222,7 +267,7 @@ def _decimal(words: Words, start: Ints, end: Ints, decimals: int) -> tuple[Float
     good &= (word >> point) & np.uint64(0xFF) == ord(".")
     whole = (word & np.uint64((1 << int(point)) - 1)) << np.uint64(8)
     values = ((word & _LAST[decimals]) | whole) ^ _ZEROS
-    values &= _LAST[np.where(good, length - 1, 0)]
+    values &= _LAST.take(length - 1, mode="clip")
     good &= _are_digits(values)
     return _eight_digits(values).astype(np.float64) / 10.0**decimals, good
 
@@ -241,23 +286,22 @@ def _device(words: Words, start: Ints, end: Ints) -> tuple[Ints, Ints, Bools]:
     return np.where(one, first, first * 10 + second), core, good & fine
 
 
-def _moments(words: Words, begin: Ints, prefix: Ints) -> Words:
+def moments(words: Words, begin: Ints, prefix: Ints) -> Words:
     """The first twenty bytes of each line that has a prefix."""
-    moments = np.zeros((len(begin), 3), np.uint64)
+    found = np.zeros((len(begin), 3), np.uint64)
     if not prefix.any():
-        return moments
+        return found
     for column, mask in enumerate((_ALL, _ALL, int(_LOW_HALF))):
-        moments[:, column] = words[begin + 8 * column] & np.uint64(mask)
-    moments[prefix == 0] = 0
-    return moments
+        found[:, column] = words[begin + 8 * column] & np.uint64(mask)
+    found[prefix == 0] = 0
+    return found
 
 
-def _tails(words: Words, end: Ints, length: Ints) -> Words:
+def tails(words: Words, end: Ints, length: Ints) -> Words:
     """The last `length` bytes before a place as three words, what lies before them zero."""
-    tails = np.zeros((len(end), 3), np.uint64)
+    found = np.zeros((len(end), 3), np.uint64)
     if not (length > 0).any():
-        return tails
-    length = np.clip(length, 0, 24)
+        return found
     for column in range(3):
-        tails[:, column] = words[end - 8 * (column + 1)] & _LAST[np.clip(length - 8 * column, 0, 8)]
-    return tails
+        found[:, column] = words[end - 8 * (column + 1)] & _LAST.take(length - 8 * column, mode="clip")
+    return found

@@ -48,7 +48,8 @@ class Accelerator:
 def parse(name: str) -> Accelerator | None:
     """Read `v3-32`, `v5litepod-16`, …; None when the generation is not one whose arithmetic is known.
 
-    Source: Cloud TPU documentation, TPU versions (v2, v3: cores, two a chip; v4, v5p: cores, one device a chip; v5e, v6e: chips).
+    Source: Cloud TPU documentation, TPU versions. v2 and v3 count cores, two a chip; v4 and v5p count cores, but a
+    chip is one device; v5e and v6e count chips.
     """
     match = _NAME.fullmatch(name)
     if match is None:

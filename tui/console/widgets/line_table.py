@@ -154,6 +154,7 @@ class LineTable(ScrollView, can_focus=True):
         self._painted: dict[int, _Painted] = {}
         self._layout: list[tuple[Column, int]] = []
         self._layout_width = -1
+        self._base_style: Style | None = None
 
     # --- what a kind provides -------------------------------------------------------------------------------
 
@@ -254,7 +255,18 @@ class LineTable(ScrollView, can_focus=True):
         if row == 0 and self._empty:
             style = self.rich_style + self.get_component_rich_style("table--dim", partial=True)
             return Strip([Segment(fit(" " + self._empty, width), style)], width)
-        return Strip.blank(width, self.rich_style)
+        return Strip.blank(width, self._base())
+
+    def _base(self) -> Style:
+        """The table's own style: working it out for every row would cost more than the row."""
+        if self._base_style is None:
+            self._base_style = self.rich_style
+        return self._base_style
+
+    def notify_style_update(self) -> None:
+        """The theme changed."""
+        self._base_style = None
+        super().notify_style_update()
 
     def _header(self, width: int) -> Strip:
         base = self.get_component_rich_style("table--header")
@@ -269,7 +281,7 @@ class LineTable(ScrollView, can_focus=True):
         return Strip(segments).adjust_cell_length(width, base)
 
     def _row(self, painted: _Painted, width: int) -> Strip:
-        base: Style = self.rich_style
+        base = self._base()
         if painted.cursor:
             base += self.get_component_rich_style("table--cursor", partial=True)
         cells = dict(zip([column.key for column in self.columns], painted.cells, strict=False))
@@ -277,8 +289,8 @@ class LineTable(ScrollView, can_focus=True):
         for column, size in self._columns_now():
             cell = cells[column.key]
             tone = self.get_component_rich_style(f"table--{cell.tone}", partial=True) if cell.tone else Style.null()
-            segments.append(Segment((fit_right if column.right else fit)(cell.text, size), base + tone))
-            segments.append(Segment(GAP, base))
+            place = fit_right if column.right else fit
+            segments.append(Segment(place(cell.text, size) + GAP, base + tone))
         return Strip(segments).adjust_cell_length(width, base)
 
     def on_resize(self) -> None:

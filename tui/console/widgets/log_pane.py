@@ -13,7 +13,8 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from tui.console.lines import Filtered, Line, LineSource
+from tui.console.lines import Line, LineSource
+from tui.console.search import Filtered
 from tui.console.text import fit, harmless_bytes
 
 TICK_BUDGET = 4 * 1024 * 1024
