@@ -1,19 +1,10 @@
-"""The stage that console tests share."""
+"""A home of their own for console tests."""
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
 
 import pytest
-
-_SPEC = importlib.util.spec_from_file_location("console_stage", Path(__file__).with_name("stage.py"))
-assert _SPEC is not None
-assert _SPEC.loader is not None
-stage = importlib.util.module_from_spec(_SPEC)
-sys.modules["console_stage"] = stage
-_SPEC.loader.exec_module(stage)
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from console_stage import (
+from textual.events import Key
+from textual.pilot import Pilot
+from textual.widgets import Button, Input, Static
+
+from tests.console.stage import (
     Answered,
     Checked,
     Listed,
@@ -19,10 +23,6 @@ from console_stage import (
     unreachable,
     write,
 )
-from textual.events import Key
-from textual.pilot import Pilot
-from textual.widgets import Button, Input, Static
-
 from tui.console.app import ConsoleApp
 from tui.console.palette import entries
 from tui.console.screens.base import MainScreen
@@ -167,6 +167,21 @@ async def test_enter_on_a_core_opens_its_workers_log(operator: StageOperator) ->
         assert app.screen.chosen_worker() == 3
         await pilot.press("left_square_bracket")
         await until(pilot, lambda: "/23 " in shown(log))
+
+
+async def test_escape_leads_from_a_run_back_to_the_pod_however_one_came(operator: StageOperator) -> None:
+    directory = RunDirectory.create(operator.settings.runs_home, make_run(a_slice()))
+    app = ConsoleApp(operator, open_run=directory)
+    async with app.run_test(size=FULL) as pilot:
+        await until(pilot, lambda: isinstance(app.screen, RunScreen))
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, PodScreen))
+        await until(pilot, lambda: directory.id in shown(table(app, "runs")))
+        table(app, "runs").focus()
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, RunScreen))
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, PodScreen))
 
 
 async def test_a_small_terminal_has_tabs_in_place_of_panes(operator: StageOperator) -> None:

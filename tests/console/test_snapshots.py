@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from console_stage import Answered, a_slice, make_run, training_line
 from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 from textual.screen import Screen
 from textual.widget import Widget
 
 import tui.console.app
+from tests.console.stage import Answered, a_slice, make_run, training_line
 from tui.console import rows, run_view
 from tui.console.lines import Spool
 from tui.console.screens.dialog import QuitDialog, TrustDialog

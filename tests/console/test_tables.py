@@ -4,10 +4,10 @@ import math
 
 import numpy as np
 import pytest
-from console_stage import training_line
 from textual.app import App, ComposeResult
 from textual.widget import Widget
 
+from tests.console.stage import training_line
 from tui.console.widgets.core_table import CoreTable, matching, order_by
 from tui.console.widgets.line_table import Cell, Column, LineTable, fitting
 from tui.console.widgets.row_table import Row, RowTable
@@ -100,8 +100,7 @@ async def test_a_filter_hides_what_does_not_match() -> None:
 
 
 async def test_hostile_cells_never_reach_the_terminal_raw() -> None:
-    from console_stage import a_slice
-
+    from tests.console.stage import a_slice
     from tui.console.rows import SLICE_COLUMNS, slice_row
 
     table = RowTable(SLICE_COLUMNS)

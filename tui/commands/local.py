@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from tui.commands.console import open_console, require_terminal
 from tui.commands.output import Output
 from tui.errors import TpuTuiError, UsageError
+from tui.pod.run import REHEARSAL_MODULE
 from tui.settings import LOCAL_PROFILE
 
 if TYPE_CHECKING:
@@ -193,7 +194,7 @@ def train_command(pod: Mapping[str, Any]) -> list[str]:
 
 def rehearsal_command() -> list[str]:
     """The rehearsal job: it prints the trainer's lines and says that it does not train."""
-    return ["python3", "-m", "tui.localpod.rehearsal"]
+    return ["python3", "-m", REHEARSAL_MODULE]
 
 
 async def _launch(flags: Mapping[str, Any], slice_name: str, argv: Sequence[str], job: str) -> RunDirectory:

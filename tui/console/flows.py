@@ -112,7 +112,7 @@ class Flows:
 
     def leave_run(self) -> None:
         """Back to the pod screen, or out where the run was all there is."""
-        if len(self.app.screen_stack) > 2:
+        if len(self.app.screen_stack) > 1:
             self.app.pop_screen()
         else:
             self.ask_quit()

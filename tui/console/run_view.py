@@ -47,7 +47,9 @@ def _identity(feed: Feed, now: float) -> list[Cell]:
         return [words.run_state("saved log"), Cell(feed.title), Cell("replayed, nothing here is live", "dim")]
     cells = [words.run_state(str(status.state)), Cell(status.run.id), Cell(elapsed(run_seconds(status, now)))]
     cells.append(Cell(f"on {status.run.slice}, {len(status.run.workers)} workers", "dim"))
-    if status.run.runtime == "cpu":
+    if status.run.is_rehearsal:
+        cells.append(Cell("rehearsal, not training", "warn"))
+    elif status.run.runtime == "cpu":
         cells.append(Cell("cpu", "dim"))
     if not status.state.is_over:
         cells.append(attendance(status, now))

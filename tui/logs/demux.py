@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from tui.logs import bulk, view
 from tui.logs.batches import Queue
 from tui.logs.dialects import BUILT_IN, COLUMNS, TRAINING, Dialect, Kind
 from tui.logs.epochs import EpochBook, read_cluster, read_span
+from tui.logs.fast import Bytes
 from tui.logs.prefix import PREFIX, Prefix, read_dated_clock, read_prefix
 from tui.logs.snapshot import (
     HAS_GLOBAL_RATE,
@@ -87,34 +88,45 @@ class Demux:
         self._addresses = dict(addresses or {})
         self._xla_dist = xla_dist
         self._dialects = tuple(dialects)
-        self._hints = _hint_pattern(self._dialects)
+        self.hints = all_hints(self._dialects)
+        """What a line holds that any dialect could match; None when that cannot be told."""
+        self._hinted = None if self.hints is None else re.compile(b"|".join(re.escape(hint) for hint in self.hints))
         self._streams: dict[int | None, Stream] = {}
         self._slot_numbers: dict[tuple[int | None, str | None], int] = {}
         self.queue = Queue(self.table)
         self._training = TRAINING in self._dialects
-        self._fast = fast and self._training
+        self.fast = fast and self._training
         for worker in self._addresses:
             self._stream(worker)
 
     # -- bytes in
 
-    def feed(self, worker: int | None, data: bytes, now: float | None = None) -> None:
+    def feed(self, worker: int | None, data: Bytes, now: float | None = None) -> None:
         """Take the next bytes of a worker's log, or of a saved log that holds many (`None`).
 
         `now` is when they came, in UTC seconds; without it only the log's own dates are known.
         """
-        stream = self._stream(worker)
-        self.bytes += len(data)
-        block = stream.take(data)
-        if block:
-            self._read(stream, block, now)
+        self.feed_many([(worker, data, now)])
+
+    def feed_many(self, chunks: Iterable[tuple[int | None, Bytes, float | None]]) -> None:
+        """Take in chunks of many workers, each with its worker and time as in `feed`.
+
+        The outcome is that of feeding one after the other; small chunks cost much less together.
+        """
+        batch = bulk.Batch(self)
+        for worker, data, now in chunks:
+            self.bytes += len(data)
+            stream = self._stream(worker)
+            for block, start, end in stream.take(data):
+                self._read(batch, stream, block, start, end, now)
+        batch.flush()
 
     def finish(self, now: float | None = None, *, worker: int | None = None) -> None:
         """No more bytes will come, of a worker or at all: look at last lines that have no line end."""
         for stream in [self._stream(worker)] if worker is not None else list(self._streams.values()):
             block = stream.rest()
             if block:
-                self._read(stream, block, now)
+                self._read_lines(stream, block, now)
             stream.at_start = True
             stream.line_slot, stream.line_moment = stream.slot, None
 
@@ -167,22 +179,23 @@ class Demux:
         if not last <= self.last_moment:
             self.last_moment = last
 
-    def _read(self, stream: Stream, block: bytes, now: float | None) -> None:
-        if not self._fast or len(block) < bulk.LEAST:
-            self._read_lines(stream, block, now)
-            return
-        start = 0
-        if not stream.at_start:
-            start = block.find(b"\n") + 1 or len(block)
-            self._read_lines(stream, block[:start], now)
-        while start < len(block):
-            end = block.rfind(b"\n", start, start + bulk.BLOCK) + 1
-            if end:
-                bulk.read_block(self, stream, block[start:end], now)
+    def _read(
+        self, batch: bulk.Batch, stream: Stream, data: Bytes, start: int, end: int, now: float | None
+    ) -> None:
+        """Take in bytes that end with a line end: whole lines through the batch, what is left of others alone."""
+        if not stream.at_start and not batch.holds(stream):
+            middle = data.find(b"\n", start, end) + 1 or end
+            self._read_lines(stream, bytes(data[start:middle]), now)
+            start = middle
+        while start < end:
+            whole = data.rfind(b"\n", start, min(end, start + batch.room_for(stream))) + 1
+            if whole:
+                batch.add(bulk.Part(stream, data, start, whole, now))
             else:
-                end = block.find(b"\n", start) + 1 or len(block)
-                self._read_lines(stream, block[start:end], now)
-            start = end
+                whole = data.find(b"\n", start, end) + 1 or end
+                batch.flush()
+                self._read_lines(stream, bytes(data[start:whole]), now)
+            start = whole
 
     def _read_lines(self, stream: Stream, block: bytes, now: float | None) -> None:
         *lines, rest = block.split(b"\n")
@@ -229,7 +242,7 @@ class Demux:
         if whole is not None:
             self.matched[TRAINING.name] = self.matched.get(TRAINING.name, 0) + 1
             self._sample(stream, TRAINING, whole, text, start, now)
-        elif self._hints is None or self._hints.search(text, start):
+        elif self._hinted is None or self._hinted.search(text, start):
             self._match(stream, text, start, now)
 
     def _apply(self, stream: Stream, prefix: Prefix) -> bool:
@@ -356,12 +369,11 @@ class Demux:
                 self.facts[name] = float(value)
 
 
-def _hint_pattern(dialects: Sequence[Dialect]) -> re.Pattern[bytes] | None:
-    """One pattern that finds any dialect's hint; None when a dialect has none, so that every line is tried."""
+def all_hints(dialects: Sequence[Dialect]) -> tuple[bytes, ...] | None:
+    """Every dialect's hints; None when a dialect has none, so that every line is tried."""
     if any(not dialect.hints for dialect in dialects):
         return None
-    hints = sorted({hint for dialect in dialects for hint in dialect.hints})
-    return re.compile(b"|".join(re.escape(hint) for hint in hints))
+    return tuple(sorted({hint for dialect in dialects for hint in dialect.hints}))
 
 
 def _number(text: bytes | None) -> float:

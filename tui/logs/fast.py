@@ -17,7 +17,7 @@ Ints = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
-Bytes = bytes | bytearray | memoryview
+Bytes = bytes | bytearray
 
 LEAD = len("| Training Device")
 """Bytes from where the line's own text begins to its first `=`."""
@@ -26,7 +26,7 @@ MOMENT = len("2020-08-06 02:38:57 ")
 TAILS = range(len("1.1.1.1 [0] "), len("255.255.255.255 [12345] ") + 1)
 """Lengths that address and number can have in a prefix."""
 
-_PAD = 32
+_PAD = 64
 """Blank bytes before and after a block, so that no gathering leaves it."""
 
 _ALL = 0xFFFF_FFFF_FFFF_FFFF
@@ -103,34 +103,38 @@ class Scanner:
         self.size = size
         """Bytes that a block can have at most."""
         room = size + 2 * _PAD
-        self.buffer = bytearray(room)
-        self._octets = np.frombuffer(self.buffer, np.uint8)
-        self._words: Words = np.ndarray((room - 7,), "<u8", self.buffer, strides=(1,))
+        self._view = memoryview(bytearray(room))
+        self._octets = np.frombuffer(self._view, np.uint8)
+        self._words: Words = np.ndarray((room - 7,), "<u8", self._view, strides=(1,))
         self._marks, self._more = np.empty(room, bool), np.empty(room, bool)
         self._filled = 0
 
     def put(self, data: Bytes, start: int, end: int) -> None:
         """Add bytes to the block: from a line's start to a line's end."""
         at = _PAD + self._filled
-        self.buffer[at : at + end - start] = memoryview(data)[start:end]
+        self._view[at : at + end - start] = memoryview(data)[start:end]
         self._filled += end - start
 
     def text(self, start: int, end: int) -> bytes:
         """Bytes of the block, by the places that `Found` gives."""
-        return bytes(self.buffer[_PAD + start : _PAD + end])
-
-    def gather(self, places: Ints) -> Words:
-        """The eight bytes from each of these places on; they may reach into the padding."""
-        return self._words[places + _PAD]
+        return self._view[_PAD + start : _PAD + end].tobytes()
 
     def octets(self, places: Ints) -> npt.NDArray[np.uint8]:
-        """The byte at each of these places."""
+        """The byte at each of these places, which may lie a little beyond the end (zeros)."""
         return self._octets[places + _PAD]
+
+    def tails(self, places: Ints, lengths: Ints) -> Words:
+        """Address and number of prefixes, by where these end and how long they are, as `Found.tail` has them."""
+        return tails(self._words, places + _PAD, lengths)
+
+    def moments(self, places: Ints, prefix: Ints) -> Words:
+        """Date and time of prefixes, by where lines begin, as `Found.moment` has them."""
+        return moments(self._words, places + _PAD, prefix)
 
     def scan(self) -> Found:
         """Find the plain training lines of what was put in; the next `put` begins a new block."""
         end, self._filled = _PAD + self._filled, 0
-        self.buffer[end : end + _PAD] = bytes(_PAD)
+        self._view[end : end + _PAD] = bytes(_PAD)
         octets = self._octets[:end]
         marks, more = self._marks[:end], self._more[:end]
         np.equal(octets, ord("\n"), out=marks)
@@ -172,9 +176,7 @@ def _joined(groups: list[Found]) -> Found:
     return Found(ends=_NONE, begins=_NONE, **columns)
 
 
-def _read(
-    octets: npt.NDArray[np.uint8], words: Words, at: list[Ints], begin: Ints, end: Ints, lines: Ints
-) -> Found:
+def _read(octets: npt.NDArray[np.uint8], words: Words, at: list[Ints], begin: Ints, end: Ints, lines: Ints) -> Found:
     """Of lines with so many `=` (seven with an epoch, six without) those that are plain training lines."""
     clock = words[at[-1] + 1]
     good = _labels(octets, words, at)

@@ -7,6 +7,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from tui.logs.fast import Bytes, Words
+
+_WORTH_SPLITTING = 16_384
+"""A larger chunk is not joined to the line it completes: only that line is."""
+
 LONGEST = 65_536
 """Of a longer line only the last so many bytes are looked at: memory stays bounded, whatever a job prints."""
 
@@ -28,14 +33,33 @@ class Known:
         """Whether no further prefix is remembered."""
         return len(self.hashes) >= MOST_PREFIXES
 
-    def add(self, key: int, tail: npt.NDArray[np.uint64], slot: int) -> None:
+    def find(self, tails: Words) -> npt.NDArray[np.int64]:
+        """The slot of each prefix, by its address and number as words; -1 unknown, or no prefix."""
+        if not len(self.hashes):
+            return np.full(len(tails), -1, np.int64)
+        places = np.searchsorted(self.hashes, _hashes(tails))
+        places[places == len(self.hashes)] = 0
+        same = (self.tails[places] == tails).all(axis=1)
+        return np.where(same, self.slots[places], -1)
+
+    def add(self, tail: Words, slot: int) -> None:
         """Remember a prefix and the slot of its worker (-1: it is no prefix)."""
-        place = int(np.searchsorted(self.hashes, np.uint64(key)))
+        key = _hashes(tail[None, :])[0]
+        place = int(np.searchsorted(self.hashes, key))
         if self.is_full or (place < len(self.hashes) and self.hashes[place] == key):
             return
-        self.hashes = np.insert(self.hashes, place, np.uint64(key))
+        self.hashes = np.insert(self.hashes, place, key)
         self.tails = np.insert(self.tails, place, tail, axis=0)
         self.slots = np.insert(self.slots, place, slot)
+
+
+_MIX = np.array([0x9E37_79B9_7F4A_7C15, 0xC2B2_AE3D_27D4_EB4F, 0x1656_67B1_9E37_79F9], np.uint64)
+"""Odd multipliers that spread prefixes over 64 bits."""
+
+
+def _hashes(tails: Words) -> Words:
+    mixed: Words = tails[:, 0] * _MIX[0] ^ tails[:, 1] * _MIX[1] ^ tails[:, 2] * _MIX[2]
+    return mixed
 
 
 @dataclass(eq=False)
@@ -54,17 +78,28 @@ class Stream:
     held: list[bytes] = field(default_factory=list)
     held_bytes: int = 0
 
-    def take(self, data: bytes) -> bytes:
-        """Add a chunk; everything up to the last line end that has come, the rest is held for the next chunk."""
-        cut = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
+    def take(self, data: Bytes) -> list[tuple[Bytes, int, int]]:
+        """Add a chunk; everything up to the last line end that has come, as (bytes, start, end) to be read in order.
+
+        The rest is held for the next chunk. A large chunk is not copied.
+        """
+        cut = data.rfind(b"\n") + 1
+        cut = max(cut, data.rfind(b"\r", cut) + 1)
         if not cut:
-            self._hold(data)
-            return b""
-        block = b"".join((*self.held, data[:cut])) if self.held else data[:cut]
-        self.held, self.held_bytes = [], 0
+            self._hold(bytes(data))
+            return []
+        pieces: list[tuple[Bytes, int, int]] = []
+        start = 0
+        if self.held:
+            start = cut if cut <= _WORTH_SPLITTING else data.find(b"\n", 0, cut) + 1 or cut
+            block = b"".join((*self.held, data[:start]))
+            pieces.append((block, 0, len(block)))
+            self.held, self.held_bytes = [], 0
+        if start < cut:
+            pieces.append((data, start, cut))
         if cut < len(data):
-            self._hold(data[cut:])
-        return block
+            self._hold(bytes(data[cut:]))
+        return pieces
 
     def rest(self) -> bytes:
         """What is held without a line end, handed out once."""

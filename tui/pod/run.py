@@ -14,6 +14,7 @@ from tui.pod.worker import Worker
 
 SCHEMA = 1
 MASK = "********"
+REHEARSAL_MODULE = "tui.localpod.rehearsal"
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _SECRET = re.compile(r"TOKEN|KEY|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE)
 _RUN_ID = re.compile(r"(?P<base>[A-Za-z0-9._-]+)-(?P<day>\d{8})-(?P<clock>\d{6})-(?P<tail>[0-9a-f]{4})")
@@ -93,6 +94,11 @@ class Run:
     """RFC 3339, when the launch was asked for."""
     versions: Mapping[str, str] = field(default_factory=dict)
     schema: int = SCHEMA
+
+    @property
+    def is_rehearsal(self) -> bool:
+        """Whether it only prints a trainer's lines (the local pod's rehearsal job) and trains nothing."""
+        return REHEARSAL_MODULE in self.argv
 
     def to_json(self) -> dict[str, Any]:
         """The document written to run.json, here and on every worker."""

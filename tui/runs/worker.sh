@@ -142,8 +142,17 @@ owners() {
 
 # --- launch -----------------------------------------------------------------------------------------------------------
 
+# Undo what was made here: an earlier attempt's directory comes back to its place.
+unmake() {
+  cd /
+  rm -rf "$tt_d"
+  [ -z "$tt_aside" ] || mv "$tt_aside" "$tt_d"
+  rmdir "$tt_root/runs/$tt_run" 2>/dev/null
+  return 0
+}
+
 refuse() {
-  [ -n "$tt_made" ] && { cd /; rm -rf "$tt_d"; rmdir "$tt_root/runs/$tt_run" 2>/dev/null; }
+  [ -n "$tt_made" ] && unmake
   say "refused $*"
   exit 3
 }
@@ -227,13 +236,50 @@ check_command() {
   refuse "command $(printf %s "$tt_why" | tr '\n\r\t' '   ' | head -c 400)"
 }
 
+# The attempt that the run's directory here holds.
+attempt_here() { tt_line=0; [ ! -s "$tt_d/attempt" ] || first_line "$tt_d/attempt"; }
+
+# Enter the directory of attempt $1, which a later one may have set aside.
+enter() {
+  attempt_here
+  if [ "$tt_line" = "$1" ] && cd "$tt_d" 2>/dev/null; then return 0; fi
+  cd "$tt_root/runs/$tt_run/attempts/$1/$tt_worker" 2>/dev/null
+}
+
+# Make room for a further attempt: the one before is over, and nobody wanted the run to stay stopped.
+set_aside() {
+  [ ! -e "$tt_root/runs/$tt_run/stopped-$tt_worker" ] || refuse "stopped"
+  [ -d "$tt_d" ] || return 0
+  alive && refuse "busy run $tt_run pid ? command its earlier attempt"
+  attempt_here
+  [ "$tt_line" -lt "$tt_attempt" ] || refuse "directory attempt $tt_line is there already"
+  tt_why=$(mkdir -p "$tt_root/runs/$tt_run/attempts/$tt_line" 2>&1) || refuse "directory $tt_why"
+  tt_aside=$tt_root/runs/$tt_run/attempts/$tt_line/$tt_worker
+  tt_why=$(mv -T "$tt_d" "$tt_aside" 2>&1) || { tt_aside=; refuse "directory $tt_why"; }
+}
+
+# The job's text and the run's record as they were for the attempt before, when a keeper that never knew the secrets
+# in them launches the run again.
+take_over_files() {
+  [ -n "$tt_aside" ] || refuse "cut nothing of an earlier attempt is here to launch again"
+  cp "$tt_aside/command" "$tt_aside/run.json" . || refuse "directory cannot copy the earlier attempt's files"
+}
+
 launch() {
-  tt_csize=$1 tt_jsize=$2 tt_made=
-  tt_why=$(mkdir -p "$tt_root/runs/$tt_run" 2>&1 && mkdir "$tt_d" 2>&1) || refuse "directory $tt_why"
+  tt_csize=$1 tt_jsize=$2 tt_attempt=$3 tt_made= tt_aside=
+  tt_why=$(mkdir -p "$tt_root/runs/$tt_run" 2>&1) || refuse "directory $tt_why"
+  [ "$tt_attempt" = 0 ] || set_aside
+  tt_why=$(mkdir "$tt_d" 2>&1) || refuse "directory $tt_why"
   tt_made=1
   cd "$tt_d" || refuse "directory cannot enter $tt_d"
-  head -c "$tt_csize" >command
-  head -c "$tt_jsize" >run.json
+  echo "$tt_attempt" >attempt
+  if [ "$tt_csize" = 0 ]; then
+    take_over_files
+    tt_csize=$(stat -c %s command) tt_jsize=$(stat -c %s run.json)
+  else
+    head -c "$tt_csize" >command
+    head -c "$tt_jsize" >run.json
+  fi
   [ "$(stat -c %s command).$(stat -c %s run.json)" = "$tt_csize.$tt_jsize" ] || refuse "cut what was sent did not arrive whole"
   printf '%s\n' "$tt_s" >worker.sh
   boot_id >boot
@@ -257,19 +303,20 @@ launch() {
   check_command
   # The front stays until all is decided: sshd stops feeding standard input once its direct child is gone.
   exec 4>&1 5<&0
-  : "$(setsid -f sh ./worker.sh supervise "$tt_run" "$tt_worker" "$tt_nonce" 3>&1 >&4 <&5 5<&-)"
+  : "$(setsid -f sh ./worker.sh supervise "$tt_run" "$tt_worker" "$tt_nonce" "$tt_aside" 3>&1 >&4 <&5 5<&-)"
 }
 
 oom_kills() { pick '^oom_kill ' </proc/vmstat | cut -d' ' -f2; }
 
 supervise() {
+  tt_aside=$1
   cd "$tt_d" || exit 1
   exec 8>>alive
   flock 8
   say "armed $$"
   tt_w=$(timeout "$tt_bar" head -c 3)
   if [ "$tt_w" != 'go!' ] || [ -e cancel ]; then
-    cd /; rm -rf "$tt_d"; rmdir "$tt_root/runs/$tt_run" 2>/dev/null
+    unmake
     say disarmed
     exit 1
   fi
@@ -310,6 +357,8 @@ date -u +%Y-%m-%dT%H:%M:%S.%6N+00:00 >"$1/since"
 echo $$ >"$1/ack"
 unset tt_stat tt_check
 . "$1/login"
+IFS= read -r TPU_TUI_ATTEMPT <"$1/attempt"
+export TPU_TUI_ATTEMPT
 cd
 . "$1/command"
 exec "$@"'
@@ -376,20 +425,33 @@ ended() {
   fi
 }
 
-# Sends the log from byte $1 on, for at most $2 seconds; $3 is a follower's rest between two looks.
+# Tells a follower of a live run when the disk gets full, and when there is room again.
+tell_room() {
+  tt_full=
+  while :; do
+    if [ -e full ]; then [ -n "$tt_full" ] || tell full; tt_full=1
+    else [ -z "$tt_full" ] || tell room; tt_full=
+    fi
+    sleep 1 >/dev/null 2>&1
+  done
+}
+
+# Sends attempt $3's log from byte $1 on, for at most $2 seconds.
 follow() {
-  cd "$tt_d" 2>/dev/null || { say norun; exit 4; }
+  enter "$3" || { say norun; exit 4; }
   tt_size=$(stat -c %s log 2>/dev/null) || tt_size=0
   if [ "$tt_size" -lt "$1" ]; then say "short $tt_size $(boot_id) $(cat boot)"; ended; exit 5; fi
-  [ -e full ] && tell "full the disk of this worker is full: the job waits in its write, nothing is lost"
   say "log $tt_size $(boot_id) $(cat boot)"
   if flock -n -s alive true; then
     tail -c "+$(($1 + 1))" <log
   else
     flock -s alive sleep 0 &
     tt_w=$!
+    tell_room &
+    tt_room=$!
     { timeout "$2" tail -c "+$(($1 + 1))" -s 0.1 --pid="$tt_w" -f <log; kill "$tt_w"; } 2>/dev/null &
     wait "$tt_w"
+    kill "$tt_room" 2>/dev/null
     wait
     flock -n -s alive true || exit 124
   fi
@@ -406,8 +468,10 @@ describe() {
 
 outcome() { if [ -s status ]; then first_line status; else tt_line="exit=unknown unrecorded=1"; fi; }
 
-# End the run here: $1 is the grace in tenths of a second. Confirmed only when nothing is left, by every sign there is.
+# End the run here: $1 is the grace in tenths of a second; with $2 = 1 no further attempt may begin here either.
+# Confirmed only when nothing is left, by every sign there is.
 stop() {
+  [ "$2" != 1 ] || [ ! -d "$tt_root/runs/$tt_run" ] || : >"$tt_root/runs/$tt_run/stopped-$tt_worker"
   [ -d "$tt_d" ] || { say "stopped never=1"; exit 0; }
   cd "$tt_d" || { say "unconfirmed cannot enter $tt_d"; exit 0; }
   first_line boot
@@ -448,6 +512,9 @@ report() {
   condition
   tt_line=; [ -s status ] && first_line status
   tt_c="$tt_c log=$(stat -c %s log 2>/dev/null) now=$(boot_id) was=$(cat boot) confirmed=$([ -e running ] && echo 1)"
+  tt_keeper=; [ ! -s "$tt_root/runs/$tt_run/keeper-$tt_worker" ] || tt_keeper=$(cat "$tt_root/runs/$tt_run/keeper-$tt_worker")
+  tt_at=$(cat attempt 2>/dev/null)
+  tt_c="$tt_c attempt=${tt_at:-0} keeper=$tt_keeper stopped=$([ -e "../stopped-$tt_worker" ] && echo 1)"
   say "$1 $tt_run $tt_worker $tt_c $tt_line"
 }
 
@@ -470,8 +537,36 @@ show() {
   cat "$tt_d/run.json"
 }
 
+# Whoever looks after the run says so; the newest keeper acts on its policies, the others only mirror it.
+keep() {
+  [ -d "$tt_root/runs/$tt_run" ] || { say norun; exit 0; }
+  echo "$1" >"$tt_root/runs/$tt_run/keeper-$tt_worker.new" &&
+    mv "$tt_root/runs/$tt_run/keeper-$tt_worker.new" "$tt_root/runs/$tt_run/keeper-$tt_worker"
+  say kept
+}
+
+# Remove all that is here of a run that is over; what may be alive is kept.
+delete() {
+  tt_all=$tt_root/runs/$tt_run
+  if cd "$tt_d" 2>/dev/null; then
+    first_line boot
+    if [ "$tt_line" = "$(boot_id)" ]; then
+      alive && { say "alive its supervisor lives"; exit 0; }
+      members
+      [ -z "$tt_members" ] || { say "alive still there:$(describe $tt_members)"; exit 0; }
+    elif [ "$(cat place 2>/dev/null)" != "$(place)" ]; then
+      say "alive this directory belongs to another machine ($(cat place 2>/dev/null))"
+      exit 0
+    fi
+  fi
+  cd /
+  tt_why=$(rm -rf "$tt_d" "$tt_all"/attempts/*/"$tt_worker" "$tt_all/keeper-$tt_worker" "$tt_all/stopped-$tt_worker" 2>&1) ||
+    { say "alive cannot remove it: $(printf %s "$tt_why" | tr '\n\r\t' '   ' | head -c 400)"; exit 0; }
+  rmdir "$tt_all"/attempts/* "$tt_all/attempts" "$tt_all" 2>/dev/null
+  say deleted
+}
+
 case $tt_verb in
-  launch | follow | stop | status | list | show) "$tt_verb" "$@" ;;
-  supervise) supervise ;;
+  launch | supervise | follow | stop | status | list | show | keep | delete) "$tt_verb" "$@" ;;
   *) say "refused verb $tt_verb"; exit 2 ;;
 esac
