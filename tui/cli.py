@@ -93,6 +93,7 @@ def _flags(everywhere: argparse.Namespace) -> dict[str, Any]:
 
 
 async def _run(args: argparse.Namespace, out: Output) -> int:
+    from tui.commands.prompter import prompter_for_terminal
     from tui.operator import Operator
     from tui.settings import load
 
@@ -103,7 +104,7 @@ async def _run(args: argparse.Namespace, out: Output) -> int:
         raise UsageError(
             f"{args.command} is refused by --read-only", remedy="leave --read-only out to let it change things"
         )
-    operator = Operator(settings)
+    operator = Operator(settings, prompter=prompter_for_terminal())
     try:
         return int(await args.run(args, operator, out))
     finally:

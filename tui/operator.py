@@ -57,6 +57,7 @@ class Operator:
         self._access: Access | None = None
         self._fleets: dict[str, tuple[Slice, Fleet]] = {}
         self._lock = asyncio.Lock()
+        self._statuses: dict[Path, tuple[int, RunStatus]] = {}
 
     async def close(self) -> None:
         """Close connections; runs go on."""
@@ -253,24 +254,25 @@ class Operator:
         if self.settings.read_only:
             raise UsageError("launching is refused by --read-only")
         if self.prompter is not None:
-            await self._settle_host_keys(spec)
+            spec = await self._with_questions_asked(spec)
         directory = RunDirectory.create(self.settings.runs_home, spec.run)
         await asyncio.to_thread(start_keeper, directory, spec)
         return directory
 
-    async def _settle_host_keys(self, spec: LaunchSpec) -> None:
+    async def _with_questions_asked(self, spec: LaunchSpec) -> LaunchSpec:
+        """Log in once to workers whose host key nobody vouches for; what was answered goes to the keeper."""
         from tui.ssh.fleet import Fleet
 
+        strangers = [worker.index for worker in spec.run.workers if not worker.host_keys]
         async with Fleet(spec.run.workers, spec.access, prompter=self.prompter) as fleet:
-            for worker in spec.run.workers:
-                if not worker.host_keys:
-                    await fleet.connect(worker.index)
+            await asyncio.gather(*(fleet.connect(index) for index in strangers))
+            return replace(spec, access=fleet.access)
 
     # ── runs ─────────────────────────────────────────────────────────────────────────────────────
 
     def runs(self, slice_name: str | None = None) -> list[RunStatus]:
         """The runs in this home, newest first."""
-        statuses = [status_of(directory) for directory in list_runs(self.settings.runs_home)]
+        statuses = [self.status_of(directory) for directory in list_runs(self.settings.runs_home)]
         return [status for status in statuses if slice_name in (None, status.run.slice)]
 
     def open_run(self, ref: str) -> RunDirectory:
@@ -278,8 +280,12 @@ class Operator:
         return resolve(self.settings.runs_home, ref)
 
     def status_of(self, directory: RunDirectory) -> RunStatus:
-        """The run's state, from its events alone."""
-        return status_of(directory)
+        """The run's state, from its events alone; they are read again only when there are more of them."""
+        size = directory.events_size()
+        known = self._statuses.get(directory.path)
+        if known is None or known[0] != size:
+            known = self._statuses[directory.path] = (size, status_of(directory))
+        return replace(known[1], attended=directory.attended())
 
     async def attend(self, directory: RunDirectory) -> bool:
         """Give the run a keeper if it has none and still needs one; whether one was started."""
@@ -291,7 +297,7 @@ class Operator:
         """Bring the mirror up to date within `REFRESH_TIMEOUT`; what hindered it, if anything did."""
         from tui.runs.follow import catch_up
 
-        if status_of(directory).state.is_over or directory.attended().alive:
+        if self.status_of(directory).state.is_over or directory.attended().alive:
             return None
         try:
             await catch_up(directory, await self.access(), timeout=REFRESH_TIMEOUT)
@@ -335,7 +341,7 @@ class Operator:
 
     async def status(self, directory: RunDirectory) -> dict[str, Any]:
         """The document that `status --json` prints."""
-        return self.status_document(status_of(directory), await self.snapshot(directory))
+        return self.status_document(self.status_of(directory), await self.snapshot(directory))
 
     def status_document(self, status: RunStatus, snapshot: Snapshot | None) -> dict[str, Any]:
         """A run's state with the figures of its cores; figures are null where no log was read."""
@@ -361,7 +367,7 @@ class Operator:
         """The run's events from the first one on, as they are written; ends with the run or its last keeper."""
         offset = 0
         while True:
-            over = status_of(directory).state.is_over
+            over = self.status_of(directory).state.is_over
             fresh, offset = directory.events(offset)
             for event in fresh:
                 yield event
@@ -376,7 +382,7 @@ class Operator:
         offset = 0
         lines = LineReader(directory)
         while True:
-            over = status_of(directory).state.is_over
+            over = self.status_of(directory).state.is_over
             fresh, offset = directory.events(offset)
             for line in lines.poll(final=over):
                 yield line
@@ -402,7 +408,7 @@ class Operator:
             for _ in reader.poll(budget_bytes=sys.maxsize):
                 pass
         while True:
-            over = status_of(directory).state.is_over
+            over = self.status_of(directory).state.is_over
             for line in reader.poll(final=over):
                 yield line
             if over:

@@ -80,8 +80,15 @@ class PipeWorker:
     def directory(self, run: Run, worker: int = 0) -> Path:
         return self.home / ".tpu-tui" / "runs" / run.id / str(worker)
 
-    def launch(self, run: Run, env: dict[str, str] | None = None, force: bool = False) -> Launch:
-        return Launch(self, run, env or {}, force)
+    def launch(
+        self,
+        run: Run,
+        env: dict[str, str] | None = None,
+        force: bool = False,
+        attempt: int = 0,
+        again: bool = False,
+    ) -> Launch:
+        return Launch(self, run, env or {}, force, attempt, again)
 
     def close(self) -> None:
         for process in self.started:
@@ -100,15 +107,18 @@ def a_run(*argv: str, slice_: str = "pipes", **fields: object) -> Run:
 class Launch:
     """A launch's front on one worker, step by step."""
 
-    def __init__(self, worker: PipeWorker, run: Run, env: dict[str, str], force: bool) -> None:
-        text = job_text(run, run.workers[0], env).encode()
-        record = b"{}"
+    def __init__(
+        self, worker: PipeWorker, run: Run, env: dict[str, str], force: bool, attempt: int = 0, again: bool = False
+    ) -> None:
+        text = b"" if again else job_text(run, run.workers[0], env).encode()
+        record = b"" if again else b"{}"
         made = call(
             "launch",
             run.id,
             0,
             len(text),
             len(record),
+            attempt,
             run_root=run.run_root,
             data=text + record,
             lease=3,

@@ -92,7 +92,7 @@ def test_words_and_secrets_arrive_exactly_and_are_on_no_command_line(worker: Pip
     until(lambda: (worker.directory(run) / "log").read_bytes() == wanted)
     listing = subprocess.run(["ps", "axww"], capture_output=True, check=True).stdout
     assert b"hush'hush" not in listing
-    worker.ask("stop", run, 10)
+    worker.ask("stop", run, 10, 0)
 
 
 def test_the_job_has_three_descriptors_default_signals_and_a_session_of_its_own(worker: PipeWorker) -> None:
@@ -145,6 +145,7 @@ def test_start_up_files_add_to_the_path_and_hide_nothing_of_it(worker: PipeWorke
 
 def test_start_up_files_that_hang_are_left_aside(worker: PipeWorker) -> None:
     (worker.home / ".profile").write_text("exec sleep 1000\n")
+    worker.env["TPU_TUI_LOGIN_SECONDS"] = "1"
     run = a_run("echo", "on")
     launch = worker.launch(run)
     launch.through()
@@ -175,7 +176,7 @@ def test_a_second_run_is_refused_with_the_first_ones_pid_and_command(worker: Pip
     assert answer.word == "refused"
     assert answer.text.startswith(f"busy run {first.id} pid {pid} command sleep 321")
     assert not worker.directory(second).exists()
-    worker.ask("stop", first, 10)
+    worker.ask("stop", first, 10, 0)
     worker.launch(second).through()
     ended(worker, second)
 
@@ -195,9 +196,9 @@ def test_whoever_holds_a_device_is_named(worker: PipeWorker, tmp_path: Path) -> 
         forced.through()
         assert str(owner.pid) in forced.notes[0].text
         ended(worker, run)
-        assert worker.ask("stop", run, 10)[0][0].word == "unconfirmed"
+        assert worker.ask("stop", run, 10, 0)[0][0].word == "unconfirmed"
         owner.kill()
-    assert worker.ask("stop", run, 10)[0][0].word == "stopped"
+    assert worker.ask("stop", run, 10, 0)[0][0].word == "stopped"
 
 
 def test_the_lock_file_goes_when_the_device_is_free(worker: PipeWorker, tmp_path: Path) -> None:
@@ -207,7 +208,7 @@ def test_the_lock_file_goes_when_the_device_is_free(worker: PipeWorker, tmp_path
     run = a_run("sh", "-c", f"exec 3<{device}; touch {lock}; sleep 100")
     worker.launch(run).through()
     until(lock.exists)
-    assert worker.ask("stop", run, 10)[0][0].word == "stopped"
+    assert worker.ask("stop", run, 10, 0)[0][0].word == "stopped"
     assert not lock.exists()
 
 
@@ -280,7 +281,7 @@ def test_a_stop_leaves_no_stubborn_process_and_touches_no_neighbour(worker: Pipe
     worker.launch(run).through()
     tag = tag_of(worker, run)
     until(lambda: len(tagged(tag)) >= 6)
-    heard, _, _ = worker.ask("stop", run, 5)
+    heard, _, _ = worker.ask("stop", run, 5, 0)
     assert heard[0].word == "stopped", heard
     assert outcome_of(heard[0]).signal == "KILL"
     assert tagged(tag) == []
@@ -292,7 +293,7 @@ def test_a_stop_leaves_no_stubborn_process_and_touches_no_neighbour(worker: Pipe
 def test_a_stop_is_answered_the_same_a_second_time(worker: PipeWorker) -> None:
     run = a_run("sleep", "1000")
     worker.launch(run).through()
-    first, second = (worker.ask("stop", run, 10)[0][0] for _ in range(2))
+    first, second = (worker.ask("stop", run, 10, 0)[0][0] for _ in range(2))
     assert first == second
     assert (first.word, outcome_of(first).exit_code, outcome_of(first).signal) == ("stopped", 143, "TERM")
 
@@ -301,7 +302,7 @@ def test_a_process_that_ends_at_the_first_word_has_its_grace(worker: PipeWorker)
     run = a_run("sh", "-c", "trap 'sleep 0.5; echo saved; exit 0' TERM; echo ready; while :; do sleep 0.1; done")
     worker.launch(run).through()
     until(lambda: (worker.directory(run) / "log").read_bytes() == b"ready\n")
-    heard, _, _ = worker.ask("stop", run, 300)
+    heard, _, _ = worker.ask("stop", run, 300, 0)
     assert outcome_of(heard[0]).exit_code == 0
     assert (worker.directory(run) / "log").read_bytes().startswith(b"ready\n")
     assert (worker.directory(run) / "log").read_bytes().endswith(b"saved\n")
@@ -311,7 +312,7 @@ def test_stopping_a_prepared_run_keeps_it_from_ever_starting(worker: PipeWorker)
     run = a_run("touch", str(worker.root / "ran"))
     launch = worker.launch(run)
     launch.answer()
-    assert worker.ask("stop", run, 10)[0][0].fields == {"never": "1"}
+    assert worker.ask("stop", run, 10, 0)[0][0].fields == {"never": "1"}
     launch.send(b"go!")
     assert launch.answer().word == "disarmed"
     assert not (worker.root / "ran").exists()
@@ -340,7 +341,7 @@ def test_a_follower_resumes_at_any_byte_and_tells_the_end(worker: PipeWorker) ->
     size = int(ended(worker, run)["size"])
     assert size == junk.stat().st_size
     for offset in (0, 1, 299_999, size):
-        heard, out, _ = worker.ask("follow", run, offset, 600)
+        heard, out, _ = worker.ask("follow", run, offset, 600, 0)
         assert out.partition(b"\n")[2] == junk.read_bytes()[offset:]
         assert [answer.word for answer in heard] == ["log", "end"]
         assert heard[1].fields["size"] == str(size)
@@ -350,7 +351,7 @@ def test_a_follower_sees_a_live_run_to_its_last_byte(worker: PipeWorker) -> None
     lines = "i=0; while [ $i -lt 300 ]; do i=$((i+1)); echo line $i; done; sleep 0.4; printf end; exit 5"
     run = a_run("sh", "-c", lines)
     worker.launch(run).through()
-    heard, out, _ = worker.ask("follow", run, 0, 600)
+    heard, out, _ = worker.ask("follow", run, 0, 600, 0)
     assert out.partition(b"\n")[2] == b"".join(b"line %d\n" % i for i in range(1, 301)) + b"end"
     assert heard[-1].word == "end"
     assert heard[-1].fields["exit"] == "5"
@@ -360,7 +361,7 @@ def test_a_follower_beyond_the_end_is_refused_instead_of_sent_everything_again(w
     run = a_run("echo", "short")
     worker.launch(run).through()
     ended(worker, run)
-    heard, out, _ = worker.ask("follow", run, 100, 600)
+    heard, out, _ = worker.ask("follow", run, 100, 600, 0)
     assert [answer.word for answer in heard] == ["short", "end"]
     assert b"\nshort" not in out
 
@@ -368,9 +369,9 @@ def test_a_follower_beyond_the_end_is_refused_instead_of_sent_everything_again(w
 def test_a_follower_whose_time_is_up_says_nothing_of_an_end(worker: PipeWorker) -> None:
     run = a_run("sleep", "1000")
     worker.launch(run).through()
-    heard, _, _ = worker.ask("follow", run, 0, 1)
+    heard, _, _ = worker.ask("follow", run, 0, 1, 0)
     assert [answer.word for answer in heard] == ["log"]
-    worker.ask("stop", run, 10)
+    worker.ask("stop", run, 10, 0)
 
 
 def test_a_run_whose_supervisors_were_killed_is_lost_and_can_still_be_stopped(worker: PipeWorker) -> None:
@@ -386,9 +387,9 @@ def test_a_run_whose_supervisors_were_killed_is_lost_and_can_still_be_stopped(wo
     while family():
         for pid in family():
             os.kill(pid, signal.SIGKILL)
-    heard, _, _ = worker.ask("follow", run, 0, 600)
+    heard, _, _ = worker.ask("follow", run, 0, 600, 0)
     assert [answer.word for answer in heard] == ["log", "lost"]
-    heard, _, _ = worker.ask("stop", run, 10)
+    heard, _, _ = worker.ask("stop", run, 10, 0)
     assert (heard[0].word, heard[0].fields.get("unrecorded")) == ("stopped", "1")
     assert not tagged(tag_of(worker, run))
 
@@ -412,7 +413,7 @@ def test_status_and_list_tell_what_runs_here(worker: PipeWorker) -> None:
     assert worker.ask("status", done)[0][0].fields["exit"] == "2"
     assert worker.ask("status", a_run("true"))[0][0].word == "norun"
     assert b"\n{}" in worker.ask("show", done)[1]
-    worker.ask("stop", going, 10)
+    worker.ask("stop", going, 10, 0)
 
 
 def test_a_run_root_may_lie_anywhere(worker: PipeWorker) -> None:
@@ -434,7 +435,7 @@ def test_a_run_inside_a_run_without_privilege_gets_a_tag_of_its_own(worker: Pipe
     tag = int(tag_of(worker, run))
     assert outer // 2 < tag < outer
     assert len(tagged(str(tag))) == 1
-    heard, _, _ = worker.ask("stop", run, 10)
+    heard, _, _ = worker.ask("stop", run, 10, 0)
     assert heard[0].word == "stopped"
 
 

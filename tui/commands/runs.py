@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +16,7 @@ from tui.pod.run import RunState
 if TYPE_CHECKING:
     from tui.operator import Operator
     from tui.runs.directory import Event, RunDirectory
+    from tui.runs.status import RunStatus
 
 ANSWER_IS_NO = 1
 WATCH_INTERVAL = 1.0
@@ -115,21 +115,30 @@ async def launch_run(args: argparse.Namespace, operator: Operator, out: Output) 
         else:
             out.text(directory.id)
         return await _follow(operator, directory, out)
-    state = await _until_started(operator, directory, out)
+    status = await _until_started(operator, directory, out)
     if out.as_json:
         out.document(answer)
     else:
         out.text(directory.id)
-    return 0 if state in (RunState.RUNNING, RunState.SUCCEEDED) else ANSWER_IS_NO
+    return 0 if status.state is RunState.RUNNING else _exit_code(status)
 
 
-async def _until_started(operator: Operator, directory: RunDirectory, out: Output) -> RunState:
+async def _until_started(operator: Operator, directory: RunDirectory, out: Output) -> RunStatus:
+    """Tell what happens until every worker runs or the launch has failed."""
     async for event in operator.events(directory):
         _tell_event(event, directory, out)
-        state = event.fields.get("state") if event.kind == "state" else None
-        if state is not None and state != RunState.PREPARING:
-            return RunState(state)
-    return operator.status_of(directory).state
+        status = operator.status_of(directory)
+        if status.state is RunState.RUNNING or status.state.is_over:
+            return status
+    return operator.status_of(directory)
+
+
+def _exit_code(status: RunStatus) -> int:
+    """0 for a success; a launch that failed on a worker nobody could reach is out of reach, all else a no."""
+    if status.state is RunState.SUCCEEDED:
+        return 0
+    unreached = any(part.phase == "connect" and part.phase_status == "failed" for part in status.workers)
+    return OutOfReachError.exit_code if unreached else ANSWER_IS_NO
 
 
 async def attach_run(args: argparse.Namespace, operator: Operator, out: Output) -> int:
@@ -154,8 +163,7 @@ async def _follow(operator: Operator, directory: RunDirectory, out: Output) -> i
     except asyncio.CancelledError:
         out.note(f"\n{directory.id} goes on without this window. tpu-tui attach {directory.id} follows it again.")
         raise
-    status = operator.status_of(directory)
-    return 0 if status.state is RunState.SUCCEEDED else ANSWER_IS_NO
+    return _exit_code(operator.status_of(directory))
 
 
 def _tell_event(event: Event, directory: RunDirectory, out: Output) -> None:
@@ -217,7 +225,7 @@ def _to_the_second(moment: str | None) -> str | None:
     return None if moment is None else f"{moment[:19].replace('T', ' ')}Z"
 
 
-def _attended(status: Any) -> str:
+def _attended(status: RunStatus) -> str:
     if status.state.is_over or status.attended.alive:
         return "yes" if status.attended.alive else ""
     from tui.operator import rfc3339
@@ -276,13 +284,12 @@ async def stop_run(args: argparse.Namespace, operator: Operator, out: Output) ->
         raise UsageError("--grace is a number of seconds, 0 or more")
     directory = operator.open_run(args.ref)
     answers = []
-    with contextlib.suppress(asyncio.CancelledError):
-        async for answer in operator.stop(directory, args.grace):
-            answers.append(answer)
-            if not out.as_json:
-                word = "stopped" if answer.confirmed else "NOT CONFIRMED"
-                code = "" if answer.exit_code is None else f", exit code {answer.exit_code}"
-                out.text(f"worker {answer.worker}: {word}{code}" + (f" ({answer.detail})" if answer.detail else ""))
+    async for answer in operator.stop(directory, args.grace):
+        answers.append(answer)
+        if not out.as_json:
+            word = "stopped" if answer.confirmed else "NOT CONFIRMED"
+            code = "" if answer.exit_code is None else f", exit code {answer.exit_code}"
+            out.text(f"worker {answer.worker}: {word}{code}" + (f" ({answer.detail})" if answer.detail else ""))
     answers.sort(key=lambda answer: answer.worker)
     stopped = len(answers) == len(directory.run.workers) and all(answer.confirmed for answer in answers)
     if out.as_json:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import gzip
+import io
 import zlib
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from tui.errors import UsageError
-from tui.logs.demux import Demux
-from tui.logs.dialects import BUILT_IN, Dialect
 from tui.logs.lines import Cutter, names_core
 from tui.logs.prefix import NUMBERED_SAMPLE, PREFIX, read_prefix
-from tui.logs.snapshot import LOG_TIME, Snapshot, format_time
+
+if TYPE_CHECKING:
+    from tui.logs.demux import Demux
+    from tui.logs.dialects import Dialect
+    from tui.logs.snapshot import Snapshot
 
 BLOCK = 1024 * 1024
 """Bytes read at once."""
@@ -56,6 +59,8 @@ class SavedLine:
 
     def to_json(self) -> dict[str, Any]:
         """The line as `logs --json` prints it."""
+        from tui.logs.snapshot import LOG_TIME, format_time
+
         moment = None if self.time is None else format_time(self.time, LOG_TIME)
         return {"worker": self.worker, "offset": self.offset, "time": moment, "text": self.text}
 
@@ -68,22 +73,42 @@ class SavedLog:
         self.compressed = compressed
         self.xla_dist = xla_dist
         """Whether its beginning shows xla_dist's prefix."""
-        self.dialects = (*dialects, *BUILT_IN)
+        self._own_dialects = tuple(dialects)
+
+    @property
+    def dialects(self) -> tuple[Dialect, ...]:
+        """A user's own, then the built-in ones."""
+        from tui.logs.dialects import BUILT_IN
+
+        return (*self._own_dialects, *BUILT_IN)
 
     def blocks(self, size: int = BLOCK) -> Iterator[bytes]:
         """The file's bytes, unpacked, in blocks. Raises UsageError when it cannot be read to its end."""
-        with (
-            _told(self.path),
-            cast(IO[bytes], gzip.open(self.path) if self.compressed else self.path.open("rb")) as file,
-        ):
+        with self._opened() as file:
             while data := file.read(size):
                 yield data
 
+    @contextmanager
+    def _opened(self) -> Iterator[io.BufferedIOBase]:
+        with _told(self.path):
+            opened = gzip.open(self.path) if self.compressed else self.path.open("rb", buffering=0)
+            with cast(io.BufferedIOBase, opened) as file:
+                yield file
+
     def demux(self, *, history: bool = True) -> Demux:
         """A demultiplexer that has taken in the whole file."""
+        from tui.logs.demux import Demux
+
         demux = Demux(dialects=self.dialects, xla_dist=self.xla_dist, history=history)
-        for data in self.blocks():
-            demux.feed(None, data)
+        buffer = bytearray(BLOCK)
+        with self._opened() as file:
+            # One buffer for all blocks: fresh memory for each would cost as much as reading it.
+            while size := file.readinto(buffer):
+                if size < len(buffer):
+                    del buffer[size:]
+                demux.feed(None, buffer)
+                if size < BLOCK:
+                    buffer = bytearray(BLOCK)
         demux.finish()
         return demux
 
@@ -127,6 +152,7 @@ class SavedLog:
         """The worker of each (number, address) that prefixes tell, where that is not the number itself."""
         if not self.xla_dist:
             return {}
+        from tui.logs.demux import Demux
         from tui.logs.view import worker_numbers
 
         demux = Demux(dialects=(), xla_dist=self.xla_dist, history=False)

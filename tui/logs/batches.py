@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
+from tui.logs.arrays import np
 from tui.logs.table import SAMPLE_FIELDS, CoreTable, Ints, Record, Samples, samples_from
 
 _MOST = 4096

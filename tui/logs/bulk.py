@@ -6,8 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
+from tui.logs.arrays import np, npt
 from tui.logs.dialects import TRAINING
 from tui.logs.fast import MOMENT, TAILS, Bytes, Found, Scanner, Words
 from tui.logs.prefix import PREFIX, read_moment
@@ -59,14 +58,10 @@ class Batch:
         self._parts: list[Part] = []
         self._size = 0
 
-    def holds(self, stream: Stream) -> bool:
-        """Whether lines of this stream are waiting to be read."""
-        return any(part.stream is stream for part in self._parts)
-
-    def room_for(self, stream: Stream) -> int:
-        """Bytes that are best added next."""
-        known = stream.slot is not None or len(stream.known.hashes) > 0 or not stream.counted
-        return BLOCK if known else min(BLOCK, FIRST)
+    @staticmethod
+    def room_for(stream: Stream) -> int:
+        """Bytes of a stream that are best added next."""
+        return BLOCK if stream.slot is not None else min(BLOCK, FIRST + stream.looked_at)
 
     def add(self, part: Part) -> None:
         """Add whole lines; what is full is read."""
@@ -76,6 +71,7 @@ class Batch:
             self.flush()
         self._parts.append(part)
         self._size += size
+        part.stream.looked_at += size
         if self._size >= BLOCK // 2 or part.stream.slot is None:
             self.flush()
 
@@ -105,8 +101,10 @@ class _Reading:
         self.is_wall = parts[0].now is not None
         self.nows = np.array([np.nan if part.now is None else part.now for part in parts])
         self._bounds = np.cumsum([part.end - part.start for part in parts])
+        self._news: list[tuple[Ints, Ints, Words]] = []
 
     def read(self) -> None:
+        """Take in the batch."""
         demux = self.demux
         found = self.scanner.scan()
         owners = self._owners(found.starts)
@@ -114,7 +112,7 @@ class _Reading:
         dates, good = self._dates(found.starts, found.prefix, found.moment)
         good &= slots >= 0
         unknown = (found.prefix > 0) & (slots < 0)
-        news = (found.starts[unknown], found.prefix[unknown], found.tail[unknown])
+        self._news.append((found.starts[unknown], found.prefix[unknown], found.tail[unknown]))
         if not good.all():
             found, slots, dates, owners = found.part(good), slots[good], dates[good], owners[good]
         demux.queue.begin(self._samples(found, slots, dates, owners), found.lines)
@@ -126,7 +124,8 @@ class _Reading:
         others[found.lines] = False
         self._others(np.flatnonzero(others), found)
         demux.queue.end()
-        self._learn(*news)
+        for news in self._news:
+            self._learn(*news)
 
     def _owners(self, starts: Ints) -> Ints:
         """The part that each line belongs to."""
@@ -139,7 +138,9 @@ class _Reading:
         bare = prefix == 0
         some_bare = bool(bare.any())
         homes = [part.stream.slot for part in self.parts]
-        named = [self.demux.slot_of(self.parts[n].stream) if h is None and some_bare else h for n, h in enumerate(homes)]
+        named = [
+            self.demux.slot_of(self.parts[n].stream) if h is None and some_bare else h for n, h in enumerate(homes)
+        ]
         slots = np.array([-1 if slot is None else slot for slot in named], np.int64)[owners]
         prefixed = np.flatnonzero(~bare)
         if not len(prefixed):
@@ -152,22 +153,24 @@ class _Reading:
 
     def _dates(self, starts: Ints, prefix: Ints, words: Words) -> tuple[Floats, Bools]:
         """The date of each line's prefix (NaN none), and which lines' beginnings are bare or a prefix's."""
-        if not prefix.any():
-            return np.full(len(starts), np.nan), np.ones(len(starts), bool)
-        first, second, third = words.T
+        dates, good = np.full(len(starts), np.nan), np.ones(len(starts), bool)
+        dated = np.flatnonzero(prefix)
+        if not len(dated):
+            return dates, good
+        whole = len(dated) == len(starts)
+        first, second, third = (words if whole else words[dated]).T
         differ = (first[1:] != first[:-1]) | (second[1:] != second[:-1]) | (third[1:] != third[:-1])
-        changes = np.flatnonzero(np.r_[True, differ])
-        sizes = np.diff(np.r_[changes, len(starts)])
+        changes = np.concatenate(([0], np.flatnonzero(differ) + 1))
         values, fine = [], []
-        for start, length in zip(starts[changes].tolist(), prefix[changes].tolist(), strict=True):
-            value, is_prefix = None, True
-            if length:
-                text = self.scanner.text(start, start + MOMENT)
-                is_prefix = _MOMENT.fullmatch(text) is not None
-                value = read_moment(text[:-1]) if is_prefix else None
+        for start in starts[dated[changes]].tolist():
+            text = self.scanner.text(start, start + MOMENT)
+            is_prefix = _MOMENT.fullmatch(text) is not None
+            value = read_moment(text[:-1]) if is_prefix else None
             values.append(np.nan if value is None else value)
             fine.append(is_prefix)
-        return np.repeat(np.array(values), sizes), np.repeat(np.array(fine), sizes)
+        sizes = np.diff(np.concatenate((changes, [len(dated)])))
+        dates[dated], good[dated] = np.repeat(values, sizes), np.repeat(fine, sizes)
+        return dates, good
 
     def _samples(self, found: Found, slots: Ints, dates: Floats, owners: Ints) -> Samples:
         size = len(found)
@@ -225,29 +228,39 @@ class _Reading:
     def _noise(self, starts: Ints, ends: Ints, owners: Ints) -> Ints:
         """Count lines of a known worker that no dialect can match; the others are handed back."""
         scanner = self.scanner
-        first = scanner.octets(starts)
-        dated = (first >= ord("0")) & (first <= ord("9"))
-        closing = scanner.octets(starts[:, None] + _TAIL_PLACES) == ord("]")
-        prefix = np.where(dated, _TAIL_PLACES[np.argmax(closing, axis=1)] + 2, 0)
-        odd = (first == ord("\r")) | (prefix > ends - starts) | (ends - starts > LONGEST)
-        second = scanner.octets(starts + 1)
+        first, second = scanner.octets(starts), scanner.octets(starts + 1)
+        odd = (first == ord("\r")) | (ends - starts > LONGEST)
         odd |= (first == ord("[")) & (second >= ord("0")) & (second <= ord("9"))
-        odd |= dated & ~closing.any(axis=1)
-        tails = scanner.tails(starts + prefix, prefix - MOMENT)
-        slots = self._slots(owners, prefix, tails)
-        unknown = dated & (slots < 0) & ~odd
-        dates, good = self._dates(starts, prefix, scanner.moments(starts, prefix))
-        good &= ~odd & (slots >= 0)
-        places = np.flatnonzero(good)
-        texts = [
-            scanner.text(start, end)
-            for start, end in zip(starts[places].tolist(), ends[places].tolist(), strict=True)
-        ]
-        telling = places[_holding(texts, (*(self.demux.hints or ()), _ESCAPE))]
-        good[telling] = False
-        self._count(slots[good], dates[good], owners[good], samples=0)
-        self._unknown = (starts[unknown], prefix[unknown], tails[unknown])
-        return np.flatnonzero(~good)
+        quiet = np.flatnonzero(~odd)
+        spans = zip(starts[quiet].tolist(), ends[quiet].tolist(), strict=True)
+        texts = [scanner.text(start, end) for start, end in spans]
+        told = np.ones(len(texts), bool)
+        told[_holding(texts, (*(self.demux.hints or ()), _ESCAPE))] = False
+        prefix, tails, is_none = self._prefixes(starts[quiet], ends[quiet], first[quiet], texts)
+        told &= (prefix > 0) | is_none
+        quiet, prefix, tails = quiet[told], prefix[told], tails[told]
+        slots = self._slots(owners[quiet], prefix, tails)
+        dates, good = self._dates(starts[quiet], prefix, scanner.moments(starts[quiet], prefix))
+        unknown = quiet[slots < 0]
+        self._news.append((starts[unknown], prefix[slots < 0], tails[slots < 0]))
+        good &= slots >= 0
+        self._count(slots[good], dates[good], owners[quiet][good], samples=0)
+        left = np.ones(len(starts), bool)
+        left[quiet[good]] = False
+        return np.flatnonzero(left)
+
+    def _prefixes(
+        self, starts: Ints, ends: Ints, first: npt.NDArray[np.uint8], texts: list[bytes]
+    ) -> tuple[Ints, Words, Bools]:
+        """How long the prefix of each line could be, its address and number; and which lines surely have none."""
+        dated = (first >= ord("0")) & (first <= ord("9"))
+        closing = self.scanner.octets(starts[:, None] + _TAIL_PLACES) == ord("]")
+        prefix = np.where(dated, _TAIL_PLACES[np.argmax(closing, axis=1)] + 2, 0)
+        prefix[~closing.any(axis=1) | (prefix > ends - starts)] = 0
+        is_none = ~dated
+        for place in np.flatnonzero(dated & (prefix == 0)).tolist():
+            is_none[place] = PREFIX.match(texts[place]) is None
+        return prefix, self.scanner.tails(starts + prefix, prefix - MOMENT), is_none
 
     def _learn(self, starts: Ints, prefix: Ints, tails: Words) -> None:
         """Note the prefixes of lines that have been read one by one because of them."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from tui.logs import bulk, view
 from tui.logs.batches import Queue
 from tui.logs.dialects import BUILT_IN, COLUMNS, TRAINING, Dialect, Kind
 from tui.logs.epochs import EpochBook, read_cluster, read_span
-from tui.logs.fast import Bytes
+from tui.logs.fast import Bytes, Scanner
 from tui.logs.prefix import PREFIX, Prefix, read_dated_clock, read_prefix
 from tui.logs.snapshot import (
     HAS_GLOBAL_RATE,
@@ -90,10 +91,11 @@ class Demux:
         self._dialects = tuple(dialects)
         self.hints = all_hints(self._dialects)
         """What a line holds that any dialect could match; None when that cannot be told."""
-        self._hinted = None if self.hints is None else re.compile(b"|".join(re.escape(hint) for hint in self.hints))
         self._streams: dict[int | None, Stream] = {}
         self._slot_numbers: dict[tuple[int | None, str | None], int] = {}
         self.queue = Queue(self.table)
+        self.scanner: Scanner | None = None
+        """Where blocks are looked at; made when first needed."""
         self._training = TRAINING in self._dialects
         self.fast = fast and self._training
         for worker in self._addresses:
@@ -157,6 +159,10 @@ class Demux:
             self._streams[worker] = stream
         return stream
 
+    @cached_property
+    def _hinted(self) -> re.Pattern[bytes]:
+        return re.compile(b"|".join(re.escape(hint) for hint in self.hints or ()))
+
     def slot_named(self, number: int | None, address: str | None) -> int:
         """The slot of a worker by its number and address, made when new."""
         key = (number, address)
@@ -179,11 +185,10 @@ class Demux:
         if not last <= self.last_moment:
             self.last_moment = last
 
-    def _read(
-        self, batch: bulk.Batch, stream: Stream, data: Bytes, start: int, end: int, now: float | None
-    ) -> None:
+    def _read(self, batch: bulk.Batch, stream: Stream, data: Bytes, start: int, end: int, now: float | None) -> None:
         """Take in bytes that end with a line end: whole lines through the batch, what is left of others alone."""
-        if not stream.at_start and not batch.holds(stream):
+        if not stream.at_start:
+            batch.flush()
             middle = data.find(b"\n", start, end) + 1 or end
             self._read_lines(stream, bytes(data[start:middle]), now)
             start = middle
@@ -242,7 +247,7 @@ class Demux:
         if whole is not None:
             self.matched[TRAINING.name] = self.matched.get(TRAINING.name, 0) + 1
             self._sample(stream, TRAINING, whole, text, start, now)
-        elif self._hinted is None or self._hinted.search(text, start):
+        elif self.hints is None or self._hinted.search(text, start):
             self._match(stream, text, start, now)
 
     def _apply(self, stream: Stream, prefix: Prefix) -> bool:

@@ -6,13 +6,16 @@ import enum
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from tui.errors import UsageError
-from tui.logs.streams import LONGEST
 
 COLUMNS = ("core", "device", "epoch", "step", "loss", "rate", "global_rate", "clock", "worker")
 """What a sample can tell. `rate` and `global_rate` in the trainer's own unit (examples/s for PyTorch/XLA)."""
+
+LONGEST = 65_536
+"""Of a longer line only the last so many bytes are looked at: memory stays bounded, whatever a job prints."""
 
 _NUMBER = rb"[-+]?(?:\d{1,20}(?:\.\d{1,20})?(?:[eE][-+]?\d{1,3})?|[nN]a[nN]|[iI]nf)"
 _CLOCK = rb"\d\d:\d\d:\d\d(?![\d:])"
@@ -46,7 +49,8 @@ class Dialect:
     name: str
     kind: Kind
     hints: tuple[bytes, ...]
-    pattern: re.Pattern[bytes]
+    source: bytes
+    """The pattern as a regular expression."""
     moment: str = ""
     """For epochs: `begin` (samples follow) or `end` (samples came before)."""
     ignored_loss: float | None = None
@@ -56,9 +60,14 @@ class Dialect:
     last_only: bool = False
     """Of several matches in one line only the last is the newest state (redrawn progress bars)."""
 
+    @cached_property
+    def pattern(self) -> re.Pattern[bytes]:
+        """The pattern, compiled when the first line is tried: most logs speak one dialect."""
+        return re.compile(self.source)
+
 
 def _dialect(name: str, kind: Kind, hints: Sequence[bytes], pattern: bytes, **more: Any) -> Dialect:
-    return Dialect(name, kind, tuple(hints), re.compile(pattern), **more)
+    return Dialect(name, kind, tuple(hints), pattern, **more)
 
 
 _RATES = rb" Rate=(?P<rate>" + _NUMBER + rb") GlobalRate=(?P<global_rate>" + _NUMBER + rb")"
@@ -275,4 +284,4 @@ def _user_dialect(name: str, entry: Any) -> Dialect:
         )
     if odd := sorted(groups - set(COLUMNS)):
         raise wrong(f"group {odd[0]!r} is no column", f"columns are {', '.join(COLUMNS)}; use (?:…) for the rest")
-    return Dialect(name, Kind.SAMPLE, (), pattern, reach=LOOSE_REACH)
+    return Dialect(name, Kind.SAMPLE, (), source.encode(), reach=LOOSE_REACH)

@@ -6,8 +6,7 @@ import re
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
+from tui.logs.arrays import np
 from tui.logs.snapshot import UNKNOWN, EpochSummary
 from tui.logs.table import CoreTable
 

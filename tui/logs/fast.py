@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
+from tui.logs.arrays import np, npt
 
 Ints = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
+from tui.logs.arrays import np, npt
 
 BUCKETS = 64
 """Points kept of each core. When they are full, neighbours become one: a point stands for twice as many samples."""

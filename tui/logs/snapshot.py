@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
+from tui.logs.arrays import np, npt
 
 if TYPE_CHECKING:
     from tui.logs.series import History

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import numpy as np
-import numpy.typing as npt
-
+from tui.logs.arrays import np, npt
+from tui.logs.dialects import LONGEST
 from tui.logs.fast import Bytes, Words
 
 _WORTH_SPLITTING = 16_384
 """A larger chunk is not joined to the line it completes: only that line is."""
 
-LONGEST = 65_536
-"""Of a longer line only the last so many bytes are looked at: memory stays bounded, whatever a job prints."""
+_SHORTCUT_BITS = 12
+"""A hash's first bits lead straight to the place where its prefix most likely stands."""
 
+_SHIFT = np.uint64(64 - _SHORTCUT_BITS)
 
 MOST_PREFIXES = 8192
 """Different prefixes (address and number) remembered of one stream."""
@@ -27,6 +27,7 @@ class Known:
         self.hashes: npt.NDArray[np.uint64] = np.zeros(0, np.uint64)
         self.tails: npt.NDArray[np.uint64] = np.zeros((0, 3), np.uint64)
         self.slots: npt.NDArray[np.int64] = np.zeros(0, np.int64)
+        self._shortcut: npt.NDArray[np.int64] = np.zeros(0, np.int64)
 
     @property
     def is_full(self) -> bool:
@@ -37,10 +38,23 @@ class Known:
         """The slot of each prefix, by its address and number as words; -1 unknown, or no prefix."""
         if not len(self.hashes):
             return np.full(len(tails), -1, np.int64)
-        places = np.searchsorted(self.hashes, _hashes(tails))
-        places[places == len(self.hashes)] = 0
-        same = (self.tails[places] == tails).all(axis=1)
+        hashes = _hashes(tails)
+        places = self._shortcut[hashes >> _SHIFT]
+        same = self._matches(places, tails)
+        if not same.all():
+            # Two prefixes can share a shortcut, and some are new.
+            other = np.flatnonzero(~same)
+            sought = np.searchsorted(self.hashes, hashes[other])
+            sought[sought == len(self.hashes)] = 0
+            places[other], same[other] = sought, self._matches(sought, tails[other])
         return np.where(same, self.slots[places], -1)
+
+    def _matches(self, places: npt.NDArray[np.int64], tails: Words) -> npt.NDArray[np.bool_]:
+        there = self.tails[places]
+        same: npt.NDArray[np.bool_] = there[:, 0] == tails[:, 0]
+        same &= there[:, 1] == tails[:, 1]
+        same &= there[:, 2] == tails[:, 2]
+        return same
 
     def add(self, tail: Words, slot: int) -> None:
         """Remember a prefix and the slot of its worker (-1: it is no prefix)."""
@@ -51,6 +65,8 @@ class Known:
         self.hashes = np.insert(self.hashes, place, key)
         self.tails = np.insert(self.tails, place, tail, axis=0)
         self.slots = np.insert(self.slots, place, slot)
+        self._shortcut = np.zeros(1 << _SHORTCUT_BITS, np.int64)
+        self._shortcut[self.hashes >> _SHIFT] = np.arange(len(self.hashes))
 
 
 _MIX = np.array([0x9E37_79B9_7F4A_7C15, 0xC2B2_AE3D_27D4_EB4F, 0x1656_67B1_9E37_79F9], np.uint64)
@@ -77,6 +93,8 @@ class Stream:
     known: Known = field(default_factory=Known)
     held: list[bytes] = field(default_factory=list)
     held_bytes: int = 0
+    looked_at: int = 0
+    """Bytes read in blocks so far."""
 
     def take(self, data: Bytes) -> list[tuple[Bytes, int, int]]:
         """Add a chunk; everything up to the last line end that has come, as (bytes, start, end) to be read in order.

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
+from tui.logs.arrays import np, npt
 from tui.logs.series import History
 from tui.logs.snapshot import HAS_GLOBAL_RATE, HAS_LOSS, HAS_RATE, NO_TIME, UNKNOWN
 
@@ -77,6 +76,15 @@ def samples_from(records: list[Record]) -> Samples:
     return Samples(*arrays)
 
 
+def runs_of(values: Ints) -> tuple[Ints, Ints]:
+    """Where runs of equal values begin, and where each ends (its last place)."""
+    starts = np.flatnonzero(values[1:] != values[:-1]) + 1
+    return np.concatenate((_FIRST, starts)), np.concatenate((starts - 1, [len(values) - 1]))
+
+
+_FIRST: Ints = np.zeros(1, np.int64)
+
+
 class CoreTable:
     """One row for every (worker slot, ordinal, device) seen; which of them are one core is decided when looked at."""
 
@@ -91,8 +99,7 @@ class CoreTable:
         self.epoch_steps: dict[int, tuple[int, int]] = {}
         """Smallest and largest step seen in each epoch."""
         self._rows: dict[int, int] = {}
-        self._sorted_keys: Ints = np.zeros(0, np.int64)
-        self._sorted_rows: Ints = np.zeros(0, np.int64)
+        self._index = _Index(self._rows)
         self.columns: dict[str, npt.NDArray[Any]] = {name: np.zeros(0, kind) for name, kind in _TYPES.items()}
         for name in ("wraps", "count", "first", "last"):
             self.columns[name] = np.zeros(0, np.int64)
@@ -132,26 +139,15 @@ class CoreTable:
 
     def _rows_for(self, samples: Samples) -> Ints:
         keys = _key(samples.slot, samples.core, samples.device)
-        for _ in range(2):
-            if len(self._sorted_keys) != len(self._rows):
-                every = np.fromiter(self._rows, np.int64, len(self._rows))
-                order = np.argsort(every)
-                self._sorted_keys = every[order]
-                self._sorted_rows = np.fromiter(self._rows.values(), np.int64, len(self._rows))[order]
-            if len(self._sorted_keys):
-                places = np.searchsorted(self._sorted_keys, keys)
-                places[places == len(self._sorted_keys)] = 0
-                found = self._sorted_keys[places] == keys
-                rows = np.where(found, self._sorted_rows[places], -1)
-            else:
-                found, rows = np.zeros(len(keys), bool), np.full(len(keys), -1, np.int64)
-            if found.all() or self.size >= MOST_ROWS:
-                break
-            missing = np.flatnonzero(~found)
-            _, firsts = np.unique(keys[missing], return_index=True)
-            for place in missing[np.sort(firsts)].tolist():
-                self.row_for(int(samples.slot[place]), int(samples.core[place]), int(samples.device[place]))
-        return rows
+        rows = self._index.rows(keys)
+        if (rows >= 0).all() or self.size >= MOST_ROWS:
+            return rows
+        missing = np.flatnonzero(rows < 0)
+        _, firsts = np.unique(keys[missing], return_index=True)
+        for place in missing[np.sort(firsts)].tolist():
+            self.row_for(int(samples.slot[place]), int(samples.core[place]), int(samples.device[place]))
+        self._index = _Index(self._rows)
+        return self._index.rows(keys)
 
     def update(self, samples: Samples) -> None:
         """Take in a batch; the outcome is the same as taking in its samples one by one."""
@@ -177,8 +173,7 @@ class CoreTable:
     def _update_whole(self, rows: Ints, samples: Samples) -> None:
         order = np.argsort(rows.astype(np.uint16), kind="stable")
         ordered = rows[order]
-        starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
-        ends = np.r_[starts[1:], len(ordered)] - 1
+        starts, ends = runs_of(ordered)
         touched = ordered[starts]
         self._count_wraps(ordered, samples.step[order], samples.epoch[order], starts, touched)
         columns, last = self.columns, order[ends]
@@ -206,8 +201,10 @@ class CoreTable:
         if len(positive):
             smallest = int(positive.min())
             self.smallest_step = min(self.smallest_step or smallest, smallest)
-        for epoch in np.unique(epochs).tolist():
-            there = steps[epochs == epoch]
+        one = int(epochs.min())
+        single = one == int(epochs.max())
+        for epoch in [one] if single else sorted(set(epochs.tolist())):
+            there = steps if single else steps[epochs == epoch]
             low, high = self.epoch_steps.get(epoch, (int(there[0]), int(there[0])))
             self.epoch_steps[epoch] = (min(low, int(there.min())), max(high, int(there.max())))
         while len(self.epoch_steps) > MOST_EPOCHS:
@@ -239,6 +236,39 @@ class CoreTable:
         self.sequence += 1
         if self.history is not None:
             self.history.replace(row, float(samples.loss[place]), float(samples.rate[place]))
+
+
+class _Index:
+    """The rows of many keys at once: by a table of hashes, and by sorted keys where two share a place in it."""
+
+    _MIX = np.uint64(0x9E37_79B9_7F4A_7C15)
+    _ROOM = 8
+    """Places in the table for each key."""
+
+    def __init__(self, rows: Mapping[int, int]) -> None:
+        self._keys = np.fromiter(rows, np.int64, len(rows))
+        self._order = np.argsort(self._keys)
+        self._sorted = self._keys[self._order]
+        bits = max(1, (self._ROOM * len(rows)).bit_length())
+        self._shift = np.uint64(64 - bits)
+        self._table = np.zeros(1 << bits, np.int64)
+        self._table[self._places(self._keys)] = np.arange(len(rows))
+
+    def _places(self, keys: Ints) -> npt.NDArray[np.uint64]:
+        places: npt.NDArray[np.uint64] = (keys.view(np.uint64) * self._MIX) >> self._shift
+        return places
+
+    def rows(self, keys: Ints) -> Ints:
+        """The row of each key, -1 for one that has none. Rows count up in the order of the keys given."""
+        if not len(self._keys):
+            return np.full(len(keys), -1, np.int64)
+        rows: Ints = self._table[self._places(keys)]
+        wrong = np.flatnonzero(self._keys[rows] != keys)
+        if len(wrong):
+            sought = np.searchsorted(self._sorted, keys[wrong])
+            sought[sought == len(self._sorted)] = 0
+            rows[wrong] = np.where(self._sorted[sought] == keys[wrong], self._order[sought], -1)
+        return rows
 
 
 def _key(slot: Any, core: Any, device: Any) -> Any:

@@ -7,9 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
-
+from tui.logs.arrays import np, npt
 from tui.logs.snapshot import (
     HAS_LOSS,
     LOG_TIME,

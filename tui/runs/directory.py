@@ -139,6 +139,13 @@ class RunDirectory:
         _append_line(self.path / EVENTS_FILE, line + b"\n")
         return event
 
+    def events_size(self) -> int:
+        """Bytes of events there are: unchanged means that nothing happened."""
+        try:
+            return (self.path / EVENTS_FILE).stat().st_size
+        except FileNotFoundError:
+            return 0
+
     def events(self, offset: int = 0) -> tuple[list[Event], int]:
         """The events from a byte offset on, and the offset to go on from; a line not yet whole is left for then."""
         lines, end = _whole_lines(self.path / EVENTS_FILE, offset)

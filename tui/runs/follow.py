@@ -7,7 +7,8 @@ exactly as long as it said. Anything less is a lost link: it is opened again, fo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import math
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,9 @@ from tui.printable import one_line
 from tui.runs.claim import Claim
 from tui.runs.directory import RunDirectory
 from tui.runs.mirror import Mirror, record, tell_missed_arrivals
+from tui.runs.policies import in_time
 from tui.runs.remote import FOLLOW_TIMEOUT, Answer, Call, Outcome, answers, call, outcome_of, parse_line
+from tui.runs.status import status_of
 from tui.ssh.access import Access
 from tui.ssh.retry import backoff
 
@@ -30,25 +33,49 @@ BATCH = 256 * 1024
 MAX_CHATTER = 1024 * 1024
 """Bytes that start-up files may print before the log begins."""
 MAX_TRAILER = 64 * 1024
+MAX_ANSWERS = 64
+_ROOM = {
+    "full": "the disk of this worker is full: the job waits in its write, nothing is lost",
+    "room": "there is room on the disk of this worker again: the job goes on",
+}
 SHORT_PAUSE = 30.0
 """Seconds between two looks at a log that is shorter than its mirror while its job lives."""
 
 
 class Follower:
-    """One worker's log, followed to its end."""
+    """One worker's log of one attempt, followed to its end.
 
-    def __init__(self, directory: RunDirectory, fleet: Fleet, worker: int) -> None:
+    `out_since` and `heard` are times of the event loop's clock: since when the worker is out of reach, None while it
+    is not, and when it was last heard of. `patience` says how many seconds it may stay out of reach just now;
+    `reached` is called whenever it answers.
+    """
+
+    def __init__(
+        self,
+        directory: RunDirectory,
+        fleet: Fleet,
+        worker: int,
+        *,
+        attempt: int = 0,
+        patience: Callable[[], float] = lambda: math.inf,
+        reached: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
         self.directory = directory
         self.fleet = fleet
         self.worker = worker
+        self.attempt = attempt
         self.outcome: Outcome | None = None
+        self.out_since: float | None = None
+        self.heard: float | None = None
+        self._patience = patience
+        self._reached = reached
         self._mirror = Mirror(directory, worker)
         self._waits: Iterator[float] = backoff()
-        self._lost = False
+        self._room = "room"
         self._told: set[str] = set()
 
     async def run(self) -> Outcome:
-        """Follow until the worker's part has ended and its mirror is complete; never gives up before."""
+        """Follow until the worker's part has ended and its mirror is complete, or patience is at its end."""
         try:
             while (outcome := await self._attempt()) is None:
                 pass
@@ -64,8 +91,18 @@ class Follower:
             return await self._once()
         except TpuTuiError as error:
             await self._link_lost(error)
-            await asyncio.sleep(next(self._waits))
-            return None
+            return await self._wait(error)
+
+    async def _wait(self, error: TpuTuiError) -> Outcome | None:
+        """Wait before the next session; the outcome of a worker that is given up instead."""
+        assert self.out_since is not None
+        out = asyncio.get_running_loop().time() - self.out_since
+        left = self._patience() - out
+        if left <= 0:
+            why = f"could not be reached for {in_time(out)} ({_said(error)})"
+            return Outcome(None, size=self._mirror.size, recorded=False, unreachable=why)
+        await asyncio.sleep(min(next(self._waits), left))
+        return None
 
     async def catch_up(self) -> None:
         """Bring the mirror to where the log ended when it was asked. Raises WorkerError."""
@@ -77,9 +114,10 @@ class Follower:
     async def _once(self, to_present: bool = False) -> Outcome | None:
         """One session: what the log has grown by; the outcome when that is all there will be."""
         run = self.directory.run
-        made = call("follow", run.id, self.worker, self._mirror.size, FOLLOW_TIMEOUT, run_root=run.run_root)
+        numbers = (self._mirror.size, FOLLOW_TIMEOUT, self.attempt)
+        made = call("follow", run.id, self.worker, *numbers, run_root=run.run_root)
         process = await self.fleet.process(self.worker, made.command)
-        trailer = asyncio.ensure_future(_last_of(process))
+        trailer = asyncio.ensure_future(self._trailer(process, made))
         try:
             process.stdin.write(made.input)
             head, rest = await self._head(process, made)
@@ -91,7 +129,7 @@ class Follower:
                 await self._copy(process, rest, goal)
                 if goal is not None:
                     return None
-            return await self._judge(head, answers(made.nonce, await trailer))
+            return await self._judge(head, await trailer)
         except (OSError, _ssh_error()) as error:
             raise _broken(self.worker, error) from error
         finally:
@@ -130,6 +168,7 @@ class Follower:
             data = await process.stdout.read(BATCH)
             if not data:
                 return
+            self.heard = asyncio.get_running_loop().time()
 
     async def _judge(self, head: Answer, trailer: list[Answer]) -> Outcome | None:
         """What a session's last words mean; None: open another one."""
@@ -139,8 +178,6 @@ class Follower:
                 "(a power loss there?): the mirror is kept"
             )
         for answer in trailer:
-            if answer.word == "full":
-                await self._tell_once(answer.text)
             size = answer.number("size")
             complete = size is not None and (size == self._mirror.size or head.word == "short")
             if answer.word == "end" and complete:
@@ -153,15 +190,38 @@ class Follower:
             await asyncio.sleep(SHORT_PAUSE)
         return None
 
+    async def _trailer(self, process: asyncssh.SSHClientProcess[bytes], made: Call) -> list[Answer]:
+        """What the worker says beside the log; a full disk there is told when it is heard."""
+        heard: list[Answer] = []
+        rest = b""
+        with suppress(OSError, _ssh_error()):
+            while data := await process.stderr.read(MAX_TRAILER):
+                lines, newline, rest = (rest + data).rpartition(b"\n")
+                rest = rest[-MAX_TRAILER:]
+                for answer in answers(made.nonce, lines) if newline else []:
+                    if answer.word in _ROOM:
+                        await self._tell_room(answer.word)
+                    else:
+                        heard = [*heard, answer][-MAX_ANSWERS:]
+        return heard
+
+    async def _tell_room(self, word: str) -> None:
+        """The same is not told twice when a follower is opened again."""
+        if word != self._room:
+            self._room = word
+            await record(self.directory, "note", worker=self.worker, text=_ROOM[word])
+
     async def _link_lost(self, error: TpuTuiError) -> None:
-        if not self._lost:
-            self._lost = True
-            detail = error.what + (f": {error.why}" if error.why else "")
-            await record(self.directory, "link", worker=self.worker, status="lost", detail=detail)
+        if self.out_since is None:
+            self.out_since = asyncio.get_running_loop().time()
+            await record(self.directory, "link", worker=self.worker, status="lost", detail=_said(error))
 
     async def _link_restored(self) -> None:
-        if self._lost:
-            self._lost = False
+        self.heard = asyncio.get_running_loop().time()
+        if self._reached is not None:
+            await self._reached()
+        if self.out_since is not None:
+            self.out_since = None
             detail = f"following goes on at byte {self._mirror.size}"
             await record(self.directory, "link", worker=self.worker, status="restored", detail=detail)
 
@@ -183,9 +243,10 @@ async def catch_up(directory: RunDirectory, access: Access, *, timeout: float) -
         return
     try:
         tell_missed_arrivals(directory)
+        attempt = status_of(directory).attempt
         async with Fleet(directory.run.workers, access) as fleet:
             tasks = [
-                asyncio.ensure_future(Follower(directory, fleet, worker.index).catch_up())
+                asyncio.ensure_future(Follower(directory, fleet, worker.index, attempt=attempt).catch_up())
                 for worker in directory.run.workers
             ]
             done, pending = await asyncio.wait(tasks, timeout=timeout)
@@ -202,13 +263,8 @@ async def catch_up(directory: RunDirectory, access: Access, *, timeout: float) -
         raise WorkerError(f"{len(pending)} workers did not answer within {timeout:g} s")
 
 
-async def _last_of(process: asyncssh.SSHClientProcess[bytes]) -> bytes:
-    """The end of what a session writes to standard error."""
-    kept = b""
-    with suppress(OSError, _ssh_error()):
-        while data := await process.stderr.read(MAX_TRAILER):
-            kept = (kept + data)[-MAX_TRAILER:]
-    return kept
+def _said(error: TpuTuiError) -> str:
+    return error.what + (f": {error.why}" if error.why else "")
 
 
 def _ssh_error() -> type[Exception]:

@@ -22,12 +22,19 @@ from tui.runs.status import status_of
 
 if TYPE_CHECKING:
     from tui.runs.launch import LaunchSpec
+    from tui.runs.policies import Patience
     from tui.ssh.access import Access
 
 _PACKAGE_ROOT = Path(__file__).resolve().parents[2]
 
 
-def start_keeper(directory: RunDirectory, spec: LaunchSpec | None, *, access: Access | None = None) -> int:
+def start_keeper(
+    directory: RunDirectory,
+    spec: LaunchSpec | None,
+    *,
+    access: Access | None = None,
+    patience: Patience | None = None,
+) -> int:
     """Start the run's keeper and return its pid; the living one's where there is one.
 
     The keeper has a session of its own, no terminal and `/` as its working directory; what it has to say of itself
@@ -42,6 +49,8 @@ def start_keeper(directory: RunDirectory, spec: LaunchSpec | None, *, access: Ac
         document = {"spec": spec.to_json()}
     elif access is not None:
         document = {"access": access.to_json()}
+    if patience is not None:
+        document["patience"] = patience.to_json()
     log = os.open(directory.path / KEEPER_LOG, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
     try:
         done = subprocess.run(
@@ -66,11 +75,14 @@ def start_keeper(directory: RunDirectory, spec: LaunchSpec | None, *, access: Ac
     return int(answer)
 
 
-async def attend(directory: RunDirectory, access: Access) -> bool:
-    """Start a keeper for a run that has none and still needs one; whether one was started."""
+async def attend(directory: RunDirectory, access: Access, *, patience: Patience | None = None) -> bool:
+    """Start a keeper for a run that has none and still needs one; whether one was started.
+
+    A run that is `lost` because its workers were out of reach needs one: it may run on.
+    """
     if directory.attended().alive or is_complete(directory):
         return False
-    start_keeper(directory, None, access=access)
+    start_keeper(directory, None, access=access, patience=patience)
     return True
 
 
@@ -99,7 +111,7 @@ def main(arguments: list[str]) -> int:
         return 0
     if not _in_background(claim):
         return 0
-    from tui.runs.keeping import keep_in_loop
+    from tui.runs.attempts import keep_in_loop
 
     try:
         keep_in_loop(directory, claim, document)

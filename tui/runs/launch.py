@@ -18,6 +18,7 @@ from tui.pod.run import Run
 from tui.pod.worker import Worker
 from tui.runs.directory import RunDirectory, to_bytes
 from tui.runs.job import check_job, job_text, masked
+from tui.runs.policies import Patience
 from tui.runs.remote import Answer, Call, call, no_answer, parse_line
 from tui.ssh.access import Access
 
@@ -44,6 +45,7 @@ _REFUSALS = {
     "directory": ("cannot make the run's directory", "see that run_root is writable there"),
     "full": ("no room for the log", "free some space on the worker's disk"),
     "tag": ("cannot mark the run's processes", "raise the hard limit on file locks (ulimit) on that worker"),
+    "stopped": ("the run was stopped for good", "launch it anew"),
     "cut": ("the launch data did not arrive whole", "launch again"),
 }
 
@@ -59,6 +61,8 @@ class LaunchSpec:
     on_end: str | None = None
     force: bool = False
     """Launch although a device is held by another process."""
+    patience: Patience = field(default_factory=Patience)
+    """How long the keeper waits for what."""
 
     def to_json(self) -> dict[str, Any]:
         """The document that goes to a keeper's standard input, and nowhere else."""
@@ -69,6 +73,7 @@ class LaunchSpec:
             "sync": str(self.sync) if self.sync else None,
             "on_end": self.on_end,
             "force": self.force,
+            "patience": self.patience.to_json(),
         }
 
     @classmethod
@@ -82,6 +87,7 @@ class LaunchSpec:
             sync=Path(sync) if sync else None,
             on_end=document.get("on_end"),
             force=bool(document.get("force")),
+            patience=Patience(**document.get("patience", {})),
         )
 
 
@@ -92,20 +98,24 @@ def check_spec(spec: LaunchSpec) -> None:
         raise UsageError(f"{spec.run.slice} has no workers to launch on")
     if spec.run.on_failure not in ("stop", "leave"):
         raise UsageError(f"no failure policy {spec.run.on_failure!r}", remedy="stop or leave")
-    if spec.run.restarts:
-        raise UsageError("--restarts is not there yet", remedy="launch without it; the failed run names its culprit")
 
 
-def launch_call(spec: LaunchSpec, worker: Worker, code: str | None = None) -> Call:
-    """The call that prepares one worker: script, settings, the job's text and run.json."""
-    text = job_text(spec.run, worker, spec.env, code).encode("utf-8", "surrogateescape")
-    record = to_bytes(spec.run.to_json())
+def launch_call(
+    spec: LaunchSpec, worker: Worker, code: str | None = None, *, attempt: int = 0, again: bool = False
+) -> Call:
+    """The call that prepares one worker: script, settings, the job's text and run.json.
+
+    `again`: neither is sent; the worker takes those of its attempt before, secrets included.
+    """
+    text = b"" if again else job_text(spec.run, worker, spec.env, code).encode("utf-8", "surrogateescape")
+    record = b"" if again else to_bytes(spec.run.to_json())
     return call(
         "launch",
         spec.run.id,
         worker.index,
         len(text),
         len(record),
+        attempt,
         run_root=spec.run.run_root,
         data=text + record,
         lease=spec.run.lease,
@@ -206,9 +216,15 @@ def refusal(worker: Worker, answer: Answer) -> LaunchError:
 class Gang:
     """One launch over a fleet. `run` returns when every worker runs; else it raises, with nothing left undecided."""
 
-    def __init__(self, directory: RunDirectory, spec: LaunchSpec, fleet: Fleet) -> None:
+    def __init__(
+        self, directory: RunDirectory, spec: LaunchSpec, fleet: Fleet, *, attempt: int = 0, again: bool = False
+    ) -> None:
+        """`again`: the keeper never knew the job's secrets, so the workers use what they were sent before."""
         self.directory = directory
-        self.spec = spec
+        # A further attempt runs the very code of the first one, which lies on the workers already.
+        self.spec = spec if attempt == 0 else replace(spec, run=directory.run, sync=None)
+        self.attempt = attempt
+        self.again = again
         self.fleet = fleet
         self.fronts: dict[int, Front] = {}
         self.passed_barrier = False
@@ -238,7 +254,7 @@ class Gang:
         return ""
 
     async def _prepare(self, worker: Worker) -> str:
-        made = launch_call(self.spec, worker, self._code)
+        made = launch_call(self.spec, worker, self._code, attempt=self.attempt, again=self.again)
         front = Front(worker, made, await self.fleet.process(worker.index, made.command))
         self.fronts[worker.index] = front
         await front.expect("prepared" if self.spec.sync is not None else "armed", PREPARE_TIMEOUT)
@@ -259,11 +275,11 @@ class Gang:
     @property
     def _code(self) -> str | None:
         """Where the working tree will lie on the workers."""
-        if self._tree is None:
+        if self.spec.run.code_hash is None:
             return None
         from tui.ssh.transfer import code_directory
 
-        return code_directory(self.spec.run.run_root, self._tree.hash)
+        return code_directory(self.spec.run.run_root, self.spec.run.code_hash)
 
     async def _sync(self, worker: Worker) -> str:
         from tui.ssh.transfer import send_tree

@@ -96,6 +96,26 @@ def tell_missed_arrivals(directory: RunDirectory) -> None:
                 directory.append_arrival(worker.index, size, time.time())
 
 
+def set_logs_aside(directory: RunDirectory, attempt: int) -> None:
+    """Make way for an attempt's logs: the mirrors of the one before go to `attempts/<n>/`.
+
+    In `arrivals` a line with end 0 tells readers that the worker's next log begins. Can be done again after it was
+    cut off.
+    """
+    earlier = directory.attempt_path(attempt - 1)
+    earlier.mkdir(parents=True, exist_ok=True, mode=0o700)
+    begun: dict[int, int] = {}
+    for arrival in directory.arrivals()[0]:
+        begun[arrival.worker] = begun.get(arrival.worker, 0) + (arrival.end == 0)
+    for worker in directory.run.workers:
+        log = directory.log_path(worker.index)
+        if not (earlier / log.name).exists():
+            log.touch(mode=0o600)
+            log.rename(earlier / log.name)
+        if begun.get(worker.index, 0) < attempt:
+            directory.append_arrival(worker.index, 0, time.time())
+
+
 async def record(directory: RunDirectory, kind: str, *, worker: int | None = None, **fields: Any) -> None:
     """Append an event that must not be lost: with a full disk here, wait until there is room."""
     while True:

@@ -2,18 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from tui.pod.run import RunState
 from tui.printable import one_line
 from tui.runs.remote import Outcome
 
-DRAIN = 5.0
-"""Seconds after a first failure in which others' may still come in, so that the true first one is named."""
+PARTNER_LOST = 75
+"""Exit code of a worker that ended because another one did (sysexits.h: a temporary failure); never the culprit."""
+_LONGEST_PAUSE = 300.0
 _TAIL_BYTES = 16 * 1024
 _TAIL_LINES = 3
 _LINE_LENGTH = 200
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long a keeper waits for what, in seconds awake: a suspended laptop's clock stands still."""
+
+    drain: float = 5.0
+    """After a first failure: others that failed before it may still come in, so that the true first one is named."""
+    lost_after: float = 6 * 3600.0
+    """Out of reach this long, with nobody else of the run in reach either, a worker is given up as lost."""
+    gone_after: float = 1800.0
+    """The same where other workers were reached meanwhile (so the network here is fine) and none of them runs on."""
+    restart_pause: float = 5.0
+    """Before the first restart; it doubles with every further one, up to five minutes."""
+
+    def pause_before(self, attempt: int) -> float:
+        """Seconds to wait before that attempt (the first restart is attempt 1)."""
+        return float(min(self.restart_pause * 2 ** (attempt - 1), _LONGEST_PAUSE))
+
+    def to_json(self) -> dict[str, Any]:
+        """A document for the keeper's pipe."""
+        return asdict(self)
 
 
 def failed(outcome: Outcome) -> bool:
@@ -22,11 +47,37 @@ def failed(outcome: Outcome) -> bool:
 
 
 def first_failure(outcomes: Mapping[int, Outcome]) -> int | None:
-    """The worker that failed first, by the workers' own clocks; unrecorded ends come after recorded ones."""
+    """The worker that failed first, by the workers' own clocks; unrecorded ends come after recorded ones.
+
+    One that only lost a partner is named when nobody else failed.
+    """
     broken = {worker: outcome for worker, outcome in outcomes.items() if failed(outcome)}
     if not broken:
         return None
-    return min(broken, key=lambda worker: (not broken[worker].time, broken[worker].time or "", worker))
+
+    def order(worker: int) -> tuple[bool, bool, str, int]:
+        outcome = broken[worker]
+        return outcome.exit_code == PARTNER_LOST, not outcome.time, outcome.time or "", worker
+
+    return min(broken, key=order)
+
+
+def only_lost_partners(outcomes: Mapping[int, Outcome]) -> bool:
+    """Whether everybody who failed so far failed because of somebody else."""
+    return all(outcome.exit_code == PARTNER_LOST for outcome in outcomes.values() if failed(outcome))
+
+
+def names_of(workers: Iterable[int]) -> str:
+    """`worker 1` or `workers 0, 2, 3`."""
+    listed = sorted(workers)
+    return f"worker{'s' if len(listed) > 1 else ''} {', '.join(map(str, listed))}"
+
+
+def in_time(seconds: float) -> str:
+    """A while in words, to the unit that matters: `90 s`, `30 min`, `6 h`."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"
 
 
 def explain(worker: int, outcome: Outcome, last_lines: str) -> str:
@@ -51,7 +102,9 @@ def last_lines(path: Path) -> str:
 
 
 def final_state(outcomes: Mapping[int, Outcome], *, stopped_by_person: bool, first: int | None) -> RunState:
-    """The state of a run whose every part has ended; `first` is the first failure."""
+    """The state of a run whose every part has ended or was given up; `first` is the first failure."""
+    if any(outcome.unreachable is not None for outcome in outcomes.values()):
+        return RunState.LOST
     if stopped_by_person:
         return RunState.STOPPED
     if first is None:

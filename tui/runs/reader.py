@@ -69,8 +69,8 @@ class Growth:
         """Workers whose process is over."""
         self._arrivals = 0
         self._events = 0
-        self._pending: deque[tuple[int, int, float]] = deque()
-        self._told: dict[int, int] = {}
+        self._pending: deque[tuple[int, int, int, float]] = deque()
+        self._announced: dict[int, tuple[int, int]] = {}
         self._read: dict[int, int] = {}
         self._attempts: dict[int, int] = {}
         self._last_time: dict[int, float] = {}
@@ -81,16 +81,15 @@ class Growth:
             if not self._pending and not self._look():
                 yield from self._unannounced(budget)
                 return
-            worker, end, moment = self._pending[0]
-            if end < self._told.get(worker, 0):
-                self._attempts[worker] = self._attempts.get(worker, 0) + 1
-                self._read[worker] = self._told[worker] = 0
+            worker, attempt, end, moment = self._pending[0]
+            if attempt != self._attempts.get(worker, 0):
+                self._attempts[worker] = attempt
+                self._read[worker] = 0
             start = self._read.get(worker, 0)
             data = self._pread(worker, start, min(end - start, READ_BLOCK, budget))
             self._read[worker] = start + len(data)
             if self._read[worker] >= end or not data:
                 self._pending.popleft()
-                self._told[worker] = max(end, self._told.get(worker, 0))
             self._last_time[worker] = moment
             budget -= max(len(data), 1)
             if data:
@@ -126,8 +125,8 @@ class Growth:
         data = data[: data.rfind(b"\n") + 1]
         self._arrivals += len(data)
         behind = len(data) > ARRIVALS_BLOCK // 2
-        batches: dict[Any, tuple[int, int, float]] = {}
-        previous: tuple[int, int] = (-1, 0)
+        batches: dict[Any, tuple[int, int, int, float]] = {}
+        previous = (-1, 0)
         serial = 0
         for line in data.splitlines():
             words = line.split()
@@ -135,22 +134,20 @@ class Growth:
                 worker, end, moment = int(words[0]), int(words[1]), float(words[2])
             except (ValueError, IndexError):
                 continue
-            if worker != previous[0] or end < previous[1]:
-                serial += 1
-            previous = (worker, end)
-            key = (worker, self._attempt_in(batches, worker, end)) if behind else serial
-            batches[key] = (worker, end, moment)
+            attempt = self._attempt_of(worker, end)
+            serial += (worker, attempt) != previous
+            previous = (worker, attempt)
+            batches[previous if behind else serial] = (worker, attempt, end, moment)
         self._pending.extend(batches.values())
         return bool(batches)
 
-    @staticmethod
-    def _attempt_in(batches: dict[Any, tuple[int, int, float]], worker: int, end: int) -> int:
-        """Which of a worker's logs within one block a batch belongs to: a smaller end means that a new one began."""
-        attempt = 0
-        while (worker, attempt + 1) in batches:
+    def _attempt_of(self, worker: int, end: int) -> int:
+        """Which of a worker's logs a batch belongs to: an end of 0, or a smaller one, says that a new one began."""
+        attempt, last = self._announced.get(worker, (0, 0))
+        if end == 0 or end < last:
             attempt += 1
-        known = batches.get((worker, attempt))
-        return attempt + 1 if known is not None and end < known[1] else attempt
+        self._announced[worker] = (attempt, end)
+        return attempt
 
     def _unannounced(self, budget: int) -> Iterator[Span]:
         """When the run is over: bytes whose arrival nobody noted, because the keeper was killed in between."""
@@ -168,9 +165,11 @@ class Growth:
                 yield Span(worker.index, start, data, moment, self._attempts.get(worker.index, 0))
 
     def _pread(self, worker: int, start: int, size: int) -> bytes:
+        """Bytes of the attempt that is being read; its log may be moved away at any moment, never back."""
         path = self.directory.log_path(worker)
         earlier = self.directory.attempt_path(self._attempts.get(worker, 0)) / path.name
-        return _read_at(earlier if earlier.exists() else path, start, size) if size > 0 else b""
+        data = _read_at(path, start, size) if size > 0 and not earlier.exists() else b""
+        return _read_at(earlier, start, size) if size > 0 and earlier.exists() else data
 
 
 class RunReader:

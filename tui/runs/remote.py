@@ -109,10 +109,14 @@ class Outcome:
     aborted: bool = False
     out_of_memory: bool = False
     recorded: bool = True
+    unreachable: str | None = None
+    """Why the worker could not be reached for so long that it was given up; it may run on."""
 
     @property
     def cause(self) -> str | None:
         """Why it ended, in words, where more is known than the code."""
+        if self.unreachable is not None:
+            return self.unreachable
         if not self.recorded:
             return "ended without a record: its supervisor was killed, or the machine went down"
         if self.aborted:

@@ -31,6 +31,8 @@ class LaunchRequest:
     workdir: str | None = None
     runtime: str | None = None
     on_failure: str = "stop"
+    restarts: int = 0
+    """How many times the gang is launched again after a failure."""
     grace: float = 30.0
 
 
@@ -38,6 +40,8 @@ def check_request(request: LaunchRequest) -> None:
     """Refuse what cannot be meant, before anything is reached. Raises UsageError."""
     if not request.argv:
         raise UsageError("no command to launch", remedy="tpu-tui launch SLICE -- COMMAND …")
+    if request.restarts < 0:
+        raise UsageError(f"--restarts {request.restarts}", why="a run cannot be restarted less than never")
     if request.sync and not request.sync.is_dir():
         raise UsageError(f"{request.sync} is no directory", remedy="--sync takes the directory to copy")
 
@@ -62,6 +66,7 @@ def run_from(request: LaunchRequest, slice_: Slice, settings: Settings) -> Run:
         conda_env=request.conda_env,
         venv=request.venv,
         on_failure=request.on_failure,
+        restarts=request.restarts,
         grace=request.grace,
         created=datetime.now(timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z"),
         versions={"tpu-tui": __version__},

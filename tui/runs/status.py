@@ -53,6 +53,7 @@ class RunStatus:
     attempt: int = 0
     first_failure: int | None = None
     stop_requested: str | None = None
+    stop_grace: float = 0.0
     notes: tuple[str, ...] = field(default=())
 
     @property
@@ -94,8 +95,10 @@ def _fold_run(status: RunStatus, event: Event, workers: dict[int, WorkerStatus])
         return _fold_state(status, event, workers)
     if event.kind == "stop_requested" and not status.state.is_over:
         cause = status.cause or (event.get("cause") if event.get("by") == BY_POLICY else None)
-        requested = status.stop_requested or str(event.get("by") or "user")
-        return replace(status, state=RunState.STOPPING, stop_requested=requested, cause=cause)
+        asked = status.stop_requested
+        requested = str(event.get("by") or "user") if asked in (None, BY_POLICY) else asked
+        grace = float(event.get("grace") or 0)
+        return replace(status, state=RunState.STOPPING, stop_requested=requested, stop_grace=grace, cause=cause)
     if event.kind == "failure" and status.first_failure is None:
         return replace(status, first_failure=event.worker, cause=event.get("cause") or status.cause)
     if event.kind == "note":
@@ -113,7 +116,12 @@ def _fold_state(status: RunStatus, event: Event, workers: dict[int, WorkerStatus
     if isinstance(attempt, int) and attempt > status.attempt:
         for index in workers:
             workers[index] = WorkerStatus(index)
-        status = replace(status, attempt=attempt, ended=None, cause=None, first_failure=None, stop_requested=None)
+        stop = None if status.stop_requested == BY_POLICY else status.stop_requested
+        status = replace(status, attempt=attempt, ended=None, cause=None, first_failure=None, stop_requested=stop)
+        state = state if stop is None or state.is_over else RunState.STOPPING
+    elif status.state is RunState.LOST and event.get("revived"):
+        status = replace(status, ended=None, cause=None, first_failure=None)
+        state = state if status.stop_requested is None else RunState.STOPPING
     elif status.state.is_over or (state is RunState.RUNNING and status.state is RunState.STOPPING):
         return status
     started = event.time if state is RunState.RUNNING and status.started is None else status.started

@@ -62,7 +62,10 @@ async def stop_run(
     confirmed = len(known)
     if asked:
         async with Fleet(directory.run.workers, access, prompter=prompter) as fleet:
-            tasks = [asyncio.ensure_future(stop_worker(directory.run, fleet, index, grace=grace)) for index in asked]
+            tasks = [
+                asyncio.ensure_future(stop_worker(directory.run, fleet, index, grace=grace, for_good=True))
+                for index in asked
+            ]
             try:
                 for finished in asyncio.as_completed(tasks):
                     answer = await finished
@@ -78,9 +81,13 @@ async def stop_run(
         await record(directory, "state", state=str(RunState.STOPPED), cause=None)
 
 
-async def stop_worker(run: Run, fleet: Fleet, index: int, *, grace: float) -> StopAnswer:
-    """Stop the run on one worker; never raises for the worker: what hindered is in the answer."""
-    made = call("stop", run.id, index, max(0, round(grace * _TENTHS)), run_root=run.run_root)
+async def stop_worker(run: Run, fleet: Fleet, index: int, *, grace: float, for_good: bool = False) -> StopAnswer:
+    """Stop the run on one worker; never raises for the worker: what hindered is in the answer.
+
+    `for_good`: no further attempt may begin there either, whoever would launch it.
+    """
+    numbers = (max(0, round(grace * _TENTHS)), int(for_good))
+    made = call("stop", run.id, index, *numbers, run_root=run.run_root)
     try:
         done = await fleet.run(index, made.command, input=made.input, timeout=grace + ANSWER_TIME)
     except TpuTuiError as error:

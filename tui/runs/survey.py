@@ -39,18 +39,21 @@ _CONDITIONS = {
 }
 
 
-async def survey(run: Run, fleet: Fleet) -> dict[int, Found]:
-    """Ask every worker until it has answered and is decided; workers out of reach are asked again and again."""
+async def survey(run: Run, fleet: Fleet, attempt: int = 0) -> dict[int, Found]:
+    """Ask every worker until it has answered and is decided; workers out of reach are asked again and again.
+
+    What a worker has of an earlier attempt only is nothing.
+    """
     indices = [worker.index for worker in run.workers]
-    found = await asyncio.gather(*(_decided(run, fleet, index) for index in indices))
+    found = await asyncio.gather(*(_decided(run, fleet, index, attempt) for index in indices))
     return dict(zip(indices, found, strict=True))
 
 
-async def _decided(run: Run, fleet: Fleet, index: int) -> Found:
+async def _decided(run: Run, fleet: Fleet, index: int, attempt: int) -> Found:
     waits = backoff()
     while True:
         try:
-            found = await condition(run, fleet, index)
+            found = await condition(run, fleet, index, attempt)
             if found is not Found.UNDECIDED:
                 return found
         except TpuTuiError:
@@ -58,15 +61,21 @@ async def _decided(run: Run, fleet: Fleet, index: int) -> Found:
         await asyncio.sleep(next(waits))
 
 
-async def condition(run: Run, fleet: Fleet, index: int) -> Found:
-    """What one worker has of the run now. Raises WorkerError when it does not answer."""
+async def condition(run: Run, fleet: Fleet, index: int, attempt: int = 0) -> Found:
+    """What one worker has of the run's attempt now. Raises WorkerError when it does not answer."""
+    answer = await ask_status(run, fleet, index)
+    if answer is None or (answer.number("attempt") or 0) < attempt:
+        return Found.NOTHING
+    return _found(answer)
+
+
+async def ask_status(run: Run, fleet: Fleet, index: int) -> Answer | None:
+    """One worker's answer about the run, None where it knows no such run. Raises WorkerError."""
     made = call("status", run.id, index, run_root=run.run_root)
     done = await fleet.run(index, made.command, input=made.input, timeout=ASK_TIMEOUT)
     for answer in answers(made.nonce, done.stdout):
-        if answer.word == "norun":
-            return Found.NOTHING
-        if answer.word == "status":
-            return _found(answer)
+        if answer.word in ("norun", "status"):
+            return answer if answer.word == "status" else None
     raise no_answer(index, "no answer about the run", done.stderr, done.exit_code)
 
 

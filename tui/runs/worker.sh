@@ -152,7 +152,7 @@ unmake() {
 }
 
 refuse() {
-  [ -n "$tt_made" ] && unmake
+  [ -n "$tt_made$tt_aside" ] && unmake
   say "refused $*"
   exit 3
 }
@@ -220,7 +220,7 @@ login_environment() {
         [ -r "$HOME/$tt_w" ] && { tt_sh=$SHELL tt_profile=$HOME/$tt_w; break; }
       done ;;
   esac
-  timeout -s KILL 20 "$tt_sh" -c '
+  timeout -s KILL "${TPU_TUI_LOGIN_SECONDS:-20}" "$tt_sh" -c '
     tt_export=$1 tt_old=$2 tt_profile=$3
     trap "exec sh -c \"\$tt_export\" sh \"\$tt_old\" >&3" EXIT
     [ -r /etc/profile ] && . /etc/profile

@@ -1,0 +1,48 @@
+"""`python -m tests.bench [TOPIC…]`: run every bench module, or those named, and print one table."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import sys
+import time
+
+from rich.console import Console
+from rich.table import Table
+
+import tests.bench
+from tests.bench.figures import Figure
+
+_NOT_TOPICS = ("__main__", "figures")
+
+
+def topics() -> list[str]:
+    """Every module here that measures something, by name."""
+    return [module.name for module in pkgutil.iter_modules(tests.bench.__path__) if module.name not in _NOT_TOPICS]
+
+
+def measured(topic: str) -> list[Figure]:
+    """What one module finds: its `figures()`."""
+    found: list[Figure] = list(importlib.import_module(f"tests.bench.{topic}").figures())
+    return found
+
+
+def main(chosen: list[str]) -> int:
+    """Print a table of all figures as they come; 1 when one of them misses its target."""
+    console = Console(width=None if sys.stdout.isatty() else 118, highlight=False)
+    missed = 0
+    for topic in chosen or topics():
+        began = time.monotonic()
+        found = measured(topic)
+        missed += sum(figure.met is False for figure in found)
+        table = Table("what", "measured", "target", "", title=topic.replace("_", " "), title_justify="left")
+        for figure in found:
+            mark = {True: "met", False: "MISSED", None: ""}[figure.met]
+            table.add_row(figure.what, figure.value, figure.target, mark)
+        console.print(table)
+        console.print(f"{time.monotonic() - began:.0f} s\n")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

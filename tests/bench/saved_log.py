@@ -1,0 +1,121 @@
+"""A saved log of a million lines: `cores FILE --json` against `sort` and `mawk`, and feeding the same bytes live."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.bench.figures import Figure, at_least, at_most, cost_of, costs_in_turn
+from tests.logs.shapes import training
+
+LINES = 1_000_000
+CORES = 512
+WORKERS = 64
+JUNK = 0.05
+"""Share of lines that are no training lines."""
+
+LIVE_BLOCK = 256 * 1024
+LIVE_BYTES = 64 * 1024 * 1024
+
+_LAST_LOSS = """
+$6 == "Training" { split($7, device, "/"); last[device[2]] = substr($10, 6) }
+$2 == "Training" { split($3, device, "/"); last[device[2]] = substr($6, 6) }
+END { for (core in last) print core, last[core] }
+"""
+"""The last loss of each core, for awk; the second rule is for lines without a prefix."""
+
+_NOISE = (
+    "==> Preparing data..",
+    "Traceback (most recent call last):",
+    '  File "/usr/share/torch-xla/train.py", line 412, in _mp_fn',
+    "  % Total    % Received % Xferd  Average Speed\r  0     0    0     0\r100    19  100    19",
+    "2020-08-06 02:38:29.718250: W tensorflow/core/framework/allocator.cc:107] Allocation of 131072000 exceeds 10%",
+    " 33%|███▎      | 509/1524 [2:02:21<3:44:26, 13.27s/it]",
+    "",
+)
+
+
+def lines_of_a_run(lines: int, cores: int = CORES, workers: int = WORKERS, junk: float = JUNK) -> Iterator[str]:
+    """A run as xla_dist would have kept it: cores out of order, noise with the prefix and without."""
+    chance = random.Random(7)
+    order = list(range(cores))
+    step = made = 0
+    while made < lines:
+        chance.shuffle(order)
+        clock = f"{2 + step // 3600:02d}:{step // 60 % 60:02d}:{step % 60:02d}"
+        for core in order:
+            before = f"2020-08-06 {clock} 10.164.0.{core * workers // cores + 40} [{core * workers // cores}] "
+            if chance.random() < junk:
+                yield (before if chance.random() < 0.5 else "") + chance.choice(_NOISE)
+                made += 1
+            yield before + training(
+                core,
+                step * 10 % 620,
+                f"{chance.uniform(0, 9):.5f}",
+                epoch=1 + step * 10 // 620,
+                rate=f"{chance.uniform(20, 300):.2f}",
+                global_rate=f"{chance.uniform(20, 300):.2f}",
+                clock=clock,
+            )
+            made += 1
+        step += 1
+
+
+def figures() -> Iterator[Figure]:
+    """CPU ratios against both peers, peak memory, the second opening, lines a CPU-second when fed live."""
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        path = directory / "out.log"
+        with path.open("w") as file:
+            file.writelines(f"{line}\n" for line in lines_of_a_run(LINES))
+        yield from _whole_processes(path, directory)
+        yield from _live(path.read_bytes()[:LIVE_BYTES])
+
+
+def _whole_processes(path: Path, directory: Path) -> Iterator[Figure]:
+    command = [sys.executable, "-m", "tui.cli", "cores", str(path), "--json"]
+    fresh, kept = directory / "fresh", directory / "kept"
+
+    def first_opening() -> list[str]:
+        shutil.rmtree(fresh, ignore_errors=True)
+        return command
+
+    cost_of(command, home=kept)
+    ways = {
+        "first": lambda: cost_of(first_opening(), home=fresh),
+        "second": lambda: cost_of(command, home=kept),
+        "sort": lambda: cost_of(["sort", "-s", "-k3,3", str(path)], home=kept),
+    }
+    if shutil.which("mawk"):
+        ways["mawk"] = lambda: cost_of(["mawk", _LAST_LOSS, str(path)], home=kept)
+    cost = costs_in_turn(ways)
+    size = path.stat().st_size / 1e6
+    ours, sort = cost["first"], cost["sort"]
+    told = f"{LINES:,} lines, {size:.0f} MB, {CORES} cores, {JUNK:.0%} noise"
+    yield Figure(told, f"ours {ours.cpu:.2f} s, sort {sort.cpu:.2f} s")
+    yield at_most("cores FILE --json, CPU, against sort -s -k3,3", ours.cpu / sort.cpu, 1.0, "×")
+    if "mawk" in cost:
+        mawk = cost["mawk"].cpu
+        yield at_most(f"the same against mawk's last loss a core ({mawk:.2f} s)", ours.cpu / mawk, 1.7, "×")
+    yield at_most("peak memory", ours.memory, 200, "MB", 0)
+    yield at_most(
+        f"second opening, CPU ({cost['second'].cpu:.2f} s), against sort", cost["second"].cpu / sort.cpu, 0.2, "×"
+    )
+
+
+def _live(data: bytes) -> Iterator[Figure]:
+    from tui.logs.demux import Demux
+
+    rates = []
+    for _ in range(3):
+        demux = Demux()
+        began = time.process_time()
+        for start in range(0, len(data), LIVE_BLOCK):
+            demux.feed(None, data[start : start + LIVE_BLOCK], now=1_600_000_000.0)
+        rates.append(demux.lines / (time.process_time() - began) / 1e6)
+    yield at_least("live in 256 KiB blocks, noise included, lines a CPU-second", max(rates), 2.0, "M")

@@ -1,0 +1,102 @@
+"""Any SSH machines as a slice: real OpenSSH servers named in a hosts file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import asyncssh
+import pytest
+
+from tests.cli.commands import Answer, Shell
+from tests.sshd import OpensshWorker, needs_sshd, sshd
+
+__all__ = ["sshd"]
+pytestmark = needs_sshd
+
+
+class Lab:
+    """Three OpenSSH machines, a hosts file that names them, and a terminal that has the key to them."""
+
+    def __init__(self, shell: Shell, workers: list[OpensshWorker], directory: Path) -> None:
+        self.shell = shell
+        self.workers = workers
+        self.hosts = directory / "lab.txt"
+        self.hosts.write_text(
+            "# three machines\n" + "".join(f"{one.user}@{one.host}:{one.port}\n" for one in workers)
+        )
+
+    def run(self, *words: str, host_keys: str = "accept-new") -> Answer:
+        identity = str(self.workers[0].identity)
+        everywhere = ("--hosts", str(self.hosts), "--identity", identity, "--host-keys", host_keys)
+        return self.shell.run(*everywhere, *words)
+
+
+@pytest.fixture
+def lab(shell: Shell, sshd: Callable[..., OpensshWorker], tmp_path: Path) -> Lab:
+    return Lab(shell, [sshd(index=index, bare=True) for index in range(3)], tmp_path)
+
+
+def test_an_unknown_host_key_is_refused_until_it_is_accepted_and_then_remembered(lab: Lab) -> None:
+    refused = lab.run("exec", "lab", "--", "true", host_keys="strict")
+    assert refused.code == 3
+    assert refused.errors.count("SHA256:") >= 3
+    assert "--host-keys accept-new" in refused.errors
+    assert lab.run("exec", "lab", "--", "true").code == 0
+    assert lab.run("exec", "lab", "--", "true", host_keys="strict").code == 0
+
+
+def test_a_changed_host_key_is_always_refused(lab: Lab, sshd: Callable[..., OpensshWorker]) -> None:
+    assert lab.run("exec", "lab", "--", "true").code == 0
+    known = lab.shell.home / "known_hosts"
+    lines = known.read_text().splitlines()
+    known.write_text("\n".join([lines[0].rsplit(" ", 1)[0] + " " + lines[1].rsplit(" ", 1)[1], *lines[1:]]) + "\n")
+    answer = lab.run("exec", "lab", "--json", "--", "true")
+    assert answer.code == 3
+    assert [row["exit_code"] for row in answer.document].count(None) == 1
+    assert "changed" in answer.errors
+
+
+def test_a_run_on_bare_machines_arrives_byte_for_byte(lab: Lab) -> None:
+    odd = 'it\'s "odd" $HOME\nünïcode \\ *'
+    answer = lab.run("launch", "lab", "--name", "odd", "--", "printf", "%s|", odd, "second")
+    assert answer.code == 0, answer.errors
+    status = lab.run("status", "odd", "--json").document
+    assert (status["state"], status["exit_codes"], status["slice"]) == ("succeeded", [0, 0, 0], "lab")
+    for worker in range(3):
+        assert lab.run("logs", "odd", "--worker", str(worker)).raw == f"{odd}|second|".encode()
+
+
+def test_one_machine_that_is_down_starts_nothing_anywhere_and_is_named(lab: Lab) -> None:
+    assert lab.run("exec", "lab", "--", "true").code == 0
+    lab.workers[1].stop()
+    mark = lab.hosts.with_name("started")
+    answer = lab.run("launch", "lab", "--", "sh", "-c", f"echo started >> {mark}")
+    assert answer.code == 3
+    assert "worker 1" in answer.errors
+    assert not mark.exists()
+    workers = lab.run("workers", "lab", "--json")
+    assert workers.code == 3
+    assert [row["reachable"] for row in workers.document] == [True, False, True]
+
+
+def test_somebody_without_a_key_is_told_what_to_do(lab: Lab, tmp_path: Path) -> None:
+    stranger = tmp_path / "stranger"
+    asyncssh.generate_private_key("ssh-ed25519").write_private_key(stranger)
+    answer = lab.shell.run(
+        *(
+            "--hosts",
+            str(lab.hosts),
+            "--identity",
+            str(stranger),
+            "--host-keys",
+            "accept-new",
+            "exec",
+            "lab",
+            "--",
+            "true",
+        )
+    )
+    assert answer.code == 3
+    assert "ermission denied" in answer.errors
+    assert "Traceback" not in answer.errors

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import pytest
+
+from tui.planning import Finished, ladders
+
+
+def run(kind: str, rate: float | None, *, succeeded: bool = True, name: str = "run") -> Finished:
+    return Finished(name, kind, succeeded, rate)
+
+
+def test_each_rung_is_held_against_the_smallest() -> None:
+    (ladder,) = ladders([run("v3-32", 7600.0), run("v3-8", 2000.0)])
+
+    assert [(rung.accelerator_type, rung.rate_per_core, rung.efficiency) for rung in ladder.rungs] == [
+        ("v3-8", 250.0, 1.0),
+        ("v3-32", 237.5, 0.95),
+    ]
+    assert (ladder.go_up, ladder.next_type) == (True, "v3-64")
+
+
+def test_a_rung_that_scales_badly_ends_the_climb() -> None:
+    (ladder,) = ladders([run("v2-8", 2000.0), run("v2-32", 7900.0), run("v2-128", 16_000.0)])
+
+    assert (ladder.go_up, ladder.next_type) == (False, None)
+    assert "v2-128 keeps 50%" in ladder.advice
+    assert "v2-32 is the largest that pays" in ladder.advice
+    assert ladders([run("v2-8", 2000.0), run("v2-32", 4000.0)], worth=0.5)[0].go_up
+
+
+@pytest.mark.parametrize(
+    ("kind", "cores", "following"),
+    [("v4-8", 4, "v4-16"), ("v5p-16", 8, "v5p-32"), ("v5litepod-8", 8, "v5litepod-16"), ("v6e-1", 1, "v6e-4")],
+)
+def test_cores_are_counted_as_the_generation_has_them(kind: str, cores: int, following: str) -> None:
+    (ladder,) = ladders([run(kind, 100.0)])
+
+    assert (ladder.rungs[0].cores, ladder.rungs[0].rate_per_core) == (cores, 100.0 / cores)
+    assert ladder.next_type == following
+
+
+def test_the_fastest_run_that_succeeded_counts() -> None:
+    (ladder,) = ladders(
+        [
+            run("v3-8", 1000.0, name="slow"),
+            run("v3-8", 9000.0, succeeded=False, name="failed"),
+            run("v3-8", 2000.0, name="fast"),
+            run("v3-8", float("nan"), name="nan"),
+        ]
+    )
+
+    assert (ladder.rungs[0].run, ladder.rungs[0].rate_total) == ("fast", 2000.0)
+
+
+def test_nobody_goes_up_from_a_size_where_nothing_worked_or_was_measured() -> None:
+    for top, told in ((run("v3-32", 1.0, succeeded=False), "no run succeeded"), (run("v3-32", None), "no rate")):
+        (ladder,) = ladders([run("v3-8", 2000.0), top])
+        assert not ladder.go_up
+        assert told in ladder.advice
+        assert ladder.rungs[1].efficiency is None
+
+
+def test_generations_are_not_compared_and_the_top_is_the_top() -> None:
+    first, second = ladders([run("v3-2048", 1.0), run("v2-8", 1.0), run("local-4", 1.0)])
+
+    assert [first.generation, second.generation] == ["v2", "v3"]
+    assert [rung.efficiency for ladder in (first, second) for rung in ladder.rungs] == [1.0, 1.0]
+    assert (second.go_up, "largest" in second.advice) == (False, True)

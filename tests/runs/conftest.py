@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.runs.ssh_pod import Pod
+from tests.sshd import OpensshWorker, bare_path, openssh_worker
+
+
+@pytest.fixture(scope="module")
+def three_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[OpensshWorker]]:
+    """Servers for every test of a module; `pod` puts back what a test did to them."""
+    root = tmp_path_factory.mktemp("ssh")
+    with contextlib.ExitStack() as stack:
+        yield [stack.enter_context(openssh_worker(root, index=index, bare=True)) for index in range(3)]
+
+
+@pytest.fixture
+def pod(three_workers: list[OpensshWorker], tmp_path: Path) -> Iterator[Pod]:
+    """Three workers with empty homes."""
+    made = Pod(three_workers, tmp_path / "home")
+    yield made
+    made.end_runs()
+    for worker in three_workers:
+        if worker.process is None:
+            worker.start()
+        for directory in (worker.home, worker.root / "bin"):
+            shutil.rmtree(directory)
+        worker.home.mkdir()
+        bare_path(worker.root)

@@ -1,0 +1,100 @@
+"""A pod of real OpenSSH servers, with nothing but coreutils, util-linux and sh on their PATH, and its runs' home."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.runs.pipes import tagged, until
+from tests.sshd import OpensshWorker
+from tui.pod.run import Run, RunState, make_run_id
+from tui.runs.directory import RunDirectory
+from tui.runs.keeper import start_keeper
+from tui.runs.launch import LaunchSpec
+from tui.runs.policies import Patience
+from tui.runs.status import RunStatus, status_of
+from tui.runs.stop import StopAnswer, stop_run
+
+SECRET = "hush-hush-hush"
+BRISK = Patience(drain=1.0, lost_after=3.0, gone_after=2.0, restart_pause=0.2)
+"""Waits short enough for tests, long enough that a second failure within milliseconds is not taken for the first."""
+
+
+class Pod:
+    """Workers and a home."""
+
+    def __init__(self, workers: Sequence[OpensshWorker], home: Path) -> None:
+        self.workers = workers
+        self.home = home
+        self.access = workers[0].access()
+        self.kept: list[RunDirectory] = []
+        self.patience = BRISK
+
+    def spec(self, *argv: str, **fields: object) -> LaunchSpec:
+        workers = tuple(worker.worker for worker in self.workers)
+        values: dict[str, object] = {"runtime": "none", "grace": 1.0, "lease": 5.0, **fields}
+        run = Run(id=make_run_id("ssh"), slice="ssh", argv=argv, workers=workers, env={"MY_TOKEN": SECRET}, **values)  # type: ignore[arg-type]
+        return LaunchSpec(run, {"MY_TOKEN": SECRET}, self.access, patience=self.patience)
+
+    def launch(self, *argv: str, **fields: object) -> RunDirectory:
+        spec = self.spec(*argv, **fields)
+        directory = RunDirectory.create(self.home / "runs", spec.run)
+        self.kept.append(directory)
+        start_keeper(directory, spec)
+        return directory
+
+    def running(self, *argv: str, **fields: object) -> RunDirectory:
+        directory = self.launch(*argv, **fields)
+        until(lambda: status_of(directory).state is not RunState.PREPARING)
+        assert status_of(directory).state is RunState.RUNNING, status_of(directory).cause
+        return directory
+
+    def stop(self, directory: RunDirectory, grace: float = 1.0) -> list[StopAnswer]:
+        async def all_answers() -> list[StopAnswer]:
+            return [answer async for answer in stop_run(directory, self.access, grace=grace)]
+
+        return sorted(asyncio.run(all_answers()), key=lambda answer: answer.worker)
+
+    def remote(self, directory: RunDirectory, worker: int) -> Path:
+        return self.workers[worker].home / ".tpu-tui" / "runs" / directory.id / str(worker)
+
+    def tags(self, directory: RunDirectory) -> list[str]:
+        found = [self.remote(directory, index) / "tag" for index in range(len(self.workers))]
+        return [path.read_text().strip() for path in found if path.exists()]
+
+    def end_runs(self) -> None:
+        """Kill the keepers and every process of the runs."""
+        for directory in self.kept:
+            attendance = directory.attended()
+            if attendance.alive and attendance.pid:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(attendance.pid, signal.SIGKILL)
+        for worker in self.workers:
+            for tag in worker.home.glob(".tpu-tui/runs/*/*/tag"):
+                for pid in tagged(tag.read_text().strip() or "none"):
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+
+    def mirrors_are_exact(self, directory: RunDirectory) -> bool:
+        return all(
+            digest(directory.log_path(index)) == digest(self.remote(directory, index) / "log")
+            for index in range(len(self.workers))
+        )
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def over(directory: RunDirectory, seconds: float = 40) -> RunStatus:
+    until(lambda: status_of(directory).state.is_over, seconds)
+    return status_of(directory)
+
+
+def unattended(directory: RunDirectory) -> None:
+    until(lambda: not directory.attended().alive)

@@ -1,0 +1,8 @@
+"""Planning: what to change when a training moves to another slice size, and whether going up is worth it."""
+
+from __future__ import annotations
+
+from tui.planning.ladder import Finished, Ladder, Rung, ladders
+from tui.planning.plan import Plan, make_plan
+
+__all__ = ["Finished", "Ladder", "Plan", "Rung", "ladders", "make_plan"]

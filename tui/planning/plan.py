@@ -1,0 +1,202 @@
+"""From one slice type to another: batch, steps, epochs and learning rate.
+
+The batch per core stays, the number of training examples stays, so steps shrink as the global batch grows (Cloud TPU
+documentation, "Training on TPU Pods"). The learning rate follows the linear rule with a gradual warm-up (Goyal et al.
+2017, "Accurate, Large Minibatch SGD"), which is where to start, not where to end.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from tui.errors import UsageError
+from tui.pod.accelerator import Accelerator, parse
+
+WARM_UP_EPOCHS = 5
+"""How long Goyal et al. warm up."""
+_WARM_UP_SHARE = 3
+"""Of a short training at most a third is warm-up."""
+LINEAR_RULE_HOLDS_TO = 8192
+"""The largest global batch at which Goyal et al. saw no loss of accuracy (ResNet-50, ImageNet)."""
+_CORES_A_VM = 8
+_SINGLE_VM_CHIPS = (1, 4, 8)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to set on the new slice; `steps`, `epochs` and `lr` are None where they were not given.
+
+    `batch_per_core` counts examples a core (XLA device) takes at a step. `warm_up_epochs` is None where no warm-up is
+    called for. `warnings` say what does not come out even, `notes` what the figures rest on.
+    """
+
+    source: str
+    target: str
+    batch_per_core: int
+    global_batch: int
+    steps: int | None = None
+    epochs: float | None = None
+    lr: float | None = None
+    warm_up_epochs: float | None = None
+    warm_up_steps: int | None = None
+    warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The document that `plan --json` prints (names are stable)."""
+        return {
+            "from": self.source,
+            "to": self.target,
+            "batch_per_core": self.batch_per_core,
+            "global_batch": self.global_batch,
+            "steps": self.steps,
+            "epochs": self.epochs,
+            "lr": self.lr,
+            "warm_up_epochs": self.warm_up_epochs,
+            "warm_up_steps": self.warm_up_steps,
+            "warnings": list(self.warnings),
+            "notes": list(self.notes),
+        }
+
+
+def make_plan(
+    source: str,
+    target: str,
+    *,
+    batch_size: int,
+    steps: int | None = None,
+    lr: float | None = None,
+    epochs: float | None = None,
+) -> Plan:
+    """What a training with this global batch on `source` becomes on `target`.
+
+    `steps` is the whole training's number of batches. Raises UsageError for an accelerator type whose arithmetic is
+    not known, and for a number that is none to scale.
+    """
+    old, new = known_type(source), known_type(target)
+    _require_positive({"batch size": batch_size, "steps": steps, "learning rate": lr, "epochs": epochs})
+    per_core, warnings = _share(batch_size, old)
+    global_batch = per_core * new.devices
+    scaled_steps, uneven = _scaled_steps(batch_size, steps, global_batch)
+    scaled_lr = None if lr is None else float(Fraction(str(lr)) * global_batch / batch_size)
+    warm_up = _warm_up(batch_size, global_batch, lr, epochs)
+    warm_up_steps = None
+    if warm_up is not None and scaled_steps is not None and epochs is not None:
+        warm_up_steps = math.ceil(scaled_steps * Fraction(str(warm_up)) / Fraction(str(epochs)))
+    return Plan(
+        old.name,
+        new.name,
+        per_core,
+        global_batch,
+        scaled_steps,
+        epochs,
+        scaled_lr,
+        warm_up,
+        warm_up_steps,
+        (*warnings, *uneven, *_generation_warnings(old, new), *_batch_warnings(global_batch, lr)),
+        _notes(old, new, lr, scaled_lr, warm_up),
+    )
+
+
+def known_type(name: str) -> Accelerator:
+    """Read an accelerator type and see that it is a whole number of VMs. Raises UsageError."""
+    found = parse(name)
+    if found is None:
+        raise UsageError(
+            f"no accelerator type whose cores are known: {name!r}",
+            remedy="write it as v2-8, v3-32, v4-16, v5litepod-16, v5p-8 or v6e-8",
+        )
+    number = int(name.rpartition("-")[2])
+    counts_chips = found.chips == number
+    if number % _CORES_A_VM and not (counts_chips and number in _SINGLE_VM_CHIPS):
+        unit = "chips" if counts_chips else "cores"
+        raise UsageError(
+            f"there is no {name}",
+            why=f"{number} {unit} are no whole number of VMs",
+            remedy="gcloud compute tpus accelerator-types list tells which exist",
+        )
+    return found
+
+
+def _require_positive(numbers: dict[str, int | float | None]) -> None:
+    for name, number in numbers.items():
+        if number is not None and not (number > 0 and math.isfinite(number)):
+            raise UsageError(f"the {name} should be more than 0, not {number:g}")
+
+
+def _share(batch_size: int, old: Accelerator) -> tuple[int, list[str]]:
+    """Examples per core, and what is to be said when they are no whole number."""
+    per_core, left = divmod(batch_size, old.devices)
+    if not left:
+        return per_core, []
+    per_core = max(1, per_core)
+    told = f"a batch of {batch_size:,} does not divide by the {old.devices} cores of {old.name}"
+    return per_core, [f"{told}: planned with {per_core:,} a core"]
+
+
+def _scaled_steps(batch_size: int, steps: int | None, global_batch: int) -> tuple[int | None, list[str]]:
+    """Steps that show as many examples, rounded up, and what is to be said when they do not come out even."""
+    if steps is None:
+        return None, []
+    samples = batch_size * steps
+    scaled = -(-samples // global_batch)
+    surplus = scaled * global_batch - samples
+    if not surplus:
+        return scaled, []
+    return scaled, [
+        f"{batch_size:,} × {steps:,} = {samples:,} examples do not divide by {global_batch:,}: "
+        f"{scaled:,} steps show {surplus:,} more"
+    ]
+
+
+def _warm_up(batch_size: int, global_batch: int, lr: float | None, epochs: float | None) -> float | None:
+    if lr is None or global_batch <= batch_size:
+        return None
+    if epochs is None or epochs >= WARM_UP_EPOCHS * _WARM_UP_SHARE:
+        return float(WARM_UP_EPOCHS)
+    return epochs / _WARM_UP_SHARE
+
+
+def _generation_warnings(old: Accelerator, new: Accelerator) -> list[str]:
+    if old.generation == new.generation:
+        return []
+    memory = f", {new.hbm_gib} GiB instead of {old.hbm_gib}" if new.hbm_gib and old.hbm_gib else ""
+    return [
+        f"{old.generation} and {new.generation} cores differ ({_core(new)} instead of {_core(old)}{memory}): "
+        "the same batch a core is only where to start; measure, then fill the memory"
+    ]
+
+
+def _core(kind: Accelerator) -> str:
+    return "half a chip" if kind.devices > kind.chips else "a whole chip"
+
+
+def _batch_warnings(global_batch: int, lr: float | None) -> list[str]:
+    if lr is None or global_batch <= LINEAR_RULE_HOLDS_TO:
+        return []
+    return [
+        f"beyond a global batch of {LINEAR_RULE_HOLDS_TO:,} the linear rule was seen to lose accuracy "
+        "(ResNet-50 on ImageNet): watch validation, consider LARS or LAMB"
+    ]
+
+
+def _notes(
+    old: Accelerator, new: Accelerator, lr: float | None, scaled_lr: float | None, warm_up: float | None
+) -> tuple[str, ...]:
+    notes = [
+        f"{old.name}: {_shape(old)}; {new.name}: {_shape(new)}",
+        "epochs stay: a training that counts epochs needs no change of steps",
+    ]
+    if lr is not None and scaled_lr is not None:
+        notes.append("the learning rate by the linear rule is a starting point, not a result")
+        if warm_up is not None:
+            notes.append(f"warm up from {lr:g} to {scaled_lr:g} over the first {warm_up:g} epochs")
+    return tuple(notes)
+
+
+def _shape(kind: Accelerator) -> str:
+    workers = "1 worker" if kind.workers == 1 else f"{kind.workers:,} workers"
+    return f"{workers}, {kind.devices:,} cores ({kind.chips:,} chip{'s' if kind.chips > 1 else ''})"
