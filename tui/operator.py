@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tui.settings import Settings
     from tui.ssh.access import Access, Prompter
     from tui.ssh.fleet import Completed, Fleet
+    from tui.ssh.transfer import SyncResult
 
 REACH_TIMEOUT = 10.0
 """Seconds a worker has to answer when somebody looks at the list of workers."""
@@ -213,6 +214,19 @@ class Operator:
         async for answer in fleet.run_all(chosen, shlex.join(argv), timeout=timeout):
             yield answer
 
+    async def sync(self, slice_: Slice, directory: Path) -> AsyncIterator[SyncResult | TpuTuiError]:
+        """Copy a working tree to every worker; yields as they have it, an error for one that could not."""
+        from tui.ssh.transfer import sync_tree
+
+        if self.settings.read_only:
+            raise UsageError("copying to workers is refused by --read-only")
+        if not directory.is_dir():
+            raise UsageError(f"{directory} is no directory", remedy="name the directory to copy")
+        fleet = await self.fleet(slice_)
+        ranks = range(len(slice_.workers))
+        async for answer in sync_tree(fleet, ranks, directory, run_root=self.settings.run_root):
+            yield answer
+
     async def shell_command(self, slice_: Slice, worker: int) -> list[str]:
         """The `ssh` command line that leads to one worker, host key checked as here."""
         from tui.ssh.shell import shell_command
@@ -362,6 +376,17 @@ class Operator:
             return write_report(summary_of_log(source), formats, out or Path())
 
         return await asyncio.to_thread(written)
+
+    async def upload(self, files: Sequence[Path], destination: str) -> list[str]:
+        """Copy files into a folder of a bucket; their `gs://` URLs. Raises CloudError, UsageError."""
+        from tui.cloud.buckets import Buckets, parse_url
+
+        folder = parse_url(destination)
+        buckets = Buckets(self.settings)
+        try:
+            return [str(await buckets.upload(path, folder / path.name)) for path in files]
+        finally:
+            await buckets.close()
 
     async def events(self, directory: RunDirectory) -> AsyncIterator[Event]:
         """The run's events from the first one on, as they are written; ends with the run or its last keeper."""

@@ -203,6 +203,29 @@ def test_reports_are_written_in_every_format(pod: LocalPod, rehearsed: dict[str,
     json.loads((tmp_path / "report.json").read_text())
 
 
+def test_a_report_is_uploaded_to_the_bucket(pod: LocalPod, rehearsed: dict[str, Any], tmp_path: Path) -> None:
+    folder = f"{pod.announced['bucket']}/reports"
+    answer = pod.run("report", "night", "--out", str(tmp_path), "--upload", folder, "--json")
+    assert answer.document["files"] == [str(tmp_path / "report.md"), f"{folder}/report.md"]
+    missing = pod.run("report", "night", "--out", str(tmp_path), "--upload", "gs://no-such-bucket-here/x")
+    assert missing.code in (2, 3)
+    assert "no-such-bucket-here" in missing.errors
+
+
+def test_a_tree_is_the_same_on_every_worker_and_sent_once(pod: LocalPod, tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    (tree / "sub dir").mkdir(parents=True)
+    (tree / "sub dir" / "ünï.py").write_bytes(b"print('here')\n\x00")
+    first = pod.run("sync", "local", str(tree), "--json")
+    assert first.code == 0, first.errors
+    assert [(row["worker"], row["skipped"]) for row in first.document] == [(n, False) for n in range(4)]
+    assert len({row["hash"] for row in first.document}) == 1
+    assert all(row["skipped"] for row in pod.run("sync", "local", str(tree), "--json").document)
+    run = pod.run("launch", "local", "--sync", str(tree), "--", "sh", "-c", "wc -c < 'sub dir/ünï.py'")
+    assert run.code == 0, run.errors
+    assert sorted(run.out.splitlines()[1:]) == [f"[{n}] 15" for n in range(4)]
+
+
 def test_an_attached_launch_streams_and_ends_with_the_runs_own_answer(pod: LocalPod) -> None:
     good = pod.run("launch", "local", "--", "sh", "-c", "echo on $TPU_TUI_WORKER of $TPU_TUI_WORKERS")
     assert good.code == 0, good.errors

@@ -51,6 +51,7 @@ def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
     _add_ref(report, "RUN|FILE")
     report.add_argument("--format", action="append", choices=REPORT_FORMATS, help="repeatable (default: md)")
     report.add_argument("--out", type=Path, metavar="DIR", help="where to (default: the run's directory, or here)")
+    report.add_argument("--upload", metavar="gs://…", help="copy them into this folder of a bucket too")
     report.set_defaults(run=write_report)
 
     replay = commands.add_parser("replay", help="the console on a saved log")
@@ -262,12 +263,15 @@ async def write_report(args: argparse.Namespace, operator: Operator, out: Output
     """Write the report in each format asked for and print where it is."""
     source, code = await _opened(args, operator, out)
     formats = list(dict.fromkeys(args.format or ["md"]))
-    files = await operator.report(source, formats, args.out)
+    written = await operator.report(source, formats, args.out)
+    files = [str(path) for path in written]
+    if args.upload:
+        files += await operator.upload(written, args.upload)
     if out.as_json:
-        out.document({"files": [str(path) for path in files]})
+        out.document({"files": files})
     else:
-        for path in files:
-            out.text(str(path))
+        for name in files:
+            out.text(name)
     return code
 
 

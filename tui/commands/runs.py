@@ -40,6 +40,10 @@ def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
     attach.add_argument("ref", metavar="RUN")
     attach.set_defaults(run=attach_run)
 
+    opened = commands.add_parser("open", help="the console on one run")
+    opened.add_argument("ref", metavar="RUN")
+    opened.set_defaults(run_blocking=open_run)
+
     stop = commands.add_parser("stop", help="end a run on every worker, each acknowledged by name")
     stop.add_argument("ref", metavar="RUN")
     stop.add_argument("--grace", type=float, default=30.0, metavar="S", help="seconds between SIGTERM and SIGKILL")
@@ -146,6 +150,15 @@ async def attach_run(args: argparse.Namespace, operator: Operator, out: Output) 
     directory = operator.open_run(args.ref)
     await operator.attend(directory)
     return await _follow(operator, directory, out)
+
+
+def open_run(args: argparse.Namespace, flags: Mapping[str, Any], _out: Output) -> int:
+    """Open the console on one run."""
+    from tui.commands.console import open_console
+    from tui.runs.directory import resolve
+    from tui.settings import load
+
+    return open_console(flags, open_run=resolve(load(flags).runs_home, args.ref))
 
 
 async def _follow(operator: Operator, directory: RunDirectory, out: Output) -> int:

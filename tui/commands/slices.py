@@ -1,10 +1,11 @@
-"""`slices`, `workers`, `check`, `exec` and `config`: what exists, whether it works, and a command everywhere."""
+"""`slices workers check exec sync config`: what exists, whether it works, and what goes to every worker."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tui.commands.output import Output
@@ -36,6 +37,11 @@ def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
     execute.add_argument("--worker", default="all", help="which workers, as 0-3,7 (default: all)")
     execute.add_argument("--timeout", type=float, metavar="S", help="seconds after which a worker is given up")
     execute.set_defaults(run=execute_command, takes_job=True, changes=True)
+
+    sync = commands.add_parser("sync", help="the working tree to every worker, as git sees it")
+    sync.add_argument("slice", metavar="SLICE")
+    sync.add_argument("directory", metavar="DIR", type=Path)
+    sync.set_defaults(run=sync_tree, changes=True)
 
     config = commands.add_parser("config", help="where each setting comes from")
     config.add_argument("action", choices=("show",))
@@ -234,6 +240,25 @@ def _ending(answer: Completed) -> str:
     if answer.signal:
         return f" · killed by SIG{answer.signal}"
     return "" if answer.exit_code == 0 else f" · exit {answer.exit_code}"
+
+
+async def sync_tree(args: argparse.Namespace, operator: Operator, out: Output) -> int:
+    """Copy a directory to every worker and print its hash there."""
+    problems = []
+    rows = []
+    async for answer in operator.sync(await operator.slice(args.slice), args.directory):
+        if isinstance(answer, TpuTuiError):
+            problems.append(answer)
+            out.problem(answer)
+        else:
+            rows.append(answer)
+    rows.sort(key=lambda row: row.worker)
+    if out.as_json:
+        out.document([{"worker": r.worker, "hash": r.hash, "bytes": r.bytes, "skipped": r.skipped} for r in rows])
+    elif rows:
+        cells = [(r.worker, r.hash[:12], r.bytes, "was there already" if r.skipped else "sent") for r in rows]
+        out.table(("worker", "hash", "bytes", "state"), cells, right=("worker", "bytes"))
+    return OUT_OF_REACH if problems else 0
 
 
 async def show_config(_args: argparse.Namespace, operator: Operator, out: Output) -> int:
