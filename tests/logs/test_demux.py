@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from tests.logs.shapes import LOGS, SAMPLE_LOG, cut, training
 from tui.logs.demux import Demux
+from tui.logs.dialects import LONGEST
 from tui.logs.snapshot import CoreRow, Snapshot
-from tui.logs.streams import LONGEST
 
 
 def read(*lines: str | bytes, worker: int | None = None) -> Snapshot:

@@ -60,6 +60,27 @@ def test_both_ways_leave_the_same_state(data: bytes, places: list[int], worker: 
     assert_same(data, cut(data, places), worker)
 
 
+@given(
+    st.lists(st.tuples(st.sampled_from([0, 1, 2, None]), LOGS, st.sampled_from([None, 5.0, 6.5])), max_size=12),
+    st.lists(st.integers(0, 12), max_size=3),
+)
+def test_small_chunks_of_many_workers_read_together_are_as_if_read_one_by_one(
+    chunks: list[tuple[int | None, bytes, float | None]], looks: list[int]
+) -> None:
+    states = []
+    for fast in (False, True):
+        demux = Demux(fast=fast)
+        for worker in (0, 1, 2, None):
+            demux.feed(worker, b"")
+        for place, (worker, data, now) in enumerate(chunks):
+            demux.feed(worker, data, now)
+            if place in looks:
+                demux.snapshot()
+        demux.finish(7.0)
+        states.append(state_of(demux))
+    assert states[1] == states[0]
+
+
 @given(st.integers(0, 200), st.binary(min_size=1, max_size=3), st.integers(0, 3000))
 def test_one_damaged_place_is_seen_by_both(line: int, damage: bytes, place: int) -> None:
     data = generated_log(30, 8, junk=0)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.runs.pipes import until
 from tests.runs.ssh_pod import Pod
 from tests.sshd import OpensshWorker, bare_path, openssh_worker
 
@@ -19,6 +20,12 @@ def three_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Ope
         yield [stack.enter_context(openssh_worker(root, index=index, bare=True)) for index in range(3)]
 
 
+def is_removed(directory: Path) -> bool:
+    """Remove a directory; what is being killed may still write into it, then it is not gone yet."""
+    shutil.rmtree(directory, ignore_errors=True)
+    return not directory.exists()
+
+
 @pytest.fixture
 def pod(three_workers: list[OpensshWorker], tmp_path: Path) -> Iterator[Pod]:
     """Three workers with empty homes."""
@@ -29,6 +36,6 @@ def pod(three_workers: list[OpensshWorker], tmp_path: Path) -> Iterator[Pod]:
         if worker.process is None:
             worker.start()
         for directory in (worker.home, worker.root / "bin"):
-            shutil.rmtree(directory)
+            until(lambda gone=directory: is_removed(gone))
         worker.home.mkdir()
         bare_path(worker.root)

@@ -37,7 +37,7 @@ class Pod:
 
     def spec(self, *argv: str, **fields: object) -> LaunchSpec:
         workers = tuple(worker.worker for worker in self.workers)
-        values: dict[str, object] = {"runtime": "none", "grace": 1.0, "lease": 5.0, **fields}
+        values: dict[str, object] = {"runtime": "none", "grace": 1.0, "lease": 3.0, **fields}
         run = Run(id=make_run_id("ssh"), slice="ssh", argv=argv, workers=workers, env={"MY_TOKEN": SECRET}, **values)  # type: ignore[arg-type]
         return LaunchSpec(run, {"MY_TOKEN": SECRET}, self.access, patience=self.patience)
 

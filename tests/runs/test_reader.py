@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -105,6 +106,24 @@ class TestRunReader:
         directory.log_path(0).rename(directory.attempt_path(0) / directory.log_path(0).name)
         write(directory, 0, training(core=0, step=60)[40:] + "\n")
         assert drained(RunReader(directory)).snapshot(now=1000.0).samples == 1
+
+    def test_many_more_workers_than_files_kept_open_are_all_read(self, tmp_path: Path) -> None:
+        workers = tuple(Worker(index) for index in range(300))
+        run = Run(id="wide-20260101-000000-abcd", slice="wide", argv=("x",), workers=workers)
+        directory = RunDirectory.create(tmp_path, run)
+        reader = RunReader(directory)
+        for step in (10, 20):
+            for worker in range(300):
+                write(directory, worker, training(core=worker, step=step) + "\n")
+            drained(reader)
+        snapshot = reader.snapshot(now=1001.0)
+        assert (len(snapshot), snapshot.samples, set(snapshot.step.tolist())) == (300, 600, {20})
+        opened = list(reader.growth._files._open.values())
+        assert len(opened) <= reader.growth._files.MOST
+        del reader
+        for descriptor in opened:
+            with pytest.raises(OSError, match="Bad file descriptor"):
+                os.fstat(descriptor)
 
     def test_a_log_that_is_gone_does_not_hold_up_the_others(self, directory: RunDirectory) -> None:
         write(directory, 0, training(core=0) + "\n")

@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from tui.ssh.fleet import Fleet
     from tui.ssh.probing import PortState
 
-DEFAULT_PORTS = (22, 8476, 8477)
-"""SSH; PJRT's process and mesh controller; xla_dist's mesh service."""
+COORDINATOR_PORT = 8476
+"""PJRT's process and mesh controller."""
+DEFAULT_PORTS = (22, 8470, 8471, COORDINATOR_PORT, 8477)
+"""SSH; TPU Node's gRPC; the TPU runtime; PJRT's controller; xla_dist's mesh service."""
 FULL_MATRIX_WORKERS = 32
 """Up to this many workers every pair is tried; beyond, worker 0 with all, and a ring."""
 PROBE_SECONDS = 5.0
@@ -75,6 +77,21 @@ def peers_of(index: int, count: int) -> Iterator[int]:
 async def rows_from(index: int, slice_: Slice, fleet: Fleet, ports: Sequence[int]) -> AsyncIterator[CheckRow]:
     """The rows of one worker; a single unknown one when nothing can be probed from it."""
     peers = [slice_.workers[peer] for peer in peers_of(index, len(slice_.workers))]
+    wanted = tuple(dict.fromkeys((*DEFAULT_PORTS, *ports)))
+    async for row in _rows(index, peers, wanted, slice_, fleet):
+        yield row
+
+
+async def rows_to_coordinator(index: int, slice_: Slice, fleet: Fleet) -> AsyncIterator[CheckRow]:
+    """Whether a worker reaches worker 0 on the port where a training's processes find each other."""
+    if index != slice_.workers[0].index:
+        async for row in _rows(index, slice_.workers[:1], (COORDINATOR_PORT,), slice_, fleet):
+            yield row
+
+
+async def _rows(
+    index: int, peers: Sequence[Worker], wanted: Sequence[int], slice_: Slice, fleet: Fleet
+) -> AsyncIterator[CheckRow]:
     if not peers:
         return
     try:
@@ -89,7 +106,6 @@ async def rows_from(index: int, slice_: Slice, fleet: Fleet, ports: Sequence[int
         async with room:
             return peer, port, await _probe(index, peer, port, fleet)
 
-    wanted = tuple(dict.fromkeys((*DEFAULT_PORTS, *ports)))
     tasks = [asyncio.ensure_future(probe(peer, port)) for peer in peers for port in wanted]
     try:
         for task in asyncio.as_completed(tasks):

@@ -1,4 +1,4 @@
-"""Whether this machine can log in to each worker, and where it ends when it cannot."""
+"""Whether this machine can log in to each worker, step by step, and where it ends when it cannot."""
 
 from __future__ import annotations
 
@@ -12,38 +12,53 @@ from tui.pod.slice import Slice
 if TYPE_CHECKING:
     from tui.ssh.fleet import Fleet, Reach
 
+_STEPS = (("connect", "tcp"), ("greeting", "handshake"), ("host_key", "host_key"), ("login", "reachability"))
+"""The stages of a login and the checks they amount to; `reachability` is the last, being let in."""
+_BEFORE = {"name": "connect"}
+
 
 async def check_reachability(slice_: Slice, fleet: Fleet) -> AsyncIterator[CheckRow]:
-    """A row for each worker, as they answer; a fresh login each, so that what is told holds now."""
+    """The steps of every worker's login, as they answer; a fresh login each, so that what is told holds now."""
     async for row in gather_rows([_of_worker(worker.index, fleet) for worker in slice_.workers]):
         yield row
 
 
 def _of_worker(index: int, fleet: Fleet) -> Callable[[Tell], Awaitable[None]]:
     async def check(tell: Tell) -> None:
-        tell(await reach_row(index, fleet))
+        for row in await reach_rows(index, fleet):
+            tell(row)
 
     return check
 
 
-async def reach_row(index: int, fleet: Fleet) -> CheckRow:
-    """One worker's row: pass with the times it took, or fail with the stage's own sentence."""
-    return row_of_reach(await fleet.reach(index))
+async def reach_rows(index: int, fleet: Fleet) -> list[CheckRow]:
+    """One worker's rows; the last passes when it let us in, else it carries the sentence why not."""
+    return rows_of_reach(await fleet.reach(index))
 
 
-def row_of_reach(reach: Reach) -> CheckRow:
-    """The row that a try to log in amounts to."""
-    if reach.error is None:
-        return CheckRow("reachability", reach.worker, None, None, "pass", None, _times(reach))
-    error = reach.error
-    detail = f"{error.what}: {error.why}" if error.why else error.what
-    return CheckRow("reachability", reach.worker, None, None, "fail", None, detail, error.remedy or None)
+def rows_of_reach(reach: Reach) -> list[CheckRow]:
+    """The rows that a try to log in amounts to: the steps that were passed, then the one where it ended."""
+    rows: list[CheckRow] = []
+    ended = _BEFORE.get(reach.stage, reach.stage)
+    for stage, check in _STEPS:
+        if stage == ended and reach.error is not None:
+            error = reach.error
+            detail = f"{error.what}: {error.why}" if error.why else error.what
+            return [*rows, CheckRow(check, reach.worker, None, None, "fail", None, detail, error.remedy or None)]
+        rows.append(CheckRow(check, reach.worker, None, None, "pass", None, _passed(check, reach)))
+    return rows
 
 
-def _times(reach: Reach) -> str:
-    parts = [
-        f"{name} after {seconds * 1000:.0f} ms"
-        for name, seconds in (("connected", reach.connected), ("logged in", reach.logged_in))
-        if seconds is not None
-    ]
-    return ", ".join(parts) or "logged in"
+def _passed(check: str, reach: Reach) -> str:
+    if check == "tcp":
+        return "connected" + _after(reach.connected)
+    if check == "handshake":
+        took = None if reach.logged_in is None or reach.connected is None else reach.logged_in - reach.connected
+        return "keys exchanged" + (f", with the login {took * 1000:.0f} ms" if took is not None else "")
+    if check == "host_key":
+        return "the host key is the known one"
+    return "logged in" + _after(reach.logged_in)
+
+
+def _after(seconds: float | None) -> str:
+    return "" if seconds is None else f" after {seconds * 1000:.0f} ms"

@@ -11,7 +11,8 @@ class CheckRow:
     """What one check found. `status` is pass, warn, fail or unknown; unknown is never to be read as fine."""
 
     check: str
-    """`slice`, `health`, `symptom`, `reachability` or `ports`."""
+    """`slice health symptom runtime`; `tcp handshake host_key reachability` (login); `disk memory load chips device
+    lockfile runs worker`; `versions clock` (workers held against each other); `ports`; `firewall`; `region`."""
     worker: int | None
     """The worker it was found on; None: the slice."""
     peer: int | None

@@ -25,6 +25,8 @@ REQUEST_SECONDS = 60.0
 """How long one request, one chunk of an upload, may take."""
 _SERVICE = "storage.googleapis.com"
 _ROLE = "roles/storage.objectAdmin"
+_READER = "roles/storage.bucketViewer"
+"""What it takes to read where a bucket is (storage.buckets.get)."""
 _URL = re.compile(r"gs://(?P<bucket>[a-z0-9][a-z0-9._-]{1,220}[a-z0-9])(?:/(?P<name>.*))?", re.DOTALL)
 
 
@@ -51,6 +53,16 @@ def parse_url(text: str) -> BucketUrl:
     return BucketUrl(match["bucket"], match["name"] or "")
 
 
+@dataclass(frozen=True)
+class BucketPlace:
+    """Where a bucket's objects are: `location` in the API's words, `regions` where that names several by itself."""
+
+    location: str
+    """A region (`US-CENTRAL1`), a dual-region (`NAM4`, or a continent with `regions`) or a multi-region (`EU`)."""
+    regions: tuple[str, ...] = ()
+    """The two regions of a configurable dual-region, in capitals."""
+
+
 class Buckets:
     """The project's Cloud Storage; on a local pod its own, without credentials."""
 
@@ -64,13 +76,21 @@ class Buckets:
     async def location(self, bucket: str) -> str:
         """Where a bucket is, in the API's words: a region (`US-CENTRAL1`), a dual- or a multi-region (`EU`).
 
-        Raises UsageError when there is no such bucket, CloudError when it could not be asked.
+        Raises what `place` raises.
+        """
+        return (await self.place(bucket)).location
+
+    async def place(self, bucket: str) -> BucketPlace:
+        """Where a bucket is, with the regions of a dual-region that names its own.
+
+        Raises UsageError when there is no such bucket, CloudError when it could not be asked or may not be.
         """
         client = await self._open()
         found = await self._ask(
-            f"bucket {bucket} cannot be read", lambda: client.get_bucket(bucket, **self._options())
+            f"bucket {bucket} cannot be read", lambda: client.get_bucket(bucket, **self._options()), _READER
         )
-        return str(found.location).upper()
+        regions = tuple(str(region).upper() for region in found.data_locations or ())
+        return BucketPlace(str(found.location).upper(), regions)
 
     async def exists(self, url: BucketUrl) -> bool:
         """Whether the object is there, or the bucket where the address names no object."""
@@ -132,7 +152,7 @@ class Buckets:
         self._project = self._project or found.project
         return storage.Client(project=self._project, credentials=found.credentials)
 
-    async def _ask(self, what: str, call: Callable[[], Answer]) -> Answer:
+    async def _ask(self, what: str, call: Callable[[], Answer], role: str = _ROLE) -> Answer:
         started = time.monotonic()
         from google.api_core.exceptions import GoogleAPIError
         from google.auth.exceptions import GoogleAuthError
@@ -141,11 +161,11 @@ class Buckets:
         try:
             return await asyncio.to_thread(call)
         except (GoogleAPIError, GoogleAuthError, RequestException) as error:
-            raise self._explained(error, what, time.monotonic() - started) from error
+            raise self._explained(error, what, time.monotonic() - started, role) from error
         except OSError as error:
             raise UsageError(what, why=str(error.strerror or error)) from None
 
-    def _explained(self, error: Exception, what: str, tried: float) -> TpuTuiError:
+    def _explained(self, error: Exception, what: str, tried: float, role: str) -> TpuTuiError:
         from google.api_core.exceptions import NotFound, RetryError
         from requests.exceptions import RequestException
 
@@ -165,5 +185,5 @@ class Buckets:
             return UsageError(
                 what, why="there is no such bucket", remedy="look for a typing error; gcloud storage ls lists yours"
             )
-        asked = api_errors.Asked(what, self._project or "", _SERVICE, "Cloud Storage", _ROLE, self._endpoint)
+        asked = api_errors.Asked(what, self._project or "", _SERVICE, "Cloud Storage", role, self._endpoint)
         return api_errors.explain(error, asked, tried)

@@ -30,11 +30,10 @@ SLICE_COLUMNS = (
 )
 WORKER_COLUMNS = (
     Column("index", "wkr", 4, right=True),
-    Column("reachable", "ssh", 10),
-    Column("address", "address", 15),
+    Column("reachable", "ssh", 12, flexible=True),
+    Column("address", "address", 15, rank=1),
     Column("external", "external", 15, rank=3),
     Column("hostname", "hostname", 18, rank=2, flexible=True),
-    Column("error", "why not", 12, rank=1, flexible=True),
 )
 CHECK_COLUMNS = (
     Column("status", "status", 7),
@@ -45,12 +44,14 @@ CHECK_COLUMNS = (
     Column("state", "state", 9, rank=2),
     Column("detail", "detail", 16, flexible=True),
 )
+CODES_WIDTH = 12
 RUN_COLUMNS = (
     Column("id", "run", 28, flexible=True),
     Column("state", "state", 10),
     Column("elapsed", "elapsed", 8, right=True),
+    Column("kind", "kind", 9),
     Column("slice", "slice", 12, rank=3),
-    Column("exits", "exit codes", 12, rank=2),
+    Column("exits", "exit codes", CODES_WIDTH, rank=2),
     Column("kept", "attended", 16, rank=4),
     Column("cause", "cause", 16, rank=1, flexible=True),
     Column("command", "command", 24, rank=5, flexible=True),
@@ -99,17 +100,22 @@ def slice_row(slice_: Slice) -> Row:
     )
 
 
+def _access(worker: Worker) -> Cell:
+    """Whether SSH leads to it, and where not, why."""
+    cell = words.reachable(worker.reachable)
+    return Cell(f"{cell.text}: {harmless(worker.error)}", "bad") if worker.error else cell
+
+
 def worker_row(worker: Worker) -> Row:
     """A worker of the chosen slice."""
     return Row(
         worker.index,
         (
             Cell(str(worker.index)),
-            words.reachable(worker.reachable),
+            _access(worker),
             _text(worker.internal_ip or worker.external_ip),
             _text(worker.external_ip, "dim"),
             _text(worker.hostname, "dim"),
-            _text(worker.error, "bad") if worker.error else Cell(""),
         ),
         (worker.index,),
     )
@@ -158,14 +164,18 @@ def run_seconds(status: RunStatus, now: float) -> float | None:
     return (ended if ended is not None else now) - begun
 
 
-def exit_codes(status: RunStatus) -> Cell:
-    """The workers' exit codes in worker order, `–` where none is known; equal ones of many are counted."""
+def kind(status: RunStatus) -> Cell:
+    """On what it runs; a rehearsal, which trains nothing, is called that."""
+    return Cell("rehearsal", "warn") if status.run.is_rehearsal else Cell(status.run.runtime, "dim")
+
+
+def exit_codes(status: RunStatus, width: int | None = None) -> Cell:
+    """The workers' exit codes in worker order, `–` where none is known; counted where they are too many to list."""
     codes = ["–" if code is None else str(code) for code in status.exit_codes]
-    if len(codes) > _MOST_CODES:
+    text = " ".join(codes)
+    if len(codes) > _MOST_CODES or (width is not None and len(text) > width):
         counts = {code: codes.count(code) for code in sorted(set(codes))}
-        text = " ".join(f"{code}×{count}" for code, count in counts.items())
-    else:
-        text = " ".join(codes)
+        text = " ".join(f"{code}×{count}" if count > 1 else code for code, count in counts.items())
     bad = any(code not in (None, 0) for code in status.exit_codes)
     return Cell(text, "bad" if bad else "dim")
 
@@ -191,13 +201,14 @@ def run_row(status: RunStatus, now: float) -> Row:
             _text(status.run.id),
             words.run_state(str(status.state)),
             Cell(elapsed(seconds)),
+            kind(status),
             _text(status.run.slice, "dim"),
-            exit_codes(status),
+            exit_codes(status, CODES_WIDTH),
             attendance(status, now),
             Cell(cause, "bad" if str(status.state) in ("failed", "lost") else "dim"),
             _text(command, "dim"),
         ),
-        (status.run.id[-20:], str(status.state), seconds, status.run.slice, None, None, cause, command),
+        (status.run.id[-20:], str(status.state), seconds, kind(status).text, status.run.slice, None, None, cause, command),
     )
 
 

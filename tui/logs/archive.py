@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from tui.errors import UsageError
 from tui.logs.lines import Cutter, names_core
@@ -89,11 +89,14 @@ class SavedLog:
                 yield data
 
     @contextmanager
-    def _opened(self) -> Iterator[io.BufferedIOBase]:
+    def _opened(self) -> Iterator[gzip.GzipFile | io.FileIO]:
         with _told(self.path):
-            opened = gzip.open(self.path) if self.compressed else self.path.open("rb", buffering=0)
-            with cast(io.BufferedIOBase, opened) as file:
-                yield file
+            if self.compressed:
+                with gzip.open(self.path) as packed:
+                    yield packed
+            else:
+                with self.path.open("rb", buffering=0) as plain:
+                    yield plain
 
     def demux(self, *, history: bool = True) -> Demux:
         """A demultiplexer that has taken in the whole file."""
@@ -115,6 +118,25 @@ class SavedLog:
     def snapshot(self, *, history: bool = True) -> Snapshot:
         """The newest state of every core in the file."""
         return self.demux(history=history).snapshot()
+
+    def core_rows(
+        self, *, by: str = "core", reverse: bool = False, cache: Path | None = None
+    ) -> list[dict[str, Any]]:
+        """A row for every core as `cores --json` prints them, sorted as `Snapshot.sorted` does.
+
+        With a directory as `cache`, what the log came to is kept there until the log changes.
+        """
+        from tui.logs.kept import Summaries, sort_rows
+
+        reading = [f"{dialect.name} {dialect.source!r}" for dialect in self._own_dialects]
+        rows = None if cache is None else Summaries(cache).load(self.path, reading)
+        if rows is None:
+            with _told(self.path):
+                before = self.path.stat()
+            rows = [row.to_json() for row in self.snapshot(history=False).rows()]
+            if cache is not None:
+                Summaries(cache).save(self.path, before, rows, reading)
+        return sort_rows(rows, by, reverse)
 
     def lines(
         self, *, worker: int | None = None, core: int | None = None, tail: int | None = None

@@ -31,7 +31,7 @@ class Queue:
 
     def begin(self, samples: Samples, lines: Ints) -> None:
         """Add a block's samples with their lines; the single ones that follow belong between them."""
-        self.flush()
+        self._record_lines = [-1] * len(self._records)
         self._block, self._block_lines, self._taken = samples, lines, 0
 
     def end(self) -> None:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tui.logs.arrays import np, npt
-from tui.logs.dialects import TRAINING
+from tui.logs.dialects import LONGEST, TRAINING
 from tui.logs.fast import MOMENT, TAILS, Bytes, Found, Scanner, Words
 from tui.logs.prefix import PREFIX, read_moment
 from tui.logs.snapshot import LOG_TIME, NO_TIME, WALL_TIME
-from tui.logs.streams import LONGEST, Stream
+from tui.logs.streams import Stream
 from tui.logs.table import ALL_KNOWN, CLOCK_BYTES, Bools, Floats, Ints, Samples
 
 if TYPE_CHECKING:
-    from tui.logs.demux import Demux
+    from tui.logs.demux import Demux, Slot
 
 BLOCK = 1024 * 1024
 """Bytes looked at together: what fits the caches, with room for the columns made of it."""
@@ -39,68 +40,113 @@ _TAIL_PLACES = np.arange(MOMENT + TAILS.start - 2, MOMENT + TAILS.stop - 2)
 _ESCAPE = b"\x1b"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Part:
-    """Bytes of one stream from a line's start to a line's end, and when they came."""
+    """Whole lines of one stream within a batch: where they end in it, and when they came."""
 
     stream: Stream
-    data: Bytes
     start: int
     end: int
     now: float | None
 
 
 class Batch:
-    """Blocks of any number of streams that are looked at together."""
+    """Lines of any number of streams, gathered to be looked at together."""
 
     def __init__(self, demux: Demux) -> None:
         self._demux = demux
         self._parts: list[Part] = []
-        self._size = 0
+        self._scanner: Scanner | None = None
+        self.size = 0
+        """Bytes gathered."""
 
-    @staticmethod
-    def room_for(stream: Stream) -> int:
-        """Bytes of a stream that are best added next."""
-        return BLOCK if stream.slot is not None else min(BLOCK, FIRST + stream.looked_at)
+    def room_for(self, stream: Stream) -> int:
+        """Bytes of a stream that can be added now; below one: `flush` first."""
+        known = stream.slot is not None or stream.looked_at >= BLOCK
+        return (BLOCK if known else min(BLOCK, FIRST + stream.looked_at)) - self.size
 
-    def add(self, part: Part) -> None:
-        """Add whole lines; what is full is read."""
-        size = part.end - part.start
-        mixed = self._parts and (self._parts[-1].now is None) != (part.now is None)
-        if mixed or self._size + size > BLOCK:
+    def add(self, stream: Stream, data: Bytes, start: int, end: int, now: float | None) -> None:
+        """Add whole lines; the bytes are copied."""
+        last = self._parts[-1] if self._parts else None
+        if last is not None and (last.now is None) != (now is None):
             self.flush()
-        self._parts.append(part)
-        self._size += size
-        part.stream.looked_at += size
-        if self._size >= BLOCK // 2 or part.stream.slot is None:
-            self.flush()
+            last = None
+        if self._scanner is None or self._scanner.size < BLOCK:
+            self._scanner = Scanner(BLOCK)
+        self._scanner.put(data, start, end)
+        after = self.size + end - start
+        if last is not None and last.stream is stream and last.now == now:
+            last.end = after
+        else:
+            self._parts.append(Part(stream, self.size, after, now))
+        self.size = after
+        stream.looked_at += end - start
 
     def flush(self) -> None:
         """Read all that was added."""
-        parts, size = self._parts, self._size
-        self._parts, self._size = [], 0
-        if size < LEAST or not self._demux.fast:
-            for part in parts:
-                for line in bytes(part.data[part.start : part.end - 1]).split(b"\n"):
-                    self._demux.read_line(part.stream, line, part.now)
+        if self._scanner is None or not self._parts:
+            return
+        parts, size = self._parts, self.size
+        self._parts, self.size = [], 0
+        if size >= LEAST:
+            _Reading(self._demux, self._scanner, parts).read()
+            return
+        texts = [self._scanner.text(part.start, part.end - 1) for part in parts]
+        self._scanner.clear()
+        for part, text in zip(parts, texts, strict=True):
+            for line in text.split(b"\n"):
+                self._demux.read_line(part.stream, line, part.now)
+
+
+class Tally:
+    """Lines and samples of each slot, and its newest time, gathered until somebody asks."""
+
+    def __init__(self) -> None:
+        self._lines: Ints = np.zeros(0, np.int64)
+        self._samples: Ints = np.zeros(0, np.int64)
+        self._newest: Floats = np.zeros(0)
+        self._is_wall = False
+
+    def add(self, slots: Ints, seen: Floats | float, *, is_wall: bool, samples: int) -> None:
+        """Count a line of each slot given, which is a sample or is not, and when it was seen (NaN unknown)."""
+        counts = np.bincount(slots)
+        if len(counts) > len(self._lines):
+            more = 2 * len(counts) - len(self._lines)
+            self._lines = np.concatenate((self._lines, np.zeros(more, np.int64)))
+            self._samples = np.concatenate((self._samples, np.zeros(more, np.int64)))
+            self._newest = np.concatenate((self._newest, np.full(more, np.nan)))
+        self._lines[: len(counts)] += counts
+        if samples:
+            self._samples[: len(counts)] += counts
+        self._is_wall |= is_wall
+        if isinstance(seen, float):
+            touched = np.flatnonzero(counts)
+            self._newest[touched] = np.fmax(self._newest[touched], seen)
         else:
-            _Reading(self._demux, parts).read()
+            np.fmax.at(self._newest, slots, seen)
+
+    def settle(self, slots: Sequence[Slot]) -> None:
+        """Give the slots what was counted."""
+        for place in np.flatnonzero(self._lines).tolist():
+            newest = float(self._newest[place])
+            slots[place].count(int(self._lines[place]), int(self._samples[place]), newest, self._is_wall)
+        self._lines[:], self._samples[:], self._newest[:] = 0, 0, np.nan
+        self._is_wall = False
 
 
 class _Reading:
     """One look at a batch."""
 
-    def __init__(self, demux: Demux, parts: list[Part]) -> None:
+    def __init__(self, demux: Demux, scanner: Scanner, parts: list[Part]) -> None:
         self.demux = demux
+        self.scanner = scanner
         self.parts = parts
-        if demux.scanner is None or demux.scanner.size < BLOCK:
-            demux.scanner = Scanner(BLOCK)
-        self.scanner = demux.scanner
-        for part in parts:
-            self.scanner.put(part.data, part.start, part.end)
         self.is_wall = parts[0].now is not None
         self.nows = np.array([np.nan if part.now is None else part.now for part in parts])
-        self._bounds = np.cumsum([part.end - part.start for part in parts])
+        self._bounds = np.array([part.end for part in parts])
+        self._streams = list({id(part.stream): part.stream for part in parts}.values())
+        places = {id(stream): place for place, stream in enumerate(self._streams)}
+        self._stream_of = np.array([places[id(part.stream)] for part in parts])
         self._news: list[tuple[Ints, Ints, Words]] = []
 
     def read(self) -> None:
@@ -131,24 +177,25 @@ class _Reading:
         """The part that each line belongs to."""
         if len(self.parts) == 1:
             return np.zeros(len(starts), np.int64)
-        return np.searchsorted(self._bounds, starts, side="right")
+        owners: Ints = np.searchsorted(self._bounds, starts, side="right").astype(np.int64)
+        return owners
 
     def _slots(self, owners: Ints, prefix: Ints, tail: Words) -> Ints:
         """The slot of each line; -1 where the prefix is none, or was not seen before."""
         bare = prefix == 0
         some_bare = bool(bare.any())
-        homes = [part.stream.slot for part in self.parts]
-        named = [
-            self.demux.slot_of(self.parts[n].stream) if h is None and some_bare else h for n, h in enumerate(homes)
+        homes = [
+            self.demux.slot_of(stream) if some_bare else -1 if stream.slot is None else stream.slot
+            for stream in self._streams
         ]
-        slots = np.array([-1 if slot is None else slot for slot in named], np.int64)[owners]
+        of = self._stream_of[owners]
+        slots: Ints = np.array(homes, np.int64)[of]
         prefixed = np.flatnonzero(~bare)
         if not len(prefixed):
             return slots
-        of = owners[prefixed]
-        for place in np.flatnonzero(np.bincount(of)).tolist():
-            mine = prefixed if len(self.parts) == 1 else prefixed[of == place]
-            slots[mine] = self.parts[place].stream.known.find(tail[mine])
+        for place in np.flatnonzero(np.bincount(of[prefixed])).tolist():
+            mine = prefixed if len(self._streams) == 1 else prefixed[of[prefixed] == place]
+            slots[mine] = self._streams[place].known.find(tail[mine])
         return slots
 
     def _dates(self, starts: Ints, prefix: Ints, words: Words) -> tuple[Floats, Bools]:
@@ -205,13 +252,11 @@ class _Reading:
         dated = dates[~np.isnan(dates)]
         if len(dated):
             demux.note_moments(float(dated.min()), float(dated.max()))
-        counts = np.bincount(slots)
-        newest = np.full(len(counts), np.nan)
-        if self.is_wall or len(dated):
-            np.fmax.at(newest, slots, self.nows[owners] if self.is_wall else dates)
-        for slot in np.flatnonzero(counts).tolist():
-            count = int(counts[slot])
-            demux.slots[slot].count(count, samples * count, float(newest[slot]), self.is_wall)
+        if self.is_wall and len(self.parts) == 1:
+            seen: Floats | float = float(self.nows[0])
+        else:
+            seen = self.nows[owners] if self.is_wall else dates
+        demux.tally.add(slots, seen, is_wall=self.is_wall, samples=samples)
 
     def _others(self, lines: Ints, found: Found) -> None:
         """Read all other lines: those that can tell nothing together, then the rest in their order."""

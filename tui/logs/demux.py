@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from tui.logs import bulk, view
 from tui.logs.batches import Queue
-from tui.logs.dialects import BUILT_IN, COLUMNS, TRAINING, Dialect, Kind
+from tui.logs.dialects import BUILT_IN, COLUMNS, LONGEST, TRAINING, Dialect, Kind
 from tui.logs.epochs import EpochBook, read_cluster, read_span
-from tui.logs.fast import Bytes, Scanner
+from tui.logs.fast import Bytes
 from tui.logs.prefix import PREFIX, Prefix, read_dated_clock, read_prefix
 from tui.logs.snapshot import (
     HAS_GLOBAL_RATE,
@@ -24,7 +24,7 @@ from tui.logs.snapshot import (
     WALL_TIME,
     Snapshot,
 )
-from tui.logs.streams import LONGEST, Stream
+from tui.logs.streams import Stream
 from tui.logs.table import CLOCK_BYTES, CoreTable
 
 __all__ = ["MOST_SLOTS", "Demux", "Slot", "Snapshot"]
@@ -94,8 +94,8 @@ class Demux:
         self._streams: dict[int | None, Stream] = {}
         self._slot_numbers: dict[tuple[int | None, str | None], int] = {}
         self.queue = Queue(self.table)
-        self.scanner: Scanner | None = None
-        """Where blocks are looked at; made when first needed."""
+        self.tally = bulk.Tally()
+        self._batch = bulk.Batch(self)
         self._training = TRAINING in self._dialects
         self.fast = fast and self._training
         for worker in self._addresses:
@@ -106,25 +106,17 @@ class Demux:
     def feed(self, worker: int | None, data: Bytes, now: float | None = None) -> None:
         """Take the next bytes of a worker's log, or of a saved log that holds many (`None`).
 
-        `now` is when they came, in UTC seconds; without it only the log's own dates are known.
+        Small chunks of many workers are gathered and read together, at the latest when a snapshot is taken. `now` is
+        when they came, in UTC seconds; without it only the log's own dates are known.
         """
-        self.feed_many([(worker, data, now)])
-
-    def feed_many(self, chunks: Iterable[tuple[int | None, Bytes, float | None]]) -> None:
-        """Take in chunks of many workers, each with its worker and time as in `feed`.
-
-        The outcome is that of feeding one after the other; small chunks cost much less together.
-        """
-        batch = bulk.Batch(self)
-        for worker, data, now in chunks:
-            self.bytes += len(data)
-            stream = self._stream(worker)
-            for block, start, end in stream.take(data):
-                self._read(batch, stream, block, start, end, now)
-        batch.flush()
+        stream = self._stream(worker)
+        self.bytes += len(data)
+        for block, start, end in stream.take(data):
+            self._read(stream, block, start, end, now)
 
     def finish(self, now: float | None = None, *, worker: int | None = None) -> None:
         """No more bytes will come, of a worker or at all: look at last lines that have no line end."""
+        self._batch.flush()
         for stream in [self._stream(worker)] if worker is not None else list(self._streams.values()):
             block = stream.rest()
             if block:
@@ -146,7 +138,9 @@ class Demux:
 
     def snapshot(self, now: float | None = None) -> Snapshot:
         """Everything known, sorted by core; `now` (UTC seconds) tells who has been silent."""
+        self._batch.flush()
         self.queue.flush()
+        self.tally.settle(self.slots)
         return view.snapshot(self, now)
 
     # -- lines
@@ -185,22 +179,28 @@ class Demux:
         if not last <= self.last_moment:
             self.last_moment = last
 
-    def _read(self, batch: bulk.Batch, stream: Stream, data: Bytes, start: int, end: int, now: float | None) -> None:
+    def _read(self, stream: Stream, data: Bytes, start: int, end: int, now: float | None) -> None:
         """Take in bytes that end with a line end: whole lines through the batch, what is left of others alone."""
+        if not self.fast:
+            self._read_lines(stream, bytes(data[start:end]), now)
+            return
+        batch = self._batch
         if not stream.at_start:
             batch.flush()
             middle = data.find(b"\n", start, end) + 1 or end
             self._read_lines(stream, bytes(data[start:middle]), now)
             start = middle
         while start < end:
-            whole = data.rfind(b"\n", start, min(end, start + batch.room_for(stream))) + 1
+            whole = data.rfind(b"\n", start, min(end, start + max(0, batch.room_for(stream)))) + 1
             if whole:
-                batch.add(bulk.Part(stream, data, start, whole, now))
+                batch.add(stream, data, start, whole, now)
+                start = whole
+            elif batch.size:
+                batch.flush()
             else:
                 whole = data.find(b"\n", start, end) + 1 or end
-                batch.flush()
                 self._read_lines(stream, bytes(data[start:whole]), now)
-            start = whole
+                start = whole
 
     def _read_lines(self, stream: Stream, block: bytes, now: float | None) -> None:
         *lines, rest = block.split(b"\n")

@@ -114,6 +114,10 @@ class Scanner:
         self._view[at : at + end - start] = memoryview(data)[start:end]
         self._filled += end - start
 
+    def clear(self) -> None:
+        """Forget what was put in."""
+        self._filled = 0
+
     def text(self, start: int, end: int) -> bytes:
         """Bytes of the block, by the places that `Found` gives."""
         return self._view[_PAD + start : _PAD + end].tobytes()
@@ -147,7 +151,7 @@ class Scanner:
         np.add(ends[:-1], 1, out=starts[1:])
         counts = lines.copy()
         counts[1:] -= lines[:-1] + 1
-        groups = []
+        groups: list[Found] = []
         for fields in (7, 6):
             chosen = np.flatnonzero(counts == fields)
             if len(chosen) or not groups:

@@ -16,6 +16,15 @@ Floats = npt.NDArray[np.float64]
 Trail = npt.NDArray[np.float32]
 
 
+_ZERO: Ints = np.zeros(1, np.int64)
+
+
+def runs_of(values: Ints) -> tuple[Ints, Ints]:
+    """Where runs of equal values begin, and where each ends (its last place)."""
+    starts = np.flatnonzero(values[1:] != values[:-1]) + 1
+    return np.concatenate((_ZERO, starts)), np.concatenate((starts - 1, [len(values) - 1]))
+
+
 @dataclass(frozen=True, eq=False)
 class PodSeries:
     """The whole pod over its run, a point for each kept bucket; oldest first.
@@ -83,8 +92,8 @@ class History:
             return
         self._grow(int(rows.max()) + 1)
         ordered = rows[order]
-        starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
-        sizes = np.diff(np.r_[starts, len(ordered)])
+        starts, ends = runs_of(ordered)
+        sizes = ends - starts + 1
         numbers = np.arange(len(ordered)) - np.repeat(starts, sizes) + self.counts[ordered]
         fresh = np.flatnonzero(numbers == 0)
         self._first[ordered[fresh]] = loss[order][fresh]
@@ -101,8 +110,7 @@ class History:
 
     def _fill(self, rows: Ints, buckets: Ints, loss: Trail, rate: Trail) -> None:
         keys = rows * BUCKETS + buckets
-        starts = np.flatnonzero(np.r_[True, keys[1:] != keys[:-1]])
-        ends = np.r_[starts[1:], len(keys)] - 1
+        starts, ends = runs_of(keys)
         at = (rows[starts], buckets[starts])
         self._loss[at] = loss[ends]
         self._rate[at] = rate[ends]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from tui.logs.arrays import np, npt
-from tui.logs.series import History
+from tui.logs.series import History, runs_of
 from tui.logs.snapshot import HAS_GLOBAL_RATE, HAS_LOSS, HAS_RATE, NO_TIME, UNKNOWN
 
 MOST_ROWS = 65_536
@@ -74,15 +74,6 @@ def samples_from(records: list[Record]) -> Samples:
     columns = zip(*records, strict=True)
     arrays = (np.array(column, _TYPES[name]) for name, column in zip(SAMPLE_FIELDS, columns, strict=True))
     return Samples(*arrays)
-
-
-def runs_of(values: Ints) -> tuple[Ints, Ints]:
-    """Where runs of equal values begin, and where each ends (its last place)."""
-    starts = np.flatnonzero(values[1:] != values[:-1]) + 1
-    return np.concatenate((_FIRST, starts)), np.concatenate((starts - 1, [len(values) - 1]))
-
-
-_FIRST: Ints = np.zeros(1, np.int64)
 
 
 class CoreTable:

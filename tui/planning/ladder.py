@@ -141,7 +141,7 @@ def _advice(generation: str, rungs: list[Rung], worth: float) -> tuple[bool, str
             False,
             None,
             (
-                f"stay: {top.accelerator_type} keeps {top.efficiency:.0%} of each core's rate, less than {worth:.0%}; "
+                f"stay: {top.accelerator_type} keeps {top.efficiency:.0%} of each core's rate, below {worth:.0%}; "
                 f"{better.accelerator_type} is the largest that pays. Look at the input first: loaders, bucket region"
             ),
         )

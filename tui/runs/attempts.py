@@ -10,9 +10,10 @@ from dataclasses import replace
 from typing import Any
 
 from tui.pod.run import RunState
+from tui.runs.acting import Acting
 from tui.runs.claim import Claim
 from tui.runs.directory import HEARTBEAT, RunDirectory
-from tui.runs.keeping import Ended, Keeping, wish_to_stop
+from tui.runs.keeping import GIVE_UP, Ended, Keeping, wish_to_stop
 from tui.runs.launch import LaunchSpec
 from tui.runs.mirror import record, set_logs_aside
 from tui.runs.policies import Patience, in_time
@@ -20,6 +21,9 @@ from tui.runs.status import BY_POLICY, status_of
 from tui.runs.tether import POD_GONE, Tether
 from tui.ssh.access import Access
 from tui.ssh.fleet import Fleet
+
+ELSEWHERE = 5.0
+"""Seconds between two looks whether the acting keeper has launched the next attempt."""
 
 
 def keep_in_loop(directory: RunDirectory, claim: Claim, document: Mapping[str, Any]) -> None:
@@ -90,18 +94,22 @@ async def keep_run(directory: RunDirectory, fleet: Fleet, patience: Patience, sp
     """Launch the run (`spec`) or take it over, and make as many attempts as it may have."""
     attempt = status_of(directory).attempt
     launching = spec is not None
+    acting = Acting(directory.run, fleet)
     while True:
-        keeping = Keeping(directory, fleet, patience, spec=spec, attempt=attempt, launching=launching)
+        keeping = Keeping(directory, fleet, patience, spec=spec, attempt=attempt, launching=launching, acting=acting)
         ended = await keeping.run()
         if ended is None:
             return
         if not may_restart(directory, ended):
             break
         attempt += 1
-        ended = await _before(directory, attempt, ended, patience.pause_before(attempt))
-        if ended is not None:
+        pause = patience.pause_before(attempt)
+        launching = await acting.is_ours()
+        if not launching and not await _begun_elsewhere(acting, attempt, pause + GIVE_UP):
             break
-        launching = True
+        if (stopped := await _before(directory, attempt, ended, pause if launching else 0)) is not None:
+            ended = stopped
+            break
     await record(
         directory, "state", worker=ended.worker, state=str(ended.state), cause=ended.cause, remedy=ended.remedy
     )
@@ -124,11 +132,25 @@ def may_restart(directory: RunDirectory, ended: Ended) -> bool:
     )
 
 
+async def _begun_elsewhere(acting: Acting, attempt: int, patience: float) -> bool:
+    """Wait for the attempt that the acting keeper, on another machine, is to begin; whether it did."""
+    deadline = asyncio.get_running_loop().time() + patience
+    while asyncio.get_running_loop().time() < deadline:
+        heard = (await acting.answers()).values()
+        if any((answer.number("attempt") or 0) >= attempt for answer in heard):
+            return True
+        if any(answer.fields.get("stopped") == "1" for answer in heard):
+            return False
+        await asyncio.sleep(ELSEWHERE)
+    return False
+
+
 async def _before(directory: RunDirectory, attempt: int, ended: Ended, pause: float) -> Ended | None:
     """Set the last attempt's logs aside and wait; how the run ended where a person stopped it meanwhile."""
     cause = f"restart {attempt} of {directory.run.restarts}: {ended.cause}"
     await record(directory, "state", state=str(RunState.PREPARING), attempt=attempt, cause=cause)
-    await record(directory, "note", text=f"the gang is launched again in {in_time(pause)}")
+    if pause:
+        await record(directory, "note", text=f"the gang is launched again in {in_time(pause)}")
     await asyncio.get_running_loop().run_in_executor(None, set_logs_aside, directory, attempt)
     with suppress(asyncio.TimeoutError):
         await asyncio.wait_for(wish_to_stop(directory), pause)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tui.errors import LaunchError, TpuTuiError
 from tui.pod.run import RunState
+from tui.runs.acting import Acting
 from tui.runs.directory import EVENTS_FILE, RunDirectory
 from tui.runs.follow import Follower
 from tui.runs.launch import Gang, LaunchSpec
@@ -83,6 +84,7 @@ class Keeping:
         spec: LaunchSpec | None = None,
         attempt: int = 0,
         launching: bool = False,
+        acting: Acting | None = None,
     ) -> None:
         self.directory = directory
         self.fleet = fleet
@@ -90,6 +92,7 @@ class Keeping:
         self.spec = spec
         self.attempt = attempt
         self.launching = launching
+        self.acting = acting or Acting(directory.run, fleet)
         self.outcomes: dict[int, Outcome] = {}
         self.followers: dict[int, Follower] = {}
         self._was_over = False
@@ -181,7 +184,7 @@ class Keeping:
         except asyncio.TimeoutError:
             return Ended(RunState.LOST, f"what became of its launch could not be asked for {self._lost_after}")
         begun = [index for index, what in found.items() if what is not Found.NOTHING]
-        if not begun and self.attempt:
+        if not begun and self.attempt and await self.acting.is_ours():
             return await self._launch()
         if not begun:
             error = LaunchError("the launch was cut off before anything started", remedy="launch it again")
@@ -240,8 +243,10 @@ class Keeping:
         going = any(other.out_since is None and other.worker not in self.outcomes for other in others)
         return math.inf if going else self.patience.gone_after
 
-    async def _revive(self) -> None:
-        """A run that was given up as lost answers: it goes on, or its end can be told."""
+    async def _reached(self, index: int) -> None:
+        """A worker answers: it learns who acts. A run that was given up as lost goes on, or its end can be told."""
+        with suppress(TpuTuiError):
+            await self.acting.leave_with(index)
         if self._was_over and status_of(self.directory).state is RunState.LOST:
             self._was_over = False
             await record(self.directory, "state", state=str(RunState.RUNNING), cause=None, revived=True)
@@ -264,7 +269,7 @@ class Keeping:
             index,
             attempt=self.attempt,
             patience=lambda: self._allowed(index),
-            reached=self._revive,
+            reached=lambda: self._reached(index),
         )
         self.followers[index] = follower
         outcome = await follower.run()
@@ -308,6 +313,9 @@ class Keeping:
                 break
         if status_of(self.directory).stop_requested:
             return
+        if not await self.acting.is_ours():
+            await record(self.directory, "note", text="a newer keeper on another machine acts on this failure")
+            return
         cause = await self._name_first_failure()
         everybody = len(self.outcomes) == len(self.directory.run.workers)
         if everybody or self.directory.run.on_failure != "stop":
@@ -345,6 +353,9 @@ class Keeping:
         by_person = status.stop_requested not in (None, BY_POLICY)
         lost = {index: one for index, one in self.outcomes.items() if one.unreachable is not None}
         if lost:
+            if len(lost) < len(self.outcomes):
+                await self._name_first_failure()
+                status = status_of(self.directory)
             return Ended(RunState.LOST, _lost_cause(status, lost))
         cause = None if by_person else await self._name_first_failure()
         first = first_failure(self.outcomes)

@@ -64,7 +64,8 @@ def first_failure(outcomes: Mapping[int, Outcome]) -> int | None:
 
 def only_lost_partners(outcomes: Mapping[int, Outcome]) -> bool:
     """Whether everybody who failed so far failed because of somebody else."""
-    return all(outcome.exit_code == PARTNER_LOST for outcome in outcomes.values() if failed(outcome))
+    ended = [outcome for outcome in outcomes.values() if outcome.unreachable is None]
+    return all(outcome.exit_code == PARTNER_LOST for outcome in ended if failed(outcome))
 
 
 def names_of(workers: Iterable[int]) -> str:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections import deque
-from collections.abc import Iterator, Sequence
+import weakref
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from tui.logs.demux import Demux
@@ -74,6 +76,7 @@ class Growth:
         self._read: dict[int, int] = {}
         self._attempts: dict[int, int] = {}
         self._last_time: dict[int, float] = {}
+        self._files = _Files()
 
     def read(self, budget: int) -> Iterator[Span]:
         """The next stretches, at most about `budget` bytes of them."""
@@ -165,11 +168,45 @@ class Growth:
                 yield Span(worker.index, start, data, moment, self._attempts.get(worker.index, 0))
 
     def _pread(self, worker: int, start: int, size: int) -> bytes:
-        """Bytes of the attempt that is being read; its log may be moved away at any moment, never back."""
+        if size <= 0:
+            return b""
+        attempt = self._attempts.get(worker, 0)
         path = self.directory.log_path(worker)
-        earlier = self.directory.attempt_path(self._attempts.get(worker, 0)) / path.name
-        data = _read_at(path, start, size) if size > 0 and not earlier.exists() else b""
-        return _read_at(earlier, start, size) if size > 0 and earlier.exists() else data
+        return self._files.read((worker, attempt), lambda: self._place(path, attempt), start, size)
+
+    def _place(self, path: Path, attempt: int) -> Path:
+        """Where the log of an attempt is: beside the newest one once another began."""
+        earlier = self.directory.attempt_path(attempt) / path.name
+        return earlier if earlier.exists() else path
+
+
+class _Files:
+    """Logs kept open between polls: opening one for every batch would cost more than reading it."""
+
+    MOST = 128
+
+    def __init__(self) -> None:
+        self._open: OrderedDict[tuple[int, int], int] = OrderedDict()
+        weakref.finalize(self, _close_all, self._open)
+
+    def read(self, key: tuple[int, int], place: Callable[[], Path], start: int, size: int) -> bytes:
+        """Bytes of one worker's attempt; empty where there is no such file."""
+        descriptor = self._open.get(key)
+        if descriptor is None:
+            try:
+                descriptor = os.open(place(), os.O_RDONLY | os.O_CLOEXEC)
+            except FileNotFoundError:
+                return b""
+            self._open[key] = descriptor
+            if len(self._open) > self.MOST:
+                os.close(self._open.popitem(last=False)[1])
+        self._open.move_to_end(key)
+        return os.pread(descriptor, size, start)
+
+
+def _close_all(descriptors: OrderedDict[tuple[int, int], int]) -> None:
+    while descriptors:
+        os.close(descriptors.popitem()[1])
 
 
 class RunReader:

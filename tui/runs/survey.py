@@ -31,6 +31,7 @@ class Found(str, enum.Enum):
 
 
 _CONDITIONS = {
+    "never": Found.NOTHING,
     "armed": Found.UNDECIDED,
     "started": Found.UNDECIDED,
     "running": Found.RUNNING,
@@ -46,6 +47,9 @@ async def survey(run: Run, fleet: Fleet, attempt: int = 0) -> dict[int, Found]:
     """
     indices = [worker.index for worker in run.workers]
     found = await asyncio.gather(*(_decided(run, fleet, index, attempt) for index in indices))
+    if any(what is not Found.NOTHING for what in found):
+        # One that had nothing may have been asked before a launch got there that another worker then confirmed.
+        found = await asyncio.gather(*(_decided(run, fleet, index, attempt) for index in indices))
     return dict(zip(indices, found, strict=True))
 
 

@@ -425,13 +425,13 @@ ended() {
   fi
 }
 
-# Tells a follower of a live run when the disk gets full, and when there is room again.
+# Tells a follower of a live run whether there is room on the disk, then every change.
 tell_room() {
-  tt_full=
+  tt_told=
   while :; do
-    if [ -e full ]; then [ -n "$tt_full" ] || tell full; tt_full=1
-    else [ -z "$tt_full" ] || tell room; tt_full=
-    fi
+    tt_is=room; [ ! -e full ] || tt_is=full
+    [ "$tt_is" = "$tt_told" ] || tell "$tt_is"
+    tt_told=$tt_is
     sleep 1 >/dev/null 2>&1
   done
 }
@@ -504,6 +504,9 @@ condition() {
   if alive; then
     if [ -e running ]; then tt_c=running; elif [ -e aborted ]; then tt_c=aborted; elif [ -e going ]; then tt_c=started; else tt_c=armed; fi
   elif [ -s status ]; then tt_c=ended
+  elif [ ! -e going ]; then
+    # Still being prepared, its front alive with the worker's lock; or that front is gone and nothing was started.
+    if [ -s place ] && ! flock -n -s "$tt_root/lock-$(cat place)" true; then tt_c=armed; else tt_c=never; fi
   else tt_c=lost; fi
 }
 

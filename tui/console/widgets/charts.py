@@ -9,8 +9,9 @@ import numpy as np
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.widgets import Static
-from textual_plot import HiResMode, PlotWidget
+from textual_plot import HiResMode, NumericAxisFormatter, PlotWidget
 
+from tui.console.widgets.axes import RunTime, ticks_within
 from tui.console.widgets.pane import Pane
 
 if TYPE_CHECKING:
@@ -20,10 +21,11 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float64]
 
-MINUTES_FROM = 600.0
-"""Seconds from which on the axis counts in minutes."""
-HOURS_FROM = 4 * 3600.0
 MARGIN_LEFT = 9
+ROWS_A_TICK = 2
+"""Rows of a plot between two labels: nearer ones would share a row, and one would be left out."""
+COLUMNS_A_TICK = 11
+TIME, SAMPLES = "time", "samples"
 
 
 class Chart(Vertical):
@@ -41,7 +43,7 @@ class Chart(Vertical):
         super().__init__(id=id)
         self.draws = 0
         """Redraws since the start: what the paint budgets count."""
-        self._drawn: tuple[bytes, ...] = ()
+        self._drawn: tuple[object, ...] = ()
         self._plot = PlotWidget(allow_pan_and_zoom=False)
         self._plot.can_focus = False
         self._empty = Static("no samples yet", classes="empty", markup=False)
@@ -58,9 +60,11 @@ class Chart(Vertical):
         plot.margin_bottom = 1
         plot.margin_left = MARGIN_LEFT
 
-    def show(self, x: Floats, label: str, lines: Sequence[tuple[Floats, str]]) -> None:
-        """Draw lines, each with its colour; does nothing when they are the ones that are there."""
-        drawn = (x.tobytes(), *(line.tobytes() for line, _ in lines))
+    def show(
+        self, x: Floats, label: str, lines: Sequence[tuple[Floats, str]], *, low: float | None = None
+    ) -> None:
+        """Draw lines, each with its colour, down to `low`; does nothing when they are the ones that are there."""
+        drawn = (self.size, x.tobytes(), *(line.tobytes() for line, _ in lines))
         if drawn == self._drawn or not self.is_mounted:
             return
         self._drawn = drawn
@@ -71,22 +75,34 @@ class Chart(Vertical):
         plot.clear()
         if isinstance(self.parent, Pane):
             self.parent.set_subtitle(label)
+        values = np.concatenate([line[np.isfinite(line)] for line, _ in lines]) if lines else x
+        if len(x) > 1 and len(values):
+            self._scale(x, label == TIME, float(values.min()) if low is None else low, float(values.max()))
         for line, color in lines:
             known = np.isfinite(line) & np.isfinite(x)
             if known.any():
                 plot.plot(x[known], line[known], line_style=color, hires_mode=HiResMode.BRAILLE)
+
+    def _scale(self, x: Floats, is_time: bool, low: float, high: float) -> None:
+        """Limits and ticks of both axes, as many as there is room for."""
+        plot = self._plot
+        room = (high - low) * 0.05 or abs(high) * 0.05 or 1.0
+        bottom, top = (low if low == 0.0 else low - room), high + room
+        plot.set_ylimits(bottom, top)
+        plot.set_yticks(ticks_within(bottom, top, max(2, (self.size.height - 3) // ROWS_A_TICK)))
+        axis = RunTime() if is_time else NumericAxisFormatter()
+        plot.set_x_formatter(axis)
+        plot.set_xlimits(float(x[0]), float(x[-1]))
+        most = max(2, (self.size.width - MARGIN_LEFT) // COLUMNS_A_TICK)
+        plot.set_xticks(axis.get_ticks(float(x[0]), float(x[-1]), most) if is_time else None)
 
 
 def time_axis(series: PodSeries) -> tuple[Floats, str]:
     """Where each point stands, and what that is called."""
     time = series.time
     if len(time) and np.isfinite(time).all() and (np.diff(time) >= 0).all() and time[-1] > time[0]:
-        since = time - time[0]
-        for unit, name, seconds in ((3600.0, "hours", HOURS_FROM), (60.0, "minutes", MINUTES_FROM)):
-            if since[-1] >= seconds:
-                return since / unit, name
-        return since, "seconds"
-    return np.arange(len(time), dtype=np.float64), "samples"
+        return time - time[0], TIME
+    return np.arange(len(time), dtype=np.float64), SAMPLES
 
 
 class LossChart(Chart):
@@ -109,7 +125,4 @@ class RateChart(Chart):
         """Draw the series, from zero: half the rate must look like half."""
         x, label = time_axis(series)
         whole = series.rate_total[:-1]  # not every core has told its part of the newest point yet
-        if self.is_mounted and np.isfinite(whole).any():
-            top = float(np.nanmax(whole))
-            self._plot.set_ylimits(0.0, top * 1.1 if top > 0 else 1.0)
-        self.show(x[:-1], label, [(whole, "bright_green")])
+        self.show(x[:-1], label, [(whole, "bright_green")], low=0.0)

@@ -1,0 +1,217 @@
+"""Slices and workers: see them, check them, run and copy things on them."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tui.errors import OutOfReachError, TpuTuiError, UsageError
+from tui.pod.slice import Slice
+from tui.pod.worker import Worker
+
+if TYPE_CHECKING:
+    from tui.checks.row import CheckRow
+    from tui.cloud.inventory import Inventory, Listing
+    from tui.settings import Settings
+    from tui.ssh.access import Access, Prompter
+    from tui.ssh.fleet import Completed, Fleet
+    from tui.ssh.transfer import SyncResult
+
+REACH_TIMEOUT = 10.0
+"""Seconds a worker has to answer when somebody looks at the list of workers."""
+
+
+class Reach:
+    """One person's settings, the inventory they name, and live connections to its workers.
+
+    Everything is asynchronous and cancellable; nothing prints. Errors are `TpuTuiError`s.
+    """
+
+    def __init__(self, settings: Settings, *, prompter: Prompter | None = None) -> None:
+        self.settings = settings
+        self.prompter = prompter
+        self._inventory: Inventory | None = None
+        self._access: Access | None = None
+        self._fleets: dict[str, tuple[Slice, Fleet]] = {}
+        self._lock = asyncio.Lock()
+
+    async def close(self) -> None:
+        """Close connections; runs go on."""
+        fleets, self._fleets = self._fleets, {}
+        for _slice, fleet in fleets.values():
+            await fleet.close()
+        if self._inventory is not None:
+            await self._inventory.close()
+            self._inventory = None
+
+    # ── see ──────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def where(self) -> str:
+        """Where slices are looked for, in words."""
+        if self.settings.hosts:
+            return str(self.settings.hosts)
+        zones = ", ".join(self.settings.zones) or "any zone"
+        return f"project {self.settings.project}, {zones}"
+
+    @property
+    def inventory(self) -> Inventory:
+        """The source of slices that the settings name, opened when first asked."""
+        if self._inventory is None:
+            from tui.cloud.inventory import open_inventory
+
+            self._inventory = open_inventory(self.settings)
+        return self._inventory
+
+    async def slices(self) -> Listing:
+        """Every slice of every zone asked for; zones that failed are among `problems`."""
+        return await self.inventory.slices()
+
+    async def slice(self, ref: str) -> Slice:
+        """The slice that `name` or `zone/name` means.
+
+        Raises UsageError (unknown or ambiguous, with the candidates) and CloudError.
+        """
+        zone, slash, name = ref.rpartition("/")
+        if slash:
+            return await self.inventory.get(name, zone)
+        if len(self.settings.zones) == 1:
+            return await self.inventory.get(name, self.settings.zones[0])
+        listing = await self.slices()
+        found = [slice_ for slice_ in listing.slices if slice_.name == name]
+        if len(found) > 1:
+            candidates = ", ".join(slice_.path for slice_ in found)
+            raise UsageError(f"{name} is in more than one zone", remedy=f"say which: {candidates}")
+        if found:
+            return found[0]
+        if listing.problems:
+            raise listing.problems[0]
+        return await self.inventory.get(name, None)
+
+    async def workers(self, slice_: Slice) -> list[Worker]:
+        """The slice's workers, each tried over SSH: `reachable` and, where it is not, the sentence why."""
+        fleet = await self.fleet(slice_)
+
+        async def tried(worker: Worker) -> Worker:
+            reach = await fleet.reach(worker.index, REACH_TIMEOUT)
+            return replace(worker, reachable=reach.ok, error=reach.error.sentence if reach.error else None)
+
+        known, _ = self._fleets[slice_.path]
+        return list(await asyncio.gather(*(tried(worker) for worker in known.workers)))
+
+    async def fleet(self, slice_: Slice) -> Fleet:
+        """Live connections to the slice's workers, kept until `close`; made anew when its addresses changed."""
+        self._require_workers(slice_)
+        async with self._lock:
+            held = self._fleets.get(slice_.path)
+            if held and _addresses(held[0]) == _addresses(slice_):
+                return held[1]
+            if held:
+                await held[1].close()
+            from tui.ssh.fleet import Fleet
+
+            known = await self.inventory.host_keys(slice_)
+            fleet = Fleet(known.workers, await self.access(), prompter=self.prompter)
+            self._fleets[slice_.path] = (known, fleet)
+            return fleet
+
+    async def access(self) -> Access:
+        """What it takes to log in: keys loaded, a passphrase asked once."""
+        if self._access is None:
+            from tui.ssh.access import access_from
+            from tui.ssh.keys import unlock
+
+            self._access = await unlock(access_from(self.settings), self.prompter)
+        return self._access
+
+    @staticmethod
+    def _require_workers(slice_: Slice) -> None:
+        if slice_.is_ready and slice_.workers:
+            return
+        state = slice_.state or "without workers"
+        raise OutOfReachError(
+            f"{slice_.name} is {state}",
+            why="its workers cannot be reached" if slice_.workers else "it has no workers yet",
+            remedy="tpu-tui slices shows its state; wait until it is READY"
+            if state in ("CREATING", "STARTING", "RESTARTING", "REPAIRING")
+            else f"tpu-tui slices start {slice_.name}, or create it again",
+        )
+
+    # ── the life of a slice ──────────────────────────────────────────────────────────────────────
+
+    def create_slice(
+        self, ref: str, accelerator_type: str, runtime_version: str, *, spot: bool = False
+    ) -> AsyncIterator[str]:
+        """Make a slice (`name`, or `zone/name` where several zones are configured); yields its progress."""
+        zone, _, name = ref.rpartition("/")
+        if not zone and len(self.settings.zones) != 1:
+            raise UsageError("which zone?", remedy=f"--zone ZONE, or tpu-tui slices create ZONE/{name}")
+        where = zone or self.settings.zones[0]
+        steps: AsyncIterator[str] = self._tpu_api().create(where, name, accelerator_type, runtime_version, spot=spot)
+        return steps
+
+    def change_slice(self, slice_: Slice, action: str) -> AsyncIterator[str]:
+        """Delete, start or stop a slice; yields its progress."""
+        api = self._tpu_api()
+        change = {"delete": api.delete, "start": api.start, "stop": api.stop}[action]
+        steps: AsyncIterator[str] = change(slice_.zone, slice_.name)
+        return steps
+
+    def _tpu_api(self) -> Any:
+        if self.settings.read_only:
+            raise UsageError("changing slices is refused by --read-only")
+        if self.settings.hosts:
+            raise UsageError("a hosts file's machines are not made or deleted here", remedy="leave --hosts out")
+        return self.inventory
+
+    # ── check and exec ───────────────────────────────────────────────────────────────────────────
+
+    async def check(self, slice_: Slice, ports: Sequence[int] = ()) -> AsyncIterator[CheckRow]:
+        """Every check of a slice, a row as soon as it is known."""
+        from tui.checks import run_checks, slice_rows
+
+        for row in slice_rows(slice_):
+            yield row
+        if not (slice_.is_ready and slice_.workers):
+            return
+        fleet = await self.fleet(slice_)
+        async for row in run_checks(self._fleets[slice_.path][0], fleet, ports):
+            yield row
+
+    async def exec(
+        self, slice_: Slice, argv: Sequence[str], ranks: Sequence[int] | None = None, timeout: float | None = None
+    ) -> AsyncIterator[Completed | TpuTuiError]:
+        """Run one command on many workers; yields as they finish, an error for a worker that cannot be reached."""
+        fleet = await self.fleet(slice_)
+        chosen = range(len(slice_.workers)) if ranks is None else ranks
+        async for answer in fleet.run_all(chosen, shlex.join(argv), timeout=timeout):
+            yield answer
+
+    async def sync(self, slice_: Slice, directory: Path) -> AsyncIterator[SyncResult | TpuTuiError]:
+        """Copy a working tree to every worker; yields as they have it, an error for one that could not."""
+        from tui.ssh.transfer import sync_tree
+
+        if self.settings.read_only:
+            raise UsageError("copying to workers is refused by --read-only")
+        if not directory.is_dir():
+            raise UsageError(f"{directory} is no directory", remedy="name the directory to copy")
+        fleet = await self.fleet(slice_)
+        ranks = range(len(slice_.workers))
+        async for answer in sync_tree(fleet, ranks, directory, run_root=self.settings.run_root):
+            yield answer
+
+    async def shell_command(self, slice_: Slice, worker: int) -> list[str]:
+        """The `ssh` command line that leads to one worker, host key checked as here."""
+        from tui.ssh.shell import shell_command
+
+        self._require_workers(slice_)
+        known = await self.inventory.host_keys(slice_)
+        return shell_command(known.workers[worker], await self.access())
+
+
+def _addresses(slice_: Slice) -> list[tuple[str | None, str | None, int]]:
+    return [(worker.internal_ip, worker.external_ip, worker.port) for worker in slice_.workers]
