@@ -7,7 +7,7 @@ PIP_INSTALL := -m pip install --quiet --disable-pip-version-check -c constraints
 # Debian packages the tests use: real SSH servers, login shells, a terminal, an SVG renderer.
 SYSTEM_PACKAGES := openssh-server iproute2 tmux
 
-.PHONY: demo test check bench shots clean system-packages
+.PHONY: demo test check bench chaos shots clean system-packages
 
 demo: $(VENV)/.trainer
 	$(BIN)/tpu-tui demo $(DEMO_ARGS)
@@ -24,6 +24,9 @@ check: $(VENV)/.dev
 
 bench: $(VENV)/.trainer $(VENV)/.dev
 	$(BIN)/python -m tests.bench
+
+chaos: $(VENV)/.dev system-packages
+	$(BIN)/python -m tests.chaos $(CHAOS_ARGS)
 
 shots: $(VENV)/.dev
 	$(BIN)/python -m tests.shots assets

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from trainer.errors import ConfigError
+from trainer.errors import REFUSED, ConfigError
+from trainer.progress import write_line
 
-MODELS = ("resnet10", "resnet18", "resnet34", "resnet50", "resnet101", "resnet152")
+MODELS = ("tiny", "resnet10", "resnet18", "resnet34", "resnet50", "resnet101", "resnet152")
 LARGEST_STRIDE = 32  # a ResNet halves its input five times
+BAD_SHARD_POLICIES = ("stop", "skip")
+RESUME_WORDS = ("auto", "no")
 
 
 def _require(condition: bool, what: str, remedy: str = "") -> None:
@@ -30,6 +35,8 @@ class DataConfig:
     classes: int | None = None  # None: what the manifest says
     shuffle_buffer: int = 10_000  # samples held by each loader
     loader_workers: int | None = None  # None: 0 on CPU devices, 4 on TPU
+    on_bad_shard: str = "stop"  # or "skip": what a damaged shard lacks is replaced from the loader's other shards
+    verify: bool = False  # compare each shard with the manifest's sha256 before it is used
 
     def __post_init__(self) -> None:
         sources = [self.directory is not None, self.train is not None, self.fake]
@@ -40,6 +47,7 @@ class DataConfig:
         _require(self.classes is None or self.classes >= 2, "--classes must be at least 2")
         _require(self.shuffle_buffer >= 1, "--shuffle-buffer must be at least 1")
         _require(self.loader_workers is None or self.loader_workers >= 0, "--loader-workers must not be negative")
+        _require(self.on_bad_shard in BAD_SHARD_POLICIES, "--on-bad-shard must be stop or skip")
 
 
 @dataclass(frozen=True)
@@ -52,6 +60,7 @@ class OptimizerConfig:
     weight_decay: float = 1e-4
     epochs: int = 18
     warmup_epochs: float = 1.0
+    label_smoothing: float = 0.0
 
     def __post_init__(self) -> None:
         _require(self.batch_size >= 1, "--batch-size must be at least 1")
@@ -60,6 +69,24 @@ class OptimizerConfig:
         _require(self.weight_decay >= 0, "--weight-decay must not be negative")
         _require(self.epochs >= 1, "--epochs must be at least 1")
         _require(self.warmup_epochs >= 0, "--warmup-epochs must not be negative")
+        _require(0 <= self.label_smoothing < 1, "--label-smoothing must be at least 0 and less than 1")
+
+
+@dataclass(frozen=True)
+class CheckpointConfig:
+    """Where a run's state is kept, how often, and whether an earlier run is carried on."""
+
+    directory: str | None = None  # or gs://bucket/prefix; None: nothing is kept
+    steps: int | None = None  # also every so many steps; None: at the best accuracy, on SIGTERM and at the end
+    resume: str = "auto"  # "auto": the newest whole checkpoint in the directory; "no"; or a checkpoint's path
+
+    def __post_init__(self) -> None:
+        _require(self.steps is None or self.steps >= 1, "--checkpoint-steps must be at least 1")
+        _require(
+            self.steps is None or self.directory is not None,
+            "--checkpoint-steps needs a place to save to",
+            "Give --checkpoint-dir too",
+        )
 
 
 @dataclass(frozen=True)
@@ -128,6 +155,11 @@ class TrainConfig:
     data: DataConfig = field(default_factory=lambda: DataConfig(fake=True))
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     replicas: ReplicaConfig = field(default_factory=ReplicaConfig)
+    checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
+    bf16: bool = False  # compute in bfloat16 where autocast allows; parameters stay float32
+    target_accuracy: float | None = None  # percent; a run that stays below ends with an exit code of its own
+    metrics_debug: bool = False
+    profiler_port: int | None = None
     log_steps: int = 10
     steps_per_epoch: int | None = None  # None: the whole epoch; fake data: 50
     seed: int = 42
@@ -138,6 +170,19 @@ class TrainConfig:
         _require(self.model in MODELS, f"There is no model {self.model!r}", f"Choose one of {', '.join(MODELS)}")
         _require(self.log_steps >= 1, "--log-steps must be at least 1")
         _require(self.steps_per_epoch is None or self.steps_per_epoch >= 1, "--steps-per-epoch must be at least 1")
+        target = self.target_accuracy
+        _require(target is None or 0 <= target <= 100, "--target-accuracy must lie between 0 and 100 percent")
+        evaluates = self.data.directory is not None or self.data.val is not None
+        _require(target is None or evaluates, "--target-accuracy needs validation shards", "Give --val-shards too")
+        _require(
+            self.profiler_port is None or self.replicas.device == "TPU",
+            "--profiler-port works on TPU only",
+            f"PJRT_DEVICE is {self.replicas.device}",
+        )
+        _require(
+            self.profiler_port is None or 0 < self.profiler_port < 65536,
+            "--profiler-port must lie between 1 and 65535",
+        )
 
     @property
     def loader_workers(self) -> int:
@@ -161,6 +206,8 @@ def parse(arguments: Sequence[str], environ: Mapping[str, str]) -> TrainConfig:
             classes=options.classes,
             shuffle_buffer=options.shuffle_buffer,
             loader_workers=options.loader_workers,
+            on_bad_shard=options.on_bad_shard,
+            verify=options.verify_shards,
         ),
         optimizer=OptimizerConfig(
             batch_size=options.batch_size,
@@ -169,14 +216,32 @@ def parse(arguments: Sequence[str], environ: Mapping[str, str]) -> TrainConfig:
             weight_decay=options.weight_decay,
             epochs=options.epochs,
             warmup_epochs=options.warmup_epochs,
+            label_smoothing=options.label_smoothing,
         ),
         replicas=ReplicaConfig.from_environ(environ, options.num_cores, options.timeout),
+        checkpoint=CheckpointConfig(options.checkpoint_dir, options.checkpoint_steps, options.resume),
+        bf16=options.bf16,
+        target_accuracy=options.target_accuracy,
+        metrics_debug=options.metrics_debug,
+        profiler_port=options.profiler_port,
         log_steps=options.log_steps,
         steps_per_epoch=options.steps_per_epoch,
         seed=options.seed,
         memory_check=not options.no_memory_check,
         debug=options.debug,
     )
+
+
+def read_command_line() -> TrainConfig:
+    """The run that sys.argv asks for; ends the process after `--help` or, with a sentence, after a wrong argument."""
+    settle_device(os.environ)
+    try:
+        return parse(sys.argv[1:], os.environ)
+    except ConfigError as error:
+        # The same on every worker, for all are started with the same arguments: one says it.
+        if os.environ.get("TPU_TUI_WORKER", "0") == "0":
+            write_line(str(error), descriptor=2)
+        sys.exit(REFUSED)
 
 
 def settle_device(environ: MutableMapping[str, str]) -> None:
@@ -203,11 +268,20 @@ def _parser() -> argparse.ArgumentParser:
     source.add_argument("--classes", type=int, help="number of classes (default: the manifest's)")
     source.add_argument("--shuffle-buffer", type=int, default=10_000, metavar="SAMPLES")
     source.add_argument("--loader-workers", type=int, help="loader processes a core (default: CPU 0, TPU 4)")
+    source.add_argument(
+        "--on-bad-shard",
+        default="stop",
+        choices=BAD_SHARD_POLICIES,
+        help="a shard that is missing, cut off or damaged: stop, or go on with the loader's others (default: stop)",
+    )
+    source.add_argument("--verify-shards", action="store_true", help="compare with the manifest's sha256 first")
     step = parser.add_argument_group("optimizer")
     step.add_argument("--batch-size", type=int, default=128, help="samples a core and step (default: %(default)s)")
     step.add_argument("--learning-rate", type=float, default=0.1, help="for 256 samples a step; scaled linearly")
     step.add_argument("--momentum", type=float, default=0.9)
     step.add_argument("--weight-decay", type=float, default=1e-4)
+    step.add_argument("--label-smoothing", type=float, default=0.0)
+    step.add_argument("--bf16", action="store_true", help="compute in bfloat16 where autocast allows")
     step.add_argument("--epochs", type=int, default=18)
     step.add_argument("--warmup-epochs", type=float, default=1.0)
     step.add_argument("--steps-per-epoch", type=int, help="end each epoch after so many steps")
@@ -216,6 +290,13 @@ def _parser() -> argparse.ArgumentParser:
     place.add_argument("--num-cores", type=int, help="replicas on this worker (CPU; default: TPU_TUI_CORES or 1)")
     place.add_argument("--timeout", type=float, default=300.0, metavar="S", help="for the others (default: 300)")
     place.add_argument("--no-memory-check", action="store_true")
+    keep = parser.add_argument_group("checkpoints")
+    keep.add_argument("--checkpoint-dir", metavar="DIR", help="directory or gs://bucket/prefix of this run's state")
+    keep.add_argument("--checkpoint-steps", type=int, metavar="K", help="save every K steps too")
+    keep.add_argument("--resume", default="auto", metavar="auto|no|PATH", help="go on from the newest whole one")
+    parser.add_argument("--target-accuracy", type=float, metavar="PERCENT", help="end with exit code 21 below it")
+    parser.add_argument("--metrics-debug", action="store_true", help="print compilations and transfers each epoch")
+    parser.add_argument("--profiler-port", type=int, metavar="PORT", help="serve the profiler there (TPU only)")
     parser.add_argument("--log-steps", type=int, default=10, help="print every so many steps (default: %(default)s)")
     parser.add_argument("--debug", action="store_true", help="tracebacks instead of sentences")
     return parser

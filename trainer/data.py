@@ -7,11 +7,14 @@ until they are on the device: a quarter of the bytes to move, and normalising th
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import hashlib
 import io
 import math
 import random
-import tarfile
-from collections.abc import Iterable, Iterator
+import signal
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from itertools import islice
@@ -23,12 +26,13 @@ import webdataset
 from braceexpand import braceexpand
 from PIL import Image
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
-from webdataset.tariterators import group_by_keys, tar_file_expander
 
 from trainer import objects, split
 from trainer.config import DataConfig, TrainConfig
 from trainer.errors import TrainerError
 from trainer.manifest import MANIFEST, Manifest
+from trainer.progress import write_line
+from trainer.reading import ShardFile, count_samples, read_shard, read_shards
 from trainer.split import Piece, Share
 
 Batch = tuple[torch.Tensor, torch.Tensor]  # images uint8 [batch, 3, size, size], labels int64 [batch]
@@ -40,6 +44,7 @@ CROP_MARGIN = 4  # pixels that a small image is padded with before it is cropped
 CROP_AREA, CROP_RATIO = (0.08, 1.0), (3 / 4, 4 / 3)  # of a large image, as ImageNet's usual training crop
 EVALUATION_MARGIN = 256 / 224  # shorter side before the centre crop, over the crop
 DEFAULT_SIZE, FAKE_CLASSES, FAKE_STEPS = 224, 10, 50
+SET_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
 IMAGE_ERRORS = (OSError, ValueError, SyntaxError)  # what PIL raises for a file that is no image
 
 
@@ -49,6 +54,16 @@ class ShardSet:
 
     urls: tuple[str, ...]
     counts: tuple[int, ...]
+    sizes: tuple[int | None, ...] = ()  # bytes, and SHA-256: where a manifest tells them
+    digests: tuple[str | None, ...] = ()
+
+    def file(self, number: int) -> ShardFile:
+        """One shard as a file to be read."""
+        return ShardFile(
+            self.urls[number],
+            self.sizes[number] if self.sizes else None,
+            self.digests[number] if self.digests else None,
+        )
 
     @property
     def samples(self) -> int:
@@ -120,20 +135,6 @@ def expand(pattern: str) -> tuple[str, ...]:
     return tuple(urls)
 
 
-def count_samples(url: str) -> int:
-    """Samples in a shard, by reading all of it."""
-    return sum(1 for _ in read_shard(url))
-
-
-def read_shard(url: str) -> Iterator[dict[str, Any]]:
-    """A shard's samples in order, as webdataset groups them; raises TrainerError naming a damaged shard."""
-    try:
-        with objects.open_stream(url) as stream:
-            yield from group_by_keys(tar_file_expander([{"url": url, "stream": stream}]))
-    except (tarfile.TarError, EOFError, ValueError) as error:
-        raise TrainerError(f"Shard {url} is damaged or cut off", why=str(error.args[0]).split(" @ ")[0]) from error
-
-
 def _listed(directory: str, manifest: Manifest, name: str) -> ShardSet | None:
     shards = manifest.splits.get(name, ())
     if not shards:
@@ -147,7 +148,12 @@ def _listed(directory: str, manifest: Manifest, name: str) -> ShardSet | None:
             remedy="Make the shards again with --overwrite",
         )
     urls = tuple(objects.join(directory, shard.name) for shard in shards)
-    return ShardSet(urls, tuple(shard.samples for shard in shards))
+    return ShardSet(
+        urls,
+        tuple(shard.samples for shard in shards),
+        tuple(shard.size for shard in shards),
+        tuple(shard.sha256 for shard in shards),
+    )
 
 
 def _manifest_beside(url: str) -> Manifest | None:
@@ -158,9 +164,14 @@ def _manifest_beside(url: str) -> Manifest | None:
 
 
 def _counted(urls: tuple[str, ...], manifest: Manifest | None) -> ShardSet:
-    listed = {s.name: s.samples for shards in manifest.splits.values() for s in shards} if manifest else {}
+    listed = {shard.name: shard for shards in manifest.splits.values() for shard in shards} if manifest else {}
     known = [listed.get(url.rpartition("/")[2]) for url in urls]
-    return ShardSet(urls, tuple(count_samples(u) if n is None else n for u, n in zip(urls, known, strict=True)))
+    return ShardSet(
+        urls,
+        tuple(count_samples(u) if shard is None else shard.samples for u, shard in zip(urls, known, strict=True)),
+        tuple(None if shard is None else shard.size for shard in known),
+        tuple(None if shard is None else shard.sha256 for shard in known),
+    )
 
 
 def _check(train: ShardSet, batch: int, world: int, data: DataConfig) -> None:
@@ -182,46 +193,93 @@ def _check(train: ShardSet, batch: int, world: int, data: DataConfig) -> None:
 class ShardStream(IterableDataset[Any]):
     """A rank's share of one epoch as batches; each loader process reads its own pieces.
 
+    What a sample becomes depends on the seed, its loader and its place there, on nothing else: so the batches from
+    `first` on are those of a whole epoch, and what comes before them is read, but not decoded.
     A TrainerError is yielded, not raised: a loader process would wrap it into a traceback. `batches` unwraps it.
     """
 
-    def __init__(self, shards: ShardSet, share: Share, data: Dataset, batch: int, seed: str, buffer: int) -> None:
+    def __init__(
+        self,
+        shards: ShardSet,
+        share: Share,
+        data: Dataset,
+        batch: int,
+        seed: str,
+        buffer: int,
+        *,
+        first: int = 0,
+        skip_bad: bool = False,
+        verify: bool = False,
+    ) -> None:
         """`buffer` 0 means evaluation: in order, centre crops, the last batch padded."""
         self._shards, self._share, self._data = shards, share, data
         self._batch, self._seed, self._buffer = batch, seed, buffer
+        self._first, self._skip_bad, self._verify = first, skip_bad, verify
 
     def __iter__(self) -> Iterator[Batch | TrainerError]:
         """Batches of this loader process, or of the whole share where there is only one."""
         worker = get_worker_info()
-        loader = worker.id if worker else 0
-        rng = random.Random(f"{self._seed} {loader}")
-        samples: Iterable[tuple[Pixels, int]] = self._decoded(self._share.loaders[loader], rng)
-        try:
-            yield from self._batched(iter(samples))
-        except TrainerError as error:
-            yield error
+        loaders = len(self._share.loaders)
+        # Batches are taken from the loaders in turn: the turn of batch `first` must be the first process's.
+        loader = ((worker.id if worker else 0) + self._first) % loaders
+        passed = self._first // loaders + (loader < self._first % loaders)
+        failure: TrainerError | None = None
+        with contextlib.closing(self._read(self._share.loaders[loader])) as source:
+            raw = self._shuffled(source, random.Random(f"{self._seed} {loader}"))
+            place = passed * self._batch
+            samples = (
+                self._decode(sample, random.Random(f"{self._seed} {loader} {number}"))
+                for number, sample in enumerate(islice(raw, place, None), place)
+            )
+            try:
+                yield from self._batched(samples)
+            except TrainerError as error:
+                failure = error.with_traceback(None)  # which would hold what is to be closed
+        if failure is not None:
+            yield failure
 
-    def _decoded(self, pieces: tuple[Piece, ...], rng: random.Random) -> Iterator[tuple[Pixels, int]]:
-        raw: Iterator[dict[str, Any]] = self._read(pieces)
-        if self._buffer:
-            raw = iter(webdataset.filters.shuffle(self._buffer, initial=self._buffer, rng=rng)(raw))
-        for sample in raw:
-            yield self._decode(sample, rng)
+    def _shuffled(self, raw: Iterator[dict[str, Any]], rng: random.Random) -> Iterator[dict[str, Any]]:
+        if not self._buffer:
+            return raw
+        return iter(webdataset.filters.shuffle(self._buffer, initial=self._buffer, rng=rng)(raw))
 
-    def _read(self, pieces: tuple[Piece, ...]) -> Iterator[dict[str, Any]]:
-        for piece in pieces:
-            url = self._shards.urls[piece.shard]
+    def _read(self, pieces: tuple[Piece, ...]) -> Generator[dict[str, Any], None, None]:
+        lost = 0
+        good = []
+        shards = read_shards([self._shards.file(piece.shard) for piece in pieces], self._verify)
+        for piece, samples in zip(pieces, shards, strict=True):
             read = 0
-            for sample in islice(read_shard(url), piece.start, piece.stop):
-                read += 1
-                yield sample
-            if read < piece.samples:
-                expected = self._shards.counts[piece.shard]
-                raise TrainerError(
-                    f"Shard {url} holds {piece.start + read} samples",
-                    why=f"its manifest says {expected}",
-                    remedy="Make the shards again with --overwrite",
-                )
+            try:
+                for sample in self._cut(piece, samples):
+                    read += 1
+                    yield sample
+                good.append(piece)
+            except TrainerError as error:
+                if not self._skip_bad:
+                    raise
+                lost += piece.samples - read
+                write_line(f"Went on without {piece.samples - read} samples: {error}", descriptor=2)
+        if not self._buffer or not lost:
+            return  # an evaluation just counts fewer
+        if not good:
+            raise TrainerError("None of a loader's shards can be read", remedy="Make them again with --overwrite")
+        # Every rank has to make as many steps as the others: the lost samples' places are taken by others'.
+        while lost:
+            for piece in good:
+                yield from islice(self._cut(piece, read_shard(self._shards.file(piece.shard))), lost)
+                lost -= min(lost, piece.samples)
+
+    def _cut(self, piece: Piece, samples: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        read = 0
+        for sample in islice(samples, piece.start, piece.stop):
+            read += 1
+            yield sample
+        if read < piece.samples:
+            raise TrainerError(
+                f"Shard {self._shards.urls[piece.shard]} holds {piece.start + read} samples",
+                why=f"its manifest says {self._shards.counts[piece.shard]}",
+                remedy="Make the shards again with --overwrite",
+            )
 
     def _decode(self, sample: dict[str, Any], rng: random.Random) -> tuple[Pixels, int]:
         where = f"Sample {sample['__key__']} of {sample['__url__']}"
@@ -283,25 +341,63 @@ def _fields(sample: dict[str, Any]) -> str:
 
 def batches(stream: ShardStream, loader_workers: int) -> Iterator[Batch]:
     """Read a stream through so many loader processes; raises the TrainerError that a loader met."""
-    for item in DataLoader(stream, batch_size=None, num_workers=loader_workers):
+    for item in DataLoader(stream, batch_size=None, num_workers=loader_workers, worker_init_fn=_outlive_sigterm):
         if isinstance(item, TrainerError):
             raise item
         yield item
 
 
-def train_epoch(config: TrainConfig, data: Dataset, rank: int, world: int, epoch: int) -> tuple[int, Iterator[Batch]]:
-    """How many batches this rank trains on in an epoch, the same on all ranks, and those batches."""
+def _outlive_sigterm(_: int) -> None:
+    """SIGTERM reaches a whole session; the ranks still need batches up to the step at which all of them stop."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    ctypes.CDLL(None).prctl(SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+
+
+def steps_an_epoch(config: TrainConfig, data: Dataset, world: int) -> int:
+    """Training steps in each epoch, the same on all ranks."""
+    if data.train is None:
+        return config.steps_per_epoch or FAKE_STEPS
+    steps, _ = split.train_batches(data.train.samples, world, config.optimizer.batch_size)
+    return steps if config.steps_per_epoch is None else min(steps, config.steps_per_epoch)
+
+
+def plan(config: TrainConfig, data: Dataset, world: int) -> str:
+    """A mark of everything that decides which samples each step of a run sees."""
+    counts = data.train.counts if data.train else ()
+    names = [url.rpartition("/")[2] for url in data.train.urls] if data.train else []
+    decisive = (config.optimizer.batch_size, world, config.seed, config.steps_per_epoch, config.data.shuffle_buffer)
+    whole = (*decisive, _train_loaders(config, data, world), data.image_size, counts, names)
+    return hashlib.sha256(repr(whole).encode()).hexdigest()
+
+
+def _train_loaders(config: TrainConfig, data: Dataset, world: int) -> int:
+    return min(config.loader_workers, len(data.train.urls) // world) if data.train else 0
+
+
+def train_epoch(
+    config: TrainConfig, data: Dataset, rank: int, world: int, epoch: int, first: int = 0
+) -> tuple[int, Iterator[Batch]]:
+    """How many batches this rank trains on in an epoch, the same on all ranks, and those batches from `first` on."""
     batch = config.optimizer.batch_size
     if data.train is None:
         steps = config.steps_per_epoch or FAKE_STEPS
-        return steps, fake_batches(data, batch, config.seed + rank, steps)
-    loaders = min(config.loader_workers, len(data.train.urls) // world)
+        return steps, fake_batches(data, batch, config.seed + rank, steps - first)
+    loaders = _train_loaders(config, data, world)
     order = split.shard_order(len(data.train.urls), config.seed, epoch)
     share = split.train_share(
         data.train.counts, order, rank=rank, world=world, batch=batch, loaders=loaders, limit=config.steps_per_epoch
     )
-    buffer = config.data.shuffle_buffer
-    stream = ShardStream(data.train, share, data, batch, f"{config.seed} {epoch} {rank}", buffer)
+    stream = ShardStream(
+        data.train,
+        share,
+        data,
+        batch,
+        f"{config.seed} {epoch} {rank}",
+        config.data.shuffle_buffer,
+        first=first,
+        skip_bad=config.data.on_bad_shard == "skip",
+        verify=config.data.verify,
+    )
     return share.batches, batches(stream, loaders)
 
 
@@ -312,13 +408,17 @@ def evaluation(config: TrainConfig, data: Dataset, rank: int, world: int) -> tup
     limit = config.steps_per_epoch
     loaders = min(config.loader_workers, len(data.val.urls))
     share = split.evaluation_share(data.val.counts, rank=rank, world=world, batch=batch, loaders=loaders, limit=limit)
-    stream = ShardStream(data.val, share, data, batch, "", 0)
+    skip, verify = config.data.on_bad_shard == "skip", config.data.verify
+    stream = ShardStream(data.val, share, data, batch, "", 0, skip_bad=skip, verify=verify)
     own = batches(stream, loaders)
 
     def padded() -> Iterator[Batch]:
-        yield from own
+        came = 0
+        for batch_read in own:
+            came += 1
+            yield batch_read
         size = data.image_size
-        for _ in range(share.batches - -(-share.samples // batch)):
+        for _ in range(share.batches - came):
             yield torch.zeros(batch, 3, size, size, dtype=torch.uint8), torch.full((batch,), PADDING)
 
     return share.batches, padded()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 # Exit codes of a rank and of the process that started it. 1 is a crash; 128 + n a signal, as shells count.
 REFUSED = 2  # a sentence was printed: wrong arguments, no data, no accelerator, no memory
+BELOW_TARGET = 21  # trained to the end, but not to --target-accuracy
 PARTNER_LOST = 75  # another rank ended; this one is not the culprit (sysexits.h: try again)
 STOPPED = 143  # SIGTERM was obeyed
 

@@ -24,6 +24,7 @@ import torch_xla
 
 from trainer.config import ReplicaConfig, TrainConfig
 from trainer.errors import (
+    BELOW_TARGET,
     PARTNER_LOST,
     REFUSED,
     STOPPED,
@@ -36,9 +37,10 @@ from trainer.progress import write_line
 from trainer.rendezvous import listen, meet
 from trainer.replicas import GlooReplicas, Replicas, XlaReplicas
 
-Train = Callable[[Replicas, TrainConfig, "Stopping"], None]
+Train = Callable[[Replicas, TrainConfig, "Stopping"], int]  # returns the exit code
 
 GRACE = 20.0  # seconds from SIGTERM to SIGKILL: a compilation, which no signal interrupts, fits in
+SAVING_GRACE = 300.0  # the same where a checkpoint is to be written first; who sent the signal may be less patient
 CULPRIT_FIRST = 2.0  # seconds that a rank waits before it ends for another's sake, so that the cause is seen first
 SET_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
 
@@ -64,6 +66,7 @@ def launch(train: Train, config: TrainConfig) -> int:
     try:
         if config.replicas.device == "TPU":
             _require_tpu()
+            signal.signal(signal.SIGTERM, _pass_on)
             torch_xla.launch(_tpu_rank, args=(train, config))
             return 0
         return _Forked(train, config).run()
@@ -97,6 +100,13 @@ def _require_tpu() -> None:
         raise TrainerError(
             "There is a TPU, but no libtpu to drive it", remedy="Install it with: pip install 'tpu-tui[tpu]'"
         )
+
+
+def _pass_on(number: int, _: object) -> None:
+    """The ranks stop at a step they agree on, save and end; then `torch_xla.launch` returns."""
+    for rank in multiprocessing.active_children():
+        if rank.pid is not None:
+            os.kill(rank.pid, number)
 
 
 def _tpu_rank(_: int, train: Train, config: TrainConfig) -> None:
@@ -167,7 +177,8 @@ class _Forked:
 
     def _end(self) -> None:
         if self._kill_at is None:
-            self._kill_at = time.monotonic() + GRACE
+            saves = self._stopped and self._config.checkpoint.directory is not None
+            self._kill_at = time.monotonic() + (SAVING_GRACE if saves else GRACE)
         for rank in self._ranks:
             with contextlib.suppress(ProcessLookupError):
                 rank.terminate()
@@ -181,7 +192,7 @@ class _Forked:
             return  # the first failure is the one that counts
         self._code = code if code > 0 else 128 - code
         others = "; ending this worker's others" if self._kill_at is None and len(self._ranks) > 1 else ""
-        if code not in (REFUSED, PARTNER_LOST):
+        if code not in (REFUSED, PARTNER_LOST, BELOW_TARGET):
             worker = self._config.replicas.worker
             write_line(
                 f"{rank.name.capitalize()} (worker {worker}, core {self._ranks.index(rank)}) {_cause(code)}{others}.",
@@ -235,9 +246,9 @@ def _guarded(
     who = "" if place is None else f"Rank {place.rank(core)} (worker {place.worker}, core {core}): "
     try:
         replicas = join()
-        train(replicas, config, stopping)
+        code = train(replicas, config, stopping)
         replicas.close()
-        return STOPPED if stopping.requested else 0
+        return STOPPED if stopping.requested else code
     except PartnerLostError as error:
         if stopping.requested:
             return STOPPED

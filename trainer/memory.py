@@ -12,6 +12,7 @@ RUNTIME_MIB = 500  # compiler, compiled code and runtime of a process, beyond th
 BYTES_PER_PARAMETER = 4 * 6  # weights, gradients, momentum, the flat bucket on either side, one spare copy
 # What all layers put out, in values a pixel of input: counted by forward hooks at 224 pixels
 VALUES_PER_PIXEL = {
+    "tiny": 13,
     "resnet10": 105,
     "resnet18": 150,
     "resnet34": 225,

@@ -10,16 +10,19 @@ import fnmatch
 import functools
 import io
 import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
+from urllib.parse import quote
 
 from trainer.errors import TrainerError
 
 BUCKET_SCHEME = "gs://"
 PIPE_SCHEME = "pipe:"
-READ_BYTES = 8 * 1024 * 1024  # of an object a request; each request costs a round trip
+READ_BYTES = 1024 * 1024  # of an object at a time; all of it comes with one request
+STORAGE = "https://storage.googleapis.com"
 
 
 def is_bucket(url: str) -> bool:
@@ -30,6 +33,11 @@ def is_bucket(url: str) -> bool:
 def is_pipe(url: str) -> bool:
     """Whether a "path" is a command whose output is the shard."""
     return url.startswith(PIPE_SCHEME)
+
+
+def is_local(url: str) -> bool:
+    """Whether a path is one of this machine's."""
+    return not is_bucket(url) and not is_pipe(url)
 
 
 def join(directory: str, name: str) -> str:
@@ -51,10 +59,15 @@ def exists(url: str) -> bool:
         return bool(_client().bucket(bucket).blob(name).exists())
 
 
+def is_there(directory: str) -> bool:
+    """Whether a local directory exists; a prefix in a bucket always does."""
+    return is_bucket(directory) or Path(directory).is_dir()
+
+
 def matching(directory: str, pattern: str = "*") -> list[str]:
     """Names right inside a directory or prefix, sorted; raises TrainerError for a missing bucket or directory."""
     if not is_bucket(directory):
-        if not Path(directory).is_dir():
+        if not is_there(directory):
             raise TrainerError(
                 f"There is no directory {directory}", remedy="Make shards with python -m trainer.shards"
             )
@@ -79,7 +92,7 @@ def open_stream(url: str) -> Iterator[IO[bytes]]:
             yield stream
     elif is_bucket(url):
         bucket, name = _parts(url)
-        with _told(url), _client().bucket(bucket).blob(name).open("rb", chunk_size=READ_BYTES) as stream:
+        with _told(url), io.BufferedReader(_object_stream(url, bucket, name), READ_BYTES) as stream:
             yield stream
     else:
         try:
@@ -94,14 +107,21 @@ def write(url: str, content: bytes) -> None:
     """Write a whole file or object; a local file appears complete or not at all."""
     if is_bucket(url):
         bucket, name = _parts(url)
+        from google.cloud.storage.retry import DEFAULT_RETRY
+
         with _told(url):
-            _client().bucket(bucket).blob(name).upload_from_file(io.BytesIO(content), checksum="crc32c")
+            blob = _client().bucket(bucket).blob(name)
+            # To send the same bytes twice does no harm: so it may be retried, which is not the client's default.
+            blob.upload_from_file(io.BytesIO(content), checksum="crc32c", size=len(content), retry=DEFAULT_RETRY)
         return
     path = Path(url)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(content)
+        with temporary.open("wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
         temporary.replace(path)
     except OSError as error:
         with contextlib.suppress(OSError):
@@ -109,19 +129,39 @@ def write(url: str, content: bytes) -> None:
         raise TrainerError(f"Cannot write {url}", why=error.strerror or str(error)) from error
 
 
+def delete(url: str) -> None:
+    """Delete a file or object; one that is gone already is fine."""
+    if is_bucket(url):
+        from google.api_core.exceptions import NotFound
+
+        bucket, name = _parts(url)
+        with _told(url), contextlib.suppress(NotFound):
+            _client().bucket(bucket).blob(name).delete()
+        return
+    try:
+        Path(url).unlink(missing_ok=True)
+    except OSError as error:
+        raise TrainerError(f"Cannot delete {url}", why=error.strerror or str(error)) from error
+
+
 @contextlib.contextmanager
 def _open_pipe(url: str) -> Iterator[IO[bytes]]:
-    """The shell runs it, as webdataset does; a reader that stops early ends it without complaint."""
-    command = url[len(PIPE_SCHEME) :]
-    with subprocess.Popen(command, shell=True, stdout=subprocess.PIPE) as process:
+    """The shell runs it, as webdataset does; a reader that stops early ends it without complaint.
+
+    SIGTERM reaches a whole session at once. The command ignores it, for the run may need its output until the step
+    at which all ranks stop; it is ended by the reader.
+    """
+    command = f"trap '' TERM\n{url[len(PIPE_SCHEME) :]}"
+    with subprocess.Popen(command, shell=True, stdout=subprocess.PIPE, start_new_session=True) as process:
         assert process.stdout is not None
-        yield process.stdout
-        if not process.stdout.read(1):
-            code = process.wait()
-            if code != 0:
+        try:
+            yield process.stdout
+            whole = not process.stdout.read(1)
+            if whole and (code := process.wait()) != 0:
                 raise TrainerError(f"The command of {url} failed", why=f"exit code {code}")
-        else:
-            process.terminate()
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def _parts(url: str) -> tuple[str, str]:
@@ -129,6 +169,14 @@ def _parts(url: str) -> tuple[str, str]:
     if not bucket:
         raise TrainerError(f"{url} names no bucket", remedy="Write gs://BUCKET/PREFIX")
     return bucket, name
+
+
+def _object_stream(url: str, bucket: str, name: str) -> io.RawIOBase:
+    from trainer.streams import ObjectStream
+
+    server = os.environ.get("STORAGE_EMULATOR_HOST", "") or STORAGE
+    address = f"{server.rstrip('/')}/storage/v1/b/{bucket}/o/{quote(name, safe='')}?alt=media"
+    return ObjectStream(_client()._http, address, url)
 
 
 def _client() -> Any:

@@ -8,8 +8,11 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
+from typing import TypeVar
+
+T = TypeVar("T")
 
 SMOOTHING = 0.4  # share of the former rate in the new one, as torch_xla's RateTracker has it
 
@@ -48,6 +51,36 @@ class RateTracker:
         """All samples over all time since the start."""
         elapsed = self._clock() - self._started
         return self._total / elapsed if elapsed > 0 else 0.0
+
+
+class Waiting:
+    """How long a loop waited for its input."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self.seconds = 0.0
+
+    def timed(self, items: Iterable[T]) -> Iterator[T]:
+        """The same items; the time until each comes is added up."""
+        iterator = iter(items)
+        while True:
+            began = self._clock()
+            try:
+                item = next(iterator)
+            except StopIteration:
+                return
+            finally:
+                self.seconds += self._clock() - began
+            yield item
+
+
+def waiting_line(epoch: int, waits: Sequence[float], took: float) -> str:
+    """Seconds that the replicas waited for data in an epoch that took so long."""
+    mean, longest = sum(waits) / len(waits), max(waits)
+    return (
+        f"Epoch {epoch} waited for data {mean:.2f} s, {100 * mean / max(took, 1e-9):.1f}% of the time; "
+        f"longest {longest:.2f} s on core {waits.index(longest)}"
+    )
 
 
 def device_label(device: str, rank: int) -> str:

@@ -2,24 +2,27 @@
 """Train a ResNet on every core of a slice: `python -m trainer.train --data gs://bucket/prefix`.
 
 The same code on TPU (PJRT_DEVICE=TPU) and on XLA's CPU device (PJRT_DEVICE=CPU). One process a core; each reads
-its own share of the shards, all hold the same parameters after every step. Read from the bottom up: `main` starts
+its own share of the shards, all hold the same parameters after every step. Read from the bottom up: `launch` starts
 the processes, `train` is one of them.
 """
 
 from __future__ import annotations
 
-import hashlib
+import contextlib
 import math
 import os
 import sys
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 
-from trainer.config import OptimizerConfig, TrainConfig, parse, settle_device
+from trainer.config import OptimizerConfig, TrainConfig, read_command_line, settle_device
+from trainer.progress import write_line
 
 settle_device(os.environ)  # torch_xla looks at PJRT_DEVICE when it is imported
+if __name__ == "__main__":
+    COMMAND_LINE = read_command_line()  # wrong arguments and --help are answered before the seconds of importing
+    write_line("==> Loading PyTorch and PyTorch/XLA ..")
 
 import torch
 import torch_xla
@@ -27,13 +30,16 @@ import torch_xla.core.xla_model as xm
 from torch import nn
 
 from trainer import data, memory, models, progress, split
+from trainer.compilation import Compilation
 from trainer.data import Dataset
-from trainer.errors import REFUSED, ConfigError, TrainerError
+from trainer.errors import BELOW_TARGET, TrainerError
 from trainer.launch import Stopping, launch
-from trainer.progress import RateTracker, write_line
+from trainer.progress import RateTracker, Waiting
 from trainer.replicas import Replicas
+from trainer.resumption import Resumption, average_statistics, fingerprint
 
 LEARNING_RATE_BATCH = 256  # samples a step that --learning-rate is meant for
+ALMOST_ONE = 1 - 1e-6
 
 
 def learning_rate(config: OptimizerConfig, world: int, step: int, steps_per_epoch: int) -> float:
@@ -42,13 +48,14 @@ def learning_rate(config: OptimizerConfig, world: int, step: int, steps_per_epoc
     Linear scaling and gradual warm-up as in Goyal et al., "Accurate, Large Minibatch SGD" (2017).
     """
     peak = config.learning_rate * config.batch_size * world / LEARNING_RATE_BATCH
-    epoch = (step + 1) / steps_per_epoch
-    if epoch < config.warmup_epochs:
-        return peak * epoch / config.warmup_epochs
-    if config.epochs <= config.warmup_epochs:
-        return peak
-    done = (epoch - config.warmup_epochs) / (config.epochs - config.warmup_epochs)
-    return peak * 0.5 * (1 + math.cos(math.pi * min(1.0, done)))
+    rate = peak
+    if (step + 1) / steps_per_epoch < config.warmup_epochs:
+        rate = peak * (step + 1) / steps_per_epoch / config.warmup_epochs
+    elif config.epochs > config.warmup_epochs:
+        done = (step / steps_per_epoch - config.warmup_epochs) / (config.epochs - config.warmup_epochs)
+        rate = peak * 0.5 * (1 + math.cos(math.pi * min(1.0, max(0.0, done))))
+    # PyTorch/XLA makes the factor 1 a constant of the graph, and would compile another one for that step.
+    return ALMOST_ONE if rate == 1 else rate
 
 
 @dataclass
@@ -61,7 +68,8 @@ class Run:
     data: Dataset
     model: nn.Module
     optimizer: torch.optim.SGD
-    compiled: set[str] = field(default_factory=set)
+    resumption: Resumption
+    compilation: Compilation
 
     @property
     def leads(self) -> bool:
@@ -70,7 +78,7 @@ class Run:
 
 
 def start(replicas: Replicas, config: TrainConfig, stopping: Stopping) -> Run:
-    """Find the data, build the model, and see that both fit."""
+    """Find the data, build the model or find it in a checkpoint, and see that both fit."""
     if replicas.rank == 0:
         write_line("==> Preparing data..")
     found = replicas.share(lambda: data.find(config, replicas.world))
@@ -94,47 +102,57 @@ def start(replicas: Replicas, config: TrainConfig, stopping: Stopping) -> Run:
     torch_xla.sync()
     if replicas.rank == 0:
         _introduce(replicas, config, found, parameters)
-    return Run(replicas, config, stopping, found, model, optimizer)
+    resumption = Resumption(replicas, config, found, model, optimizer)
+    compilation = Compilation(replicas.label)
+    return Run(replicas, config, stopping, found, model, optimizer, resumption, compilation)
 
 
-def train_epoch(run: Run, epoch: int) -> float | None:
-    """One epoch; returns the slice's samples a second, or None when the run is to stop."""
-    replicas, config = run.replicas, run.config
+def train_epoch(run: Run, epoch: int, first: int = 0) -> float | None:
+    """One epoch, from step `first` on; returns the slice's samples a second, or None when the run is to stop."""
+    replicas, config, saves = run.replicas, run.config, run.resumption
     batch_size = config.optimizer.batch_size
-    steps, loader = data.train_epoch(config, run.data, replicas.rank, replicas.world, epoch)
-    criterion = nn.CrossEntropyLoss()
+    steps, loader = data.train_epoch(config, run.data, replicas.rank, replicas.world, epoch, first)
+    criterion = nn.CrossEntropyLoss(label_smoothing=config.optimizer.label_smoothing)
     run.model.train()
     if run.leads:
         write_line(progress.train_begin_line(epoch, datetime.now()))
     began = time.monotonic()
     tracker = RateTracker()
+    waiting = Waiting()
 
     def report(loss: torch.Tensor, step: int) -> None:
         value = loss.item()  # waits for the device: done on the steps that are printed, and only there
         rates = tracker.rate(), tracker.global_rate()
         write_line(progress.training_line(replicas.label, epoch, step, value, *rates, datetime.now()))
 
-    for step, (images, labels) in enumerate(loader):
-        compiling = _announce_compilation(run, "training step")
-        for group in run.optimizer.param_groups:
-            group["lr"] = learning_rate(config.optimizer, replicas.world, (epoch - 1) * steps + step, steps)
-        scores = run.model(images.to(replicas.device))
-        loss = criterion(scores, labels.to(replicas.device))
-        loss.backward()
-        tracker.add(batch_size)
-        if step % config.log_steps == 0:
-            xm.add_step_closure(report, args=(loss.detach(), step))  # runs once the step's graph has
-        # The gradients' mean over all replicas, and the step. The vote makes all replicas stop at the same step.
-        if replicas.step(run.optimizer, run.stopping.requested):
+    for step, (images, labels) in enumerate(waiting.timed(loader), first):
+        with run.compilation.of("training step"):
+            for group in run.optimizer.param_groups:
+                group["lr"] = learning_rate(config.optimizer, replicas.world, (epoch - 1) * steps + step, steps)
+            with _precision(config):
+                scores = run.model(images.to(replicas.device))
+            loss = criterion(scores.float(), labels.to(replicas.device))
+            loss.backward()
+            tracker.add(batch_size)
+            if step % config.log_steps == 0:
+                xm.add_step_closure(report, args=(loss.detach(), step))  # runs once the step's graph has
+            # The gradients' mean over all replicas, and the step. The vote makes all stop at the same step.
+            stop = replicas.step(run.optimizer, run.stopping.requested)
+        if stop:
             _say_stopping(run, f"at epoch {epoch} step {step}")
+            saves.save(epoch, step + 1)
             return None
-        if compiling is not None:
-            _tell_compiled(run, "training step", compiling)
+        if saves.due((epoch - 1) * steps + step + 1):
+            saves.save(epoch, step + 1)
 
+    took = time.monotonic() - began
     slice_rate = float(replicas.total(torch.tensor([tracker.global_rate()])).item())
+    waits = replicas.gather(waiting.seconds)
     if run.leads:
-        took = time.monotonic() - began
-        write_line(progress.train_end_line(epoch, took, steps * batch_size, slice_rate, datetime.now()))
+        write_line(progress.train_end_line(epoch, took, (steps - first) * batch_size, slice_rate, datetime.now()))
+        write_line(progress.waiting_line(epoch, waits, took))
+    if config.metrics_debug:
+        write_line(run.compilation.metrics_line(epoch))
     return slice_rate
 
 
@@ -149,71 +167,78 @@ def evaluate(run: Run, epoch: int) -> float | None:
     torch_xla.sync()  # zero would else be a constant of the first step's graph, and the second another graph
     samples = 0
     for step, (images, labels) in enumerate(loader):
-        compiling = _announce_compilation(run, "evaluation")
-        chosen = run.model(images.to(replicas.device)).argmax(dim=1)
-        correct += (chosen == labels.to(replicas.device)).sum()  # padding equals no class
-        samples += int((labels != data.PADDING).sum())
-        torch_xla.sync()
+        with run.compilation.of("evaluation"):
+            with _precision(run.config):
+                chosen = run.model(images.to(replicas.device)).argmax(dim=1)
+            correct += (chosen == labels.to(replicas.device)).sum()  # padding equals no class
+            samples += int((labels != data.PADDING).sum())
+            torch_xla.sync()
         if step % run.config.log_steps == 0 and samples:
             accuracy = 100 * int(correct.item()) / samples
             write_line(progress.test_line(replicas.label, epoch, step, accuracy, datetime.now()))
-        if compiling is not None:
-            _tell_compiled(run, "evaluation", compiling)
         if run.stopping.requested:
             break
     mine = torch.tensor([int(correct.item()), samples, run.stopping.requested], dtype=torch.float32)
     hits, total, stop = replicas.total(mine).tolist()
     if stop:
         _say_stopping(run, f"in the evaluation of epoch {epoch}")
+        run.resumption.save(epoch, run.resumption.steps)
         return None
-    reduced = float(100 * hits / total)
+    reduced = float(100 * hits / max(1, total))
     if run.leads:
         own = 100 * float(mine[0]) / max(1, samples)
         write_line(progress.test_end_line(epoch, reduced, own, samples, datetime.now()))
     return reduced
 
 
-def average_statistics(model: nn.Module, replicas: Replicas) -> None:
-    """Batch norm's running statistics come from each replica's own batches: make them the mean over all."""
-    buffers = [buffer for buffer in model.buffers() if buffer.is_floating_point()]
-    flat = torch.cat([buffer.cpu().reshape(-1) for buffer in buffers])
-    mean = replicas.total(flat) / replicas.world
-    for buffer, part in zip(buffers, torch.split(mean, [buffer.numel() for buffer in buffers]), strict=True):
-        buffer.copy_(part.view_as(buffer).to(buffer.device))
-    torch_xla.sync()
-
-
-def fingerprint(model: nn.Module) -> str:
-    """A hash of everything the model has learned, the same on replicas that are in step."""
-    digest = hashlib.sha256()
-    for name, value in sorted(model.state_dict().items()):
-        digest.update(name.encode() + value.cpu().contiguous().numpy().tobytes())
-    return digest.hexdigest()
-
-
-def train(replicas: Replicas, config: TrainConfig, stopping: Stopping) -> None:
-    """One replica, from start to end."""
+def train(replicas: Replicas, config: TrainConfig, stopping: Stopping) -> int:
+    """One replica, from start to end; returns its exit code."""
     began = time.monotonic()
     run = start(replicas, config, stopping)
-    best: float | None = None
+    if config.profiler_port is not None:
+        run.compilation.serve_profiler(config.profiler_port)
+    saves = run.resumption
+    position = saves.resume()
     slice_rate = 0.0
-    for epoch in range(1, config.optimizer.epochs + 1):
-        trained = train_epoch(run, epoch)
-        if trained is None:
-            return
-        slice_rate = trained
+    for epoch in range(position.epoch, config.optimizer.epochs + 1):
+        first = position.step if epoch == position.epoch else 0
+        if first < saves.steps:
+            trained = train_epoch(run, epoch, first)
+            if trained is None:
+                return 0
+            slice_rate = trained
         if run.data.val is not None:
             accuracy = evaluate(run, epoch)
             if accuracy is None:
-                return
-            if run.leads and (best is None or accuracy > best):
-                before = 0.0 if best is None else best
-                write_line(f"Epoch {epoch} validation accuracy improved from {before:.2f}% to {accuracy:.2f}%")
-            best = accuracy if best is None else max(best, accuracy)
+                return 0
+            if saves.best is None or accuracy > saves.best:
+                before = saves.best or 0.0
+                saving = " - saving model..." if config.checkpoint.directory else ""
+                if run.leads:
+                    improved = f"improved from {before:.2f}% to {accuracy:.2f}%{saving}"
+                    write_line(f"Epoch {epoch} validation accuracy {improved}")
+                saves.best = accuracy
+                saves.save(epoch + 1, 0, best=True)
+    saves.save(config.optimizer.epochs + 1, 0)
     _verify_in_step(run)
     if run.leads:
-        for line in progress.total_lines(time.monotonic() - began, best, slice_rate):
+        for line in progress.total_lines(time.monotonic() - began, saves.best, slice_rate):
             write_line(line)
+    return _judge_accuracy(run)
+
+
+def _precision(config: TrainConfig) -> contextlib.AbstractContextManager[object]:
+    return torch.autocast("xla", dtype=torch.bfloat16) if config.bf16 else contextlib.nullcontext()
+
+
+def _judge_accuracy(run: Run) -> int:
+    target, best = run.config.target_accuracy, run.resumption.best
+    if target is None or (best is not None and best >= target):
+        return 0
+    if run.leads:
+        reached = f"Max Accuracy {best or 0.0:.2f}% is below the target of {target:g}%"
+        write_line(f"{reached}. Train longer, or see whether the learning rate fits.", descriptor=2)
+    return BELOW_TARGET
 
 
 def _verify_in_step(run: Run) -> None:
@@ -250,37 +275,11 @@ def _introduce(replicas: Replicas, config: TrainConfig, found: Dataset, paramete
     )
 
 
-def _announce_compilation(run: Run, what: str) -> float | None:
-    """Say that the next step takes long, and why; returns when it began, or None where it is compiled already."""
-    if what in run.compiled:
-        return None
-    run.compiled.add(what)
-    write_line(f"Compiling the {what} for {run.replicas.label}, once; this can take a minute ...")
-    return time.monotonic()
-
-
-def _tell_compiled(run: Run, what: str, began: float) -> None:
-    xm.wait_device_ops()
-    write_line(f"Compiled the {what} for {run.replicas.label} in {time.monotonic() - began:.1f} s")
-
-
 def _say_stopping(run: Run, where: str) -> None:
     run.stopping.requested = True
     if run.replicas.core == 0:
         write_line(f"Stopping on SIGTERM {where}")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run this worker's replicas to their end; returns the exit code."""
-    try:
-        config = parse(sys.argv[1:] if arguments is None else arguments, os.environ)
-    except ConfigError as error:
-        # The same on every worker, for all are started with the same arguments: one says it.
-        if os.environ.get("TPU_TUI_WORKER", "0") == "0":
-            write_line(str(error), descriptor=2)
-        return REFUSED
-    return launch(train, config)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(launch(train, COMMAND_LINE))

@@ -51,7 +51,7 @@ def _options_that_hold_everywhere() -> argparse.ArgumentParser:
 
 def build_parser() -> argparse.ArgumentParser:
     """The whole command line, for parsing and for `--help`."""
-    from tui.commands import local, logs, runs, slices
+    from tui.commands import local, logs, plan, runs, slices
 
     parser = _Parser(
         prog="tpu-tui",
@@ -63,7 +63,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"tpu-tui {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
-    for family in (slices, runs, logs, local):
+    for family in (slices, runs, logs, plan, local):
         family.add_commands(commands)
     return parser
 

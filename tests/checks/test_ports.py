@@ -10,6 +10,7 @@ from tui.checks.ports import FULL_MATRIX_WORKERS, firewall_remedy, peers_of, sco
 from tui.checks.row import CheckRow
 from tui.pod.slice import Slice
 from tui.pod.worker import Worker
+from tui.ssh.probing import judge
 
 
 def pod(count: int, **fields: object) -> Slice:
@@ -75,3 +76,29 @@ def test_where_gcloud_has_no_say_the_remedy_is_in_words() -> None:
     assert firewall_remedy(pod(2, source="hosts_file"), 22) == "allow tcp:22 between the workers in their firewall"
     assert smallest_network(["fe80::1"]) is None
     assert smallest_network([]) is None
+
+
+@pytest.mark.parametrize(
+    ("code", "words", "state", "cause"),
+    [
+        (2, "Connection refused", "closed", "refused"),
+        (2, "No route to host", "filtered", "no route"),
+        (2, "Network is unreachable", "filtered", "unreachable"),
+        (2, "Protocol not available", "filtered", "prohibited"),
+        (2, "Connection timed out", "filtered", "timed out"),
+        (2, "open failed", "filtered", "no way"),
+        (1, "open failed", "unknown", "forbidden"),
+        (2, "[Errno 92] Connect call failed", "filtered", "prohibited"),
+        (2, "[Errno 111] Connect call failed", "closed", "refused"),
+        (2, "Temporary failure in name resolution", "unknown", "name"),
+        (4, "open failed", "unknown", "other"),
+        (None, "", "filtered", "timed out"),
+    ],
+)
+def test_what_a_worker_says_of_a_port_is_told_as_nmap_would(
+    code: int | None, words: str, state: str, cause: str
+) -> None:
+    answer = judge(code, words, 5.0)
+
+    assert (answer.state, answer.cause) == (state, cause)
+    assert bool(answer.remedy) == (cause == "forbidden")

@@ -92,6 +92,7 @@ class StageOperator(Operator):
         self.answers: list[Answered] = []
         self.release: asyncio.Event | None = None
         self.stopped: list[str] = []
+        self.deleted: list[str] = []
         self.hang = False
 
     async def slices(self) -> Any:
@@ -127,6 +128,13 @@ class StageOperator(Operator):
 
     async def launch(self, spec: Any) -> RunDirectory:
         return RunDirectory.create(self.settings.runs_home, spec.run)
+
+    async def change_slice(self, slice_: Slice, action: str) -> AsyncIterator[str]:
+        yield f"asked to {action} {slice_.name}"
+        if self.release is not None:
+            await self.release.wait()
+        self.deleted.append(slice_.path)
+        yield f"{slice_.name} is {action}d"
 
     async def stop(self, directory: RunDirectory, grace: float = 30.0) -> AsyncIterator[Any]:
         self.stopped.append(directory.id)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from textual.events import Key
 from textual.pilot import Pilot
-from textual.widgets import Button, Input, Static
+from textual.widgets import Button, Input, Select, Static
 
 from tests.console.stage import (
     Answered,
@@ -26,6 +26,7 @@ from tests.console.stage import (
 from tui.console.app import ConsoleApp
 from tui.console.palette import entries
 from tui.console.screens.base import MainScreen
+from tui.console.screens.delete import DeleteDialog
 from tui.console.screens.dialog import Dialog, QuitDialog, SecretDialog, TextDialog, TrustDialog
 from tui.console.screens.help import help_text
 from tui.console.screens.launch import LaunchDialog
@@ -37,6 +38,7 @@ from tui.console.widgets.headline import Headline
 from tui.console.widgets.line_table import LineTable
 from tui.console.widgets.log_pane import LogPane
 from tui.console.widgets.pane import Pane
+from tui.console.widgets.trouble import Trouble
 from tui.runs.directory import RunDirectory
 
 DEADLINE = 20.0
@@ -62,6 +64,10 @@ def shown(widget: LineTable | LogPane) -> str:
 
 def headline(app: ConsoleApp) -> str:
     return "\n".join(app.screen.query_one("#headline", Headline).lines)
+
+
+def trouble(app: ConsoleApp) -> str:
+    return "\n".join(app.screen.query_one(Trouble).lines)
 
 
 def dialog_text(app: ConsoleApp) -> str:
@@ -142,8 +148,8 @@ async def test_a_run_that_grows_fills_the_open_run_screen(operator: StageOperato
         cores = app.screen.query_one(CoreTable)
         await until(pilot, lambda: cores.row_count() == 32)
         await until(pilot, lambda: "32 of 32 cores" in headline(app))
-        assert "straggler: core 13" in headline(app)
-        assert "nan: core 22" in headline(app)
+        await until(pilot, lambda: "straggler: core 13" in trouble(app))
+        assert "nan: core 22" in trouble(app)
         log = app.screen.query_one(LogPane)
         await until(pilot, lambda: "Device=xla:1/31" in shown(log))
         write(directory, 3, training_line(31, 1, 4000, 0.5, 1.0))
@@ -151,7 +157,7 @@ async def test_a_run_that_grows_fills_the_open_run_screen(operator: StageOperato
         directory.append_event("exit", worker=2, exit_code=1, signal=None, size=1, cause="exit code 1")
         directory.append_event("failure", worker=2, exit_code=1, cause="exit code 1")
         directory.append_event("state", state="failed")
-        await until(pilot, lambda: "worker 2: exit code 1" in headline(app))
+        await until(pilot, lambda: "worker 2: exit code 1" in trouble(app))
         assert "failed" in headline(app)
 
 
@@ -160,7 +166,8 @@ async def test_enter_on_a_core_opens_its_workers_log(operator: StageOperator) ->
     train(directory, range(0, 20, 5))
     app = ConsoleApp(operator, open_run=directory)
     async with app.run_test(size=SMALL) as pilot:
-        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.query_one(CoreTable).row_count())
+        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+        await until(pilot, lambda: app.screen.query_one(CoreTable).row_count())
         await pilot.press("end", "enter")
         log = app.screen.query_one(LogPane)
         await until(pilot, lambda: "/31 " in shown(log) and "/0 " not in shown(log))
@@ -207,7 +214,8 @@ async def test_slash_filters_the_focused_pane_and_escape_takes_it_away(operator:
     train(directory, range(0, 20, 5))
     app = ConsoleApp(operator, open_run=directory)
     async with app.run_test(size=FULL) as pilot:
-        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.query_one(CoreTable).row_count())
+        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+        await until(pilot, lambda: app.screen.query_one(CoreTable).row_count())
         cores = app.screen.query_one(CoreTable)
         await pilot.press("slash", "w", "2")
         bar = app.screen.query_one("#filter-bar")
@@ -339,6 +347,8 @@ async def test_read_only_does_not_bind_what_changes_something(own_home: Path, re
             names = " ".join(name for name, _, _ in entries(app, app.screen))
             assert ("New run" in names or "Stop" in names or "Shell" in names) is not read_only
             if isinstance(app.screen, PodScreen):
+                assert ("ctrl+d" in app.screen.active_bindings) is not read_only
+                assert ("Delete my-tpu" in names) is not read_only
                 app.flows.open_run(directory)
                 await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
         assert ("Stop" in help_text(app.screen, [])) is not read_only
@@ -459,3 +469,169 @@ async def test_a_saved_log_is_shown_and_called_that(operator: StageOperator, tmp
         log = app.screen.query_one(LogPane)
         await until(pilot, lambda: "[1]" in shown(log) and "[0]" not in shown(log))
         assert "4 lines" in log.summary
+
+
+TRACEBACK = b"Traceback (most recent call last):\n  File train.py\nFileNotFoundError: shard-00031.tar\n"
+
+
+def fail(directory: RunDirectory) -> None:
+    train(directory, range(0, 20, 5))
+    write(directory, 2, TRACEBACK)
+    directory.append_event("exit", worker=2, exit_code=1, signal=None, size=1, cause="exit code 1")
+    directory.append_event("failure", worker=2, exit_code=1, cause="exit code 1")
+    directory.append_event("state", state="failed")
+
+
+@pytest.mark.parametrize("size", [SMALL, FULL])
+async def test_a_failed_run_tells_the_failing_workers_last_words_and_leads_to_them(
+    operator: StageOperator, size: tuple[int, int]
+) -> None:
+    directory = running(operator)
+    fail(directory)
+    app = ConsoleApp(operator, open_run=directory)
+    async with app.run_test(size=size) as pilot:
+        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+        told = app.screen.query_one(Trouble)
+        drawn = lambda: "\n".join(told.render_line(y).text for y in range(told.size.height))  # noqa: E731
+        await until(pilot, lambda: "✗ worker 2: exit code 1" in drawn())
+        assert "FileNotFoundError: shard-00031.tar" in drawn()
+        await pilot.press("l")
+        await until(pilot, lambda: app.screen.chosen_worker() == 2)  # type: ignore[attr-defined]
+        await until(pilot, lambda: "FileNotFoundError" in shown(app.screen.query_one(LogPane)))
+
+
+async def test_trouble_takes_the_keys_and_the_mouse(operator: StageOperator) -> None:
+    directory = running(operator)
+    fail(directory)
+    app = ConsoleApp(operator, open_run=directory)
+    async with app.run_test(size=FULL) as pilot:
+        await until(
+            pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready and "exit code 1" in trouble(app)
+        )
+        await until(pilot, lambda: app.screen.query_one(Trouble).region.area)
+        app.screen.query_one(Trouble).focus()
+        await pilot.press("enter")
+        await until(pilot, lambda: app.screen.chosen_worker() == 2)  # type: ignore[attr-defined]
+        app.screen.show_log("merged")  # type: ignore[attr-defined]
+        await until(pilot, lambda: app.screen.chosen_worker() is None)  # type: ignore[attr-defined]
+        await pilot.click(Trouble)
+        await until(pilot, lambda: app.screen.chosen_worker() == 2)  # type: ignore[attr-defined]
+
+
+async def test_trouble_that_is_over_keeps_its_line(operator: StageOperator) -> None:
+    directory = running(operator)
+    train(directory, range(0, 20, 5))
+    directory.append_event("link", worker=1, status="lost", detail="")
+    app = ConsoleApp(operator, open_run=directory)
+    async with app.run_test(size=FULL) as pilot:
+        await until(
+            pilot,
+            lambda: (
+                isinstance(app.screen, RunScreen) and app.screen.ready and "connection lost: worker 1" in trouble(app)
+            ),
+        )
+        top = app.screen.query_one("#upper").region.y
+        directory.append_event("link", worker=1, status="restored", detail="")
+        await until(pilot, lambda: "nothing is wrong any more" in trouble(app))
+        assert app.screen.query_one("#upper").region.y == top
+
+
+async def test_a_failed_phase_is_told_whole_with_its_remedy(operator: StageOperator) -> None:
+    remedy = "make it readable: sudo chmod a+rX /usr/share/tpu on every worker of the slice, then launch again"
+    directory = RunDirectory.create(operator.settings.runs_home, make_run(a_slice()))
+    directory.append_event("state", state="preparing")
+    directory.append_event("phase", worker=2, phase="prepare", status="failed", detail=f"no devices. {remedy}")
+    directory.append_event("state", state="failed", cause="the launch failed")
+    app = ConsoleApp(operator, open_run=directory)
+    async with app.run_test(size=SMALL) as pilot:
+        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+        told = app.screen.query_one(Trouble)
+        drawn = lambda: " ".join(told.render_line(y).text.strip() for y in range(told.size.height))  # noqa: E731
+        await until(pilot, lambda: remedy in drawn())
+        await pilot.press("down", "down", "enter")
+        await until(pilot, lambda: isinstance(app.screen, TextDialog))
+        assert remedy in dialog_text(app)
+
+
+async def test_few_cores_leave_the_room_to_the_logs(operator: StageOperator) -> None:
+    few, many = running(operator, cores_per_worker=1), running(operator, id="many-20261121-090001-a1b2")
+    train(few, range(0, 20, 5), cores=1)
+    train(many, range(0, 20, 5))
+    heights = []
+    for directory in (few, many):
+        app = ConsoleApp(StageOperator(operator.settings.home), open_run=directory)
+        async with app.run_test(size=(120, 40)) as pilot:
+            cores = lambda: app.screen.query_one(CoreTable)  # noqa: B023,E731
+            await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready and cores().row_count())  # noqa: B023
+            await until(pilot, lambda: app.screen.query_one("#pane-rate").region.height >= 10)  # noqa: B023
+            heights.append(app.screen.query_one("#lower").size.height)
+            if directory is few:
+                assert cores().size.height == 5
+    assert heights[0] > heights[1]
+
+
+async def test_a_slice_is_deleted_only_when_its_name_is_typed(operator: StageOperator) -> None:
+    live = running(operator)
+    app = ConsoleApp(operator)
+    async with app.run_test(size=SMALL) as pilot:
+        await until(pilot, lambda: table(app, "slices").row_count() and table(app, "runs").row_count())
+        await pilot.press("ctrl+d")
+        await until(pilot, lambda: isinstance(app.screen, DeleteDialog))
+        assert live.id in dialog_text(app)
+        await pilot.press(*"my-tp", "enter")
+        assert operator.deleted == []
+        assert app.screen.query_one("#begin", Button).disabled
+        operator.release = asyncio.Event()
+        await pilot.press("u", "enter")
+        await until(pilot, lambda: "asked to delete my-tpu" in dialog_text(app))
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, PodScreen) and "deleting" in headline(app))
+        await pilot.press("ctrl+d")
+        await until(pilot, lambda: isinstance(app.screen, DeleteDialog) and "asked to delete" in dialog_text(app))
+        operator.release.set()
+        await until(pilot, lambda: "my-tpu is deleted" in dialog_text(app))
+        assert operator.deleted == ["europe-west4-a/my-tpu"]
+
+
+async def test_the_launch_dialog_asks_for_everything_a_launch_takes(operator: StageOperator) -> None:
+    app = ConsoleApp(operator)
+    async with app.run_test(size=SMALL) as pilot:
+        await until(pilot, lambda: table(app, "slices").row_count())
+        await pilot.press("n")
+        await until(pilot, lambda: isinstance(app.screen, LaunchDialog))
+        dialog = app.screen
+        assert isinstance(dialog, LaunchDialog)
+        await pilot.press(*"./train")
+        for name, value in (("workdir", "/data"), ("venv", "~/venv"), ("conda-env", "torch")):
+            dialog.query_one(f"#{name}", Input).focus()
+            await pilot.press(*value)
+            assert dialog.query_one(f"#{name}", Input).region.area
+        dialog.query_one("#on-failure", Select).value = "leave"
+        request = dialog.request()
+        assert (request.workdir, request.venv, request.conda_env) == ("/data", "~/venv", "torch")
+        assert request.on_failure == "leave"
+
+
+async def test_a_rehearsal_is_called_that_in_the_list_and_on_its_screen(operator: StageOperator) -> None:
+    directory = running(operator, argv=("python3", "-m", "tui.localpod.rehearsal"))
+    app = ConsoleApp(operator)
+    async with app.run_test(size=SMALL) as pilot:
+        await until(pilot, lambda: "rehearsal" in shown(table(app, "runs")))
+        app.flows.open_run(directory)
+        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+        await until(pilot, lambda: "rehearsal, not training" in headline(app))
+
+
+async def test_a_click_chooses_and_a_double_click_opens(operator: StageOperator) -> None:
+    directory = running(operator)
+    train(directory, range(0, 20, 5))
+    app = ConsoleApp(operator, open_run=directory)
+    async with app.run_test(size=FULL) as pilot:
+        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+        await until(pilot, lambda: app.screen.query_one(CoreTable).row_count())
+        cores = app.screen.query_one(CoreTable)
+        await until(pilot, lambda: cores.size.height > 12)
+        await pilot.click(CoreTable, offset=(6, 10))
+        assert cores.cursor_key == 9
+        await pilot.click(CoreTable, offset=(6, 10), times=2)
+        await until(pilot, lambda: app.screen.chosen_worker() == 1)  # type: ignore[attr-defined]

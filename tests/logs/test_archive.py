@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import gzip
+import os
+import random
 import resource
 import sys
 from pathlib import Path
@@ -117,3 +119,51 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
             file.write(part)
     assert open_log(path).snapshot().lines == 21 * 30_000
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 8 * 1024
+
+
+class TestALogThatChangesWhileItIsRead:
+    @pytest.fixture
+    def path(self, tmp_path: Path) -> Path:
+        path = tmp_path / "changing.log"
+        path.write_bytes(generated_log(30_000, 64))
+        return path
+
+    def test_what_was_added_meanwhile_is_read_too(self, path: Path) -> None:
+        lines = iter(open_log(path).lines())
+        first = next(lines)
+        with path.open("ab") as file:
+            file.write(training(core=99).encode() + b"\n")
+        rest = list(lines)
+        assert first.offset == 0
+        assert rest[-1].text == training(core=99)
+
+    def test_one_that_was_cut_short_ends_where_it_ends_now(self, path: Path) -> None:
+        whole = path.read_bytes()
+        lines = iter(open_log(path).lines())
+        seen = [next(lines)]
+        os.truncate(path, 100)
+        seen += list(lines)
+        assert whole.startswith(b"\n".join(line.data for line in seen))
+        assert len(open_log(path).snapshot()) <= 1
+
+    def test_one_that_was_replaced_is_read_to_its_end(self, path: Path) -> None:
+        lines = iter(open_log(path).lines())
+        seen = [next(lines)]
+        other = path.with_name("new.log")
+        other.write_text(training(core=1) + "\n")
+        other.replace(path)
+        assert len(seen + list(lines)) == 30_000
+        assert [row.core for row in open_log(path).snapshot().rows()] == [1]
+
+
+def test_noise_that_is_no_text_is_refused_as_binary(tmp_path: Path) -> None:
+    path = tmp_path / "noise.log"
+    path.write_bytes(random.Random(7).randbytes(100_000))
+    with pytest.raises(UsageError, match="not a log"):
+        open_log(path)
+
+
+def test_a_log_in_another_encoding_is_still_a_log(tmp_path: Path) -> None:
+    path = tmp_path / "latin.log"
+    path.write_bytes("Übung für Schüler\n".encode("latin-1") * 100)
+    assert sum(1 for _ in open_log(path).lines()) == 100

@@ -4,7 +4,7 @@ import pytest
 
 from tui.errors import UsageError
 from tui.logs.demux import Demux
-from tui.logs.dialects import BUILT_IN, user_dialects
+from tui.logs.dialects import BUILT_IN, try_dialects, user_dialects
 from tui.logs.snapshot import CoreRow, Snapshot
 
 
@@ -86,6 +86,24 @@ class TestOtherTrainers:
         )
         assert (row.epoch, row.step, row.loss) == (3, 37, 1.0796)
 
+    @pytest.mark.parametrize(
+        "line",
+        [
+            "completed step: 3, seconds:  0.323, TFLOP/s/device: 8671.953,  loss: 13.424",
+            "completed step: 3, seconds: 49.962, TFLOP/s/device: 56.062, main_model_loss: 13.424",
+        ],
+    )
+    def test_maxtext_in_other_spacings(self, line: str) -> None:
+        assert (only(line).step, only(line).loss) == (3, 13.424)
+
+    def test_accelerate_scripts_tell_their_loss_on_the_bar(self) -> None:
+        row = only(
+            "Steps:   2%|▏         | 11/500 [00:13<09:26,  1.16s/it, lr=1e-5, step_loss=0.0423]\r"
+            "Steps:   2%|▏         | 12/500 [00:14<09:26,  1.16s/it, lr=1e-5, step_loss=0.25]"
+        )
+        assert (row.step, row.loss) == (12, 0.25)
+        assert read("Steps:   2%|▏   | 11/500 [00:13<09:26,  1.16s/it, val_loss=0.0423]").samples == 0
+
     def test_torchtitan_in_colours(self) -> None:
         row = only(
             "[titan] root - INFO - \x1b[31mstep:  2  \x1b[32mloss: 14.4458  \x1b[33mgrad_norm: 41.7880  "
@@ -150,3 +168,54 @@ class TestUserDialects:
             user_dialects({"mine": entry})
         assert "'mine'" in told.value.sentence
         assert why in told.value.sentence
+
+    @pytest.mark.parametrize(
+        "pattern",
+        [
+            r"(?P<step>\d+)(?:a+)+ (?P<loss>\S+)!",
+            r"(?:ab|a|b)*=(?P<step>\d+) (?P<loss>\S+)",
+            r"(?:x*)*(?P<step>\d+) (?P<loss>\S+)",
+            r".*.*.*.*(?P<step>\d+) (?P<loss>\S+)!",
+            r"(?P<step>\d+)\d*\d*\d*\d*=(?P<loss>\S+)",
+            r"(?:(?:[a-z]{1,99} ?){1,99})(?P<step>\d+) (?P<loss>\S+)",
+        ],
+    )
+    def test_one_that_could_backtrack_without_end_is_refused(self, pattern: str) -> None:
+        with pytest.raises(UsageError, match="cannot be used") as told:
+            user_dialects({"mine": pattern})
+        assert "could hold up everything" in told.value.sentence
+
+    @pytest.mark.parametrize(
+        "pattern",
+        [
+            r"step[ =:]+(?P<step>\d+).*loss[ =:]+(?P<loss>\S+)",
+            r"^\[(?P<worker>\d+)\] it (?P<step>\d+)/\d+ \| l (?P<loss>[\d.]+)(?: \| (?P<rate>[\d.]+) ex/s)?",
+            r"(?i)STEP (?P<step>\d+), LOSS (?P<loss>-?\d+\.\d+)",
+        ],
+    )
+    def test_usual_ones_are_taken(self, pattern: str) -> None:
+        assert user_dialects({"mine": pattern})[0].name == "mine"
+
+    @pytest.mark.parametrize(
+        ("pattern", "hints"),
+        [
+            (r"it=(?P<step>\d+) the loss is (?P<loss>\S+)", (b" the loss is ",)),
+            (r"(?P<step>\d+)(?: or|, )(?P<loss>\d+)", ()),
+            (r"(?i)step (?P<step>\d+) (?P<loss>\d+)", ()),
+            (r"(?:maybe)?(?P<step>\d+):(?P<loss>\d+)", ()),
+        ],
+    )
+    def test_what_every_match_holds_is_looked_for_first(self, pattern: str, hints: tuple[bytes, ...]) -> None:
+        assert user_dialects({"mine": pattern})[0].hints == hints
+
+
+def test_trying_dialects_tells_what_each_matches() -> None:
+    mine = user_dialects({"mine": r"completed step: (?P<step>\d+), .* loss: (?P<loss>[\d.]+)"})
+    total, trials = try_dialects([MAXTEXT.encode(), b"noise", MAXTEXT_AGAIN.encode()], (*mine, *BUILT_IN))
+    counts = {trial.name: trial.matched for trial in trials if trial.matched}
+    assert (total, counts) == (3, {"mine": 1, "MaxText": 2})
+    assert trials[0].to_json() == {
+        "dialect": "mine",
+        "matched": 1,
+        "examples": [{"line": MAXTEXT, "columns": {"step": "500", "loss": "0.624"}}],
+    }

@@ -16,10 +16,10 @@ from tui.logs.fast import scan
 @pytest.fixture(autouse=True, scope="module")
 def _blocks_of_any_size() -> object:
     """Let the block-wise way take short blocks too, so that small examples reach it."""
-    least, size = bulk.LEAST, bulk.BLOCK
-    bulk.LEAST, bulk.BLOCK = 1, 700
+    before = bulk.LEAST, bulk.BLOCK, bulk._FEW_LINES
+    bulk.LEAST, bulk.BLOCK, bulk._FEW_LINES = 1, 700, 0
     yield
-    bulk.LEAST, bulk.BLOCK = least, size
+    bulk.LEAST, bulk.BLOCK, bulk._FEW_LINES = before
 
 
 def state_of(demux: Demux) -> list[object]:

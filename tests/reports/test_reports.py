@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -104,11 +105,31 @@ class TestEveryFormat:
             assert len({len(re.findall(r"(?<!\\)\|", row)) for row in table.splitlines()}) == 1
 
     def test_markdown_never_takes_remote_text_for_markup(self) -> None:
-        text = write_markdown(failed_run())
-        assert "<script>" not in text
-        assert "\\<script\\>" in text
-        assert escape("a_b *c* https://x") == "a\\_b \\*c\\* https\\://x"
+        text = re.sub(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)", "", write_markdown(failed_run()))
+        assert not re.search(r"(?<!\\)<script>", text)
+        assert "\\<script>" in text
+        assert escape("a_b _c_ *c* https://x") == "a_b \\_c\\_ \\*c\\* &#104;ttps://x"
+        assert escape("# a # b") == "\\# a # b"
+        assert escape("AT&T &lt; 3 > 2") == "AT&T \\&lt; 3 > 2"
         assert escape("1,234.50") == "1,234.50"
+
+    def test_markdown_shows_commands_letter_by_letter(self) -> None:
+        run = failed_run(argv=("python", "-m", "job", "--out", "gs://bucket/a_b", "a|b", "`x`"))
+        assert "| Command | ``python -m job --out gs://bucket/a_b 'a\\|b' '`x`'`` |" in write_markdown(run)
+
+    @pytest.mark.parametrize("write", [write_markdown, write_text, write_html])
+    def test_times_are_told_to_the_second(self, write: Callable[[Summary], str]) -> None:
+        text = write(failed_run(started="2026-11-21T14:01:51.262177+02:00", ended="2020-08-06T02:38:57"))
+        assert "2026-11-21 12:01:51 UTC" in text
+        assert "2020-08-06 02:38:57" in text
+        assert "262177" not in text
+
+    @pytest.mark.parametrize("name", sorted(WRITERS))
+    def test_a_rehearsal_is_named_at_the_top(self, name: str) -> None:
+        sentence = "no model was trained"
+        text = WRITERS[name](failed_run(argv=("python3", "-m", "tui.localpod.rehearsal", "--steps", "9")))
+        assert sentence in re.sub(r"(?s)<style>.*</style>", "", text).lower()[:900]
+        assert sentence not in WRITERS[name](failed_run()).lower()
 
     def test_html_never_takes_remote_text_for_markup(self) -> None:
         seen: list[str] = []

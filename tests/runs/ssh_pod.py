@@ -13,6 +13,7 @@ from pathlib import Path
 from tests.runs.pipes import tagged, until
 from tests.sshd import OpensshWorker
 from tui.pod.run import Run, RunState, make_run_id
+from tui.pod.worker import Worker
 from tui.runs.directory import RunDirectory
 from tui.runs.keeper import start_keeper
 from tui.runs.launch import LaunchSpec
@@ -21,7 +22,7 @@ from tui.runs.status import RunStatus, status_of
 from tui.runs.stop import StopAnswer, stop_run
 
 SECRET = "hush-hush-hush"
-BRISK = Patience(drain=1.0, lost_after=3.0, gone_after=2.0, restart_pause=0.2)
+BRISK = Patience(drain=0.5, lost_after=3.0, gone_after=2.0, answer=1.0, restart_pause=0.2)
 """Waits short enough for tests, long enough that a second failure within milliseconds is not taken for the first."""
 
 
@@ -35,8 +36,13 @@ class Pod:
         self.kept: list[RunDirectory] = []
         self.patience = BRISK
 
+    @property
+    def nouns(self) -> tuple[Worker, ...]:
+        """The workers as a launch is told of them."""
+        return tuple(worker.worker for worker in self.workers)
+
     def spec(self, *argv: str, **fields: object) -> LaunchSpec:
-        workers = tuple(worker.worker for worker in self.workers)
+        workers = self.nouns
         values: dict[str, object] = {"runtime": "none", "grace": 1.0, "lease": 3.0, **fields}
         run = Run(id=make_run_id("ssh"), slice="ssh", argv=argv, workers=workers, env={"MY_TOKEN": SECRET}, **values)  # type: ignore[arg-type]
         return LaunchSpec(run, {"MY_TOKEN": SECRET}, self.access, patience=self.patience)

@@ -370,7 +370,7 @@ def test_a_follower_whose_time_is_up_says_nothing_of_an_end(worker: PipeWorker) 
     run = a_run("sleep", "1000")
     worker.launch(run).through()
     heard, _, _ = worker.ask("follow", run, 0, 1, 0)
-    assert [answer.word for answer in heard] == ["log"]
+    assert [answer.word for answer in heard] == ["log", "room"]
     worker.ask("stop", run, 10, 0)
 
 

@@ -42,6 +42,7 @@ class Pod:
     """Starts `python -m trainer.train` as so many workers, each as tpu-tui would."""
 
     def __init__(self, directory: Path) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
         self._directory = directory
         self.processes: list[subprocess.Popen[bytes]] = []
 
@@ -105,9 +106,7 @@ def free_port() -> int:
 
 @pytest.fixture
 def pod(tmp_path: Path) -> Iterator[Pod]:
-    directory = tmp_path / "pod"
-    directory.mkdir()
-    running = Pod(directory)
+    running = Pod(tmp_path / "pod")
     yield running
     running.end()
 

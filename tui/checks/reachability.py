@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _STEPS = (("connect", "tcp"), ("greeting", "handshake"), ("host_key", "host_key"), ("login", "reachability"))
 """The stages of a login and the checks they amount to; `reachability` is the last, being let in."""
-_BEFORE = {"name": "connect"}
+_COUNTED_AS = {"name": "connect", **{stage: stage for stage, _ in _STEPS}}
 
 
 async def check_reachability(slice_: Slice, fleet: Fleet) -> AsyncIterator[CheckRow]:
@@ -39,7 +39,7 @@ async def reach_rows(index: int, fleet: Fleet) -> list[CheckRow]:
 def rows_of_reach(reach: Reach) -> list[CheckRow]:
     """The rows that a try to log in amounts to: the steps that were passed, then the one where it ended."""
     rows: list[CheckRow] = []
-    ended = _BEFORE.get(reach.stage, reach.stage)
+    ended = _COUNTED_AS.get(reach.stage, "login")
     for stage, check in _STEPS:
         if stage == ended and reach.error is not None:
             error = reach.error

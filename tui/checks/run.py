@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tui.checks.across import clock_rows, rows_across, runtime_rows
 from tui.checks.facts import Facts, ask_facts
+from tui.checks.firewall_rows import check_firewall
 from tui.checks.ports import rows_from, rows_to_coordinator, scope_rows
 from tui.checks.reachability import reach_rows
 from tui.checks.row import CheckRow
@@ -17,6 +18,7 @@ from tui.errors import TpuTuiError
 from tui.pod.slice import Slice
 
 if TYPE_CHECKING:
+    from tui.cloud.firewall_rules import FirewallRules
     from tui.ssh.fleet import Fleet
 
 RUN_ROOT = "~/.tpu-tui"
@@ -29,13 +31,20 @@ async def run_checks(
     *,
     thresholds: Mapping[str, float] | None = None,
     run_root: str = RUN_ROOT,
+    firewall: FirewallRules | None = None,
+    route: str = "external",
+    tags: Sequence[str] = (),
+    account: str | None = None,
 ) -> AsyncIterator[CheckRow]:
     """Reachability of every worker, what each tells about itself, the ports of its peers, and what differs.
 
-    `thresholds` are a profile's. Stopping the iteration stops what is under way.
+    `thresholds` are a profile's. With `firewall` its rules are read too and told beside the probes; `route` is how
+    this machine reaches the workers, `tags` and `account` what rules know them by. Stopping the iteration stops
+    what is under way.
     """
     limits = Thresholds.read(thresholds or {})
     told: list[Facts] = []
+    probed: list[CheckRow] = []
 
     def of_worker(index: int) -> Callable[[Tell], Awaitable[None]]:
         async def check(tell: Tell) -> None:
@@ -45,6 +54,7 @@ async def run_checks(
             if reached[-1].status == "pass":
                 await _tell_facts(index, slice_, fleet, run_root, limits, told, tell)
                 async for row in rows_from(index, slice_, fleet, ports):
+                    probed.append(row)
                     tell(row)
             elif len(slice_.workers) > 1:
                 detail = "nothing can be tried from it: this machine cannot log in"
@@ -58,6 +68,11 @@ async def run_checks(
         yield row
     for row in rows_across(sorted(told, key=lambda facts: facts.worker), limits):
         yield row
+    if firewall is not None:
+        for row in await check_firewall(
+            slice_, firewall, ports=ports, probed=probed, route=route, tags=tags, account=account
+        ):
+            yield row
 
 
 async def before_launch(

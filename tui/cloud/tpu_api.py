@@ -56,6 +56,19 @@ class TpuApi:
         everywhere = await self._list((EVERY_ZONE,))
         raise no_such_slice(name, zone, [*everywhere.slices])
 
+    async def identity(self, slice_: Slice) -> tuple[tuple[str, ...], str | None]:
+        """The network tags and the service account by which firewall rules know the slice's workers.
+
+        Nothing for a slice that has no node yet. Raises CloudError when it could not be asked.
+        """
+        if slice_.zone is None:
+            return (), None
+        await self._api.open()
+        node = await self._node(slice_.name, slice_.zone)
+        if node is None:
+            return (), None
+        return tuple(node.tags), node.service_account.email or None
+
     async def host_keys(self, slice_: Slice) -> Slice:
         """The slice with what its workers published as guest attributes; unchanged where there is nothing.
 

@@ -1,4 +1,4 @@
-"""`cores`, `logs`, `report` and `replay`: what a run's log, or any saved log, says."""
+"""`cores`, `logs`, `report`, `replay` and `dialect`: what a run's log, or any saved log, says."""
 
 from __future__ import annotations
 
@@ -54,6 +54,11 @@ def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
     report.add_argument("--upload", metavar="gs://…", help="copy them into this folder of a bucket too")
     report.set_defaults(run=write_report)
 
+    dialect = commands.add_parser("dialect", help="which lines of a log each dialect understands")
+    dialect.add_argument("action", choices=("test",))
+    dialect.add_argument("ref", metavar="FILE")
+    dialect.set_defaults(run=try_dialects)
+
     replay = commands.add_parser("replay", help="the console on a saved log")
     replay.add_argument("ref", metavar="FILE")
     replay.set_defaults(run_blocking=replay_log)
@@ -68,7 +73,7 @@ async def _opened(args: argparse.Namespace, operator: Operator, out: Output) -> 
     """What the argument names, a run's mirror brought up to date; and the exit code that this alone gives."""
     from tui.runs.directory import RunDirectory
 
-    source = operator.open_source(args.ref)
+    source = await operator.open_source(args.ref)
     if args.offline or not isinstance(source, RunDirectory):
         return source, 0
     behind = await operator.refresh(source)
@@ -81,49 +86,21 @@ async def _opened(args: argparse.Namespace, operator: Operator, out: Output) -> 
 async def show_cores(args: argparse.Namespace, operator: Operator, out: Output) -> int:
     """Print a row for every core."""
     source, code = await _opened(args, operator, out)
-    snapshot = (await operator.snapshot(source)).sorted(args.sort, args.reverse)
-    rows = snapshot.rows()
+    rows = await operator.core_rows(source, args.sort, reverse=args.reverse)
     if out.as_json:
-        out.document([row.to_json() for row in rows])
+        out.document(rows)
         return code
     if not rows:
         out.note("No line of this log is about a core yet.")
         return code
-    out.table(
-        (
-            "core",
-            "device",
-            "worker",
-            "address",
-            "epoch",
-            "step",
-            "loss",
-            "rate",
-            "global rate",
-            "clock",
-            "lag",
-            "state",
-        ),
-        [
-            (
-                row.core,
-                row.device,
-                row.worker,
-                row.address,
-                row.epoch,
-                row.step,
-                None if row.loss is None else f"{row.loss:.5f}",
-                row.rate,
-                row.global_rate,
-                row.clock,
-                row.lag,
-                row.state,
-            )
-            for row in rows
-        ],
-        right=("core", "worker", "epoch", "step", "loss", "rate", "global rate", "lag"),
-    )
+    names = [column.replace(" ", "_") for column in CORE_COLUMNS]
+    cells = [[_shown_loss(row[name]) if name == "loss" else row[name] for name in names] for row in rows]
+    out.table(CORE_COLUMNS, cells, right=("core", "worker", "epoch", "step", "loss", "rate", "global rate", "lag"))
     return code
+
+
+def _shown_loss(loss: Any) -> Any:
+    return f"{loss:.5f}" if isinstance(loss, float) else loss
 
 
 async def show_logs(args: argparse.Namespace, operator: Operator, out: Output) -> int:
@@ -273,6 +250,29 @@ async def write_report(args: argparse.Namespace, operator: Operator, out: Output
         for name in files:
             out.text(name)
     return code
+
+
+async def try_dialects(args: argparse.Namespace, operator: Operator, out: Output) -> int:
+    """Print how many lines each dialect matches, the profile's own first, with examples of those."""
+    from tui.logs.archive import open_log
+    from tui.logs.dialects import BUILT_IN, try_dialects
+
+    own = operator.dialects
+    log = open_log(Path(args.ref), dialects=own)
+    total, trials = try_dialects((line.data for line in log.lines()), (*own, *BUILT_IN))
+    if out.as_json:
+        out.document({"file": str(log.path), "lines": total, "dialects": [trial.to_json() for trial in trials]})
+        return 0
+    out.note(f"{total} lines")
+    told = [
+        (trial.name, trial.matched) for trial in trials if trial.matched or trial.name in {one.name for one in own}
+    ]
+    out.table(("dialect", "lines"), told, right=("lines",))
+    for trial in trials[: len(own)]:
+        for text, columns in trial.examples:
+            out.text(f"{trial.name}: {text}")
+            out.text("    " + "  ".join(f"{name}={value}" for name, value in columns.items()))
+    return 0
 
 
 def replay_log(args: argparse.Namespace, flags: Mapping[str, Any], _out: Output) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tui.commands.output import Output
-from tui.errors import OutOfReachError, UsageError
+from tui.errors import OutOfReachError, TpuTuiError, UsageError
 from tui.pod.run import RunState
 
 if TYPE_CHECKING:
@@ -26,9 +26,16 @@ WATCH_INTERVAL = 1.0
 def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
     """Add this family's parsers."""
     _add_launch(commands)
-    runs = commands.add_parser("runs", help="the runs known here")
-    runs.add_argument("slice", metavar="SLICE", nargs="?", help="only those on this slice")
-    runs.set_defaults(run=list_runs)
+    runs = commands.add_parser(
+        "runs", help="the runs known here and on the workers; runs delete RUN … removes ended ones"
+    )
+    runs.add_argument("words", metavar="SLICE | delete RUN …", nargs="*", help="only those on this slice")
+    runs.add_argument("--offline", action="store_true", help="only what is on this machine")
+    runs.add_argument(
+        "--on", choices=("workers", "here", "both"), default="both", help="where to delete (default both)"
+    )
+    runs.add_argument("--older-than", metavar="T", help="delete all that ended before, as 7d or 12h")
+    runs.set_defaults(run=runs_command)
 
     status = commands.add_parser("status", help="how a run is doing")
     status.add_argument("ref", metavar="RUN")
@@ -63,6 +70,7 @@ def _add_launch(commands: argparse._SubParsersAction[Any]) -> None:
     launch.add_argument(
         "--on-failure", choices=("stop", "leave"), default="stop", help="what one failure does to the rest"
     )
+    launch.add_argument("--restarts", type=int, default=0, metavar="N", help="relaunch a failed gang up to N times")
     launch.add_argument("--grace", type=float, default=30.0, metavar="S", help="seconds between SIGTERM and SIGKILL")
     launch.add_argument("-d", "--detach", action="store_true", help="come back when the run has started")
     launch.add_argument("--dry-run", action="store_true", help="print exactly what would run, and run nothing")
@@ -96,6 +104,7 @@ async def launch_run(args: argparse.Namespace, operator: Operator, out: Output) 
         workdir=args.workdir,
         runtime=args.runtime,
         on_failure=args.on_failure,
+        restarts=args.restarts,
         grace=args.grace,
     )
     spec = await operator.plan_launch(request)
@@ -147,7 +156,7 @@ def _exit_code(status: RunStatus) -> int:
 
 async def attach_run(args: argparse.Namespace, operator: Operator, out: Output) -> int:
     """Follow the log of a run until it ends."""
-    directory = operator.open_run(args.ref)
+    directory = await operator.find_run(args.ref)
     await operator.attend(directory)
     return await _follow(operator, directory, out)
 
@@ -204,15 +213,30 @@ def _how_it_ended(fields: Mapping[str, Any]) -> str:
     return "nobody recorded how" if code is None else f"exit code {code}"
 
 
-async def list_runs(args: argparse.Namespace, operator: Operator, out: Output) -> int:
-    """Print the runs known here, newest first."""
-    statuses = operator.runs(args.slice)
+async def runs_command(args: argparse.Namespace, operator: Operator, out: Output) -> int:
+    """List runs, or delete ended ones."""
+    if args.words[:1] == ["delete"]:
+        from tui.commands.deleting import delete_runs
+
+        return await delete_runs(args, operator, out)
+    if len(args.words) > 1:
+        raise UsageError("runs takes one slice", remedy="tpu-tui runs SLICE, or tpu-tui runs delete RUN …")
+    return await list_runs(args.words[0] if args.words else None, args.offline, operator, out)
+
+
+async def list_runs(slice_name: str | None, offline: bool, operator: Operator, out: Output) -> int:
+    """Print the runs known here, newest first, those that another machine launched among them."""
+    problems = [] if offline else await _discovered(slice_name, operator)
+    for problem in problems:
+        out.problem(problem)
+    code = max((problem.exit_code for problem in problems), default=0)
+    statuses = operator.runs(slice_name.rpartition("/")[2] if slice_name else None)
     if out.as_json:
         out.document([operator.status_document(status, None) for status in statuses])
-        return 0
+        return code
     if not statuses:
         out.note("No runs yet. tpu-tui launch SLICE -- COMMAND … starts one.")
-        return 0
+        return code
     out.table(
         ("run", "slice", "state", "workers", "started", "ended", "attended", "cause"),
         [
@@ -230,7 +254,19 @@ async def list_runs(args: argparse.Namespace, operator: Operator, out: Output) -
         ],
         right=("workers",),
     )
-    return 0
+    return code
+
+
+async def _discovered(slice_name: str | None, operator: Operator) -> list[TpuTuiError]:
+    """Ask the workers for runs of other machines; nothing where no slices are configured at all."""
+    try:
+        return await operator.discover([await operator.slice(slice_name)] if slice_name else None)
+    except UsageError:
+        if slice_name:
+            raise
+        return []
+    except TpuTuiError as error:
+        return [error]
 
 
 def _to_the_second(moment: str | None) -> str | None:
@@ -249,7 +285,7 @@ def _attended(status: RunStatus) -> str:
 
 async def show_status(args: argparse.Namespace, operator: Operator, out: Output) -> int:
     """Print a run's state, figures and exit codes; with --watch until it ends."""
-    directory = operator.open_run(args.ref)
+    directory = await operator.find_run(args.ref)
     behind = None if args.offline else await operator.refresh(directory)
     while True:
         document = await operator.status(directory)
@@ -295,7 +331,7 @@ async def stop_run(args: argparse.Namespace, operator: Operator, out: Output) ->
     """Stop a run; exit 1 while any worker has not confirmed that nothing of it is left."""
     if args.grace < 0:
         raise UsageError("--grace is a number of seconds, 0 or more")
-    directory = operator.open_run(args.ref)
+    directory = await operator.find_run(args.ref)
     answers = []
     async for answer in operator.stop(directory, args.grace):
         answers.append(answer)

@@ -13,6 +13,7 @@ from tui.console.flows import Flows
 from tui.console.palette import ConsoleCommands
 from tui.console.prompter import DialogPrompter
 from tui.console.screens.base import MainScreen
+from tui.console.screens.delete import DeleteDialog
 from tui.console.screens.help import help_text
 from tui.console.screens.pod import ActingPodScreen, PodScreen
 from tui.console.screens.run import RunScreen
@@ -93,9 +94,9 @@ class ConsoleApp(App[None]):
         await self.operator.close()
 
     def _tick(self) -> None:
-        """Repaint the main screen on top, and a stop dialog above it."""
+        """Repaint the main screen on top, and a dialog above it that shows progress."""
         for screen in reversed(self.screen_stack):
-            if isinstance(screen, (MainScreen, StopDialog)):
+            if isinstance(screen, (MainScreen, StopDialog, DeleteDialog)):
                 if screen.ready:
                     screen.tick()
                 if isinstance(screen, MainScreen):
@@ -110,6 +111,8 @@ class ConsoleApp(App[None]):
             cells.append(Cell("read-only", "warn"))
         if self.flows.stops:
             cells.append(Cell(f"stopping {', '.join(self.flows.stops)}", "warn"))
+        if self.flows.deletions:
+            cells.append(Cell(f"deleting {', '.join(self.flows.deletions)}", "warn"))
         return [cells]
 
     def open_directory(self, run_id: str) -> RunDirectory | None:

@@ -33,6 +33,8 @@ ARRIVALS_BLOCK = 256 * 1024
 ATTENDANCE_EVERY = 1.0
 """Seconds between two looks at whether a keeper lives."""
 MERGED = "merged"
+BLANK_LINES = 2
+"""Blank lines that a worker's last words may have among them."""
 
 
 class Feed(Protocol):
@@ -66,8 +68,8 @@ class Feed(Protocol):
     def follow_merged(self, source: LineSource) -> None:
         """Tell a merged source what arrived since it was last told."""
 
-    def last_line(self, worker: int) -> bytes:
-        """The last line a worker wrote; empty when it wrote none."""
+    def last_lines(self, worker: int, count: int) -> list[bytes]:
+        """The last lines a worker wrote that are not blank, at most so many."""
 
     def close(self) -> None:
         """Give back files."""
@@ -177,11 +179,10 @@ class RunFeed:
                 source.offset += len(whole)
                 source.told(batches_in(whole))
 
-    def last_line(self, worker: int) -> bytes:
+    def last_lines(self, worker: int, count: int) -> list[bytes]:
         """Read from the mirror's end."""
         spool = self._tails.setdefault(worker, Spool(self.directory.log_path(worker), worker))
-        lines = [line.data for line in spool.tail(3) if line.data.strip()]
-        return lines[-1] if lines else b""
+        return [line.data for line in spool.tail(count + BLANK_LINES) if line.data.strip()][-count:]
 
     def close(self) -> None:
         """Give back files."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from textual.app import SuspendNotSupported
 
 from tui.console.feed import RunFeed
+from tui.console.screens.delete import DeleteDialog, DeleteProgress
 from tui.console.screens.dialog import QuitDialog, TextDialog
 from tui.console.screens.launch import Draft, LaunchDialog
 from tui.console.screens.run import ActingRunScreen, RunScreen
@@ -33,11 +34,12 @@ REPORT_FORMATS = ("md", "txt", "json")
 
 
 class Flows:
-    """The console's verbs. Holds no data but which stops are under way."""
+    """The console's verbs. Holds no data but which stops and deletions are under way."""
 
     def __init__(self, app: ConsoleApp) -> None:
         self.app = app
         self.stops: dict[str, StopProgress] = {}
+        self.deletions: dict[str, DeleteProgress] = {}
 
     def say(self, problem: TpuTuiError) -> None:
         """An error that has no pane of its own."""
@@ -94,6 +96,34 @@ class Flows:
         run = directory.run
         await self._shell(await self.app.operator.slice(f"{run.zone}/{run.slice}" if run.zone else run.slice), worker)
 
+    def delete_slice(self, slice_: Slice | None) -> None:
+        """Ask for the name, then delete; where that is under way, show it."""
+        if slice_ is None:
+            self.app.notify("no slice is chosen", timeout=3)
+            return
+        statuses = self.app.store.get(RUNS).value or ()
+        live = [s.run.id for s in statuses if s.run.slice == slice_.name and not s.state.is_over]
+        going = self.deletions.get(slice_.path)
+        self.app.push_screen(DeleteDialog(slice_, live, lambda: self._begin_delete(slice_), going))
+
+    def _begin_delete(self, slice_: Slice) -> DeleteProgress:
+        progress = self.deletions[slice_.path] = DeleteProgress(slice_)
+        self.app.tasks.start(f"delete {slice_.path}", self._delete(slice_, progress), self.say)
+        return progress
+
+    async def _delete(self, slice_: Slice, progress: DeleteProgress) -> None:
+        try:
+            async for line in self.app.operator.change_slice(slice_, "delete"):
+                progress.lines.append(line)
+            self.app.notify(f"{slice_.path} is deleted", markup=False, timeout=6)
+        except TpuTuiError as error:
+            progress.problem = error
+            self.say(error)
+        finally:
+            progress.done = True
+            self.deletions.pop(slice_.path, None)
+            self.app.sources.refresh()
+
     # --- runs -------------------------------------------------------------------------------------------------------
 
     def open_run(self, directory: RunDirectory | None, *, at: str = "cores") -> None:
@@ -140,7 +170,20 @@ class Flows:
             return
         run = directory.run
         path = f"{run.zone}/{run.slice}" if run.zone else run.slice
-        self._launch(Draft(slices, path, shlex.join(run.argv), run.name or "", dict(run.env), runtime=run.runtime))
+        self._launch(
+            Draft(
+                slices,
+                path,
+                shlex.join(run.argv),
+                run.name or "",
+                dict(run.env),
+                runtime=run.runtime,
+                workdir=run.workdir or "",
+                venv=run.venv or "",
+                conda_env=run.conda_env or "",
+                on_failure=run.on_failure,
+            )
+        )
 
     def _launch(self, draft: Draft) -> None:
         self.app.push_screen(LaunchDialog(draft), self._launched)
@@ -190,7 +233,9 @@ class Flows:
 
     async def _export(self, source: RunDirectory | SavedLog) -> None:
         files = await self.app.operator.report(source, REPORT_FORMATS)
-        self.app.notify("\n".join(str(path) for path in files), title="report", markup=False, timeout=10)
+        names = ", ".join(path.name for path in files)
+        where = files[0].parent if files else ""
+        self.app.notify(f"{names} in {where}", markup=False, timeout=6)
 
     # --- reading and leaving ----------------------------------------------------------------------------------------
 

@@ -32,6 +32,7 @@ def entries(app: ConsoleApp, screen: MainScreen) -> Iterator[Entry]:
                 "leaves the screen to ssh",
                 lambda: flows.shell(slice_, screen.chosen_worker()),
             )
+            yield f"Delete {slice_.name}", "asks for its name", lambda: flows.delete_slice(slice_)
     if run is not None:
         if not isinstance(screen, RunScreen):
             yield f"Open {run.id}", "cores, charts, logs", lambda: flows.open_run(run)

@@ -107,9 +107,9 @@ class SavedFeed:
     def follow_merged(self, source: LineSource) -> None:
         """The file holds its order itself."""
 
-    def last_line(self, worker: int) -> bytes:  # noqa: ARG002
-        """Not needed: nothing is being launched."""
-        return b""
+    def last_lines(self, worker: int, count: int) -> list[bytes]:  # noqa: ARG002
+        """Not needed: nothing is launched, and nothing fails."""
+        return []
 
     def close(self) -> None:
         """Remove what was unpacked."""

@@ -208,7 +208,17 @@ def run_row(status: RunStatus, now: float) -> Row:
             Cell(cause, "bad" if str(status.state) in ("failed", "lost") else "dim"),
             _text(command, "dim"),
         ),
-        (status.run.id[-20:], str(status.state), seconds, kind(status).text, status.run.slice, None, None, cause, command),
+        (
+            status.run.id[-20:],
+            str(status.state),
+            seconds,
+            kind(status).text,
+            status.run.slice,
+            None,
+            None,
+            cause,
+            command,
+        ),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +13,7 @@ from tui.console.rows import attendance, exit_codes, run_seconds
 from tui.console.text import elapsed, harmless, harmless_bytes, number
 from tui.console.widgets.line_table import Cell, Column
 from tui.console.widgets.row_table import Row
+from tui.console.widgets.trouble import Told, told_of
 from tui.pod.ranks import format_ranks
 from tui.pod.run import RunState
 
@@ -29,16 +31,17 @@ PHASE_COLUMNS = (
     Column("last", "last line, or what went wrong", 20, flexible=True),
 )
 _MOST_NAMED = 6
+_MOST_DETAILS = 3
+QUOTED = 6
+"""Last lines of a failed worker's log that are quoted."""
 
 
 def headline(feed: Feed, now: float) -> list[list[Cell]]:
-    """Two lines: the run and its state; the figures. What is wrong gets a third."""
+    """Two lines: the run and its state; the figures. What is wrong is told beneath, by `trouble`."""
     snapshot = feed.snapshot
     first = _identity(feed, now)
     figures = _figures(snapshot, feed) if snapshot is not None and len(snapshot) else []
-    lines = [first, figures] if figures else [first]
-    trouble = _trouble(feed)
-    return [*lines, trouble] if trouble else lines
+    return [first, figures] if figures else [first]
 
 
 def _identity(feed: Feed, now: float) -> list[Cell]:
@@ -78,6 +81,13 @@ def _figures(snapshot: Snapshot, feed: Feed) -> list[Cell]:
     return cells
 
 
+def rows_expected(feed: Feed) -> int:
+    """Rows that the core table will have, or the phases' one while no core has told anything."""
+    if feed.snapshot is not None and len(feed.snapshot):
+        return _expected_cores(feed) or len(feed.snapshot)
+    return max(1, len(feed.workers))
+
+
 def _expected_cores(feed: Feed) -> int | None:
     status = feed.status
     if status is None or not status.run.cores_per_worker:
@@ -90,26 +100,58 @@ def _named(what: str, cores: tuple[int | None, ...]) -> str:
     return f"{what}: core {names}" + (f" and {len(cores) - _MOST_NAMED} more" if len(cores) > _MOST_NAMED else "")
 
 
-def _trouble(feed: Feed) -> list[Cell]:
-    """What needs a person: why it failed, lost links, nan, stragglers, notes; named."""
-    cells: list[Cell] = []
+def trouble(feed: Feed) -> Told:
+    """What needs a person: why it failed with the worker's last lines, lost links, nan, stragglers, notes; named."""
     status, snapshot = feed.status, feed.snapshot
-    if status is not None:
-        if status.cause:
-            where = "" if status.first_failure is None else f"worker {status.first_failure}: "
-            own = status.cause if status.cause.startswith(where) else where + status.cause
-            cells.append(Cell(own, "bad" if status.state in (RunState.FAILED, RunState.LOST) else "warn"))
-        lost = [worker.worker for worker in status.workers if worker.link == "lost" and not worker.ended]
-        if lost and not status.state.is_over:
-            cells.append(Cell(f"connection lost: worker {format_ranks(lost)}", "warn"))
+    said: list[tuple[str, str]] = [] if status is None else _of_the_run(status)
     if snapshot is not None and len(snapshot) and (status is None or not status.state.is_over):
         if snapshot.nan_cores:
-            cells.append(Cell(_named("nan", snapshot.nan_cores), "bad"))
+            said.append((_named("nan", snapshot.nan_cores), "bad"))
         if snapshot.stragglers:
-            cells.append(Cell(_named("straggler", snapshot.stragglers), "warn"))
-    if status is not None and status.notes and not cells:
-        cells.append(Cell(status.notes[-1], "dim"))
-    return cells
+            said.append((_named("straggler", snapshot.stragglers), "warn"))
+    if status is None:
+        return told_of(said)
+    if status.notes and not said:
+        said.append((status.notes[-1], "dim"))
+    told = told_of(said, _failed_phases(status))
+    worker = failed_worker(status)
+    if worker is None:
+        return told
+    quoted = tuple(harmless_bytes(line) for line in feed.last_lines(worker, QUOTED))
+    return replace(told, worker=worker, quoted=quoted)
+
+
+def failed_worker(status: RunStatus) -> int | None:
+    """The worker that failed first, or whose launch failed; None where none did."""
+    if status.first_failure is not None:
+        return status.first_failure
+    return next((worker.worker for worker in status.workers if worker.phase_status == "failed"), None)
+
+
+def _of_the_run(status: RunStatus) -> list[tuple[str, str]]:
+    said: list[tuple[str, str]] = []
+    if status.cause:
+        where = "" if status.first_failure is None else f"worker {status.first_failure}: "
+        own = status.cause if status.cause.startswith(where) else where + status.cause
+        if status.first_failure is not None:
+            own += "; l opens its log"
+        said.append((own, "bad" if status.state in (RunState.FAILED, RunState.LOST) else "warn"))
+    lost = [worker.worker for worker in status.workers if worker.link == "lost" and not worker.ended]
+    if lost and not status.state.is_over:
+        said.append((f"connection lost: worker {format_ranks(lost)}", "warn"))
+    return said
+
+
+def _failed_phases(status: RunStatus) -> list[str]:
+    """What a launch phase failed of, whole, with what to do about it."""
+    failed = [worker for worker in status.workers if worker.phase_status == "failed" and worker.detail]
+    told = [
+        f"worker {worker.worker}, {worker.phase}: {worker.detail}"
+        for worker in failed
+        if (worker.detail or "") not in (status.cause or "")
+    ]
+    more = len(told) - _MOST_DETAILS
+    return told[:_MOST_DETAILS] + ([f"and {more} more workers; d tells of each"] if more > 0 else [])
 
 
 def phase_title(feed: Feed) -> str:
@@ -155,9 +197,9 @@ def _last(worker: WorkerStatus, feed: Feed, status: RunStatus) -> Cell:
     if worker.ended:
         told = worker.exit_cause or (f"signal {worker.signal}" if worker.signal else f"exit code {worker.exit_code}")
         return Cell(harmless(told), "" if worker.exit_code == 0 else "bad")
-    line = harmless_bytes(feed.last_line(worker.worker))
-    if line:
-        return Cell(line)
+    lines = feed.last_lines(worker.worker, 1)
+    if lines:
+        return Cell(harmless_bytes(lines[0]))
     return (
         Cell(harmless(worker.detail or ""), "dim")
         if status.state is RunState.PREPARING
@@ -189,6 +231,7 @@ def describe(feed: Feed) -> str:
         document["exit_codes"] = list(status.exit_codes)
         document["started"], document["ended"], document["cause"] = status.started, status.ended, status.cause
         document["notes"] = list(status.notes)
+        document["workers"] = [asdict(worker) for worker in status.workers]
     if snapshot is not None:
         document["log"] = {
             "lines": snapshot.lines,

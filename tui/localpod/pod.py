@@ -23,6 +23,7 @@ from tui.settings.profiles import read_profile
 
 if TYPE_CHECKING:
     from tui.localpod.api.server import TpuService
+    from tui.localpod.compute import Compute
 
 __all__ = ["LocalPod", "check_memory", "memory_needed", "run_local_up"]
 
@@ -80,6 +81,8 @@ class LocalPod:
         self._machines: Machines | None = None
         self._bucket: Bucket | None = None
         self._service: TpuService | None = None
+        self.compute: Compute | None = None
+        """Its firewall rules, which can be turned; None until it is started."""
 
     @property
     def machines(self) -> Machines:
@@ -144,10 +147,18 @@ class LocalPod:
 
     async def _start_service(self, cores: int) -> TpuService:
         from tui.localpod.api.server import TpuService
+        from tui.localpod.compute import Compute
 
-        self._service = TpuService(self.machines, project=PROJECT, zone=ZONE, cores=cores)
+        self.compute = Compute(self._instances, zone=ZONE)
+        routes = self.compute.routes()
+        self._service = TpuService(self.machines, project=PROJECT, zone=ZONE, cores=cores, rest_routes=routes)
         await self._service.start()
         return self._service
+
+    def _instances(self) -> list[tuple[str, str]]:
+        """The machines of the slices that the pod began with, as Compute Engine lists them."""
+        workers = [worker for name in self.slices for worker in self.machines.workers(name)]
+        return [(worker.hostname, worker.address) for worker in workers]
 
     def _endpoints(self) -> dict[str, str]:
         assert self._bucket is not None

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tui.errors import UsageError
-from tui.logs.lines import Cutter, names_core
+from tui.logs.carriers import read_carrier
+from tui.logs.lines import Cutter, names_core, without_escapes
 from tui.logs.prefix import NUMBERED_SAMPLE, PREFIX, read_prefix
 
 if TYPE_CHECKING:
@@ -37,8 +38,8 @@ _MAGICS = {
     b"BZh": ("compressed with bzip2", "unpack it first: bunzip2 FILE"),
     b"\xfd7zXZ\x00": ("compressed with xz", "unpack it first: unxz FILE"),
 }
-_MOST_CONTROLS = 0.3
-"""Share of bytes that text does not have, above which the beginning of a file is taken for binary."""
+_MOST_STRANGE = 0.3
+"""Share of bytes that no text has (controls, invalid UTF-8), above which a file's beginning is taken for binary."""
 
 _TEXT_CONTROLS = frozenset(b"\t\n\r\x0b\x0c\x1b\x08\x07")
 
@@ -65,14 +66,26 @@ class SavedLine:
         return {"worker": self.worker, "offset": self.offset, "time": moment, "text": self.text}
 
 
+_Numbers = dict[tuple[int | None, str | None], int]
+
+
 class SavedLog:
     """A log file that one or more workers wrote into, such as xla_dist's output kept with `tee`."""
 
-    def __init__(self, path: Path, *, compressed: bool, xla_dist: bool, dialects: Sequence[Dialect] = ()) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        compressed: bool,
+        xla_dist: bool,
+        carried: bool = False,
+        dialects: Sequence[Dialect] = (),
+    ) -> None:
         self.path = path
         self.compressed = compressed
         self.xla_dist = xla_dist
         """Whether its beginning shows xla_dist's prefix."""
+        self._carried = carried
         self._own_dialects = tuple(dialects)
 
     @property
@@ -149,16 +162,17 @@ class SavedLog:
         return chosen if tail is None else deque(chosen, maxlen=tail)
 
     def _lines(self, worker: int | None, core: int | None) -> Iterator[SavedLine]:
-        numbers = self._numbers()
+        numbers, labels = self._numbers()
         cutter = Cutter()
         for data in self.blocks():
-            yield from self._chosen(cutter.cut(data), numbers, worker, core)
-        yield from self._chosen(cutter.rest(), numbers, worker, core)
+            yield from self._chosen(cutter.cut(data), numbers, labels, worker, core)
+        yield from self._chosen(cutter.rest(), numbers, labels, worker, core)
 
     def _chosen(
         self,
         lines: Iterable[tuple[int, bytes]],
-        numbers: dict[tuple[int | None, str | None], int],
+        numbers: _Numbers,
+        labels: frozenset[bytes],
         worker: int | None,
         core: int | None,
     ) -> Iterator[SavedLine]:
@@ -167,14 +181,19 @@ class SavedLog:
             number = None
             if prefix is not None and not prefix.own:
                 number = numbers.get((prefix.number, prefix.address), prefix.number)
+            elif prefix is None and self._carried:
+                carrier = read_carrier(without_escapes(line), labels)
+                if carrier is not None:
+                    number = numbers.get((carrier.number, carrier.address), carrier.number)
             if (worker is None or number == worker) and (core is None or names_core(line, core)):
                 yield SavedLine(number, offset, None if prefix is None else prefix.moment, line)
 
-    def _numbers(self) -> dict[tuple[int | None, str | None], int]:
-        """The worker of each (number, address) that prefixes tell, where that is not the number itself."""
-        if not self.xla_dist:
-            return {}
+    def _numbers(self) -> tuple[_Numbers, frozenset[bytes]]:
+        """The worker of each (number, address) that lines name, and the labels that are hosts or tasks."""
+        if not (self.xla_dist or self._carried):
+            return {}, frozenset()
         from tui.logs.demux import Demux
+        from tui.logs.snapshot import UNKNOWN
         from tui.logs.view import worker_numbers
 
         demux = Demux(dialects=(), xla_dist=self.xla_dist, history=False)
@@ -182,7 +201,8 @@ class SavedLog:
             demux.feed(None, data)
         demux.finish()
         numbers = worker_numbers(demux).tolist()
-        return {(slot.number, slot.address): number for slot, number in zip(demux.slots, numbers, strict=True)}
+        known = {(s.number, s.address): n for s, n in zip(demux.slots, numbers, strict=True) if n != UNKNOWN}
+        return known, demux.labels()
 
 
 def open_log(path: Path | str, *, dialects: Sequence[Dialect] = ()) -> SavedLog:
@@ -200,15 +220,17 @@ def open_log(path: Path | str, *, dialects: Sequence[Dialect] = ()) -> SavedLog:
     if not head:
         raise UsageError(f"{path} is empty", remedy="a log with at least one line is needed")
     _refuse_binary(path, head)
-    return SavedLog(path, compressed=compressed, xla_dist=_is_xla_dist(head), dialects=dialects)
+    carried = any(read_carrier(line) is not None for line in without_escapes(head).split(b"\n"))
+    return SavedLog(path, compressed=compressed, xla_dist=_is_xla_dist(head), carried=carried, dialects=dialects)
 
 
 def _refuse_binary(path: Path, head: bytes) -> None:
     for magic, (what, remedy) in _MAGICS.items():
         if head.startswith(magic):
             raise UsageError(f"{path} is not a log", why=f"it is {what}", remedy=remedy)
-    controls = sum(1 for byte in head if byte < 0x20 and byte not in _TEXT_CONTROLS)
-    if controls > _MOST_CONTROLS * len(head) and b"Device=xla:" not in head:
+    strange = sum(1 for byte in head if byte < 0x20 and byte not in _TEXT_CONTROLS)
+    strange += head.decode("utf-8", "replace").count("\ufffd")
+    if strange > _MOST_STRANGE * len(head) and b"Device=xla:" not in head:
         raise UsageError(f"{path} is not a log", why="it is a binary file")
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tui.logs.arrays import np, npt
+from tui.logs.carriers import LABELLED_SAMPLE
 from tui.logs.dialects import LONGEST, TRAINING
 from tui.logs.fast import MOMENT, TAILS, Bytes, Found, Scanner, Words
 from tui.logs.prefix import PREFIX, read_moment
@@ -81,6 +82,9 @@ class Batch:
             self._parts.append(Part(stream, self.size, after, now))
         self.size = after
         stream.looked_at += end - start
+        if stream.slot is None and stream.looked_at < BLOCK:
+            # Prefixes learned from these lines make the next ones cheap.
+            self.flush()
 
     def flush(self) -> None:
         """Read all that was added."""
@@ -263,7 +267,8 @@ class _Reading:
         starts, ends = found.begins[lines], found.ends[lines]
         owners = self._owners(starts)
         left = np.arange(len(lines))
-        if len(lines) > _FEW_LINES and self.demux.hints is not None:
+        carried = any(stream.is_carried for stream in self._streams)
+        if len(lines) > _FEW_LINES and self.demux.hints is not None and not carried:
             left = self._noise(starts, ends, owners)
         for place in left.tolist():
             self.demux.queue.line = int(lines[place])
@@ -273,14 +278,17 @@ class _Reading:
     def _noise(self, starts: Ints, ends: Ints, owners: Ints) -> Ints:
         """Count lines of a known worker that no dialect can match; the others are handed back."""
         scanner = self.scanner
-        first, second = scanner.octets(starts), scanner.octets(starts + 1)
+        first = scanner.octets(starts)
         odd = (first == ord("\r")) | (ends - starts > LONGEST)
-        odd |= (first == ord("[")) & (second >= ord("0")) & (second <= ord("9"))
+        odd |= (first == ord("[")) | (first == ord("("))
         quiet = np.flatnonzero(~odd)
         spans = zip(starts[quiet].tolist(), ends[quiet].tolist(), strict=True)
         texts = [scanner.text(start, end) for start, end in spans]
         told = np.ones(len(texts), bool)
-        told[_holding(texts, (*(self.demux.hints or ()), _ESCAPE))] = False
+        telling = _holding(texts, (*(self.demux.hints or ()), _ESCAPE))
+        if any(LABELLED_SAMPLE.match(texts[place].lstrip(b"\r")) for place in telling.tolist()):
+            return np.arange(len(starts))
+        told[telling] = False
         prefix, tails, is_none = self._prefixes(starts[quiet], ends[quiet], first[quiet], texts)
         told &= (prefix > 0) | is_none
         quiet, prefix, tails = quiet[told], prefix[told], tails[told]

@@ -10,9 +10,11 @@ from typing import Any
 
 from tui.logs import bulk, view
 from tui.logs.batches import Queue
+from tui.logs.carriers import label_of, read_carrier
 from tui.logs.dialects import BUILT_IN, COLUMNS, LONGEST, TRAINING, Dialect, Kind
 from tui.logs.epochs import EpochBook, read_cluster, read_span
 from tui.logs.fast import Bytes
+from tui.logs.lines import without_escapes
 from tui.logs.prefix import PREFIX, Prefix, read_dated_clock, read_prefix
 from tui.logs.snapshot import (
     HAS_GLOBAL_RATE,
@@ -35,7 +37,6 @@ MOST_SLOTS = 8192
 _GLUED_WITHIN = 512
 """Bytes before a sample in which a prefix glued into the line is looked for."""
 
-_ESCAPES = re.compile(rb"\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]{0,4096}(?:\x07|\x1b\\)|[@-Z\\^_])")
 _NAN = float("nan")
 
 
@@ -233,14 +234,15 @@ class Demux:
         if clipped:
             text = text[-LONGEST:]
             self.overlong += 1
-        if b"\x1b" in text:
-            text = _ESCAPES.sub(b"", text)
+        text = without_escapes(text)
         start = 0
         if stream.at_start:
             stream.at_start = False
             prefix = None if clipped else read_prefix(text, stream.xla_dist)
             if prefix is not None and self._apply(stream, prefix):
                 start = prefix.length
+            elif stream.slot is None and not clipped:
+                start = self._carried(stream, text)
         whole = (
             TRAINING.pattern.fullmatch(text, start + 2) if self._training and text.startswith(b"| ", start) else None
         )
@@ -249,6 +251,23 @@ class Demux:
             self._sample(stream, TRAINING, whole, text, start, now)
         elif self.hints is None or self._hinted.search(text, start):
             self._match(stream, text, start, now)
+
+    def _carried(self, stream: Stream, text: bytes) -> int:
+        """Note who said a line, by what another tool put before it; how long that is."""
+        carrier = read_carrier(text, stream.labels)
+        if carrier is None:
+            return 0
+        stream.is_carried = True
+        label = label_of(text)
+        if label is not None and len(stream.labels) < MOST_SLOTS:
+            stream.labels.add(label)
+        if carrier.number is not None or carrier.address is not None:
+            stream.line_slot = self.slot_named(carrier.number, carrier.address)
+        return carrier.length
+
+    def labels(self) -> frozenset[bytes]:
+        """Hosts and tasks that stood before samples in a saved log."""
+        return frozenset(self._stream(None).labels)
 
     def _apply(self, stream: Stream, prefix: Prefix) -> bool:
         if stream.slot is not None and prefix.number is not None and prefix.address is None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from tui.errors import UsageError
+from tui.logs.lines import without_escapes
+from tui.logs.patterns import required_text, runs_away
 
 COLUMNS = ("core", "device", "epoch", "step", "loss", "rate", "global_rate", "clock", "worker")
 """What a sample can tell. `rate` and `global_rate` in the trainer's own unit (examples/s for PyTorch/XLA)."""
@@ -178,9 +180,9 @@ OTHERS: tuple[Dialect, ...] = (
         "MaxText",
         Kind.SAMPLE,
         [b"completed step: "],
-        rb"completed step: (?P<step>\d{1,12}), seconds: [\d.]{1,20}, TFLOP/s(?:/device)?: [\d.]{1,20},"
-        rb"(?: Tokens/s/device: (?P<rate>" + _NUMBER + rb"),)?(?: total_weights: [\d.]{1,20},)?"
-        rb" loss: (?P<loss>" + _NUMBER + rb")(?![\w.])",
+        rb"completed step: (?P<step>\d{1,12}), seconds: {1,4}[\d.]{1,20}, TFLOP/s(?:/device)?: {1,4}[\d.]{1,20},"
+        rb"(?: {1,4}Tokens/s/device: {1,4}(?P<rate>" + _NUMBER + rb"),)?(?: {1,4}total_weights: {1,4}[\d.]{1,20},)?"
+        rb" {1,4}(?:main_model_)?loss: {1,4}(?P<loss>" + _NUMBER + rb")(?![\w.])",
     ),
     _dialect(
         "MaxText",
@@ -194,6 +196,15 @@ OTHERS: tuple[Dialect, ...] = (
         [b"{'loss'", b'{"loss"'],
         rb"\{(?P<q>['\"])loss(?P=q): (?P<v>['\"]?)(?P<loss>" + _NUMBER + rb")(?P=v), [^{}]{0,2000}?"
         rb"(?P=q)epoch(?P=q): (?P=v)(?P<epoch>\d{1,9})(?:\.\d{1,9})?(?P=v)\}",
+    ),
+    _dialect(
+        "accelerate",
+        Kind.SAMPLE,
+        [b"it/s, ", b"s/it, "],
+        rb"(?:Steps|Training|train)[^|\n]{0,40}\|[^|\n]{0,300}\| ?(?P<step>\d{1,12})/\d{1,12} \["
+        rb"[^\]\n]{0,60}?(?:it/s|s/it), "
+        rb"(?:[\w.]{1,30}=[^,\]\s]{1,30}, ){0,4}(?:step_|train_)?loss=(?P<loss>" + _NUMBER + rb")(?=[,\]])",
+        last_only=True,
     ),
     _dialect(
         "Keras epoch",
@@ -275,7 +286,7 @@ def _user_dialect(name: str, entry: Any) -> Dialect:
         source = re.sub(rf"\(\?P<{re.escape(str(group))}>", f"(?P<{column}>", source)
     try:
         pattern = re.compile(source.encode())
-    except re.error as error:
+    except (re.error, RecursionError, OverflowError) as error:
         raise wrong(f"its pattern is no regular expression: {error}") from error
     groups = set(pattern.groupindex)
     if missing := {"step", "loss"} - groups:
@@ -284,4 +295,53 @@ def _user_dialect(name: str, entry: Any) -> Dialect:
         )
     if odd := sorted(groups - set(COLUMNS)):
         raise wrong(f"group {odd[0]!r} is no column", f"columns are {', '.join(COLUMNS)}; use (?:…) for the rest")
-    return Dialect(name, Kind.SAMPLE, (), source.encode(), reach=LOOSE_REACH)
+    if why := runs_away(source.encode(), LOOSE_REACH):
+        raise wrong(f"its pattern could hold up everything: {why}", "say how often at most: {1,30} instead of + or *")
+    text = required_text(source.encode())
+    return Dialect(name, Kind.SAMPLE, (text,) if text else (), source.encode(), reach=LOOSE_REACH)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What one dialect made of a file: how many lines it matched, and the first of them with what they tell."""
+
+    name: str
+    matched: int
+    examples: tuple[tuple[str, Mapping[str, str]], ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The trial as `dialect test --json` prints it."""
+        examples = [{"line": line, "columns": dict(columns)} for line, columns in self.examples]
+        return {"dialect": self.name, "matched": self.matched, "examples": examples}
+
+
+def try_dialects(lines: Iterable[bytes], dialects: Sequence[Dialect], *, most: int = 5) -> tuple[int, list[Trial]]:
+    """How many lines there are, and what each dialect (by name, in order) matches of them, alone; `most` examples."""
+    counts: dict[str, int] = {dialect.name: 0 for dialect in dialects}
+    examples: dict[str, list[tuple[str, Mapping[str, str]]]] = {name: [] for name in counts}
+    total = 0
+    for line in lines:
+        total += 1
+        text = without_escapes(line)
+        for name, match in _matches(text, dialects).items():
+            counts[name] += 1
+            if len(examples[name]) < most:
+                told = {key: value.decode("utf-8", "replace") for key, value in match.groupdict().items() if value}
+                shown = {key: value for key, value in told.items() if key not in _HELPING_GROUPS}
+                examples[name].append((text.decode("utf-8", "replace"), shown))
+    return total, [Trial(name, counts[name], tuple(examples[name])) for name in counts]
+
+
+_HELPING_GROUPS = ("q", "v")
+"""Groups that only say which quotes were used."""
+
+
+def _matches(text: bytes, dialects: Sequence[Dialect]) -> dict[str, re.Match[bytes]]:
+    found: dict[str, re.Match[bytes]] = {}
+    for dialect in dialects:
+        if dialect.hints and not any(hint in text for hint in dialect.hints):
+            continue
+        match = dialect.pattern.search(text, max(0, len(text) - dialect.reach))
+        if match is not None:
+            found.setdefault(dialect.name, match)
+    return found

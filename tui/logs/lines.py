@@ -10,6 +10,14 @@ LONGEST_LINE = 1024 * 1024
 """A longer line is handed out in pieces of this many bytes."""
 
 
+_ESCAPES = re.compile(rb"\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]{0,4096}(?:\x07|\x1b\\)|[@-Z\\^_])")
+
+
+def without_escapes(text: bytes) -> bytes:
+    """The text without what terminals take for colours and titles."""
+    return _ESCAPES.sub(b"", text) if b"\x1b" in text else text
+
+
 class Cutter:
     """Cuts chunks into lines (without their ends) and tells where each begins."""
 

@@ -90,6 +90,10 @@ class Stream:
     """Whether the next text begins a line; after a carriage return the line's prefix still holds."""
     line_slot: int | None = None
     line_moment: float | None = None
+    is_carried: bool = False
+    """Whether another tool has put something before its lines."""
+    labels: set[bytes] = field(default_factory=set)
+    """Hosts and tasks that have stood before samples."""
     known: Known = field(default_factory=Known)
     held: list[bytes] = field(default_factory=list)
     held_bytes: int = 0

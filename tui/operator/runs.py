@@ -11,8 +11,10 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tui.errors import TpuTuiError, UsageError
+from tui.errors import OutOfReachError, TpuTuiError, UsageError
 from tui.operator.reach import Reach
+from tui.pod.run import is_run_id
+from tui.pod.slice import Slice
 from tui.runs.directory import Event, RunDirectory, list_runs, resolve
 from tui.runs.request import LaunchRequest, check_request, run_from
 from tui.runs.status import RunStatus, status_of
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from tui.logs.archive import SavedLog
     from tui.logs.dialects import Dialect
     from tui.logs.snapshot import Snapshot
+    from tui.runs.discover import DeleteAnswer
     from tui.runs.launch import LaunchSpec
     from tui.runs.reader import LogLine
     from tui.runs.stop import StopAnswer
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
 
 WATCH_INTERVAL = 0.1
 """Seconds between two looks at a run directory: what a person reads as at once."""
+DISCOVER_TIMEOUT = 15.0
+"""Seconds a slice's workers have to tell which runs they know."""
 REFRESH_TIMEOUT = 5.0
 """Seconds a command waits for a mirror to catch up before it answers with what there is."""
 
@@ -103,6 +108,47 @@ class Operator(Reach):
         """The run that an id, a unique part of one, `last` or a directory means. Raises UsageError."""
         return resolve(self.settings.runs_home, ref)
 
+    async def discover(self, slices: Sequence[Slice] | None = None) -> list[TpuTuiError]:
+        """Make the runs that the workers know and this home does not into runs here; what could not be asked.
+
+        Asks the slices given, else all that are ready. A run so found has no keeper yet: `attend` gives it one.
+        """
+        from tui.runs.discover import adopt, discover
+
+        problems: list[TpuTuiError] = []
+        if slices is None:
+            listing = await self.slices()
+            problems += listing.problems
+            slices = [slice_ for slice_ in listing.slices if slice_.is_ready and slice_.workers]
+        for slice_ in slices:
+            fleet = await self.fleet(slice_)
+            try:
+                found = await asyncio.wait_for(discover(fleet, self.settings.run_root), DISCOVER_TIMEOUT)
+            except asyncio.TimeoutError:
+                problems.append(
+                    OutOfReachError(
+                        f"{slice_.name} was not asked for its runs to the end", why="its workers are slow"
+                    )
+                )
+                continue
+            problems += found.problems
+            for run in found.runs:
+                adopt(run, self.settings.runs_home, profile=self.settings.profile)
+        return problems
+
+    async def find_run(self, ref: str) -> RunDirectory:
+        """The run that `open_run` would open, looked for on the workers where this home does not know it."""
+        try:
+            return self.open_run(ref)
+        except UsageError as unknown:
+            if not is_run_id(ref):
+                raise
+            try:
+                await self.discover()
+            except TpuTuiError:
+                raise unknown from None
+            return self.open_run(ref)
+
     def status_of(self, directory: RunDirectory) -> RunStatus:
         """The run's state, from its events alone; they are read again only when there are more of them."""
         size = directory.events_size()
@@ -129,7 +175,7 @@ class Operator(Reach):
             return error
         return None
 
-    def open_source(self, ref: str) -> RunDirectory | SavedLog:
+    async def open_source(self, ref: str) -> RunDirectory | SavedLog:
         """A run, or a saved log where the text is a file's path. Raises UsageError."""
         from tui.logs.archive import open_log
 
@@ -137,7 +183,7 @@ class Operator(Reach):
         if path.is_file():
             return open_log(path, dialects=self.dialects)
         try:
-            return self.open_run(ref)
+            return self.open_run(ref) if path.exists() or "/" in ref else await self.find_run(ref)
         except UsageError:
             if path.exists() or "/" in ref:
                 return open_log(path, dialects=self.dialects)
@@ -162,6 +208,15 @@ class Operator(Reach):
             more = reader.poll()
             await asyncio.sleep(0)
         return reader.snapshot()
+
+    async def core_rows(
+        self, source: RunDirectory | SavedLog, by: str = "core", *, reverse: bool = False
+    ) -> list[dict[str, Any]]:
+        """The rows that `cores --json` prints; a saved log's are remembered until it changes."""
+        if not isinstance(source, RunDirectory):
+            return source.core_rows(by=by, reverse=reverse, cache=self.settings.home / "cache")
+        snapshot = (await self.snapshot(source)).sorted(by, reverse)
+        return [row.to_json() for row in snapshot.rows()]
 
     async def status(self, directory: RunDirectory) -> dict[str, Any]:
         """The document that `status --json` prints."""
@@ -260,3 +315,18 @@ class Operator(Reach):
             yield answer
         with contextlib.suppress(TpuTuiError):
             await self.attend(directory)
+
+    async def delete_on_workers(self, directory: RunDirectory) -> AsyncIterator[DeleteAnswer]:
+        """Remove what the workers hold of an ended run; an answer from each, and what is alive stays."""
+        from tui.runs.discover import delete_on_workers
+        from tui.ssh.fleet import Fleet
+
+        async with Fleet(directory.run.workers, await self.access(), prompter=self.prompter) as fleet:
+            async for answer in delete_on_workers(directory.run, fleet):
+                yield answer
+
+    def delete_here(self, directory: RunDirectory) -> None:
+        """Remove an ended run from this machine. Raises UsageError for a live one."""
+        from tui.runs.discover import delete_here
+
+        delete_here(directory)

@@ -9,7 +9,8 @@ from typing import Any
 
 from tui.logs.snapshot import CoreRow, json_number
 from tui.printable import one_line
-from tui.reports.summary import Summary
+from tui.reports.layout import warning
+from tui.reports.summary import Summary, is_rehearsal
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """What a spreadsheet takes for a formula at the beginning of a text."""
@@ -20,6 +21,8 @@ def to_document(summary: Summary) -> dict[str, Any]:
     facts = summary.facts
     return {
         "title": facts.title,
+        "rehearsal": is_rehearsal(facts),
+        "warning": warning(summary),
         "run": facts.title if facts.is_run else None,
         "slice": facts.slice,
         "zone": facts.zone,
@@ -61,8 +64,11 @@ def write_json(summary: Summary) -> str:
 
 
 def write_csv(summary: Summary) -> str:
-    """One row for each core, with the names of `cores --json`; unknown is empty."""
+    """One row for each core, with the names of `cores --json`; unknown is empty. A warning is a `#` line on top."""
     out = io.StringIO()
+    told = warning(summary)
+    if told is not None:
+        out.write(f"# {told}\n")
     writer = csv.DictWriter(out, fieldnames=CoreRow.__slots__, lineterminator="\n")
     writer.writeheader()
     for row in summary.cores:

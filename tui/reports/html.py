@@ -5,31 +5,60 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 
-from tui.reports.layout import Table, number, sections, title
-from tui.reports.summary import Summary
+from tui.printable import one_line
+from tui.reports.layout import Table, moment, number, sections, span, title, warning
+from tui.reports.summary import ChartPoint, Summary
 
-_WIDTH, _HEIGHT, _MARGIN = 720, 180, 8
+_WIDTH, _HEIGHT = 720, 220
+_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 12, 12, 26
+"""Room around a chart for its axes' labels."""
 
 _STYLE = """
-:root { color-scheme: light dark; --line: #1a73e8; --band: #1a73e833; --rule: #8884; }
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
-h2 { margin-top: 2rem; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-.wide { overflow-x: auto; }
-th, td { padding: .2rem .7rem; border-bottom: 1px solid var(--rule); text-align: left; }
+:root { color-scheme: light dark; --ink: #1f2430; --soft: #5b6475; --page: #f6f7f9; --card: #fff; --rule: #dfe3ea;
+  --line: #1a66d6; --band: #1a66d62e; --good: #12743b; --bad: #b3261e; --warn: #8a5a00; --warn-page: #fff4d6; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6e9ef; --soft: #9aa4b5; --page: #14171d; --card: #1d2129;
+  --rule: #323945; --line: #7db0ff; --band: #7db0ff33; --good: #6fd08c; --bad: #ff8a80; --warn: #ffd479;
+  --warn-page: #3a2f12; } }
+* { box-sizing: border-box; }
+body { font: 15px/1.55 system-ui, -apple-system, "Segoe UI", sans-serif; color: var(--ink); background: var(--page);
+  max-width: 66rem; margin: 0 auto; padding: 2rem 1.25rem 4rem; }
+h1 { font-size: 1.6rem; margin: 0; overflow-wrap: anywhere; }
+h2 { font-size: 1.1rem; margin: 2.2rem 0 .6rem; }
+.where { color: var(--soft); margin: .2rem 0 1.2rem; }
+.warning { background: var(--warn-page); color: var(--warn); border-left: 4px solid; padding: .7rem 1rem;
+  border-radius: 4px; font-weight: 600; }
+.figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(12rem, 1fr)); gap: .8rem;
+  margin: 1.2rem 0; }
+.figures div { background: var(--card); border: 1px solid var(--rule); border-radius: 8px; padding: .7rem .9rem; }
+.figures dt { color: var(--soft); font-size: .8rem; }
+.figures dd { margin: 0; font-size: 1.25rem; font-weight: 600; font-variant-numeric: tabular-nums; }
+.good { color: var(--good); } .bad { color: var(--bad); }
+.wide { overflow-x: auto; background: var(--card); border: 1px solid var(--rule); border-radius: 8px; }
+table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; font-size: .92rem; }
+th, td { padding: .35rem .8rem; border-bottom: 1px solid var(--rule); text-align: left; vertical-align: top; }
+th { color: var(--soft); font-weight: 600; white-space: nowrap; }
+tbody tr:last-child td { border-bottom: 0; }
 .right { text-align: right; }
-svg { width: 100%; height: auto; border: 1px solid var(--rule); border-radius: 4px; }
-.curve { fill: none; stroke: var(--line); stroke-width: 1.5; }
+code { font: .9em ui-monospace, "SF Mono", Menlo, monospace; overflow-wrap: anywhere; }
+figure { margin: 1rem 0; background: var(--card); border: 1px solid var(--rule); border-radius: 8px; padding: .8rem; }
+svg { width: 100%; height: auto; display: block; }
+svg text { fill: var(--soft); font-size: 11px; font-family: inherit; }
+.grid { stroke: var(--rule); }
+.curve { fill: none; stroke: var(--line); stroke-width: 1.8; stroke-linejoin: round; }
 .band { fill: var(--band); }
-figcaption { opacity: .75; }
-figure { margin: 1rem 0; }
+figcaption { font-weight: 600; font-size: .92rem; margin-bottom: .4rem; }
+@media print { body { background: none; max-width: none; } }
 """
 
 
 def write_html(summary: Summary) -> str:
     """The whole page; every text from a log or a run is escaped."""
     heading = html.escape(title(summary))
-    parts = [f"<h1>{heading}</h1>"]
+    parts = [f"<h1>{heading}</h1>", f'<p class="where">{html.escape(_where(summary))}</p>']
+    told = warning(summary)
+    if told is not None:
+        parts.append(f'<p class="warning" role="note">{html.escape(told)}</p>')
+    parts.append(_figures(summary))
     for section in sections(summary):
         parts.append(f"<h2>{html.escape(section.title)}</h2>")
         if section.sentences:
@@ -47,31 +76,72 @@ def write_html(summary: Summary) -> str:
     )
 
 
+def _where(summary: Summary) -> str:
+    facts = summary.facts
+    place = "/".join(part for part in (facts.zone, facts.slice) if part)
+    workers = f"{len(summary.workers)} worker{'' if len(summary.workers) == 1 else 's'}" if summary.workers else ""
+    parts = (place, facts.accelerator_type or "", workers, moment(facts.started))
+    return one_line(" · ".join(part for part in parts if part))
+
+
+def _figures(summary: Summary) -> str:
+    """The few figures that are looked for first."""
+    state = summary.facts.state
+    mark = {"succeeded": "good", "failed": "bad", "lost": "bad"}.get(state or "", "")
+    shown = [
+        ("State", state or "", mark),
+        ("Lasted", span(summary.seconds) if summary.seconds is not None else "", ""),
+        ("Epoch", "" if summary.epoch is None else str(summary.epoch), ""),
+        ("Step", "" if summary.step is None else f"{summary.step:,}", ""),
+        ("Loss, median", number(summary.loss.median, 5) if summary.loss else "", ""),
+        ("Examples/s, all cores", number(summary.rate_total, 0) if summary.rate_total is not None else "", ""),
+        ("Best accuracy", f"{number(summary.max_accuracy)} %" if summary.max_accuracy is not None else "", ""),
+        ("Cores", f"{len(summary.cores):,}" if summary.cores else "", ""),
+    ]
+    cards = "".join(
+        f'<div><dt>{html.escape(name)}</dt><dd class="{mark}">{html.escape(one_line(value))}</dd></div>'
+        for name, value, mark in shown
+        if value
+    )
+    return f'<dl class="figures">{cards}</dl>'
+
+
 def _table(table: Table) -> str:
-    def row(cells: Sequence[str], tag: str) -> str:
-        made = (
-            f"<{tag}{' class=right' if place in table.right else ''}>{html.escape(cell)}</{tag}>"
-            for place, cell in enumerate(cells)
-        )
+    def row(place: int, cells: Sequence[str], tag: str) -> str:
+        made = []
+        for column, cell in enumerate(cells):
+            text = html.escape(cell)
+            shown = f"<code>{text}</code>" if tag == "td" and (place, column) in table.code else text
+            made.append(f"<{tag}{' class=right' if column in table.right else ''}>{shown}</{tag}>")
         return "<tr>" + "".join(made) + "</tr>"
 
-    body = "\n".join(row(cells, "td") for cells in table.rows)
-    return (
-        f'<div class="wide"><table><thead>{row(table.columns, "th")}</thead><tbody>\n{body}\n</tbody></table></div>'
-    )
+    body = "\n".join(row(place, cells, "td") for place, cells in enumerate(table.rows))
+    head = row(-1, table.columns, "th")
+    return f'<div class="wide"><table><thead>{head}</thead><tbody>\n{body}\n</tbody></table></div>'
 
 
 def _charts(summary: Summary) -> list[str]:
     points = summary.chart
+    ends_at = (_point(points[0]), _point(points[-1])) if points else ("", "")
     loss = _chart(
         "Loss, median over the cores; the band from the smallest to the largest",
         [point.loss for point in points],
         [point.loss_min for point in points],
         [point.loss_max for point in points],
-        5,
+        3,
+        ends_at,
     )
     rates = [point.rate for point in points]
-    return [chart for chart in (loss, _chart("Examples/s over all cores", rates, rates, rates, 2)) if chart]
+    return [
+        chart
+        for chart in (loss, _chart("Examples/s over all cores", rates, rates, rates, 0, ends_at, from_zero=True))
+        if chart
+    ]
+
+
+def _point(point: ChartPoint) -> str:
+    told = (("epoch", point.epoch), ("step", point.step))
+    return ", ".join(f"{name} {value:,}" for name, value in told if value is not None)
 
 
 def _chart(
@@ -80,26 +150,40 @@ def _chart(
     low: Sequence[float | None],
     high: Sequence[float | None],
     digits: int,
+    ends_at: tuple[str, str],
+    *,
+    from_zero: bool = False,
 ) -> str:
     """One curve with its band over the run; empty when fewer than two points are known."""
-    known = [value for column in (low, high) for value in column if value is not None]
+    known = [value for column in (low, high) for value in column if value is not None] + [0.0] * from_zero
     if sum(value is not None for value in middle) < 2:
         return ""
     bottom, top = min(known), max(known)
     scale = (top - bottom) or 1.0
+    right, floor = _WIDTH - _RIGHT, _HEIGHT - _BOTTOM
 
     def place(index: int, value: float) -> str:
-        x = _MARGIN + index * (_WIDTH - 2 * _MARGIN) / (len(middle) - 1)
-        y = _HEIGHT - _MARGIN - (value - bottom) / scale * (_HEIGHT - 2 * _MARGIN)
-        return f"{x:.1f},{y:.1f}"
+        x = _LEFT + index * (right - _LEFT) / (len(middle) - 1)
+        return f"{x:.1f},{floor - (value - bottom) / scale * (floor - _TOP):.1f}"
 
     curve = " ".join(place(index, value) for index, value in enumerate(middle) if value is not None)
     upper = [place(index, value) for index, value in enumerate(high) if value is not None]
     lower = [place(index, value) for index, value in enumerate(low) if value is not None]
     band = " ".join(upper + lower[::-1])
+    grid = "".join(
+        f'<line class="grid" x1="{_LEFT}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>'
+        f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">'
+        f"{number(bottom + part * (top - bottom), digits)}</text>"
+        for part in (0.0, 0.5, 1.0)
+        for y in (floor - part * (floor - _TOP),)
+    )
+    ends = "".join(
+        f'<text x="{x}" y="{_HEIGHT - 6}" text-anchor="{anchor}">{html.escape(name)}</text>'
+        for x, anchor, name in ((_LEFT, "start", ends_at[0]), (right, "end", ends_at[1]))
+    )
     text = html.escape(f"{caption}: {number(bottom, digits)} to {number(top, digits)}.")
     return (
-        f'<figure><svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{text}">'
-        f'<polygon class="band" points="{band}"/><polyline class="curve" points="{curve}"/></svg>'
-        f"<figcaption>{text}</figcaption></figure>"
+        f'<figure><figcaption>{html.escape(caption)}</figcaption><svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" '
+        f'aria-label="{text}">{grid}{ends}<polygon class="band" points="{band}"/>'
+        f'<polyline class="curve" points="{curve}"/></svg></figure>'
     )

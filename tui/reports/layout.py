@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from datetime import datetime, timezone
 
 from tui.printable import one_line
-from tui.reports.summary import Summary, command_line
+from tui.reports.summary import Summary, command_line, is_rehearsal
 
 MOST_CORES = 128
 """Rows of the per-core table in a report to be read; the JSON and CSV ones hold every core."""
@@ -21,6 +22,8 @@ class Table:
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     right: frozenset[int] = frozenset()
+    code: frozenset[tuple[int, int]] = frozenset()
+    """Cells (row, column) that are to be read letter by letter: commands, hashes."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,14 @@ def sections(summary: Summary) -> tuple[Section, ...]:
 def title(summary: Summary) -> str:
     """The report's heading."""
     return f"{'Run' if summary.facts.is_run else 'Log'} {one_line(summary.facts.title)}"
+
+
+REHEARSAL = "A rehearsal: no model was trained. The job printed what a trainer prints; its figures are made up."
+
+
+def warning(summary: Summary) -> str | None:
+    """What a reader must know before anything else."""
+    return REHEARSAL if is_rehearsal(summary.facts) else None
 
 
 def _outcome(summary: Summary) -> Section:
@@ -100,6 +111,20 @@ def _reached(summary: Summary) -> str:
     return text + "."
 
 
+_VERBATIM = ("Command", "Environment", "Code")
+
+
+def moment(text: str | None) -> str:
+    """A time to the second, as `2026-11-21 12:01:51 UTC`; a log's own without a zone. Empty where unknown."""
+    try:
+        time = datetime.fromisoformat((text or "").replace("Z", "+00:00"))
+    except ValueError:
+        return text or ""
+    if time.tzinfo is None:
+        return f"{time:%Y-%m-%d %H:%M:%S}"
+    return f"{time.astimezone(timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
+
+
 def _where(summary: Summary) -> Section:
     facts = summary.facts
     rows = [
@@ -110,11 +135,13 @@ def _where(summary: Summary) -> Section:
         ("Command", command_line(facts)),
         ("Environment", " ".join(f"{name}={value}" for name, value in sorted(facts.env.items()))),
         ("Code", facts.code_hash or ""),
-        ("Started", facts.started or ""),
-        ("Ended", facts.ended or ""),
+        ("Started", moment(facts.started)),
+        ("Ended", moment(facts.ended)),
         ("Restarts", str(facts.attempt) if facts.attempt else ""),
     ]
-    table = Table(("What", "Value"), tuple((name, one_line(value)) for name, value in rows if value))
+    shown = tuple((name, one_line(value)) for name, value in rows if value)
+    code = frozenset((place, 1) for place, (name, _) in enumerate(shown) if name in _VERBATIM)
+    table = Table(("What", "Value"), shown, code=code)
     return Section("What ran where", tuple(one_line(note) for note in facts.notes), table)
 
 

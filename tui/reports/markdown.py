@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 
-from tui.reports.layout import Table, sections, title
+from tui.reports.layout import Table, sections, title, warning
 from tui.reports.summary import Summary
 
-_SPECIAL = re.compile(r"[\\`*_{}\[\]<>#|~$@&]|:(?=//)|(?<=www)\.|^(?:[-+=]|\d+[.)])", re.ASCII | re.IGNORECASE)
+_SPECIAL = re.compile(
+    r"[\\`*<|~$@\[\]]|_(?!(?<=[^\W_]_)[^\W_])|&(?=#?\w+;)|(?:https?|ftp)(?=://)|(?<=www)\.|^(?:#|>|[-+=](?=\s|[-=]|$)|\d+[.)])",
+    re.IGNORECASE,
+)
 """What can begin markup: emphasis, code, links (bare ones too), HTML, tables, mentions, lists at a line's start."""
 
 _NUMERIC = re.compile(r"[-–+]?[\d,.:]*")
@@ -16,6 +19,9 @@ _NUMERIC = re.compile(r"[-–+]?[\d,.:]*")
 def write_markdown(summary: Summary) -> str:
     """The whole report."""
     parts = [f"# {escape(title(summary))}"]
+    told = warning(summary)
+    if told is not None:
+        parts.append(f"> **{escape(told)}**")
     for section in sections(summary):
         parts.append(f"## {section.title}")
         if section.sentences:
@@ -29,14 +35,37 @@ def escape(text: str) -> str:
     """Text that Markdown shows as it stands; plain numbers are left as they are."""
     if _NUMERIC.fullmatch(text):
         return text
-    return _SPECIAL.sub(lambda match: "".join(_escaped(char) for char in match.group()), text)
+    return _SPECIAL.sub(lambda match: _escaped(match.group()), text)
 
 
-def _escaped(char: str) -> str:
-    return char if char.isalnum() else f"\\{char}"
+def _escaped(found: str) -> str:
+    """The mark with a backslash before it; a link's scheme with its first letter as an entity, so that it is none."""
+    if found[0].isalpha():
+        return f"&#{ord(found[0])};{found[1:]}"
+    return "".join(char if char.isalnum() else f"\\{char}" for char in found)
+
+
+def code(text: str) -> str:
+    """A code span that holds the text letter by letter, within a table's cell too."""
+    if "|" in text:
+        # GitHub's tables take a bar for a cell's end even here, and show the escape of one alone as it should be.
+        text = text.replace("|", "\\|")
+    fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    edge = " " if text.startswith("`") or text.endswith("`") else ""
+    return f"{fence}{edge}{text}{edge}{fence}" if text.strip() else ""
+
+
+def _cell(text: str, is_code: bool) -> str:
+    return code(text) if is_code else escape(text)
+
+
+def _row(cells: list[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
 
 
 def _table(table: Table) -> str:
     rule = "|".join("--:" if place in table.right else ":--" for place in range(len(table.columns)))
-    rows = ["| " + " | ".join(escape(cell) for cell in row) + " |" for row in (table.columns, *table.rows)]
+    rows = [_row([escape(cell) for cell in table.columns])]
+    for place, row in enumerate(table.rows):
+        rows.append(_row([_cell(cell, (place, column) in table.code) for column, cell in enumerate(row)]))
     return "\n".join([rows[0], f"|{rule}|", *rows[1:]])

@@ -161,6 +161,14 @@ def summarise(facts: RunFacts, snapshot: Snapshot) -> Summary:
     )
 
 
+REHEARSAL_MODULE = "tui.localpod.rehearsal"
+
+
+def is_rehearsal(facts: RunFacts) -> bool:
+    """Whether the run's command was the rehearsal job, which prints a trainer's lines and trains nothing."""
+    return any(word == REHEARSAL_MODULE or word.endswith("localpod/rehearsal.py") for word in facts.argv)
+
+
 def command_line(facts: RunFacts) -> str:
     """The command as a shell would take it, empty where it is not known."""
     return shlex.join(facts.argv)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.cells import cell_len
 
-from tui.reports.layout import Table, sections, title
+from tui.reports.layout import Table, sections, title, warning
 from tui.reports.summary import Summary
 
 
@@ -12,6 +12,9 @@ def write_text(summary: Summary) -> str:
     """The whole report; columns aligned, nothing cut."""
     heading = title(summary)
     parts = [f"{heading}\n{'=' * cell_len(heading)}"]
+    told = warning(summary)
+    if told is not None:
+        parts.append(told.upper())
     for section in sections(summary):
         lines = [section.title, "-" * len(section.title), *section.sentences]
         if section.table is not None and section.table.rows:

@@ -15,7 +15,7 @@ from tui.runs.claim import Claim
 from tui.runs.directory import HEARTBEAT, RunDirectory
 from tui.runs.keeping import GIVE_UP, Ended, Keeping, wish_to_stop
 from tui.runs.launch import LaunchSpec
-from tui.runs.mirror import record, set_logs_aside
+from tui.runs.mirror import record, set_logs_aside, spend_reserve
 from tui.runs.policies import Patience, in_time
 from tui.runs.status import BY_POLICY, status_of
 from tui.runs.tether import POD_GONE, Tether
@@ -79,6 +79,7 @@ async def _keep(directory: RunDirectory, document: Mapping[str, Any], tether: Te
         await record(directory, "state", state=str(RunState.PREPARING), cause=None, pod=pod)
     async with Fleet(directory.run.workers, access) as fleet:
         await keep_run(directory, fleet, patience, spec)
+    spend_reserve(directory)
 
 
 def _access(directory: RunDirectory, document: Mapping[str, Any]) -> Access:

@@ -311,6 +311,7 @@ class Keeping:
             await asyncio.sleep(self.patience.drain)
             if not only_lost_partners(self.outcomes):
                 break
+        await self._learn_of_a_stop()
         if status_of(self.directory).stop_requested:
             return
         if not await self.acting.is_ours():
@@ -346,7 +347,17 @@ class Keeping:
         await record(self.directory, "failure", worker=first, exit_code=exit_code, cause=cause)
         return cause
 
+    async def _learn_of_a_stop(self) -> None:
+        """A stop from another machine is marked on the workers: with it, what ended there did not fail."""
+        if status_of(self.directory).stop_requested or not any(failed(one) for one in self.outcomes.values()):
+            return
+        heard = await self.acting.answers()
+        if any(answer.fields.get("stopped") == "1" for answer in heard.values()):
+            by, grace = "user on another machine", self.directory.run.grace
+            await record(self.directory, "stop_requested", by=by, grace=grace)
+
     async def _conclude(self) -> Ended | None:
+        await self._learn_of_a_stop()
         status = status_of(self.directory)
         if status.state.is_over:
             return None

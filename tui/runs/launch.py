@@ -32,8 +32,6 @@ CONNECT_TIMEOUT = 120.0
 PREPARE_TIMEOUT = 90.0
 """Seconds for login files and conda on a cold worker."""
 SYNC_TIMEOUT = 3600.0
-ANSWER_MARGIN = 5.0
-"""Seconds beyond the lease in which a worker's last word may still come."""
 _OTHERS = 2.0
 """Seconds in which other workers may fail too once one has, so that all of them are named."""
 _LINE = 64 * 1024
@@ -195,12 +193,12 @@ class Front:
         """Write a word at once."""
         self.process.stdin.write(word)
 
-    async def close(self) -> None:
-        """Let go: an undecided worker takes the end of its input for a no."""
+    async def close(self, patience: float) -> None:
+        """Let go: an undecided worker takes the end of its input for a no, and has some seconds to say so."""
         with suppress(Exception):
             self.process.stdin.write_eof()
         with suppress(Exception):
-            await asyncio.wait_for(self._answer(""), ANSWER_MARGIN)
+            await asyncio.wait_for(self._answer(""), patience)
         self.process.close()
 
 
@@ -242,12 +240,16 @@ class Gang:
             if self.spec.sync is not None:
                 await self._each("sync", self._sync, SYNC_TIMEOUT)
             await self._barrier()
-            await self._each("start", self._started, self.spec.run.lease + ANSWER_MARGIN)
+            await self._each("start", self._started, self._word_timeout)
             for front in self.fronts.values():
                 front.send(b"ok!")
-            await self._each("confirm", self._confirmed, self.spec.run.lease + ANSWER_MARGIN)
+            await self._each("confirm", self._confirmed, self._word_timeout)
         finally:
-            await asyncio.gather(*(front.close() for front in self.fronts.values()))
+            await asyncio.gather(*(front.close(self.spec.patience.answer) for front in self.fronts.values()))
+
+    @property
+    def _word_timeout(self) -> float:
+        return self.spec.run.lease + self.spec.patience.answer
 
     async def _connect(self, worker: Worker) -> str:
         await self.fleet.connect(worker.index)
@@ -304,11 +306,11 @@ class Gang:
             front.send(b"go!")
 
     async def _started(self, worker: Worker) -> str:
-        answer = await self.fronts[worker.index].expect("started", self.spec.run.lease + ANSWER_MARGIN)
+        answer = await self.fronts[worker.index].expect("started", self._word_timeout)
         return f"pid {answer.text}"
 
     async def _confirmed(self, worker: Worker) -> str:
-        await self.fronts[worker.index].expect("running", self.spec.run.lease + ANSWER_MARGIN)
+        await self.fronts[worker.index].expect("running", self._word_timeout)
         return ""
 
     def _phase(self, worker: Worker, phase: str, status: str, detail: str = "") -> None:

@@ -19,6 +19,9 @@ from tui.runs.directory import RunDirectory
 FLUSH_INTERVAL = 10.0
 _RETRY_FULL = 2.0
 """Seconds between two tries while the disk here is full."""
+RESERVE_FILE = "reserve"
+RESERVE = 64 * 1024
+"""Bytes held back for events while the disk here is full."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -28,6 +31,7 @@ class Mirror:
     def __init__(self, directory: RunDirectory, worker: int) -> None:
         self.directory = directory
         self.worker = worker
+        keep_reserve(directory)
         path = directory.log_path(worker)
         self._descriptor = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY | os.O_CLOEXEC, 0o600)
         self.size = os.fstat(self._descriptor).st_size
@@ -61,12 +65,14 @@ class Mirror:
                     raise
                 told = await self._wait_for_room(told)
         if told:
+            keep_reserve(self.directory)
             await record(
                 self.directory, "note", worker=self.worker, text="there is room again here: following goes on"
             )
 
     async def _wait_for_room(self, told: bool) -> bool:
         if not told:
+            spend_reserve(self.directory)
             with suppress(OSError):
                 self.directory.append_event(
                     "note", worker=self.worker, text="the disk here is full: following waits, the run goes on"
@@ -83,6 +89,23 @@ class Mirror:
     def close(self) -> None:
         """Close the file."""
         os.close(self._descriptor)
+
+
+def keep_reserve(directory: RunDirectory) -> None:
+    """Hold a little room, so that a full disk can still be told in the run's events."""
+    path = directory.path / RESERVE_FILE
+    with suppress(OSError):
+        descriptor = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        try:
+            os.posix_fallocate(descriptor, 0, RESERVE)
+        finally:
+            os.close(descriptor)
+
+
+def spend_reserve(directory: RunDirectory) -> None:
+    """Give the room that was held to whatever is written next."""
+    with suppress(OSError):
+        (directory.path / RESERVE_FILE).unlink()
 
 
 def tell_missed_arrivals(directory: RunDirectory) -> None:

@@ -29,6 +29,8 @@ class Patience:
     """Out of reach this long, with nobody else of the run in reach either, a worker is given up as lost."""
     gone_after: float = 1800.0
     """The same where other workers were reached meanwhile (so the network here is fine) and none of them runs on."""
+    answer: float = 5.0
+    """Beyond a launch's lease: a worker's last word may still come."""
     restart_pause: float = 5.0
     """Before the first restart; it doubles with every further one, up to five minutes."""
 

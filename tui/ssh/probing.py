@@ -11,13 +11,31 @@ from tui.ssh.reasons import quoted
 
 ADMINISTRATIVELY_PROHIBITED = 1
 """SSH_OPEN_ADMINISTRATIVELY_PROHIBITED (RFC 4254, 5.1): the server's configuration forbids it."""
+_FAILED_AT_ONCE = "open failed"
+"""OpenSSH's words when connect failed before a packet was answered; it keeps the errno to itself then."""
 _ERRNO = re.compile(r"\[Errno (\d+)\]")
-_LINUX = {111: "refused", 113: "no route", 101: "unreachable", 110: "timed out", 13: "denied", 1: "denied"}
+CONNECT_FAILED = 2
+"""SSH_OPEN_CONNECT_FAILED (RFC 4254, 5.1)."""
+_LINUX = {
+    111: "refused",
+    113: "no route",
+    112: "no route",
+    101: "unreachable",
+    100: "unreachable",
+    92: "prohibited",
+    110: "timed out",
+    13: "denied",
+    1: "denied",
+}
+"""Linux's errno of a failed connect; 92 (ENOPROTOOPT) is what an ICMP protocol-unreachable becomes."""
 _WORDS = (
     ("refused", "refused"),
     ("no route", "no route"),
     ("host is unreachable", "no route"),
+    ("host is down", "no route"),
     ("unreachable", "unreachable"),
+    ("network is down", "unreachable"),
+    ("protocol not available", "prohibited"),
     ("timed out", "timed out"),
     ("permission denied", "denied"),
     ("not permitted", "denied"),
@@ -27,9 +45,14 @@ _WORDS = (
     ("no address", "name"),
 )
 _VERDICTS = {
-    "refused": ("closed", "refused: the way is free and nothing listens"),
+    "refused": (
+        "closed",
+        "refused: the way is free and nothing listens (a firewall that rejects with port-unreachable looks the same)",
+    ),
     "no route": ("filtered", "no route: the host is down, or a firewall rejects (host unreachable or prohibited)"),
     "unreachable": ("filtered", "network unreachable from this worker"),
+    "prohibited": ("filtered", "a firewall rejects (protocol unreachable)"),
+    "no way": ("filtered", "the worker has no way there: no route from it, or its own firewall forbids"),
     "timed out": ("filtered", "no answer: the host is down, or a firewall drops"),
     "denied": ("filtered", "the worker's own firewall forbids the connection"),
     "name": ("unknown", "the name does not resolve on this worker"),
@@ -98,6 +121,8 @@ def judge(code: int | None, words: str, seconds: float) -> PortState:
     cause = _LINUX.get(int(match[1])) if match else None
     lowered = words.lower()
     cause = cause or next((cause for text, cause in _WORDS if text in lowered), None)
+    if cause is None and code == CONNECT_FAILED and lowered == _FAILED_AT_ONCE:
+        cause = "no way"
     if cause is None:
         return PortState("unknown", f"the worker says: {quoted(words)}", "other")
     state, detail = _VERDICTS[cause]

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tui.operator import LaunchRequest
     from tui.runs.launch import LaunchSpec
 
+ON_FAILURE = (("stop the other workers", "stop"), ("leave the others running", "leave"))
 RUNTIMES = ("pjrt", "cpu", "xrt", "none")
 PLAN = "plan a launch"
 LAUNCH = "launch"
@@ -43,6 +44,10 @@ class Draft:
     env: Mapping[str, str] = field(default_factory=dict)
     runtime: str = "pjrt"
     sync: str = ""
+    workdir: str = ""
+    venv: str = ""
+    conda_env: str = ""
+    on_failure: str = "stop"
 
 
 def parse_env(text: str) -> dict[str, str]:
@@ -67,6 +72,7 @@ class LaunchDialog(ModalScreen["str | None"]):
         Binding("ctrl+r", "plan", "Show what will run", id="launch.plan", priority=True),
     ]
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-normal")]  # noqa: RUF012 - Textual declares it so
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (38, "-tall")]  # noqa: RUF012
 
     def __init__(self, draft: Draft) -> None:
         super().__init__()
@@ -103,7 +109,17 @@ class LaunchDialog(ModalScreen["str | None"]):
                     )
                     yield from self._field(
                         "sync",
-                        Input(draft.sync, placeholder="a directory to copy to every worker", id="sync", compact=True),
+                        Input(draft.sync, placeholder="copied to every worker", id="sync", compact=True),
+                    )
+                    for name, label, value, told in (
+                        ("workdir", "workdir", draft.workdir, "where the command runs"),
+                        ("venv", "venv", draft.venv, "a virtual environment there"),
+                        ("conda-env", "conda env", draft.conda_env, "a conda environment there"),
+                    ):
+                        yield from self._field(label, Input(value, placeholder=told, id=name, compact=True))
+                    yield from self._field(
+                        "on failure",
+                        Select(ON_FAILURE, value=draft.on_failure, allow_blank=False, id="on-failure", compact=True),
                     )
                     yield Label("environment, one NAME=value a row")
                     rows = "\n".join(f"{name}={value}" for name, value in draft.env.items())
@@ -162,15 +178,22 @@ class LaunchDialog(ModalScreen["str | None"]):
             raise UsageError("the command cannot be read", why=str(error), remedy="close the quotes") from error
         if not argv:
             raise UsageError("there is no command", remedy="what would you type on a worker?")
-        sync = self.query_one("#sync", Input).value.strip()
+        sync = self._text("sync")
         return LaunchRequest(
             slice_=slice_,
             argv=argv,
-            name=self.query_one("#name", Input).value.strip() or None,
+            name=self._text("name"),
             env=parse_env(self.query_one("#env", TextArea).text),
             sync=Path(sync).expanduser() if sync else None,
             runtime=str(self.query_one("#runtime", Select).value),
+            workdir=self._text("workdir"),
+            venv=self._text("venv"),
+            conda_env=self._text("conda-env"),
+            on_failure=str(self.query_one("#on-failure", Select).value),
         )
+
+    def _text(self, name: str) -> str | None:
+        return self.query_one(f"#{name}", Input).value.strip() or None
 
     @on(Input.Submitted)
     def action_plan(self) -> None:

@@ -251,11 +251,16 @@ class ActingPodScreen(PodScreen):
         Binding("n", "new_run", "New run", id="new"),
         Binding("x,ctrl+k", "stop_run", "Stop", id="stop"),
         Binding("s", "shell", "Shell", show=False, id="shell"),
+        Binding("ctrl+d", "delete_slice", "Delete the slice", show=False, id="delete"),
     ]
 
     def action_new_run(self) -> None:
         """Ask what to launch on the chosen slice."""
         self.console.flows.new_run(self.chosen_slice())
+
+    def action_delete_slice(self) -> None:
+        """Ask for the chosen slice's name, then delete it."""
+        self.console.flows.delete_slice(self.chosen_slice())
 
     def action_stop_run(self) -> None:
         """Ask, then stop the chosen run."""

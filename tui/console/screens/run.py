@@ -23,6 +23,7 @@ from tui.console.widgets.log_pane import LogPane
 from tui.console.widgets.pane import Pane
 from tui.console.widgets.row_table import RowTable
 from tui.console.widgets.tab_line import TabLine
+from tui.console.widgets.trouble import Trouble
 
 if TYPE_CHECKING:
     from tui.console.widgets.charts import LossChart, RateChart
@@ -30,6 +31,12 @@ if TYPE_CHECKING:
     from tui.runs.directory import RunDirectory
 
 PANES = ("cores", "charts", "logs")
+PANE_EXTRA = 3
+"""Rows of a pane with a table that are no rows of it: frame and header."""
+CHART_ROWS = 10
+"""Rows of a chart's pane below which nobody reads a curve from it."""
+MOST_OF_FEW = 8
+"""Up to this many cores are few: one host's."""
 CHART_EVERY = 1.0
 """Seconds between two redraws of the charts: 31 ms each."""
 CHART_SHARE = 20
@@ -42,7 +49,7 @@ class RunScreen(MainScreen):
     TITLE = "run"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", "Back", id="back"),
-        Binding("l", "pane('logs')", "Logs", id="logs"),
+        Binding("l", "logs", "Logs", id="logs"),
         Binding("f", "follow", "Follow", id="follow"),
         Binding("left_square_bracket", "log(-1)", "Previous log", key_display="[", show=False, id="log.previous"),
         Binding("right_square_bracket", "log(1)", "Next log", key_display="]", show=False, id="log.next"),
@@ -61,25 +68,27 @@ class RunScreen(MainScreen):
         self._log = LogPane(id="log")
         self._logs = TabLine(id="log-tabs")
         self._headline = Headline(id="headline")
+        self._trouble = Trouble(id="trouble")
         self._cores_pane = Pane(
             "cores", ContentSwitcher(self._phases, self._cores, initial="phases"), id="pane-cores"
         )
         self._charts_pane = Vertical(id="pane-charts")
         self._logs_pane = Pane("logs", Vertical(self._logs, self._log), id="pane-logs")
+        self._upper = Horizontal(self._cores_pane, self._charts_pane, id="upper")
         self._lower = Container(self._logs_pane, id="lower")
         self._charts: tuple[LossChart, RateChart] | None = None
         self._chart_due = 0.0
         self._which = ""
         self._attempt = 0
         self._source: object = None
+        self._shape: tuple[object, ...] = ()
 
     def compose(self) -> ComposeResult:
         """Cores and charts above the logs; behind tabs where there is no room."""
         yield self._headline
+        yield self._trouble
         yield TabLine([(name, f"{n + 1} {name}") for n, name in enumerate(PANES)], id="pane-tabs")
-        with Horizontal(id="upper"):
-            yield self._cores_pane
-            yield self._charts_pane
+        yield self._upper
         yield self._lower
         yield FilterBar()
         yield Footer(show_command_palette=False, compact=True)
@@ -90,9 +99,11 @@ class RunScreen(MainScreen):
         self._take_workers()
         self._open_log(MERGED)
         self._show_cores()
+        self._trouble.show(run_view.trouble(self.feed))
         self.call_after_refresh(self._arrive)
 
     def _arrive(self) -> None:
+        self._show_cores()
         self.action_pane(self._at)
         self._mount_charts()
         self.ready = True
@@ -111,8 +122,10 @@ class RunScreen(MainScreen):
         now = time.time()
         self._headline.show(run_view.headline(self.feed, now))
         if fresh:
+            self._trouble.show(run_view.trouble(self.feed))
             self._take_workers()
             self._show_cores()
+        self._share_height()
         self._take_log()
         self._take_charts()
         problem = self.feed.problem
@@ -127,6 +140,8 @@ class RunScreen(MainScreen):
         pane = self._cores_pane
         switcher = pane.body
         assert isinstance(switcher, ContentSwitcher)
+        if not (self._phases.is_mounted and self._cores.is_mounted):
+            return
         if snapshot is not None and len(snapshot):
             if switcher.current != "cores":
                 had_keys = self._phases.has_focus
@@ -140,6 +155,31 @@ class RunScreen(MainScreen):
             switcher.current = "phases"
             self._phases.show(run_view.phase_rows(self.feed))
             pane.set_title(run_view.phase_title(self.feed))
+
+    def _share_height(self) -> None:
+        """The upper half as high as its table and charts need; the logs get the rest.
+
+        A few cores stand above the charts, and the charts side by side; many stand beside them.
+        """
+        away = self.has_class(NARROW) or self.has_class(SHORT)
+        started = self._cores_pane.body.current == "cores"  # type: ignore[attr-defined]
+        rows = run_view.rows_expected(self.feed) + PANE_EXTRA
+        room = self._upper_room()
+        shape = (away, started, rows, room)
+        if shape == self._shape:
+            return
+        self._shape = shape
+        few = started and not away and rows <= MOST_OF_FEW + PANE_EXTRA and rows + CHART_ROWS <= room
+        self.set_class(few, "-few")
+        self.set_class(not started, "-phases")
+        needed = rows if not started else rows + max(CHART_ROWS, room // 3) if few else max(rows, 2 * CHART_ROWS)
+        self._cores_pane.styles.height = rows if few else None
+        self._upper.styles.height = None if away else min(needed, room)
+
+    def _upper_room(self) -> int:
+        """Rows that the upper half may take at most: three fifths."""
+        used = self._headline.size.height + (self._trouble.size.height if self._trouble.display else 0) + 1
+        return max(PANE_EXTRA + 1, (self.size.height - used) * 3 // 5)
 
     def _open_log(self, which: str) -> None:
         self._which = which
@@ -200,6 +240,19 @@ class RunScreen(MainScreen):
         target = super().filter_target()
         return self._log if target is None or target is self._phases else target
 
+    def action_logs(self) -> None:
+        """The logs; of a run that failed, the log of the worker that did."""
+        status = self.feed.status
+        worker = None if status is None or not status.state.is_over else run_view.failed_worker(status)
+        if worker is not None and self._which == MERGED:
+            self.show_log(str(worker))
+        else:
+            self.action_pane("logs")
+
+    @on(Trouble.Opened)
+    def _open_trouble(self, event: Trouble.Opened) -> None:
+        self.show_log(str(event.worker))
+
     def action_back(self) -> None:
         """Back to the pod screen; with nothing behind it, ask whether to quit."""
         self.console.flows.leave_run()
@@ -214,11 +267,11 @@ class RunScreen(MainScreen):
             self._log.focus()
 
     def _bring(self, name: str) -> None:
-        for other in PANES:
-            self.query_one(f"#pane-{other}").set_class(other == name, "-current")
+        for other, pane in zip(PANES, (self._cores_pane, self._charts_pane, self._logs_pane), strict=True):
+            pane.set_class(other == name, "-current")
         small = self.has_class(NARROW) or self.has_class(SHORT)
-        self.query_one("#upper").set_class(small and name == "logs", "-away")
-        self.query_one("#lower").set_class(small and name != "logs", "-away")
+        self._upper.set_class(small and name == "logs", "-away")
+        self._lower.set_class(small and name != "logs", "-away")
         self._at = name
         self._chart_due = 0.0
         self.call_after_refresh(self._mount_charts)
@@ -241,6 +294,12 @@ class RunScreen(MainScreen):
     @on(LineTable.Opened)
     def _open(self, event: LineTable.Opened) -> None:
         """Enter on a core or on a launching worker: that worker's log."""
+        status = self.feed.status
+        if event.table is self._phases and status is not None and isinstance(event.key, int):
+            failed = next((w for w in status.workers if w.worker == event.key and w.phase_status == "failed"), None)
+            if failed is not None:
+                self.console.flows.describe(f"worker {event.key}, {failed.phase} failed", failed.detail or "")
+                return
         worker = event.key if event.table is self._phases else self._worker_of(event.key)
         if worker is not None:
             self._logs.choose(str(worker))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,9 +23,12 @@ if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
 
 MARGIN_LEFT = 9
-ROWS_A_TICK = 2
-"""Rows of a plot between two labels: nearer ones would share a row, and one would be left out."""
-COLUMNS_A_TICK = 11
+ROWS_A_TICK = 1.3
+"""Rows of a plot between two labels: on less than one they would share a row, and one would be left out."""
+COLUMNS_A_TICK = 9
+PLOT_EDGES = 3
+"""Rows of a plot that are its frame and its time axis."""
+ENOUGH_TICKS = 5
 TIME, SAMPLES = "time", "samples"
 
 
@@ -44,6 +48,7 @@ class Chart(Vertical):
         self.draws = 0
         """Redraws since the start: what the paint budgets count."""
         self._drawn: tuple[object, ...] = ()
+        self._again: Callable[[], None] | None = None
         self._plot = PlotWidget(allow_pan_and_zoom=False)
         self._plot.can_focus = False
         self._empty = Static("no samples yet", classes="empty", markup=False)
@@ -60,14 +65,18 @@ class Chart(Vertical):
         plot.margin_bottom = 1
         plot.margin_left = MARGIN_LEFT
 
-    def show(
-        self, x: Floats, label: str, lines: Sequence[tuple[Floats, str]], *, low: float | None = None
-    ) -> None:
+    def on_resize(self) -> None:
+        """As many ticks as there is room for now."""
+        if self._again is not None:
+            self._again()
+
+    def show(self, x: Floats, label: str, lines: Sequence[tuple[Floats, str]], *, low: float | None = None) -> None:
         """Draw lines, each with its colour, down to `low`; does nothing when they are the ones that are there."""
         drawn = (self.size, x.tobytes(), *(line.tobytes() for line, _ in lines))
         if drawn == self._drawn or not self.is_mounted:
             return
         self._drawn = drawn
+        self._again = partial(self.show, x, label, lines, low=low)
         self.draws += 1
         plot = self._plot
         plot.display = len(x) > 1
@@ -89,7 +98,9 @@ class Chart(Vertical):
         room = (high - low) * 0.05 or abs(high) * 0.05 or 1.0
         bottom, top = (low if low == 0.0 else low - room), high + room
         plot.set_ylimits(bottom, top)
-        plot.set_yticks(ticks_within(bottom, top, max(2, (self.size.height - 3) // ROWS_A_TICK)))
+        rows = self.size.height - PLOT_EDGES
+        most = min(int(rows / ROWS_A_TICK), max(ENOUGH_TICKS, rows // 2))
+        plot.set_yticks(ticks_within(bottom, top, max(2, most)))
         axis = RunTime() if is_time else NumericAxisFormatter()
         plot.set_x_formatter(axis)
         plot.set_xlimits(float(x[0]), float(x[-1]))

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tui.checks.across import clock_rows, runtime_rows, version_rows
+from tui.checks.facts import Clock, Facts, facts_from
+from tui.checks.thresholds import Thresholds
+from tui.pod.slice import Slice
+from tui.runs.remote import Answer
+
+LIMITS = Thresholds()
+
+
+def told(worker: int, ahead: float = 0.0, error: float = 0.01, **versions: str) -> Facts:
+    return Facts(worker, clock=Clock(ahead, error), versions={"python": "3.10.12", **versions})
+
+
+def test_workers_that_agree_are_one_row() -> None:
+    (row,) = version_rows([told(index, torch="2.9.0", torch_xla="2.9.0") for index in range(4)])
+
+    assert (row.worker, row.status) == (None, "pass")
+    assert row.detail == "python 3.10.12, torch 2.9.0, torch_xla 2.9.0 on all 4 workers"
+
+
+def test_the_odd_one_out_is_named_also_when_it_lacks_the_package() -> None:
+    (row,) = version_rows([told(0, torch="2.9.0"), told(1), told(2, torch="2.9.0")])
+
+    assert (row.worker, row.status, row.detail) == (1, "fail", "torch none here, 2.9.0 on workers 0,2")
+
+
+def test_with_as_many_on_either_side_nobody_is_blamed() -> None:
+    (row,) = version_rows([told(0, torch="2.9.0"), told(1, torch="2.8.0")])
+
+    assert (row.worker, row.status) == (None, "fail")
+    assert row.detail == "torch differs: 2.9.0 on worker 0; 2.8.0 on worker 1"
+
+
+def test_no_python_anywhere_is_a_warning_and_no_answer_is_unknown() -> None:
+    (missing,) = version_rows([Facts(0, python_missing=True)])
+    silent, present = version_rows([Facts(0), told(1)])
+
+    assert (missing.status, "--venv" in (missing.remedy or "")) == ("warn", True)
+    assert (silent.worker, silent.status, present.status) == (0, "unknown", "pass")
+
+
+def test_torch_xla_needs_the_torch_of_its_release() -> None:
+    rows = version_rows([told(0, torch="2.8.1", torch_xla="2.9.0")])
+
+    assert [row.status for row in rows] == ["pass", "fail"]
+    assert "torch~=2.9.0" in (rows[1].remedy or "")
+
+
+def test_a_clock_that_is_off_is_named_and_this_machines_too() -> None:
+    (one,) = clock_rows([told(0), told(1, 400.0), told(2)], LIMITS)
+    (here,) = clock_rows([told(index, 61.0) for index in range(3)], LIMITS)
+
+    assert (one.worker, one.status) == (1, "fail")
+    assert one.detail == "its clock is 400 s ahead of the other workers'"
+    assert (here.worker, here.status) == (None, "warn")
+    assert here.detail == "this machine's clock is 61 s behind the workers'"
+
+
+def test_two_clocks_are_held_against_this_machines() -> None:
+    rows = clock_rows([told(0), told(1, -5.0)], LIMITS)
+
+    assert [(row.worker, row.detail) for row in rows] == [(1, "its clock is 5.0 s behind this machine's")]
+
+
+def test_a_slow_answer_is_no_skew_and_no_clock_is_unknown() -> None:
+    (row,) = clock_rows([told(0, 2.5, error=2.5), told(1)], LIMITS)
+    assert row.status == "pass"
+    assert [row.status for row in clock_rows([Facts(0)], LIMITS)] == ["unknown"]
+
+
+@given(st.floats(-1e5, 1e5), st.lists(st.floats(0, 10), min_size=5, max_size=5), st.floats(1e9, 2e9))
+def test_the_true_offset_is_within_what_is_told(skew: float, waits: list[float], sent: float) -> None:
+    first = sent + waits[0]
+    second = first + waits[1]
+    heard = [Answer("clock", f"{first + skew:.9f}"), Answer("clock", f"{second + skew:.9f}")]
+
+    clock = facts_from(0, heard, sent, second + waits[2]).clock
+
+    assert clock is not None
+    assert abs(clock.ahead - skew) <= clock.error + 1e-4
+    assert clock.error <= (waits[0] + waits[2]) / 2 + 1e-4
+
+
+@pytest.mark.parametrize(
+    ("kind", "runtime", "status"),
+    [
+        ("v3-32", "tpu-ubuntu2204-base", "pass"),
+        ("v2-8", "tpu-vm-pt-1.13", "pass"),
+        ("v4-8", "tpu-vm-v4-pt-2.0", "pass"),
+        ("v2-8", "tpu-vm-v4-pt-2.0", "fail"),
+        ("v5litepod-16", "v2-alpha-tpuv5-lite", "pass"),
+        ("v5litepod-16", "v2-alpha-tpuv5", "fail"),
+        ("v5p-8", "v2-alpha-tpuv5", "pass"),
+        ("v6e-8", "v2-alpha-tpuv6e", "pass"),
+        ("v6e-8", "tpu-ubuntu2204-base", "fail"),
+        ("v6e-8", "somebodys-own", "unknown"),
+    ],
+)
+def test_the_runtime_is_made_for_the_accelerator(kind: str, runtime: str, status: str) -> None:
+    (row,) = runtime_rows(Slice("pod", accelerator_type=kind, runtime_version=runtime))
+
+    assert row.status == status
+    assert (row.remedy is not None) == (status == "fail")
+
+
+def test_where_the_source_tells_no_type_there_is_no_row() -> None:
+    assert runtime_rows(Slice("lab", runtime_version="v2-alpha")) == []
+    assert runtime_rows(Slice("lab", accelerator_type="local-4", runtime_version="v2-alpha")) == []

@@ -1,0 +1,167 @@
+"""Each verdict of a probe against nmap's, unprivileged, from the same place, through a real packet filter."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+import tests.sshd
+from tests.sshd import MISSING, OpensshWorker, openssh_worker
+from tui.ssh.fleet import Fleet
+from tui.ssh.probing import PortState
+
+_NET = 1 + os.getpid() % 120 * 2
+"""Two test runs at once keep out of each other's way."""
+OURS, WORKER = f"10.213.{_NET}.1", f"10.213.{_NET}.2"
+"""This machine, and the worker as this machine reaches it."""
+NEAR, PEER, ABSENT = (f"10.213.{_NET + 1}.{last}" for last in (1, 2, 77))
+"""The worker as its peer sees it, the peer, and an address of that network that nobody has."""
+NO_ROUTE = "10.214.99.9"
+
+RULES = {
+    7001: ("accept", "open"),
+    7002: ("accept", "closed"),
+    7003: ("drop", "filtered"),
+    7004: ("reject with tcp reset", "closed"),
+    7005: ("reject", "closed"),
+    7006: ("reject with icmp type host-unreachable", "filtered"),
+    7007: ("reject with icmp type net-unreachable", "filtered"),
+    7008: ("reject with icmp type prot-unreachable", "filtered"),
+    7009: ("reject with icmp type net-prohibited", "filtered"),
+    7010: ("reject with icmp type host-prohibited", "filtered"),
+    7011: ("reject with icmp type admin-prohibited", "filtered"),
+    7012: ("limit rate 1/second burst 1 packets accept; tcp dport 7012 drop", "open"),
+}
+"""What the peer's packet filter does with a port, and what that is; 7001 and 7012 have a listener."""
+LISTENING = (7001, 7012)
+_LISTEN = """
+import socket, sys, time
+held = [socket.create_server(("", int(port))) for port in sys.argv[1:]]
+print("up", flush=True)
+time.sleep(600)
+"""
+
+
+def _missing() -> str:
+    programs = [name for name in ("ip", "nft", "nmap", "setpriv") if shutil.which(name) is None]
+    if programs:
+        return f"not installed: {', '.join(programs)}"
+    if os.geteuid() != 0:
+        return "network namespaces need root"
+    tried = subprocess.run(["unshare", "--net", "nft", "list", "ruleset"], capture_output=True, text=True)
+    return MISSING or (tried.returncode and f"no network namespace with nftables here: {tried.stderr.strip()}") or ""
+
+
+pytestmark = pytest.mark.skipif(bool(_missing()), reason=_missing() or "network namespaces are here")
+
+
+def run(*words: str, text: str | None = None) -> str:
+    done = subprocess.run(words, input=text, capture_output=True, text=True)
+    assert done.returncode == 0, f"{' '.join(words)}: {done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpensshWorker]:
+    """A worker's sshd in a network of its own, joined to this machine and to a peer behind a packet filter."""
+    number = os.getpid()
+    one, two, link = f"tpuw{number}", f"tpup{number}", f"tv{number}"
+    tmp_path = tmp_path_factory.mktemp("namespaces")
+    with ExitStack() as stack:
+        for name in (one, two):
+            run("ip", "netns", "add", name)
+            stack.callback(run, "ip", "netns", "del", name)
+            run("ip", "-n", name, "link", "set", "lo", "up")
+        run("ip", "link", "add", f"{link}a", "type", "veth", "peer", "name", f"{link}b", "netns", one)
+        run("ip", "-n", one, "link", "add", f"{link}c", "type", "veth", "peer", "name", f"{link}d", "netns", two)
+        run("ip", "addr", "add", f"{OURS}/24", "dev", f"{link}a")
+        run("ip", "link", "set", f"{link}a", "up")
+        for name, end, address in ((one, "b", WORKER), (one, "c", NEAR), (two, "d", PEER)):
+            run("ip", "-n", name, "addr", "add", f"{address}/24", "dev", f"{link}{end}")
+            run("ip", "-n", name, "link", "set", f"{link}{end}", "up")
+        rules = "\n".join(f"tcp dport {port} {verdict.split(';')[0]}" for port, (verdict, _) in RULES.items())
+        rules += "\ntcp dport 7012 drop"
+        chain = f"table ip t {{\nchain c {{\ntype filter hook input priority 0; policy accept;\n{rules}\n}}\n}}\n"
+        run("ip", "netns", "exec", two, "nft", "-f", "-", text=chain)
+        words = ["ip", "netns", "exec", two, sys.executable, "-c", _LISTEN, *map(str, LISTENING)]
+        listener = stack.enter_context(subprocess.Popen(words, stdout=subprocess.PIPE))
+        stack.callback(listener.kill)
+        assert listener.stdout is not None
+        assert listener.stdout.readline() == b"up\n"
+        wrapper = tmp_path / "sshd"
+        wrapper.write_text(f'#!/bin/sh\nexec ip netns exec {one} {tests.sshd.SSHD} "$@"\n')
+        wrapper.chmod(0o755)
+        patch = stack.enter_context(pytest.MonkeyPatch.context())
+        patch.setattr(tests.sshd, "SSHD", str(wrapper))
+        server = stack.enter_context(openssh_worker(tmp_path, host=WORKER, port=2222))
+        server.mark += f" {one}"
+        yield server
+
+
+def nmap(worker: OpensshWorker, host: str, ports: str) -> dict[int, str]:
+    """What nmap finds from the worker's network as a user who is nobody."""
+    namespace = worker.mark.split()[1]
+    nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    scan = [
+        "nmap",
+        "-Pn",
+        "-n",
+        "-sT",
+        "-T4",
+        "--max-retries",
+        "2",
+        "--initial-rtt-timeout",
+        "500ms",
+        "-p",
+        ports,
+        "-oG",
+        "-",
+        host,
+    ]
+    output = run("ip", "netns", "exec", namespace, *nobody, *scan)
+    return {int(port): state for port, state in re.findall(r"(\d+)/(\w+)/tcp", output)}
+
+
+async def probes(worker: OpensshWorker, *targets: tuple[str, int]) -> list[PortState]:
+    async with Fleet([worker.worker], worker.access()) as fleet:
+        await fleet.connect(0)
+        return await asyncio.gather(*(fleet.probe(0, host, port, 4.0) for host, port in targets))
+
+
+async def test_every_verdict_of_a_packet_filter_is_told_as_nmap_tells_it(worker: OpensshWorker) -> None:
+    found = await probes(worker, *((PEER, port) for port in RULES))
+
+    ours = {port: state.state for port, state in zip(RULES, found, strict=True)}
+    assert ours == {port: expected for port, (_, expected) in RULES.items()}
+    assert ours == nmap(worker, PEER, "7001-7012")
+
+
+async def test_a_reject_that_cannot_be_told_from_nothing_listening_is_said(worker: OpensshWorker) -> None:
+    (state,) = await probes(worker, (PEER, 7005))
+
+    assert "port-unreachable looks the same" in state.detail
+
+
+@pytest.mark.parametrize("host", [ABSENT, NO_ROUTE], ids=["absent", "no route"])
+async def test_where_no_packet_arrives_the_port_is_filtered(worker: OpensshWorker, host: str) -> None:
+    (state,) = await probes(worker, (host, 8476))
+
+    assert state.state == "filtered"
+    if host == ABSENT:
+        assert nmap(worker, host, "8476") == {8476: "filtered"}
+
+
+def test_the_worker_has_only_its_own_network(worker: OpensshWorker, tmp_path: Path) -> None:
+    namespace = worker.mark.split()[1]
+
+    assert NEAR in run("ip", "-n", namespace, "-br", "addr")
+    assert NO_ROUTE not in run("ip", "-n", namespace, "route")

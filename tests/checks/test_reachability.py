@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import pytest
+
+from tui.checks.reachability import rows_of_reach
+from tui.errors import WorkerError
+from tui.ssh.probing import Reach
+
+
+@pytest.mark.parametrize(
+    ("stage", "checks"),
+    [
+        ("name", ["tcp"]),
+        ("connect", ["tcp"]),
+        ("greeting", ["tcp", "handshake"]),
+        ("host_key", ["tcp", "handshake", "host_key"]),
+        ("login", ["tcp", "handshake", "host_key", "reachability"]),
+        ("a stage not known here", ["tcp", "handshake", "host_key", "reachability"]),
+    ],
+)
+def test_a_login_ends_where_it_ended_with_its_sentence(stage: str, checks: list[str]) -> None:
+    error = WorkerError("cannot log in", worker=3, why="because", remedy="do this")
+
+    rows = rows_of_reach(Reach(3, stage, 0.01, None, error))
+
+    assert [row.check for row in rows] == checks
+    assert [row.status for row in rows] == ["pass"] * (len(checks) - 1) + ["fail"]
+    assert (rows[-1].detail, rows[-1].remedy) == ("cannot log in: because", "do this")
+
+
+def test_a_login_tells_how_long_its_steps_took() -> None:
+    rows = rows_of_reach(Reach(0, "ready", 0.010, 0.050))
+
+    assert [row.detail for row in rows] == [
+        "connected after 10 ms",
+        "keys exchanged, with the login 40 ms",
+        "the host key is the known one",
+        "logged in after 50 ms",
+    ]

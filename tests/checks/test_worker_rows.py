@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tui.checks.facts import Disk, Facts, Lock, Owner, duration, facts_from
+from tui.checks.thresholds import Thresholds
+from tui.checks.worker_rows import GIB, rows_of_facts
+from tui.pod.slice import Slice
+from tui.runs.remote import answers
+
+POD = Slice("pod", zone="z", accelerator_type="v4-8")
+LOCK = Lock("/tmp/libtpu_lockfile", "root", True)
+FINE = Facts(
+    2,
+    disks=(Disk("home", 90 * GIB, 100 * GIB, 10**6), Disk("tmp", 90 * GIB, 100 * GIB, None)),
+    memory_total=100 * GIB,
+    memory_free=50 * GIB,
+    load=1.0,
+    cpus=96,
+    devices=4,
+)
+
+
+def status(facts: Facts, check: str, slice_: Slice = POD, **limits: float) -> list[str]:
+    return [row.status for row in rows_of_facts(facts, slice_, Thresholds(**limits)) if row.check == check]
+
+
+def test_a_worker_in_order_passes_everything() -> None:
+    assert {row.status for row in rows_of_facts(FINE, POD, Thresholds())} == {"pass"}
+    assert all(row.worker == 2 for row in rows_of_facts(FINE, POD, Thresholds()))
+
+
+@pytest.mark.parametrize(("free", "expected"), [(6.0, "pass"), (4.9, "warn"), (0.4, "fail")])
+def test_room_is_judged_by_thresholds(free: float, expected: str) -> None:
+    disk = Disk("home", int(free * GIB), 100 * GIB, None)
+
+    assert status(replace(FINE, disks=(disk,)), "disk") == [expected]
+    assert status(replace(FINE, disks=(disk,)), "disk", disk_free_gib=0.1, disk_full_gib=0.1) == ["pass"]
+
+
+def test_a_disk_can_be_full_of_files() -> None:
+    assert status(replace(FINE, disks=(Disk("tmp", 90 * GIB, 100 * GIB, 3),)), "disk") == ["fail"]
+
+
+def test_memory_and_load() -> None:
+    assert status(replace(FINE, memory_free=5 * GIB), "memory") == ["warn"]
+    assert status(replace(FINE, memory_free=None), "memory") == ["unknown"]
+    assert status(replace(FINE, load=200.0), "load") == ["warn"]
+    assert status(replace(FINE, load=200.0), "load", load_per_cpu=3) == ["pass"]
+
+
+def test_chips_are_held_against_what_the_type_must_have() -> None:
+    assert status(replace(FINE, devices=3), "chips") == ["fail"]
+    assert status(replace(FINE, devices=0), "chips", replace(POD, accelerator_type=None)) == ["unknown"]
+    assert status(replace(FINE, devices=8), "chips", replace(POD, accelerator_type="v3-8")) == ["fail"]
+    named = replace(FINE, devices=8, devices_named=True)
+    assert status(named, "chips", replace(POD, accelerator_type="v3-8")) == ["pass"]
+
+
+def test_a_lock_that_cannot_be_opened_is_worse_than_one_that_can() -> None:
+    assert status(replace(FINE, lock=LOCK), "lockfile") == ["warn"]
+    assert status(replace(FINE, lock=replace(LOCK, writable=False)), "lockfile") == ["fail"]
+    assert status(replace(FINE, lock=LOCK, owners_hidden=True), "lockfile") == ["unknown"]
+    owner = Owner(7, "me", 3, "/dev/accel0", "python3", None)
+    assert status(replace(FINE, lock=LOCK, owners=(owner,)), "lockfile") == ["pass"]
+
+
+def test_answers_that_make_no_sense_are_left_out_and_strangers_are_not_believed() -> None:
+    output = b"\n".join(
+        [
+            b"@n devices 4",
+            b"@x devices 9",
+            b"@n disk home x 1 2 3",
+            b"@n disk tmp 10 20 0 0",
+            b"@n load nan many",
+            b"@n memory total",
+            b"@n owner 12 root soon - /dev/accel0 cmd",
+            b"@n owner 13 root 5 - /dev/accel0 evil\x1b]0;title\x07 [bold]cmd",
+            b"@n clock 1.0",
+        ]
+    )
+
+    facts = facts_from(0, answers("n", output), 0.0, 1.0)
+
+    assert facts.devices == 4
+    assert facts.disks == (Disk("tmp", 10240, 20480, None),)
+    assert (facts.load, facts.cpus, facts.memory_total, facts.clock) == (None, None, None, None)
+    (owner,) = facts.owners
+    assert owner.pid == 13
+    assert "\x1b" not in owner.command
+    assert "\x07" not in owner.command
+
+
+def test_spans_of_time_are_told_as_people_do() -> None:
+    assert [duration(seconds) for seconds in (5, 120, 7200, 200_000)] == ["5 s", "2 min", "2 h", "2 d"]
+
+
+def test_thresholds_come_from_a_profile_and_others_are_left_alone() -> None:
+    assert Thresholds.read({"disk_free_gib": 1, "straggler": 3.0}) == Thresholds(disk_free_gib=1.0)

@@ -1,0 +1,230 @@
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.sshd import OpensshWorker, needs_sshd, sshd
+from tui.checks import CheckRow, before_launch, run_checks
+from tui.checks.facts import facts_from, make_call
+from tui.checks.thresholds import Thresholds
+from tui.checks.worker_rows import rows_of_facts
+from tui.pod.slice import Slice
+from tui.runs.remote import answers
+from tui.ssh.fleet import Fleet
+
+pytestmark = needs_sshd
+__all__ = ["sshd"]
+
+Start = Callable[..., OpensshWorker]
+TAG = 987_654_321
+
+
+def install(worker: OpensshWorker, name: str, text: str) -> None:
+    """Put a program on the worker's PATH."""
+    path = worker.root / "bin" / name
+    path.unlink(missing_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
+def install_python(worker: OpensshWorker, **versions: str) -> None:
+    """A real Python on the worker that has these distributions, as their metadata says, and no others."""
+    for name, version in versions.items():
+        metadata = worker.root / "packages" / f"{name}-1.dist-info" / "METADATA"
+        metadata.parent.mkdir(parents=True)
+        metadata.write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    install(worker, "python3", f'PYTHONPATH={worker.root}/packages exec {sys.executable} -S "$@"')
+
+
+@pytest.fixture
+def holding() -> Iterator[Callable[[Path], int]]:
+    """Starts a process that holds a file open; tells its pid."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def hold(path: Path) -> int:
+        with path.open() as file:
+            started.append(subprocess.Popen(["prlimit", f"--locks={TAG}", "sleep", "600"], stdin=file))
+        return started[-1].pid
+
+    yield hold
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture
+def chips(tmp_path: Path) -> Callable[[int], list[Path]]:
+    """Makes files that stand in for a worker's chips."""
+
+    def make(count: int) -> list[Path]:
+        directory = tmp_path / f"dev{len(list(tmp_path.iterdir()))}"
+        directory.mkdir()
+        paths = [directory / f"accel{number}" for number in range(count)]
+        for path in paths:
+            path.touch()
+        return paths
+
+    return make
+
+
+def devices(paths: list[Path]) -> dict[str, str]:
+    return {
+        "TPU_TUI_DEVICES": ":".join(map(str, paths)),
+        "TPU_TUI_LOCKFILE": str(paths[0].parent / "libtpu_lockfile"),
+    }
+
+
+def slice_of(*workers: OpensshWorker, **fields: object) -> Slice:
+    return Slice(name="lab", source="hosts_file", workers=tuple(worker.worker for worker in workers), **fields)  # type: ignore[arg-type]
+
+
+async def read(rows: AsyncIterator[CheckRow]) -> dict[tuple[str, int | None], CheckRow]:
+    return {(row.check, row.worker): row async for row in rows if row.check != "ports"}
+
+
+async def test_one_exec_without_python_finds_what_costs_an_evening(
+    sshd: Start, chips: Callable[[int], list[Path]], holding: Callable[[Path], int]
+) -> None:
+    own = [chips(4), chips(4), chips(4), chips(3)]
+    workers = [sshd(bare=True, environment=devices(paths)) for paths in own]
+    for worker in workers[:3]:
+        install_python(worker, torch="2.9.0", torch_xla="2.9.0")
+    skewed = 'case $1 in +%s.%N) exec /bin/date -d "90 seconds ago" "$@";; esac; exec /bin/date "$@"'
+    install(workers[2], "date", skewed)
+    pid = holding(own[1][2])
+    (own[2][0].parent / "libtpu_lockfile").touch()
+    slice_ = slice_of(*workers, accelerator_type="v3-32", runtime_version="v2-alpha-tpuv6e")
+
+    async with Fleet(slice_.workers, workers[0].access()) as fleet:
+        rows = await read(run_checks(slice_, fleet, thresholds={"load_per_cpu": 1000}))
+
+    assert {key: row.status for key, row in rows.items() if row.status not in ("pass", "unknown")} == {
+        ("runtime", None): "fail",
+        ("device", 1): "fail",
+        ("lockfile", 2): "warn",
+        ("chips", 3): "fail",
+        ("versions", 3): "fail",
+        ("clock", 2): "warn",
+    }
+    held = rows["device", 1]
+    assert re.fullmatch(rf"held by pid {pid} \(root, \d+ s\): sleep 600", held.detail)
+    assert f"--worker 1 -- kill {pid}" in (held.remedy or "")
+    assert "left behind" in rows["lockfile", 2].detail
+    assert rows["chips", 3].detail == "3 chips seen, 4 should be there (v3-32)"
+    assert rows["clock", 2].detail == "its clock is 90 s behind the other workers'"
+    assert "here, 2.9.0 on workers 0-2" in rows["versions", 3].detail
+    assert {worker for check, worker in rows if check == "disk"} == {0, 1, 2, 3}
+
+
+async def test_other_versions_are_named_and_what_they_say_is_harmless(sshd: Start) -> None:
+    workers = [sshd(bare=True, environment={"TPU_TUI_DEVICES": ""}) for _ in range(3)]
+    install_python(workers[0], torch="2.9.0", torch_xla="2.9.0")
+    install_python(workers[1], torch="2.8.0\x1b[2J[red]", torch_xla="2.9.0")
+    install_python(workers[2], torch="2.9.0", torch_xla="2.9.0")
+    slice_ = slice_of(*workers)
+
+    async with Fleet(slice_.workers, workers[0].access()) as fleet:
+        found = [row async for row in run_checks(slice_, fleet) if row.check == "versions"]
+
+    assert {(row.worker, row.status) for row in found} == {(1, "fail")}
+    odd, misfit = found
+    assert odd.detail.startswith("torch 2.8.0")
+    assert odd.detail.endswith("here, 2.9.0 on workers 0,2")
+    assert "different releases" in misfit.detail
+    assert all("\x1b" not in row.detail for row in found)
+
+
+def mount_small(path: Path) -> None:
+    """Put a file system of 64 KiB there; skips where nothing can be mounted."""
+    words = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(path)]
+    mounted = subprocess.run(words, capture_output=True, text=True)
+    if mounted.returncode:
+        pytest.skip(f"no tmpfs can be mounted here: {mounted.stderr.strip()}")
+
+
+async def test_a_full_disk_fails(sshd: Start) -> None:
+    worker = sshd(bare=True, environment={"TPU_TUI_DEVICES": ""})
+    mount_small(worker.home)
+    slice_ = slice_of(worker)
+    with ExitStack() as stack:
+        stack.callback(subprocess.run, ["umount", "-l", str(worker.home)], check=True)
+        with pytest.raises(OSError, match="No space left"):
+            (worker.home / "log").write_bytes(bytes(128 * 1024))
+        async with Fleet(slice_.workers, worker.access()) as fleet:
+            rows = [row async for row in before_launch(slice_, fleet) if row.check == "disk"]
+
+    assert rows[0].status == "fail"
+    assert "0.0 of 0.0 GiB free on home" in rows[0].detail
+    assert "runs delete" in (rows[0].remedy or "")
+
+
+async def test_a_chip_held_by_a_run_is_a_run_to_stop_and_no_mystery(
+    sshd: Start, chips: Callable[[int], list[Path]], holding: Callable[[Path], int]
+) -> None:
+    (chip,) = chips(1)
+    worker = sshd(bare=True, environment=devices([chip]))
+    pid = holding(chip)
+    start = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    for run, started in (("lab-20260101-000000-aaaa", start), ("lab-20260101-000000-dead", str(int(start) - 1))):
+        directory = worker.home / ".tpu-tui" / "runs" / run / "0"
+        directory.mkdir(parents=True)
+        (directory / "pid").write_text(f"{pid} {started}\n")
+        (directory / "tag").write_text(f"{TAG}\n")
+    (chip.parent / "libtpu_lockfile").touch()
+    slice_ = slice_of(worker)
+
+    async with Fleet(slice_.workers, worker.access()) as fleet:
+        rows = await read(before_launch(slice_, fleet))
+
+    assert rows["runs", 0].detail == "run lab-20260101-000000-aaaa is alive"
+    assert rows["device", 0].status == "warn"
+    assert "held by run lab-20260101-000000-aaaa" in rows["device", 0].detail
+    assert rows["lockfile", 0].status == "pass"
+
+
+def test_nobody_elses_processes_are_guessed_at() -> None:
+    made = make_call("~/.tpu-tui", versions=False)
+    as_nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-c", made.command]
+    environment = {"PATH": os.environ["PATH"], "HOME": "/", "TPU_TUI_DEVICES": "/dev/null"}
+    sent = time.time()
+    done = subprocess.run(as_nobody, input=made.input, capture_output=True, env=environment, check=True, cwd="/")
+
+    facts = facts_from(0, answers(made.nonce, done.stdout), sent, time.time())
+    facts = replace(facts, owners=())
+    (row,) = [row for row in rows_of_facts(facts, Slice("lab"), Thresholds()) if row.check == "device"]
+
+    assert facts.owners_hidden
+    assert (row.status, "could not be looked into" in row.detail) == ("unknown", True)
+
+
+async def test_a_worker_whose_answer_breaks_off_is_unknown(sshd: Start) -> None:
+    worker = sshd(bare=True)
+    install(worker, "date", "kill -9 $PPID")
+    slice_ = slice_of(worker)
+
+    async with Fleet(slice_.workers, worker.access()) as fleet:
+        rows = await read(run_checks(slice_, fleet))
+
+    assert rows["worker", 0].status == "unknown"
+    assert not {"disk", "chips", "clock"} & {check for check, _ in rows}
+
+
+async def test_before_a_launch_the_way_to_worker_0_is_tried_from_each(sshd: Start) -> None:
+    workers = [sshd() for _ in range(3)]
+    slice_ = slice_of(*workers)
+
+    async with Fleet(slice_.workers, workers[0].access()) as fleet:
+        rows = [row async for row in before_launch(slice_, fleet)]
+
+    ports = {(row.worker, row.peer, row.port, row.status) for row in rows if row.check == "ports"}
+    assert ports == {(1, 0, 8476, "pass"), (2, 0, 8476, "pass")}
+    assert not [row for row in rows if row.check == "versions"]

@@ -1,0 +1,47 @@
+"""One run seen from two machines: the other one knows nothing but how to reach the workers."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from tests.cli.commands import Shell
+from tests.cli.conftest import LocalPod
+from tests.pods import wait_until
+
+
+def another_machine(pod: LocalPod, directory: Path) -> Shell:
+    """A second home with the same profile, as a colleague's laptop would have."""
+    other = Shell(directory / "other")
+    (other.home / "profiles").mkdir(parents=True)
+    shutil.copy(pod.shell.home / "profiles" / "local.toml", other.home / "profiles" / "local.toml")
+    return other
+
+
+def _until_stopped(name: str, shell: Shell, run: str) -> None:
+    wait_until(
+        lambda: shell.run("status", run, "--json").document["state"] == "stopped",
+        f"the {name} machine knows the end",
+    )
+
+
+def test_a_run_launched_elsewhere_is_found_mirrored_from_byte_0_and_deleted(pod: LocalPod, tmp_path: Path) -> None:
+    job = ("sh", "-c", "seq 1 2000; echo ready; while :; do sleep 0.1; done")
+    launched = pod.run("launch", "local", "--name", "shared", "--detach", "--json", "--", *job).document["run"]
+    other = another_machine(pod, tmp_path)
+    found = other.run("runs", "--json")
+    assert found.code == 0, found.errors
+    assert launched in [row["run"] for row in found.document]
+    refused = other.run("runs", "delete", launched)
+    assert refused.code == 2
+    assert "stop" in refused.errors
+    wait_until(lambda: b"ready" in other.run("logs", launched, "--worker", "1").raw, "the other machine has the log")
+    stopped = other.run("stop", launched, "--json", "--grace", "5")
+    assert stopped.document["stopped"], stopped.errors
+    _until_stopped("first", pod.shell, launched)
+    _until_stopped("other", other, launched)
+    mirrors = [(shell.home / "runs" / launched / "worker-001.log").read_bytes() for shell in (pod.shell, other)]
+    assert mirrors[0] == mirrors[1]
+    assert mirrors[0].startswith(b"1\n2\n3\n")
+    assert other.run("runs", "delete", launched, "--json").document[0]["deleted"]
+    assert launched not in [row["run"] for row in other.run("runs", "--json").document]

@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from tests.cloud.conftest import Cloud
+from tests.sshd import free_port
+from tui.checks.firewall_rows import check_firewall
+from tui.cloud.firewall_rules import FirewallRules, Rule, Traffic
+from tui.errors import CloudError
+from tui.localpod.compute import Compute
+from tui.pod.slice import Slice
+from tui.pod.worker import Worker
+from tui.settings import Settings
+
+pytest.importorskip("google.cloud.compute_v1", reason="google-cloud-compute is not installed")
+
+
+@dataclass
+class Served:
+    """A pod's Compute Engine API, and our reader of it through Google's own client."""
+
+    compute: Compute
+    reader: FirewallRules
+
+
+@pytest.fixture
+async def served(tmp_path: Path) -> AsyncIterator[Served]:
+    compute = Compute(lambda: [("t1v-n-0-w-0", "127.1.0.1")], zone="local-a")
+    app = web.Application()
+    app.add_routes(compute.routes())
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    endpoint = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    try:
+        yield Served(
+            compute, FirewallRules(Settings(home=tmp_path, project="local", endpoints={"compute": endpoint}))
+        )
+    finally:
+        await runner.cleanup()
+
+
+async def test_rules_come_through_googles_client_as_they_are(served: Served) -> None:
+    served.compute.firewalls.clear()
+    served.compute.add(
+        {
+            "name": "mesh",
+            "priority": 0,
+            "sourceTags": ["tpu"],
+            "targetServiceAccounts": ["a@x"],
+            "denied": [{"IPProtocol": "tcp", "ports": ["22", "8470-8477"]}, {"IPProtocol": "udp"}],
+            "disabled": True,
+        }
+    )
+    served.compute.add({"name": "other", "network": "global/networks/other", "allowed": [{"IPProtocol": "all"}]})
+    served.compute.add(
+        {
+            "name": "out",
+            "direction": "EGRESS",
+            "destinationRanges": ["10.0.0.0/8"],
+            "allowed": [{"IPProtocol": "all"}],
+        }
+    )
+
+    assert await served.reader.rules("projects/local/global/networks/default") == (
+        Rule(
+            "mesh",
+            False,
+            (Traffic("tcp", ("22", "8470-8477")), Traffic("udp")),
+            priority=0,
+            source_tags=("tpu",),
+            target_accounts=("a@x",),
+            disabled=True,
+        ),
+        Rule("out", True, (Traffic("all"),), direction="EGRESS", destination_ranges=("10.0.0.0/8",)),
+    )
+
+
+async def test_every_page_is_read(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(1100):
+        served.compute.add({"name": f"rule-{number:04}", "allowed": [{"IPProtocol": "tcp"}]})
+
+    assert len(await served.reader.rules(None)) == 1102
+
+
+async def test_without_the_permission_the_row_says_which_and_nothing_fails(served: Served) -> None:
+    served.compute.denied.add("compute.firewalls.list")
+    pod = Slice("pod", project="local", workers=(Worker(0, internal_ip="127.1.0.1"),))
+
+    (row,) = await check_firewall(pod, served.reader)
+
+    assert (row.check, row.status) == ("firewall", "unknown")
+    assert "compute.firewalls.list" in row.detail
+    assert "roles/compute.networkViewer" in (row.remedy or "")
+
+
+async def test_a_pods_own_rules_let_its_workers_talk(served: Served) -> None:
+    workers = tuple(Worker(index, internal_ip=f"127.1.0.{index + 1}") for index in range(2))
+
+    rows = await check_firewall(Slice("pod", project="local", workers=workers), served.reader)
+
+    assert {row.status for row in rows} == {"pass"}
+    between = [row.detail.split()[0] for row in rows if "between workers" in row.detail]
+    assert between == ["tcp:22", "tcp:8470", "tcp:8471", "tcp:8476", "tcp:8477"]
+
+
+async def test_rules_and_instances_are_made_listed_and_removed(served: Served) -> None:
+    from google.auth.credentials import AnonymousCredentials
+    from google.cloud import compute_v1
+
+    options: dict[str, Any] = {
+        "credentials": AnonymousCredentials(),  # type: ignore[no-untyped-call]
+        "client_options": {"api_endpoint": served.reader._endpoint},
+    }
+
+    def work() -> tuple[list[str], list[str]]:
+        with compute_v1.FirewallsClient(**options) as client:
+            rule = compute_v1.Firewall(name="new", allowed=[compute_v1.Allowed(I_p_protocol="tcp")])
+            client.insert(project="local", firewall_resource=rule)
+            client.delete(project="local", firewall="default-allow-ssh")
+            names = [one.name for one in client.list(project="local")]
+        with compute_v1.InstancesClient(**options) as instances:
+            found = instances.list(project="local", zone="local-a")
+            return names, [one.network_interfaces[0].network_i_p for one in found]
+
+    names, addresses = await asyncio.to_thread(work)
+    assert names == ["default-allow-internal", "new"]
+    assert addresses == ["127.1.0.1"]
+
+
+async def test_a_service_that_is_down_is_told(tmp_path: Path) -> None:
+    endpoints = {"compute": f"http://127.0.0.1:{free_port()}"}
+    reader = FirewallRules(Settings(home=tmp_path, project="local", endpoints=endpoints), patience=0.5)
+
+    with pytest.raises(CloudError) as caught:
+        await reader.rules("default")
+
+    assert "down or out of reach" in caught.value.why
+
+
+async def test_without_the_library_the_remedy_is_to_install_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import google.cloud
+
+    monkeypatch.setitem(sys.modules, "google.cloud.compute_v1", None)
+    monkeypatch.delattr(google.cloud, "compute_v1", raising=False)
+
+    with pytest.raises(CloudError) as caught:
+        await FirewallRules(Settings(home=tmp_path)).rules("default")
+
+    assert caught.value.why == "google-cloud-compute is not installed"
+    assert "pip install" in caught.value.remedy
+
+
+async def test_a_slice_is_known_by_its_tags_and_service_account(cloud: Cloud) -> None:
+    from google.cloud import tpu_v2
+    from google.protobuf.field_mask_pb2 import FieldMask
+
+    await cloud.make("pod")
+    slice_ = await cloud.api.get("pod", "local-a")
+
+    assert (await cloud.api.identity(slice_))[0] == ()
+    client = await cloud.api._api.open()
+    tagged = tpu_v2.Node(name="projects/local/locations/local-a/nodes/pod", tags=["mesh"])
+    operation = await client.update_node(node=tagged, update_mask=FieldMask(paths=["tags"]))
+    await operation.result()
+
+    tags, account = await cloud.api.identity(slice_)
+
+    assert tags == ("mesh",)
+    assert account is None or "@" in account
+    assert await cloud.api.identity(Slice("nobody", zone="local-a")) == ((), None)

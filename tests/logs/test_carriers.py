@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.logs.shapes import training
+from tui.logs.archive import open_log
+from tui.logs.demux import Demux
+
+MAXTEXT = "completed step: 7, seconds: 2.5, TFLOP/s: 101.2, loss: 10.5"
+
+
+def where(*lines: str) -> list[tuple[int | None, str | None]]:
+    """Worker and address of each core, by core."""
+    demux = Demux()
+    demux.feed(None, "\n".join(lines).encode() + b"\n")
+    return [(row.worker, row.address) for row in demux.snapshot().rows()]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        (
+            "(head, rank=0, pid=17894) ",
+            "(worker1, rank=1, pid=15406, ip=10.164.0.57) ",
+            [(0, None), (1, "10.164.0.57")],
+        ),
+        ("(main pid=2, ip=10.128.0.4) ", "(main pid=9, ip=10.128.0.8) ", [(0, "10.128.0.4"), (1, "10.128.0.8")]),
+        ("\x1b[36m(Actor pid=1)\x1b[0m ", "(Actor pid=7, ip=10.0.0.2) ", [(None, None), (0, "10.0.0.2")]),
+        ("0: ", " 3: ", [(0, None), (3, None)]),
+        ("[1,0]<stdout>:", "[1,12]<stderr>:\t", [(0, None), (12, None)]),
+        ("actor-worker-0: ", "actor-worker-1: ", [(0, "actor-worker-0"), (1, "actor-worker-1")]),
+        ("10.0.0.7: ", "10.0.0.5: ", [(0, "10.0.0.7"), (1, "10.0.0.5")]),
+        ("[10.0.0.7]\t", "[10.0.0.5]\t", [(0, "10.0.0.7"), (1, "10.0.0.5")]),
+        ("[rank0]:", "[rank5]: ", [(0, None), (5, None)]),
+        ("[default0]:", "[default1]:", [(None, None), (None, None)]),
+        ("[pod/train-0/jax] ", "[pod/train-1/jax] ", [(0, "train-0"), (1, "train-1")]),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("most_lines", [1, 40])
+def test_who_said_a_line_is_read_from_what_the_tool_put_before_it(
+    first: str, second: str, expected: list[tuple[int | None, str | None]], most_lines: int
+) -> None:
+    lines = []
+    for step in range(most_lines):
+        lines += [
+            first + training(core=0, step=step),
+            first + "saving",
+            second + training(core=1, step=step),
+            "",
+            second,
+        ]
+    assert where(*lines) == expected
+
+
+def test_trainers_without_core_numbers_have_a_row_for_each_worker() -> None:
+    assert where(*(f"[rank{n}]: {MAXTEXT}" for n in (0, 1))) == [(0, None), (1, None)]
+    assert where(f"node-a: {MAXTEXT}", f"node-b: {MAXTEXT}") == [(0, "node-a"), (1, "node-b")]
+
+
+def test_words_before_a_colon_are_no_hosts_until_they_stood_before_a_sample() -> None:
+    demux = Demux()
+    lines = ["wandb: Syncing run", "ValueError: 3", "12: what", f"node-a: {training()}", "node-a: done", "wandb: x"]
+    demux.feed(None, "\n".join(lines).encode() + b"\n")
+    workers = demux.snapshot().workers
+    assert [(worker.worker, worker.address, worker.lines) for worker in workers] == [(0, "node-a", 2)]
+
+
+def test_in_a_runs_own_log_the_stream_is_the_worker() -> None:
+    demux = Demux()
+    demux.feed(4, f"(worker1, rank=1, pid=15, ip=10.0.0.7) {training()}\n[rank7]: {training(core=1)}\n".encode())
+    assert {row.worker for row in demux.snapshot().rows()} == {4}
+
+
+def test_folded_repeats_are_still_samples() -> None:
+    assert where(f"(RayTrainWorker pid=7, ip=10.0.0.2) {training()} [repeated 31x across cluster]") == [
+        (0, "10.0.0.2")
+    ]
+
+
+def test_a_host_table_names_no_ranks() -> None:
+    table = "{'10.128.0.46': 0, '10.128.0.48': 2}"
+    told = f"(main pid=3, ip=10.128.0.48) {training(core=9)}"
+    assert where(f"(main pid=1, ip=10.128.0.46) {table}", told) == [(1, "10.128.0.48")]
+
+
+def test_lines_of_a_worker_come_out_of_a_carried_log(tmp_path: Path) -> None:
+    path = tmp_path / "sky.log"
+    lines = [
+        "(head, rank=0, pid=1) one",
+        "\x1b[36m(worker1, rank=1, pid=2, ip=10.0.0.2)\x1b[0m two",
+        "(head, rank=0, pid=1) three",
+    ]
+    path.write_text("\n".join(lines) + "\n")
+    assert [line.text for line in open_log(path).lines(worker=0)] == [lines[0], lines[2]]
+    assert [line.text for line in open_log(path).lines(worker=1)] == [lines[1]]

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+
+from tests.logs.shapes import LOGS, training
+from tui.logs.archive import open_log
+from tui.logs.demux import Demux
+from tui.logs.dialects import user_dialects
+from tui.logs.kept import sort_rows
+from tui.logs.snapshot import SORT_KEYS
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    path = tmp_path / "out.log"
+    write(path, f"{training(core=1)}\n{training(core=2, loss='nan')}\n")
+    return path
+
+
+def write(path: Path, text: str, *, age: float = 60.0) -> None:
+    path.write_text(text)
+    now = path.stat().st_mtime
+    os.utime(path, (now - age, now - age))
+
+
+def cores(path: Path, cache: Path) -> list[object]:
+    return [row["core"] for row in open_log(path).core_rows(cache=cache)]
+
+
+def test_a_second_opening_does_not_read_the_log(log: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    first = open_log(log).core_rows(cache=cache)
+    (kept,) = cache.iterdir()
+    assert kept.stat().st_mode & 0o777 == 0o600
+    document = json.loads(kept.read_text())
+    document["rows"][0]["loss"] = 42.0
+    kept.write_text(json.dumps(document))
+    assert first == open_log(log).core_rows()
+    assert [row["loss"] for row in open_log(log).core_rows(cache=cache)] == [42.0, "nan"]
+
+
+@pytest.mark.parametrize("change", ["longer", "as long", "another file", "touched"])
+def test_a_log_that_changed_is_read_again(log: Path, tmp_path: Path, change: str) -> None:
+    cache = tmp_path / "cache"
+    assert cores(log, cache) == [1, 2]
+    text = log.read_text()
+    if change == "longer":
+        write(log, text + training(core=3) + "\n", age=50)
+        assert cores(log, cache) == [1, 2, 3]
+    elif change == "as long":
+        write(log, text.replace("xla:0/1", "xla:0/7"), age=50)
+        assert cores(log, cache) == [2, 7]
+    elif change == "another file":
+        before = log.stat()
+        other = tmp_path / "other"
+        other.write_text(text.replace("xla:0/1", "xla:0/7"))
+        os.utime(other, ns=(before.st_atime_ns, before.st_mtime_ns))
+        other.replace(log)
+        assert cores(log, cache) == [2, 7]
+    else:
+        os.utime(log, (1.0, 1.0))
+        assert cores(log, cache) == [1, 2]
+
+
+def test_of_a_log_that_is_being_written_nothing_is_kept(log: Path, tmp_path: Path) -> None:
+    write(log, log.read_text(), age=0)
+    assert cores(log, tmp_path / "cache") == [1, 2]
+    assert not (tmp_path / "cache").exists()
+
+
+def test_a_dialect_of_ones_own_makes_another_summary(log: Path, tmp_path: Path) -> None:
+    mine = user_dialects({"mine": r"Device=xla:0/(?P<core>\d+).* Step=(?P<step>\d+) Loss=(?P<loss>nan)"})
+    cache = tmp_path / "cache"
+    assert cores(log, cache) == [1, 2]
+    write(log, "step 3 loss 1\n", age=60)
+    (kept,) = cache.iterdir()
+    before = kept.read_bytes()
+    open_log(log, dialects=mine).core_rows(cache=cache)
+    assert kept.read_bytes() != before
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"mark": 1}', b"\xff"])
+def test_a_broken_summary_is_as_good_as_none(log: Path, tmp_path: Path, content: bytes) -> None:
+    cache = tmp_path / "cache"
+    cores(log, cache)
+    (kept,) = cache.iterdir()
+    kept.write_bytes(content)
+    assert cores(log, cache) == [1, 2]
+
+
+def test_a_cache_that_cannot_be_written_is_no_trouble(log: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert cores(log, tmp_path / "file") == [1, 2]
+
+
+@given(LOGS)
+def test_kept_rows_sort_as_snapshots_do(data: bytes) -> None:
+    demux = Demux()
+    demux.feed(0, data)
+    snapshot = demux.snapshot()
+    rows = [row.to_json() for row in snapshot.rows()]
+    for by in SORT_KEYS:
+        for reverse in (False, True):
+            expected = [row.to_json() for row in snapshot.sorted(by, reverse).rows()]
+            assert sort_rows(rows, by, reverse) == expected
+
+
+def test_a_second_opening_loads_no_numpy(log: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    cores(log, cache)
+    program = (
+        "import sys, pathlib; from tui.logs.archive import open_log;"
+        f"rows = open_log({str(log)!r}).core_rows(cache=pathlib.Path({str(cache)!r}));"
+        "assert len(rows) == 2; assert 'numpy' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -1,0 +1,140 @@
+"""Runs seen from a second home, which stands for a second machine."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.runs.pipes import tagged, until
+from tests.runs.ssh_pod import Pod, digest, over, unattended
+from tests.sshd import needs_sshd
+from tui.errors import UsageError
+from tui.pod.run import RunState
+from tui.runs.directory import RunDirectory
+from tui.runs.discover import DeleteAnswer, Discovery, adopt, delete_here, delete_on_workers, discover
+from tui.runs.keeper import attend
+from tui.runs.policies import Patience
+from tui.runs.status import status_of
+from tui.runs.survey import Found
+from tui.ssh.fleet import Fleet
+
+pytestmark = needs_sshd
+
+
+def seen(pod: Pod) -> Discovery:
+    async def ask() -> Discovery:
+        async with Fleet([worker.worker for worker in pod.workers], pod.access) as fleet:
+            return await discover(fleet, "~/.tpu-tui")
+
+    return asyncio.run(ask())
+
+
+def adopted(pod: Pod, runs_home: Path) -> RunDirectory:
+    directory = adopt(seen(pod).runs[0], runs_home)
+    pod.kept.append(directory)
+    asyncio.run(attend(directory, pod.access, patience=pod.patience))
+    return directory
+
+
+def deleted(pod: Pod, directory: RunDirectory) -> list[DeleteAnswer]:
+    async def all_answers() -> list[DeleteAnswer]:
+        async with Fleet(directory.run.workers, pod.access) as fleet:
+            return [answer async for answer in delete_on_workers(directory.run, fleet)]
+
+    return sorted(asyncio.run(all_answers()), key=lambda answer: answer.worker)
+
+
+def test_a_run_is_found_with_its_record_and_what_each_worker_has(pod: Pod, tmp_path: Path) -> None:
+    assert seen(pod) == Discovery(())
+    first = pod.running("sleep", "1000")
+    pod.workers[2].stop()
+    found = seen(pod)
+    assert [(item.run.id, item.run.argv, item.is_alive) for item in found.runs] == [
+        (first.id, ("sleep", "1000"), True)
+    ]
+    assert found.runs[0].workers == {0: Found.RUNNING, 1: Found.RUNNING}
+    assert [problem.worker for problem in found.problems] == [2]
+    assert "hush" not in str(found.runs[0].run)
+
+
+def test_another_machine_mirrors_a_live_run_from_its_first_byte(pod: Pod, tmp_path: Path) -> None:
+    here = pod.running("sh", "-c", 'echo early; while [ ! -e "$HOME/end" ]; do sleep 0.1; done; printf late')
+    there = adopted(pod, tmp_path / "elsewhere")
+    until(lambda: status_of(there).state is RunState.RUNNING)
+    assert adopt(seen(pod).runs[0], tmp_path / "elsewhere").path == there.path
+    for worker in pod.workers:
+        (worker.home / "end").touch()
+    for directory in (here, there):
+        assert over(directory).exit_codes == (0, 0, 0)
+        assert [directory.log_path(index).read_bytes() for index in range(3)] == [b"early\nlate"] * 3
+
+
+def test_a_run_that_is_over_is_mirrored_too(pod: Pod, tmp_path: Path) -> None:
+    here = pod.launch("sh", "-c", "head -c 300000 /dev/urandom; exit $TPU_TUI_WORKER")
+    assert over(here).state is RunState.FAILED
+    unattended(here)
+    shutil.rmtree(here.path)
+    there = adopted(pod, tmp_path / "elsewhere")
+    status = over(there)
+    assert (status.state, status.exit_codes) == (RunState.FAILED, (0, 1, 2))
+    for index in range(3):
+        assert digest(there.log_path(index)) == digest(pod.remote(there, index) / "log")
+
+
+def test_a_stop_elsewhere_is_known_here(pod: Pod, tmp_path: Path) -> None:
+    here = pod.running("sleep", "1000")
+    pod.stop(here)
+    over(here)
+    there = adopted(pod, tmp_path / "elsewhere")
+    assert (over(there).state, over(there).exit_codes) == (RunState.STOPPED, (143, 143, 143))
+
+
+def test_the_newest_keeper_acts_and_the_older_one_mirrors_the_restart(pod: Pod, tmp_path: Path) -> None:
+    pod.patience = Patience(drain=0.5, restart_pause=0.2)
+    script = (
+        'echo "try $TPU_TUI_ATTEMPT"; while [ ! -e "$HOME/end" ]; do sleep 0.1; done; exit $((1-TPU_TUI_ATTEMPT))'
+    )
+    here = pod.running("sh", "-c", script, restarts=1)
+    there = adopted(pod, tmp_path / "elsewhere")
+    numbers = [pod.remote(here, index).parent / f"keeper-{index}" for index in range(3)]
+    until(lambda: there.log_path(2).exists() and there.log_path(2).read_bytes() == b"try 0\n")
+    until(lambda: all(path.exists() for path in numbers))
+    for worker in pod.workers:
+        (worker.home / "end").touch()
+    for directory in (here, there):
+        status = over(directory)
+        assert (status.state, status.attempt, status.exit_codes) == (RunState.SUCCEEDED, 1, (0, 0, 0))
+        for index in range(3):
+            name = directory.log_path(index).name
+            assert (directory.attempt_path(0) / name).read_bytes() == b"try 0\n"
+            assert directory.log_path(index).read_bytes() == b"try 1\n"
+    acted = [
+        [event.get("text") for event in directory.events()[0] if "launched again" in str(event.get("text"))]
+        for directory in (here, there)
+    ]
+    assert [len(notes) for notes in acted] == [0, 1]
+
+
+def test_nothing_alive_is_ever_deleted(pod: Pod) -> None:
+    directory = pod.running("sleep", "1000")
+    with pytest.raises(UsageError, match="is running"):
+        delete_here(directory)
+    assert [answer.deleted for answer in deleted(pod, directory)] == [False] * 3
+    assert all(tagged(tag) for tag in pod.tags(directory))
+    assert status_of(directory).state is RunState.RUNNING
+
+
+def test_a_run_that_is_over_is_deleted_here_and_there_apart(pod: Pod) -> None:
+    directory = pod.launch("sh", "-c", "exit 1", restarts=1)
+    over(directory)
+    unattended(directory)
+    assert deleted(pod, directory) == [DeleteAnswer(index, True) for index in range(3)]
+    assert [list((worker.home / ".tpu-tui" / "runs").iterdir()) for worker in pod.workers] == [[], [], []]
+    assert directory.path.exists()
+    delete_here(directory)
+    assert list((pod.home / "runs").iterdir()) == []
+    assert [answer.deleted for answer in deleted(pod, directory)] == [True] * 3
+    pod.kept.clear()

@@ -1,0 +1,218 @@
+"""How a keeper's work ends when its workers are gone, and whom it blames."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.runs.pipes import tagged, until
+from tests.runs.ssh_pod import Pod, over, unattended
+from tests.sshd import needs_sshd
+from tui.pod.run import RunState
+from tui.runs.directory import RunDirectory
+from tui.runs.keeper import attend, start_keeper
+from tui.runs.policies import Patience
+from tui.runs.status import status_of
+from tui.settings import save_profile
+
+pytestmark = needs_sshd
+
+
+def resume(pod: Pod, directory: RunDirectory) -> bool:
+    return asyncio.run(attend(directory, pod.access, patience=pod.patience))
+
+
+def test_a_run_whose_workers_are_all_gone_is_lost_and_says_which(pod: Pod) -> None:
+    directory = pod.running("sleep", "1000")
+    for worker in pod.workers:
+        worker.stop()
+    status = over(directory)
+    assert status.state is RunState.LOST
+    assert (status.cause or "").startswith("workers 0, 1, 2 could not be reached for 3 s (connection refused")
+    assert "attach" in (status.cause or "")
+    unattended(directory)
+    assert status.exit_codes == (None, None, None)
+
+
+def test_a_lost_run_revives_when_its_workers_answer_again(pod: Pod) -> None:
+    directory = pod.running("sh", "-c", 'echo one; while [ ! -e "$HOME/end" ]; do sleep 0.1; done; echo two')
+    for worker in pod.workers:
+        worker.stop()
+    assert over(directory).state is RunState.LOST
+    unattended(directory)
+    for worker in pod.workers:
+        worker.start()
+    assert resume(pod, directory)
+    until(lambda: status_of(directory).state is RunState.RUNNING)
+    for worker in pod.workers:
+        (worker.home / "end").touch()
+    status = over(directory)
+    assert (status.state, status.exit_codes, status.cause) == (RunState.SUCCEEDED, (0, 0, 0), None)
+    assert directory.log_path(1).read_bytes() == b"one\ntwo\n"
+    unattended(directory)
+    assert not resume(pod, directory)
+
+
+def test_a_worker_out_of_reach_is_not_given_up_while_others_run(pod: Pod) -> None:
+    pod.patience = Patience(drain=0.2, lost_after=0.8, gone_after=0.5)
+    directory = pod.running("sh", "-c", "while :; do echo on; sleep 0.1; done")
+    pod.workers[1].stop()
+    until(lambda: status_of(directory).workers[1].link == "lost")
+    size = directory.log_path(0).stat().st_size
+    until(lambda: directory.log_path(0).stat().st_size > size + 3 * 15)
+    assert status_of(directory).state is RunState.RUNNING
+    pod.workers[1].start()
+    until(lambda: status_of(directory).workers[1].link == "restored")
+    pod.stop(directory)
+    assert over(directory).state is RunState.STOPPED
+
+
+def test_a_worker_that_only_lost_its_partner_is_not_blamed(pod: Pod) -> None:
+    script = "case $TPU_TUI_WORKER in 0) exit 75;; 1) sleep 0.2; echo boom; exit 9;; *) sleep 0.3; exit 75;; esac"
+    status = over(pod.launch("sh", "-c", script))
+    assert (status.state, status.first_failure) == (RunState.FAILED, 1)
+    assert status.cause == "worker 1 exited with 9; its last lines: boom"
+
+
+def test_a_worker_that_cannot_be_reached_is_blamed_by_those_who_lost_it(pod: Pod) -> None:
+    script = '[ "$TPU_TUI_WORKER" = 2 ] && exec sleep 1000; while [ ! -e "$HOME/end" ]; do sleep 0.1; done; exit 75'
+    pod.patience = Patience(drain=0.3, lost_after=3.0, gone_after=2.0)
+    directory = pod.running("sh", "-c", script)
+    pod.workers[2].stop()
+    until(lambda: status_of(directory).workers[2].link == "lost")
+    for worker in pod.workers[:2]:
+        (worker.home / "end").touch()
+    status = over(directory)
+    assert (status.state, status.first_failure) == (RunState.LOST, 2)
+    assert (status.cause or "").startswith("worker 2 cannot be reached; workers 0, 1 lost it as a partner; worker 2 ")
+    assert "a stop is not confirmed there" in (status.cause or "")
+
+
+def local_run(pod: Pod, owner: subprocess.Popen[bytes], *argv: str) -> tuple[RunDirectory, Path]:
+    profile = save_profile(pod.home, "local", {"project": "local", "local": {"pid": owner.pid, "pod": "a1b2c3"}})
+    spec = pod.spec(*argv, profile="local")
+    directory = RunDirectory.create(pod.home / "runs", spec.run)
+    pod.kept.append(directory)
+    start_keeper(directory, spec)
+    until(lambda: status_of(directory).state is RunState.RUNNING)
+    return directory, profile
+
+
+@pytest.mark.parametrize("end", ["profile", "process", "another"])
+def test_a_local_pods_keeper_goes_with_its_pod(pod: Pod, end: str) -> None:
+    with subprocess.Popen(["sleep", "1000"]) as owner:
+        directory, profile = local_run(pod, owner, "sleep", "1000")
+        keeper = directory.attended().pid or 0
+        if end == "profile":
+            profile.unlink()
+        elif end == "another":
+            save_profile(pod.home, "local", {"project": "local", "local": {"pid": owner.pid, "pod": "other"}})
+        else:
+            owner.kill()
+            owner.wait()
+        status = over(directory)
+        until(lambda: not Path(f"/proc/{keeper}").exists())
+        owner.kill()
+    assert status.state is RunState.LOST
+    assert (status.cause or "").startswith("the local pod that it ran on has ended")
+    assert (directory.path / "keeper.log").read_bytes() == b""
+
+
+def test_a_local_pods_run_is_kept_while_the_pod_lives(pod: Pod) -> None:
+    with subprocess.Popen(["sleep", "1000"]) as owner:
+        directory, _ = local_run(pod, owner, "sh", "-c", "sleep 1; echo done")
+        status = over(directory)
+        owner.kill()
+    assert (status.state, status.exit_codes) == (RunState.SUCCEEDED, (0, 0, 0))
+
+
+def test_a_workers_full_disk_is_told_while_it_is_followed(pod: Pod) -> None:
+    directory = pod.running("sh", "-c", "echo on; sleep 1000")
+    until(lambda: directory.log_path(2).exists() and directory.log_path(2).read_bytes() == b"on\n")
+    full = pod.remote(directory, 2) / "full"
+    (pod.remote(directory, 2) / "room").rename(full)
+    until(lambda: any("is full" in note for note in status_of(directory).notes))
+    assert status_of(directory).notes[-1].startswith("worker 2: the disk of this worker is full")
+    pod.workers[2].cut()
+    until(lambda: status_of(directory).workers[2].link == "restored")
+    full.rename(full.with_name("room"))
+    until(lambda: "there is room" in status_of(directory).notes[-1])
+    assert [note for note in status_of(directory).notes if "disk" in note] == list(status_of(directory).notes)[-2:]
+
+
+def test_a_restart_launches_the_gang_together_and_keeps_the_attempts_apart(pod: Pod) -> None:
+    script = (
+        'echo "try $TPU_TUI_ATTEMPT"; [ "$TPU_TUI_ATTEMPT" = 2 ] && exit 0; '
+        "[ $TPU_TUI_WORKER = 1 ] && exit 3; sleep 99"
+    )
+    directory = pod.launch("sh", "-c", script, restarts=3)
+    status = over(directory)
+    assert (status.state, status.attempt, status.exit_codes) == (RunState.SUCCEEDED, 2, (0, 0, 0))
+    for index in range(3):
+        name = directory.log_path(index).name
+        kept = [(directory.attempt_path(attempt) / name).read_bytes() for attempt in range(2)]
+        assert [*kept, directory.log_path(index).read_bytes()] == [b"try 0\n", b"try 1\n", b"try 2\n"]
+        remote = pod.remote(directory, index).parent
+        assert [(remote / "attempts" / str(n) / str(index) / "log").read_bytes() for n in range(2)] == kept
+    from tui.runs.reader import LineReader
+
+    lines = [(line.worker, line.text) for line in LineReader(directory).poll(final=True)]
+    assert sorted(lines) == [(worker, f"try {n}") for worker in range(3) for n in range(3)]
+    failures = [(event.worker, event.get("exit_code")) for event in directory.events()[0] if event.kind == "failure"]
+    assert failures == [(1, 3), (1, 3)]
+
+
+def test_restarts_come_to_an_end_and_the_last_failure_is_the_cause(pod: Pod) -> None:
+    status = over(pod.launch("sh", "-c", 'echo "no $TPU_TUI_ATTEMPT"; exit 4', restarts=1))
+    assert (status.state, status.attempt, status.exit_codes) == (RunState.FAILED, 1, (4, 4, 4))
+    assert (status.cause or "").endswith("exited with 4; its last lines: no 1")
+
+
+def test_what_cannot_start_at_all_is_not_tried_again(pod: Pod) -> None:
+    status = over(pod.launch("no-such-command", restarts=3))
+    assert (status.state, status.attempt) == (RunState.FAILED, 0)
+
+
+def test_a_persons_stop_ends_the_restarts(pod: Pod) -> None:
+    pod.patience = Patience(drain=0.2, restart_pause=60)
+    directory = pod.launch("sh", "-c", "exit 4", restarts=3)
+    until(lambda: status_of(directory).attempt == 1)
+    assert [answer.confirmed for answer in pod.stop(directory)] == [True, True, True]
+    status = over(directory)
+    assert (status.state, status.attempt) == (RunState.STOPPED, 1)
+
+
+def test_a_keeper_that_never_knew_the_secrets_restarts_the_run_with_them(pod: Pod) -> None:
+    script = (
+        'echo "$MY_TOKEN $TPU_TUI_ATTEMPT" | wc -c; while [ ! -e "$HOME/end" ]; do sleep 0.1; done; '
+        'rm "$HOME/end"; exit 5'
+    )
+    directory = pod.running("sh", "-c", script, restarts=1)
+    os.kill(directory.attended().pid or 0, signal.SIGKILL)
+    unattended(directory)
+    assert resume(pod, directory)
+    (pod.workers[0].home / "end").touch()
+    until(lambda: (status_of(directory).attempt, status_of(directory).state) == (1, RunState.RUNNING))
+    until(lambda: directory.log_path(1).exists() and directory.log_path(1).read_bytes() == b"17\n")
+    for worker in pod.workers:
+        (worker.home / "end").touch()
+    assert over(directory).exit_codes == (5, 5, 5)
+
+
+def test_a_keeper_killed_between_two_attempts_is_replaced_and_the_restart_happens_once(pod: Pod) -> None:
+    pod.patience = Patience(drain=0.2, restart_pause=60)
+    directory = pod.launch("sh", "-c", 'echo "try $TPU_TUI_ATTEMPT"; exit $((1 - TPU_TUI_ATTEMPT))', restarts=2)
+    until(lambda: status_of(directory).attempt == 1)
+    os.kill(directory.attended().pid or 0, signal.SIGKILL)
+    unattended(directory)
+    assert resume(pod, directory)
+    status = over(directory)
+    assert (status.state, status.attempt) == (RunState.SUCCEEDED, 1)
+    assert (directory.attempt_path(0) / directory.log_path(2).name).read_bytes() == b"try 0\n"
+    assert pod.mirrors_are_exact(directory)
+    assert not any(tagged(tag) for tag in pod.tags(directory))

@@ -1,0 +1,124 @@
+"""Faults, a few of each; `python -m tests.chaos` makes many."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.launches import Tally, freeze_before, kill_a_keeper
+from tests.chaos.mirrors import FAULTS, ProxiedPod, storm, strike
+from tests.chaos.proxy import proxies
+from tests.runs.pipes import until
+from tests.runs.ssh_pod import Pod, over
+from tests.sshd import OpensshWorker, needs_sshd
+from tui.pod.run import RunState
+from tui.runs.directory import RunDirectory
+from tui.runs.mirror import Mirror
+from tui.runs.status import status_of
+
+pytestmark = needs_sshd
+
+
+@pytest.fixture
+def proxied(pod: Pod, three_workers: list[OpensshWorker]) -> Iterator[ProxiedPod]:
+    with proxies([worker.port for worker in three_workers]) as made:
+        yield ProxiedPod(three_workers, pod.home, made)
+
+
+@pytest.mark.parametrize("aimed", [False, True])
+def test_a_keeper_killed_while_it_launches_leaves_all_or_none_or_a_partial_run_that_is_cleaned(
+    pod: Pod, aimed: bool
+) -> None:
+    rng, tally = random.Random(7), Tally()
+    for _ in range(3):
+        kill_a_keeper(pod, rng, tally, aimed=aimed, span=0.6)
+    assert tally.running + tally.none + tally.partial == 3
+
+
+@pytest.mark.parametrize(("word", "victim"), [("go", 1), ("ok", 2)])
+def test_a_worker_frozen_at_the_word_that_matters_leaves_nothing_anywhere(pod: Pod, word: str, victim: int) -> None:
+    freeze_before(pod, word, victim)
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+def test_a_fault_costs_no_byte(proxied: ProxiedPod, kind: str) -> None:
+    directory = proxied.running(
+        "sh", "-c", 'echo a; while [ ! -e "$HOME/end" ]; do echo on; sleep 0.05; done; echo z'
+    )
+    until(lambda: all(directory.log_path(index).exists() for index in range(3)))
+    before = [directory.log_path(index).stat().st_size for index in range(3)]
+    strike(proxied, directory, kind, random.Random(3))
+    until(lambda: all(directory.log_path(index).stat().st_size > before[index] + 30 for index in range(3)))
+    for worker in proxied.workers:
+        (worker.home / "end").touch()
+    assert over(directory).state is RunState.SUCCEEDED
+    assert proxied.mirrors_are_exact(directory)
+    assert directory.log_path(0).read_bytes().endswith(b"\nz\n")
+    proxied.end_runs()
+
+
+def test_a_storm_of_faults_costs_no_byte(proxied: ProxiedPod) -> None:
+    struck = storm(proxied, random.Random(11), lines=20_000, seconds=6, pause=0.3)
+    assert struck
+    proxied.end_runs()
+
+
+def test_a_disk_without_a_single_block_left_is_told_all_the_same(small_disk: Path, pod: Pod) -> None:
+    directory = RunDirectory.create(small_disk / "runs", pod.spec("true").run)
+    with (directory.path / "events.jsonl").open("ab") as events:
+        events.write(b"\n" * 4096)
+
+    async def fill_and_write() -> None:
+        mirror = Mirror(directory, 0)
+        ballast = (small_disk / "ballast").open("wb", buffering=0)
+        with contextlib.suppress(OSError):
+            while ballast.write(bytes(4096)):
+                pass
+        ballast.close()
+        writing = asyncio.ensure_future(mirror.append(bytes(200_000)))
+        await asyncio.to_thread(until, lambda: status_of(directory).notes)
+        (small_disk / "ballast").unlink()
+        await writing
+        mirror.close()
+
+    asyncio.run(asyncio.wait_for(fill_and_write(), 30))
+    assert ["full" in note for note in status_of(directory).notes] == [True, False]
+    assert directory.log_path(0).read_bytes() == bytes(200_000)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A home of 3 MiB."""
+    mount = tmp_path / "small"
+    mount.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(mount)]
+    if shutil.which("mount") is None or subprocess.run(command, capture_output=True).returncode:
+        pytest.skip("mounting a small disk does not work here")
+    yield mount
+    until(lambda: subprocess.run(["umount", str(mount)], capture_output=True).returncode == 0)
+
+
+def test_a_full_disk_here_is_told_and_following_goes_on_when_there_is_room(small_disk: Path, pod: Pod) -> None:
+    pod.home = small_disk
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(bytes(1_500_000))
+    job = "head -c 600000 /dev/urandom; while [ ! -e $HOME/end ]; do sleep 0.1; done; echo z"
+    directory = pod.running("sh", "-c", job)
+    until(lambda: any("the disk here is full" in note for note in status_of(directory).notes))
+    assert status_of(directory).state is RunState.RUNNING
+    ballast.unlink()
+    until(lambda: sum(directory.log_path(index).stat().st_size for index in range(3)) == 1_800_000)
+    until(lambda: any("there is room again here" in note for note in status_of(directory).notes))
+    for worker in pod.workers:
+        (worker.home / "end").touch()
+    assert over(directory).state is RunState.SUCCEEDED
+    assert pod.mirrors_are_exact(directory)
+    pod.end_runs()
+    until(lambda: not directory.attended().alive)

@@ -1,0 +1,225 @@
+"""Checkpoints: all that a run needs to go on as if it had never stopped, in a directory or gs://bucket/prefix.
+
+`checkpoint-000012.pt` holds the state. `checkpoint-000012.json` is written after it, with its size and SHA-256: a
+state without that pointer was never finished. `best.json` points at the one with the best accuracy. Numbers only
+grow, also over runs that share the directory, so that nothing whole is ever overwritten.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import io
+import json
+import pickle
+import re
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+from zipfile import BadZipFile
+
+import torch
+
+from trainer import objects
+from trainer.errors import TrainerError
+from trainer.progress import write_line
+
+SCHEMA = 1
+KEPT = 3  # of a run, beside its best: if the newest is damaged, there is another
+BEST = "best.json"
+NAME = re.compile(r"checkpoint-(\d{6,})\.(pt|json)")
+DAMAGED = (RuntimeError, ValueError, KeyError, TypeError, EOFError, BadZipFile, pickle.UnpicklingError)
+
+
+@dataclass(frozen=True)
+class Position:
+    """How far a run is. The learning rate follows from it, and so do the samples that come next."""
+
+    epoch: int = 1
+    step: int = 0  # done in this epoch; where it is all of them, only the epoch's evaluation is due
+    best: float | None = None  # accuracy in percent
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What a checkpoint belongs to. Another model cannot be carried on; another plan only from an epoch's start."""
+
+    model: str
+    classes: int
+    plan: str  # batch, cores, seed, data …: everything that the order of the samples depends on
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """A finished checkpoint: where it is, what is in it, and how to tell that it is whole."""
+
+    file: str
+    size: int  # bytes
+    sha256: str
+    run: str  # the same for all that one run saves, however often it was resumed
+    position: Position
+    identity: Identity
+
+    def to_json(self) -> bytes:
+        """The pointer file's content."""
+        return (json.dumps({"schema": SCHEMA, **dataclasses.asdict(self)}, indent=1) + "\n").encode()
+
+    @classmethod
+    def from_json(cls, text: bytes) -> Pointer:
+        """Read it back; raises ValueError, KeyError or TypeError."""
+        loaded: dict[str, Any] = json.loads(text)
+        if loaded["schema"] != SCHEMA:
+            raise ValueError(f"it has schema {loaded['schema']}, this trainer reads {SCHEMA}")
+        return cls(
+            file=str(loaded["file"]),
+            size=int(loaded["size"]),
+            sha256=str(loaded["sha256"]),
+            run=str(loaded["run"]),
+            position=Position(**loaded["position"]),
+            identity=Identity(**loaded["identity"]),
+        )
+
+
+@dataclass
+class State:
+    """What a checkpoint holds. All tensors on the host."""
+
+    floats: dict[str, torch.Tensor]  # parameters and running statistics as "model.…", momentum as "momentum.…"
+    integers: dict[str, int]  # the model's counters
+    random: list[Any] = field(default_factory=list)  # each rank's generators
+
+
+def save(where: str, state: State, position: Position, identity: Identity, run: str, number: int) -> Pointer:
+    """Write one checkpoint, whole: first the state, then what points at it. Raises TrainerError."""
+    stream = io.BytesIO()
+    torch.save({"schema": SCHEMA, **vars(state)}, stream)
+    content = stream.getvalue()
+    name = f"checkpoint-{number:06d}"
+    digest = hashlib.sha256(content).hexdigest()
+    pointer = Pointer(f"{name}.pt", len(content), digest, run, position, identity)
+    objects.write(objects.join(where, pointer.file), content)
+    objects.write(objects.join(where, f"{name}.json"), pointer.to_json())
+    return pointer
+
+
+def load(where: str, pointer: Pointer) -> State:
+    """Read a checkpoint; raises ValueError saying how it is damaged, TrainerError where it cannot be read."""
+    content = objects.read(objects.join(where, pointer.file))
+    if len(content) != pointer.size:
+        raise ValueError(f"it has {len(content)} of {pointer.size} bytes")
+    if hashlib.sha256(content).hexdigest() != pointer.sha256:
+        raise ValueError("its checksum is wrong")
+    loaded = torch.load(io.BytesIO(content), weights_only=True)
+    if loaded.pop("schema") != SCHEMA:
+        raise ValueError("it has another schema than its pointer")
+    return State(**loaded)
+
+
+def newest(where: str, identity: Identity, tell: Callable[[str], None] = write_line) -> tuple[Pointer, State] | None:
+    """The newest whole checkpoint in a directory; says which newer ones it passed over, and why.
+
+    Raises TrainerError when it is another model's.
+    """
+    names = _names(where)
+    for number in sorted({number for number, _ in names}, reverse=True):
+        name = f"checkpoint-{number:06d}"
+        try:
+            if (number, "json") not in names:
+                raise ValueError("it was never finished")
+            pointer = Pointer.from_json(objects.read(objects.join(where, f"{name}.json")))
+            _refuse_another_model(objects.join(where, pointer.file), pointer.identity, identity)
+            return pointer, load(where, pointer)
+        except _AnotherModelError:
+            raise
+        except (TrainerError, *DAMAGED) as error:
+            tell(f"Passed over checkpoint {objects.join(where, name)}: {_why(error)}")
+    return None
+
+
+def named(path: str, identity: Identity) -> tuple[Pointer, State]:
+    """The checkpoint at a path (.pt, .json, best.json), or the newest of a directory. Raises TrainerError."""
+    if not path.endswith((".pt", ".json")):
+        found = newest(path, identity)
+        if found is None:
+            raise TrainerError(
+                f"There is no whole checkpoint in {path}", remedy="Give another --resume, or auto or no"
+            )
+        return found
+    where, _, file = path.rpartition("/")
+    where = where or "."
+    try:
+        pointer = Pointer.from_json(objects.read(objects.join(where, re.sub(r"\.pt$", ".json", file))))
+        _refuse_another_model(path, pointer.identity, identity)
+        return pointer, load(where, pointer)
+    except DAMAGED as error:
+        raise TrainerError(f"Cannot resume from {path}", why=_why(error)) from error
+
+
+class Keeper:
+    """Saves one run's checkpoints and deletes its older ones; lives on rank 0."""
+
+    def __init__(self, where: str, identity: Identity, resumed: Pointer | None) -> None:
+        self._where, self._identity = where, identity
+        self.run = resumed.run if resumed else secrets.token_hex(8)
+        self._own: list[str] = []  # the names that this run has saved, oldest first, but for its best
+        self._best: str | None = None
+        self._look_around()
+
+    def save(self, state: State, position: Position, *, best: bool = False) -> str:
+        """Write, point at it, and only then delete what is no longer needed. Returns where it is."""
+        pointer = save(self._where, state, position, self._identity, self.run, self._number)
+        self._number += 1
+        name = pointer.file.removesuffix(".pt")
+        if best:
+            objects.write(objects.join(self._where, BEST), pointer.to_json())
+            if self._best is not None:
+                self._own.insert(0, self._best)
+            self._best = name
+        else:
+            self._own.append(name)
+        for old in self._own[:-KEPT]:
+            objects.delete(objects.join(self._where, f"{old}.json"))  # first what points, then what it points at
+            objects.delete(objects.join(self._where, f"{old}.pt"))
+        self._own = self._own[-KEPT:]
+        return objects.join(self._where, pointer.file)
+
+    def _look_around(self) -> None:
+        names = _names(self._where)
+        self._number = 1 + max((number for number, _ in names), default=0)
+        for number in sorted(number for number, kind in names if kind == "json"):
+            if self._belongs(f"checkpoint-{number:06d}.json") is not None:
+                self._own.append(f"checkpoint-{number:06d}")
+        best = self._belongs(BEST)
+        if best is not None:
+            self._best = best.file.removesuffix(".pt")
+            self._own = [name for name in self._own if name != self._best]
+
+    def _belongs(self, name: str) -> Pointer | None:
+        try:
+            pointer = Pointer.from_json(objects.read(objects.join(self._where, name)))
+        except (TrainerError, *DAMAGED):
+            return None
+        return pointer if pointer.run == self.run else None
+
+
+class _AnotherModelError(TrainerError):
+    pass
+
+
+def _refuse_another_model(path: str, saved: Identity, wanted: Identity) -> None:
+    if (saved.model, saved.classes) != (wanted.model, wanted.classes):
+        raise _AnotherModelError(
+            f"Checkpoint {path} is of another model",
+            why=f"{saved.model} for {saved.classes} classes, not {wanted.model} for {wanted.classes}",
+            remedy="Give another --checkpoint-dir, or --resume no",
+        )
+
+
+def _names(where: str) -> set[tuple[int, str]]:
+    found = map(NAME.fullmatch, objects.matching(where) if objects.is_there(where) else [])
+    return {(int(match[1]), match[2]) for match in found if match}
+
+
+def _why(error: Exception) -> str:
+    return str(error).rstrip(".") or type(error).__name__

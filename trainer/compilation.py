@@ -1,0 +1,69 @@
+"""What XLA compiles, and when: each graph once, said beforehand, and nothing after the second step."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import Counter
+from collections.abc import Iterator
+
+import torch_xla.core.xla_model as xm
+import torch_xla.debug.metrics as metrics
+
+from trainer.progress import write_line
+
+SETTLED = 2  # steps in which a graph may be compiled: the first has other inputs than those after it
+NANOSECONDS = 1e9
+
+
+class Compilation:
+    """Announces the first run of each graph, and counts what is compiled in later ones."""
+
+    def __init__(self, label: str) -> None:
+        self._label = label
+        self._runs: Counter[str] = Counter()
+        self.late = 0  # graphs compiled after a step's second run: each stalls the slice for as long as it takes
+
+    @contextlib.contextmanager
+    def of(self, what: str) -> Iterator[None]:
+        """Around one run of a step: tells that the first takes long, and why; counts what the later ones compile."""
+        self._runs[what] += 1
+        if self._runs[what] == 1:
+            write_line(f"Compiling the {what} for {self._label}, once; this can take a minute ...")
+            began = time.monotonic()
+            yield
+            xm.wait_device_ops()
+            write_line(f"Compiled the {what} for {self._label} in {time.monotonic() - began:.1f} s")
+            return
+        before = compiled()
+        yield
+        more = compiled() - before
+        if more and self._runs[what] > SETTLED:
+            self.late += more
+            write_line(f"Compiled the {what} for {self._label} again, at its run {self._runs[what]}: shapes changed?")
+
+    def metrics_line(self, epoch: int) -> str:
+        """What XLA counted so far in this process."""
+        _, took = _metric("CompileTime")
+        _, sent = _metric("TransferToDeviceTime")
+        return (
+            f"Epoch {epoch} metrics of {self._label}: {compiled()} graphs compiled in {took / NANOSECONDS:.1f} s, "
+            f"{self.late} after step {SETTLED}; {sent / NANOSECONDS:.1f} s of transfers to the device"
+        )
+
+    def serve_profiler(self, port: int) -> None:
+        """Let TensorBoard's profiler, or xp.trace, connect to this process."""
+        import torch_xla.debug.profiler as profiler
+
+        self._profiler = profiler.start_server(port)
+        write_line(f"The profiler of {self._label} listens on port {port}")
+
+
+def compiled() -> int:
+    """Graphs compiled so far in this process."""
+    return int(metrics.counter_value("UncachedCompile") or 0)  # type: ignore[no-untyped-call]
+
+
+def _metric(name: str) -> tuple[int, float]:
+    found = metrics.metric_data(name)  # type: ignore[no-untyped-call]
+    return (0, 0.0) if found is None else (int(found[0]), float(found[1]))

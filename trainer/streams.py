@@ -1,0 +1,107 @@
+"""An object of Cloud Storage as one stream of bytes that survives its connections.
+
+A shard is read for minutes, and connections break: reading goes on at the byte where it broke off, with a new
+request, for as long as it gets on.
+"""
+
+from __future__ import annotations
+
+import io
+import random
+import time
+from typing import Any
+
+from requests.exceptions import RequestException
+from urllib3.exceptions import HTTPError
+
+from trainer.errors import TrainerError
+
+ATTEMPTS = 7  # in a row that bring no byte; with the pauses between them about 15 s
+FIRST_PAUSE = 0.2  # seconds; doubled after each, and jittered, so that not all loaders ask again at once
+TIMEOUTS = (10, 60)  # seconds to connect, and without a byte
+TRY_AGAIN = frozenset((408, 429, 500, 502, 503, 504))
+
+
+class ObjectStream(io.RawIOBase):
+    """Reads one generation of an object; raises TrainerError, or what the API answers (google.api_core)."""
+
+    def __init__(self, http: Any, address: str, name: str) -> None:
+        """`http`: an authorised session; `address`: the media URL; `name`: how errors call it."""
+        self._http, self._address, self._name = http, address, name
+        self._response: Any = None
+        self._offset = 0
+        self._size: int | None = None
+        self._generation: str | None = None
+        self.broken = 0  # times that reading had to be taken up again
+
+    def readable(self) -> bool:
+        """Always."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """The next bytes; 0 at the object's end, never before it."""
+        problem = ""
+        for attempt in range(ATTEMPTS):
+            if attempt:
+                time.sleep(FIRST_PAUSE * 2 ** (attempt - 1) * random.uniform(0.5, 1.0))
+            try:
+                if self._response is None:
+                    problem = self._request()
+                if self._response is not None:
+                    content = self._response.raw.read(len(buffer), decode_content=False)
+                    if content or self._offset == self._size:
+                        buffer[: len(content)] = content
+                        self._offset += len(content)
+                        return len(content)
+                    problem = "the connection was closed early"
+            except (HTTPError, RequestException, OSError) as error:
+                problem = f"{type(error).__name__}: {error}"
+            self._drop()
+        raise TrainerError(
+            f"Cannot read {self._name}",
+            why=f"it broke off at byte {self._offset} {ATTEMPTS} times in a row; {problem}",
+            remedy="See whether the network and the bucket are well, and start again with --resume auto",
+        )
+
+    def close(self) -> None:
+        """Give the connection back."""
+        self._response, response = None, self._response
+        if response is not None:
+            response.close()
+        super().close()
+
+    def _request(self) -> str:
+        """Ask for the rest. Returns what the answer lacks, where it is worth trying again."""
+        from google.api_core.exceptions import from_http_response
+
+        headers = {"Accept-Encoding": "identity", "Range": f"bytes={self._offset}-"}
+        response = self._http.get(self._address, headers=headers, stream=True, timeout=TIMEOUTS)
+        if response.status_code == 416 and self._offset == (self._size or 0):
+            self._size = self._offset  # an empty object has no first byte
+            response = self._http.get(self._address, stream=True, timeout=TIMEOUTS)
+        if response.status_code in TRY_AGAIN:
+            response.close()
+            return f"the answer was {response.status_code}"
+        if response.status_code not in (200, 206):
+            with response:
+                raise from_http_response(response)
+        if self._offset and response.status_code == 200:
+            response.close()
+            raise TrainerError(f"Cannot go on reading {self._name}", why="the server ignores byte ranges")
+        self._recognise(response)
+        self._response = response
+        return ""
+
+    def _recognise(self, response: Any) -> None:
+        size = self._offset + int(response.headers.get("Content-Length", 0))
+        generation = response.headers.get("x-goog-generation")
+        if self._size is not None and (size, generation) != (self._size, self._generation):
+            response.close()
+            raise TrainerError(f"{self._name} was written anew while it was read", remedy="Start again")
+        self._size, self._generation = size, generation
+
+    def _drop(self) -> None:
+        if self._response is not None:
+            self._response.close()
+            self._response = None
+            self.broken += 1

@@ -1,0 +1,185 @@
+"""What only shows when workers are held against each other: other versions, other clocks; and the slice's runtime."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from tui.checks.facts import Clock, Facts, duration
+from tui.checks.row import CheckRow
+from tui.checks.thresholds import Thresholds
+from tui.pod import accelerator
+from tui.pod.ranks import format_ranks
+from tui.pod.slice import Slice
+
+COMPARED = ("python", "torch", "torch_xla", "libtpu")
+_ABSENT = "none"
+_ENOUGH_TO_VOTE = 3
+"""With fewer clocks nobody can tell which one is wrong; this machine's decides then."""
+_IN_SECONDS = 600
+"""Up to this long, seconds say it better than minutes."""
+_RELEASE = re.compile(r"\d+\.\d+")
+_RUNTIMES = (
+    (re.compile(r"v2-alpha-tpuv5-lite\b.*"), ("v5litepod",)),
+    (re.compile(r"v2-alpha-tpuv5\b.*"), ("v5p",)),
+    (re.compile(r"v2-alpha-tpuv6e\b.*"), ("v6e",)),
+    (re.compile(r"tpu-vm-v4-.*|tpu-vm-.*-v4"), ("v4",)),
+    (re.compile(r"tpu-ubuntu2204-base|v2-alpha|tpu-vm-.*"), ("v2", "v3", "v4")),
+)
+"""Which generations a runtime version is made for (Cloud TPU documentation, TPU software versions)."""
+_RUNTIME_OF = {
+    "v5litepod": "v2-alpha-tpuv5-lite",
+    "v5p": "v2-alpha-tpuv5",
+    "v6e": "v2-alpha-tpuv6e",
+}
+
+
+def rows_across(all_facts: Sequence[Facts], limits: Thresholds) -> list[CheckRow]:
+    """Versions and clocks of the workers that answered."""
+    return [*version_rows(all_facts), *clock_rows(all_facts, limits)]
+
+
+def runtime_rows(slice_: Slice) -> list[CheckRow]:
+    """Whether the runtime version is made for the accelerator; nothing where the source tells neither."""
+    kind = accelerator.parse(slice_.accelerator_type or "")
+    runtime = slice_.runtime_version
+    if kind is None or not runtime:
+        return []
+    made_for = next((made for pattern, made in _RUNTIMES if pattern.fullmatch(runtime)), None)
+    if made_for is None:
+        detail = f"runtime {runtime} on {kind.name}: whether they fit is not known"
+        return [CheckRow("runtime", None, None, None, "unknown", None, detail)]
+    if kind.generation in made_for:
+        return [CheckRow("runtime", None, None, None, "pass", None, f"runtime {runtime} is made for {kind.name}")]
+    right = _RUNTIME_OF.get(kind.generation, "tpu-ubuntu2204-base")
+    detail = f"runtime {runtime} is made for {', '.join(made_for)}, and this is a {kind.name}"
+    return [CheckRow("runtime", None, None, None, "fail", None, detail, f"create it again with --version {right}")]
+
+
+def version_rows(all_facts: Sequence[Facts]) -> list[CheckRow]:
+    """One row when all workers have the same, else a row for each package and odd worker."""
+    told = [facts for facts in all_facts if facts.versions or facts.python_missing]
+    silent = [facts.worker for facts in all_facts if not (facts.versions or facts.python_missing)]
+    rows = [_version_unknown(worker) for worker in silent]
+    if not told:
+        return rows
+    odd = [row for name in COMPARED for row in _compare(name, told)]
+    rows += odd
+    if not odd:
+        rows.append(_same(told))
+    return [*rows, *(row for facts in told for row in _misfit(facts))]
+
+
+def _version_unknown(worker: int) -> CheckRow:
+    return CheckRow("versions", worker, None, None, "unknown", None, "its Python does not answer")
+
+
+def _versions_of(facts: Facts) -> Mapping[str, str]:
+    return {name: facts.versions.get(name, _ABSENT) for name in COMPARED}
+
+
+def _compare(name: str, told: Sequence[Facts]) -> list[CheckRow]:
+    having: dict[str, list[int]] = {}
+    for facts in told:
+        having.setdefault(_versions_of(facts)[name], []).append(facts.worker)
+    if len(having) == 1:
+        return []
+    ranked = Counter({version: len(workers) for version, workers in having.items()}).most_common()
+    remedy = f"install the same {name} everywhere: tpu-tui exec SLICE -- …"
+    if ranked[0][1] == ranked[1][1]:
+        detail = "; ".join(f"{version} on {_workers(having[version])}" for version, _ in ranked)
+        return [CheckRow("versions", None, None, None, "fail", None, f"{name} differs: {detail}", remedy)]
+    usual = ranked[0][0]
+    return [
+        CheckRow(
+            "versions",
+            worker,
+            None,
+            None,
+            "fail",
+            None,
+            f"{name} {version} here, {usual} on {_workers(having[usual])}",
+            remedy,
+        )
+        for version, _ in ranked[1:]
+        for worker in having[version]
+    ]
+
+
+def _workers(ranks: Sequence[int]) -> str:
+    return f"worker {ranks[0]}" if len(ranks) == 1 else f"workers {format_ranks(ranks)}"
+
+
+def _same(told: Sequence[Facts]) -> CheckRow:
+    where = "" if len(told) == 1 else f" on all {len(told)} workers"
+    if told[0].python_missing:
+        remedy = "install python3, or launch with --conda-env or --venv"
+        return CheckRow("versions", None, None, None, "warn", None, f"no python3 on the PATH{where}", remedy)
+    versions = [f"{name} {version}" for name, version in _versions_of(told[0]).items() if version != _ABSENT]
+    missing = "" if "torch" in told[0].versions else "; no torch"
+    return CheckRow("versions", None, None, None, "pass", None, f"{', '.join(versions)}{missing}{where}")
+
+
+def _misfit(facts: Facts) -> list[CheckRow]:
+    """torch_xla works with the torch of its own release only (PyTorch/XLA's installation notes)."""
+    torch, xla = (_RELEASE.match(facts.versions.get(name, "")) for name in ("torch", "torch_xla"))
+    if torch is None or xla is None or torch[0] == xla[0]:
+        return []
+    detail = f"torch {facts.versions['torch']} and torch_xla {facts.versions['torch_xla']} are of different releases"
+    remedy = f"pip install 'torch~={xla[0]}.0' 'torch_xla[tpu]~={xla[0]}.0'"
+    return [CheckRow("versions", facts.worker, None, None, "fail", None, detail, remedy)]
+
+
+def clock_rows(all_facts: Sequence[Facts], limits: Thresholds) -> list[CheckRow]:
+    """A row for each clock that is off, one more when it is this machine's; one row when all agree."""
+    clocks = {facts.worker: facts.clock for facts in all_facts if facts.clock is not None}
+    rows = [
+        CheckRow("clock", facts.worker, None, None, "unknown", None, "it does not tell the time")
+        for facts in all_facts
+        if facts.clock is None
+    ]
+    if not clocks:
+        return rows
+    voted = len(clocks) >= _ENOUGH_TO_VOTE
+    usual = statistics.median(clock.ahead for clock in clocks.values()) if voted else 0.0
+    others = "the other workers'" if voted else "this machine's"
+    odd = [
+        _clock_row(worker, clock.ahead - usual, clock.error, others, limits)
+        for worker, clock in sorted(clocks.items())
+        if _apart(clock.ahead - usual, clock.error) > limits.clock_skew_seconds
+    ]
+    error = max(clock.error for clock in clocks.values())
+    if voted and _apart(usual, error) > limits.clock_skew_seconds:
+        odd.append(_clock_row(None, -usual, error, "the workers'", limits))
+    return [*rows, *odd] if odd else [*rows, _agreed(clocks)]
+
+
+def _apart(ahead: float, error: float) -> float:
+    """Seconds that two clocks are apart for certain."""
+    return max(0.0, abs(ahead) - error)
+
+
+def _clock_row(worker: int | None, ahead: float, error: float, others: str, limits: Thresholds) -> CheckRow:
+    status = "fail" if _apart(ahead, error) > limits.clock_fail_seconds else "warn"
+    whose = "this machine's clock" if worker is None else "its clock"
+    detail = f"{whose} is {_span(ahead)} {'ahead of' if ahead > 0 else 'behind'} {others}"
+    where = "here" if worker is None else "there"
+    return CheckRow(
+        "clock", worker, None, None, status, None, detail, f"set it {where}: sudo systemctl restart chrony"
+    )
+
+
+def _span(seconds: float) -> str:
+    """Exact enough to set a clock by: `1.5 s`, `90 s`, `7 h`."""
+    size = abs(seconds)
+    if size < _IN_SECONDS:
+        return f"{size:.1f} s" if size < 10 else f"{size:.0f} s"
+    return duration(size)
+
+
+def _agreed(clocks: Mapping[int, Clock]) -> CheckRow:
+    furthest = max(abs(clock.ahead) + clock.error for clock in clocks.values())
+    detail = f"{'clock is' if len(clocks) == 1 else 'clocks are'} within {furthest:.2f} s of this machine's"
+    return CheckRow("clock", None, None, None, "pass", None, detail)

@@ -1,0 +1,200 @@
+"""What a worker tells about itself in one exec: room, memory, load, clock, versions, chips and who holds them."""
+
+from __future__ import annotations
+
+import functools
+import importlib.resources
+import math
+import secrets
+import shlex
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tui.printable import one_line
+from tui.runs.remote import Answer, Call, answers, no_answer
+
+if TYPE_CHECKING:
+    from tui.ssh.fleet import Fleet
+
+ASK_TIMEOUT = 30.0
+"""Seconds a worker has to tell about itself; a hanging disk or interpreter takes that long."""
+_KIB = 1024
+
+
+@dataclass(frozen=True)
+class Disk:
+    """Room where something is written; bytes. `files_free` is None where the file system does not count files."""
+
+    place: str
+    free: int
+    size: int
+    files_free: int | None
+
+
+@dataclass(frozen=True)
+class Clock:
+    """How far a worker's clock is ahead of this machine's, in seconds, give or take `error`."""
+
+    ahead: float
+    error: float
+
+
+@dataclass(frozen=True)
+class Owner:
+    """A process that holds a chip or the lock open; `age` in seconds, `run` the run it belongs to."""
+
+    pid: int
+    user: str
+    age: int
+    file: str
+    command: str
+    run: str | None
+
+    def __str__(self) -> str:
+        return f"pid {self.pid} ({self.user}, {duration(self.age)}): {self.command or '?'}"
+
+
+@dataclass(frozen=True)
+class Lock:
+    """libtpu's lock file: whose it is, and whether the user we log in as may open it."""
+
+    path: str
+    user: str
+    writable: bool
+
+
+@dataclass(frozen=True)
+class Facts:
+    """One worker's account of itself; None is what it did not tell. Text is fit for a terminal. Memory in bytes."""
+
+    worker: int
+    disks: tuple[Disk, ...] = ()
+    memory_total: int | None = None
+    memory_free: int | None = None
+    load: float | None = None
+    cpus: int | None = None
+    clock: Clock | None = None
+    devices: int | None = None
+    devices_named: bool = False
+    """Whether its environment says which files are its chips (`TPU_TUI_DEVICES`)."""
+    owners: tuple[Owner, ...] = ()
+    owners_hidden: bool = False
+    """Whether there are processes of others that could not be looked into."""
+    lock: Lock | None = None
+    runs: tuple[str, ...] = ()
+    versions: Mapping[str, str] = field(default_factory=dict)
+    python_missing: bool = False
+
+    def owners_of(self, file: str | None) -> tuple[Owner, ...]:
+        """Those that hold the file; with None those that hold a chip."""
+        lock = self.lock.path if self.lock else None
+        return tuple(owner for owner in self.owners if (owner.file == file if file else owner.file != lock))
+
+
+def duration(seconds: float) -> str:
+    """A span of time as a person says it: `12 s`, `3 min`, `5 h`, `2 d`."""
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+@functools.cache
+def _script() -> str:
+    return importlib.resources.files("tui.checks").joinpath("worker.sh").read_text(encoding="utf-8")
+
+
+def make_call(run_root: str, *, python: str = "python3", versions: bool = True) -> Call:
+    """The one exec that asks for everything; `versions` False leaves out what takes an interpreter's start."""
+    settings = (
+        f"tt_root={shlex.quote(run_root)} tt_python={shlex.quote(python)} tt_versions={'1' if versions else ''}"
+    )
+    text = f"{settings}\n{_script()}".encode()
+    nonce = secrets.token_hex(8)
+    return Call(f"exec sh -c 'tt_s=$(head -c {len(text)}); eval \"$tt_s\"' tpu-tui {nonce}", text, nonce)
+
+
+async def ask_facts(index: int, fleet: Fleet, run_root: str, *, versions: bool = True) -> Facts:
+    """Ask one worker. Raises WorkerError when it cannot be reached or its answer breaks off."""
+    await fleet.connect(index)
+    made = make_call(run_root, versions=versions)
+    sent = time.time()
+    done = await fleet.run(index, made.command, input=made.input, timeout=ASK_TIMEOUT)
+    received = time.time()
+    heard = answers(made.nonce, done.stdout)
+    if not any(answer.word == "end" for answer in heard):
+        raise no_answer(index, "it does not tell about itself", done.stderr, done.exit_code)
+    return facts_from(index, heard, sent, received)
+
+
+def facts_from(index: int, heard: Sequence[Answer], sent: float, received: float) -> Facts:
+    """Read the answers of one call, made and answered at these Unix times. What makes no sense is left out."""
+    words: dict[str, list[list[str]]] = {}
+    for answer in heard:
+        words.setdefault(answer.word, []).append(answer.text.split(" "))
+    memory = {row[0]: _number(row, 1) for row in words.get("memory", [])}
+    load = words.get("load", [[]])[0]
+    devices = words.get("devices", [[]])[0]
+    runs = {row[3]: row[0] for row in words.get("run", []) if len(row) > 3}
+    return Facts(
+        worker=index,
+        disks=tuple(disk for row in words.get("disk", []) if (disk := _disk(row))),
+        memory_total=_bytes(memory.get("total")),
+        memory_free=_bytes(memory.get("free")),
+        load=_real(load[0]) if load else None,
+        cpus=_number(load, 1),
+        clock=_clock([_real(row[0]) for row in words.get("clock", [])], sent, received),
+        devices=_number(devices, 0),
+        devices_named="given" in devices,
+        owners=tuple(owner for row in words.get("owner", []) if (owner := _owner(row, runs))),
+        owners_hidden="hidden" in words,
+        lock=next((_lock(row) for row in words.get("lock", []) if len(row) > 2), None),
+        runs=tuple(one_line(row[0]) for row in words.get("run", [])),
+        versions={row[0]: one_line(" ".join(row[1:])) for row in words.get("version", []) if len(row) > 1},
+        python_missing=["missing"] in words.get("python", []),
+    )
+
+
+def _number(row: Sequence[str], place: int) -> int | None:
+    text = row[place] if place < len(row) else ""
+    return int(text) if text.isascii() and text.isdigit() else None
+
+
+def _real(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _bytes(kib: int | None) -> int | None:
+    return None if kib is None else kib * _KIB
+
+
+def _disk(row: Sequence[str]) -> Disk | None:
+    free, size, files, files_total = (_number(row, place) for place in (1, 2, 3, 4))
+    if free is None or not size:
+        return None
+    return Disk(row[0], free * _KIB, size * _KIB, files if files_total else None)
+
+
+def _clock(readings: Sequence[float | None], sent: float, received: float) -> Clock | None:
+    """Two readings between question and answer pin the offset down: what lies between them costs no accuracy."""
+    if len(readings) < 2 or readings[0] is None or readings[-1] is None:
+        return None
+    most, least = readings[0] - sent, readings[-1] - received
+    return Clock((most + least) / 2, abs(most - least) / 2)
+
+
+def _owner(row: Sequence[str], runs: Mapping[str, str]) -> Owner | None:
+    pid, age = _number(row, 0), _number(row, 2)
+    if pid is None or age is None or len(row) < 5:
+        return None
+    return Owner(pid, row[1] or "?", age, row[4], one_line(" ".join(row[5:])), runs.get(row[3]))
+
+
+def _lock(row: Sequence[str]) -> Lock:
+    return Lock(" ".join(row[2:]), row[0], row[1] == "writable")

@@ -1,0 +1,146 @@
+"""The firewall rules' answers to the questions that matter, beside what the probes found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from tui.checks.firewall import ANYWHERE, Decision, Machine, decide
+from tui.checks.ports import DEFAULT_PORTS, firewall_remedy, smallest_network
+from tui.checks.row import CheckRow
+from tui.errors import TpuTuiError
+from tui.pod.slice import Slice
+
+if TYPE_CHECKING:
+    from tui.cloud.firewall_rules import FirewallRules, Rule
+
+IAP_RANGE = "35.235.240.0/20"
+"""Where Identity-Aware Proxy's TCP forwarding comes from (Google Cloud documentation)."""
+SSH = 22
+
+
+async def check_firewall(
+    slice_: Slice,
+    reader: FirewallRules,
+    *,
+    ports: Sequence[int] = (),
+    probed: Iterable[CheckRow] = (),
+    route: str = "external",
+    tags: Iterable[str] = (),
+    account: str | None = None,
+) -> list[CheckRow]:
+    """Read the rules and answer from them; where they may not be read, one unknown row says what is missing."""
+    try:
+        rules = await reader.rules(slice_.network, slice_.project)
+    except TpuTuiError as error:
+        return [_row("unknown", error.sentence, error.remedy or None)]
+    return firewall_rows(slice_, rules, ports=ports, probed=probed, route=route, tags=tags, account=account)
+
+
+def firewall_rows(
+    slice_: Slice,
+    rules: Sequence[Rule],
+    *,
+    ports: Sequence[int] = (),
+    probed: Iterable[CheckRow] = (),
+    route: str = "external",
+    tags: Iterable[str] = (),
+    account: str | None = None,
+) -> list[CheckRow]:
+    """A row for SSH from here and one for each port between the workers; `probed` are the probes' rows.
+
+    `tags` and `account` are the slice's network tags and service account.
+    """
+    known = frozenset(tags)
+    addresses = [worker.internal_ip for worker in slice_.workers if worker.internal_ip]
+    workers = [Machine(address, known, account) for address in addresses if smallest_network([address])]
+    if not workers:
+        return []
+    rows = [_ssh_row(slice_, rules, workers, route)]
+    if len(workers) > 1:
+        found = list(probed)
+        wanted = dict.fromkeys((*DEFAULT_PORTS, *ports))
+        rows += [_port_row(slice_, rules, workers, port, found) for port in wanted]
+    return rows
+
+
+def _row(status: str, detail: str, remedy: str | None = None) -> CheckRow:
+    """The port stands in the detail: rows with a port of their own are probes, which have a state."""
+    return CheckRow("firewall", None, None, None, status, None, detail, remedy)
+
+
+def _ssh_row(slice_: Slice, rules: Sequence[Rule], workers: Sequence[Machine], route: str) -> CheckRow:
+    """SSH from outside. Which address this machine has there is not known, so the whole internet is asked about."""
+    through_iap = route == "iap"
+    who = "IAP" if through_iap else "this machine"
+    if route == "internal":
+        return _row("unknown", "tcp:22 from this machine goes by an internal address, which rules cannot tell")
+    source = Machine(IAP_RANGE if through_iap else ANYWHERE, inside=False)
+    decisions = [decide(rules, source, worker, SSH) for worker in workers]
+    worst = min(decisions, key=lambda one: _SEVERITY[one.allowed])
+    told = f"tcp:22 from {who}: {worst}"
+    if worst.allowed:
+        return _row("pass", told)
+    if worst.allowed is None and worst.rule is not None:
+        ranges = ", ".join(worst.rule.source_ranges) or "some addresses"
+        return _row("unknown", f"{told}, which means {ranges}: is this machine's address among them?")
+    wanted = IAP_RANGE if through_iap else "YOUR-ADDRESS/32"
+    return _row("fail", told, _create(slice_, f"allow-{'iap-' if through_iap else ''}ssh", SSH, wanted, worst))
+
+
+_SEVERITY = {False: 0, None: 1, True: 2}
+
+
+def _port_row(
+    slice_: Slice, rules: Sequence[Rule], workers: Sequence[Machine], port: int, probed: Sequence[CheckRow]
+) -> CheckRow:
+    decision = _between(rules, workers, port)
+    told = f"tcp:{port} between workers: {decision}"
+    seen = [row.state for row in probed if row.check == "ports" and row.port == port and row.state]
+    blocked = sum(state == "filtered" for state in seen)
+    beside = f"; probes: {len(seen) - blocked} of {len(seen)} get through" if seen else ""
+    if decision.allowed:
+        if blocked:
+            remedy = "look for a firewall on the workers (nft, iptables), the organisation's firewall policy, routes"
+            return _row("warn", f"{told}{beside}: rules and probes disagree", remedy)
+        return _row("pass", told + beside)
+    if seen and not blocked:
+        remedy = "a firewall policy of the organisation may allow it; rules come after it"
+        return _row("warn", f"{told}{beside}: rules and probes disagree", remedy)
+    return _row("fail", told + beside, _between_remedy(slice_, workers, port, decision))
+
+
+def _between(rules: Sequence[Rule], workers: Sequence[Machine], port: int) -> Decision:
+    """One decision for all pairs where the rules treat them alike, else the worst pair's."""
+    span = str(smallest_network([worker.network for worker in workers]))
+    every = Machine(span, workers[0].tags, workers[0].account)
+    whole = decide(rules, every, every, port)
+    if whole.allowed is not None:
+        return whole
+    pairs = [decide(rules, one, other, port) for one in workers for other in workers if one is not other]
+    return min(pairs, key=lambda one: _SEVERITY[one.allowed])
+
+
+def _between_remedy(slice_: Slice, workers: Sequence[Machine], port: int, decision: Decision) -> str:
+    if decision.rule is None:
+        return firewall_remedy(slice_, port)
+    if decision.direction == "EGRESS":
+        return f"gcloud compute firewall-rules describe {decision.rule.name}: it keeps workers from talking out"
+    span = str(smallest_network([worker.network for worker in workers]))
+    return _create(slice_, "allow", port, span, decision)
+
+
+def _create(slice_: Slice, name: str, port: int, ranges: str, decision: Decision) -> str:
+    """The narrowest rule that changes the decision: before the one that denies, if one does."""
+    network = (slice_.network or "default").rpartition("/")[2]
+    project = f" --project={slice_.project}" if slice_.project else ""
+    if decision.rule is None:
+        priority = ""
+    elif decision.rule.priority == 0:
+        return f"nothing comes before {decision.rule.name} (priority 0): change that rule"
+    else:
+        priority = f" --priority={decision.rule.priority - 1}"
+    return (
+        f"gcloud compute firewall-rules create {name}-{network}-tcp-{port} --network={network} --direction=INGRESS "
+        f"--allow=tcp:{port} --source-ranges={ranges}{priority}{project}"
+    )

@@ -1,0 +1,70 @@
+"""`runs delete`: ended runs removed from this machine and from their workers, never a live one."""
+
+from __future__ import annotations
+
+import argparse
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any
+
+from tui.commands.output import Output
+from tui.errors import OutOfReachError, TpuTuiError, UsageError
+
+if TYPE_CHECKING:
+    from tui.operator import Operator
+    from tui.runs.directory import RunDirectory
+
+_UNITS = {"m": "minutes", "h": "hours", "d": "days"}
+
+
+async def delete_runs(args: argparse.Namespace, operator: Operator, out: Output) -> int:
+    """Delete the runs named, or all that ended long enough ago; tells what is left and why."""
+    if operator.settings.read_only:
+        raise UsageError("deleting runs is refused by --read-only")
+    refs = args.words[1:]
+    if bool(refs) == bool(args.older_than):
+        raise UsageError("which runs?", remedy="tpu-tui runs delete RUN …, or tpu-tui runs delete --older-than 7d")
+    chosen = [operator.open_run(ref) for ref in refs] or _older(operator, _age(args.older_than))
+    rows: list[dict[str, Any]] = []
+    code = 0
+    for directory in chosen:
+        problem = await _delete(directory, args.on, operator)
+        rows.append({"run": directory.id, "deleted": problem is None, "detail": problem and problem.sentence})
+        if problem is None:
+            if not out.as_json:
+                out.text(f"{directory.id} deleted")
+        else:
+            out.problem(problem)
+            code = max(code, problem.exit_code)
+    if out.as_json:
+        out.document(rows)
+    return code
+
+
+async def _delete(directory: RunDirectory, where: str, operator: Operator) -> TpuTuiError | None:
+    """Workers first, so that what could not be removed there is still known here."""
+    try:
+        if not operator.status_of(directory).state.is_over:
+            raise UsageError(f"{directory.id} is live", remedy=f"tpu-tui stop {directory.id} ends it first")
+        if where != "here":
+            kept = [answer async for answer in operator.delete_on_workers(directory) if not answer.deleted]
+            if kept:
+                why = "; ".join(f"worker {answer.worker}: {answer.detail}" for answer in kept)
+                remedy = "try again, or --on here forgets it on this machine only"
+                raise OutOfReachError(f"{directory.id} is still on {len(kept)} workers", why=why, remedy=remedy)
+        if where != "workers":
+            operator.delete_here(directory)
+    except TpuTuiError as error:
+        return error
+    return None
+
+
+def _older(operator: Operator, age: timedelta) -> list[RunDirectory]:
+    before = (datetime.now(timezone.utc) - age).isoformat()
+    statuses = [status for status in operator.runs() if status.state.is_over]
+    return [operator.open_run(s.run.id) for s in statuses if (s.ended or s.run.created) < before]
+
+
+def _age(text: str) -> timedelta:
+    if text[:-1].isdecimal() and text[-1:] in _UNITS:
+        return timedelta(**{_UNITS[text[-1]]: int(text[:-1])})
+    raise UsageError(f"no age: {text!r}", remedy="write it as 7d, 12h or 30m")

@@ -1,0 +1,49 @@
+"""Where a chart's axes have their ticks, and how a run's time is written there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from textual_plot import AxisFormatter
+
+TIME_STEPS = (1, 2, 5, 10, 20, 30, 60, 120, 180, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
+"""Seconds between two ticks: what people count time in."""
+_MANTISSAS = (1.0, 2.0, 5.0, 10.0, 20.0)
+_ROUNDING = 1e-9
+
+
+def ticks_within(low: float, high: float, most: int) -> list[float]:
+    """Round numbers between `low` and `high`, at most `most` of them; empty where there is nothing between."""
+    if not (math.isfinite(low) and math.isfinite(high)) or high <= low or most < 1:
+        return []
+    power = 10.0 ** math.floor(math.log10((high - low) / (most + 1)))
+    for step in (power * mantissa for mantissa in _MANTISSAS):
+        first, last = math.ceil(low / step - _ROUNDING), math.floor(high / step + _ROUNDING)
+        if last - first < most:
+            return [number * step for number in range(first, last + 1)]
+    return []
+
+
+class RunTime(AxisFormatter):
+    """Seconds since a run's first sample, written `mm:ss`, from an hour on `h:mm:ss`."""
+
+    def get_ticks(self, min_: float, max_: float, max_ticks: int = 8) -> list[float]:
+        """Ticks at whole steps of people's time; whole days where a run is longer than all of them."""
+        span = max_ - min_
+        step = next((step for step in TIME_STEPS if span / step < max_ticks), None)
+        if step is None:
+            step = TIME_STEPS[-1] * math.ceil(span / TIME_STEPS[-1] / max(1, max_ticks))
+        return [float(number * step) for number in range(math.ceil(min_ / step), int(max_ // step) + 1)]
+
+    def get_labels_for_ticks(self, ticks: Sequence[float]) -> list[str]:
+        """The ticks as clocks show them."""
+        return [clock(tick) for tick in ticks]
+
+
+def clock(seconds: float) -> str:
+    """A time of a run: `00:42`, `12:05`, `3:00:00`."""
+    whole = int(seconds)
+    if whole < 3600:
+        return f"{whole // 60:02d}:{whole % 60:02d}"
+    return f"{whole // 3600}:{whole % 3600 // 60:02d}:{whole % 60:02d}"

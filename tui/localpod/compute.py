@@ -1,0 +1,144 @@
+"""The local pod's Compute Engine API, as far as checks ask it: firewall rules and instances, read and written.
+
+REST paths and fields are those of the Compute Engine API v1.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+from aiohttp import web
+
+LOOPBACK = "127.0.0.0/8"
+"""Where the pod's workers have their addresses."""
+_PROJECT = "/compute/v1/projects/{project}"
+_FIREWALLS = _PROJECT + "/global/firewalls"
+_JSON = "application/json"
+_REQUIRED = "Required '{permission}' permission for 'projects/{project}'"
+
+_EVERY_PORT = ["0-65535"]
+_DEFAULTS: tuple[dict[str, Any], ...] = (
+    {
+        "name": "default-allow-internal",
+        "priority": 65534,
+        "sourceRanges": [LOOPBACK],
+        "allowed": [{"IPProtocol": name, "ports": _EVERY_PORT} for name in ("tcp", "udp")],
+    },
+    {
+        "name": "default-allow-ssh",
+        "priority": 65534,
+        "sourceRanges": ["0.0.0.0/0"],
+        "allowed": [{"IPProtocol": "tcp", "ports": ["22"]}],
+    },
+)
+"""What a default network begins with (VPC documentation, pre-populated rules), with the pod's own range."""
+_INSTANCES = _PROJECT + "/zones/{zone}/instances"
+
+Instances = Callable[[], Iterable[tuple[str, str]]]
+"""Tells the pod's machines: name and internal address."""
+
+
+class Compute:
+    """Firewall rules and instances of a pod; permissions in `denied` are refused, for whoever rehearses that."""
+
+    def __init__(self, instances: Instances, *, zone: str, network: str = "default") -> None:
+        self._instances = instances
+        self._zone = zone
+        self._network = network
+        self.denied: set[str] = set()
+        self.firewalls: dict[str, dict[str, Any]] = {}
+        for rule in _DEFAULTS:
+            self.add(rule)
+
+    def add(self, rule: dict[str, Any]) -> None:
+        """Add a firewall rule in the API's JSON, or replace the one of its name."""
+        network = f"https://www.googleapis.com/compute/v1/projects/local/global/networks/{self._network}"
+        defaults = {"kind": "compute#firewall", "network": network, "direction": "INGRESS", "priority": 1000}
+        self.firewalls[rule["name"]] = {**defaults, "disabled": False, **rule}
+
+    def routes(self) -> list[web.RouteDef]:
+        """What the pod's REST port serves of this."""
+        return [
+            web.get(_FIREWALLS, self._guard("compute.firewalls.list", self._list_firewalls)),
+            web.post(_FIREWALLS, self._guard("compute.firewalls.create", self._insert_firewall)),
+            web.get(_FIREWALLS + "/{name}", self._guard("compute.firewalls.get", self._get_firewall)),
+            web.delete(_FIREWALLS + "/{name}", self._guard("compute.firewalls.delete", self._delete_firewall)),
+            web.get(
+                _PROJECT + "/zones/{zone}/instances", self._guard("compute.instances.list", self._list_instances)
+            ),
+        ]
+
+    def _guard(
+        self, permission: str, handler: Callable[[web.Request], Awaitable[web.Response]]
+    ) -> Callable[[web.Request], Awaitable[web.Response]]:
+        async def handle(request: web.Request) -> web.Response:
+            if permission not in self.denied:
+                return await handler(request)
+            project = request.match_info["project"]
+            return _error(403, "forbidden", _REQUIRED.format(permission=permission, project=project))
+
+        return handle
+
+    async def _list_firewalls(self, request: web.Request) -> web.Response:
+        """A page of the rules; the page token is the place where it begins."""
+        size = int(request.query.get("maxResults", "500"))
+        first = int(request.query.get("pageToken") or 0)
+        names = sorted(self.firewalls)
+        answer: dict[str, Any] = {"kind": "compute#firewallList"}
+        if page := [self.firewalls[name] for name in names[first : first + size]]:
+            answer["items"] = page
+        if first + size < len(names):
+            answer["nextPageToken"] = str(first + size)
+        return _answer(answer)
+
+    async def _get_firewall(self, request: web.Request) -> web.Response:
+        found = self.firewalls.get(request.match_info["name"])
+        return _answer(found) if found else _missing(request)
+
+    async def _insert_firewall(self, request: web.Request) -> web.Response:
+        try:
+            rule = json.loads(await request.read())
+            name = rule["name"]
+        except (ValueError, KeyError, TypeError):
+            return _error(400, "invalid", "Invalid value for field 'resource.name'")
+        if name in self.firewalls:
+            return _error(409, "alreadyExists", f"The resource '{request.path[12:]}/{name}' already exists")
+        self.add(rule)
+        return _done("insert", name)
+
+    async def _delete_firewall(self, request: web.Request) -> web.Response:
+        name = request.match_info["name"]
+        if self.firewalls.pop(name, None) is None:
+            return _missing(request)
+        return _done("delete", name)
+
+    async def _list_instances(self, request: web.Request) -> web.Response:
+        mine = request.match_info["zone"] == self._zone
+        items = [
+            {"name": name, "status": "RUNNING", "networkInterfaces": [{"networkIP": address}]}
+            for name, address in (self._instances() if mine else ())
+        ]
+        return _answer({"kind": "compute#instanceList", **({"items": items} if items else {})})
+
+
+def _answer(document: dict[str, Any], status: int = 200) -> web.Response:
+    return web.Response(text=json.dumps(document) + "\n", status=status, content_type=_JSON)
+
+
+def _done(kind: str, name: str) -> web.Response:
+    """An operation that was over as soon as it began."""
+    return _answer(
+        {"kind": "compute#operation", "name": f"operation-{kind}-{name}", "status": "DONE", "progress": 100}
+    )
+
+
+def _missing(request: web.Request) -> web.Response:
+    return _error(404, "notFound", f"The resource '{request.path[12:]}' was not found")
+
+
+def _error(status: int, reason: str, message: str) -> web.Response:
+    """An error in the shape of Google's JSON APIs."""
+    errors = [{"domain": "global", "reason": reason, "message": message}]
+    return _answer({"error": {"code": status, "message": message, "errors": errors}}, status)

@@ -1,0 +1,154 @@
+"""What a user's regular expression could do: whether it can backtrack without end, and what it always holds."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+if sys.version_info >= (3, 11):
+    from re import _constants as ops
+    from re import _parser as parser
+else:
+    import sre_constants as ops
+    import sre_parse as parser
+
+MANY = 32
+"""A repeat that may go on for longer counts as one without end."""
+
+LONGEST_TRIAL = 0.05
+"""CPU seconds that a search in one line may take: at ten lines a second more would be felt."""
+
+_REPEATS = (ops.MAX_REPEAT, ops.MIN_REPEAT)
+_FAILING = b"\x00\x01"
+_CANDIDATES = b"a0 =,.:-/_AzZ9\t" + bytes(range(256))
+
+
+def runs_away(source: bytes, reach: int) -> str | None:
+    """Why searching `reach` bytes for the pattern could take too long; None when it does not.
+
+    Repeats within repeats are refused as they stand; every other repeat is tried on lines that begin as it wants
+    them, go on with what it repeats, and then fail.
+    """
+    tree = _parsed(source)
+    if _nested(tree, False):
+        return "a repeat within a repeat, or alternatives within one, can backtrack without end"
+    pattern = re.compile(source)
+    for lead, pump in _pumped(tree, b""):
+        length = 8
+        while length <= reach:
+            line = (lead + pump * (length // max(1, len(pump))))[-reach:] + _FAILING
+            began = time.thread_time()
+            for _ in pattern.finditer(line):
+                pass
+            if time.thread_time() - began > LONGEST_TRIAL:
+                return f"on a line with {pump[:20].decode('latin-1')!r} again and again it takes too long"
+            length = length + length // 4 + 1
+    return None
+
+
+def required_text(source: bytes) -> bytes | None:
+    """The longest text that every match holds; None when there is none worth looking for."""
+    tree = _parsed(source)
+    if tree.state.flags & re.IGNORECASE:
+        return None
+    longest = max(_texts(tree), key=len, default=b"")
+    return longest if len(longest) > 1 and b"\n" not in longest else None
+
+
+def _parsed(source: bytes) -> Any:
+    """The tree that Python's own parser makes of the pattern."""
+    return parser.parse(source)  # type: ignore[arg-type]
+
+
+def _texts(tree: Sequence[Any]) -> Iterator[bytes]:
+    run = b""
+    for op, argument in tree:
+        if op is ops.LITERAL and argument < 256:
+            run += bytes([argument])
+            continue
+        yield run
+        run = b""
+        if op is ops.SUBPATTERN and not argument[1]:
+            yield from _texts(argument[3])
+    yield run
+
+
+def _children(op: Any, argument: Any) -> list[Any]:
+    if op is ops.SUBPATTERN:
+        return [argument[3]]
+    if op is ops.BRANCH:
+        return list(argument[1])
+    if op in _REPEATS:
+        return [argument[2]]
+    if op in (ops.ASSERT, ops.ASSERT_NOT):
+        return [argument[1]]
+    if op is ops.GROUPREF_EXISTS:
+        return [part for part in argument[1:] if part is not None]
+    return []
+
+
+def _is_endless(op: Any, argument: Any) -> bool:
+    return op in _REPEATS and argument[1] > MANY
+
+
+def _nested(tree: Sequence[Any], within: bool) -> bool:
+    """Whether an endless repeat holds a repeat of any length, or alternatives."""
+    for op, argument in tree:
+        if within and (op is ops.BRANCH or (op in _REPEATS and argument[0] != argument[1])):
+            return True
+        if any(_nested(child, within or _is_endless(op, argument)) for child in _children(op, argument)):
+            return True
+    return False
+
+
+def _pumped(tree: Sequence[Any], lead: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """For each endless repeat: text that leads to it, and what it repeats."""
+    for op, argument in tree:
+        if _is_endless(op, argument):
+            pump = _example(argument[2])
+            yield lead, pump
+            if lead:
+                yield b"", lead + pump
+        for child in _children(op, argument):
+            yield from _pumped(child, lead)
+        lead += _example([(op, argument)])
+
+
+def _example(tree: Sequence[Any]) -> bytes:
+    """Some text that matches, as far as that is easily made."""
+    text = b""
+    for op, argument in tree:
+        if op is ops.LITERAL:
+            text += bytes([argument]) if argument < 256 else b"?"
+        elif op in (ops.ANY, ops.NOT_LITERAL):
+            text += b"b" if op is ops.NOT_LITERAL and argument == ord("a") else b"a"
+        elif op is ops.IN:
+            text += next((bytes([octet]) for octet in _CANDIDATES if _is_in(argument, octet)), b"a")
+        elif op in _REPEATS:
+            text += _example(argument[2]) * min(max(1, argument[0]), 64)
+        elif op in (ops.SUBPATTERN, ops.BRANCH):
+            text += _example(_children(op, argument)[0])
+    return text
+
+
+_CATEGORIES = {
+    ops.CATEGORY_DIGIT: rb"\d", ops.CATEGORY_NOT_DIGIT: rb"\D", ops.CATEGORY_SPACE: rb"\s",
+    ops.CATEGORY_NOT_SPACE: rb"\S", ops.CATEGORY_WORD: rb"\w", ops.CATEGORY_NOT_WORD: rb"\W",
+}  # fmt: skip
+
+
+def _is_in(members: Sequence[Any], octet: int) -> bool:
+    found = negated = False
+    for op, argument in members:
+        if op is ops.NEGATE:
+            negated = True
+        elif op is ops.LITERAL:
+            found |= argument == octet
+        elif op is ops.RANGE:
+            found |= argument[0] <= octet <= argument[1]
+        elif op is ops.CATEGORY and argument in _CATEGORIES:
+            found |= re.match(_CATEGORIES[argument], bytes([octet])) is not None
+    return found != negated

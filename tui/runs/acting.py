@@ -1,0 +1,62 @@
+"""Which keeper acts: a run may be mirrored by keepers on several machines, and the newest acts on its policies.
+
+Each keeper leaves its number with every worker as it first reaches it; whoever finds another number there than its
+own has been followed by a newer keeper, and only mirrors from then on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+from tui.errors import TpuTuiError
+from tui.pod.run import Run
+from tui.runs.remote import Answer, call
+from tui.runs.survey import ASK_TIMEOUT, ask_status
+
+if TYPE_CHECKING:
+    from tui.ssh.fleet import Fleet
+
+
+class Acting:
+    """One keeper's claim to act, as the workers know it."""
+
+    def __init__(self, run: Run, fleet: Fleet) -> None:
+        self.run = run
+        self.fleet = fleet
+        self.number = time.time_ns()
+        self._left_with: set[int] = set()
+
+    async def leave_with(self, index: int) -> None:
+        """Leave the number with a worker, once in this keeper's life. Raises WorkerError."""
+        if index in self._left_with:
+            return
+        self._left_with.add(index)
+        made = call("keep", self.run.id, index, self.number, run_root=self.run.run_root)
+        try:
+            await self.fleet.run(index, made.command, input=made.input, timeout=ASK_TIMEOUT)
+        except BaseException:
+            self._left_with.discard(index)
+            raise
+
+    async def answers(self) -> dict[int, Answer]:
+        """What the workers that can be reached, and know the run, say of it."""
+
+        async def one(index: int) -> Answer | None:
+            try:
+                return await ask_status(self.run, self.fleet, index)
+            except TpuTuiError:
+                return None
+
+        indices = [worker.index for worker in self.run.workers]
+        heard = await asyncio.gather(*(one(index) for index in indices))
+        return {index: answer for index, answer in zip(indices, heard, strict=True) if answer is not None}
+
+    async def is_ours(self) -> bool:
+        """Whether no worker that has our number has a newer keeper's by now."""
+        heard = await self.answers()
+        return not any(
+            index in self._left_with and answer.number("keeper") not in (None, self.number)
+            for index, answer in heard.items()
+        )

@@ -1,0 +1,158 @@
+"""Runs that were launched from another machine: found on the workers, mirrored here from byte 0, deleted."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tui.errors import TpuTuiError, UsageError
+from tui.pod.run import Run, RunState
+from tui.runs.claim import Claim
+from tui.runs.directory import RunDirectory
+from tui.runs.remote import answers, call, no_answer
+from tui.runs.status import status_of
+from tui.runs.survey import ASK_TIMEOUT, Found, ask_status, read_record, runs_on
+
+if TYPE_CHECKING:
+    from tui.ssh.fleet import Fleet
+
+
+@dataclass(frozen=True)
+class FoundRun:
+    """A run as the workers know it: its record, and what each worker that answered has of it.
+
+    The record holds no secret values; they are in the worker's own files, where a restart finds them.
+    """
+
+    run: Run
+    workers: Mapping[int, Found]
+    attempt: int = 0
+    stopped: bool = False
+    """Whether a person stopped it for good."""
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether something of it may be running."""
+        return any(found in (Found.RUNNING, Found.UNDECIDED) for found in self.workers.values())
+
+
+@dataclass(frozen=True)
+class Discovery:
+    """The runs found, newest first, and the workers that could not be asked."""
+
+    runs: tuple[FoundRun, ...]
+    problems: tuple[TpuTuiError, ...] = ()
+
+
+@dataclass(frozen=True)
+class DeleteAnswer:
+    """One worker's answer: whether nothing of the run is left there now, and why not."""
+
+    worker: int
+    deleted: bool
+    detail: str = ""
+
+
+async def discover(fleet: Fleet, run_root: str) -> Discovery:
+    """Ask every worker for the runs it knows; workers out of reach are told in `problems`, the rest is kept."""
+    problems: list[TpuTuiError] = []
+    known: dict[str, dict[int, Found]] = {}
+
+    async def one(index: int) -> None:
+        try:
+            for run_id, found in (await runs_on(fleet, index, run_root)).items():
+                known.setdefault(run_id, {})[index] = found
+        except TpuTuiError as error:
+            problems.append(error)
+
+    await asyncio.gather(*(one(index) for index in fleet.workers))
+    described = await asyncio.gather(*(_describe(fleet, run_id, run_root, at) for run_id, at in known.items()))
+    runs = [item for item in described if isinstance(item, FoundRun)]
+    problems += [item for item in described if isinstance(item, TpuTuiError)]
+    return Discovery(tuple(sorted(runs, key=lambda item: item.run.id[-20:], reverse=True)), tuple(problems))
+
+
+async def _describe(fleet: Fleet, run_id: str, run_root: str, at: dict[int, Found]) -> FoundRun | TpuTuiError:
+    """The run's record from the first worker that gives it, with the workers' present addresses and host keys."""
+    problem: TpuTuiError | None = None
+    for index in sorted(at):
+        try:
+            record = await read_record(fleet, index, run_id, run_root)
+            status = await ask_status(record, fleet, index)
+        except TpuTuiError as error:
+            problem = error
+            continue
+        workers = tuple(fleet.workers.get(worker.index, worker) for worker in record.workers)
+        run = replace(record, workers=workers, run_root=run_root)
+        attempt = status.number("attempt") if status is not None else None
+        stopped = status is not None and status.fields.get("stopped") == "1"
+        return FoundRun(run, dict(sorted(at.items())), attempt or 0, stopped)
+    assert problem is not None
+    return problem
+
+
+def adopt(found: FoundRun, runs_home: Path, *, profile: str | None = None) -> RunDirectory:
+    """Make a run directory here for a run found on the workers; a run that is here already is opened.
+
+    `profile` is the one whose settings reach the workers from here. Then `attend` starts a keeper, which mirrors
+    every worker from byte 0 and, being the newest, acts on the run's policies.
+    """
+    if (runs_home / found.run.id).is_dir():
+        return RunDirectory.open(runs_home / found.run.id)
+    directory = RunDirectory.create(runs_home, replace(found.run, profile=profile))
+    directory.append_event("state", state=str(RunState.PREPARING), cause=None)
+    if found.attempt:
+        directory.append_event("state", state=str(RunState.PREPARING), attempt=found.attempt, cause=None)
+        directory.append_event("note", text=f"earlier attempts' logs are on the workers: {found.attempt}")
+    if found.stopped and not found.is_alive:
+        directory.append_event("state", state=str(RunState.RUNNING), cause=None)
+        directory.append_event("stop_requested", by="user on another machine", grace=found.run.grace)
+    return directory
+
+
+def delete_here(directory: RunDirectory) -> None:
+    """Remove a run's directory on this machine. Raises UsageError while the run is not over or a keeper lives."""
+    status = status_of(directory)
+    if not status.state.is_over:
+        raise UsageError(f"{directory.id} is {status.state}", remedy=f"tpu-tui stop {directory.id} ends it first")
+    claim = Claim.take(directory)
+    if claim is None:
+        raise UsageError(f"the keeper of {directory.id} still works on it", remedy="try again when it is done")
+    try:
+        # Out of sight at once: what is cut off halfway is no run any more.
+        doomed = directory.path.with_name(f".deleted-{directory.id}")
+        directory.path.rename(doomed)
+        shutil.rmtree(doomed)
+    finally:
+        claim.release()
+
+
+async def delete_on_workers(
+    run: Run, fleet: Fleet, indices: Iterable[int] | None = None
+) -> AsyncIterator[DeleteAnswer]:
+    """Remove what the workers hold of a run, every attempt; an answer from each. What is alive is kept and told."""
+    chosen = [worker.index for worker in run.workers] if indices is None else list(indices)
+    tasks = [asyncio.ensure_future(_delete_on(run, fleet, index)) for index in chosen]
+    try:
+        for finished in asyncio.as_completed(tasks):
+            yield await finished
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _delete_on(run: Run, fleet: Fleet, index: int) -> DeleteAnswer:
+    made = call("delete", run.id, index, run_root=run.run_root)
+    try:
+        done = await fleet.run(index, made.command, input=made.input, timeout=ASK_TIMEOUT)
+    except TpuTuiError as error:
+        return DeleteAnswer(index, False, error.what + (f": {error.why}" if error.why else ""))
+    for answer in answers(made.nonce, done.stdout):
+        if answer.word in ("deleted", "alive"):
+            return DeleteAnswer(index, answer.word == "deleted", answer.text)
+    return DeleteAnswer(index, False, no_answer(index, "no answer", done.stderr, done.exit_code).why)
