@@ -4,8 +4,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-# Debian packages the tests use: real SSH servers, login shells, a terminal, an SVG renderer.
-SYSTEM_PACKAGES := openssh-server iproute2 tmux
+# Debian packages the tests use: real SSH servers, network namespaces with firewalls, nmap to compare with.
+SYSTEM_PACKAGES := openssh-server iproute2 nftables nmap tmux
+
+# Most tests wait for processes and networks; the trainer's fill every core and run by themselves.
+IN_PARALLEL := -n 4 --dist loadfile
 
 .PHONY: demo test check bench chaos shots clean system-packages
 
@@ -13,8 +16,9 @@ demo: $(VENV)/.trainer
 	$(BIN)/tpu-tui demo $(DEMO_ARGS)
 
 test: check $(VENV)/.trainer system-packages
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
-	sh tests/older_python.sh
+	$(BIN)/python -m pytest $(IN_PARALLEL) --ignore tests/trainer $(PYTEST_ARGS)
+	$(BIN)/python -m pytest tests/trainer $(PYTEST_ARGS)
+	sh tests/older_python.sh $(IN_PARALLEL)
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -19,4 +19,4 @@ if [ ! -e $venv/.ready ] || [ pyproject.toml -nt $venv/.ready ] || [ constraints
     touch $venv/.ready
 fi
 echo "On $($venv/bin/python --version):"
-exec $venv/bin/python -m pytest -q -p no:cacheprovider --ignore tests/trainer -m "not slow"
+exec $venv/bin/python -m pytest -q -p no:cacheprovider --ignore tests/trainer "$@"

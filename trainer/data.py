@@ -10,11 +10,11 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import hashlib
-import io
-import math
 import random
 import signal
+from collections import deque
 from collections.abc import Generator, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from itertools import islice
@@ -24,11 +24,11 @@ import numpy as np
 import torch
 import webdataset
 from braceexpand import braceexpand
-from PIL import Image
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from trainer import objects, split
 from trainer.config import DataConfig, TrainConfig
+from trainer.decode import Pixels, augmented, centred, decoded
 from trainer.errors import TrainerError
 from trainer.manifest import MANIFEST, Manifest
 from trainer.progress import write_line
@@ -36,16 +36,12 @@ from trainer.reading import ShardFile, count_samples, read_shard, read_shards
 from trainer.split import Piece, Share
 
 Batch = tuple[torch.Tensor, torch.Tensor]  # images uint8 [batch, 3, size, size], labels int64 [batch]
-Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 
+THREADS = 2  # that decode in each loader; the decoders let go of the interpreter lock
 PADDING = -1  # a label no class has: counted nowhere
 IMAGE_KEYS = "ppm;jpg;jpeg;png;webp"
-CROP_MARGIN = 4  # pixels that a small image is padded with before it is cropped back
-CROP_AREA, CROP_RATIO = (0.08, 1.0), (3 / 4, 4 / 3)  # of a large image, as ImageNet's usual training crop
-EVALUATION_MARGIN = 256 / 224  # shorter side before the centre crop, over the crop
 DEFAULT_SIZE, FAKE_CLASSES, FAKE_STEPS = 224, 10, 50
 SET_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
-IMAGE_ERRORS = (OSError, ValueError, SyntaxError)  # what PIL raises for a file that is no image
 
 
 @dataclass(frozen=True)
@@ -96,7 +92,8 @@ def find(config: TrainConfig, world: int) -> Dataset:
             )
         manifest: Manifest | None = Manifest.from_json(objects.read(where), where)
         assert manifest is not None
-        train, val = (_listed(data.directory, manifest, name) for name in ("train", "val"))
+        skip = data.on_bad_shard == "skip"
+        train, val = (_listed(data.directory, manifest, name, skip) for name in ("train", "val"))
         if train is None:
             raise TrainerError(f"{where} lists no training shards")
     else:
@@ -135,13 +132,13 @@ def expand(pattern: str) -> tuple[str, ...]:
     return tuple(urls)
 
 
-def _listed(directory: str, manifest: Manifest, name: str) -> ShardSet | None:
+def _listed(directory: str, manifest: Manifest, name: str, skip_missing: bool) -> ShardSet | None:
     shards = manifest.splits.get(name, ())
     if not shards:
         return None
     present = set(objects.matching(directory, "*.tar"))
     missing = [shard.name for shard in shards if shard.name not in present]
-    if missing:
+    if missing and not skip_missing:
         raise TrainerError(
             f"{len(missing)} of {len(shards)} {name} shards are missing in {directory}",
             why=f"the first is {missing[0]}",
@@ -226,13 +223,8 @@ class ShardStream(IterableDataset[Any]):
         failure: TrainerError | None = None
         with contextlib.closing(self._read(self._share.loaders[loader])) as source:
             raw = self._shuffled(source, random.Random(f"{self._seed} {loader}"))
-            place = passed * self._batch
-            samples = (
-                self._decode(sample, random.Random(f"{self._seed} {loader} {number}"))
-                for number, sample in enumerate(islice(raw, place, None), place)
-            )
             try:
-                yield from self._batched(samples)
+                yield from self._batched(islice(raw, passed * self._batch, None), loader, passed * self._batch)
             except TrainerError as error:
                 failure = error.with_traceback(None)  # which would hold what is to be closed
         if failure is not None:
@@ -281,58 +273,46 @@ class ShardStream(IterableDataset[Any]):
                 remedy="Make the shards again with --overwrite",
             )
 
+    def _batched(self, raw: Iterator[dict[str, Any]], loader: int, place: int) -> Iterator[Batch]:
+        """Decode some batches ahead in threads, while the step before computes; they come in their order."""
+        pending: deque[Future[Batch]] = deque()
+        pool = ThreadPoolExecutor(THREADS, thread_name_prefix="decode")
+        try:
+            while True:
+                chunk = list(islice(raw, self._batch))
+                if chunk:
+                    pending.append(pool.submit(self._batch_of, chunk, loader, place))
+                    place += len(chunk)
+                if not pending:
+                    return
+                if len(pending) > THREADS or not chunk:
+                    yield pending.popleft().result()
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+    def _batch_of(self, chunk: list[dict[str, Any]], loader: int, place: int) -> Batch:
+        size = self._data.image_size
+        images = np.zeros((self._batch, size, size, 3), dtype=np.uint8)
+        labels = np.full(self._batch, PADDING, dtype=np.int64)
+        for row, sample in enumerate(chunk):
+            rng = random.Random(f"{self._seed} {loader} {place + row}")
+            images[row], labels[row] = self._decode(sample, rng)
+        return torch.from_numpy(images).permute(0, 3, 1, 2).contiguous(), torch.from_numpy(labels)
+
     def _decode(self, sample: dict[str, Any], rng: random.Random) -> tuple[Pixels, int]:
         where = f"Sample {sample['__key__']} of {sample['__url__']}"
         try:
             label = int(sample["cls"])
             content = next(sample[key] for key in IMAGE_KEYS.split(";") if key in sample)
-            image = Image.open(io.BytesIO(content)).convert("RGB")
+            image = decoded(content)
         except (KeyError, StopIteration) as error:
             raise TrainerError(f"{where} lacks a class or an image", why=f"it has {_fields(sample)}") from error
-        except IMAGE_ERRORS as error:
+        except ValueError as error:
             raise TrainerError(f"{where} cannot be decoded", why=str(error)) from error
         if not 0 <= label < self._data.classes:
             raise TrainerError(f"{where} has class {label}", why=f"there are {self._data.classes} classes")
         size = self._data.image_size
         return (augmented(image, size, rng) if self._buffer else centred(image, size)), label
-
-    def _batched(self, samples: Iterator[tuple[Pixels, int]]) -> Iterator[Batch]:
-        size = self._data.image_size
-        while chunk := list(islice(samples, self._batch)):
-            images = np.zeros((self._batch, 3, size, size), dtype=np.uint8)
-            labels = np.full(self._batch, PADDING, dtype=np.int64)
-            for row, (pixels, label) in enumerate(chunk):
-                images[row], labels[row] = pixels.transpose(2, 0, 1), label
-            yield torch.from_numpy(images), torch.from_numpy(labels)
-
-
-def augmented(image: Image.Image, size: int, rng: random.Random) -> Pixels:
-    """A random crop and flip: by a few pixels where the image has the size already, else of a random part."""
-    if image.size == (size, size):
-        padded = np.pad(np.asarray(image), ((CROP_MARGIN, CROP_MARGIN), (CROP_MARGIN, CROP_MARGIN), (0, 0)))
-        top, left = rng.randrange(2 * CROP_MARGIN + 1), rng.randrange(2 * CROP_MARGIN + 1)
-        pixels: Pixels = padded[top : top + size, left : left + size]
-    else:
-        pixels = np.asarray(image.resize((size, size), Image.Resampling.BILINEAR, box=_random_box(image, rng)))
-    return pixels[:, ::-1] if rng.random() < 0.5 else pixels
-
-
-def centred(image: Image.Image, size: int) -> Pixels:
-    """The image itself where it has the size, else its centre."""
-    if image.size == (size, size):
-        return np.asarray(image)
-    side = min(image.size) / EVALUATION_MARGIN
-    left, top = (image.width - side) / 2, (image.height - side) / 2
-    return np.asarray(image.resize((size, size), Image.Resampling.BILINEAR, box=(left, top, left + side, top + side)))
-
-
-def _random_box(image: Image.Image, rng: random.Random) -> tuple[float, float, float, float]:
-    area = image.width * image.height * rng.uniform(*CROP_AREA)
-    ratio = math.exp(rng.uniform(*(math.log(bound) for bound in CROP_RATIO)))
-    width = min(image.width, math.sqrt(area * ratio))
-    height = min(image.height, math.sqrt(area / ratio))
-    left, top = rng.uniform(0, image.width - width), rng.uniform(0, image.height - height)
-    return left, top, left + width, top + height
 
 
 def _fields(sample: dict[str, Any]) -> str:

@@ -151,6 +151,8 @@ def _members(content: _Bytes) -> Iterator[tuple[str, bytes]]:
             raise ValueError("it ends in the middle of a file")
         yield header[:100].split(b"\0")[0].decode("utf-8", "surrogateescape"), data
         offset = start + -(-size // BLOCK) * BLOCK
+    if offset > len(content):
+        raise ValueError("it ends in the middle of a file")
 
 
 def _streamed(url: str) -> Iterator[Sample]:

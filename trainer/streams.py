@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import random
+import re
 import time
 from typing import Any
 
@@ -19,6 +20,7 @@ from trainer.errors import TrainerError
 ATTEMPTS = 7  # in a row that bring no byte; with the pauses between them about 15 s
 FIRST_PAUSE = 0.2  # seconds; doubled after each, and jittered, so that not all loaders ask again at once
 TIMEOUTS = (10, 60)  # seconds to connect, and without a byte
+CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
 TRY_AGAIN = frozenset((408, 429, 500, 502, 503, 504))
 
 
@@ -32,6 +34,7 @@ class ObjectStream(io.RawIOBase):
         self._offset = 0
         self._size: int | None = None
         self._generation: str | None = None
+        self._changes = 0  # answers in a row that were about another generation
         self.broken = 0  # times that reading had to be taken up again
 
     def readable(self) -> bool:
@@ -40,6 +43,8 @@ class ObjectStream(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         """The next bytes; 0 at the object's end, never before it."""
+        if self._offset == self._size:
+            return 0
         problem = ""
         for attempt in range(ATTEMPTS):
             if attempt:
@@ -49,7 +54,7 @@ class ObjectStream(io.RawIOBase):
                     problem = self._request()
                 if self._response is not None:
                     content = self._response.raw.read(len(buffer), decode_content=False)
-                    if content or self._offset == self._size:
+                    if content or not self._size:
                         buffer[: len(content)] = content
                         self._offset += len(content)
                         return len(content)
@@ -76,29 +81,45 @@ class ObjectStream(io.RawIOBase):
 
         headers = {"Accept-Encoding": "identity", "Range": f"bytes={self._offset}-"}
         response = self._http.get(self._address, headers=headers, stream=True, timeout=TIMEOUTS)
-        if response.status_code == 416 and self._offset == (self._size or 0):
-            self._size = self._offset  # an empty object has no first byte
+        if response.status_code == 416 and not self._offset:  # an empty object has no first byte
             response = self._http.get(self._address, stream=True, timeout=TIMEOUTS)
         if response.status_code in TRY_AGAIN:
             response.close()
             return f"the answer was {response.status_code}"
         if response.status_code not in (200, 206):
             with response:
-                raise from_http_response(response)
+                raise from_http_response(response)  # type: ignore[no-untyped-call]
         if self._offset and response.status_code == 200:
             response.close()
             raise TrainerError(f"Cannot go on reading {self._name}", why="the server ignores byte ranges")
-        self._recognise(response)
-        self._response = response
-        return ""
+        problem = self._recognise(response)
+        if problem:
+            response.close()
+        else:
+            self._response = response
+        return problem
 
-    def _recognise(self, response: Any) -> None:
-        size = self._offset + int(response.headers.get("Content-Length", 0))
+    def _recognise(self, response: Any) -> str:
+        """Believe no header that may be cut off itself: size and position must be told twice, a change too."""
+        if response.status_code == 206:
+            told = CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
+            first, last, size = map(int, told.groups()) if told else (-1, -1, -1)
+            if first != self._offset or last + 1 != size:
+                return "the answer's header makes no sense"
+        else:
+            length = response.headers.get("Content-Length", "")
+            if not length.isdigit():
+                return "the answer does not tell its length"
+            size = int(length)
         generation = response.headers.get("x-goog-generation")
         if self._size is not None and (size, generation) != (self._size, self._generation):
+            self._changes += 1
+            if self._changes < 2:
+                return "it is another object than before"
             response.close()
             raise TrainerError(f"{self._name} was written anew while it was read", remedy="Start again")
-        self._size, self._generation = size, generation
+        self._size, self._generation, self._changes = size, generation, 0
+        return ""
 
     def _drop(self) -> None:
         if self._response is not None:

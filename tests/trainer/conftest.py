@@ -152,3 +152,6 @@ def object_store() -> Iterator[str]:
         client.create_bucket("trainer-test")
         yield server.url
         client.close()
+        process = server._process
+    if process is not None and process.stderr is not None:
+        process.stderr.close()  # which the wrapper forgets

@@ -1,11 +1,17 @@
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from trainer.config import MODELS, OptimizerConfig, ReplicaConfig, TrainConfig, parse, settle_device
 from trainer.errors import ConfigError
 
 FAKE = ["--fake-data"]
+ROOT = Path(__file__).parents[2]
 
 
 def refusal(arguments: list[str], environ: dict[str, str] | None = None) -> str:
@@ -63,6 +69,13 @@ def test_an_ipv6_coordinator_keeps_its_colons() -> None:
         ([*FAKE, "--classes", "1"], "--classes"),
         ([*FAKE, "--shuffle-buffer", "0"], "--shuffle-buffer"),
         ([*FAKE, "--loader-workers", "-1"], "--loader-workers"),
+        ([*FAKE, "--label-smoothing", "1"], "--label-smoothing"),
+        ([*FAKE, "--checkpoint-steps", "5"], "Give --checkpoint-dir too"),
+        ([*FAKE, "--checkpoint-dir", "x", "--checkpoint-steps", "0"], "--checkpoint-steps must be at least 1"),
+        ([*FAKE, "--target-accuracy", "76"], "--target-accuracy needs validation shards"),
+        (["--data", "x", "--target-accuracy", "101"], "between 0 and 100"),
+        ([*FAKE, "--profiler-port", "9012"], "works on TPU only. PJRT_DEVICE is CPU"),
+        ([*FAKE, "--on-bad-shard", "ignore"], "on-bad-shard"),
         ([*FAKE, "--nonsense"], "nrecognized arguments"),
     ],
 )
@@ -115,3 +128,24 @@ def test_help_ends_well(capsys: pytest.CaptureFixture[str]) -> None:
         parse(["--help"], {})
     assert ended.value.code == 0
     assert "--train-shards" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("arguments", "code"), [(["--help"], 0), (["--model", "vgg", "--fake-data"], 2)])
+def test_the_command_answers_before_torch_is_loaded(arguments: list[str], code: int, tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("raise SystemExit('torch was imported')")
+    environ = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
+    ran = subprocess.run(
+        [sys.executable, "-m", "trainer.train", *arguments], cwd=tmp_path, env=environ, capture_output=True, text=True
+    )
+    assert ran.returncode == code, ran.stderr
+    assert "torch was imported" not in ran.stderr
+
+
+def test_a_run_says_at_once_that_it_is_loading(tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("raise SystemExit('torch was imported')")
+    environ = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
+    ran = subprocess.run(
+        [sys.executable, "-m", "trainer.train", *FAKE], cwd=tmp_path, env=environ, capture_output=True, text=True
+    )
+    assert ran.stdout.splitlines() == ["==> Loading PyTorch and PyTorch/XLA .."]
+    assert "torch was imported" in ran.stderr

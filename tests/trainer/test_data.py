@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import io
 import random
+import re
 import shutil
 import subprocess
 import sys
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +17,7 @@ from PIL import Image
 torch = pytest.importorskip("torch", reason="torch is not installed")
 webdataset = pytest.importorskip("webdataset", reason="webdataset is not installed")
 
-from trainer import data, images, objects, shards  # noqa: E402
+from trainer import data, decode, images, objects, shards  # noqa: E402
 from trainer.config import DataConfig, OptimizerConfig, TrainConfig  # noqa: E402
 from trainer.data import PADDING, Dataset, ShardSet  # noqa: E402
 from trainer.errors import TrainerError  # noqa: E402
@@ -71,7 +73,8 @@ def test_a_directory_of_shards_is_known_by_its_manifest(shapes: str) -> None:
 def test_every_rank_gets_equally_many_batches_and_no_sample_comes_twice(numbered: str, loaders: int) -> None:
     cfg = config(batch=4, loader_workers=loaders, train=numbered, classes=10)
     found = data.find(cfg, world=2)
-    assert found.train == ShardSet(data.expand(numbered), (10, 3, 17, 12))
+    assert found.train is not None
+    assert (found.train.urls, found.train.counts) == (data.expand(numbered), (10, 3, 17, 12))
     ranks = [trained_values(cfg, Dataset(found.train, None, 10, 32), rank, 2) for rank in (0, 1)]
     assert [len(values) for values in ranks] == [20, 20]
     assert len(set(ranks[0] + ranks[1])) == 40  # of 42: two are dropped
@@ -120,6 +123,108 @@ def test_a_rank_without_any_sample_evaluates_padding(tmp_path: Path) -> None:
     assert labels == [[[0, PADDING]]] * 3 + [[[PADDING, PADDING]]] * 2
 
 
+@pytest.mark.parametrize(("loaders", "first"), [(0, 3), (1, 1), (2, 1), (2, 6), (2, 7)])
+def test_an_epoch_taken_up_in_the_middle_goes_on_with_the_same_batches(
+    numbered: str, loaders: int, first: int
+) -> None:
+    cfg = config(batch=4, loader_workers=loaders, train=numbered, classes=10)
+    found = Dataset(data.find(cfg, world=1).train, None, 10, 32)
+    whole, rest = (
+        [(x.numpy().tobytes(), y.tolist()) for x, y in data.train_epoch(cfg, found, 0, 1, 2, start)[1]]
+        for start in (0, first)
+    )
+    assert len(whole) == 10
+    assert rest == whole[first:]
+
+
+def test_what_comes_before_the_middle_is_not_decoded(tmp_path: Path) -> None:
+    url = shard(tmp_path / "x.tar", [(b"no image", 0)] * 4 + [(ppm(n), 0) for n in range(4)])
+    cfg = config(batch=2, train=url, classes=10, shuffle_buffer=1)
+    found = Dataset(ShardSet((url,), (8,)), None, 10, 32)
+    assert "cannot be decoded" in refused(lambda: list(data.train_epoch(cfg, found, 0, 1, 1, 1)[1]))
+    _, batches = data.train_epoch(cfg, found, 0, 1, 1, 2)
+    assert len(list(batches)) == 2
+
+
+@pytest.mark.parametrize("loaders", [0, 2])
+def test_a_bad_shard_can_be_skipped_and_counted_and_no_rank_comes_short(
+    numbered: str, tmp_path: Path, loaders: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    paths = [tmp_path / f"{number}.tar" for number in range(4)]
+    for source, path in zip(data.expand(numbered), paths, strict=True):
+        shutil.copy(source, path)
+    paths[2].write_bytes(paths[2].read_bytes()[: 9 * 5120 + 700])
+    found = Dataset(ShardSet(tuple(map(str, paths)), (10, 3, 17, 12)), None, 10, 32)
+    cfg = config(batch=4, loader_workers=loaders, train="x", classes=10, on_bad_shard="skip")
+    values = trained_values(cfg, found, 0, 1)
+    assert len(values) == 40
+    said = capfd.readouterr().err
+    lost = sum(int(number) for number in re.findall(r"^Went on without (\d+) samples: Shard .*2\.tar is", said, re.M))
+    assert 6 <= lost <= 8  # of the 42, two are dropped anyway
+    assert len(set(values)) == 40 - lost
+    cfg = config(batch=8, loader_workers=loaders, train="x", val="x", classes=10, on_bad_shard="skip")
+    labels = torch.cat([y for _, y in data.evaluation(cfg, Dataset(None, found.train, 10, 32), 0, 1)[1]])
+    assert int((labels != PADDING).sum()) == 42 - 8
+
+
+def test_a_missing_shard_can_be_skipped_too(shapes: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(shapes, tmp_path / "set")
+    (tmp_path / "set" / "shapes-train-000003.tar").unlink()
+    cfg = config(directory=str(tmp_path / "set"), on_bad_shard="skip")
+    assert len(trained_values(cfg, data.find(cfg, 1), 0, 1)) == 256
+    assert "Went on without 32 samples: Cannot read" in capfd.readouterr().err
+
+
+def test_when_all_shards_are_bad_skipping_them_is_no_way_out(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.tar"
+    bad.write_bytes(b"no shard at all" * 100)
+    found = Dataset(ShardSet((str(bad),) * 2, (8, 8)), None, 10, 32)
+    cfg = config(batch=4, train="x", classes=10, on_bad_shard="skip")
+    assert "None of a loader's shards can be read" in refused(lambda: trained_values(cfg, found, 0, 1))
+
+
+def test_shards_are_compared_with_the_manifests_checksums_when_asked(shapes: str, tmp_path: Path) -> None:
+    shutil.copytree(shapes, tmp_path / "set")
+    path = tmp_path / "set" / "shapes-train-000005.tar"
+    content = bytearray(path.read_bytes())
+    content[700] ^= 1  # a pixel: nothing else would tell
+    path.write_bytes(bytes(content))
+    for verify in (False, True):
+        cfg = config(directory=str(tmp_path / "set"), verify=verify)
+        found = data.find(cfg, 1)
+        if verify:
+            text = refused(lambda: trained_values(cfg, found, 0, 1))  # noqa: B023
+            assert "shapes-train-000005.tar is damaged: its checksum is not the one in the manifest" in text
+        else:
+            assert len(trained_values(cfg, found, 0, 1)) == 256
+
+
+def test_a_shard_that_is_shorter_than_its_manifest_says_is_told_with_both_sizes(shapes: str, tmp_path: Path) -> None:
+    shutil.copytree(shapes, tmp_path / "set")
+    path = tmp_path / "set" / "shapes-train-000005.tar"
+    size = path.stat().st_size
+    path.write_bytes(path.read_bytes()[:-1024])
+    cfg = config(directory=str(tmp_path / "set"))
+    text = refused(lambda: trained_values(cfg, data.find(cfg, 1), 0, 1))
+    assert f"it has {size - 1024} bytes, its manifest says {size}" in text
+
+
+def test_long_names_that_only_extended_headers_can_tell_are_read_all_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "long.tar"
+    with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as writer:
+        for number in range(4):
+            for extension, content in (("ppm", ppm(number)), ("cls", b"1")):
+                name = "x" * (3 if number < 2 else 150)
+                member = tarfile.TarInfo(f"{name}{number}.{extension}")
+                member.size = len(content)
+                writer.addfile(member, io.BytesIO(content))
+    cfg = config(batch=4, train=str(path), classes=10)
+    found = data.find(cfg, 1)
+    assert found.train is not None
+    assert found.train.samples == 4
+    assert sorted(trained_values(cfg, found, 0, 1)) == [0, 1, 2, 3]
+
+
 def test_shards_stream_from_a_bucket(object_store: str, shapes: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(objects, "READ_BYTES", 64 * 1024)  # less than a shard: read in several requests
     for path in Path(shapes).iterdir():
@@ -150,7 +255,8 @@ def test_a_command_can_be_a_shard(numbered: str, tmp_path: Path) -> None:
     first = data.expand(numbered)[0]
     cfg = config(batch=4, train=f"pipe:cat {first}", classes=10)
     found = data.find(cfg, world=1)
-    assert found.train == ShardSet((f"pipe:cat {first}",), (10,))
+    assert found.train is not None
+    assert (found.train.urls, found.train.counts) == ((f"pipe:cat {first}",), (10,))
     assert len(trained_values(cfg, Dataset(found.train, None, 10, 32), 0, 1)) == 8
 
 
@@ -208,7 +314,8 @@ def test_a_shard_that_the_manifest_lists_but_is_gone_is_named(shapes: str, tmp_p
     ("spoil", "says"),
     [
         (lambda content: content[:2000], "damaged or cut off"),
-        (lambda content: content[: len(content) // 2 + 100], "holds 6 samples"),
+        (lambda content: content[: len(content) // 2 + 100], "damaged or cut off"),
+        (lambda content: content[: 6 * 5120], "holds 6 samples"),
         (lambda content: b"\x00" * 2000 + content[:-2000], "holds 0 samples"),
         (lambda content: content.replace(b"P6\n", b"XX\n"), "cannot be decoded"),
         (lambda content: content.replace(b"P6\n", b"XX\n", 1), "Sample 0000000 of"),
@@ -248,7 +355,7 @@ def test_a_small_image_is_moved_by_four_pixels_at_most_and_sometimes_flipped() -
     pixels[16, 10] = 255
     places = set()
     for seed in range(300):
-        result = data.augmented(Image.fromarray(pixels), 32, random.Random(seed))
+        result = decode.augmented(pixels, 32, random.Random(seed))
         assert result.shape == (32, 32, 3)
         [[row, column]] = np.argwhere(result[:, :, 0] == 255).tolist()
         places.add((row - 16, column))
@@ -258,15 +365,24 @@ def test_a_small_image_is_moved_by_four_pixels_at_most_and_sometimes_flipped() -
 
 @pytest.mark.parametrize(("width", "height"), [(500, 300), (40, 400), (8, 8)])
 def test_images_of_any_size_become_squares(width: int, height: int) -> None:
-    image = Image.effect_noise((width, height), 50).convert("RGB")
-    assert data.centred(image, 64).shape == (64, 64, 3)
-    assert all(data.augmented(image, 64, random.Random(seed)).shape == (64, 64, 3) for seed in range(50))
+    image = np.asarray(Image.effect_noise((width, height), 50).convert("RGB"))
+    assert decode.centred(image, 64).shape == (64, 64, 3)
+    assert all(decode.augmented(image, 64, random.Random(seed)).shape == (64, 64, 3) for seed in range(50))
+
+
+def test_a_jpeg_is_decoded_as_pil_would_and_one_that_is_cut_off_is_refused() -> None:
+    stream = io.BytesIO()
+    Image.effect_noise((200, 120), 30).convert("RGB").save(stream, "jpeg", quality=90)
+    content = stream.getvalue()
+    assert np.array_equal(decode.decoded(content), np.asarray(Image.open(io.BytesIO(content))))
+    with pytest.raises(ValueError, match="Premature end"):
+        decode.decoded(content[: len(content) // 2])
 
 
 def test_the_centre_is_what_an_evaluation_sees() -> None:
     image = Image.new("RGB", (300, 100), (255, 0, 0))
     image.paste((0, 255, 0), (100, 0, 200, 100))
-    assert (data.centred(image, 32)[:, :, 1] == 255).all()
+    assert (decode.centred(np.asarray(image), 32)[:, :, 1] == 255).all()
 
 
 def test_grey_and_transparent_pictures_are_made_colour(tmp_path: Path) -> None:

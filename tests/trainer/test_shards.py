@@ -12,6 +12,8 @@ from PIL import Image
 
 webdataset = pytest.importorskip("webdataset", reason="the trainer's packages are not installed")
 
+from webdataset.tariterators import group_by_keys, tar_file_expander  # noqa: E402
+
 from trainer import images, objects, shards  # noqa: E402
 from trainer.errors import TrainerError  # noqa: E402
 from trainer.manifest import MANIFEST, Manifest  # noqa: E402
@@ -20,8 +22,12 @@ CIFAR_CLASSES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog",
 
 
 def samples_of(directory: Path, manifest: Manifest, split: str) -> list[dict[str, object]]:
-    urls = [str(directory / shard.name) for shard in manifest.splits[split]]
-    return list(webdataset.WebDataset(urls, shardshuffle=False).decode("rgb8"))
+    samples: list[dict[str, object]] = []
+    for shard in manifest.splits[split]:
+        with (directory / shard.name).open("rb") as stream:
+            members = tar_file_expander([{"url": shard.name, "stream": stream}])
+            samples += webdataset.filters.decode("rgb8")(group_by_keys(members))
+    return samples
 
 
 def make(source: images.Source, out: Path, per_shard: int = 4, seed: int = 3, **repeat: int) -> Manifest:

@@ -99,6 +99,25 @@ def test_a_run_killed_in_mid_epoch_and_resumed_goes_on_as_if_it_had_never_stoppe
     assert below == ("Max Accuracy: 100.00%" not in resumed[0].lines)
 
 
+def test_batch_statistics_are_saved_as_the_mean_of_all_cores_and_come_back_on_each(
+    pod: Pod, colours: str, tmp_path: Path
+) -> None:
+    keep = ["--checkpoint-dir", str(tmp_path / "kept"), "--bf16", "--label-smoothing", "0.1"]
+    arguments = [*SMALL, "--data", colours, "--epochs", "1", "--steps-per-epoch", "3", *keep]
+    [first] = pod.run(arguments, cores=2)
+    again = Pod(tmp_path / "again")
+    try:
+        [second] = again.run(arguments, cores=2)
+    finally:
+        again.end()
+    assert (first.exit_code, second.exit_code) == (0, 0), (first, second)
+    assert "nothing is left to train" in second.out
+    assert not losses(second.lines)
+    same = "All 2 replicas hold the same parameters"
+    [before], [after] = ([line for line in worker.lines if line.startswith(same)] for worker in (first, second))
+    assert before == after  # the hash is over the statistics too
+
+
 def test_on_sigterm_to_the_whole_session_all_cores_save_at_one_step_and_end(
     pod: Pod, colours: str, tmp_path: Path
 ) -> None:

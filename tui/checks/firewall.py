@@ -10,7 +10,7 @@ import ipaddress
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tui.cloud.firewall_rules import ANYWHERE, Rule, Traffic
+from tui.cloud.firewall_rules import Rule, Traffic
 
 Network = ipaddress.IPv4Network
 _TCP = ("tcp", "6", "all")
@@ -120,6 +120,3 @@ def _covered(network: str, ranges: Iterable[str]) -> int:
     if not held:
         return _NONE
     return _ALL if any(wanted.subnet_of(part) for part in held) else _SOME
-
-
-__all__ = ["ANYWHERE", "Decision", "Machine", "decide"]

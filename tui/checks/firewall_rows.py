@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from tui.checks.firewall import ANYWHERE, Decision, Machine, decide
+from tui.checks.firewall import Decision, Machine, decide
 from tui.checks.ports import DEFAULT_PORTS, firewall_remedy, smallest_network
 from tui.checks.row import CheckRow
 from tui.errors import TpuTuiError
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 IAP_RANGE = "35.235.240.0/20"
 """Where Identity-Aware Proxy's TCP forwarding comes from (Google Cloud documentation)."""
+ANYWHERE = "0.0.0.0/0"
 SSH = 22
 
 

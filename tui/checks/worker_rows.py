@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from tui.checks.facts import Disk, Facts, Owner, duration
+from tui.checks.facts import Disk, Facts, Owner
 from tui.checks.row import CheckRow
 from tui.checks.thresholds import Thresholds
 from tui.pod import accelerator
 from tui.pod.slice import Slice
 
 GIB = 1024**3
-_LEFT_OVER_FILES = 1000
+_LEAST_FILES = 1000
+"""Room for fewer files than this is a full disk, whatever its bytes."""
 
 
 def rows_of_facts(facts: Facts, slice_: Slice, limits: Thresholds) -> list[CheckRow]:
@@ -37,7 +38,7 @@ def _on(facts: Facts, slice_: Slice, command: str) -> str:
 def _disk_row(facts: Facts, disk: Disk, limits: Thresholds) -> CheckRow:
     where = "home" if disk.place == "home" else f"/{disk.place}"
     told = f"{disk.free / GIB:.1f} of {disk.size / GIB:.1f} GiB free on {where}"
-    if disk.files_free is not None and disk.files_free < _LEFT_OVER_FILES:
+    if disk.files_free is not None and disk.files_free < _LEAST_FILES:
         told = f"room for {disk.files_free} more files on {where} ({told})"
         return _row("disk", facts, "fail", told, _clear_remedy(disk))
     if disk.free < limits.disk_full_gib * GIB:
@@ -123,6 +124,3 @@ def _lock_rows(facts: Facts, slice_: Slice) -> list[CheckRow]:
 
 def _run_rows(facts: Facts) -> list[CheckRow]:
     return [_row("runs", facts, "warn", f"run {run} is alive", f"tpu-tui stop {run}") for run in facts.runs]
-
-
-__all__ = ["GIB", "duration", "rows_of_facts"]

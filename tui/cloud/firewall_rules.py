@@ -22,7 +22,6 @@ LOCAL_PATIENCE_SECONDS = 4.0
 DEFAULT_PRIORITY = 1000
 _SERVICE = "compute.googleapis.com"
 _WHAT = "firewall rules cannot be read"
-ANYWHERE = "0.0.0.0/0"
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,10 @@ class Inventory(Protocol):
     async def host_keys(self, slice_: Slice) -> Slice:
         """The slice with hostnames and host keys of its workers where the source vouches for them."""
 
+    async def identity(self, slice_: Slice) -> tuple[tuple[str, ...], str | None]:
+        """Network tags and service account by which firewall rules know the workers; nothing where none are known."""
+        ...
+
     async def close(self) -> None:
         """Let go of connections."""
 

@@ -173,13 +173,25 @@ class Reach:
     async def check(self, slice_: Slice, ports: Sequence[int] = ()) -> AsyncIterator[CheckRow]:
         """Every check of a slice, a row as soon as it is known."""
         from tui.checks import run_checks, slice_rows
+        from tui.cloud.firewall_rules import FirewallRules
 
         for row in slice_rows(slice_):
             yield row
         if not (slice_.is_ready and slice_.workers):
             return
         fleet = await self.fleet(slice_)
-        async for row in run_checks(self._fleets[slice_.path][0], fleet, ports):
+        tags, account = await self.inventory.identity(slice_)
+        async for row in run_checks(
+            self._fleets[slice_.path][0],
+            fleet,
+            ports,
+            thresholds=self.settings.thresholds,
+            run_root=self.settings.run_root,
+            firewall=FirewallRules(self.settings) if slice_.source == "tpu_api" else None,
+            route=self.settings.route,
+            tags=tags,
+            account=account,
+        ):
             yield row
 
     async def exec(

@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+from trainer import checkpoint, objects  # noqa: E402
+from trainer.checkpoint import Identity, Keeper, Position, State  # noqa: E402
+from trainer.errors import TrainerError  # noqa: E402
+
+MINE = Identity("resnet50", 10, "plan")
+
+
+def state(value: float = 1.0) -> State:
+    floats = {"model.w": torch.full((3, 4), value), "momentum.w": torch.full((3, 4), -value)}
+    return State(floats, {"seen": 7}, [(torch.get_rng_state(), 5)])
+
+
+def kept(where: str, values: int) -> Keeper:
+    keeper = Keeper(where, MINE, None)
+    for value in range(1, values + 1):
+        keeper.save(state(value), Position(1, value, None))
+    return keeper
+
+
+def found(where: str) -> tuple[float | None, list[str]]:
+    """The value in the newest whole checkpoint, and what was said on the way to it."""
+    said: list[str] = []
+    newest = checkpoint.newest(where, MINE, said.append)
+    return (None if newest is None else float(newest[1].floats["model.w"][0, 0])), said
+
+
+@pytest.fixture(params=["directory", "bucket"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "directory":
+        return str(tmp_path / "runs" / "one")
+    request.getfixturevalue("object_store")
+    return f"gs://trainer-test/{tmp_path.name}"
+
+
+def test_what_was_saved_comes_back_whole(place: str) -> None:
+    position = Position(3, 17, 71.25)
+    where = Keeper(place, MINE, None).save(state(2.5), position)
+    newest = checkpoint.newest(place, MINE)
+    assert newest is not None
+    pointer, loaded = newest
+    assert (pointer.position, pointer.identity) == (position, MINE)
+    assert where == objects.join(place, pointer.file)
+    before = state(2.5)
+    assert loaded.floats.keys() == before.floats.keys()
+    assert all(torch.equal(loaded.floats[name], value) for name, value in before.floats.items())
+    assert loaded.integers == {"seen": 7}
+    assert torch.equal(loaded.random[0][0], torch.get_rng_state())
+    assert loaded.random[0][1] == 5
+
+
+def test_a_place_without_checkpoints_has_none(place: str) -> None:
+    assert found(place) == (None, [])
+
+
+def test_the_last_three_and_the_best_are_kept(place: str) -> None:
+    keeper = kept(place, 2)
+    keeper.save(state(3), Position(1, 3, 50.0), best=True)
+    for value in range(4, 9):
+        keeper.save(state(value), Position(1, value, 50.0))
+    numbers = sorted(name for name in objects.matching(place, "*.pt"))
+    assert numbers == [f"checkpoint-{number:06d}.pt" for number in (3, 6, 7, 8)]
+    assert len(objects.matching(place, "checkpoint-*.json")) == 4
+    pointer, best = checkpoint.named(objects.join(place, "best.json"), MINE)
+    assert pointer.position.best == 50.0
+    assert float(best.floats["model.w"][0, 0]) == 3
+
+
+def spoil_state(directory: Path) -> None:
+    path = directory / "checkpoint-000003.pt"
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(bytes(content))
+
+
+def cut_state(directory: Path) -> None:
+    path = directory / "checkpoint-000003.pt"
+    path.write_bytes(path.read_bytes()[:-10])
+
+
+def change_schema(directory: Path) -> None:
+    path = directory / "checkpoint-000003.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "schema": 99}))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "says"),
+    [
+        (spoil_state, "its checksum is wrong"),
+        (cut_state, "bytes"),
+        (lambda directory: (directory / "checkpoint-000003.json").unlink(), "it was never finished"),
+        (lambda directory: (directory / "checkpoint-000003.json").write_text("{"), "Expecting"),
+        (lambda directory: (directory / "checkpoint-000003.json").write_text('{"schema": 1}'), "file"),
+        (lambda directory: (directory / "checkpoint-000003.pt").unlink(), "Cannot read"),
+        (change_schema, "schema 99"),
+    ],
+)
+def test_a_damaged_or_unfinished_checkpoint_is_passed_over_and_said(
+    tmp_path: Path, spoil: Callable[[Path], None], says: str
+) -> None:
+    kept(str(tmp_path), 3)
+    spoil(tmp_path)
+    value, said = found(str(tmp_path))
+    assert value == 2
+    [line] = said
+    assert line.startswith(f"Passed over checkpoint {tmp_path}/checkpoint-000003: ")
+    assert says in line
+
+
+@pytest.mark.parametrize("other", [replace(MINE, model="resnet18"), replace(MINE, classes=1000)])
+def test_another_models_checkpoint_is_refused_with_both_named(tmp_path: Path, other: Identity) -> None:
+    kept(str(tmp_path), 1)
+    with pytest.raises(TrainerError, match=r"is of another model: resnet50 for 10 classes, not .*--resume no"):
+        checkpoint.newest(str(tmp_path), other)
+
+
+def test_another_plan_is_no_reason_to_refuse(tmp_path: Path) -> None:
+    kept(str(tmp_path), 1)
+    assert checkpoint.newest(str(tmp_path), replace(MINE, plan="others")) is not None
+
+
+def test_a_checkpoint_can_be_named_by_its_file_its_pointer_or_its_directory(tmp_path: Path) -> None:
+    kept(str(tmp_path), 2)
+    names = ["", "/checkpoint-000002.pt", "/checkpoint-000002.json"]
+    assert {checkpoint.named(f"{tmp_path}{name}", MINE)[0].position.step for name in names} == {2}
+
+
+def test_a_named_checkpoint_that_is_damaged_or_not_there_is_an_error(tmp_path: Path) -> None:
+    kept(str(tmp_path), 3)
+    cut_state(tmp_path)
+    with pytest.raises(TrainerError, match=r"Cannot resume from .*checkpoint-000003.pt: it has \d+ of \d+ bytes"):
+        checkpoint.named(str(tmp_path / "checkpoint-000003.pt"), MINE)
+    with pytest.raises(TrainerError, match="There is no whole checkpoint in"):
+        checkpoint.named(str(tmp_path / "nowhere"), MINE)
+    with pytest.raises(TrainerError, match="Cannot read"):
+        checkpoint.named(str(tmp_path / "nothing.pt"), MINE)
+
+
+def test_another_run_in_the_same_place_overwrites_and_deletes_nothing_of_the_first(tmp_path: Path) -> None:
+    kept(str(tmp_path), 2)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    second = kept(str(tmp_path), 5)
+    assert before.items() <= {path.name: path.read_bytes() for path in tmp_path.iterdir()}.items()
+    assert found(str(tmp_path))[0] == 5
+    assert second.run not in before["checkpoint-000001.json"].decode()
+
+
+def test_a_resumed_run_goes_on_tidying_up_its_own(tmp_path: Path) -> None:
+    first = kept(str(tmp_path), 3)
+    newest = checkpoint.newest(str(tmp_path), MINE)
+    assert newest is not None
+    resumed = Keeper(str(tmp_path), MINE, newest[0])
+    assert resumed.run == first.run
+    resumed.save(state(4), Position(1, 4, None))
+    assert sorted(path.name for path in tmp_path.glob("*.pt")) == [f"checkpoint-{n:06d}.pt" for n in (2, 3, 4)]
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(TrainerError, match=rf"Cannot write {tmp_path}/file/checkpoint-000001.pt"):
+        Keeper(str(tmp_path / "file"), MINE, None).save(state(), Position())

@@ -1,0 +1,143 @@
+"""Reading from the real object store through a proxy that cuts, refuses and delays as networks do."""
+
+from __future__ import annotations
+
+import re
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="torch is not installed")
+
+from trainer import objects, streams
+from trainer.errors import TrainerError
+
+
+class CuttingProxy:
+    """Passes connections on to a server; lets `allowances` bytes of the answers' through, then cuts."""
+
+    def __init__(self, server: str) -> None:
+        self.server = server
+        host, port = server.removeprefix("http://").split(":")
+        self._address = (host, int(port))
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self.allowances: list[int] = []  # for one media request each; then all goes through
+        self.ranges: list[str] = []  # what each media request asked for
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def close(self) -> None:
+        self._listener.close()
+
+    def _serve(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                threading.Thread(target=self._connection, args=(client,), daemon=True).start()
+
+    def _connection(self, client: socket.socket) -> None:
+        with suppress(OSError), client, socket.create_connection(self._address) as server:
+            while request := self._request(client):
+                media = b"alt=media" in request.split(b"\r\n")[0]
+                allowance: float = float("inf")
+                if media:
+                    found = re.search(rb"\r\n[Rr]ange: (.*?)\r\n", request)
+                    self.ranges.append(found[1].decode() if found else "")
+                    allowance = self.allowances.pop(0) if self.allowances else allowance
+                server.sendall(request.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", 1))
+                while allowance > 0 and (answer := server.recv(min(65536, int(min(allowance, 65536))))):
+                    client.sendall(answer)
+                    allowance -= len(answer)
+                return
+
+    @staticmethod
+    def _request(client: socket.socket) -> bytes:
+        request = b""
+        while b"\r\n\r\n" not in request and (part := client.recv(65536)):
+            request += part
+        return request
+
+
+@pytest.fixture
+def proxy(object_store: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[CuttingProxy]:
+    running = CuttingProxy(object_store)
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", running.url)
+    monkeypatch.setattr(streams, "FIRST_PAUSE", 0.001)
+    yield running
+    running.close()
+
+
+def past_the_proxy(proxy: CuttingProxy, url: str, content: bytes) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STORAGE_EMULATOR_HOST", proxy.server)
+        objects.write(url, content)
+
+
+@pytest.fixture(scope="module")
+def content(object_store: str) -> bytes:
+    made = bytes(range(256)) * 4000  # about 1 MB
+    objects.write("gs://trainer-test/long", made)
+    objects.write("gs://trainer-test/empty", b"")
+    return made
+
+
+def test_an_object_comes_whole_with_one_request(proxy: CuttingProxy, content: bytes) -> None:
+    assert objects.read("gs://trainer-test/long") == content
+    assert proxy.ranges == ["bytes=0-"]
+
+
+def test_an_object_whose_connections_break_is_read_on_from_the_byte_where_they_did(
+    proxy: CuttingProxy, content: bytes
+) -> None:
+    proxy.allowances = [200_000, 0, 300_000, 100]
+    assert objects.read("gs://trainer-test/long") == content
+    starts = [int(asked.removeprefix("bytes=").rstrip("-")) for asked in proxy.ranges]
+    assert len(starts) == 5
+    assert starts[0] == 0
+    assert 150_000 < starts[1] <= 200_000
+    assert starts[2] == starts[1]
+    assert starts[2] + 250_000 < starts[3] <= starts[2] + 300_000
+    assert starts[4] == starts[3]  # a hundred bytes are less than the answer's header
+
+
+def test_an_object_that_never_gets_on_is_given_up_with_the_byte_named(proxy: CuttingProxy, content: bytes) -> None:
+    proxy.allowances = [100_000, *[0] * 50]
+    with pytest.raises(TrainerError, match=r"Cannot read gs://trainer-test/long: it broke off at byte \d{5} 7 times"):
+        objects.read("gs://trainer-test/long")
+
+
+def test_an_object_that_changes_in_between_is_not_patched_together(proxy: CuttingProxy, content: bytes) -> None:
+    past_the_proxy(proxy, "gs://trainer-test/changing", content)
+    proxy.allowances = [200_000]
+    with objects.open_stream("gs://trainer-test/changing") as stream:
+        stream.read(1000)
+        past_the_proxy(proxy, "gs://trainer-test/changing", content[:-1])
+        with pytest.raises(TrainerError, match="gs://trainer-test/changing was written anew while it was read"):
+            stream.read()
+
+
+def test_an_empty_object_is_empty_and_a_missing_one_is_named(proxy: CuttingProxy, content: bytes) -> None:
+    assert objects.read("gs://trainer-test/empty") == b""
+    with pytest.raises(TrainerError, match="There is no object gs://trainer-test/none"):
+        objects.read("gs://trainer-test/none")
+
+
+def test_an_epoch_over_a_network_that_breaks_sees_the_same_samples(proxy: CuttingProxy, shapes: str) -> None:
+    from trainer import data
+    from trainer.config import DataConfig, OptimizerConfig, TrainConfig
+
+    for path in Path(shapes).iterdir():
+        past_the_proxy(proxy, f"gs://trainer-test/breaking/{path.name}", path.read_bytes())
+    epochs = []
+    for place in (shapes, "gs://trainer-test/breaking"):
+        config = TrainConfig(data=DataConfig(place), optimizer=OptimizerConfig(batch_size=8))
+        found = data.find(config, world=1)
+        proxy.allowances = [30_000, 0, 50_000, 20_000, 0, 0, 70_000] if place != shapes else []
+        _, batches = data.train_epoch(config, found, 0, 1, epoch=1)
+        epochs.append([(x.numpy().tobytes(), y.tolist()) for x, y in batches])
+    assert not proxy.allowances
+    assert epochs[0] == epochs[1]
