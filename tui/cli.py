@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -97,6 +98,10 @@ async def _run(args: argparse.Namespace, out: Output) -> int:
     from tui.operator import Operator
     from tui.settings import load
 
+    if sys.version_info < (3, 11):  # later asyncio.run itself turns the first Ctrl-C into a cancellation
+        task = asyncio.current_task()
+        assert task is not None
+        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, task.cancel)
     settings = load(_flags(args.everywhere))
     if settings.read_only and getattr(args, "changes", False):
         from tui.errors import UsageError
@@ -135,7 +140,7 @@ def main(words: Sequence[str] | None = None) -> int:
             raise
         out.problem(error)
         return error.exit_code
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, asyncio.CancelledError):
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         _close_broken_pipe()
