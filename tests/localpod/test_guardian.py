@@ -254,7 +254,7 @@ def test_a_marked_process_is_found(scrubbed: bool) -> None:
     mine, theirs = Mark("00000000aaaa", "local/1", 7), Mark("00000000bbbb", "local/1", 7)
     process = _marked(mine, scrubbed=scrubbed)
     try:
-        assert belongs(process.pid, [mine])
+        wait_until(lambda: belongs(process.pid, [mine]), "its environment can be read: empty while it execs")
         assert belongs(process.pid, [Mark(mine.pod)])
         assert not belongs(process.pid, [Mark(mine.pod, "local/2", 8)])
         assert not belongs(process.pid, [theirs])
