@@ -32,7 +32,7 @@ def test_a_run_whose_workers_are_all_gone_is_lost_and_says_which(pod: Pod) -> No
     directory = pod.running("sleep", "1000")
     for worker in pod.workers:
         worker.stop()
-    status = over(directory)
+    status = over(directory, 100)
     assert status.state is RunState.LOST
     assert re.match(r"workers 0, 1, 2 could not be reached for [234] s \(connection refused", status.cause or "")
     assert "attach" in (status.cause or "")
