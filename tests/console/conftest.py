@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.console.stage import StageOperator, a_slice
+
 
 @pytest.fixture(autouse=True)
 def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -13,3 +15,9 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("TPU_TUI_HOME", str(home))
     monkeypatch.delenv("NO_COLOR", raising=False)
     return home
+
+
+@pytest.fixture
+def operator(own_home: Path) -> StageOperator:
+    """Two slices: one that works, and a slice that was preempted."""
+    return StageOperator(own_home, a_slice(), a_slice("spare", 1, state="PREEMPTED", health=None))

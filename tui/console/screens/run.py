@@ -14,7 +14,7 @@ from textual.widgets import ContentSwitcher, Footer
 
 from tui.console import run_view
 from tui.console.feed import MERGED, Feed, RunFeed
-from tui.console.screens.base import NARROW, SHORT, MainScreen
+from tui.console.screens.base import NARROW, SHORT, TALL, MainScreen
 from tui.console.widgets.core_table import CoreTable
 from tui.console.widgets.filter_bar import FilterBar
 from tui.console.widgets.headline import Headline
@@ -63,6 +63,7 @@ class RunScreen(MainScreen):
         super().__init__()
         self.feed = feed
         self._at = at
+        self._upper_pane = "cores"
         self._cores = CoreTable(id="cores")
         self._phases = RowTable(run_view.PHASE_COLUMNS, empty="nothing has happened yet", id="phases")
         self._log = LogPane(id="log")
@@ -84,7 +85,7 @@ class RunScreen(MainScreen):
         self._shape: tuple[object, ...] = ()
 
     def compose(self) -> ComposeResult:
-        """Cores and charts above the logs; behind tabs where there is no room."""
+        """Cores and charts above the logs; behind tabs where there is no room for them all."""
         yield self._headline
         yield self._trouble
         yield TabLine([(name, f"{n + 1} {name}") for n, name in enumerate(PANES)], id="pane-tabs")
@@ -161,20 +162,34 @@ class RunScreen(MainScreen):
 
         A few cores stand above the charts, and the charts side by side; many stand beside them.
         """
-        away = self.has_class(NARROW) or self.has_class(SHORT)
+        away = self._one_at_a_time
         started = self._cores_pane.body.current == "cores"  # type: ignore[attr-defined]
         rows = run_view.rows_expected(self.feed) + PANE_EXTRA
         room = self._upper_room()
-        shape = (away, started, rows, room)
+        shape = (away, self._stacked, self._upper_pane, started, rows, room)
         if shape == self._shape:
             return
         self._shape = shape
-        few = started and not away and rows <= MOST_OF_FEW + PANE_EXTRA and rows + CHART_ROWS <= room
+        beside = started and not away and not self._stacked
+        few = beside and rows <= MOST_OF_FEW + PANE_EXTRA and rows + CHART_ROWS <= room
         self.set_class(few, "-few")
         self.set_class(not started, "-phases")
-        needed = rows if not started else rows + max(CHART_ROWS, room // 3) if few else max(rows, 2 * CHART_ROWS)
+        if few:
+            needed = rows + max(CHART_ROWS, room // 3)
+        else:
+            needed = max(rows, 2 * CHART_ROWS) if beside or self._upper_pane == "charts" else rows
         self._cores_pane.styles.height = rows if few else None
         self._upper.styles.height = None if away else min(needed, room)
+
+    @property
+    def _stacked(self) -> bool:
+        """Whether there is height for the logs beneath, and width for only one of the panes above them."""
+        return self.has_class(NARROW) and self.has_class(TALL)
+
+    @property
+    def _one_at_a_time(self) -> bool:
+        """Whether one pane fills the screen."""
+        return self.has_class(SHORT) or (self.has_class(NARROW) and not self._stacked)
 
     def _upper_room(self) -> int:
         """Rows that the upper half may take at most: three fifths."""
@@ -267,11 +282,13 @@ class RunScreen(MainScreen):
             self._log.focus()
 
     def _bring(self, name: str) -> None:
+        if name != "logs":
+            self._upper_pane = name
+        current = (name, self._upper_pane) if self._stacked else (name,)
         for other, pane in zip(PANES, (self._cores_pane, self._charts_pane, self._logs_pane), strict=True):
-            pane.set_class(other == name, "-current")
-        small = self.has_class(NARROW) or self.has_class(SHORT)
-        self._upper.set_class(small and name == "logs", "-away")
-        self._lower.set_class(small and name != "logs", "-away")
+            pane.set_class(other in current, "-current")
+        self._upper.set_class(self._one_at_a_time and name == "logs", "-away")
+        self._lower.set_class(self._one_at_a_time and name != "logs", "-away")
         self._at = name
         self._chart_due = 0.0
         self.call_after_refresh(self._mount_charts)

@@ -1,0 +1,71 @@
+"""Driving the console as a user does: keys in, what the screen says out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from textual.pilot import Pilot
+from textual.widgets import Static
+
+from tests.console.stage import (
+    StageOperator,
+    a_slice,
+    begin,
+    make_run,
+    train,
+    write,
+)
+from tui.console.app import ConsoleApp
+from tui.console.widgets.headline import Headline
+from tui.console.widgets.line_table import LineTable
+from tui.console.widgets.log_pane import LogPane
+from tui.console.widgets.trouble import Trouble
+from tui.runs.directory import RunDirectory
+
+DEADLINE = 20.0
+FULL, SMALL = (140, 44), (80, 24)
+TRACEBACK = b"Traceback (most recent call last):\n  File train.py\nFileNotFoundError: shard-00031.tar\n"
+
+
+async def until(pilot: Pilot[None], what: Callable[[], object]) -> None:
+    """Let the app work until something holds; fails after a generous deadline."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + DEADLINE
+    while not what():
+        assert loop.time() < end, "it never came to hold"
+        await pilot.pause(0.02)
+
+
+def table(app: ConsoleApp, name: str) -> LineTable:
+    return app.screen.query_one(f"#{name}", LineTable)
+
+
+def shown(widget: LineTable | LogPane) -> str:
+    return "\n".join(widget.render_line(y).text.rstrip() for y in range(widget.size.height))
+
+
+def headline(app: ConsoleApp) -> str:
+    return "\n".join(app.screen.query_one("#headline", Headline).lines)
+
+
+def trouble(app: ConsoleApp) -> str:
+    return "\n".join(app.screen.query_one(Trouble).lines)
+
+
+def dialog_text(app: ConsoleApp) -> str:
+    return "\n".join(str(label.content) for label in app.screen.query(Static))
+
+
+def running(operator: StageOperator, **more: object) -> RunDirectory:
+    directory = RunDirectory.create(operator.settings.runs_home, make_run(a_slice(), **more))
+    begin(directory)
+    return directory
+
+
+def fail(directory: RunDirectory) -> None:
+    train(directory, range(0, 20, 5))
+    write(directory, 2, TRACEBACK)
+    directory.append_event("exit", worker=2, exit_code=1, signal=None, size=1, cause="exit code 1")
+    directory.append_event("failure", worker=2, exit_code=1, cause="exit code 1")
+    directory.append_event("state", state="failed")

@@ -1,0 +1,192 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from textual.widgets import Button, Input, Select
+
+from tests.console.driving import FULL, SMALL, dialog_text, headline, running, shown, table, until
+from tests.console.stage import (
+    Answered,
+    StageOperator,
+)
+from tui.console.app import ConsoleApp
+from tui.console.screens.delete import DeleteDialog
+from tui.console.screens.dialog import Dialog, QuitDialog, SecretDialog, TrustDialog
+from tui.console.screens.launch import LaunchDialog
+from tui.console.screens.pod import PodScreen
+from tui.console.screens.run import RunScreen
+from tui.console.screens.stop import StopDialog
+
+
+async def test_launching_shows_what_will_run_and_only_then_starts_it(operator: StageOperator) -> None:
+    app = ConsoleApp(operator, default_command=("python3", "-m", "trainer.train", "--note", "a b"))
+    async with app.run_test(size=FULL) as pilot:
+        await until(pilot, lambda: table(app, "slices").row_count())
+        await pilot.press("n")
+        await until(pilot, lambda: isinstance(app.screen, LaunchDialog))
+        assert app.screen.query_one("#command", Input).value == "python3 -m trainer.train --note 'a b'"
+        launch = app.screen.query_one("#launch", Button)
+        assert launch.disabled
+        await pilot.press("enter")
+        await until(pilot, lambda: not launch.disabled)
+        assert "worker 3 t1v-n-5f3a91c2-w-3: python3 -m trainer.train --note a b" in dialog_text(app)
+        assert operator.runs() == []
+        app.screen.query_one("#command", Input).value += " --epochs 9"
+        await until(pilot, lambda: launch.disabled)
+        app.screen.query_one("#command", Input).focus()
+        await pilot.press("enter")
+        await until(pilot, lambda: not launch.disabled)
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, RunScreen))
+        assert operator.runs()[0].run.argv == ("python3", "-m", "trainer.train", "--note", "a b", "--epochs", "9")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "told"),
+    [
+        ("command", "python 'x", "close the quotes"),
+        ("command", "", "there is no command"),
+        ("env", "A", "not NAME=value"),
+    ],
+)
+async def test_what_cannot_be_meant_is_told_in_the_launch_dialog(
+    operator: StageOperator, field: str, value: str, told: str
+) -> None:
+    app = ConsoleApp(operator, default_command=("true",))
+    async with app.run_test(size=FULL) as pilot:
+        await until(pilot, lambda: table(app, "slices").row_count())
+        await pilot.press("n")
+        await until(pilot, lambda: isinstance(app.screen, LaunchDialog))
+        widget = app.screen.query_one(f"#{field}")
+        if isinstance(widget, Input):
+            widget.value = value
+        else:
+            widget.text = value  # type: ignore[attr-defined]
+        app.screen.query_one("#command").focus()
+        await pilot.press("enter")
+        await until(pilot, lambda: told in dialog_text(app))
+        assert app.screen.query_one("#launch", Button).disabled
+
+
+async def test_stopping_asks_and_then_every_worker_answers_by_name(operator: StageOperator) -> None:
+    directory = running(operator)
+    operator.answers = [Answered(0, True, 143), Answered(2, False, None, "no answer within 120 s")]
+    operator.release = asyncio.Event()
+    app = ConsoleApp(operator, open_run=directory)
+    async with app.run_test(size=FULL) as pilot:
+        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+        await pilot.press("x")
+        await until(pilot, lambda: isinstance(app.screen, StopDialog))
+        assert "workers 0-3" in dialog_text(app)
+        assert operator.stopped == []
+        await pilot.press("enter")
+        await until(pilot, lambda: shown(table(app, "answers")).count("saving…") == 4)
+        assert operator.stopped == [directory.id]
+        operator.release.set()
+        await until(pilot, lambda: "confirmed" in shown(table(app, "answers")))
+        row = shown(table(app, "answers")).splitlines()[1]
+        assert row.split() == ["0", "t1v-n-5f3a91c2-w-0", "confirmed", "143"]
+        await pilot.press("escape")
+        await pilot.press("ctrl+k")
+        await until(pilot, lambda: isinstance(app.screen, StopDialog))
+        operator.release.set()
+        await until(pilot, lambda: "1 of 4 workers confirmed." in dialog_text(app))
+        assert "not confirmed" in shown(table(app, "answers"))
+        assert shown(table(app, "answers")).count("no answer") == 3
+
+
+async def test_leaving_the_stop_dialog_stops_nothing(operator: StageOperator) -> None:
+    directory = running(operator)
+    app = ConsoleApp(operator, open_run=directory)
+    async with app.run_test(size=FULL) as pilot:
+        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+        await pilot.press("x", "escape")
+        await until(pilot, lambda: isinstance(app.screen, RunScreen))
+        assert operator.stopped == []
+
+
+async def test_quitting_says_that_runs_go_on(operator: StageOperator) -> None:
+    directory = running(operator)
+    app = ConsoleApp(operator)
+    async with app.run_test(size=FULL) as pilot:
+        await until(pilot, lambda: table(app, "runs").row_count())
+        await pilot.press("q")
+        await until(pilot, lambda: isinstance(app.screen, QuitDialog))
+        assert "Runs go on" in dialog_text(app)
+        assert directory.id in dialog_text(app)
+        await pilot.press("escape")
+        assert app.is_running
+        await pilot.press("q", "q")
+        await until(pilot, lambda: app._exit)
+
+
+async def test_quitting_the_demo_says_that_its_pod_ends(operator: StageOperator) -> None:
+    app = ConsoleApp(operator, demo=True)
+    async with app.run_test(size=FULL) as pilot:
+        await pilot.press("q")
+        await until(pilot, lambda: isinstance(app.screen, QuitDialog))
+        assert "end with this console" in dialog_text(app)
+
+
+async def test_questions_of_a_connection_are_asked_one_at_a_time(operator: StageOperator) -> None:
+    app = ConsoleApp(operator)
+    async with app.run_test(size=FULL) as pilot:
+        await until(pilot, lambda: operator.prompter is not None)
+        prompter = operator.prompter
+        assert prompter is not None
+        secret = asyncio.ensure_future(prompter.secret("passphrase of id_ed25519"))
+        await until(pilot, lambda: isinstance(app.screen, SecretDialog))
+        trusts = [asyncio.ensure_future(prompter.trust(f"worker {n}", "ssh-ed25519", "SHA256:abc")) for n in range(3)]
+        await pilot.press(*"s3cret", "enter")
+        assert await secret == "s3cret"
+        await until(pilot, lambda: isinstance(app.screen, TrustDialog))
+        assert "SHA256:abc" in dialog_text(app)
+        await pilot.press("escape")
+        assert not await trusts[0]
+        await until(pilot, lambda: isinstance(app.screen, TrustDialog))
+        app.screen.query_one("#all", Button).press()
+        assert await asyncio.gather(*trusts[1:]) == [True, True]
+        assert not isinstance(app.screen, Dialog)
+
+
+async def test_a_slice_is_deleted_only_when_its_name_is_typed(operator: StageOperator) -> None:
+    live = running(operator)
+    app = ConsoleApp(operator)
+    async with app.run_test(size=SMALL) as pilot:
+        await until(pilot, lambda: table(app, "slices").row_count() and table(app, "runs").row_count())
+        await pilot.press("ctrl+d")
+        await until(pilot, lambda: isinstance(app.screen, DeleteDialog))
+        assert live.id in dialog_text(app)
+        await pilot.press(*"my-tp", "enter")
+        assert operator.deleted == []
+        assert app.screen.query_one("#begin", Button).disabled
+        operator.release = asyncio.Event()
+        await pilot.press("u", "enter")
+        await until(pilot, lambda: "asked to delete my-tpu" in dialog_text(app))
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, PodScreen) and "deleting" in headline(app))
+        await pilot.press("ctrl+d")
+        await until(pilot, lambda: isinstance(app.screen, DeleteDialog) and "asked to delete" in dialog_text(app))
+        operator.release.set()
+        await until(pilot, lambda: "my-tpu is deleted" in dialog_text(app))
+        assert operator.deleted == ["europe-west4-a/my-tpu"]
+
+
+async def test_the_launch_dialog_asks_for_everything_a_launch_takes(operator: StageOperator) -> None:
+    app = ConsoleApp(operator)
+    async with app.run_test(size=SMALL) as pilot:
+        await until(pilot, lambda: table(app, "slices").row_count())
+        await pilot.press("n")
+        await until(pilot, lambda: isinstance(app.screen, LaunchDialog))
+        dialog = app.screen
+        assert isinstance(dialog, LaunchDialog)
+        await pilot.press(*"./train")
+        for name, value in (("workdir", "/data"), ("venv", "~/venv"), ("conda-env", "torch")):
+            dialog.query_one(f"#{name}", Input).focus()
+            await pilot.press(*value)
+            assert dialog.query_one(f"#{name}", Input).region.area
+        dialog.query_one("#on-failure", Select).value = "leave"
+        request = dialog.request()
+        assert (request.workdir, request.venv, request.conda_env) == ("/data", "~/venv", "torch")
+        assert request.on_failure == "leave"

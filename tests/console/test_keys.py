@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+from textual.events import Key
+
+from tests.console.driving import FULL, dialog_text, running, table, until
+from tests.console.stage import StageOperator, train
+from tui.console.app import ConsoleApp
+from tui.console.palette import entries
+from tui.console.screens.base import MainScreen
+from tui.console.screens.dialog import TextDialog
+from tui.console.screens.help import TEXTUALS
+from tui.console.screens.run import RunScreen
+from tui.console.widgets.core_table import CoreTable
+from tui.console.widgets.log_pane import LogPane
+
+
+async def test_slash_filters_the_focused_pane_and_escape_takes_it_away(operator: StageOperator) -> None:
+    directory = running(operator)
+    train(directory, range(0, 20, 5))
+    app = ConsoleApp(operator, open_run=directory)
+    async with app.run_test(size=FULL) as pilot:
+        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+        await until(pilot, lambda: app.screen.query_one(CoreTable).row_count())
+        cores = app.screen.query_one(CoreTable)
+        await pilot.press("slash", "w", "2")
+        bar = app.screen.query_one("#filter-bar")
+        assert bar.region.area
+        assert not bar.region.overlaps(app.screen.query_one("Footer").region)
+        await until(pilot, lambda: cores.row_count() == 8)
+        await pilot.press("enter", "down")
+        assert cores.has_focus
+        await pilot.press("slash", "escape")
+        await until(pilot, lambda: cores.row_count() == 32)
+        await pilot.press("l", "slash", *"Step=15")
+        log = app.screen.query_one(LogPane)
+        await until(pilot, lambda: "31 lines with" in log.summary)
+
+
+async def test_what_is_typed_right_after_slash_acts_on_nothing(operator: StageOperator) -> None:
+    directory = running(operator)
+    app = ConsoleApp(operator, open_run=directory)
+    async with app.run_test(size=FULL) as pilot:
+        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+        app.screen.query_one(LogPane).focus()
+        await pilot.pause()
+        for key, character in (("slash", "/"), ("x", "x"), ("slash", "/"), ("n", "n")):
+            app.post_message(Key(key, character))
+        await until(pilot, lambda: app.screen.query_one(LogPane).filter_text == "x/n")
+        assert isinstance(app.screen, RunScreen)
+
+
+async def test_the_palette_offers_what_fits_the_state(operator: StageOperator) -> None:
+    directory = running(operator)
+    app = ConsoleApp(operator)
+    async with app.run_test(size=FULL) as pilot:
+        await until(pilot, lambda: table(app, "runs").row_count())
+
+        def names() -> list[str]:
+            assert isinstance(app.screen, MainScreen)
+            return [name for name, _, _ in entries(app, app.screen)]
+
+        assert f"Stop {directory.id}" in names()
+        assert "Check my-tpu" in names()
+        assert "Merged log" not in names()
+        directory.append_event("state", state="stopped")
+        assert f"Stop {directory.id}" not in names()
+        await pilot.press("4", "enter")
+        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+        assert "Log of worker 3" in names()
+        await pilot.press("colon")
+        await until(pilot, lambda: not isinstance(app.screen, RunScreen))
+        await pilot.press(*"worker 2", "enter", "enter")
+        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.chosen_worker() == 2)
+
+
+async def test_help_names_every_key_of_the_screen(operator: StageOperator) -> None:
+    app = ConsoleApp(operator)
+    async with app.run_test(size=FULL) as pilot:
+        await until(pilot, lambda: table(app, "slices").row_count())
+        screen = app.screen
+        await pilot.press("question_mark")
+        await until(pilot, lambda: isinstance(app.screen, TextDialog))
+        told = dialog_text(app)
+        for bound in screen._bindings.key_to_bindings.values():
+            for binding in bound:
+                if binding.description and not binding.system and binding.action not in TEXTUALS:
+                    assert binding.description in told
+        assert told.index("New run") < told.index("in a table") < told.index("Next pane")
+        await pilot.press("escape")
+        await until(pilot, lambda: app.screen is screen)

@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from textual.widgets import Static
+
+from tests.console.driving import FULL, SMALL, headline, running, shown, table, until
+from tests.console.stage import (
+    Checked,
+    Listed,
+    StageOperator,
+    a_slice,
+    train,
+    unreachable,
+)
+from tui.console.app import ConsoleApp
+from tui.console.palette import entries
+from tui.console.screens.base import MainScreen
+from tui.console.screens.dialog import TextDialog
+from tui.console.screens.help import help_text
+from tui.console.screens.pod import PodScreen
+from tui.console.screens.run import RunScreen
+from tui.console.widgets.core_table import CoreTable
+from tui.console.widgets.pane import Pane
+
+
+async def test_the_pod_screen_shows_slices_workers_checks_and_runs(operator: StageOperator) -> None:
+    running(operator)
+    operator.rows = [
+        Checked("reachability", 3, None, 22, "fail", "closed", "connection refused"),
+        Checked("ports", 0, 1, 8476, "pass", "closed", "the firewall lets it through"),
+    ]
+    app = ConsoleApp(operator)
+    async with app.run_test(size=FULL) as pilot:
+        await until(pilot, lambda: "connection" in shown(table(app, "checks")))
+        assert "PREEMPTED" in shown(table(app, "slices"))
+        await until(pilot, lambda: "no answer" in shown(table(app, "workers")))
+        await until(pilot, lambda: "running" in shown(table(app, "runs")))
+        assert "10.164.0.46" in shown(table(app, "workers"))
+        assert "project my-project" in headline(app)
+
+
+async def test_a_failing_source_is_told_in_its_pane_and_the_old_answer_stays(operator: StageOperator) -> None:
+    app = ConsoleApp(operator)
+    async with app.run_test(size=FULL) as pilot:
+        await until(pilot, lambda: "my-tpu" in shown(table(app, "slices")))
+        operator.listed = unreachable()  # type: ignore[assignment]
+        app.sources.refresh()
+        pane = app.screen.query_one("#pane-slices", Pane)
+        await until(pilot, lambda: "did not answer" in str(pane.query_one(".problem", Static).content))
+        assert "check the network" in str(pane.query_one(".problem", Static).content)
+        assert "my-tpu" in shown(table(app, "slices"))
+        assert not app.screen.query_one("#pane-runs .problem", Static).display
+
+
+async def test_a_partial_answer_shows_both_what_came_and_what_did_not(operator: StageOperator) -> None:
+    operator.listed = Listed((a_slice(),), (unreachable(),))
+    app = ConsoleApp(operator)
+    async with app.run_test(size=FULL) as pilot:
+        await until(pilot, lambda: "my-tpu" in shown(table(app, "slices")))
+        assert "did not answer" in str(app.screen.query_one("#pane-slices .problem", Static).content)
+
+
+async def test_a_source_that_hangs_takes_no_key(operator: StageOperator) -> None:
+    operator.hang = True
+    running(operator)
+    app = ConsoleApp(operator)
+    async with app.run_test(size=FULL) as pilot:
+        await until(pilot, lambda: "running" in shown(table(app, "runs")))
+        await pilot.press("4", "enter")
+        await until(pilot, lambda: isinstance(app.screen, RunScreen))
+
+
+CHANGING = {"n", "x", "ctrl+k", "s"}
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+async def test_read_only_does_not_bind_what_changes_something(own_home: Path, read_only: bool) -> None:
+    operator = StageOperator(own_home, a_slice(), read_only=read_only)
+    directory = running(operator)
+    app = ConsoleApp(operator)
+    async with app.run_test(size=FULL) as pilot:
+        await until(pilot, lambda: table(app, "slices").row_count())
+        for _ in range(2):
+            assert CHANGING & set(app.screen.active_bindings) == (set() if read_only else CHANGING)
+            assert isinstance(app.screen, MainScreen)
+            names = " ".join(name for name, _, _ in entries(app, app.screen))
+            assert ("New run" in names or "Stop" in names or "Shell" in names) is not read_only
+            if isinstance(app.screen, PodScreen):
+                assert ("ctrl+d" in app.screen.active_bindings) is not read_only
+                assert ("Delete my-tpu" in names) is not read_only
+                app.flows.open_run(directory)
+                await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+        assert ("Stop" in help_text(app.screen, [])) is not read_only
+
+
+async def test_describe_shows_the_chosen_slice_as_the_commands_print_it(operator: StageOperator) -> None:
+    app = ConsoleApp(operator)
+    async with app.run_test(size=FULL) as pilot:
+        await until(pilot, lambda: table(app, "slices").row_count())
+        await pilot.press("down", "d")
+        await until(pilot, lambda: isinstance(app.screen, TextDialog))
+        document = json.loads(str(app.screen.query_one("#reading Static", Static).content))
+        assert document["state"] == "PREEMPTED"
+
+
+async def test_a_rehearsal_is_called_that_in_the_list_and_on_its_screen(operator: StageOperator) -> None:
+    directory = running(operator, argv=("python3", "-m", "tui.localpod.rehearsal"))
+    app = ConsoleApp(operator)
+    async with app.run_test(size=SMALL) as pilot:
+        await until(pilot, lambda: "rehearsal" in shown(table(app, "runs")))
+        app.flows.open_run(directory)
+        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+        await until(pilot, lambda: "rehearsal, not training" in headline(app))
+
+
+async def test_a_click_chooses_and_a_double_click_opens(operator: StageOperator) -> None:
+    directory = running(operator)
+    train(directory, range(0, 20, 5))
+    app = ConsoleApp(operator, open_run=directory)
+    async with app.run_test(size=FULL) as pilot:
+        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+        await until(pilot, lambda: app.screen.query_one(CoreTable).row_count())
+        cores = app.screen.query_one(CoreTable)
+        await until(pilot, lambda: cores.size.height > 12)
+        await pilot.click(CoreTable, offset=(6, 10))
+        assert cores.cursor_key == 9
+        await pilot.click(CoreTable, offset=(6, 10), times=2)
+        await until(pilot, lambda: app.screen.chosen_worker() == 1)  # type: ignore[attr-defined]

@@ -1,0 +1,233 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.console.driving import FULL, SMALL, dialog_text, fail, headline, running, shown, table, trouble, until
+from tests.console.stage import (
+    StageOperator,
+    a_slice,
+    begin,
+    make_run,
+    train,
+    training_line,
+    write,
+)
+from tui.console.app import ConsoleApp
+from tui.console.screens.dialog import TextDialog
+from tui.console.screens.pod import PodScreen
+from tui.console.screens.run import RunScreen
+from tui.console.widgets.core_table import CoreTable
+from tui.console.widgets.log_pane import LogPane
+from tui.console.widgets.trouble import Trouble
+from tui.runs.directory import RunDirectory
+
+
+async def test_a_run_that_grows_fills_the_open_run_screen(operator: StageOperator) -> None:
+    directory = RunDirectory.create(operator.settings.runs_home, make_run(a_slice()))
+    directory.append_event("state", state="preparing")
+    directory.append_event("phase", worker=2, phase="connect", status="failed", detail="connection refused")
+    app = ConsoleApp(operator, open_run=directory)
+    async with app.run_test(size=FULL) as pilot:
+        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+        await until(pilot, lambda: "connection refused" in shown(table(app, "phases")))
+        begin(directory)
+        write(directory, 1, b"compiling the first step\n")
+        await until(pilot, lambda: "compiling the first step" in shown(table(app, "phases")))
+        assert "running" in headline(app)
+        train(directory, range(0, 100, 5))
+        cores = app.screen.query_one(CoreTable)
+        await until(pilot, lambda: cores.row_count() == 32)
+        await until(pilot, lambda: "32 of 32 cores" in headline(app))
+        await until(pilot, lambda: "straggler: core 13" in trouble(app))
+        assert "nan: core 22" in trouble(app)
+        log = app.screen.query_one(LogPane)
+        await until(pilot, lambda: "Device=xla:1/31" in shown(log))
+        write(directory, 3, training_line(31, 1, 4000, 0.5, 1.0))
+        await until(pilot, lambda: "Step=4000" in shown(log))
+        directory.append_event("exit", worker=2, exit_code=1, signal=None, size=1, cause="exit code 1")
+        directory.append_event("failure", worker=2, exit_code=1, cause="exit code 1")
+        directory.append_event("state", state="failed")
+        await until(pilot, lambda: "worker 2: exit code 1" in trouble(app))
+        assert "failed" in headline(app)
+
+
+async def test_enter_on_a_core_opens_its_workers_log(operator: StageOperator) -> None:
+    directory = running(operator)
+    train(directory, range(0, 20, 5))
+    app = ConsoleApp(operator, open_run=directory)
+    async with app.run_test(size=SMALL) as pilot:
+        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+        await until(pilot, lambda: app.screen.query_one(CoreTable).row_count())
+        await pilot.press("end", "enter")
+        log = app.screen.query_one(LogPane)
+        await until(pilot, lambda: "/31 " in shown(log) and "/0 " not in shown(log))
+        assert app.screen.chosen_worker() == 3
+        await pilot.press("left_square_bracket")
+        await until(pilot, lambda: "/23 " in shown(log))
+
+
+async def test_escape_leads_from_a_run_back_to_the_pod_however_one_came(operator: StageOperator) -> None:
+    directory = RunDirectory.create(operator.settings.runs_home, make_run(a_slice()))
+    app = ConsoleApp(operator, open_run=directory)
+    async with app.run_test(size=FULL) as pilot:
+        await until(pilot, lambda: isinstance(app.screen, RunScreen))
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, PodScreen))
+        await until(pilot, lambda: directory.id in shown(table(app, "runs")))
+        table(app, "runs").focus()
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, RunScreen))
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, PodScreen))
+
+
+async def test_a_small_terminal_has_tabs_in_place_of_panes(operator: StageOperator) -> None:
+    directory = running(operator)
+    train(directory, range(0, 20, 5))
+    app = ConsoleApp(operator, open_run=directory)
+    async with app.run_test(size=SMALL) as pilot:
+        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+        visible = lambda: [  # noqa: E731
+            name for name in ("cores", "charts", "logs") if app.screen.query_one(f"#pane-{name}").region.area
+        ]
+        await until(pilot, lambda: visible() == ["cores"])
+        await pilot.press("2")
+        await until(pilot, lambda: visible() == ["charts"])
+        await pilot.press("l")
+        await until(pilot, lambda: visible() == ["logs"])
+        await pilot.resize_terminal(*FULL)
+        await until(pilot, lambda: visible() == ["cores", "charts", "logs"])
+
+
+async def test_a_saved_log_is_shown_and_called_that(operator: StageOperator, tmp_path: Path) -> None:
+    from tui.logs.archive import open_log
+
+    path = tmp_path / "out.log"
+    lines = []
+    for step in (0, 20):
+        for core in range(4):
+            prefix = f"2020-08-06 02:38:{step:02d} 10.164.0.{40 + core // 2} [{core // 2}] ".encode()
+            lines.append(prefix + training_line(core, 1, step, 6.5, 100.0))
+    path.write_bytes(b"".join(lines))
+    app = ConsoleApp(operator, replay=open_log(path))
+    async with app.run_test(size=FULL) as pilot:
+        await until(
+            pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.query_one(CoreTable).row_count() == 4
+        )
+        await until(pilot, lambda: "saved log" in headline(app))
+        assert "out.log" in headline(app)
+        await pilot.press("right_square_bracket", "right_square_bracket")
+        log = app.screen.query_one(LogPane)
+        await until(pilot, lambda: "[1]" in shown(log) and "[0]" not in shown(log))
+        assert "4 lines" in log.summary
+
+
+@pytest.mark.parametrize("size", [SMALL, FULL])
+async def test_a_failed_run_tells_the_failing_workers_last_words_and_leads_to_them(
+    operator: StageOperator, size: tuple[int, int]
+) -> None:
+    directory = running(operator)
+    fail(directory)
+    app = ConsoleApp(operator, open_run=directory)
+    async with app.run_test(size=size) as pilot:
+        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+        told = app.screen.query_one(Trouble)
+        drawn = lambda: "\n".join(told.render_line(y).text for y in range(told.size.height))  # noqa: E731
+        await until(pilot, lambda: "✗ worker 2: exit code 1" in drawn())
+        assert "FileNotFoundError: shard-00031.tar" in drawn()
+        await pilot.press("l")
+        await until(pilot, lambda: app.screen.chosen_worker() == 2)  # type: ignore[attr-defined]
+        await until(pilot, lambda: "FileNotFoundError" in shown(app.screen.query_one(LogPane)))
+
+
+async def test_trouble_takes_the_keys_and_the_mouse(operator: StageOperator) -> None:
+    directory = running(operator)
+    fail(directory)
+    app = ConsoleApp(operator, open_run=directory)
+    async with app.run_test(size=FULL) as pilot:
+        await until(
+            pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready and "exit code 1" in trouble(app)
+        )
+        await until(pilot, lambda: app.screen.query_one(Trouble).region.area)
+        app.screen.query_one(Trouble).focus()
+        await pilot.press("enter")
+        await until(pilot, lambda: app.screen.chosen_worker() == 2)  # type: ignore[attr-defined]
+        app.screen.show_log("merged")  # type: ignore[attr-defined]
+        await until(pilot, lambda: app.screen.chosen_worker() is None)  # type: ignore[attr-defined]
+        await pilot.click(Trouble)
+        await until(pilot, lambda: app.screen.chosen_worker() == 2)  # type: ignore[attr-defined]
+
+
+async def test_trouble_that_is_over_keeps_its_line(operator: StageOperator) -> None:
+    directory = running(operator)
+    train(directory, range(0, 20, 5))
+    directory.append_event("link", worker=1, status="lost", detail="")
+    app = ConsoleApp(operator, open_run=directory)
+    async with app.run_test(size=FULL) as pilot:
+        await until(
+            pilot,
+            lambda: (
+                isinstance(app.screen, RunScreen) and app.screen.ready and "connection lost: worker 1" in trouble(app)
+            ),
+        )
+        top = app.screen.query_one("#upper").region.y
+        directory.append_event("link", worker=1, status="restored", detail="")
+        await until(pilot, lambda: "nothing is wrong any more" in trouble(app))
+        assert app.screen.query_one("#upper").region.y == top
+
+
+async def test_a_failed_phase_is_told_whole_with_its_remedy(operator: StageOperator) -> None:
+    remedy = "make it readable: sudo chmod a+rX /usr/share/tpu on every worker of the slice, then launch again"
+    directory = RunDirectory.create(operator.settings.runs_home, make_run(a_slice()))
+    directory.append_event("state", state="preparing")
+    directory.append_event("phase", worker=2, phase="prepare", status="failed", detail=f"no devices. {remedy}")
+    directory.append_event("state", state="failed", cause="the launch failed")
+    app = ConsoleApp(operator, open_run=directory)
+    async with app.run_test(size=SMALL) as pilot:
+        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+        told = app.screen.query_one(Trouble)
+        drawn = lambda: " ".join(told.render_line(y).text.strip() for y in range(told.size.height))  # noqa: E731
+        await until(pilot, lambda: remedy in drawn())
+        await pilot.press("down", "down", "enter")
+        await until(pilot, lambda: isinstance(app.screen, TextDialog))
+        assert remedy in dialog_text(app)
+
+
+async def test_a_narrow_but_tall_terminal_keeps_the_logs_beneath_its_tabs(
+    operator: StageOperator,
+) -> None:
+    directory = running(operator, cores_per_worker=1)
+    train(directory, range(0, 20, 5), cores=1)
+    app = ConsoleApp(operator, open_run=directory)
+    async with app.run_test(size=(100, 40)) as pilot:
+        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+        region = lambda name: app.screen.query_one(f"#pane-{name}").region  # noqa: E731
+        visible = lambda: [name for name in ("cores", "charts", "logs") if region(name).area]  # noqa: E731
+        await until(pilot, lambda: visible() == ["cores", "logs"])
+        await until(pilot, lambda: region("logs").y == region("cores").bottom)
+        await pilot.press("2")
+        await until(pilot, lambda: visible() == ["charts", "logs"])
+        await pilot.press("l")
+        await until(pilot, lambda: app.screen.query_one(LogPane).has_focus)
+        assert visible() == ["charts", "logs"]
+        await pilot.press("1")
+        await until(pilot, lambda: visible() == ["cores", "logs"])
+
+
+async def test_few_cores_leave_the_room_to_the_logs(operator: StageOperator) -> None:
+    few, many = running(operator, cores_per_worker=1), running(operator, id="many-20261121-090001-a1b2")
+    train(few, range(0, 20, 5), cores=1)
+    train(many, range(0, 20, 5))
+    heights = []
+    for directory in (few, many):
+        app = ConsoleApp(StageOperator(operator.settings.home), open_run=directory)
+        async with app.run_test(size=(120, 40)) as pilot:
+            cores = lambda: app.screen.query_one(CoreTable)  # noqa: B023,E731
+            await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready and cores().row_count())  # noqa: B023
+            await until(pilot, lambda: app.screen.query_one("#pane-rate").region.height >= 10)  # noqa: B023
+            heights.append(app.screen.query_one("#lower").size.height)
+            if directory is few:
+                assert cores().size.height == 5
+    assert heights[0] > heights[1]
