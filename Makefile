@@ -4,8 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-# Debian packages the tests use: real SSH servers, network namespaces with firewalls, nmap to compare with.
-SYSTEM_PACKAGES := openssh-server iproute2 nftables nmap tmux
+# Debian packages the tests use: real SSH servers, network namespaces with firewalls, nmap to compare with, login shells.
+SYSTEM_PACKAGES := openssh-server iproute2 nftables nmap tmux zsh fish tcsh
 
 # Most tests wait for processes and networks; the trainer's fill every core and run by themselves.
 IN_PARALLEL := -n 4 --dist loadfile
