@@ -29,6 +29,10 @@ END { for (core in last) print core, last[core] }
 """
 """The last loss of each core, for awk; the second rule is for lines without a prefix."""
 
+_WORKER = "17"
+_NAME = " [17] "
+"""What grep finds that worker's lines by."""
+
 _NOISE = (
     "==> Preparing data..",
     "Traceback (most recent call last):",
@@ -79,6 +83,7 @@ def figures() -> Iterator[Figure]:
 
 def _whole_processes(path: Path, directory: Path) -> Iterator[Figure]:
     command = [sys.executable, "-m", "tui.cli", "cores", str(path), "--json"]
+    logs = [sys.executable, "-m", "tui.cli", "logs", str(path)]
     fresh, kept = directory / "fresh", directory / "kept"
 
     def first_opening() -> list[str]:
@@ -93,6 +98,11 @@ def _whole_processes(path: Path, directory: Path) -> Iterator[Figure]:
     }
     if shutil.which("mawk"):
         ways["mawk"] = lambda: cost_of(["mawk", _LAST_LOSS, str(path)], home=kept)
+    if shutil.which("lnav"):
+        ways["lnav"] = lambda: cost_of(["lnav", "-n", str(path)], home=kept)
+    ways["grep"] = lambda: cost_of(["grep", "-F", _NAME, str(path)], home=kept)
+    ways["worker"] = lambda: cost_of([*logs, "--worker", _WORKER], home=kept)
+    ways["tail"] = lambda: cost_of([*logs, "--worker", _WORKER, "--tail", "10"], home=kept)
     cost = costs_in_turn(ways)
     size = path.stat().st_size / 1e6
     ours, sort = cost["first"], cost["sort"]
@@ -102,17 +112,22 @@ def _whole_processes(path: Path, directory: Path) -> Iterator[Figure]:
     if "mawk" in cost:
         mawk = cost["mawk"].cpu
         yield at_most(f"the same against mawk's last loss a core ({mawk:.2f} s)", ours.cpu / mawk, 1.7, "×")
+    if "lnav" in cost:
+        lnav = cost["lnav"].cpu
+        yield at_least(f"lnav -n FILE, CPU ({lnav:.2f} s), against ours", lnav / ours.cpu, 5.0, "×")
     yield at_most("peak memory", ours.memory, 200, "MB", 0)
     yield at_most(
         f"second opening, CPU ({cost['second'].cpu:.2f} s), against sort", cost["second"].cpu / sort.cpu, 0.2, "×"
     )
+    told = f"{cost['worker'].cpu:.2f} s and {cost['tail'].cpu:.2f} s, grep -F {cost['grep'].cpu:.2f} s"
+    yield Figure("then logs FILE --worker N, and the last 10 of them, CPU", told)
 
 
 def _live(data: bytes) -> Iterator[Figure]:
     from tui.logs.demux import Demux
 
     rates = []
-    for _ in range(3):
+    for _ in range(5):
         demux = Demux()
         began = time.process_time()
         for start in range(0, len(data), LIVE_BLOCK):

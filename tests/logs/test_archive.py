@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+import bz2
+import contextlib
 import gzip
+import lzma
 import os
 import random
 import resource
+import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +17,22 @@ import pytest
 from tests.logs.shapes import SAMPLE_LOG, generated_log, training
 from tui.errors import UsageError
 from tui.logs.archive import open_log
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+
+NOBODY = 65534
+"""The user that owns nothing (Debian Policy, "UID and GID classes")."""
+
+PACKED: dict[str, Callable[[bytes], bytes]] = {
+    "gzip": gzip.compress,
+    "zstd": zstd.compress,
+    "bzip2": bz2.compress,
+    "xz": lzma.compress,
+}
 
 
 class TestTheSampleLog:
@@ -48,11 +69,32 @@ class TestTheSampleLog:
         assert len(self.log.snapshot()) == 16
 
 
-def test_a_compressed_log_reads_the_same(tmp_path: Path) -> None:
-    packed = tmp_path / "out.log.gz"
-    packed.write_bytes(gzip.compress(SAMPLE_LOG.read_bytes()))
-    assert open_log(packed).snapshot().rows() == open_log(SAMPLE_LOG).snapshot().rows()
-    assert [line.data for line in open_log(packed).lines()] == SAMPLE_LOG.read_bytes().splitlines()
+@pytest.mark.parametrize("packed", [*PACKED.values()], ids=[*PACKED])
+def test_a_packed_log_reads_the_same(tmp_path: Path, packed: Callable[[bytes], bytes]) -> None:
+    path = tmp_path / "out.log.packed"
+    path.write_bytes(packed(SAMPLE_LOG.read_bytes()))
+    assert open_log(path).snapshot().rows() == open_log(SAMPLE_LOG).snapshot().rows()
+    assert [line.data for line in open_log(path).lines()] == SAMPLE_LOG.read_bytes().splitlines()
+    assert [line.data for line in open_log(path).lines(worker=1, tail=2)] == [
+        line.data for line in open_log(SAMPLE_LOG).lines(worker=1, tail=2)
+    ]
+
+
+@pytest.mark.parametrize("packed", [*PACKED.values()], ids=[*PACKED])
+def test_packed_logs_one_after_the_other_are_one(tmp_path: Path, packed: Callable[[bytes], bytes]) -> None:
+    first, second = generated_log(20_000, 8, seed=1), generated_log(20_000, 8, seed=2)
+    path = tmp_path / "two"
+    path.write_bytes(packed(first) + packed(second))
+    assert b"".join(open_log(path).blocks()) == first + second
+
+
+def test_a_log_from_a_pipe_reads_the_same(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with subprocess.Popen(["cp", str(SAMPLE_LOG), str(pipe)]):
+        log = open_log(pipe)
+    assert log.snapshot().rows() == open_log(SAMPLE_LOG).snapshot().rows()
+    assert [line.data for line in log.lines(worker=1)] == [line.data for line in open_log(SAMPLE_LOG).lines(worker=1)]
 
 
 def test_a_number_that_all_workers_share_is_counted_by_address(tmp_path: Path) -> None:
@@ -75,7 +117,8 @@ class TestBadFiles:
             (b"", "is empty"),
             (b"\x7fELF\x02\x01" + bytes(100), "is not a log"),
             (bytes(range(32)) * 100, "binary"),
-            (b"\x28\xb5\x2f\xfd" + b"x" * 50, "zstd"),
+            (b"\x28\xb5\x2f\xfd" + b"x" * 50, "its zstd data is broken"),
+            (b"PK\x03\x04" + b"x" * 50, "a zip archive"),
             (gzip.compress(b"", mtime=0), "is empty"),
             (b"\x1f\x8b\x08broken", "cannot read"),
         ],
@@ -94,17 +137,50 @@ class TestBadFiles:
         with pytest.raises(UsageError, match="no such log"):
             open_log(tmp_path / "none")
 
-    def test_compressed_data_cut_off_is_told_when_it_is_reached(self, tmp_path: Path) -> None:
-        path = tmp_path / "cut.gz"
-        path.write_bytes(gzip.compress(generated_log(20_000, 8))[:-5000])
+    @pytest.mark.parametrize("packed", [*PACKED.values()], ids=[*PACKED])
+    def test_of_packed_data_that_is_cut_off_all_that_is_there_is_read_and_the_rest_is_told(
+        self, tmp_path: Path, packed: Callable[[bytes], bytes]
+    ) -> None:
+        data = generated_log(40_000, 8)
+        path = tmp_path / "cut"
+        path.write_bytes(packed(data)[:-5000])
         log = open_log(path)
-        with pytest.raises(UsageError, match=r"cannot read .* to its end"):
-            log.snapshot()
+        assert len(log.snapshot()) == 8
+        assert log.problem is not None
+        assert f"cannot read {path} to its end" in str(log.problem)
+        read: list[bytes] = []
+        with pytest.raises(UsageError, match="cut off"):
+            read.extend(log.blocks())
+        assert data.startswith(b"".join(read))
+        assert sum(map(len, read)) > len(data) // 2
+
+    def test_a_device(self) -> None:
+        with pytest.raises(UsageError, match="is no file"):
+            open_log("/dev/zero")
+
+    def test_a_file_that_may_not_be_read(self, tmp_path: Path) -> None:
+        path = tmp_path / "closed.log"
+        path.write_text(training())
+        path.chmod(0)
+        with as_nobody(), pytest.raises(UsageError, match="Permission denied"):
+            open_log(path)
 
     def test_a_log_with_a_few_zero_bytes_is_a_log(self, tmp_path: Path) -> None:
         path = tmp_path / "zeros.log"
         path.write_bytes(bytes(40_000) + training().encode() + b"\n")
         assert len(open_log(path).snapshot()) == 1
+
+
+@contextlib.contextmanager
+def as_nobody() -> Iterator[None]:
+    """Root may read everything; anybody else is somebody already."""
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the peak memory as Linux counts it, in KiB")

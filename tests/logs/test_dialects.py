@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import signal
+import sys
+
 import pytest
 
 from tui.errors import UsageError
@@ -178,6 +181,16 @@ class TestUserDialects:
             r".*.*.*.*(?P<step>\d+) (?P<loss>\S+)!",
             r"(?P<step>\d+)\d*\d*\d*\d*=(?P<loss>\S+)",
             r"(?:(?:[a-z]{1,99} ?){1,99})(?P<step>\d+) (?P<loss>\S+)",
+            r"(?P<step>\d+) (?P<loss>\S+)(a+)+$",
+            r"(?P<step>\d+) (?P<loss>\S+)(?:a|a)*!",
+            r"(?P<step>\d+) (?P<loss>\S+)(.*)*!",
+            r"(?P<step>\d+) (?P<loss>\S+)(?:(a+)\3)+b",
+            r"(?=(a+)+$)(?P<step>\d+) (?P<loss>\S+)",
+            r"(?!.*.*.*.*x)(?P<step>\d+) (?P<loss>\S+)",
+            r"(?:a?){30}a{30}(?P<step>\d+) (?P<loss>\S+)",
+            r"(?:a{0,30}){0,30}b(?P<step>\d+) (?P<loss>\S+)",
+            r"(?:a|b|ab){1,20}c(?P<step>\d+) (?P<loss>\S+)",
+            r"(?:\w+\.)*\w+@(?P<step>\d+) (?P<loss>\S+)",
         ],
     )
     def test_one_that_could_backtrack_without_end_is_refused(self, pattern: str) -> None:
@@ -185,9 +198,22 @@ class TestUserDialects:
             user_dialects({"mine": pattern})
         assert "could hold up everything" in told.value.sentence
 
+    @pytest.mark.skipif(sys.version_info < (3, 11), reason="atomic groups are of Python 3.11")
+    def test_one_within_an_atomic_group_is_refused_too(self) -> None:
+        with pytest.raises(UsageError, match="cannot be used"):
+            user_dialects({"mine": r"(?>(?:a+)+b)(?P<step>\d+) (?P<loss>\S+)"})
+
+    def test_a_trial_leaves_no_timer_behind(self) -> None:
+        before = signal.getsignal(signal.SIGVTALRM)
+        with pytest.raises(UsageError):
+            user_dialects({"mine": r"(?:a?){30}a{30}(?P<step>\d+) (?P<loss>\S+)"})
+        assert signal.getitimer(signal.ITIMER_VIRTUAL) == (0.0, 0.0)
+        assert signal.getsignal(signal.SIGVTALRM) is before
+
     @pytest.mark.parametrize(
         "pattern",
         [
+            r"(?P<step>\d+)/\d+ (?:[\w.]{1,30}=[^,\s]{1,30}, ){0,8}loss=(?P<loss>[\d.]+)",
             r"step[ =:]+(?P<step>\d+).*loss[ =:]+(?P<loss>\S+)",
             r"^\[(?P<worker>\d+)\] it (?P<step>\d+)/\d+ \| l (?P<loss>[\d.]+)(?: \| (?P<rate>[\d.]+) ex/s)?",
             r"(?i)STEP (?P<step>\d+), LOSS (?P<loss>-?\d+\.\d+)",
@@ -219,3 +245,23 @@ def test_trying_dialects_tells_what_each_matches() -> None:
         "matched": 1,
         "examples": [{"line": MAXTEXT, "columns": {"step": "500", "loss": "0.624"}}],
     }
+
+
+def test_a_users_pattern_may_read_what_a_tool_put_before_a_line() -> None:
+    mine = user_dialects({"mine": r"^\[rank(?P<worker>\d+)\]: it (?P<step>\d+) l (?P<loss>[\d.]+)"})
+    line = b"[rank3]: it 7 l 0.5"
+    demux = Demux(dialects=(*mine, *BUILT_IN))
+    demux.feed(None, line + b"\n")
+    (row,) = demux.snapshot().rows()
+    assert (row.worker, row.step, row.loss) == (3, 7, 0.5)
+    assert try_dialects([line], mine)[1][0].matched == 1
+
+
+def test_the_built_in_ones_see_a_lines_own_text_in_a_trial_too() -> None:
+    total, trials = try_dialects([b" 1: Epoch 2/3", b"[rank1]: Epoch 3/3", b"[rank1]: x Epoch 3/3 y"], BUILT_IN)
+    assert total == 3
+    assert {trial.name: trial.matched for trial in trials}["Keras epoch"] == 2
+
+
+def test_an_evaluation_row_without_an_ordinal_is_no_sample() -> None:
+    assert read("| Test Device=xla:1 Step=20 Epoch=1 Accuracy=71.20 Time=22:03:40").samples == 0

@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,16 +15,19 @@ from tui.commands.output import Output, finite
 from tui.errors import OutOfReachError, UsageError
 
 if TYPE_CHECKING:
-    from tui.logs.archive import SavedLine, SavedLog
+    from tui.logs.archive import SavedLog
+    from tui.logs.lines import LogLine
     from tui.operator import Operator
     from tui.runs.directory import RunDirectory
-    from tui.runs.reader import LogLine
 
 SORT_KEYS = ("core", "worker", "epoch", "step", "loss", "rate", "lag")
 CORE_COLUMNS = (
     *("core", "device", "worker", "address", "epoch", "step"),
     *("loss", "rate", "global rate", "clock", "lag", "state"),
 )
+STDIN = "-"
+"""As a file's name: what is piped in."""
+
 REPORT_FORMATS = ("html", "md", "json", "csv", "txt")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
@@ -35,7 +38,7 @@ def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
     _add_ref(cores, "RUN|FILE")
     cores.add_argument("--sort", choices=SORT_KEYS, default="core")
     cores.add_argument("--reverse", action="store_true", help="descending; nan and unknown stay last")
-    cores.set_defaults(run=show_cores)
+    cores.set_defaults(run=show_cores, run_on_file=show_cores_of_file)
 
     logs = commands.add_parser("logs", help="a log in order, byte for byte")
     _add_ref(logs, "RUN|FILE")
@@ -45,7 +48,7 @@ def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
     logs.add_argument("-f", "--follow", action="store_true", help="go on until the run ends")
     logs.add_argument("--tail", type=int, metavar="N", help="only the last N lines")
     logs.add_argument("--since", metavar="T", help="only lines since then: 10m, 2h, or 2026-01-31T18:00:00Z")
-    logs.set_defaults(run=show_logs)
+    logs.set_defaults(run=show_logs, run_on_file=show_file)
 
     report = commands.add_parser("report", help="what happened, as a file to keep")
     _add_ref(report, "RUN|FILE")
@@ -87,16 +90,84 @@ async def show_cores(args: argparse.Namespace, operator: Operator, out: Output) 
     """Print a row for every core."""
     source, code = await _opened(args, operator, out)
     rows = await operator.core_rows(source, args.sort, reverse=args.reverse)
+    _print_cores(rows, out)
+    return code
+
+
+def show_cores_of_file(args: argparse.Namespace, flags: Mapping[str, Any], out: Output) -> int | None:
+    """Print a row for every core of a saved log; None where the argument names no file."""
+    opened = _open_file(args.ref, flags)
+    if opened is None:
+        return None
+    log, cache = opened
+    rows = log.core_rows(by=args.sort, reverse=args.reverse, cache=cache)
+    _print_cores(rows, out)
+    if log.problem is None:
+        return 0
+    out.problem(log.problem)
+    return log.problem.exit_code
+
+
+def _open_file(ref: str, flags: Mapping[str, Any]) -> tuple[SavedLog, Path] | None:
+    """A saved log, `-` for what is piped in, and where to keep what it comes to; None where no file is named.
+
+    It is read with the profile's dialects too.
+    """
+    path = Path("/dev/stdin" if ref == STDIN else ref).expanduser()
+    if ref != STDIN and not path.is_file():
+        return None
+    from tui.logs.archive import open_log
+    from tui.settings import load
+
+    settings = load(flags)
+    cache = settings.home / "cache"
+    if not settings.dialects:
+        return open_log(path), cache
+    from tui.logs.dialects import user_dialects
+
+    return open_log(path, dialects=user_dialects(settings.dialects)), cache
+
+
+def show_file(args: argparse.Namespace, flags: Mapping[str, Any], out: Output) -> int | None:
+    """Print lines of a saved log, byte for byte; None where the argument names no file."""
+    opened = _open_file(args.ref, flags)
+    return None if opened is None else _show_saved(*opened, args, out)
+
+
+def _show_saved(log: SavedLog, cache: Path | None, args: argparse.Namespace, out: Output) -> int:
+    from tui.logs.picking import Choice
+
+    since = _checked_since(args)
+    if args.follow:
+        raise UsageError("a saved log does not grow", remedy=f"tail -f {args.ref} follows a file")
+    choice = Choice(args.worker, args.core, since)
+    if out.as_json:
+        lines = log.lines(worker=args.worker, core=args.core, since=since, tail=args.tail, cache=cache)
+        _write_lines(lines, out.line, out)
+    elif choice.is_everything and args.tail is None:
+        _copy(log.blocks(), out)
+    else:
+        _copy((line.data for line in log.picked(choice, tail=args.tail, cache=cache)), out)
+    return 0
+
+
+def _checked_since(args: argparse.Namespace) -> float | None:
+    """The `--since` of a command line, and a look at its `--tail`."""
+    if args.tail is not None and args.tail < 0:
+        raise UsageError("--tail is a number of lines, 0 or more")
+    return _parse_since(args.since)
+
+
+def _print_cores(rows: Sequence[Mapping[str, Any]], out: Output) -> None:
     if out.as_json:
         out.document(rows)
-        return code
+        return
     if not rows:
         out.note("No line of this log is about a core yet.")
-        return code
+        return
     names = [column.replace(" ", "_") for column in CORE_COLUMNS]
     cells = [[_shown_loss(row[name]) if name == "loss" else row[name] for name in names] for row in rows]
     out.table(CORE_COLUMNS, cells, right=("core", "worker", "epoch", "step", "loss", "rate", "global rate", "lag"))
-    return code
 
 
 def _shown_loss(loss: Any) -> Any:
@@ -107,25 +178,21 @@ async def show_logs(args: argparse.Namespace, operator: Operator, out: Output) -
     """Print a log: one worker's bytes as they are, or lines with their worker."""
     from tui.runs.directory import RunDirectory
 
-    if args.tail is not None and args.tail < 0:
-        raise UsageError("--tail is a number of lines, 0 or more")
-    since = _parse_since(args.since)
+    since = _checked_since(args)
     source, code = await _opened(args, operator, out)
-    if isinstance(source, RunDirectory):
-        _require_worker(source, args.worker)
-        if len(source.run.workers) == 1 and args.worker is None:
-            args.worker = source.run.workers[0].index
-    plain = args.core is None and args.tail is None and since is None and not (args.follow or out.as_json)
-    if plain and not args.merged and (args.worker is not None) == isinstance(source, RunDirectory):
-        _copy(_raw_bytes(source, args.worker), out)
-        return code
-    write = _line_writer(args, source, out)
+    if not isinstance(source, RunDirectory):
+        return _show_saved(source, None, args, out)
+    _require_worker(source, args.worker)
+    if len(source.run.workers) == 1 and args.worker is None:
+        args.worker = source.run.workers[0].index
     if args.follow:
-        if not isinstance(source, RunDirectory):
-            raise UsageError("a saved log does not grow", remedy=f"tail -f {args.ref} follows a file")
-        await _follow(operator, source, args, since, write)
+        await _follow(operator, source, args, since, _line_writer(args, out))
+        return code
+    mirrored = None if args.merged or out.as_json or since is not None else _mirrored(source, args)
+    if mirrored is not None:
+        _copy(mirrored, out)
     else:
-        _write_lines(_chosen(_stored_lines(source, args), args.tail, since), write, out)
+        _write_lines(_chosen(_stored_lines(source, args), args.tail, since), _line_writer(args, out), out)
     return code
 
 
@@ -135,13 +202,26 @@ def _require_worker(directory: RunDirectory, worker: int | None) -> None:
         raise UsageError(f"{directory.id} has no worker {worker}", remedy=f"it has workers {known[0]}-{known[-1]}")
 
 
-def _raw_bytes(source: RunDirectory | SavedLog, worker: int | None) -> Iterator[bytes]:
-    from tui.runs.directory import RunDirectory, iterate_log
+def _mirrored(directory: RunDirectory, args: argparse.Namespace) -> Iterable[bytes] | None:
+    """One worker's bytes, straight from its mirror; None where more than that is asked for."""
+    from tui.logs.owners import Owners
+    from tui.logs.picking import Choice, Picker, backwards, forwards, last_of, pick
+    from tui.runs.directory import iterate_log
 
-    if not isinstance(source, RunDirectory):
-        return source.blocks()
-    path = source.log_path(worker or 0)
-    return iterate_log(path) if path.exists() else iter(())
+    if args.worker is None:
+        return None
+    path = directory.log_path(args.worker)
+    if not path.exists():
+        return None
+    if args.core is None and args.tail is None:
+        return iterate_log(path)
+    picker = Picker(Owners({}), Choice(core=args.core))
+    if args.tail is None:
+        return (line.data for line in pick(forwards(iterate_log(path)), picker))
+    with path.open("rb", buffering=0) as file:
+        found = last_of(backwards(file.fileno(), path.stat().st_size), picker, args.tail)
+    # An earlier attempt of a run that was restarted may hold the rest.
+    return [line.data for line in found] if len(found) == args.tail else None
 
 
 def _copy(blocks: Iterable[bytes], out: Output) -> None:
@@ -155,14 +235,11 @@ def _copy(blocks: Iterable[bytes], out: Output) -> None:
     sys.stdout.flush()
 
 
-def _stored_lines(source: RunDirectory | SavedLog, args: argparse.Namespace) -> Iterable[LogLine | SavedLine]:
-    from tui.runs.directory import RunDirectory
+def _stored_lines(directory: RunDirectory, args: argparse.Namespace) -> Iterable[LogLine]:
     from tui.runs.reader import LineReader
 
-    if not isinstance(source, RunDirectory):
-        return source.lines(worker=args.worker, core=args.core)
     workers = None if args.worker is None else (args.worker,)
-    return LineReader(source, workers=workers, core=args.core).poll(final=True)
+    return LineReader(directory, workers=workers, core=args.core).poll(final=True)
 
 
 def _chosen(lines: Iterable[Any], tail: int | None, since: float | None) -> Iterable[Any]:
@@ -171,13 +248,11 @@ def _chosen(lines: Iterable[Any], tail: int | None, since: float | None) -> Iter
     return lines if tail is None else deque(lines, maxlen=tail)
 
 
-def _line_writer(args: argparse.Namespace, source: RunDirectory | SavedLog, out: Output) -> Callable[[Any], None]:
-    from tui.runs.directory import RunDirectory
-
-    numbered = isinstance(source, RunDirectory) and args.worker is None
+def _line_writer(args: argparse.Namespace, out: Output) -> Callable[[Any], None]:
+    numbered = args.worker is None
     to_terminal = sys.stdout.isatty()
 
-    def write(line: LogLine | SavedLine) -> None:
+    def write(line: LogLine) -> None:
         if out.as_json:
             out.line(line.to_json())
             return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tui.logs.arrays import np
-from tui.logs.table import SAMPLE_FIELDS, CoreTable, Ints, Record, Samples, samples_from
+from tui.logs.table import SAMPLE_FIELDS, CoreTable, Ints, PlainSamples, Record, Samples, samples_from
 
 _MOST = 4096
 """Single samples gathered before they go into the table."""
@@ -18,7 +18,7 @@ class Queue:
         """The line of the present block that is being read."""
         self._records: list[Record] = []
         self._record_lines: list[int] = []
-        self._block: Samples | None = None
+        self._block: PlainSamples | None = None
         self._block_lines: Ints = np.zeros(0, np.int64)
         self._taken = 0
 
@@ -29,7 +29,7 @@ class Queue:
         if len(self._records) >= _MOST:
             self.flush()
 
-    def begin(self, samples: Samples, lines: Ints) -> None:
+    def begin(self, samples: PlainSamples, lines: Ints) -> None:
         """Add a block's samples with their lines; the single ones that follow belong between them."""
         self._record_lines = [-1] * len(self._records)
         self._block, self._block_lines, self._taken = samples, lines, 0
@@ -44,11 +44,13 @@ class Queue:
 
     def flush(self) -> None:
         """Hand over what came before the present line, and what it held so far."""
-        parts, lines = [], []
+        parts: list[Samples | PlainSamples] = []
+        lines: list[Ints] = []
         if self._block is not None:
             until = int(np.searchsorted(self._block_lines, self.line))
             if until > self._taken:
-                parts.append(self._block.part(slice(self._taken, until)))
+                whole = self._taken == 0 and until == len(self._block)
+                parts.append(self._block if whole else self._block.part(slice(self._taken, until)))
                 lines.append(self._block_lines[self._taken : until])
                 self._taken = until
         if self._records:
@@ -59,5 +61,6 @@ class Queue:
             self.table.update(parts[0])
         elif parts:
             order = np.argsort(np.concatenate(lines), kind="stable")
-            columns = (np.concatenate([getattr(part, name) for part in parts])[order] for name in SAMPLE_FIELDS)
+            wholes = [part.whole() for part in parts]
+            columns = (np.concatenate([getattr(each, name) for each in wholes])[order] for name in SAMPLE_FIELDS)
             self.table.update(Samples(*columns))

@@ -12,9 +12,8 @@ from tui.logs.carriers import LABELLED_SAMPLE
 from tui.logs.dialects import LONGEST, TRAINING
 from tui.logs.fast import MOMENT, TAILS, Bytes, Found, Scanner, Words
 from tui.logs.prefix import PREFIX, read_moment
-from tui.logs.snapshot import LOG_TIME, NO_TIME, WALL_TIME
 from tui.logs.streams import Stream
-from tui.logs.table import ALL_KNOWN, CLOCK_BYTES, Bools, Floats, Ints, Samples
+from tui.logs.table import Bools, Floats, Ints, PlainSamples
 
 if TYPE_CHECKING:
     from tui.logs.demux import Demux, Slot
@@ -37,8 +36,6 @@ _MOST_LEARNED = 256
 _MOMENT = re.compile(rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ")
 _TAIL_PLACES = np.arange(MOMENT + TAILS.start - 2, MOMENT + TAILS.stop - 2)
 """Where the bracket that closes a prefix can stand, from a line's beginning."""
-
-_ESCAPE = b"\x1b"
 
 
 @dataclass(slots=True)
@@ -127,7 +124,7 @@ class Tally:
             touched = np.flatnonzero(counts)
             self._newest[touched] = np.fmax(self._newest[touched], seen)
         else:
-            np.fmax.at(self._newest, slots, seen)
+            self._newest[: len(counts)] = np.fmax(self._newest[: len(counts)], _newest_of(slots, seen, len(counts)))
 
     def settle(self, slots: Sequence[Slot]) -> None:
         """Give the slots what was counted."""
@@ -152,17 +149,20 @@ class _Reading:
         places = {id(stream): place for place, stream in enumerate(self._streams)}
         self._stream_of = np.array([places[id(part.stream)] for part in parts])
         self._news: list[tuple[Ints, Ints, Words]] = []
+        """Beginnings, lengths and tails of prefixes not seen before."""
 
     def read(self) -> None:
         """Take in the batch."""
         demux = self.demux
         found = self.scanner.scan()
         owners = self._owners(found.starts)
-        slots = self._slots(owners, found.prefix, found.tail)
-        dates, good = self._dates(found.starts, found.prefix, found.moment)
-        good &= slots >= 0
-        unknown = (found.prefix > 0) & (slots < 0)
-        self._news.append((found.starts[unknown], found.prefix[unknown], found.tail[unknown]))
+        tails = self._tails(found.starts, found.prefix)
+        slots = self._slots(owners, found.prefix, tails)
+        dates, good = self._dates(found.starts, found.prefix)
+        known = slots >= 0
+        if not known.all():
+            self._note_new(found.starts, found.prefix, tails, ~known)
+            good &= known
         if not good.all():
             found, slots, dates, owners = found.part(good), slots[good], dates[good], owners[good]
         demux.queue.begin(self._samples(found, slots, dates, owners), found.lines)
@@ -184,54 +184,57 @@ class _Reading:
         owners: Ints = np.searchsorted(self._bounds, starts, side="right").astype(np.int64)
         return owners
 
-    def _slots(self, owners: Ints, prefix: Ints, tail: Words) -> Ints:
+    def _tails(self, starts: Ints, prefix: Ints) -> Words:
+        """Address and number of each line's prefix as three rows of words, zeros where there is none."""
+        if not prefix.any():
+            return np.zeros((3, len(starts)), np.uint64)
+        return self.scanner.tails(starts + prefix, prefix - MOMENT)
+
+    def _note_new(self, starts: Ints, prefix: Ints, tails: Words, new: Bools) -> None:
+        """Remember to learn the prefixes of these lines."""
+        new &= prefix > 0
+        self._news.append((starts[new], prefix[new], tails[:, new]))
+
+    def _slots(self, owners: Ints, prefix: Ints, tails: Words) -> Ints:
         """The slot of each line; -1 where the prefix is none, or was not seen before."""
         bare = prefix == 0
-        some_bare = bool(bare.any())
-        homes = [
-            self.demux.slot_of(stream) if some_bare else -1 if stream.slot is None else stream.slot
-            for stream in self._streams
-        ]
+        if len(self._streams) == 1 and not bare.any():
+            return self._streams[0].known.find(tails)
         of = self._stream_of[owners]
-        slots: Ints = np.array(homes, np.int64)[of]
+        homes = np.full(len(self._streams), -1, np.int64)
+        for place in np.flatnonzero(np.bincount(of[bare])).tolist():
+            homes[place] = self.demux.slot_of(self._streams[place])
+        slots: Ints = homes[of]
         prefixed = np.flatnonzero(~bare)
-        if not len(prefixed):
-            return slots
         for place in np.flatnonzero(np.bincount(of[prefixed])).tolist():
             mine = prefixed if len(self._streams) == 1 else prefixed[of[prefixed] == place]
-            slots[mine] = self._streams[place].known.find(tail[mine])
+            slots[mine] = self._streams[place].known.find(tails[:, mine])
         return slots
 
-    def _dates(self, starts: Ints, prefix: Ints, words: Words) -> tuple[Floats, Bools]:
+    def _dates(self, starts: Ints, prefix: Ints) -> tuple[Floats, Bools]:
         """The date of each line's prefix (NaN none), and which lines' beginnings are bare or a prefix's."""
         dates, good = np.full(len(starts), np.nan), np.ones(len(starts), bool)
         dated = np.flatnonzero(prefix)
         if not len(dated):
             return dates, good
-        whole = len(dated) == len(starts)
-        first, second, third = (words if whole else words[dated]).T
-        differ = (first[1:] != first[:-1]) | (second[1:] != second[:-1]) | (third[1:] != third[:-1])
-        changes = np.concatenate(([0], np.flatnonzero(differ) + 1))
+        begins = starts if len(dated) == len(starts) else starts[dated]
+        changes = self.scanner.moments_change(begins)
         values, fine = [], []
-        for start in starts[dated[changes]].tolist():
+        for start in begins[changes].tolist():
             text = self.scanner.text(start, start + MOMENT)
             is_prefix = _MOMENT.fullmatch(text) is not None
             value = read_moment(text[:-1]) if is_prefix else None
             values.append(np.nan if value is None else value)
             fine.append(is_prefix)
-        sizes = np.diff(np.concatenate((changes, [len(dated)])))
-        dates[dated], good[dated] = np.repeat(values, sizes), np.repeat(fine, sizes)
+        sizes = np.diff(changes, append=len(dated))
+        dates[dated] = np.repeat(values, sizes)
+        if not all(fine):
+            good[dated] = np.repeat(fine, sizes)
         return dates, good
 
-    def _samples(self, found: Found, slots: Ints, dates: Floats, owners: Ints) -> Samples:
-        size = len(found)
-        if self.is_wall:
-            time, kind = self.nows[owners], np.full(size, WALL_TIME, np.uint8)
-        else:
-            time, kind = dates, np.where(np.isnan(dates), NO_TIME, LOG_TIME).astype(np.uint8)
-        clock = np.zeros(size, f"S{CLOCK_BYTES}")
-        clock.view(np.uint64).reshape(size, CLOCK_BYTES // 8)[:, 0] = found.clock
-        return Samples(
+    def _samples(self, found: Found, slots: Ints, dates: Floats, owners: Ints) -> PlainSamples:
+        seen = self.nows[owners]
+        return PlainSamples(
             slot=slots,
             core=found.core,
             device=found.device,
@@ -240,11 +243,9 @@ class _Reading:
             loss=found.loss,
             rate=found.rate,
             global_rate=found.global_rate,
-            known=np.full(size, ALL_KNOWN, np.uint8),
-            clock=clock,
-            time=time,
-            time_kind=kind,
-            seen=self.nows[owners],
+            clock=found.clock,
+            time=seen if self.is_wall else dates,
+            seen=seen,
         )
 
     def _count(self, slots: Ints, dates: Floats, owners: Ints, *, samples: int) -> None:
@@ -253,9 +254,9 @@ class _Reading:
             return
         demux = self.demux
         demux.lines += len(slots)
-        dated = dates[~np.isnan(dates)]
-        if len(dated):
-            demux.note_moments(float(dated.min()), float(dated.max()))
+        first = float(np.fmin.reduce(dates))
+        if first == first:
+            demux.note_moments(first, float(np.fmax.reduce(dates)))
         if self.is_wall and len(self.parts) == 1:
             seen: Floats | float = float(self.nows[0])
         else:
@@ -280,40 +281,44 @@ class _Reading:
         scanner = self.scanner
         first = scanner.octets(starts)
         odd = (first == ord("\r")) | (ends - starts > LONGEST)
-        odd |= (first == ord("[")) | (first == ord("("))
+        odd |= (first == ord("[")) | (first == ord("(")) | (first == ord("{"))
         quiet = np.flatnonzero(~odd)
-        spans = zip(starts[quiet].tolist(), ends[quiet].tolist(), strict=True)
-        texts = [scanner.text(start, end) for start, end in spans]
-        told = np.ones(len(texts), bool)
-        telling = _holding(texts, (*(self.demux.hints or ()), _ESCAPE))
-        if any(LABELLED_SAMPLE.match(texts[place].lstrip(b"\r")) for place in telling.tolist()):
-            return np.arange(len(starts))
+        begins = starts[quiet]
+        # Each with its line end.
+        joined = scanner.joined(begins, ends[quiet] + 1)
+        bounds = np.cumsum(ends[quiet] + 1 - begins)
+        telling = self.demux.signs.lines_with(joined, bounds)
+        for place in telling.tolist():
+            text = joined[bounds[place - 1] if place else 0 : bounds[place] - 1]
+            if LABELLED_SAMPLE.match(text.lstrip(b"\r")):
+                return np.arange(len(starts))
+        told = np.ones(len(quiet), bool)
         told[telling] = False
-        prefix, tails, is_none = self._prefixes(starts[quiet], ends[quiet], first[quiet], texts)
+        prefix, is_none = self._prefixes(begins, ends[quiet], first[quiet])
         told &= (prefix > 0) | is_none
-        quiet, prefix, tails = quiet[told], prefix[told], tails[told]
+        quiet, prefix = quiet[told], prefix[told]
+        begins = starts[quiet]
+        tails = self._tails(begins, prefix)
         slots = self._slots(owners[quiet], prefix, tails)
-        dates, good = self._dates(starts[quiet], prefix, scanner.moments(starts[quiet], prefix))
-        unknown = quiet[slots < 0]
-        self._news.append((starts[unknown], prefix[slots < 0], tails[slots < 0]))
-        good &= slots >= 0
+        dates, good = self._dates(begins, prefix)
+        known = slots >= 0
+        self._note_new(begins, prefix, tails, ~known)
+        good &= known
         self._count(slots[good], dates[good], owners[quiet][good], samples=0)
         left = np.ones(len(starts), bool)
         left[quiet[good]] = False
         return np.flatnonzero(left)
 
-    def _prefixes(
-        self, starts: Ints, ends: Ints, first: npt.NDArray[np.uint8], texts: list[bytes]
-    ) -> tuple[Ints, Words, Bools]:
-        """How long the prefix of each line could be, its address and number; and which lines surely have none."""
+    def _prefixes(self, starts: Ints, ends: Ints, first: npt.NDArray[np.uint8]) -> tuple[Ints, Bools]:
+        """How long the prefix of each line could be; and which lines surely have none."""
         dated = (first >= ord("0")) & (first <= ord("9"))
         closing = self.scanner.octets(starts[:, None] + _TAIL_PLACES) == ord("]")
         prefix = np.where(dated, _TAIL_PLACES[np.argmax(closing, axis=1)] + 2, 0)
         prefix[~closing.any(axis=1) | (prefix > ends - starts)] = 0
         is_none = ~dated
         for place in np.flatnonzero(dated & (prefix == 0)).tolist():
-            is_none[place] = PREFIX.match(texts[place]) is None
-        return prefix, self.scanner.tails(starts + prefix, prefix - MOMENT), is_none
+            is_none[place] = PREFIX.match(self.scanner.text(int(starts[place]), int(ends[place]))) is None
+        return prefix, is_none
 
     def _learn(self, starts: Ints, prefix: Ints, tails: Words) -> None:
         """Note the prefixes of lines that have been read one by one because of them."""
@@ -333,21 +338,16 @@ class _Reading:
             if whole is not None and whole["address"] is not None:
                 number, address = int(whole["number"]), whole["address"].decode()
                 slot = self.demux.slot_named(number, address) if stream.slot is None else stream.slot
-            stream.known.add(tails[place], slot)
-            left = left[(tails[left] != tails[place]).any(axis=1)]
+            stream.known.add(tails[:, place], slot)
+            left = left[(tails[:, left] != tails[:, place, None]).any(axis=0)]
 
 
-def _holding(texts: list[bytes], parts: tuple[bytes, ...]) -> Ints:
-    """The places of texts that hold any of some parts."""
-    joined = b"\n".join(texts)
-    hits: list[int] = []
-    for part in parts:
-        place = joined.find(part)
-        while place >= 0:
-            hits.append(place)
-            after = joined.find(b"\n", place)
-            place = joined.find(part, after) if after >= 0 else -1
-    if not hits:
-        return np.zeros(0, np.int64)
-    ends = np.cumsum([len(text) + 1 for text in texts])
-    return np.searchsorted(ends, np.array(hits), side="right").astype(np.int64)
+def _newest_of(slots: Ints, seen: Floats, size: int) -> Floats:
+    """The newest time of each of so many slots; NaN none."""
+    newest = np.full(size, np.nan)
+    if (seen[1:] >= seen[:-1]).all():
+        # Of several values for one place numpy keeps the last.
+        newest[slots] = seen
+    else:
+        np.fmax.at(newest, slots, seen)
+    return newest

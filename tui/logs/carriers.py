@@ -7,31 +7,64 @@ from collections.abc import Container
 from dataclasses import dataclass
 
 _SURE = re.compile(
-    # SkyPilot: (head, rank=0, pid=17894) and (worker1, rank=1, pid=15406, ip=10.0.0.2).
-    rb"\((?:head|worker\d{1,5}), rank=(?P<sky>\d{1,5}), pid=\d{1,9}(?:, ip=(?P<sky_ip>[\d.]{7,15}))?\) ?"
-    # SkyPilot's jobs and Ray's actors: (train pid=20809, ip=10.0.0.2), (RayTrainWorker(rank=3) pid=7).
-    rb"|\([\w.:/-]{1,100}(?:\((?:rank=(?P<ray>\d{1,5}))?[^()\n]{0,60}\))? pid=\d{1,9}"
+    # SkyPilot: (head, rank=0, pid=17894), (worker1, rank=1, pid=15406, ip=10.0.0.2), with the task's name before.
+    rb"\((?:[\w.-]{1,100}, )?(?:head|worker\d{1,5}), rank=(?P<sky>\d{1,5}), pid=\d{1,9}"
+    rb"(?:, ip=(?P<sky_ip>[\d.]{7,15}))?\) ?"
+    # SkyPilot's jobs and Ray's actors: (train pid=20809, ip=10.0.0.2), (RayTrainWorker(rank=3) pid=7), (pid=7).
+    rb"|\((?:[\w.:/-]{1,100}(?:\((?:rank=(?P<ray>\d{1,5}))?[^()\n]{0,60}\))?,? )?pid=\d{1,9}"
     rb"(?:, ip=(?P<ray_ip>[\d.]{7,15}))?\) ?"
-    # Open MPI, mpirun --tag-output: [1,0]<stdout>:
-    rb"|\[(?:[\w.-]{1,100}@)?\d{1,9},(?P<mpi>\d{1,5})\]<std(?:out|err|diag)>: ?\t?"
-    # torch.distributed's own and torchrun --tee: [rank0]: and [default0]:
-    rb"|\[rank(?P<torch>\d{1,5})\]: ?|\[default\d{1,5}\]: ?"
-    # parallel-ssh: [10.0.0.2] and a tab or blank; kubectl logs --prefix: [pod/name/container]
+    # Open MPI, mpirun --tag-output: [1,0]<stdout>:, its newer detailed form, and horovodrun over Gloo: [0]<stdout>:
+    rb"|\[(?:[\w.-]{1,100}@)?(?:\d{1,9},)?(?P<mpi>\d{1,5})\](?:\[[\w.-]{1,100}:\d{1,9}\])?<std(?:out|err|diag)>: ?\t?"
+    # torch.distributed's own and torchrun --tee: [rank0]: and [default0]:; torchx names the role and the replica.
+    rb"|\[rank(?P<torch>\d{1,5})\]: ?|\[[a-z][a-z_-]{0,60}\d{1,5}(?:\|\d{1,5})?\]: ?"
+    # parallel-ssh: [10.0.0.2] and a tab; kubectl logs --prefix: [pod/name/container]
     rb"|\[(?P<pssh>[\w.-]{0,100}\d[\w.-]{0,100})\]\t|\[pod/(?P<pod>[\w.-]{1,100})/[\w.-]{1,100}\] ?"
 )
-"""Forms that nothing else looks like. Sources: the public documentation of each tool."""
+"""Forms that nothing else looks like; each begins with a bracket. Sources: the public documentation of each tool."""
 
-_LABEL = re.compile(rb"(?: {0,5}(?P<task>\d{1,5})|(?P<host>[\w-][\w.-]{0,100})): ?")
-"""`srun --label` (the task's number) and pdsh, clush, pssh -P (a host): any text may look like that."""
+_JSON = re.compile(rb'\{"[^\n]{0,4000}?"(?:textPayload|message|log)": ?"')
+"""One JSON object a line, up to where its text begins: Cloud Logging's entries and what GKE's agents write."""
+
+_JSON_POD = re.compile(rb'"(?:pod_name|k8s_pod_name|hostname|node_id)": ?"(?P<pod>[\w.-]{1,100})"')
+
+_LABEL = re.compile(
+    # `srun --label` (the task's number) and pdsh, clush, pssh -P (a host): any text may look like that.
+    rb"(?: {0,5}(?P<task>\d{1,5})|(?P<host>[\w-][\w.-]{0,100})): ?"
+    # docker compose: a service, blanks up to a column, a bar; parallel-ssh with blanks; Open MPI without a stream.
+    rb"|(?P<service>[\w-][\w.-]{0,100}) {1,40}\| "
+    rb"|\[(?P<blank>(?=[^\]\n]{0,100}[a-z.])[\w.-]{0,100}\d[\w.-]{0,100})\] {1,2}|\[\d{1,9},(?P<rank>\d{1,5})\]:? ?"
+)
+"""Labels to be believed only when they have stood before a sample."""
+
+_LOG_HEAD = (
+    rb"(?:[IWE]\d{4} \d\d:\d\d:\d\d\.\d{1,6}[^\n\]]{0,120}\] |\[?[\w-]{0,40}\]? ?\d{4}-\d\d-\d\d[^\n|{]{0,160}?)?"
+)
+"""What a logger prints before its message: absl's letter and date, or a name and a date."""
+
+_SAMPLE = (
+    rb"(?:\|{0,2} ?(?:Training|Test) Device=(?:xla|TPU):|\[(?:xla|TPU):\d"
+    rb"|(?:epoch: \d{1,9}, )?step: \d{1,12}, loss: |"
+    + _LOG_HEAD + rb"(?:completed step: \d|step: {0,12}\d{1,12} {1,4}loss: |\{['\"]loss['\"]: |Progress on:train"
+    rb"|\| epoch \d)| ?(?:\[\d{4}[^\]\n]{0,40}\] )? ?iteration {1,12}\d{1,12}/"
+    rb"|\d{1,12}/(?:\d{1,12}|Unknown) (?:\[[=>.]|\xe2\x94)|Epoch \d{1,9}: {0,4}\d{0,3}%)"
+)  # fmt: skip
+"""How the samples of each trainer begin."""
+
+_INNER = rb"(?:\[[a-z][a-z_-]{0,60}\d{1,5}(?:\|\d{1,5})?\]: ?){0,2}"
+"""Labels of torchrun and of torch.distributed between another tool's and a sample."""
 
 LABELLED_SAMPLE = re.compile(
-    rb"(?:" + _LABEL.pattern + rb")\|{0,2} ?"
-    rb"(?:(?:Training|Test) Device=xla:|\[xla:\d|completed step: \d|\{'loss': )"
-)
+    rb"(?!(?:Steps|[Tt]rain\w*|[Ee]poch|[Ss]tep|[Ll]oss|INFO|DEBUG|WARNING|ERROR|root|wandb): ?)(?:"
+    + _LABEL.pattern + rb")" + _INNER + _SAMPLE
+)  # fmt: skip
 """A label right before a sample: such labels are to be believed from there on."""
 
 _NUMBERS = ("sky", "ray", "mpi", "torch")
 _HOSTS = ("sky_ip", "ray_ip", "pssh", "pod")
+_LABELS = ("task", "host", "service", "blank", "rank")
+
+_MOST_NESTED = 3
+"""Labels before one line: SkyPilot's before torchrun's before Python's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,21 +79,51 @@ class Carrier:
 
 
 def read_carrier(line: bytes, labels: Container[bytes] = ()) -> Carrier | None:
-    """The label at a line's beginning; `labels` are the hosts and tasks that have stood before samples."""
+    """The labels at a line's beginning; `labels` are the hosts and tasks that have stood before samples.
+
+    Tools pass on what other tools have labelled: the first label that names a worker holds.
+    """
+    found: Carrier | None = None
+    length = 0
+    for _ in range(_MOST_NESTED):
+        inner = _one(line[length:] if length else line, labels)
+        if inner is None:
+            break
+        length += inner.length
+        told = found if found is not None and (found.number is not None or found.address is not None) else inner
+        found = Carrier(told.number, told.address, length)
+    return found
+
+
+def _one(line: bytes, labels: Container[bytes]) -> Carrier | None:
     match = _SURE.match(line)
     if match is not None:
         number = next((int(match[name]) for name in _NUMBERS if match[name] is not None), None)
         address = next((match[name].decode() for name in _HOSTS if match[name] is not None), None)
         return Carrier(number, address, match.end())
+    if line.startswith(b'{"'):
+        return _entry(line)
     match = _LABEL.match(line)
     if match is None:
         return None
-    label = match["host"] if match["task"] is None else match["task"]
+    label = _told(match)
     if label not in labels and LABELLED_SAMPLE.match(line) is None:
         return None
-    if match["task"] is not None:
-        return Carrier(int(match["task"]), None, match.end())
-    return Carrier(None, match["host"].decode("ascii", "replace"), match.end())
+    if match["task"] is not None or match["rank"] is not None:
+        return Carrier(int(label), None, match.end())
+    return Carrier(None, label.decode("ascii", "replace"), match.end())
+
+
+def _entry(line: bytes) -> Carrier | None:
+    match = _JSON.match(line)
+    pod = None if match is None else _JSON_POD.search(line)
+    if match is None or pod is None:
+        return None
+    return Carrier(None, pod["pod"].decode(), match.end())
+
+
+def _told(match: re.Match[bytes]) -> bytes:
+    return next(match[name] for name in _LABELS if match[name] is not None)
 
 
 def label_of(line: bytes) -> bytes | None:
@@ -68,4 +131,4 @@ def label_of(line: bytes) -> bytes | None:
     if LABELLED_SAMPLE.match(line) is None:
         return None
     match = _LABEL.match(line)
-    return None if match is None else match["host"] if match["task"] is None else match["task"]
+    return None if match is None else _told(match)

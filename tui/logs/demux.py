@@ -9,13 +9,16 @@ from functools import cached_property
 from typing import Any
 
 from tui.logs import bulk, view
+from tui.logs.bars import Bars
 from tui.logs.batches import Queue
 from tui.logs.carriers import label_of, read_carrier
 from tui.logs.dialects import BUILT_IN, COLUMNS, LONGEST, TRAINING, Dialect, Kind
 from tui.logs.epochs import EpochBook, read_cluster, read_span
 from tui.logs.fast import Bytes
 from tui.logs.lines import without_escapes
+from tui.logs.noise import Signs
 from tui.logs.prefix import PREFIX, Prefix, read_dated_clock, read_prefix
+from tui.logs.sections import Sections
 from tui.logs.snapshot import (
     HAS_GLOBAL_RATE,
     HAS_LOSS,
@@ -82,6 +85,9 @@ class Demux:
         self.table = CoreTable(history=history)
         self.slots: list[Slot] = []
         self.book = EpochBook()
+        self.bars = Bars()
+        self.sections: Sections | None = None
+        """Of a saved log that is in sections, one for each host; it is read line by line."""
         self.facts: dict[str, Any] = {}
         self.matched: dict[str, int] = {}
         self.lines = self.bytes = self.samples = self.overlong = 0
@@ -155,6 +161,11 @@ class Demux:
         return stream
 
     @cached_property
+    def signs(self) -> Signs:
+        """Finds lines that a dialect could match, or that hold escapes."""
+        return Signs((*(self.hints or ()), b"\x1b"))
+
+    @cached_property
     def _hinted(self) -> re.Pattern[bytes]:
         return re.compile(b"|".join(re.escape(hint) for hint in self.hints or ()))
 
@@ -182,6 +193,11 @@ class Demux:
 
     def _read(self, stream: Stream, data: Bytes, start: int, end: int, now: float | None) -> None:
         """Take in bytes that end with a line end: whole lines through the batch, what is left of others alone."""
+        if stream.is_new:
+            stream.is_new = False
+            if stream.slot is None and Sections.begin_with(_first_line(data, start, end)):
+                self._batch.flush()
+                self.sections, self.fast = Sections(), False
         if not self.fast:
             self._read_lines(stream, bytes(data[start:end]), now)
             return
@@ -243,14 +259,20 @@ class Demux:
                 start = prefix.length
             elif stream.slot is None and not clipped:
                 start = self._carried(stream, text)
-        whole = (
-            TRAINING.pattern.fullmatch(text, start + 2) if self._training and text.startswith(b"| ", start) else None
-        )
+                if not start and self.sections is not None:
+                    self._sectioned(stream, self.sections, text)
+        own_text = text[start:] if start else text
+        whole = TRAINING.pattern.fullmatch(own_text, 2) if self._training and own_text.startswith(b"| ") else None
         if whole is not None:
             self.matched[TRAINING.name] = self.matched.get(TRAINING.name, 0) + 1
-            self._sample(stream, TRAINING, whole, text, start, now)
-        elif self.hints is None or self._hinted.search(text, start):
-            self._match(stream, text, start, now)
+            self._sample(stream, TRAINING, whole, own_text, now)
+        elif self.hints is None or self._hinted.search(text):
+            self._match(stream, text, own_text, now)
+
+    def _sectioned(self, stream: Stream, sections: Sections, text: bytes) -> None:
+        """Note whose section a line is in; headers are nobody's."""
+        if not sections.take(text) and sections.host is not None:
+            stream.line_slot = self.slot_named(None, sections.host)
 
     def _carried(self, stream: Stream, text: bytes) -> int:
         """Note who said a line, by what another tool put before it; how long that is."""
@@ -264,6 +286,11 @@ class Demux:
         if carrier.number is not None or carrier.address is not None:
             stream.line_slot = self.slot_named(carrier.number, carrier.address)
         return carrier.length
+
+    @property
+    def is_carried(self) -> bool:
+        """Whether tools other than xla_dist have put labels before the lines of a saved log."""
+        return self._stream(None).is_carried
 
     def labels(self) -> frozenset[bytes]:
         """Hosts and tasks that stood before samples in a saved log."""
@@ -282,35 +309,39 @@ class Demux:
             self.slots[stream.slot].address = prefix.address
         return True
 
-    def _match(self, stream: Stream, text: bytes, start: int, now: float | None) -> None:
+    def _match(self, stream: Stream, line: bytes, own_text: bytes, now: float | None) -> None:
+        """Try every dialect on a line without what tools have put before it; a user's own on the whole line."""
         sampled: Dialect | None = None
         for dialect in self._dialects:
+            text = line if dialect.is_own else own_text
             if dialect.hints and not any(hint in text for hint in dialect.hints):
                 continue
             if dialect.kind is Kind.SAMPLE and sampled is not None and sampled.name != dialect.name:
                 continue
-            matches = list(dialect.pattern.finditer(text, max(start, len(text) - dialect.reach)))
+            matches = list(dialect.pattern.finditer(text, max(0, len(text) - dialect.reach)))
             if not matches:
                 continue
             self.matched[dialect.name] = self.matched.get(dialect.name, 0) + 1
             if dialect.kind is Kind.SAMPLE:
                 sampled = dialect
                 for match in matches[-1:] if dialect.last_only else matches:
-                    self._sample(stream, dialect, match, text, start, now)
+                    if not dialect.is_bar or self.bars.is_training(self._where(stream, match, text)[0], match):
+                        self._sample(stream, dialect, match, text, now)
             elif dialect.kind is Kind.TEST:
                 for match in matches:
-                    self._test_row(stream, match, text, start, now)
+                    self._test_row(stream, match, text, now)
             elif dialect.kind is Kind.EPOCH:
                 for match in matches:
                     self._epoch_told(dialect, match)
+                    self.bars.begin(self._where(stream, match, text)[0], int(match["epoch"]))
             else:
                 self._note_facts(matches[-1].groupdict())
 
-    def _where(self, stream: Stream, match: re.Match[bytes], text: bytes, start: int) -> tuple[int, float | None]:
+    def _where(self, stream: Stream, match: re.Match[bytes], text: bytes) -> tuple[int, float | None]:
         """Slot and date of a match: the line's own, or those of a prefix glued into the line before it."""
         slot, moment = stream.line_slot, stream.line_moment
-        if stream.slot is None and match.start() - start > 2:
-            nearest = max(start, match.start() - _GLUED_WITHIN)
+        if stream.slot is None and match.start() > 2:
+            nearest = max(0, match.start() - _GLUED_WITHIN)
             for glued in PREFIX.finditer(text, nearest, match.start()):
                 if glued["address"] is not None:
                     prefix = read_prefix(text, True, glued.start())
@@ -321,7 +352,7 @@ class Demux:
     # -- what lines tell
 
     def _sample(
-        self, stream: Stream, dialect: Dialect, match: re.Match[bytes], text: bytes, start: int, now: float | None
+        self, stream: Stream, dialect: Dialect, match: re.Match[bytes], text: bytes, now: float | None
     ) -> None:
         told = match.groupdict()
         values = {name: told.get(name) for name in COLUMNS}
@@ -332,9 +363,11 @@ class Demux:
             return
         if values["loss"] is not None and loss == dialect.ignored_loss:
             values["loss"], loss = None, _NAN
-        slot, moment = self._where(stream, match, text, start)
+        slot, moment = self._where(stream, match, text)
         if values["worker"] is not None and stream.slot is None:
             slot = self.slot_named(_count(values["worker"]), None)
+        if dialect.is_bar:
+            epoch = self.bars.epoch_of(slot)
         known = (
             (HAS_LOSS if values["loss"] is not None else 0)
             | (HAS_RATE if values["rate"] is not None else 0)
@@ -349,11 +382,11 @@ class Demux:
         self.samples += 1
         self.slots[slot].samples += 1
 
-    def _test_row(self, stream: Stream, match: re.Match[bytes], text: bytes, start: int, now: float | None) -> None:
+    def _test_row(self, stream: Stream, match: re.Match[bytes], text: bytes, now: float | None) -> None:
         told = match.groupdict()
-        slot, _ = self._where(stream, match, text, start)
+        slot, _ = self._where(stream, match, text)
         self.queue.flush()
-        row = self.table.row_for(slot, int(told["core"]), int(told["device"]))
+        row = self.table.row_for(slot, int(told["core"]), _count(told["device"]))
         if row >= 0 and now is not None:
             self.table.columns["seen"][row] = now
         if told.get("accuracy") is not None:
@@ -391,6 +424,11 @@ class Demux:
                 self.facts[name] = max(self.facts.get(name, float(value)), float(value))
             else:
                 self.facts[name] = float(value)
+
+
+def _first_line(data: Bytes, start: int, end: int) -> bytes:
+    """What stands before the first line end, a carriage return too."""
+    return bytes(data[start : min(end, start + LONGEST)]).splitlines()[0]
 
 
 def all_hints(dialects: Sequence[Dialect]) -> tuple[bytes, ...] | None:

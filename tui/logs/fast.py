@@ -22,6 +22,8 @@ LEAD = len("| Training Device")
 """Bytes from where the line's own text begins to its first `=`."""
 
 MOMENT = len("2020-08-06 02:38:57 ")
+LOSS_DECIMALS, RATE_DECIMALS = 5, 2
+
 TAILS = range(len("1.1.1.1 [0] "), len("255.255.255.255 [12345] ") + 1)
 """Lengths that address and number can have in a prefix."""
 
@@ -29,9 +31,7 @@ _PAD = 64
 """Blank bytes before and after a block, so that no gathering leaves it."""
 
 _ALL = 0xFFFF_FFFF_FFFF_FFFF
-_ZEROS = np.uint64(0x3030_3030_3030_3030)
 _HIGH_BITS = np.uint64(0x8080_8080_8080_8080)
-_ABOVE_NINE = np.uint64(0x7676_7676_7676_7676)
 _LAST = np.array([0, *(_ALL << (8 * (8 - n)) & _ALL for n in range(1, 9))], np.uint64)
 """Masks that keep the last n bytes in memory of a word (its high ones: words are little-endian)."""
 
@@ -41,14 +41,25 @@ def _word(text: bytes) -> np.uint64:
     return word
 
 
-_DEVICE_1, _DEVICE_2 = _word(b"g Device"), _word(b" Trainin")
-_EPOCH, _STEP, _LOSS, _RATE, _TIME = (
-    _word(b"\0" * (8 - len(t)) + t) for t in (b" Epoch", b" Step", b" Loss", b" Rate", b" Time")
-)
-_GLOBAL_1, _GLOBAL_2 = _word(b"obalRate"), _word(b" GlobalR")
+_DEVICE_1, _DEVICE_2 = _word(b" Trainin"), _word(b"g Device")
+_EPOCH, _STEP, _LOSS, _RATE, _GLOBAL, _TIME = b" Epoch", b" Step", b" Loss", b" Rate", b" GlobalRate", b" Time"
+_GLOBAL_1, _GLOBAL_2 = _word(_GLOBAL[:8]), _word(_GLOBAL[-8:])
 _XLA = _word(b"xla:")
-_LOW_HALF = np.uint64(0xFFFF_FFFF)
-_COLONS, _COLON_PLACES = _word(b"\0\0:\0\0:\0\0"), _word(b"\0\0\xff\0\0\xff\0\0")
+_LOW_HALF, _FIRST_SIX = np.uint64(0xFFFF_FFFF), np.uint64(0xFFFF_FFFF_FFFF)
+
+
+def _expected(text: bytes) -> tuple[np.uint64, np.uint64]:
+    """What a word is xor-ed with and what is then added, so that high bits tell bytes that are wrong.
+
+    A `0` in the text stands for any digit, all else for itself.
+    """
+    return _word(text), _word(bytes(0x76 if byte == ord("0") else 0x7F for byte in text))
+
+
+_DIGITS = _expected(b"00000000")
+_CLOCK, _ABOVE_CLOCK = _expected(b"00:00:00")
+_XLA_1, _ABOVE_XLA_1 = _expected(b"xla:0/00")
+_POINTED = {n: _expected(b"0" * (7 - n) + b"." + b"0" * n) for n in (LOSS_DECIMALS, RATE_DECIMALS)}
 
 
 @dataclass(eq=False)
@@ -65,17 +76,15 @@ class Found:
     """Where each begins in the block."""
     prefix: Ints
     """Bytes of prefix before each; 0 none."""
-    tail: Words
-    """Address and number of the prefix as three words a line, zeros where there is none."""
-    moment: Words
-    """Its date and time as three words a line, zeros where there is none."""
     core: Ints
     device: Ints
     epoch: Ints
     step: Ints
-    loss: Floats
-    rate: Floats
-    global_rate: Floats
+    loss: Words
+    """Its digits, a byte each: `LOSS_DECIMALS` of them after the point. See `decimal`."""
+    rate: Words
+    """Likewise, with `RATE_DECIMALS`."""
+    global_rate: Words
     clock: Words
     """The eight bytes of the clock."""
 
@@ -92,6 +101,33 @@ _OF_ALL_LINES = ("ends", "begins")
 _NONE: Ints = np.zeros(0, np.int64)
 
 
+class Chunk:
+    """A stretch of bytes from each of many places."""
+
+    def __init__(self, data: npt.NDArray[np.void]) -> None:
+        self._bytes: npt.NDArray[np.uint8] = data.view(np.uint8).reshape(len(data), data.itemsize)
+
+    def words(self, offset: int) -> Words:
+        """The eight bytes at an offset in each stretch, as a view."""
+        words: Words = self._bytes[:, offset : offset + 8].view("<u8")[:, 0]
+        return words
+
+    def octets(self, offset: int) -> npt.NDArray[np.uint8]:
+        """The byte at an offset in each stretch, as a view."""
+        return self._bytes[:, offset]
+
+
+class _Chunks:
+    """Gathers stretches of a buffer: 64 bytes at once cost no more than 8."""
+
+    def __init__(self, view: memoryview) -> None:
+        self._every = {size: np.ndarray((len(view) - size + 1,), f"V{size}", view, strides=(1,)) for size in (32, 64)}
+
+    def at(self, places: Ints, size: int) -> Chunk:
+        """So many (32 or 64) bytes from each place."""
+        return Chunk(self._every[size][places])
+
+
 class Scanner:
     """Finds the plain training lines of blocks, in one buffer that is used again and again.
 
@@ -104,7 +140,7 @@ class Scanner:
         room = size + 2 * _PAD
         self._view = memoryview(bytearray(room))
         self._octets = np.frombuffer(self._view, np.uint8)
-        self._words: Words = np.ndarray((room - 7,), "<u8", self._view, strides=(1,))
+        self._chunks = _Chunks(self._view)
         self._marks, self._more = np.empty(room, bool), np.empty(room, bool)
         self._filled = 0
 
@@ -127,12 +163,29 @@ class Scanner:
         return self._octets[places + _PAD]
 
     def tails(self, places: Ints, lengths: Ints) -> Words:
-        """Address and number of prefixes, by where these end and how long they are, as `Found.tail` has them."""
-        return tails(self._words, places + _PAD, lengths)
+        """The last bytes (at most 24) before each place as three rows of words, zeros before what belongs to it."""
+        chunks = self._chunks.at(places + (_PAD - 24), 32)
+        found = np.empty((3, len(places)), np.uint64)
+        for row, words in enumerate(found):
+            mask = _LAST.take(lengths - 8 * row, mode="clip")
+            np.bitwise_and(chunks.words(16 - 8 * row), mask, out=words)
+        return found
 
-    def moments(self, places: Ints, prefix: Ints) -> Words:
-        """Date and time of prefixes, by where lines begin, as `Found.moment` has them."""
-        return moments(self._words, places + _PAD, prefix)
+    def moments_change(self, places: Ints) -> Ints:
+        """Which of these lines (their first bytes are given) begin with another date and time than the one before."""
+        differ = np.ones(len(places), bool)
+        differ[1:] = False
+        chunks = self._chunks.at(places + _PAD, 32)
+        for offset in (MOMENT - 8, 8, 0):
+            words = chunks.words(offset)
+            differ[1:] |= words[1:] != words[:-1]
+        return np.flatnonzero(differ)
+
+    def joined(self, starts: Ints, ends: Ints) -> bytes:
+        """These stretches of the block, one after the other."""
+        view = self._view
+        spans = zip((starts + _PAD).tolist(), (ends + _PAD).tolist(), strict=True)
+        return b"".join([view[start:end] for start, end in spans])
 
     def scan(self) -> Found:
         """Find the plain training lines of what was put in; the next `put` begins a new block."""
@@ -157,12 +210,66 @@ class Scanner:
             if len(chosen) or not groups:
                 first = lines[chosen] - fields
                 at = [places[first + place] for place in range(fields)]
-                groups.append(_read(self._octets, self._words, at, starts[chosen], ends[chosen], chosen))
+                groups.append(self._read(at, starts[chosen], ends[chosen], chosen))
         found = groups[0] if len(groups) == 1 else _joined(groups)
         found.ends = ends - _PAD
         found.begins = starts - _PAD
         found.starts -= _PAD
         return found
+
+    def _read(self, at: list[Ints], begin: Ints, end: Ints, lines: Ints) -> Found:
+        """Of lines with so many `=` (seven with an epoch, six without) those that are plain training lines."""
+        chunks = self._chunks
+        text_at = at[0] - LEAD
+        prefix = text_at - begin
+        good: Bools = (prefix == 0) | ((prefix >= MOMENT + TAILS.start) & (prefix < MOMENT + TAILS.stop))
+        after = end - at[-1]
+        if not (after == 9).all():
+            good &= (after == 9) | ((after == 10) & (self._octets[end - 1] == ord("\r")))
+        if not good.all():
+            kept = np.flatnonzero(good)
+            lines, begin, prefix, text_at = lines[kept], begin[kept], prefix[kept], text_at[kept]
+            at = [place[kept] for place in at]
+        check = _Check(len(lines))
+        first = chunks.at(text_at, 32)
+        check.is_same(first.words(1), _DEVICE_1)
+        check.is_same(first.words(9), _DEVICE_2)
+        step_at, loss_at, rate_at, global_at, time_at = at[-5:]
+        # What is before each `=`: the value of the field before, then the name.
+        before_step, before_loss, before_rate, before_global = (
+            chunks.at(place - 32, 32) for place in (step_at, loss_at, rate_at, global_at)
+        )
+        last = chunks.at(time_at - 32, 64)
+        check.ends_with(before_step, _STEP)
+        check.ends_with(before_loss, _LOSS)
+        check.ends_with(before_rate, _RATE)
+        check.is_same(before_global.words(24), _GLOBAL_2)
+        check.is_same(before_global.words(21), _GLOBAL_1)
+        check.ends_with(last, _TIME)
+        before_second, second = before_step, _STEP
+        epoch = np.full(len(lines), -1, np.int64)
+        if len(at) == 7:
+            before_second, second = chunks.at(at[1] - 32, 32), _EPOCH
+            check.ends_with(before_second, _EPOCH)
+            epoch = check.integer(before_step, _STEP, step_at - at[1])
+        device, core = check.device(first, before_second, second, at[1] - at[0])
+        found = Found(
+            _NONE,
+            _NONE,
+            lines,
+            begin,
+            prefix,
+            core=core,
+            device=device,
+            epoch=epoch,
+            step=check.integer(before_loss, _LOSS, loss_at - step_at),
+            loss=check.decimal(before_rate, _RATE, rate_at - loss_at, LOSS_DECIMALS),
+            rate=check.decimal(before_global, _GLOBAL, global_at - rate_at, RATE_DECIMALS),
+            global_rate=check.decimal(last, _TIME, time_at - global_at, RATE_DECIMALS),
+            clock=check.clock(last.words(33)),
+        )
+        good = check.passed(first.octets(0) == ord("|"))
+        return found if good.all() else found.part(good)
 
 
 def scan(block: bytes) -> Found:
@@ -179,73 +286,83 @@ def _joined(groups: list[Found]) -> Found:
     return Found(ends=_NONE, begins=_NONE, **columns)
 
 
-def _read(octets: npt.NDArray[np.uint8], words: Words, at: list[Ints], begin: Ints, end: Ints, lines: Ints) -> Found:
-    """Of lines with so many `=` (seven with an epoch, six without) those that are plain training lines."""
-    clock = words[at[-1] + 1]
-    good = _labels(octets, words, at)
-    good &= begin <= at[0] - LEAD
-    good &= (end == at[-1] + 9) | ((end == at[-1] + 10) & (octets[end - 1] == ord("\r")))
-    good &= _is_clock(clock)
-    if not good.all():
-        kept = np.flatnonzero(good)
-        lines, begin, clock = lines[kept], begin[kept], clock[kept]
-        at = [place[kept] for place in at]
-    step_at, loss_at, rate_at, global_at, time_at = at[-5:]
-    has_epoch = len(at) == 7
-    device, core, good = _device(words, at[0] + 1, at[1] - (6 if has_epoch else 5))
-    if has_epoch:
-        epoch, fine = _integer(words, at[1] + 1, step_at - 5)
-        good &= fine
-    else:
-        epoch = np.full(len(lines), -1, np.int64)
-    step, fine = _integer(words, step_at + 1, loss_at - 5)
-    good &= fine
-    loss, fine = _decimal(words, loss_at + 1, rate_at - 5, 5)
-    good &= fine
-    rate, fine = _decimal(words, rate_at + 1, global_at - 11, 2)
-    good &= fine
-    global_rate, fine = _decimal(words, global_at + 1, time_at - 5, 2)
-    good &= fine
-    text_at = at[0] - LEAD
-    prefix = text_at - begin
-    good &= (prefix == 0) | ((prefix >= MOMENT + TAILS.start) & (prefix < MOMENT + TAILS.stop))
-    tail = tails(words, text_at, prefix - MOMENT)
-    moment = moments(words, begin, prefix)
-    found = Found(
-        _NONE, _NONE, lines, begin, prefix, tail, moment, core, device, epoch, step, loss, rate, global_rate, clock
-    )
-    return found if good.all() else found.part(good)
+class _Check:
+    """Takes fields of lines as digits, and gathers which lines are right in all of them.
+
+    A field's bytes are xor-ed with what they should be, 0 for each digit: what is then above 9 (above 0 where only
+    one byte is right) shows in the high bit once the complement is added.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._good: Bools = np.ones(size, bool)
+        self._wrong = np.zeros(size, np.uint64)
+
+    def passed(self, good: Bools) -> Bools:
+        """Which lines are right, out of those that are otherwise good."""
+        good &= self._good
+        good &= self._wrong & _HIGH_BITS == 0
+        return good
+
+    def is_same(self, words: Words, text: np.uint64) -> None:
+        """Require a text of eight bytes."""
+        self._good &= words == text
+
+    def ends_with(self, chunk: Chunk, name: bytes) -> None:
+        """Require a field's name (of less than eight bytes) right before the place a chunk was taken for."""
+        self._good &= chunk.words(24) & _LAST[len(name)] == _word(name.rjust(8, b"\0"))
+
+    def _field(self, words: Words, length: Ints, expected: tuple[np.uint64, np.uint64]) -> Words:
+        pattern, above = expected
+        values = words ^ pattern
+        values &= _LAST.take(length, mode="clip")
+        sums = values + above
+        sums |= values
+        self._wrong |= sums
+        return values
+
+    def integer(self, chunk: Chunk, name: bytes, room: Ints, extra: int = 0, longest: int = 8) -> Ints:
+        """Integers of one to `longest` (at most eight) digits before a field's name.
+
+        `room` is how far apart the two `=` are that these lie between, `extra` the other bytes there.
+        """
+        length = room - (len(name) + 1 + extra)
+        self._good &= (length - 1).view(np.uint64) < longest
+        return eight_digits(self._field(chunk.words(24 - len(name)), length, _DIGITS)).view(np.int64)
+
+    def decimal(self, chunk: Chunk, name: bytes, room: Ints, decimals: int) -> Words:
+        """The digits and the (zero) point of numbers of at most eight characters with so many decimals."""
+        length = room - (len(name) + 1)
+        shortest = decimals + len("0.")
+        self._good &= (length - shortest).view(np.uint64) <= 8 - shortest
+        return self._field(chunk.words(24 - len(name)), length, _POINTED[decimals])
+
+    def clock(self, words: Words) -> Words:
+        """The eight bytes of clocks."""
+        values = words ^ _CLOCK
+        self._wrong |= (values + _ABOVE_CLOCK) | values
+        clock: Words = words.copy()
+        return clock
+
+    def device(self, first: Chunk, chunk: Chunk, name: bytes, room: Ints) -> tuple[Ints, Ints]:
+        """Device and ordinal of `xla:0/14`, for devices of one or two digits and ordinals of up to six."""
+        words = first.words(LEAD + 1)
+        short = (words ^ _XLA_1) & _FIRST_SIX
+        if (((short + _ABOVE_XLA_1) | short) & _HIGH_BITS == 0).all():
+            core = self.integer(chunk, name, room, extra=len("xla:0/"), longest=6)
+            return (short >> np.uint64(32)).view(np.int64), core
+        slash, eight = np.uint64(ord("/")), np.uint64(0xFF)
+        one = (words >> np.uint64(40)) & eight == slash
+        two = (words >> np.uint64(48)) & eight == slash
+        self._good &= (words & _LOW_HALF == _XLA) & (one | two)
+        tens = ((words >> np.uint64(32)) & eight).astype(np.int64) - ord("0")
+        ones = ((words >> np.uint64(40)) & eight).astype(np.int64) - ord("0")
+        self._good &= (tens >= 0) & (tens <= 9) & (one | ((ones >= 0) & (ones <= 9)))
+        core = self.integer(chunk, name, room - np.where(one, 0, 1), extra=len("xla:0/"), longest=6)
+        return np.where(one, tens, tens * 10 + ones), core
 
 
-def _labels(octets: npt.NDArray[np.uint8], words: Words, at: list[Ints]) -> Bools:
-    """Whether the names before the `=` are the right ones."""
-    good: Bools = words[at[0] - 8] == _DEVICE_1
-    good &= words[at[0] - 16] == _DEVICE_2
-    good &= octets[at[0] - LEAD] == ord("|")
-    if len(at) == 7:
-        good &= words[at[1] - 8] & _LAST[6] == _EPOCH
-    for place, label in zip(at[-5:-2], (_STEP, _LOSS, _RATE), strict=True):
-        good &= words[place - 8] & _LAST[5] == label
-    good &= words[at[-2] - 8] == _GLOBAL_1
-    good &= words[at[-2] - 11] == _GLOBAL_2
-    good &= words[at[-1] - 8] & _LAST[5] == _TIME
-    return good
-
-
-def _is_clock(clock: Words) -> Bools:
-    digits = (clock ^ _ZEROS) & ~_COLON_PLACES
-    good: Bools = clock & _COLON_PLACES == _COLONS
-    return good & _are_digits(digits)
-
-
-def _are_digits(values: Words) -> Bools:
-    """Whether each byte is 0 to 9."""
-    good: Bools = ((values + _ABOVE_NINE) | values) & _HIGH_BITS == 0
-    return good
-
-
-def _eight_digits(values: Words) -> Words:
-    """The number that eight decimal digits in a word stand for, the first in memory the highest."""
+def eight_digits(values: Words) -> Words:
+    """The number that eight decimal digits (0 to 9 a byte) in a word stand for, the first in memory the highest."""
     values = values * np.uint64(10) + (values >> np.uint64(8))
     pairs = np.uint64(0x0000_00FF_0000_00FF)
     low = (values & pairs) * np.uint64(0x000F_4240_0000_0064)
@@ -254,59 +371,7 @@ def _eight_digits(values: Words) -> Words:
     return number
 
 
-def _integer(words: Words, start: Ints, end: Ints, longest: int = 8) -> tuple[Ints, Bools]:
-    """Integers of one to `longest` (at most eight) digits, and which of them are that."""
-    length = end - start
-    good: Bools = (length >= 1) & (length <= longest)
-    values = (words[end - 8] ^ _ZEROS) & _LAST.take(length, mode="clip")
-    good &= _are_digits(values)
-    return _eight_digits(values).view(np.int64), good
-
-
-def _decimal(words: Words, start: Ints, end: Ints, decimals: int) -> tuple[Floats, Bools]:
-    """Numbers of at most eight characters with so many decimals, and which of them are that."""
-    length = end - start
-    good: Bools = (length >= decimals + 2) & (length <= 8)
-    word = words[end - 8]
-    point = np.uint64(8 * (7 - decimals))
-    good &= (word >> point) & np.uint64(0xFF) == ord(".")
-    whole = (word & np.uint64((1 << int(point)) - 1)) << np.uint64(8)
-    values = ((word & _LAST[decimals]) | whole) ^ _ZEROS
-    values &= _LAST.take(length - 1, mode="clip")
-    good &= _are_digits(values)
-    return _eight_digits(values).astype(np.float64) / 10.0**decimals, good
-
-
-def _device(words: Words, start: Ints, end: Ints) -> tuple[Ints, Ints, Bools]:
-    """Device and ordinal of `xla:0/14`, for devices of one or two digits and ordinals of up to six."""
-    word = words[start]
-    slash, eight = np.uint64(ord("/")), np.uint64(0xFF)
-    one = (word >> np.uint64(40)) & eight == slash
-    two = (word >> np.uint64(48)) & eight == slash
-    good: Bools = (word & _LOW_HALF == _XLA) & (one | two)
-    first = ((word >> np.uint64(32)) & eight).astype(np.int64) - ord("0")
-    second = ((word >> np.uint64(40)) & eight).astype(np.int64) - ord("0")
-    good &= (first >= 0) & (first <= 9) & (one | ((second >= 0) & (second <= 9)))
-    core, fine = _integer(words, start + np.where(one, 6, 7), end, longest=6)
-    return np.where(one, first, first * 10 + second), core, good & fine
-
-
-def moments(words: Words, begin: Ints, prefix: Ints) -> Words:
-    """The first twenty bytes of each line that has a prefix."""
-    found = np.zeros((len(begin), 3), np.uint64)
-    if not prefix.any():
-        return found
-    for column, mask in enumerate((_ALL, _ALL, int(_LOW_HALF))):
-        found[:, column] = words[begin + 8 * column] & np.uint64(mask)
-    found[prefix == 0] = 0
-    return found
-
-
-def tails(words: Words, end: Ints, length: Ints) -> Words:
-    """The last `length` bytes before a place as three words, what lies before them zero."""
-    found = np.zeros((len(end), 3), np.uint64)
-    if not (length > 0).any():
-        return found
-    for column in range(3):
-        found[:, column] = words[end - 8 * (column + 1)] & _LAST.take(length - 8 * column, mode="clip")
-    return found
+def decimal(digits: Words, decimals: int) -> Floats:
+    """The numbers that digits with a zero for the point, as `Found` has them, stand for."""
+    whole = (digits & np.uint64((1 << 8 * (7 - decimals)) - 1)) << np.uint64(8)
+    return eight_digits((digits & _LAST[decimals]) | whole).astype(np.float64) / 10.0**decimals

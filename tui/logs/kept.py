@@ -7,12 +7,14 @@ import json
 import math
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tui import __version__
+from tui.logs.owners import Owners
 
 Row = dict[str, Any]
 """A row as `cores --json` prints it."""
@@ -20,11 +22,44 @@ Row = dict[str, Any]
 MOST_KEPT = 256
 """Summaries kept; the oldest go first."""
 
-_FORMAT = 1
+MOST_BYTES = 64 * 1024 * 1024
+"""Bytes of summaries kept."""
+
+_EDGE = 4096
+"""Bytes of a log's beginning and of its end that must be the same for its summary to hold."""
+
+_FORMAT = 2
 """Counts up when a summary of before must not be taken for one of now."""
 
 _SETTLED = 2.0
 """Seconds since a file was last written before its times are trusted to tell a later change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a log came to: a row for every core, and who says its lines."""
+
+    rows: list[Row]
+    owners: Owners
+
+    def to_json(self) -> dict[str, Any]:
+        """The summary as it is kept."""
+        owners = self.owners
+        return {
+            "rows": self.rows,
+            "numbers": [[number, address, worker] for (number, address), worker in owners.numbers.items()],
+            "labels": sorted(label.decode("latin-1") for label in owners.labels),
+            "xla_dist": owners.xla_dist,
+            "carried": owners.carried,
+        }
+
+    @classmethod
+    def from_json(cls, kept: Mapping[str, Any]) -> Summary:
+        """The summary that was kept. Raises KeyError, TypeError or ValueError for anything else."""
+        numbers = {(number, address): int(worker) for number, address, worker in kept["numbers"]}
+        labels = frozenset(label.encode("latin-1") for label in kept["labels"])
+        owners = Owners(numbers, labels, bool(kept["xla_dist"]), bool(kept["carried"]))
+        return cls([dict(row) for row in kept["rows"]], owners)
 
 
 class Summaries:
@@ -33,20 +68,18 @@ class Summaries:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
 
-    def load(self, log: Path, reading: Iterable[str] = ()) -> list[Row] | None:
-        """The rows of a log that has not changed since; None otherwise. `reading`: what else they depend on."""
+    def load(self, log: Path, reading: Iterable[str] = ()) -> Summary | None:
+        """What a log came to that has not changed since; None otherwise. `reading`: what else that depends on."""
         try:
-            mark = _mark(os.stat(log), reading)  # noqa: PTH116
             kept = json.loads(self._place(log).read_bytes())
-            if kept["mark"] != mark:
+            if kept["mark"] != _mark(os.stat(log), reading) or kept["edges"] != _edges(log):  # noqa: PTH116
                 return None
-            rows: list[Row] = kept["rows"]
-        except (OSError, ValueError, KeyError, TypeError):
+            return Summary.from_json(kept)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
-        return rows
 
-    def save(self, log: Path, before: os.stat_result, rows: list[Row], reading: Iterable[str] = ()) -> None:
-        """Keep the rows of a log that was as `before` says when reading began; not of one that is being written."""
+    def save(self, log: Path, before: os.stat_result, summary: Summary, reading: Iterable[str] = ()) -> None:
+        """Keep what a log came to that was as `before` says when reading began; not one that is being written."""
         place = self._place(log)
         temporary = place.with_suffix(f".{os.getpid()}")
         mark = _mark(before, reading)
@@ -56,18 +89,30 @@ class Summaries:
                 return
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             with os.fdopen(os.open(temporary, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "w") as file:
-                json.dump({"mark": mark, "rows": rows}, file)
+                json.dump({"mark": mark, "edges": _edges(log), **summary.to_json()}, file)
             temporary.replace(place)
             self._prune()
 
     def _prune(self) -> None:
-        kept = sorted(self.directory.glob("*.json"), key=lambda path: path.stat().st_mtime)
-        for path in kept[:-MOST_KEPT]:
-            path.unlink(missing_ok=True)
+        newest = sorted(((path.stat(), path) for path in self.directory.glob("*.json")), key=lambda e: -e[0].st_mtime)
+        room = MOST_BYTES
+        for count, (found, path) in enumerate(newest):
+            room -= found.st_size
+            if count >= MOST_KEPT or room < 0:
+                path.unlink(missing_ok=True)
 
     def _place(self, log: Path) -> Path:
         name = hashlib.sha256(os.fsencode(os.path.realpath(log))).hexdigest()
         return self.directory / f"{name}.json"
+
+
+def _edges(log: Path) -> str:
+    """A digest of the log's beginning and end: times can be set back, and some file systems' are coarse."""
+    with log.open("rb", buffering=0) as file:
+        digest = hashlib.sha256(file.read(_EDGE))
+        file.seek(max(0, os.fstat(file.fileno()).st_size - _EDGE))
+        digest.update(file.read(_EDGE))
+    return digest.hexdigest()
 
 
 def _mark(stat: os.stat_result, reading: Iterable[str]) -> list[Any]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any, ClassVar
 
 LONGEST_LINE = 1024 * 1024
 """A longer line is handed out in pieces of this many bytes."""
@@ -16,6 +18,33 @@ _ESCAPES = re.compile(rb"\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]{0,4096}(?:\
 def without_escapes(text: bytes) -> bytes:
     """The text without what terminals take for colours and titles."""
     return _ESCAPES.sub(b"", text) if b"\x1b" in text else text
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One line of a log; `offset` is where it begins, in bytes, `time` when it arrived (Unix time)."""
+
+    is_wall_time: ClassVar[bool] = True
+    """Whether `time` is Unix time; else the log's own, without an offset."""
+
+    worker: int | None
+    offset: int
+    time: float | None
+    data: bytes
+    """The line without its end."""
+
+    @property
+    def text(self) -> str:
+        """The line as text, invalid UTF-8 replaced; not made safe for a terminal."""
+        return self.data.decode("utf-8", "replace")
+
+    def to_json(self) -> dict[str, Any]:
+        """The line as `attach --json` and `logs --json` print it."""
+        from tui.logs.snapshot import LOG_TIME, WALL_TIME, format_time
+
+        kind = WALL_TIME if self.is_wall_time else LOG_TIME
+        moment = None if self.time is None else format_time(self.time, kind)
+        return {"worker": self.worker, "offset": self.offset, "time": moment, "text": self.text}
 
 
 class Cutter:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 if sys.version_info >= (3, 11):
@@ -21,7 +24,14 @@ MANY = 32
 LONGEST_TRIAL = 0.05
 """CPU seconds that a search in one line may take: at ten lines a second more would be felt."""
 
-_REPEATS = (ops.MAX_REPEAT, ops.MIN_REPEAT)
+LONGEST_CHECK = 1.0
+"""CPU seconds that all trials of one pattern may take; a search that does not end is broken off then."""
+
+_POSSESSIVE = getattr(ops, "POSSESSIVE_REPEAT", None)
+_ATOMIC = getattr(ops, "ATOMIC_GROUP", None)
+"""Of Python 3.11 and newer."""
+
+_REPEATS = tuple(op for op in (ops.MAX_REPEAT, ops.MIN_REPEAT, _POSSESSIVE) if op is not None)
 _FAILING = b"\x00\x01"
 _CANDIDATES = b"a0 =,.:-/_AzZ9\t" + bytes(range(256))
 
@@ -29,24 +39,58 @@ _CANDIDATES = b"a0 =,.:-/_AzZ9\t" + bytes(range(256))
 def runs_away(source: bytes, reach: int) -> str | None:
     """Why searching `reach` bytes for the pattern could take too long; None when it does not.
 
-    Repeats within repeats are refused as they stand; every other repeat is tried on lines that begin as it wants
-    them, go on with what it repeats, and then fail.
+    Endless repeats within repeats are refused as they stand; every other repeat is tried on lines that begin as it
+    wants them, go on with what it repeats, and then fail. Outside the main thread nothing can break off a search.
     """
     tree = _parsed(source)
     if _nested(tree, False):
         return "a repeat within a repeat, or alternatives within one, can backtrack without end"
     pattern = re.compile(source)
-    for lead, pump in _pumped(tree, b""):
-        length = 8
-        while length <= reach:
-            line = (lead + pump * (length // max(1, len(pump))))[-reach:] + _FAILING
-            began = time.thread_time()
-            for _ in pattern.finditer(line):
-                pass
-            if time.thread_time() - began > LONGEST_TRIAL:
-                return f"on a line with {pump[:20].decode('latin-1')!r} again and again it takes too long"
-            length = length + length // 4 + 1
+    pump = b""
+    try:
+        with _broken_off_after(LONGEST_CHECK):
+            for lead, pump in _pumped(tree, b""):
+                if _is_slow(pattern, lead, pump, reach):
+                    raise _TooLongError
+    except _TooLongError:
+        return f"on a line with {pump[:20].decode('latin-1')!r} again and again it takes too long"
     return None
+
+
+class _TooLongError(Exception):
+    """A trial took too long."""
+
+
+@contextmanager
+def _broken_off_after(seconds: float) -> Iterator[None]:
+    """Raise _TooLongError in the block after so many seconds of CPU: Python's matcher looks at signals as it goes."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(_signal: int, _frame: Any) -> None:
+        raise _TooLongError
+
+    before = signal.signal(signal.SIGVTALRM, stop)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+
+
+def _is_slow(pattern: re.Pattern[bytes], lead: bytes, pump: bytes, reach: int) -> bool:
+    length = 8
+    while length <= reach:
+        line = (lead + pump * (length // max(1, len(pump))))[-reach:] + _FAILING
+        began = time.thread_time()
+        for _ in pattern.finditer(line):
+            pass
+        if time.thread_time() - began > LONGEST_TRIAL:
+            return True
+        length = length + length // 4 + 1
+    return False
 
 
 def required_text(source: bytes) -> bytes | None:
@@ -83,6 +127,8 @@ def _children(op: Any, argument: Any) -> list[Any]:
         return list(argument[1])
     if op in _REPEATS:
         return [argument[2]]
+    if op is _ATOMIC and op is not None:
+        return [argument]
     if op in (ops.ASSERT, ops.ASSERT_NOT):
         return [argument[1]]
     if op is ops.GROUPREF_EXISTS:
@@ -105,16 +151,37 @@ def _nested(tree: Sequence[Any], within: bool) -> bool:
 
 
 def _pumped(tree: Sequence[Any], lead: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """For each endless repeat: text that leads to it, and what it repeats."""
+    """For each repeat: text that leads to it, and what it repeats."""
     for op, argument in tree:
-        if _is_endless(op, argument):
-            pump = _example(argument[2])
-            yield lead, pump
-            if lead:
-                yield b"", lead + pump
+        if op in _REPEATS and (_is_endless(op, argument) or (argument[1] > 1 and _varies(argument[2]))):
+            pumps = {_example(argument[2]), b"".join(_alternatives(argument[2]))}
+            for pump in sorted(pumps - {b""}):
+                yield lead, pump
+                if lead:
+                    yield b"", lead + pump
         for child in _children(op, argument):
             yield from _pumped(child, lead)
         lead += _example([(op, argument)])
+
+
+def _varies(tree: Sequence[Any]) -> bool:
+    """Whether different texts, or one text in different ways, can match."""
+    return any(
+        op is ops.BRANCH
+        or (op in _REPEATS and argument[0] != argument[1])
+        or any(_varies(child) for child in _children(op, argument))
+        for op, argument in tree
+    )
+
+
+def _alternatives(tree: Sequence[Any]) -> Iterator[bytes]:
+    """An example of each of the alternatives that a repeat chooses from."""
+    for op, argument in tree:
+        if op is ops.BRANCH:
+            yield from (_example(branch) for branch in argument[1])
+        else:
+            for child in _children(op, argument):
+                yield from _alternatives(child)
 
 
 def _example(tree: Sequence[Any]) -> bytes:
@@ -129,7 +196,7 @@ def _example(tree: Sequence[Any]) -> bytes:
             text += next((bytes([octet]) for octet in _CANDIDATES if _is_in(argument, octet)), b"a")
         elif op in _REPEATS:
             text += _example(argument[2]) * min(max(1, argument[0]), 64)
-        elif op in (ops.SUBPATTERN, ops.BRANCH):
+        elif op in (ops.SUBPATTERN, ops.BRANCH, _ATOMIC):
             text += _example(_children(op, argument)[0])
     return text
 

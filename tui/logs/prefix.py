@@ -58,7 +58,7 @@ def read_prefix(line: bytes, xla_dist: bool, position: int = 0) -> Prefix | None
 def read_moment(text: bytes) -> float | None:
     """Seconds of `2020-08-06 02:38:57`, as if it were UTC; None when there is no such day."""
     try:
-        moment = datetime.strptime(text.decode("ascii"), "%Y-%m-%d %H:%M:%S")
+        moment = datetime.fromisoformat(text.decode("ascii"))
     except ValueError:
         return None
     return moment.replace(tzinfo=timezone.utc).timestamp()

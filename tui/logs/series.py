@@ -130,6 +130,11 @@ class History:
     def _filled(self, row: int) -> int:
         return ((int(self.counts[row]) - 1) >> self.shift) + 1 if row < len(self.counts) else 0
 
+    def interval(self) -> float:
+        """Seconds that usually lie between two lines of a core; NaN where its lines tell no times."""
+        times = self._time[~np.isnan(self._time)]
+        return float(np.median(np.diff(times))) / (1 << self.shift) if len(times) > 1 else float("nan")
+
     def losses(self, row: int) -> Trail:
         """A core's loss, oldest first; the very first sample stands at the front."""
         filled = self._filled(row)

@@ -25,7 +25,7 @@ class Known:
 
     def __init__(self) -> None:
         self.hashes: npt.NDArray[np.uint64] = np.zeros(0, np.uint64)
-        self.tails: npt.NDArray[np.uint64] = np.zeros((0, 3), np.uint64)
+        self.tails: npt.NDArray[np.uint64] = np.zeros((3, 0), np.uint64)
         self.slots: npt.NDArray[np.int64] = np.zeros(0, np.int64)
         self._shortcut: npt.NDArray[np.int64] = np.zeros(0, np.int64)
 
@@ -35,35 +35,36 @@ class Known:
         return len(self.hashes) >= MOST_PREFIXES
 
     def find(self, tails: Words) -> npt.NDArray[np.int64]:
-        """The slot of each prefix, by its address and number as words; -1 unknown, or no prefix."""
+        """The slot of each prefix, by its address and number as three rows of words; -1 unknown, or no prefix."""
         if not len(self.hashes):
-            return np.full(len(tails), -1, np.int64)
+            return np.full(tails.shape[1], -1, np.int64)
         hashes = _hashes(tails)
         places = self._shortcut[hashes >> _SHIFT]
         same = self._matches(places, tails)
-        if not same.all():
-            # Two prefixes can share a shortcut, and some are new.
-            other = np.flatnonzero(~same)
-            sought = np.searchsorted(self.hashes, hashes[other])
-            sought[sought == len(self.hashes)] = 0
-            places[other], same[other] = sought, self._matches(sought, tails[other])
+        slots: npt.NDArray[np.int64] = self.slots[places]
+        if same.all():
+            return slots
+        # Two prefixes can share a shortcut, and some are new.
+        other = np.flatnonzero(~same)
+        sought = np.searchsorted(self.hashes, hashes[other])
+        sought[sought == len(self.hashes)] = 0
+        places[other], same[other] = sought, self._matches(sought, tails[:, other])
         return np.where(same, self.slots[places], -1)
 
     def _matches(self, places: npt.NDArray[np.int64], tails: Words) -> npt.NDArray[np.bool_]:
-        there = self.tails[places]
-        same: npt.NDArray[np.bool_] = there[:, 0] == tails[:, 0]
-        same &= there[:, 1] == tails[:, 1]
-        same &= there[:, 2] == tails[:, 2]
+        same: npt.NDArray[np.bool_] = self.tails[0][places] == tails[0]
+        same &= self.tails[1][places] == tails[1]
+        same &= self.tails[2][places] == tails[2]
         return same
 
     def add(self, tail: Words, slot: int) -> None:
         """Remember a prefix and the slot of its worker (-1: it is no prefix)."""
-        key = _hashes(tail[None, :])[0]
+        key = _hashes(tail[:, None])[0]
         place = int(np.searchsorted(self.hashes, key))
         if self.is_full or (place < len(self.hashes) and self.hashes[place] == key):
             return
         self.hashes = np.insert(self.hashes, place, key)
-        self.tails = np.insert(self.tails, place, tail, axis=0)
+        self.tails = np.insert(self.tails, place, tail, axis=1)
         self.slots = np.insert(self.slots, place, slot)
         self._shortcut = np.zeros(1 << _SHORTCUT_BITS, np.int64)
         self._shortcut[self.hashes >> _SHIFT] = np.arange(len(self.hashes))
@@ -74,7 +75,7 @@ _MIX = np.array([0x9E37_79B9_7F4A_7C15, 0xC2B2_AE3D_27D4_EB4F, 0x1656_67B1_9E37_
 
 
 def _hashes(tails: Words) -> Words:
-    mixed: Words = tails[:, 0] * _MIX[0] ^ tails[:, 1] * _MIX[1] ^ tails[:, 2] * _MIX[2]
+    mixed: Words = tails[0] * _MIX[0] ^ tails[1] * _MIX[1] ^ tails[2] * _MIX[2]
     return mixed
 
 
@@ -86,6 +87,8 @@ class Stream:
     """The worker's slot where the source is one worker's log; None where lines tell it themselves."""
     xla_dist: bool = False
     """Whether lines are known to carry xla_dist's prefix."""
+    is_new: bool = True
+    """Whether none of its lines has been read."""
     at_start: bool = True
     """Whether the next text begins a line; after a carriage return the line's prefix still holds."""
     line_slot: int | None = None

@@ -8,8 +8,9 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from tui.logs.arrays import np, npt
+from tui.logs.fast import LOSS_DECIMALS, RATE_DECIMALS, Words, decimal
 from tui.logs.series import History, runs_of
-from tui.logs.snapshot import HAS_GLOBAL_RATE, HAS_LOSS, HAS_RATE, NO_TIME, UNKNOWN
+from tui.logs.snapshot import HAS_GLOBAL_RATE, HAS_LOSS, HAS_RATE, LOG_TIME, NO_TIME, UNKNOWN, WALL_TIME
 
 MOST_ROWS = 65_536
 """Rows kept apart at most: twice the cores of the largest pod; what comes beyond is counted, not kept.
@@ -56,6 +57,10 @@ class Samples:
         """Some of the samples: a slice or an array of places."""
         return Samples(*(getattr(self, name)[places] for name in SAMPLE_FIELDS))
 
+    def whole(self) -> Samples:
+        """The samples with all columns there: these."""
+        return self
+
 
 SAMPLE_FIELDS = tuple(field.name for field in fields(Samples))
 
@@ -64,6 +69,59 @@ _TYPES: dict[str, Any] = {
     "loss": np.float64, "rate": np.float64, "global_rate": np.float64, "known": np.uint8,
     "clock": f"S{CLOCK_BYTES}", "time": np.float64, "time_kind": np.uint8, "seen": np.float64,
 }  # fmt: skip
+
+
+@dataclass(eq=False)
+class PlainSamples:
+    """A batch of samples that tell everything, their losses and rates still as digits (see `fast.Found`).
+
+    Most samples of a long log are superseded within their batch: turning only the last ones into numbers saves a
+    tenth of reading it.
+    """
+
+    slot: Ints
+    core: Ints
+    device: Ints
+    epoch: Ints
+    step: Ints
+    loss: Words
+    rate: Words
+    global_rate: Words
+    clock: Words
+    time: Floats
+    seen: Floats
+
+    def __len__(self) -> int:
+        return len(self.slot)
+
+    def part(self, places: Any) -> PlainSamples:
+        """Some of the samples: a slice or an array of places."""
+        return PlainSamples(*(getattr(self, name)[places] for name in _PLAIN_FIELDS))
+
+    def whole(self) -> Samples:
+        """The samples with all columns there and all numbers made."""
+        size = len(self)
+        clock = np.zeros(size, f"S{CLOCK_BYTES}")
+        clock.view(np.uint64).reshape(size, CLOCK_BYTES // 8)[:, 0] = self.clock
+        kind = np.where(np.isnan(self.time), NO_TIME, LOG_TIME)
+        return Samples(
+            slot=self.slot,
+            core=self.core,
+            device=self.device,
+            epoch=self.epoch,
+            step=self.step,
+            loss=decimal(self.loss, LOSS_DECIMALS),
+            rate=decimal(self.rate, RATE_DECIMALS),
+            global_rate=decimal(self.global_rate, RATE_DECIMALS),
+            known=np.full(size, ALL_KNOWN, np.uint8),
+            clock=clock,
+            time=self.time,
+            time_kind=np.where(np.isnan(self.seen), kind, WALL_TIME).astype(np.uint8),
+            seen=self.seen,
+        )
+
+
+_PLAIN_FIELDS = tuple(field.name for field in fields(PlainSamples))
 
 Record = tuple[int, int, int, int, int, float, float, float, int, bytes, float, int, float]
 """One sample, in the order of `Samples`' fields."""
@@ -128,19 +186,21 @@ class CoreTable:
         self._rows[key] = row
         return row
 
-    def _rows_for(self, samples: Samples) -> Ints:
+    def _rows_for(self, samples: Samples | PlainSamples) -> Ints:
         keys = _key(samples.slot, samples.core, samples.device)
         rows = self._index.rows(keys)
         if (rows >= 0).all() or self.size >= MOST_ROWS:
             return rows
         missing = np.flatnonzero(rows < 0)
-        _, firsts = np.unique(keys[missing], return_index=True)
-        for place in missing[np.sort(firsts)].tolist():
+        firsts: dict[int, int] = {}
+        for place, key in zip(missing.tolist(), keys[missing].tolist(), strict=True):
+            firsts.setdefault(key, place)
+        for place in firsts.values():
             self.row_for(int(samples.slot[place]), int(samples.core[place]), int(samples.device[place]))
         self._index = _Index(self._rows)
         return self._index.rows(keys)
 
-    def update(self, samples: Samples) -> None:
+    def update(self, samples: Samples | PlainSamples) -> None:
         """Take in a batch; the outcome is the same as taking in its samples one by one."""
         rows = self._rows_for(samples)
         if (rows < 0).any():
@@ -149,10 +209,10 @@ class CoreTable:
             rows, samples = rows[kept], samples.part(kept)
         if not len(rows):
             return
-        whole = samples.known == ALL_KNOWN
-        if whole.all():
+        if isinstance(samples, PlainSamples):
             self._update_whole(rows, samples)
             return
+        whole = samples.known == ALL_KNOWN
         edges = np.flatnonzero(whole[1:] != whole[:-1]) + 1
         for start, end in itertools.pairwise([0, *edges.tolist(), len(rows)]):
             if whole[start]:
@@ -161,36 +221,50 @@ class CoreTable:
                 for place in range(start, end):
                     self._update_one(int(rows[place]), samples, place)
 
-    def _update_whole(self, rows: Ints, samples: Samples) -> None:
-        order = np.argsort(rows.astype(np.uint16), kind="stable")
-        ordered = rows[order]
-        starts, ends = runs_of(ordered)
-        touched = ordered[starts]
-        self._count_wraps(ordered, samples.step[order], samples.epoch[order], starts, touched)
-        columns, last = self.columns, order[ends]
+    def _update_whole(self, rows: Ints, samples: Samples | PlainSamples) -> None:
+        columns = self.columns
+        counts = np.bincount(rows, minlength=self.size)
+        touched = np.flatnonzero(counts)
+        last = np.empty(self.size, np.int64)
+        # Of several values for one place numpy keeps the last.
+        last[rows] = np.arange(len(rows))
+        last = last[touched]
+        ordered = self._note_steps(samples.epoch, samples.step)
+        order = None
+        if self.history is not None or not ordered:
+            order = np.argsort(rows.astype(np.uint16), kind="stable")
+        if order is not None and not ordered:
+            self._count_wraps(rows[order], samples.step[order], samples.epoch[order])
+        fresh = touched[columns["first"][touched] == UNKNOWN]
+        if len(fresh):
+            first = np.empty(self.size, np.int64)
+            first[rows[::-1]] = np.arange(len(rows) - 1, -1, -1)
+            columns["first"][fresh] = self.sequence + first[fresh]
+        newest = samples.part(last).whole()
         for name in SAMPLE_FIELDS[3:]:
-            columns[name][touched] = getattr(samples, name)[last]
-        columns["count"][touched] += ends - starts + 1
-        fresh = columns["first"][touched] == UNKNOWN
-        columns["first"][touched[fresh]] = self.sequence + order[starts][fresh]
+            columns[name][touched] = getattr(newest, name)
+        columns["count"][: self.size] += counts
         columns["last"][touched] = self.sequence + last
         self.sequence += len(rows)
-        self._note_steps(samples.epoch, samples.step)
-        if self.history is not None:
-            self.history.add(rows, order, samples.loss, samples.rate, samples.epoch, samples.step, samples.time)
+        if self.history is not None and order is not None:
+            every = samples.whole()
+            self.history.add(rows, order, every.loss, every.rate, every.epoch, every.step, every.time)
 
-    def _count_wraps(self, ordered: Ints, steps: Ints, epochs: Ints, starts: Ints, touched: Ints) -> None:
+    def _count_wraps(self, ordered: Ints, steps: Ints, epochs: Ints) -> None:
+        """Count where a step goes back though no epoch is told; samples are sorted by row."""
+        starts, _ = runs_of(ordered)
         before = np.empty_like(steps)
         before[1:] = steps[:-1]
-        before[starts] = self.columns["step"][touched]
+        before[starts] = self.columns["step"][ordered[starts]]
         back = (steps < before) & (epochs == UNKNOWN)
         if back.any():
             np.add.at(self.columns["wraps"], ordered[back], 1)
 
-    def _note_steps(self, epochs: Ints, steps: Ints) -> None:
-        positive = steps[steps > 0]
-        if len(positive):
-            smallest = int(positive.min())
+    def _note_steps(self, epochs: Ints, steps: Ints) -> bool:
+        """Note how far each epoch goes; whether every sample tells its epoch."""
+        # As unsigned numbers, 0 and the unknown -1 come last once 1 is taken off.
+        smallest = int((steps - 1).view(np.uint64).min()) + 1
+        if smallest <= np.iinfo(np.int64).max:
             self.smallest_step = min(self.smallest_step or smallest, smallest)
         one = int(epochs.min())
         single = one == int(epochs.max())
@@ -200,6 +274,7 @@ class CoreTable:
             self.epoch_steps[epoch] = (min(low, int(there.min())), max(high, int(there.max())))
         while len(self.epoch_steps) > MOST_EPOCHS:
             del self.epoch_steps[next(iter(self.epoch_steps))]
+        return one != UNKNOWN
 
     def _update_one(self, row: int, samples: Samples, place: int) -> None:
         """One sample that does not tell everything: of the same step as the row's, it adds to what is known."""

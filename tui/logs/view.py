@@ -34,6 +34,10 @@ _ALTERNATING_DEVICES = 1
 """Two threads of one process print devices 0 and 1 for one ordinal; a higher device number is a core of its own."""
 
 
+MISSED = 3
+"""Lines that a core must have left out before it counts as silent: some jobs print one every ten minutes."""
+
+
 @dataclass(frozen=True)
 class Thresholds:
     """When a core counts as behind or silent."""
@@ -41,7 +45,7 @@ class Thresholds:
     straggler: float = 3.0
     """Lines behind the median (a line every so many steps)."""
     silent: float = 120.0
-    """Seconds without a line of its own."""
+    """Seconds without a line of its own; where a core's lines are rarer, `MISSED` of them."""
 
     @classmethod
     def from_settings(cls, values: Mapping[str, float]) -> Thresholds:
@@ -217,13 +221,17 @@ def _lags(position: Floats) -> tuple[Floats, int | None]:
 
 def _silent(demux: Demux, rows: Ints, now: float | None) -> Bools:
     """Rows that have told nothing for too long: by the clock in a live run, after the other cores in a saved one."""
+    table, patience = demux.table, demux.thresholds.silent
     if now is not None:
-        quiet: Bools = now - demux.table.column("seen")[rows] > demux.thresholds.silent
+        usual = float("nan") if table.history is None else table.history.interval()
+        quiet: Bools = now - table.column("seen")[rows] > np.fmax(patience, MISSED * usual)
         return quiet
-    dated: Bools = demux.table.column("time_kind")[rows] == LOG_TIME
-    times = demux.table.column("time")[rows]
+    dated: Bools = table.column("time_kind")[rows] == LOG_TIME
+    times = table.column("time")[rows]
     newest = np.fmax.reduce(times[dated], initial=-np.inf)
-    late: Bools = newest - times > demux.thresholds.silent
+    most = int(table.column("count").max(initial=0))
+    usual = (newest - demux.first_moment) / (most - 1) if most > 1 else float("nan")
+    late: Bools = newest - times > np.fmax(patience, MISSED * usual)
     return late & dated
 
 

@@ -13,10 +13,12 @@ from typing import Any
 
 from tui.logs.demux import Demux
 from tui.logs.dialects import BUILT_IN, Dialect
-from tui.logs.lines import Cutter, names_core
-from tui.logs.snapshot import WALL_TIME, Snapshot, format_time
+from tui.logs.lines import Cutter, LogLine, names_core
+from tui.logs.snapshot import Snapshot
 from tui.pod.run import RunState
 from tui.runs.directory import ARRIVALS_FILE, EVENTS_FILE, RunDirectory
+
+__all__ = ["Growth", "LineReader", "LogLine", "RunReader", "Span"]
 
 ARRIVALS_BLOCK = 256 * 1024
 """Bytes of `arrivals` taken at once: some ten thousand batches. A fuller one means that the reader is behind."""
@@ -37,27 +39,6 @@ class Span:
     data: bytes
     time: float
     attempt: int
-
-
-@dataclass(frozen=True, slots=True)
-class LogLine:
-    """One line of one worker's log; `offset` is where it begins, in bytes, `time` when it arrived (Unix time)."""
-
-    worker: int | None
-    offset: int
-    time: float | None
-    data: bytes
-    """The line without its end."""
-
-    @property
-    def text(self) -> str:
-        """The line as text, invalid UTF-8 replaced; not made safe for a terminal."""
-        return self.data.decode("utf-8", "replace")
-
-    def to_json(self) -> dict[str, Any]:
-        """The line as `attach --json` and `logs --follow --json` print it."""
-        moment = None if self.time is None else format_time(self.time, WALL_TIME)
-        return {"worker": self.worker, "offset": self.offset, "time": moment, "text": self.text}
 
 
 class Growth:

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from tests.logs.shapes import training
+from tui.logs.costs import seconds_per_step, straggler_costs
+from tui.logs.demux import Demux
+from tui.logs.snapshot import Snapshot
+
+
+def gang(*, slow_every: int = 1, slow_rate: str = "100.00", steps: int = 40, hiccup: int | None = None) -> Snapshot:
+    """Four cores, a line every second and step; core 2 prints every so many steps, at its own rate."""
+    demux = Demux()
+    for step in range(1, steps):
+        for core in range(4):
+            if core == 2 and step % slow_every:
+                continue
+            rate = slow_rate if core == 2 else ("1.00" if core == 1 and step == hiccup else "100.00")
+            own = step // slow_every if core == 2 else step
+            demux.feed(0, (training(core=core, step=own, rate=rate) + "\n").encode(), now=1000.0 + step)
+    return demux.snapshot(now=1000.0 + steps)
+
+
+def test_a_gang_in_step_has_no_stragglers() -> None:
+    assert straggler_costs(gang()) == ()
+
+
+def test_a_straggler_costs_what_the_others_wait_for_it() -> None:
+    (cost,) = straggler_costs(gang(slow_every=2, slow_rate="50.00"))
+    assert (cost.core, cost.worker) == (2, 0)
+    assert cost.pace == pytest.approx(0.5)
+    assert cost.share == pytest.approx(0.5)
+    assert cost.seconds_per_step == pytest.approx(1.0, rel=0.1)
+
+
+def test_without_rates_that_differ_its_lines_tell_its_pace() -> None:
+    (cost,) = straggler_costs(gang(slow_every=4))
+    assert cost.pace == pytest.approx(0.25, rel=0.1)
+
+
+def test_one_slow_sample_is_no_pace() -> None:
+    snapshot = gang(slow_every=2, slow_rate="50.00", hiccup=39)
+    (cost,) = straggler_costs(snapshot)
+    assert cost.core == 2
+    assert cost.pace == pytest.approx(0.5)
+
+
+def test_the_pods_seconds_per_step_come_from_its_lines_times() -> None:
+    assert seconds_per_step(gang()) == pytest.approx(1.0)
+    assert seconds_per_step(Demux().snapshot()) is None
+
+
+def test_the_document_is_plain_numbers() -> None:
+    (cost,) = straggler_costs(gang(slow_every=2, slow_rate="50.00"))
+    document = cost.to_json()
+    assert set(document) == {"core", "worker", "address", "lag", "pace", "share", "seconds_per_step"}
+    assert all(value is None or isinstance(value, int) or math.isfinite(value) for value in document.values())
+
+
+def test_a_job_that_prints_seldom_is_not_silent() -> None:
+    demux = Demux()
+    for step in range(8):
+        demux.feed(0, (training(step=step) + "\n").encode(), now=1000.0 + 600 * step)
+    newest = 1000.0 + 600 * 7
+    assert [str(row.state) for row in demux.snapshot(now=newest + 900).rows()] == ["training"]
+    assert [str(row.state) for row in demux.snapshot(now=newest + 1900).rows()] == ["silent"]

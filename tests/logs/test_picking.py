@@ -1,0 +1,122 @@
+"""Lines chosen out of large logs against the plain way: cut at newlines, ask each line."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.logs.shapes import LOGS, generated_log
+from tui.logs import picking
+from tui.logs.archive import open_log
+from tui.logs.demux import Demux
+from tui.logs.lines import names_core
+from tui.logs.owners import Owners
+from tui.logs.picking import Choice, Picker, backwards, forwards, last, last_of, pick
+
+CHOICES = st.builds(
+    Choice,
+    worker=st.sampled_from([None, None, 0, 1, 3, 99]),
+    core=st.sampled_from([None, None, 0, 1, 4, 11]),
+    since=st.sampled_from([None, None, 1_596_681_537.0, 1_596_681_560.0]),
+)
+
+
+def owners_of(data: bytes) -> Owners:
+    demux = Demux(xla_dist=True)
+    demux.feed(None, data)
+    demux.finish()
+    return Owners.learned(demux, xla_dist=True)
+
+
+def slowly(data: bytes, owners: Owners, choice: Choice) -> list[tuple[int, bytes]]:
+    """Every line asked, with where it begins."""
+    found = []
+    offset = 0
+    for line in _split(data):
+        worker, moment = owners.read(line.removesuffix(b"\n"))
+        if (
+            choice.worker in (None, worker)
+            and (choice.core is None or names_core(line, choice.core))
+            and (choice.since is None or (moment is not None and moment >= choice.since))
+        ):
+            found.append((offset, line))
+        offset += len(line)
+    return found
+
+
+def _split(data: bytes) -> list[bytes]:
+    lines = [line + b"\n" for line in data.split(b"\n")]
+    lines[-1] = lines[-1][:-1]
+    return [line for line in lines if line]
+
+
+def blocks_of(data: bytes, size: int) -> list[bytes]:
+    return [data[start : start + size] for start in range(0, len(data), size)]
+
+
+@given(LOGS, CHOICES, st.integers(1, 300), st.integers(0, 5))
+def test_blocks_of_any_size_give_what_asking_every_line_gives(
+    data: bytes, choice: Choice, size: int, tail: int
+) -> None:
+    owners = owners_of(data)
+    expected = slowly(data, owners, choice)
+    picked = list(pick(forwards(blocks_of(data, size)), Picker(owners, choice)))
+    assert [(line.offset, line.data) for line in picked] == expected
+    ending = expected[len(expected) - tail :] if tail < len(expected) else expected
+    assert [(line.offset, line.data) for line in last(iter(picked), tail)] == ending
+
+
+@given(LOGS, CHOICES, st.integers(1, 300), st.integers(0, 5))
+def test_the_last_lines_read_from_the_end_are_those_read_from_the_beginning(
+    data: bytes, choice: Choice, size: int, tail: int
+) -> None:
+    owners = owners_of(data)
+    expected = slowly(data, owners, choice)
+    expected = expected[len(expected) - tail :] if tail < len(expected) else expected
+    before, picking.BLOCK = picking.BLOCK, size
+    file = os.memfd_create("log")
+    try:
+        os.write(file, data)
+        found = last_of(backwards(file, len(data)), Picker(owners, choice), tail)
+    finally:
+        picking.BLOCK = before
+        os.close(file)
+    assert [(line.offset, line.data) for line in found] == expected
+
+
+@pytest.mark.parametrize("size", [1000, 1 << 20])
+def test_a_line_that_is_too_long_to_be_held_comes_in_pieces_that_are_all_of_it(size: int) -> None:
+    long = b"2020-08-06 02:38:57 10.164.0.43 [0] " + b"x" * 3_500_000 + b"\n"
+    data = b"2020-08-06 02:38:57 10.164.0.44 [1] before\n" + long + b"2020-08-06 02:38:58 10.164.0.43 [0] after"
+    owners = owners_of(data)
+    picked = list(pick(forwards(blocks_of(data, size)), Picker(owners, Choice(worker=0))))
+    assert b"".join(line.data for line in picked) == data[data.index(long) :]
+    assert max(len(line.data) for line in picked) <= 2 * 1024 * 1024
+    assert b"".join(line.data for line in last(picked, 2)) == data[data.index(long) :]
+    assert b"".join(line.data for line in last(picked, 1)).endswith(b"after")
+
+
+def test_a_small_tail_reads_no_further_than_it_must(tmp_path: Path) -> None:
+    path = tmp_path / "long.log"
+    path.write_bytes(generated_log(40_000, 8))
+    with path.open("rb") as file:
+        stretches = backwards(file.fileno(), path.stat().st_size)
+        found = last_of(stretches, Picker(Owners({}), Choice()), 10)
+        (left,) = [next(stretches, None)]
+    assert len(found) == 10
+    assert left is not None
+    assert left.offset + len(left.data) < path.stat().st_size - 1_000_000
+
+
+def test_what_is_kept_of_a_log_tells_whose_lines_are_whose(tmp_path: Path) -> None:
+    path, cache = tmp_path / "out.log", tmp_path / "cache"
+    path.write_bytes(generated_log(3_000, 8))
+    os.utime(path, (1.0, 1.0))
+    first = [line.data for line in open_log(path).lines(worker=2, cache=cache)]
+    assert [*cache.iterdir()]
+    assert [line.data for line in open_log(path).lines(worker=2, cache=cache)] == first
+    assert first == [line for line in path.read_bytes().split(b"\n") if b" 10.164.0.42 [2] " in line]

@@ -1,0 +1,117 @@
+"""Every shape that public logs hold, whole, in pieces and read block by block."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.logs.public_shapes import CARRIED, NO_SAMPLES, SAMPLES, SECTIONS, Shape
+from tests.logs.shapes import cut
+from tui.logs.demux import Demux
+
+EVERY = SAMPLES + CARRIED
+
+
+def told(demux: Demux) -> list[tuple[object, ...]]:
+    rows = demux.snapshot().rows()
+    return [(row.core, row.worker, row.epoch, row.step, row.loss, row.rate) for row in rows]
+
+
+def read(data: bytes, *, fast: bool = True) -> Demux:
+    demux = Demux(fast=fast)
+    demux.feed(None, data)
+    demux.finish()
+    return demux
+
+
+def text(shape: Shape) -> bytes:
+    return "".join(f"{line}\n" for line in shape.lines).encode()
+
+
+@pytest.mark.parametrize("shape", EVERY, ids=lambda shape: shape.seen_in)
+@pytest.mark.parametrize("fast", [True, False])
+def test_what_public_logs_hold_is_understood(shape: Shape, fast: bool) -> None:
+    assert told(read(text(shape), fast=fast)) == list(shape.rows)
+
+
+@pytest.mark.parametrize("shape", EVERY, ids=lambda shape: shape.seen_in)
+def test_noise_by_the_hundred_around_it_changes_nothing(shape: Shape) -> None:
+    noise = b"a line of some library\n  and = one, more: 3\n" * 300
+    assert told(read(noise + text(shape) + noise)) == list(shape.rows)
+
+
+@pytest.mark.parametrize("shape", SECTIONS, ids=lambda shape: shape.seen_in)
+@pytest.mark.parametrize("most", [1, 7, 40, 10_000])
+def test_sections_are_their_hosts_in_any_pieces(shape: Shape, most: int) -> None:
+    data = text(shape)
+    demux = Demux()
+    for piece in cut(data, list(range(0, len(data), most))):
+        demux.feed(None, piece)
+    demux.finish()
+    assert told(demux) == list(shape.rows)
+    assert told(read(data, fast=False)) == list(shape.rows)
+
+
+@pytest.mark.parametrize(("where", "line"), NO_SAMPLES)
+def test_what_looks_like_a_sample_is_none(where: str, line: str) -> None:
+    demux = read(f"{line}\n".encode())
+    assert (demux.samples, told(demux)) == (0, []), where
+
+
+@given(
+    st.lists(st.sampled_from([text(shape) for shape in EVERY]), min_size=1, max_size=6).map(b"".join),
+    st.lists(st.integers(0, 4000), max_size=12),
+)
+@settings(max_examples=60)
+def test_any_mixture_in_any_pieces_is_read_as_the_whole(data: bytes, places: list[int]) -> None:
+    parts = Demux()
+    for piece in cut(data, places):
+        parts.feed(None, piece)
+    parts.finish()
+    whole = read(data, fast=False)
+    assert (told(parts), parts.samples, parts.matched) == (told(whole), whole.samples, whole.matched)
+
+
+@given(
+    st.lists(st.sampled_from([text(shape) for shape in EVERY + SECTIONS]), min_size=1, max_size=4).map(b"".join),
+    st.lists(st.tuples(st.integers(0, 4000), st.integers(0, 3), st.binary(max_size=4)), max_size=6),
+    st.sampled_from([None, 2]),
+)
+@settings(max_examples=60)
+def test_damaged_lines_are_read_alike_both_ways_and_break_nothing(
+    data: bytes, damages: list[tuple[int, int, bytes]], worker: int | None
+) -> None:
+    for place, gone, put in damages:
+        at = place % len(data)
+        data = data[:at] + put + data[at + gone :] or b"\n"
+    states = []
+    for fast in (False, True):
+        demux = Demux(fast=fast)
+        demux.feed(worker, data)
+        demux.finish()
+        rows = [row.to_json() for row in demux.snapshot().rows()]
+        states.append((rows, demux.samples, demux.lines, demux.matched))
+    assert states[0] == states[1]
+
+
+@given(
+    st.lists(st.sampled_from([text(shape) for shape in SAMPLES]), min_size=2, max_size=4),
+    st.randoms(use_true_random=False),
+)
+@settings(max_examples=60)
+def test_any_interleaving_of_workers_gives_each_what_it_told(logs: list[bytes], chance: random.Random) -> None:
+    queues = [cut(data, [chance.randrange(600) for _ in range(4)]) for data in logs]
+    together = Demux()
+    while any(queues):
+        worker = chance.choice([place for place, queue in enumerate(queues) if queue])
+        together.feed(worker, queues[worker].pop(0))
+    together.finish()
+    counted = {worker.worker: worker.samples for worker in together.snapshot().workers}
+    for worker, data in enumerate(logs):
+        alone = Demux()
+        alone.feed(worker, data)
+        alone.finish()
+        assert counted[worker] == alone.samples

@@ -1,0 +1,76 @@
+"""What a dialect is: one shape of line, as a pattern with named groups, and what a match of it is."""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+COLUMNS = ("core", "device", "epoch", "step", "loss", "rate", "global_rate", "clock", "worker")
+"""What a sample can tell. `rate` and `global_rate` in the trainer's own unit (examples/s for PyTorch/XLA)."""
+
+LONGEST = 65_536
+"""Of a longer line only the last so many bytes are looked at: memory stays bounded, whatever a job prints."""
+
+LOOSE_REACH = 2048
+"""`reach` of dialects with loose middles, a user's own among them; real lines are shorter."""
+
+NUMBER = rb"[-+]?(?:\d{1,20}(?:\.\d{1,20})?(?:[eE][-+]?\d{1,3})?|[nN]a[nN]|[iI]nf)"
+CLOCK = rb"\d\d:\d\d:\d\d(?![\d:])"
+DATED = rb"[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}(?!\d)"
+SPAN = rb"(?:-?\d{1,6} days?, )?\d{1,6}:\d\d:\d\d(?:\.\d{1,6})?"
+GROUPED = rb"\d{1,3}(?:,\d{3}){1,5}(?:\.\d{1,9})?|" + NUMBER
+"""A number that may carry thousands' commas, as torchtitan prints them."""
+
+ENDS = rb"(?![\w.])"
+"""A number ends here: what is cut off in its middle is no number."""
+
+
+class Kind(enum.Enum):
+    """What a matching line is."""
+
+    SAMPLE = "sample"
+    """A core's step and loss."""
+    TEST = "test"
+    """An evaluation row of a core: the core lives, but this is no training step."""
+    EPOCH = "epoch"
+    """Something about an epoch as a whole."""
+    FACT = "fact"
+    """Something told once about the run."""
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """One shape of line. `hints` are byte strings of which a line must hold one to be tried at all."""
+
+    name: str
+    kind: Kind
+    hints: tuple[bytes, ...]
+    source: bytes
+    """The pattern as a regular expression."""
+    moment: str = ""
+    """For epochs: `begin` (samples follow) or `end` (samples came before)."""
+    ignored_loss: float | None = None
+    """A loss that says there is none (torchtitan's pipeline stages print -1)."""
+    reach: int = LONGEST
+    """Bytes at a line's end that are searched: patterns with loose middles must not be tried on megabytes."""
+    last_only: bool = False
+    """Of several matches in one line only the last is the newest state (redrawn progress bars)."""
+    is_bar: bool = False
+    """A bar that runs to its `total` once an epoch: one that begins again without an epoch is an evaluation's."""
+
+    is_own: bool = False
+    """A user's: it may look at what stands before a line's own text, too."""
+
+    @cached_property
+    def pattern(self) -> re.Pattern[bytes]:
+        """The pattern, compiled when the first line is tried: most logs speak one dialect."""
+        return re.compile(self.source)
+
+
+def dialect(name: str, kind: Kind, hints: Sequence[bytes], pattern: bytes, **more: Any) -> Dialect:
+    """A dialect from its parts."""
+    return Dialect(name, kind, tuple(hints), pattern, **more)

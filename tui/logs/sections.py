@@ -1,0 +1,42 @@
+"""Logs in sections, one after the other for each host: what `pssh -i`, `clush -b` and `dshbak` print."""
+
+from __future__ import annotations
+
+import re
+
+_PSSH = re.compile(rb"\[\d{1,6}\] \d\d:\d\d:\d\d \[(?:SUCCESS|FAILURE)\] (?P<host>[\w.-]{1,100})(?= |$)")
+"""parallel-ssh's `pssh -i`: a count, the time, how it ended, the host; its output follows."""
+
+_RULE = re.compile(rb"-{10,80}\s*")
+_HOSTS = re.compile(rb"(?P<hosts>[\w.,\[\]-]{1,2000})(?: \(\d{1,6}\))?\s*")
+"""ClusterShell's and pdsh's gathered output: hosts that said the same, between two rules."""
+
+
+class Sections:
+    """Whose section a log is in, line by line."""
+
+    def __init__(self) -> None:
+        self.host: str | None = None
+        """The host (or set of hosts) whose lines follow; None before the first header."""
+        self._before: tuple[bytes, bytes] = (b"", b"")
+
+    @staticmethod
+    def begin_with(line: bytes) -> bool:
+        """Whether a log whose first line this is is one in sections."""
+        return _PSSH.match(line) is not None or _RULE.fullmatch(line) is not None
+
+    def take(self, line: bytes) -> bool:
+        """Look at the next line; whether it is part of a header."""
+        rule, hosts = self._before
+        self._before = (hosts, line)
+        match = _PSSH.match(line)
+        if match is not None:
+            self.host = match["host"].decode()
+            return True
+        if _RULE.fullmatch(line) is None:
+            return False
+        named = _HOSTS.fullmatch(hosts) if _RULE.fullmatch(rule) is not None else None
+        if named is not None:
+            self.host = named["hosts"].decode()
+            self._before = (b"", b"")
+        return True

@@ -1,0 +1,215 @@
+"""Where a saved log's bytes come from: plain and packed files, pipes. Every trouble with them is a sentence."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+from tui.errors import UsageError
+
+BLOCK = 1024 * 1024
+"""Bytes read, or unpacked, at once."""
+
+HEAD = 64 * 1024
+"""Bytes of the beginning that are looked at to see what the file is."""
+
+_MOST_STRANGE = 0.3
+"""Share of bytes that no text has (controls, invalid UTF-8), above which a file's beginning is taken for binary."""
+
+_TEXT_CONTROLS = frozenset(b"\t\n\r\x0b\x0c\x1b\x08\x07")
+
+_NOT_LOGS = {
+    b"PK\x03\x04": ("a zip archive", "unpack it first"),
+    b"\x7fELF": ("a program", ""),
+    b"\x89PNG": ("a picture", ""),
+    b"%PDF": ("a PDF document", ""),
+}
+
+
+class Unpacker(Protocol):
+    """What the standard library's decompressors have in common (`bz2.BZ2Decompressor` and the like)."""
+
+    @property
+    def eof(self) -> bool:
+        """Whether the end of what was packed has been reached."""
+        ...
+
+    @property
+    def needs_input(self) -> bool:
+        """Whether more bytes are needed to go on."""
+        ...
+
+    @property
+    def unused_data(self) -> bytes:
+        """What was given beyond the end."""
+        ...
+
+    def decompress(self, data: bytes, max_length: int = -1) -> bytes:
+        """Take more bytes (or none) and give at most so many unpacked."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """One way of packing a file."""
+
+    name: str
+    magic: bytes
+    unpacker: Callable[[], Unpacker]
+
+
+class _Gunzip:
+    """zlib's decompressor with the others' face."""
+
+    def __init__(self) -> None:
+        import zlib
+
+        self._zlib = zlib.decompressobj(zlib.MAX_WBITS | 16)
+        self._held = b""
+
+    @property
+    def eof(self) -> bool:
+        """As `Unpacker` has it."""
+        return self._zlib.eof
+
+    @property
+    def needs_input(self) -> bool:
+        """As `Unpacker` has it."""
+        return not self._held and not self.eof
+
+    @property
+    def unused_data(self) -> bytes:
+        """As `Unpacker` has it."""
+        return self._zlib.unused_data
+
+    def decompress(self, data: bytes, max_length: int = -1) -> bytes:
+        """As `Unpacker` has it."""
+        unpacked = self._zlib.decompress(self._held + data, max(0, max_length))
+        self._held = self._zlib.unconsumed_tail
+        return unpacked
+
+
+def _bunzip2() -> Unpacker:
+    import bz2
+
+    return bz2.BZ2Decompressor()
+
+
+def _unxz() -> Unpacker:
+    import lzma
+
+    return lzma.LZMADecompressor()
+
+
+def _unzstd() -> Unpacker:
+    if sys.version_info >= (3, 14):
+        from compression import zstd
+    else:
+        from backports import zstd
+    unpacker: Unpacker = zstd.ZstdDecompressor()
+    return unpacker
+
+
+PACKINGS = (
+    Packing("gzip", b"\x1f\x8b", _Gunzip),
+    Packing("zstd", b"\x28\xb5\x2f\xfd", _unzstd),
+    Packing("bzip2", b"BZh", _bunzip2),
+    Packing("xz", b"\xfd7zXZ\x00", _unxz),
+)
+
+
+def unpacked(file: IO[bytes], packing: Packing, size: int = BLOCK) -> Iterator[bytes]:
+    """What is packed in a file, in blocks; several packed files one after the other are one.
+
+    Raises UsageError where the data is cut off or broken, after all that can be read has been handed out.
+    """
+    unpacker = packing.unpacker()
+    data = file.read(size)
+    while data or not unpacker.needs_input:
+        try:
+            block = unpacker.decompress(data, size)
+        except Exception as error:  # each library has its own, and none a base of its own
+            raise _broken(file, packing, str(error)) from error
+        if block:
+            yield block
+        data = b""
+        if unpacker.eof:
+            data = (unpacker.unused_data or file.read(size)).lstrip(b"\0")
+            if not data.startswith(packing.magic):
+                return
+            unpacker = packing.unpacker()
+        elif unpacker.needs_input:
+            data = file.read(size)
+    raise _broken(file, packing, "it is cut off")
+
+
+def _broken(file: IO[bytes], packing: Packing, why: str) -> UsageError:
+    return UsageError(f"cannot read {file.name} to its end", why=f"its {packing.name} data is broken: {why}")
+
+
+def regular(path: Path) -> tuple[Path, IO[bytes] | None]:
+    """The file itself; or a copy of what comes from a pipe, which lives as long as the file handed out with it.
+
+    Raises UsageError for a directory or a device, and where there is nothing to be read.
+    """
+    with told(path):
+        mode = path.stat().st_mode
+        if stat.S_ISDIR(mode):
+            raise UsageError(f"{path} is a directory", remedy="name a log file, or a run by its id")
+        if stat.S_ISREG(mode):
+            return path, None
+        if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
+            raise UsageError(f"{path} is no file", why="it is a terminal or another device")
+        copy = tempfile.NamedTemporaryFile(prefix="tpu-tui-", suffix=".log")  # noqa: SIM115
+        with path.open("rb", buffering=0) as pipe:
+            while data := pipe.read(BLOCK):
+                copy.write(data)
+        copy.flush()
+        return Path(copy.name), copy
+
+
+def head_of(path: Path) -> tuple[bytes, Packing | None]:
+    """The beginning of a file, unpacked, and how it is packed. Raises UsageError for what is no log."""
+    with told(path), path.open("rb") as file:
+        head = file.read(HEAD)
+        packing = next((each for each in PACKINGS if head.startswith(each.magic)), None)
+        if packing is not None:
+            file.seek(0)
+            head = next(unpacked(file, packing, HEAD), b"")
+    if not head:
+        raise UsageError(f"{path} is empty", remedy="a log with at least one line is needed")
+    _refuse_binary(path, head)
+    return head, packing
+
+
+def _refuse_binary(path: Path, head: bytes) -> None:
+    for magic, (what, remedy) in _NOT_LOGS.items():
+        if head.startswith(magic):
+            raise UsageError(f"{path} is not a log", why=f"it is {what}", remedy=remedy)
+    strange = sum(1 for byte in head if byte < 0x20 and byte not in _TEXT_CONTROLS)
+    strange += head.decode("utf-8", "replace").count("\ufffd")
+    if strange > _MOST_STRANGE * len(head) and b"Device=xla:" not in head:
+        raise UsageError(f"{path} is not a log", why="it is a binary file")
+
+
+@contextmanager
+def told(path: Path) -> Iterator[Any]:
+    """Errors of the system as sentences."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise UsageError(f"no such log: {path}", remedy="name a run (see `tpu-tui runs`) or a file") from error
+    except OSError as error:
+        raise UsageError(f"cannot read {path}", why=error.strerror or str(error)) from error
+
+
+def size_of(file: IO[bytes]) -> int:
+    """Bytes of an open file."""
+    return os.fstat(file.fileno()).st_size

@@ -1,0 +1,155 @@
+"""The lines of trainers other than PyTorch/XLA's own, as dialects. Sources: each one's public code and logs."""
+
+from __future__ import annotations
+
+from tui.logs.dialect import ENDS, GROUPED, NUMBER, Dialect, Kind, dialect
+
+_LOSS = rb"(?P<loss>" + NUMBER + rb")"
+
+_PAIR = rb" {1,4}(?!(?:main_model_)?loss:)[\w/.()%-]{1,60}: {1,4}[^\s,]{1,30},"
+"""A name and a number of MaxText's line, with its comma."""
+
+_TQDM = rb"(?:\|[^|\n]{0,300}\|)? ?(?P<step>\d{1,12})/(?:\d{1,12}|\?) \["
+"""tqdm from its bar (which Colab leaves out) to its clock."""
+
+_LOSS_NAME = rb"(?:train[_/]|step_|batch_)?loss(?:_step)?"
+"""A training loss as progress bars name it; `val_loss` and `train_loss_epoch` are others."""
+
+_LIGHTNING = rb"(?<![\w/])Epoch (?P<epoch>\d{1,9})"
+
+MAXTEXT = (
+    dialect(
+        "MaxText",
+        Kind.SAMPLE,
+        [b"completed step: "],
+        rb"completed step: (?P<step>\d{1,12}),(?:(?! {1,4}Tokens/s/device:)" + _PAIR + rb"){1,8}"
+        rb"(?: {1,4}Tokens/s/device: {1,4}(?P<rate>" + NUMBER + rb"),)?(?:" + _PAIR + rb"){0,8}"
+        rb" {1,4}(?:main_model_)?loss: {1,4}" + _LOSS + ENDS,
+    ),
+    dialect(
+        "MaxText",
+        Kind.SAMPLE,
+        [b"training loss: "],
+        rb"Train step (?P<step>\d{1,12}) training loss: " + _LOSS + ENDS,
+    ),
+)
+
+HUGGING_FACE = (
+    dialect(
+        "Hugging Face Trainer",
+        Kind.SAMPLE,
+        [b"{'loss'", b'{"loss"'],
+        rb"\{(?P<q>['\"])loss(?P=q): (?P<v>['\"]?)" + _LOSS + rb"(?P=v), [^{}]{0,2000}?"
+        rb"(?P=q)epoch(?P=q): (?P=v)(?P<epoch>\d{1,9})(?:\.\d{1,20})?(?:[eE][-+]\d{1,3})?(?P=v)"
+        rb"(?:, (?P=q)step(?P=q): (?P=v)(?P<step>\d{1,12})(?P=v))?[^{}]{0,600}\}",
+    ),
+)
+
+PROGRESS_BARS = (
+    dialect(
+        "accelerate",
+        Kind.SAMPLE,
+        [b"it/s, ", b"s/it, "],
+        rb"(?:^ {0,8}|(?:Steps|Training|[Tt]rain|Epoch \[?(?P<epoch>\d{1,9})/\d{1,9}\]?)(?![\w/])[^|\n/\[]{0,40}?)"
+        rb"\d{1,3}%" + _TQDM + rb"[^\]\n]{0,60}?(?:it/s|s/it), "
+        rb"(?:[\w./-]{1,40}=[^,\]\s]{1,30}, ){0,8}" + _LOSS_NAME + rb"=" + _LOSS + rb"(?=[,\]])",
+        last_only=True,
+    ),
+    dialect(
+        "Lightning",
+        Kind.SAMPLE,
+        [b"Epoch "],
+        _LIGHTNING + rb": {0,4}\d{0,3}%?" + _TQDM + rb"[^\]\n]{0,300}?[ ,]" + _LOSS_NAME + rb"=" + _LOSS + ENDS,
+        last_only=True,
+    ),
+    dialect(
+        "Lightning",
+        Kind.SAMPLE,
+        [b"\xe2\x80\xa2"],
+        _LIGHTNING + rb"/-?\d{1,9} {1,4}(?:\xe2[\x94\x95][\x80-\xbf]| ){1,200}(?P<step>\d{1,12})/\d{1,12} "
+        rb"[^\n]{0,200}?(?<![\w/])" + _LOSS_NAME + rb": " + _LOSS + ENDS,
+        last_only=True,
+    ),
+    dialect(
+        "Keras epoch",
+        Kind.EPOCH,
+        [b"Epoch "],
+        rb"(?:^|(?<=[\d\]:>) \t\x08]))Epoch (?P<epoch>\d{1,9})/\d{1,9}\s*$",
+        moment="begin",
+    ),
+    dialect(
+        "Keras",
+        Kind.SAMPLE,
+        [b" - loss: "],
+        rb"(?<![\d/])(?P<step>\d{1,12})/(?P<total>\d{1,12}|Unknown) (?:\[[=>.\s]{1,200}\]|[^\s\d]{1,400}) -? ?"
+        rb"[^\n]{0,400}? ?- loss: " + _LOSS + ENDS,
+        last_only=True,
+        is_bar=True,
+    ),
+    dialect(
+        "Keras",
+        Kind.SAMPLE,
+        [b" - loss: "],
+        rb"^ ?- \d{1,9}s(?: \d{1,9}[mu]?s/(?:step|epoch|sample))? - (?:[^\n]{0,400}? - )??loss: " + _LOSS + ENDS,
+        is_bar=True,
+    ),
+    dialect(
+        "levanter",
+        Kind.SAMPLE,
+        [b"Progress on:train"],
+        rb"Progress on:train:? {0,2}(?P<step>\d{1,9}(?:\.\d{1,4})?[kMG]?)(?:it)?/\S{1,20} rate:\S{1,30}"
+        rb"(?: remaining:\S{1,30})?(?: elapsed:\S{1,30})?(?: postfix:| )(?:[\w./]{1,40}=[^,\s]{1,30}, ){0,8}"
+        + _LOSS_NAME + rb"=" + _LOSS + ENDS,
+        last_only=True,
+    ),
+)  # fmt: skip
+
+LANGUAGE_MODELS = (
+    dialect(
+        "torchtitan",
+        Kind.SAMPLE,
+        [b"step:"],
+        rb"(?<![\w{])(?<!validate )step: {0,12}(?P<step>\d{1,12}) {1,4}loss: {0,12}" + _LOSS + ENDS
+        + rb"(?:[^\n]{0,160}? [tw]ps: {0,12}(?P<rate>" + GROUPED + rb")" + ENDS + rb")?",
+        ignored_loss=-1.0,
+    ),
+    dialect(
+        "Megatron",
+        Kind.SAMPLE,
+        [b" iteration ", b"iteration "],
+        rb"(?<!\w)iteration {1,12}(?P<step>\d{1,12})/ {0,12}\d{1,12} \|[^\n]{0,600}?"
+        rb"(?<=\| )(?:lm loss|reduced_train_loss|loss): " + _LOSS + rb"(?= ?\|)",
+    ),
+    dialect(
+        "fairseq",
+        Kind.SAMPLE,
+        [b" loss="],
+        rb"\| {0,2}epoch (?P<epoch>\d{1,9})(?: \| training on xla:(?P<device>\d{1,4})/(?P<core>\d{1,6}))?: {1,12}"
+        rb"(?P<step>\d{1,12}) / \d{1,12} loss=" + _LOSS + rb", [^\n]{0,300}?num_updates=\d",
+    ),
+    dialect(
+        "fairseq",
+        Kind.SAMPLE,
+        [b'"num_updates": '],
+        rb"\{\"epoch\": (?P<epoch>\d{1,9}), [^{}]{0,200}?\"loss\": \"" + _LOSS + rb"\", [^{}]{0,600}?"
+        rb"\"num_updates\": \"(?P<step>\d{1,12})\"",
+    ),
+)  # fmt: skip
+
+VISION = (
+    dialect(
+        "timm",
+        Kind.SAMPLE,
+        [b"Train: "],
+        rb"(?<!\w)Train: (?P<epoch>\d{1,9}) \[ {0,9}(?P<step>\d{1,12})/\d{1,12} [^\n\]]{0,20}\] {1,4}Loss: {1,4}"
+        + _LOSS + rb" [^\n]{0,60}? Time: [^\n]{0,40}? {1,9}(?P<rate>" + NUMBER + rb")/s",
+    ),
+    dialect(
+        "TPUEstimator",
+        Kind.SAMPLE,
+        [b"loss = "],
+        rb"(?<![\w.] )(?<![\w._-])loss = " + _LOSS + rb", step = (?P<step>\d{1,12})(?!\d)",
+    ),
+)  # fmt: skip
+
+TRAINERS: tuple[Dialect, ...] = MAXTEXT + HUGGING_FACE + PROGRESS_BARS + LANGUAGE_MODELS + VISION
