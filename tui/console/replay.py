@@ -13,8 +13,7 @@ from tui.console.lines import LineSource, Spool
 from tui.console.search import Chosen
 from tui.errors import TpuTuiError
 from tui.logs.demux import Demux
-from tui.logs.prefix import read_prefix
-from tui.logs.view import worker_numbers
+from tui.logs.owners import Owners
 
 if TYPE_CHECKING:
     from tui.logs.archive import SavedLog
@@ -37,7 +36,7 @@ class SavedFeed:
         self._blocks: Iterator[bytes] | None = log.blocks()
         self._unpacked: IO[bytes] | None = tempfile.NamedTemporaryFile() if log.compressed else None  # noqa: SIM115
         self._snapshot: Snapshot | None = None
-        self._numbers: dict[tuple[int | None, str | None], int] = {}
+        self._owners = Owners({}, xla_dist=log.xla_dist)
         self._workers: tuple[int, ...] = ()
 
     @property
@@ -87,22 +86,15 @@ class SavedFeed:
     def _finish(self) -> None:
         self._blocks = None
         self._demux.finish()
-        numbers = worker_numbers(self._demux).tolist()
-        self._numbers = {(slot.number, slot.address): n for slot, n in zip(self._demux.slots, numbers, strict=True)}
-        self._workers = tuple(sorted({number for number in numbers if number >= 0}))
-
-    def _worker_of(self, line: bytes) -> int | None:
-        prefix = read_prefix(line, self._log.xla_dist)
-        if prefix is None or prefix.own:
-            return None
-        return self._numbers.get((prefix.number, prefix.address), prefix.number)
+        self._owners = Owners.learned(self._demux, xla_dist=self._log.xla_dist)
+        self._workers = tuple(sorted(set(self._owners.numbers.values())))
 
     def log(self, which: str) -> LineSource:
-        """The whole file, or the lines whose prefix names one worker."""
+        """The whole file, or the lines whose prefix or label names one worker."""
         spool = Spool(self.path)
         if which == MERGED:
             return spool
-        return Chosen(spool, lambda line: self._worker_of(line) == int(which))
+        return Chosen(spool, lambda line: self._owners.read(line)[0] == int(which))
 
     def follow_merged(self, source: LineSource) -> None:
         """The file holds its order itself."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from tui.logs.archive import SavedLog
+from tui.logs.dialect import Dialect
 from tui.reports.summary import RunFacts, Summary, WorkerFact, summarise
 from tui.runs.directory import RunDirectory
 from tui.runs.reader import RunReader
@@ -45,9 +48,11 @@ def facts_of_run(status: RunStatus) -> RunFacts:
     )
 
 
-def summary_of_run(directory: RunDirectory) -> Summary:
-    """Read a run's record and logs, whatever their size, and sum them up."""
-    reader = RunReader(directory)
+def summary_of_run(
+    directory: RunDirectory, *, dialects: Sequence[Dialect] = (), thresholds: Mapping[str, float] | None = None
+) -> Summary:
+    """Read a run's record and logs, whatever their size, and sum them up; `dialects` are a user's own."""
+    reader = RunReader(directory, dialects=dialects, thresholds=thresholds)
     while reader.poll():
         pass
     return summarise(facts_of_run(status_of(directory)), reader.snapshot())

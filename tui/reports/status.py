@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tui.logs.costs import straggler_costs
 from tui.logs.snapshot import Snapshot
 from tui.runs.status import RunStatus
 
@@ -25,5 +26,9 @@ def status_document(status: RunStatus, snapshot: Snapshot | None) -> dict[str, A
         "rate_total": snapshot.rate_total if snapshot is not None else None,
         "cores": len(snapshot) if snapshot is not None else None,
         "stragglers": list(snapshot.stragglers) if snapshot is not None else [],
+        "straggler_costs": [cost.to_json() for cost in straggler_costs(snapshot)] if snapshot is not None else [],
         "cause": status.cause,
+        "remedy": status.remedy,
+        "silent": list(status.silent),
+        "attempt": status.attempt,
     }

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from tui.logs.costs import StragglerCost, straggler_costs
 from tui.logs.snapshot import CoreRow, CoreState, EpochSummary, Snapshot, Spread, json_number
 from tui.pod.ranks import format_ranks
 from tui.pod.run import mask_secrets
@@ -123,6 +124,7 @@ class Summary:
     rate_check: RateCheck | None
     workers: tuple[WorkerFigures, ...]
     cores: tuple[CoreRow, ...]
+    stragglers: tuple[StragglerCost, ...]
     remarks: tuple[str, ...]
     """What to look at first: who failed, who is behind, what does not add up."""
     lines: int
@@ -137,6 +139,7 @@ def summarise(facts: RunFacts, snapshot: Snapshot) -> Summary:
     facts = _completed(facts, snapshot)
     workers = _workers(facts, snapshot)
     check = _rate_check(snapshot)
+    stragglers = straggler_costs(snapshot)
     told = snapshot.facts
     return Summary(
         facts=facts,
@@ -152,7 +155,8 @@ def summarise(facts: RunFacts, snapshot: Snapshot) -> Summary:
         rate_check=check,
         workers=workers,
         cores=tuple(snapshot.rows()),
-        remarks=tuple(_remarks(facts, snapshot, workers, check)),
+        stragglers=stragglers,
+        remarks=(*_remarks(facts, snapshot, workers, check), *_cost_remarks(stragglers)),
         lines=snapshot.lines,
         bytes=snapshot.bytes,
         samples=snapshot.samples,
@@ -291,6 +295,19 @@ def _core_remarks(snapshot: Snapshot) -> list[str]:
         what = _who("Core", cores) if cores else "The stream"
         remarks.append(f"{what}{where} {one if len(rows) == 1 else many}.")
     return remarks
+
+
+def _cost_remarks(stragglers: tuple[StragglerCost, ...]) -> list[str]:
+    """What the dearest straggler costs, in words."""
+    dearest = stragglers[0] if stragglers else None
+    if dearest is None or dearest.share is None:
+        return []
+    who = "The stream" if dearest.core is None else f"Core {dearest.core}"
+    seconds = "" if dearest.seconds_per_step is None else f", {dearest.seconds_per_step:.2f} s more a step"
+    return [
+        f"{who} runs at {(dearest.pace or 0) * 100:.0f} % of the median core's pace: "
+        f"waiting for it takes {dearest.share * 100:.0f} % of the pod's time{seconds}."
+    ]
 
 
 def _missing_cores(snapshot: Snapshot) -> list[int]:

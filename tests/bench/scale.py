@@ -1,0 +1,185 @@
+"""How a run's cost grows with its workers: real SSH servers as far as this machine goes, bytes alone up to 2,048.
+
+Every worker has 8 cores, each of which prints a line a second. On real servers the keeper is a process of its own
+that follows all of them; beyond that the mirrors are written here, and a reader as the console has it reads them. A
+line is fitted through what each size took: its slope is the cost of one more worker, and R² near 1 says it is one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from tests.bench.figures import Figure, at_least
+from tests.logs.shapes import training
+from tests.runs.ssh_pod import Pod, unattended
+from tests.sshd import MISSING, openssh_worker
+from tui.pod.run import Run
+from tui.pod.worker import Worker
+from tui.runs.directory import RunDirectory
+from tui.runs.reader import RunReader
+
+CORES = 8
+LIVE = (4, 16, 32, 64)
+"""Workers that are real SSH servers; their jobs and servers share this machine with the keeper."""
+LIVE_SECONDS = 10
+SIMULATED = (64, 256, 512, 1024, 2048)
+"""Workers of which only the bytes exist."""
+SIMULATED_SECONDS = 30
+LEAST_R2 = 0.95
+_TICKS = os.sysconf("SC_CLK_TCK")
+_STAT_AFTER_NAME, _UTIME, _STIME = 3, 14, 15
+"""Fields of /proc/PID/stat, counted as proc(5) does."""
+
+JOB = """i=0
+while [ $i -lt 3600 ]; do
+  core=$((TPU_TUI_WORKER * 8)); last=$((core + 8))
+  while [ $core -lt $last ]; do
+    printf '| Training Device=xla:0/%d Epoch=1 Step=%d Loss=2.50000 Rate=10.00 ' $core $i
+    printf 'GlobalRate=9.00 Time=10:00:00\\n'
+    core=$((core + 1))
+  done
+  i=$((i + 1)); sleep 1
+done"""
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What one size took: share of a core in per cent, peak memory in MB (10⁶ bytes)."""
+
+    workers: int
+    cpu: float
+    memory: float
+    cores: int
+    """Cores that the reader saw."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A straight line through measurements."""
+
+    slope: float
+    intercept: float
+    r2: float
+
+
+def fitted(places: Sequence[float], values: Sequence[float]) -> Line:
+    """Least squares; R² is the share of the values' variance that the line explains."""
+    slope, intercept = np.polyfit(places, values, 1)
+    left = np.asarray(values) - (slope * np.asarray(places) + intercept)
+    spread = np.asarray(values) - np.mean(values)
+    return Line(float(slope), float(intercept), 1 - float((left**2).sum()) / float((spread**2).sum() or 1.0))
+
+
+def figures() -> Iterator[Figure]:
+    """CPU and memory of every size, and the line through them."""
+    if MISSING:
+        yield Figure("live workers over SSH", MISSING)
+    else:
+        yield from _told("keeper, real SSH servers", [live(workers) for workers in LIVE])
+    yield from _told("reader, bytes alone", [simulated(workers) for workers in SIMULATED])
+
+
+def _told(what: str, sizes: Sequence[Spent]) -> Iterator[Figure]:
+    for size in sizes:
+        yield Figure(
+            f"{what}: {size.workers:,} workers × {CORES} cores, a line a second each",
+            f"{size.cpu:.1f} % of a core, {size.memory:.0f} MB",
+            f"{size.workers * CORES:,} cores read",
+            size.cores == size.workers * CORES,
+        )
+    workers = [float(size.workers) for size in sizes]
+    cpu = fitted(workers, [size.cpu for size in sizes])
+    memory = fitted(workers, [size.memory for size in sizes])
+    yield Figure(f"{what}: CPU of one more worker", f"{cpu.slope:.4f} % of a core (R² {cpu.r2:.3f})")
+    yield Figure(f"{what}: memory of one more worker", f"{memory.slope * 1000:.0f} KB (R² {memory.r2:.3f})")
+    yield at_least(f"{what}: CPU is linear, R²", cpu.r2, LEAST_R2, "", 3)
+    largest = cpu.slope * 2048 + cpu.intercept
+    yield Figure(f"{what}: at 2,048 workers, by the line", f"{largest:.1f} % of a core")
+
+
+def live(workers: int) -> Spent:
+    """A real keeper that follows so many real SSH servers, from launched to so many seconds later."""
+    with tempfile.TemporaryDirectory(prefix="sc") as name, ExitStack() as servers:
+        root = Path(name)
+        os.environ["TPU_TUI_HOME"] = str(root / "home")
+        hosts = [servers.enter_context(openssh_worker(root, index=index, bare=True)) for index in range(workers)]
+        pod = Pod(hosts, root / "home")
+        try:
+            directory = pod.running("sh", "-c", JOB, lease=60.0)
+            pid = directory.attended().pid
+            if pid is None:
+                raise RuntimeError(f"no keeper for {directory.id}")
+            before, began = _cpu_of(pid), time.monotonic()
+            time.sleep(LIVE_SECONDS)
+            share = 100 * (_cpu_of(pid) - before) / (time.monotonic() - began)
+            memory = _peak_of(pid)
+            cores = _cores_of(directory)
+            pod.stop(directory, grace=0.2)
+            unattended(directory)
+        finally:
+            pod.end_runs()
+        return Spent(workers, share, memory, cores)
+
+
+def _cores_of(directory: RunDirectory) -> int:
+    reader = RunReader(directory)
+    while reader.poll():
+        pass
+    return len(reader.snapshot())
+
+
+def _cpu_of(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[_UTIME - _STAT_AFTER_NAME]) + int(fields[_STIME - _STAT_AFTER_NAME])) / _TICKS
+
+
+def _peak_of(pid: int) -> float:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) * 1024 / 1e6
+
+
+def simulated(workers: int) -> Spent:
+    """A reader in a process of its own, beside mirrors that grow as a keeper's do."""
+    asked = [sys.executable, "-m", "tests.bench.scale", str(workers)]
+    answer = json.loads(subprocess.run(asked, stdout=subprocess.PIPE, check=True).stdout)
+    return Spent(workers, answer["cpu"], answer["memory"], answer["cores"])
+
+
+def _simulate(workers: int) -> dict[str, float]:
+    with tempfile.TemporaryDirectory() as name:
+        nouns = tuple(Worker(index, internal_ip=f"10.0.{index >> 8}.{index & 255}") for index in range(workers))
+        run = Run(id="scale-20260101-000000-abcd", slice="scale", argv=("x",), workers=nouns)
+        directory = RunDirectory.create(Path(name), run)
+        reader = RunReader(directory)
+        spent, ends = 0.0, [0] * workers
+        for second in range(SIMULATED_SECONDS):
+            for worker in range(workers):
+                first = worker * CORES
+                lines = [training(first + core, second * 10, epoch=1) + "\n" for core in range(CORES)]
+                data = "".join(lines).encode()
+                with directory.log_path(worker).open("ab") as file:
+                    file.write(data)
+                ends[worker] += len(data)
+                directory.append_arrival(worker, ends[worker], float(second))
+            began = time.process_time()
+            while reader.poll():
+                pass
+            snapshot = reader.snapshot(now=float(second))
+            spent += time.process_time() - began
+    share = 100 * spent / SIMULATED_SECONDS
+    return {"cpu": share, "memory": _peak_of(os.getpid()), "cores": len(snapshot)}
+
+
+if __name__ == "__main__":
+    json.dump(_simulate(int(sys.argv[1])), sys.stdout)

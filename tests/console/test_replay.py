@@ -1,0 +1,40 @@
+"""A saved log on the run screen, without the screen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.logs.shapes import training
+from tui.console.replay import SavedFeed
+from tui.logs.archive import open_log
+
+LOGS = {
+    "xla_dist": (
+        "2020-08-06 02:38:57 10.164.0.43 [0] " + training(core=0),
+        "2020-08-06 02:38:57 10.164.0.109 [1] " + training(core=8),
+        "2020-08-06 02:38:58 10.164.0.109 [1] saving",
+    ),
+    "SkyPilot": (
+        "(head, rank=0, pid=17) " + training(core=0),
+        "\x1b[36m(worker1, rank=1, pid=15, ip=10.0.0.7)\x1b[0m " + training(core=8),
+        "(worker1, rank=1, pid=15, ip=10.0.0.7) saving",
+    ),
+    "pdsh": ("node-a: " + training(core=0), "node-b: " + training(core=8), "node-b: saving"),
+    "srun": ("0: " + training(core=0), " 1: " + training(core=8), " 1: saving"),
+}
+
+
+@pytest.mark.parametrize("tool", sorted(LOGS))
+def test_each_workers_lines_are_chosen_by_what_a_tool_put_before_them(tool: str, tmp_path: Path) -> None:
+    lines = [line.encode() for line in LOGS[tool]]
+    path = tmp_path / "out.log"
+    path.write_bytes(b"\n".join(lines) + b"\n")
+    feed = SavedFeed(open_log(path))
+    while feed.poll():
+        pass
+    assert list(feed.workers) == [0, 1]
+    for worker, expected in ((0, lines[:1]), (1, lines[1:])):
+        assert [feed._owners.read(line)[0] == worker for line in lines] == [line in expected for line in lines]
+    feed.close()

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+from tests.logs.shapes import training
+from tui.logs.demux import Demux
+from tui.reports.comparison import Compared, compare, comparison_rows
+from tui.reports.summary import RunFacts, Summary, summarise
+
+
+def run(title: str, *, cores: int, rate: float, steps: int = 6, **facts: object) -> Summary:
+    """A run whose cores print a rate each, the very first one slowed down by compilation."""
+    demux = Demux()
+    for step in range(steps):
+        for core in range(cores):
+            told = rate / 10 if step == 0 else rate
+            line = training(core=core, step=step, loss=f"{8 - step}.00000", rate=f"{told:.2f}")
+            demux.feed(core // 8, (line + "\n").encode(), now=1000.0 + step)
+    return summarise(RunFacts(title, **facts), demux.snapshot(now=1000.0))  # type: ignore[arg-type]
+
+
+def test_scaling_is_told_against_the_first() -> None:
+    small, large = compare([run("small", cores=8, rate=100.0), run("large", cores=32, rate=90.0)])
+    assert (small.rate_total, small.rate_per_core, small.efficiency, small.speedup) == (800.0, 100.0, 1.0, 1.0)
+    assert (large.rate_total, large.rate_per_core, large.efficiency, large.speedup) == (2880.0, 90.0, 0.9, 3.6)
+
+
+def test_compilation_in_the_first_point_does_not_count() -> None:
+    assert compare([run("a", cores=2, rate=50.0)])[0].rate_total == 100.0
+
+
+def test_losses_steps_and_ends_stand_beside_each_other() -> None:
+    (one,) = compare([run("a", cores=2, rate=50.0, state="failed", cause="worker 0 exited with code 3", attempt=2)])
+    assert one.loss is not None
+    assert (one.step, one.loss.median, one.lowest_loss) == (5, 3.0, 3.0)
+    assert (one.state, one.cause, one.restarts) == ("failed", "worker 0 exited with code 3", 2)
+
+
+def test_a_log_without_figures_is_still_a_column() -> None:
+    empty = summarise(RunFacts("empty", is_run=False), Demux().snapshot())
+    compared = compare([run("a", cores=2, rate=50.0), empty])
+    assert compared[1].efficiency is None
+    rows = {row[0]: row[1:] for row in comparison_rows(compared)}
+    assert rows["cores"] == ("2", "0")
+    assert rows["rate"] == ("100.00", "–")
+    assert compare([empty, run("a", cores=2, rate=50.0)])[1].efficiency is None
+
+
+def test_of_the_commands_only_what_differs_is_shown() -> None:
+    first = run("a", cores=1, rate=1.0, argv=("python", "train.py", "--lr", "0.1"))
+    second = run("b", cores=1, rate=1.0, argv=("python", "train.py", "--lr", "0.2"))
+    rows = {row[0]: row[1:] for row in comparison_rows(compare([first, second]))}
+    assert rows["command"] == ("0.1", "0.2")
+    assert "command" not in {row[0]: row[1:] for row in comparison_rows(compare([first, first]))}
+
+
+def test_remote_text_stays_on_one_line_and_unknown_is_null() -> None:
+    (one,) = compare([run("a", cores=1, rate=1.0, cause="it said\n\x1b[31mno")])
+    rows = {row[0]: row[1:] for row in comparison_rows([one])}
+    assert "\n" not in rows["cause"][0]
+    assert "\x1b" not in rows["cause"][0]
+    document = one.to_json()
+    assert set(document) == set(Compared.__slots__)
+    assert document["max_accuracy"] is None

@@ -1,0 +1,52 @@
+"""`compare`: two or more runs or saved logs side by side."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from tui.commands.output import Output
+from tui.errors import OutOfReachError, UsageError
+
+if TYPE_CHECKING:
+    from tui.operator import Operator
+    from tui.reports.summary import Summary
+
+
+def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
+    """Add this family's parser."""
+    compare = commands.add_parser("compare", help="runs or saved logs side by side: loss, rate per core, efficiency")
+    compare.add_argument("refs", metavar="RUN|FILE", nargs="+", help="the first is what the others are told against")
+    compare.add_argument("--offline", action="store_true", help="only what is on this machine")
+    compare.set_defaults(run=compare_runs)
+
+
+async def compare_runs(args: argparse.Namespace, operator: Operator, out: Output) -> int:
+    """Print a column for each run; JSON: an object for each, in the order they were named."""
+    from tui.reports.comparison import compare, comparison_rows
+
+    if len(args.refs) < 2:
+        raise UsageError("compare takes two runs or more", remedy=f"tpu-tui compare {args.refs[0]} OTHER")
+    summaries, code = [], 0
+    for ref in args.refs:
+        summary, problem = await _summary(ref, operator, offline=args.offline)
+        summaries.append(summary)
+        if problem is not None:
+            out.problem(problem)
+            code = OutOfReachError.exit_code
+    compared = compare(summaries)
+    if out.as_json:
+        out.document([one.to_json() for one in compared])
+        return code
+    places = [str(place) for place in range(1, len(compared) + 1)]
+    names = ("run", *(one.run for one in compared))
+    out.table(("figure", *places), [names, *comparison_rows(compared)], right=places)
+    return code
+
+
+async def _summary(ref: str, operator: Operator, *, offline: bool) -> tuple[Summary, Any]:
+    from tui.runs.directory import RunDirectory
+
+    source = await operator.open_source(ref)
+    problem = await operator.refresh(source) if isinstance(source, RunDirectory) and not offline else None
+    return await operator.summary(source), problem

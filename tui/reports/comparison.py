@@ -1,0 +1,137 @@
+"""Runs and saved logs side by side: what was reached, how fast, and how well the speed grew with the cores."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from tui.logs.snapshot import Spread, json_number
+from tui.printable import one_line
+from tui.reports.layout import UNKNOWN, number, span
+from tui.reports.summary import Summary
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One run or saved log among others. Rates in the job's own unit (examples/s for PyTorch/XLA), None unknown."""
+
+    run: str
+    is_run: bool
+    slice: str | None
+    accelerator_type: str | None
+    workers: int | None
+    cores: int
+    epoch: int | None
+    step: int | None
+    samples: int
+    loss: Spread | None
+    """As the cores last told it."""
+    lowest_loss: float | None
+    """Smallest median over the cores, of all points of the run that are kept."""
+    max_accuracy: float | None
+    rate_total: float | None
+    """All cores together, over the run: the median of its points, the first (compilation) left out."""
+    rate_per_core: float | None
+    efficiency: float | None
+    """Rate of a core as a share of a core's in the first of those compared: 1.0 is perfect scaling."""
+    speedup: float | None
+    """Rate of all cores against the first's."""
+    seconds: float | None
+    restarts: int
+    state: str | None
+    cause: str | None
+    argv: tuple[str, ...]
+    code_hash: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        """The run as `compare --json` prints it."""
+        values = {name: json_number(getattr(self, name)) for name in self.__slots__}
+        return values | {"loss": self.loss.to_json() if self.loss else None, "argv": list(self.argv)}
+
+
+def compare(summaries: Sequence[Summary]) -> tuple[Compared, ...]:
+    """Every summary beside the others; efficiency and speed-up are told against the first."""
+    if not summaries:
+        return ()
+    first = _rate(summaries[0])
+    base = None if first is None or not summaries[0].cores else first / len(summaries[0].cores)
+    return tuple(_compared(summary, first, base) for summary in summaries)
+
+
+def _compared(summary: Summary, first: float | None, base: float | None) -> Compared:
+    facts, rate = summary.facts, _rate(summary)
+    each = None if rate is None or not summary.cores else rate / len(summary.cores)
+    losses = [point.loss for point in summary.chart if point.loss is not None and math.isfinite(point.loss)]
+    return Compared(
+        run=facts.title,
+        is_run=facts.is_run,
+        slice=facts.slice,
+        accelerator_type=facts.accelerator_type,
+        workers=len(summary.workers) or None,
+        cores=len(summary.cores),
+        epoch=summary.epoch,
+        step=summary.step,
+        samples=summary.samples,
+        loss=summary.loss,
+        lowest_loss=min(losses, default=None),
+        max_accuracy=summary.max_accuracy,
+        rate_total=rate,
+        rate_per_core=each,
+        efficiency=None if each is None or not base else each / base,
+        speedup=None if rate is None or not first else rate / first,
+        seconds=summary.seconds,
+        restarts=facts.attempt,
+        state=facts.state,
+        cause=facts.cause,
+        argv=facts.argv,
+        code_hash=facts.code_hash,
+    )
+
+
+def _rate(summary: Summary) -> float | None:
+    rates = [point.rate for point in summary.chart if point.rate is not None]
+    return median(rates[1:]) if len(rates) > 1 else summary.rate_total
+
+
+def comparison_rows(compared: Sequence[Compared]) -> list[tuple[str, ...]]:
+    """A row for each figure that any of them tells, a column for each of them, as text on one line."""
+    rows: list[tuple[str, list[str | None]]] = [
+        ("slice", [one.slice for one in compared]),
+        ("accelerator", [one.accelerator_type for one in compared]),
+        ("workers", [_text(one.workers) for one in compared]),
+        ("cores", [str(one.cores) for one in compared]),
+        ("state", [one.state for one in compared]),
+        ("cause", [one.cause for one in compared]),
+        ("duration", [None if one.seconds is None else span(one.seconds) for one in compared]),
+        ("restarts", [_text(one.restarts or None) for one in compared]),
+        ("epoch", [_text(one.epoch) for one in compared]),
+        ("step", [_text(one.step) for one in compared]),
+        ("loss", [None if one.loss is None else number(one.loss.median, 5) for one in compared]),
+        ("lowest loss", [None if one.lowest_loss is None else number(one.lowest_loss, 5) for one in compared]),
+        ("best accuracy %", [None if one.max_accuracy is None else number(one.max_accuracy) for one in compared]),
+        ("rate", [None if one.rate_total is None else number(one.rate_total) for one in compared]),
+        ("rate per core", [None if one.rate_per_core is None else number(one.rate_per_core) for one in compared]),
+        ("speed-up", [None if one.speedup is None else f"{one.speedup:.2f} x" for one in compared]),
+        ("efficiency", [None if one.efficiency is None else f"{one.efficiency * 100:.0f} %" for one in compared]),
+        ("code", [None if one.code_hash is None else one.code_hash[:12] for one in compared]),
+        ("command", _commands(compared)),
+    ]
+    return [
+        (name, *(one_line(cell) if cell else UNKNOWN for cell in cells))
+        for name, cells in rows
+        if any(cell is not None for cell in cells)
+    ]
+
+
+def _commands(compared: Sequence[Compared]) -> list[str | None]:
+    """What each ran, where that differs: only the words that not all of them have."""
+    shared = set.intersection(*(set(one.argv) for one in compared)) if compared else set()
+    differing = [" ".join(word for word in one.argv if word not in shared) for one in compared]
+    return [text or None for text in differing]
+
+
+def _text(value: int | None) -> str | None:
+    return None if value is None else str(value)
