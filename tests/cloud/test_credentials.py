@@ -159,3 +159,16 @@ def test_libraries_write_nothing_to_stderr(tmp_path: Path, login: Login, case: s
 
     assert answer.stdout.strip()
     assert (answer.stderr, answer.returncode) == ("", 0)
+
+
+def test_the_command_that_prints_a_token_says_which_login_is_missing(tmp_path: Path) -> None:
+    answer = subprocess.run(
+        [sys.executable, "-m", "tui.cloud.token"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={"HOME": str(tmp_path), "PATH": "", "NO_GCE_CHECK": "true"},
+    )
+    assert (answer.returncode, answer.stdout) == (3, "")
+    assert "gcloud auth application-default login" in answer.stderr
+    assert "Traceback" not in answer.stderr

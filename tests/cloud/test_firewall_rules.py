@@ -12,8 +12,9 @@ from aiohttp import web
 
 from tests.cloud.conftest import Cloud
 from tests.sshd import free_port
-from tui.checks.firewall_rows import check_firewall
-from tui.cloud.firewall_rules import FirewallRules, Rule, Traffic
+from tui.checks.firewall_rows import read_rules, rows_of_rules
+from tui.checks.row import CheckRow
+from tui.cloud.firewall_rules import FirewallRules, Policy, Rule, Traffic
 from tui.errors import CloudError
 from tui.localpod.compute import Compute
 from tui.pod.slice import Slice
@@ -70,7 +71,10 @@ async def test_rules_come_through_googles_client_as_they_are(served: Served) -> 
         }
     )
 
-    assert await served.reader.rules("projects/local/global/networks/default") == (
+    read = await served.reader.read("projects/local/global/networks/default")
+
+    assert read.gaps == ()
+    assert read.rules == (
         Rule(
             "mesh",
             False,
@@ -84,28 +88,155 @@ async def test_rules_come_through_googles_client_as_they_are(served: Served) -> 
     )
 
 
-async def test_every_page_is_read(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_every_page_is_read(served: Served) -> None:
+    served.compute.denied.add("compute.networks.getEffectiveFirewalls")
     for number in range(1100):
         served.compute.add({"name": f"rule-{number:04}", "allowed": [{"IPProtocol": "tcp"}]})
 
-    assert len(await served.reader.rules(None)) == 1102
+    assert len((await served.reader.read(None)).rules) == 1102
 
 
-async def test_without_the_permission_the_row_says_which_and_nothing_fails(served: Served) -> None:
-    served.compute.denied.add("compute.firewalls.list")
-    pod = Slice("pod", project="local", workers=(Worker(0, internal_ip="127.1.0.1"),))
+def policy(name: str, kind: str, *rules: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    return {"name": name, "type": kind, "rules": list(rules), **fields}
 
-    (row,) = await check_firewall(pod, served.reader)
+
+def policy_rule(priority: int, action: str, port: str = "8476", **match: Any) -> dict[str, Any]:
+    """A policy's rule in the API's JSON."""
+    ranges = {} if match else {"srcIpRanges": ["0.0.0.0/0"]}
+    layer4 = [{"ipProtocol": "tcp", "ports": [port]}]
+    match = {"layer4Configs": layer4, **ranges, **match}
+    return {"priority": priority, "action": action, "direction": "INGRESS", "match": match}
+
+
+async def test_policies_come_in_the_order_in_which_they_are_asked(served: Served) -> None:
+    served.compute.policies = [
+        policy("of-region", "NETWORK_REGIONAL", policy_rule(1, "allow")),
+        policy("of-network", "NETWORK", policy_rule(2, "deny")),
+        policy("1234", "HIERARCHY", policy_rule(3, "goto_next"), displayName="org"),
+        policy("5678", "HIERARCHY", policy_rule(4, "apply_security_profile_group"), displayName="folder"),
+    ]
+
+    read = await served.reader.read("default", region="local")
+    policies = [(rule.level, rule.policy and rule.policy.name, rule.allows, rule.goes_on) for rule in read.rules]
+
+    assert sorted(policies) == [
+        (0, "org", False, True),
+        (1, "folder", True, False),
+        (2, None, True, False),
+        (2, None, True, False),
+        (3, "of-network", False, False),
+        (4, "of-region", True, False),
+    ]
+    assert {rule.policy for rule in read.rules if rule.level == 4} == {
+        Policy("of-region", "regional", after_vpc=True)
+    }
+
+    served.compute.policies_first = True
+    first = await served.reader.read("default", region="local")
+
+    assert {rule.level: rule.policy and rule.policy.name for rule in first.rules} == {
+        0: "org",
+        1: "folder",
+        2: "of-network",
+        3: "of-region",
+        4: None,
+    }
+
+
+async def test_what_a_policys_rule_means_and_cannot_be_known_is_kept_apart(served: Served) -> None:
+    ineffective = {"targetSecureTags": [{"name": "tagValues/2", "state": "INEFFECTIVE"}]}
+    elsewhere = {"targetResources": ["https://www.googleapis.com/compute/v1/projects/local/global/networks/other"]}
+    here = {"targetResources": ["https://www.googleapis.com/compute/v1/projects/local/global/networks/default"]}
+    tag = [{"name": "tagValues/1", "state": "EFFECTIVE"}]
+    served.compute.policies = [
+        policy(
+            "org",
+            "HIERARCHY",
+            policy_rule(1, "deny") | ineffective,
+            policy_rule(2, "deny") | elsewhere,
+            policy_rule(3, "deny") | {"targetType": "INTERNAL_MANAGED_LB"},
+            policy_rule(4, "allow", srcSecureTags=tag, srcFqdns=["example.com"]) | here,
+            policy_rule(5, "allow", srcIpRanges=["10.0.0.0/8"], srcNetworkType="INTRA_VPC")
+            | {"targetSecureTags": tag},
+            policy_rule(6, "allow") | {"targetServiceAccounts": ["a@x"], "disabled": True, "ruleName": "six"},
+        )
+    ]
+
+    rules = [rule for rule in (await served.reader.read("default")).rules if rule.policy]
+
+    assert [(rule.name, rule.further, rule.only) for rule in rules] == [
+        ("rule 4", ("domain names", "secure tags"), ()),
+        ("rule 5", (), ("intra-vpc addresses", "secure tags")),
+        ("six", (), ()),
+    ]
+    assert (rules[2].target_accounts, rules[2].disabled) == (("a@x",), True)
+
+
+async def test_without_a_permission_the_next_best_is_read_and_the_gap_told(served: Served) -> None:
+    served.compute.policies = [policy("of-network", "NETWORK", policy_rule(1, "deny"))]
+    pod = Slice("pod", zone="local-a", project="local", workers=WORKERS)
+
+    async def read(*denied: str) -> list[CheckRow]:
+        served.compute.denied = {f"compute.{permission}" for permission in denied}
+        return rows_of_rules(pod, await read_rules(pod, served.reader))
+
+    whole = await read()
+    no_region, *rest = await read("networks.getRegionEffectiveFirewalls")
+    no_order, *ordered = await read("networks.get")
+    no_policies, *vpc = await read("networks.getRegionEffectiveFirewalls", "networks.getEffectiveFirewalls")
+
+    assert {row.status for row in whole} == {"pass"}
+    assert whole == rest == ordered == vpc
+    for row, permission in (
+        (no_region, "compute.networks.getRegionEffectiveFirewalls"),
+        (no_order, "compute.networks.get"),
+        (no_policies, "compute.networks.getEffectiveFirewalls"),
+    ):
+        assert row.status == "unknown"
+        assert permission in row.detail
+        assert "roles/compute.networkViewer" in (row.remedy or "")
+
+
+WORKERS = tuple(Worker(index, internal_ip=f"127.1.0.{index + 1}") for index in range(2))
+
+
+async def test_without_any_permission_the_row_says_which_and_nothing_fails(served: Served) -> None:
+    served.compute.denied = {
+        "compute.firewalls.list",
+        "compute.networks.getEffectiveFirewalls",
+        "compute.networks.getRegionEffectiveFirewalls",
+    }
+    pod = Slice("pod", zone="local-a", project="local", workers=WORKERS)
+
+    (row,) = rows_of_rules(pod, await read_rules(pod, served.reader))
 
     assert (row.check, row.status) == ("firewall", "unknown")
     assert "compute.firewalls.list" in row.detail
+    assert "compute.networks.getEffectiveFirewalls" in row.detail
     assert "roles/compute.networkViewer" in (row.remedy or "")
 
 
-async def test_a_pods_own_rules_let_its_workers_talk(served: Served) -> None:
-    workers = tuple(Worker(index, internal_ip=f"127.1.0.{index + 1}") for index in range(2))
+async def test_a_service_that_knows_no_policies_is_asked_for_its_rules(tmp_path: Path) -> None:
+    compute = Compute(list, zone="local-a")
+    app = web.Application()
+    app.add_routes([route for route in compute.routes() if "Effective" not in route.path])
+    runner = web.AppRunner(app)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        endpoints = {"compute": f"http://127.0.0.1:{runner.addresses[0][1]}"}
+        read = await FirewallRules(Settings(home=tmp_path, project="local", endpoints=endpoints)).read("default")
+    finally:
+        await runner.cleanup()
 
-    rows = await check_firewall(Slice("pod", project="local", workers=workers), served.reader)
+    assert [rule.name for rule in read.rules] == ["default-allow-internal", "default-allow-ssh"]
+    assert len(read.gaps) == 1
+
+
+async def test_a_pods_own_rules_let_its_workers_talk(served: Served) -> None:
+    pod = Slice("pod", project="local", workers=WORKERS)
+
+    rows = rows_of_rules(pod, await read_rules(pod, served.reader))
 
     assert {row.status for row in rows} == {"pass"}
     between = [row.detail.split()[0] for row in rows if "between workers" in row.detail]
@@ -141,7 +272,7 @@ async def test_a_service_that_is_down_is_told(tmp_path: Path) -> None:
     reader = FirewallRules(Settings(home=tmp_path, project="local", endpoints=endpoints), patience=0.5)
 
     with pytest.raises(CloudError) as caught:
-        await reader.rules("default")
+        await reader.read("default")
 
     assert "down or out of reach" in caught.value.why
 
@@ -155,7 +286,7 @@ async def test_without_the_library_the_remedy_is_to_install_it(
     monkeypatch.delattr(google.cloud, "compute_v1", raising=False)
 
     with pytest.raises(CloudError) as caught:
-        await FirewallRules(Settings(home=tmp_path)).rules("default")
+        await FirewallRules(Settings(home=tmp_path)).read("default")
 
     assert caught.value.why == "google-cloud-compute is not installed"
     assert "pip install" in caught.value.remedy

@@ -195,6 +195,8 @@ def test_guest_attributes_give_hostname_and_host_keys() -> None:
 
     assert [worker.hostname for worker in slice_.workers] == ["t1v-n-0a1b2c3d-w-0", "t1v-n-0a1b2c3d-w-1"]
     assert slice_.workers[1].host_keys == ("ssh-ed25519 AAAA1", "ecdsa-sha2-nistp256 BBBB1")
+    machine = f"projects/{slice_.project}/zones/{slice_.zone}/instances/t1v-n-0a1b2c3d-w-1"
+    assert slice_.workers[1].instance == machine
 
 
 def test_the_hostname_tells_whose_keys_they_are_whatever_the_order() -> None:

@@ -45,7 +45,7 @@ async def test_a_command_that_reads_no_input_ends_all_the_same(sshd: Start) -> N
 
 async def test_endless_output_does_not_fill_the_memory(sshd: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     server = sshd()
-    monkeypatch.setattr("tui.ssh.connection.OUTPUT_LIMIT", 1_000_000)
+    monkeypatch.setattr("tui.ssh.running.OUTPUT_LIMIT", 1_000_000)
     async with Fleet([server.worker], server.access()) as fleet:
         with pytest.raises(SshError, match="writes too much"):
             await fleet.run(0, "exec cat /dev/zero")
@@ -298,14 +298,6 @@ async def test_a_worker_that_does_not_exist_is_a_usage_error(sshd: Start) -> Non
     async with Fleet([server.worker], server.access()) as fleet:
         with pytest.raises(UsageError, match="no worker 5"):
             await fleet.run(5, "true")
-
-
-async def test_the_iap_route_says_that_it_is_missing(sshd: Start) -> None:
-    server = sshd()
-    async with Fleet([server.worker], server.access(route="iap")) as fleet:
-        with pytest.raises(SshError, match="IAP") as caught:
-            await fleet.run(0, "true")
-    assert "--tunnel-through-iap" in caught.value.remedy
 
 
 async def test_an_external_address_is_left_alone_on_the_internal_route(sshd: Start) -> None:

@@ -101,6 +101,21 @@ async def test_random_texts_and_bytes_arrive_exactly_under_any_sh(sshd: Start, t
     assert _found(server.home / ".tpu-tui/code" / result.hash) == _found(source)
 
 
+async def test_progress_grows_to_all_of_it_for_each_worker(sshd: Start, tmp_path: Path) -> None:
+    servers = [sshd() for _ in range(2)]
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    (tree / "big").write_bytes(os.urandom(1_000_000))
+    heard: dict[int, list[tuple[int, int]]] = {0: [], 1: []}
+    async with Fleet([server.worker for server in servers], servers[0].access()) as fleet:
+        results = sync_tree(fleet, (0, 1), tree, on_sent=lambda worker, *told: heard[worker].append(told))
+        assert [result async for result in results]
+    for told in heard.values():
+        assert len(told) > 5
+        assert [sent for sent, _ in told] == sorted(sent for sent, _ in told)
+        assert told[-1][0] == told[-1][1] >= 1_000_000
+
+
 async def test_a_second_sync_sends_nothing(sshd: Start, tmp_path: Path) -> None:
     servers = [sshd(), sshd()]
     (tmp_path / "source").mkdir()

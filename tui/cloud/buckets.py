@@ -87,7 +87,9 @@ class Buckets:
         """
         client = await self._open()
         found = await self._ask(
-            f"bucket {bucket} cannot be read", lambda: client.get_bucket(bucket, **self._options()), _READER
+            f"bucket {bucket} cannot be read",
+            lambda: client.get_bucket(bucket, **self._options(self._patience)),
+            _READER,
         )
         regions = tuple(str(region).upper() for region in found.data_locations or ())
         return BucketPlace(str(found.location).upper(), regions)
@@ -97,7 +99,7 @@ class Buckets:
         client = await self._open()
         bucket = client.bucket(url.bucket)
         thing = bucket.blob(url.name) if url.name else bucket
-        return bool(await self._ask(f"{url} cannot be read", lambda: thing.exists(**self._options())))
+        return bool(await self._ask(f"{url} cannot be read", lambda: thing.exists(**self._options(self._patience))))
 
     async def upload(self, path: Path, url: BucketUrl, *, content_type: str | None = None) -> BucketUrl:
         """Upload a file under the address, or beneath it where that ends in `/` or is a bucket.
@@ -123,10 +125,10 @@ class Buckets:
         if client is not None:
             await asyncio.to_thread(client.close)
 
-    def _options(self) -> dict[str, Any]:
+    def _options(self, seconds: float = REQUEST_SECONDS) -> dict[str, Any]:
         from google.cloud.storage.retry import DEFAULT_RETRY
 
-        return {"timeout": REQUEST_SECONDS, "retry": DEFAULT_RETRY.with_timeout(self._patience)}
+        return {"timeout": min(REQUEST_SECONDS, seconds), "retry": DEFAULT_RETRY.with_timeout(self._patience)}
 
     async def _open(self) -> Any:
         async with self._opening:

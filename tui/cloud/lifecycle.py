@@ -23,6 +23,8 @@ _LONGEST_POLL_SECONDS = 5.0
 _POLL_GROWTH = 1.5
 _TELL_AGAIN_SECONDS = 15.0
 """A state that lasts is told again with its age."""
+_BUSY_PAUSES = (1.0, 2.0, 4.0, 8.0, 15.0)
+"""Seconds to wait for another operation on the same node."""
 
 
 class Lifecycle:
@@ -113,6 +115,46 @@ class Lifecycle:
         async for told in self._wait(started.operation, what, request.name):
             yield told
         yield f"{name} is {await self._state(request.name) or 'stopped'}"
+
+    async def metadata(self, zone: str, name: str) -> dict[str, str]:
+        """A slice's metadata as it is now. Raises UsageError when there is no such slice."""
+        path = await self._path(zone, name)
+        node = await self._node(path)
+        if node is None:
+            raise UsageError(
+                f"metadata of {name} cannot be read",
+                why="it has no node yet",
+                remedy="tpu-tui slices shows its state",
+            )
+        return dict(node.metadata)
+
+    async def set_metadata(
+        self, zone: str, name: str, change: Callable[[dict[str, str]], dict[str, str]]
+    ) -> AsyncIterator[str]:
+        """Change a slice's metadata: `change` is given what is there when it is written, and gives all of it back.
+
+        The API replaces the whole map, and takes one update of a node at a time: one that has to wait is tried again
+        on what the other left behind.
+        """
+        from google.api_core.exceptions import Aborted
+        from google.cloud import tpu_v2
+        from google.protobuf.field_mask_pb2 import FieldMask
+
+        path = await self._path(zone, name)
+        what = f"metadata of {name} cannot be changed"
+        for pause in (*_BUSY_PAUSES, None):
+            node = tpu_v2.Node(name=path, metadata=change(await self.metadata(zone, name)))
+            request = tpu_v2.UpdateNodeRequest(node=node, update_mask=FieldMask(paths=["metadata"]))
+            try:
+                started = await self._api.ask(what, _updating(request))
+                break
+            except TpuTuiError as error:
+                if pause is None or not isinstance(error.__cause__, Aborted):
+                    raise
+            yield f"{name} is busy with another operation"
+            await asyncio.sleep(pause)
+        async for told in self._wait(started.operation, what, None):
+            yield told
 
     async def _path(self, zone: str, name: str) -> str:
         await self._api.open()
@@ -236,3 +278,7 @@ class Lifecycle:
             if wanted not in known and near:
                 return UsageError(error.what, why=error.why, remedy=f"did you mean {' or '.join(near)}?")
         return error
+
+
+def _updating(request: tpu_v2.UpdateNodeRequest) -> Callable[[TpuAsyncClient, float], Awaitable[Any]]:
+    return lambda client, timeout: client.update_node(request, **request_options(timeout))

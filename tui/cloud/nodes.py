@@ -102,7 +102,7 @@ def merge(nodes: Iterable[Slice], queued: Iterable[Slice]) -> tuple[Slice, ...]:
 
 
 def with_guest_attributes(slice_: Slice, answers: Sequence[tpu_v2.GuestAttributes]) -> Slice:
-    """The slice with each worker's hostname and SSH host keys, as its machine published them.
+    """The slice with each worker's hostname, SSH host keys and machine, as its machine published them.
 
     A hostname (`t1v-n-…-w-3`) tells whose answer it is. Without one the place in the list does, and only when
     every worker answered: a missing worker must not give its neighbour another's key.
@@ -122,7 +122,13 @@ def with_guest_attributes(slice_: Slice, answers: Sequence[tpu_v2.GuestAttribute
             if space == "hostkeys" and _KEY_TYPE.fullmatch(key) and _KEY.fullmatch(value)
         )
         worker = workers[index]
-        workers[index] = replace(worker, hostname=hostname or worker.hostname, host_keys=keys or worker.host_keys)
+        machine = f"projects/{slice_.project}/zones/{slice_.zone}/instances/{hostname}" if hostname else None
+        workers[index] = replace(
+            worker,
+            hostname=hostname or worker.hostname,
+            host_keys=keys or worker.host_keys,
+            instance=machine or worker.instance,
+        )
     return replace(slice_, workers=tuple(workers))
 
 

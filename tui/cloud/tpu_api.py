@@ -134,6 +134,14 @@ class TpuApi:
         """Stop a slice: its disk stays, its TPU is given back."""
         return self._life.stop(zone, name, dry_run=dry_run)
 
+    async def metadata(self, slice_: Slice) -> dict[str, str]:
+        """A slice's metadata as it is now."""
+        return await self._life.metadata(slice_.zone or "", slice_.name)
+
+    def set_metadata(self, slice_: Slice, change: Callable[[dict[str, str]], dict[str, str]]) -> AsyncIterator[str]:
+        """Change a slice's metadata, telling how it goes; `change` gives all of it back, it may be called again."""
+        return self._life.set_metadata(slice_.zone or "", slice_.name, change)
+
     async def close(self) -> None:
         """Close the channel."""
         await self._api.close()

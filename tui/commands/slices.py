@@ -8,13 +8,14 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tui.commands.checking import add_check
+from tui.commands.executing import execute_command
 from tui.commands.output import Output
-from tui.errors import OutOfReachError, TpuTuiError, UsageError
-from tui.pod.ranks import format_ranks, parse_ranks
+from tui.commands.syncing import sync_tree
+from tui.errors import OutOfReachError, UsageError
 
 if TYPE_CHECKING:
     from tui.operator import Operator
-    from tui.ssh.fleet import Completed
 
 ANSWER_IS_NO = 1
 OUT_OF_REACH = OutOfReachError.exit_code
@@ -27,15 +28,13 @@ def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
     workers.add_argument("slice", metavar="SLICE")
     workers.set_defaults(run=show_workers)
 
-    check = commands.add_parser("check", help="whether the workers can be reached and can reach each other")
-    check.add_argument("slice", metavar="SLICE")
-    check.add_argument("--ports", default="", help="further TCP ports to probe between workers, as 8470,8471")
-    check.set_defaults(run=check_slice)
+    add_check(commands)
 
     execute = commands.add_parser("exec", help="one command on every worker; identical outputs are grouped")
     execute.add_argument("slice", metavar="SLICE")
     execute.add_argument("--worker", default="all", help="which workers, as 0-3,7 (default: all)")
     execute.add_argument("--timeout", type=float, metavar="S", help="seconds after which a worker is given up")
+    execute.add_argument("--live", action="store_true", help="each line at once, with its worker; nothing is grouped")
     execute.set_defaults(run=execute_command, takes_job=True, changes=True)
 
     sync = commands.add_parser("sync", help="the working tree to every worker, as git sees it")
@@ -155,110 +154,6 @@ async def show_workers(args: argparse.Namespace, operator: Operator, out: Output
             right=("worker", "port"),
         )
     return 0 if all(worker.reachable for worker in workers) else OUT_OF_REACH
-
-
-async def check_slice(args: argparse.Namespace, operator: Operator, out: Output) -> int:
-    """Print a row for each thing checked; exit 1 when one failed."""
-    slice_ = await operator.slice(args.slice)
-    rows = [row async for row in operator.check(slice_, _parse_ports(args.ports))]
-    ok = all(row.status != "fail" for row in rows)
-    if out.as_json:
-        out.document({"slice": slice_.name, "ok": ok, "checks": [row.to_json() for row in rows]})
-        return 0 if ok else ANSWER_IS_NO
-    order = {"fail": 0, "unknown": 1, "warn": 2, "pass": 3}
-    out.table(
-        ("status", "check", "worker", "peer", "port", "state", "detail", "remedy"),
-        [
-            (row.status, row.check, row.worker, row.peer, row.port, row.state, row.detail, row.remedy or "")
-            for row in sorted(rows, key=lambda row: order.get(row.status, 0))
-        ],
-        right=("worker", "port"),
-    )
-    return 0 if ok else ANSWER_IS_NO
-
-
-def _parse_ports(text: str) -> tuple[int, ...]:
-    words = [word.strip() for word in text.split(",") if word.strip()]
-    for word in words:
-        if not word.isdecimal() or not 0 < int(word) < 65536:
-            raise UsageError(f"no TCP port: {word!r}", remedy="write them as --ports 8470,8471")
-    return tuple(int(word) for word in words)
-
-
-async def execute_command(args: argparse.Namespace, operator: Operator, out: Output) -> int:
-    """Run one command on the workers asked for; identical outputs are printed once with their workers."""
-    if not args.argv:
-        raise UsageError("no command to run", remedy="tpu-tui exec SLICE -- COMMAND …")
-    slice_ = await operator.slice(args.slice)
-    ranks = parse_ranks(args.worker, len(slice_.workers))
-    answers: dict[int, Completed] = {}
-    problems: dict[int, TpuTuiError] = {}
-    async for answer in operator.exec(slice_, args.argv, ranks, args.timeout):
-        if isinstance(answer, TpuTuiError):
-            problems[int(answer.worker or 0)] = answer
-        else:
-            answers[answer.worker] = answer
-    if out.as_json:
-        out.document([_exec_row(rank, answers.get(rank), problems.get(rank)) for rank in ranks])
-    else:
-        _print_grouped(answers, out)
-    for rank in sorted(problems):
-        out.problem(problems[rank])
-    if problems:
-        return OUT_OF_REACH
-    return 0 if all(answer.exit_code == 0 and not answer.timed_out for answer in answers.values()) else ANSWER_IS_NO
-
-
-def _exec_row(rank: int, answer: Completed | None, problem: TpuTuiError | None) -> dict[str, Any]:
-    return {
-        "worker": rank,
-        "exit_code": answer.exit_code if answer else None,
-        "stdout": answer.stdout.decode("utf-8", "replace") if answer else None,
-        "stderr": answer.stderr.decode("utf-8", "replace") if answer else None,
-        "timed_out": answer.timed_out if answer else False,
-        "error": problem.sentence if problem else None,
-    }
-
-
-def _print_grouped(answers: dict[int, Completed], out: Output) -> None:
-    """Print what clush -b would: one block for each different outcome, its workers as a range."""
-    groups: dict[tuple[bytes, bytes, str], list[int]] = {}
-    for rank, answer in answers.items():
-        groups.setdefault((answer.stdout, answer.stderr, _ending(answer)), []).append(rank)
-    for (stdout, stderr, ending), ranks in sorted(groups.items(), key=lambda group: min(group[1])):
-        plural = "workers" if len(ranks) > 1 else "worker"
-        out.note(f"── {plural} {format_ranks(ranks)} ({len(ranks)}){ending}")
-        if stdout:
-            out.text(stdout.decode("utf-8", "replace").removesuffix("\n"))
-        if stderr:
-            out.note(stderr.decode("utf-8", "replace").removesuffix("\n"))
-
-
-def _ending(answer: Completed) -> str:
-    if answer.timed_out:
-        return " · timed out"
-    if answer.signal:
-        return f" · killed by SIG{answer.signal}"
-    return "" if answer.exit_code == 0 else f" · exit {answer.exit_code}"
-
-
-async def sync_tree(args: argparse.Namespace, operator: Operator, out: Output) -> int:
-    """Copy a directory to every worker and print its hash there."""
-    problems = []
-    rows = []
-    async for answer in operator.sync(await operator.slice(args.slice), args.directory):
-        if isinstance(answer, TpuTuiError):
-            problems.append(answer)
-            out.problem(answer)
-        else:
-            rows.append(answer)
-    rows.sort(key=lambda row: row.worker)
-    if out.as_json:
-        out.document([{"worker": r.worker, "hash": r.hash, "bytes": r.bytes, "skipped": r.skipped} for r in rows])
-    elif rows:
-        cells = [(r.worker, r.hash[:12], r.bytes, "was there already" if r.skipped else "sent") for r in rows]
-        out.table(("worker", "hash", "bytes", "state"), cells, right=("worker", "bytes"))
-    return OUT_OF_REACH if problems else 0
 
 
 async def show_config(_args: argparse.Namespace, operator: Operator, out: Output) -> int:

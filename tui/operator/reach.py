@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,13 +16,22 @@ from tui.pod.worker import Worker
 if TYPE_CHECKING:
     from tui.checks.row import CheckRow
     from tui.cloud.inventory import Inventory, Listing
+    from tui.operator.login_keys import KeyPlan
     from tui.settings import Settings
     from tui.ssh.access import Access, Prompter
     from tui.ssh.fleet import Completed, Fleet
-    from tui.ssh.transfer import SyncResult
+    from tui.ssh.probing import Reach as Reached
+    from tui.ssh.running import OnOutput
+    from tui.ssh.transfer import OnSent, SyncResult
 
 REACH_TIMEOUT = 10.0
 """Seconds a worker has to answer when somebody looks at the list of workers."""
+
+
+EXEC_KEEPS = 256 * 1024 * 1024
+"""Bytes of all workers' output that `exec` holds in memory at most."""
+EXEC_KEEPS_EACH = 64 * 1024 * 1024
+"""Bytes of one stream of one worker."""
 
 
 class Reach:
@@ -56,7 +65,7 @@ class Reach:
         if self.settings.hosts:
             return str(self.settings.hosts)
         zones = ", ".join(self.settings.zones) or "any zone"
-        return f"project {self.settings.project}, {zones}"
+        return f"project {self.settings.project}, {zones}" if self.settings.project else "no project is set"
 
     @property
     def inventory(self) -> Inventory:
@@ -115,7 +124,8 @@ class Reach:
             from tui.ssh.fleet import Fleet
 
             known = await self.inventory.host_keys(slice_)
-            fleet = Fleet(known.workers, await self.access(), prompter=self.prompter)
+            access = replace(await self.access(), slice=None if self.settings.hosts else slice_.name)
+            fleet = Fleet(known.workers, access, prompter=self.prompter)
             self._fleets[slice_.path] = (known, fleet)
             return fleet
 
@@ -168,6 +178,46 @@ class Reach:
             raise UsageError("a hosts file's machines are not made or deleted here", remedy="leave --hosts out")
         return self.inventory
 
+    # ── keys ─────────────────────────────────────────────────────────────────────────────────────
+
+    async def plan_key(self, slice_: Slice) -> KeyPlan:
+        """What it would take to log in to a slice with the person's own key; nothing is changed.
+
+        Raises UsageError for a hosts file's machines and where OS Login rules.
+        """
+        from tui.operator.login_keys import plan_key
+        from tui.ssh.access import access_from
+
+        if self.settings.hosts:
+            raise UsageError(
+                "a hosts file's machines have no metadata", remedy="ssh-copy-id -i KEY.pub USER@HOST does it for each"
+            )
+        self._require_workers(slice_)
+        return await plan_key(self.settings, self._tpu_api(), access_from(self.settings), slice_)
+
+    async def make_key(self, plan: KeyPlan) -> KeyPlan:
+        """The plan with its key made, where there was none; connections made from now on offer it."""
+        from tui.operator.login_keys import made
+
+        self._access = None
+        return await made(plan)
+
+    async def add_key(self, slice_: Slice, plan: KeyPlan) -> AsyncIterator[str]:
+        """Put the plan's key into the slice's metadata; tells how it goes."""
+        from tui.operator.login_keys import add_key
+
+        async for told in add_key(self._tpu_api(), slice_, plan):
+            yield told
+
+    async def let_in(self, slice_: Slice) -> list[Reached]:
+        """Try every worker until it lets us in or the metadata has had its time."""
+        from tui.operator.login_keys import let_in
+
+        held = self._fleets.pop(slice_.path, None)
+        if held is not None:
+            await held[1].close()
+        return await let_in(await self.fleet(slice_), list(range(len(slice_.workers))))
+
     # ── check and exec ───────────────────────────────────────────────────────────────────────────
 
     async def check(self, slice_: Slice, ports: Sequence[int] = ()) -> AsyncIterator[CheckRow]:
@@ -195,16 +245,31 @@ class Reach:
             yield row
 
     async def exec(
-        self, slice_: Slice, argv: Sequence[str], ranks: Sequence[int] | None = None, timeout: float | None = None
-    ) -> AsyncIterator[Completed | TpuTuiError]:
-        """Run one command on many workers; yields as they finish, an error for a worker that cannot be reached."""
+        self,
+        slice_: Slice,
+        argv: Sequence[str],
+        ranks: Sequence[int] | None = None,
+        timeout: float | None = None,
+        on_output: OnOutput | None = None,
+    ) -> AsyncGenerator[Completed | TpuTuiError, None]:
+        """Run one command on many workers; yields as they finish, an error for a worker that cannot be reached.
+
+        `on_output` hears what is written while it is. Of each worker's stdout and stderr so much is kept that all
+        together stay within `EXEC_KEEPS` bytes, the rest is left out of the middle.
+        """
         fleet = await self.fleet(slice_)
         chosen = range(len(slice_.workers)) if ranks is None else ranks
-        async for answer in fleet.run_all(chosen, shlex.join(argv), timeout=timeout):
+        keep = min(EXEC_KEEPS_EACH, EXEC_KEEPS // max(1, 2 * len(chosen)))
+        async for answer in fleet.run_all(chosen, shlex.join(argv), timeout=timeout, keep=keep, on_output=on_output):
             yield answer
 
-    async def sync(self, slice_: Slice, directory: Path) -> AsyncIterator[SyncResult | TpuTuiError]:
-        """Copy a working tree to every worker; yields as they have it, an error for one that could not."""
+    async def sync(
+        self, slice_: Slice, directory: Path, on_sent: OnSent | None = None
+    ) -> AsyncIterator[SyncResult | TpuTuiError]:
+        """Copy a working tree to every worker; yields as they have it, an error for one that could not.
+
+        `on_sent` hears how far each worker is.
+        """
         from tui.ssh.transfer import sync_tree
 
         if self.settings.read_only:
@@ -213,7 +278,7 @@ class Reach:
             raise UsageError(f"{directory} is no directory", remedy="name the directory to copy")
         fleet = await self.fleet(slice_)
         ranks = range(len(slice_.workers))
-        async for answer in sync_tree(fleet, ranks, directory, run_root=self.settings.run_root):
+        async for answer in sync_tree(fleet, ranks, directory, run_root=self.settings.run_root, on_sent=on_sent):
             yield answer
 
     async def shell_command(self, slice_: Slice, worker: int) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any
 ENVIRONMENT_PREFIX = "TPU_TUI_"
 EVERY_ZONE = "-"
 """Given as a zone it means every zone, as in the API's own `locations/-`."""
-_ENDPOINTS = ("tpu", "compute", "storage")
+_ENDPOINTS = ("tpu", "compute", "storage", "iap")
 _TRUE = ("1", "true", "yes", "on")
 _FALSE = ("0", "false", "no", "off", "")
 _MAX_PORT = 65535

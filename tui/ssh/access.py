@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 GOOGLE_KEY = "google_compute_engine"
 GOOGLE_KNOWN_HOSTS = "google_compute_known_hosts"
 DEFAULT_KEYS = ("id_ed25519", "id_ecdsa", "id_rsa", "id_ed25519_sk", "id_ecdsa_sk")
+TOKEN_COMMAND = (sys.executable, "-m", "tui.cloud.token")
+"""Prints an access token of the application default credentials."""
 STRICT = "strict"
 ACCEPT_NEW = "accept-new"
 _NUMBERS = ("connect_timeout", "login_timeout", "keepalive", "keepalive_count", "handshakes", "sessions")
@@ -74,6 +77,12 @@ class Access:
     """Logins at once: OpenSSH drops connections at random beyond its MaxStartups (10:30:100)."""
     sessions: int = 8
     """Commands at once over one connection: OpenSSH's MaxSessions is 10."""
+    slice: str | None = None
+    """The slice that the workers belong to, for what messages advise."""
+    iap_url: str | None = None
+    """Where IAP's tunnels begin, when not at Google's own place."""
+    token_command: tuple[str, ...] = ()
+    """A command that prints the access token which IAP asks for; none: no token."""
 
     def to_json(self) -> dict[str, Any]:
         """A document for a pipe to a process of ours; it holds private keys, so it belongs in no file."""
@@ -84,7 +93,7 @@ class Access:
         """Read what `to_json` gave; unknown fields are left aside. Raises ValueError when it is no access."""
         try:
             known = {item.name: document[item.name] for item in fields(cls) if item.name in document}
-            for name in ("identities", "known_hosts"):
+            for name in ("identities", "known_hosts", "token_command"):
                 known[name] = tuple(known.get(name, ()))
             if known.get("client_keys") is not None:
                 known["client_keys"] = tuple(ClientKey(**key) for key in known["client_keys"])
@@ -139,13 +148,15 @@ def access_from(settings: Settings, environ: Mapping[str, str] | None = None) ->
         route=settings.route,
         jump=settings.jump,
         config=str(config) if os.access(config, os.R_OK) else None,
+        iap_url=settings.endpoints.get("iap"),
+        token_command=TOKEN_COMMAND if settings.route == "iap" else (),
         **numbers,
     )
 
 
 def address_of(worker: Worker, route: str) -> str | None:
     """The address that a route leads to, None where the worker has none."""
-    if route == "internal":
+    if route in ("internal", "iap"):
         return worker.internal_ip or worker.external_ip or worker.hostname
     return worker.external_ip or worker.internal_ip or worker.hostname
 

@@ -16,15 +16,13 @@ from tui.ssh import reasons
 from tui.ssh.outcome import Completed
 from tui.ssh.probing import PortState, judge
 from tui.ssh.retry import backoff
+from tui.ssh.running import OUTPUT_LIMIT, OnOutput, Running
 
 if TYPE_CHECKING:
     from tui.ssh.dial import Client
 
 STREAM_WINDOW = 256 * 1024
 """Bytes a worker may send ahead of a reader of `process`: bounds memory and keeps one worker from starving others."""
-OUTPUT_LIMIT = 256 * 1024 * 1024
-"""Bytes of output that `run` keeps in memory for one command; streams are what `process` is for."""
-CHUNK = 64 * 1024
 OPEN_ATTEMPTS = 4
 REMOTE_MARGIN = 2
 """Seconds that a worker waits longer than we do before it ends a command by itself."""
@@ -85,60 +83,6 @@ class Slots:
         return True
 
 
-class _Gathered(asyncssh.SSHClientSession[bytes]):
-    """A command whose output is collected: cheaper than stream readers by half."""
-
-    def __init__(self) -> None:
-        loop = asyncio.get_running_loop()
-        self.out = bytearray()
-        self.err = bytearray()
-        self.exit_code: int | None = None
-        self.signal: str | None = None
-        self.flooded = False
-        self.ended: asyncio.Future[Exception | None] = loop.create_future()
-        self._writable = asyncio.Event()
-        self._writable.set()
-
-    def connection_made(self, chan: asyncssh.SSHClientChannel[bytes]) -> None:
-        self._channel = chan
-
-    def data_received(self, data: bytes, datatype: int | None) -> None:
-        if len(self.out) + len(self.err) + len(data) > OUTPUT_LIMIT:
-            self.flooded = True
-            self._channel.abort()
-            return
-        (self.out if datatype is None else self.err).extend(data)
-
-    def exit_status_received(self, status: int) -> None:
-        self.exit_code = status
-
-    def exit_signal_received(self, signal: str, _dumped: bool, _message: str, _lang: str) -> None:
-        self.signal = reasons.quoted(signal)
-
-    def pause_writing(self) -> None:
-        self._writable.clear()
-
-    def resume_writing(self) -> None:
-        self._writable.set()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._writable.set()
-        if not self.ended.done():
-            self.ended.set_result(exc)
-
-    async def send(self, channel: asyncssh.SSHClientChannel[bytes], data: bytes) -> None:
-        """Write it all and the end of input, no faster than the worker takes it."""
-        for start in range(0, len(data), CHUNK):
-            await self._writable.wait()
-            if self.ended.done() or channel.is_closing():
-                return
-            with contextlib.suppress(BrokenPipeError, OSError):
-                channel.write(data[start : start + CHUNK])
-        if not (self.ended.done() or channel.is_closing()):
-            with contextlib.suppress(BrokenPipeError, OSError):
-                channel.write_eof()
-
-
 class WorkerConnection:
     """A logged-in worker. `closed` is set when the connection is gone, whoever ended it."""
 
@@ -162,22 +106,37 @@ class WorkerConnection:
         error = self._ended.result() if self._ended.done() else None
         return "" if error is None else reasons.quoted(str(error))
 
-    async def run(self, command: str, *, input: bytes = b"", timeout: float | None = None) -> Completed:  # noqa: A002
+    async def run(
+        self,
+        command: str,
+        *,
+        input: bytes = b"",  # noqa: A002
+        timeout: float | None = None,
+        keep: int | None = None,
+        on_output: OnOutput | None = None,
+    ) -> Completed:
         """Run one command to its end; bytes in, bytes out, nothing decoded.
 
         After `timeout` seconds it gets TERM, then KILL, and what it wrote until then comes back with `timed_out`.
+        `keep` bytes of each stream stay in memory, `on_output` hears of all. Cancelled, the command gets TERM.
         Raises SshError when the connection is lost or the server opens no session.
         """
         line = command if timeout is None else limited(command, timeout)
-        channel, session = await self._open(
-            lambda: self.connection.create_session(_Gathered, line, encoding=None, request_pty=False)
+        channel, running = await self._open(
+            lambda: self.connection.create_session(
+                lambda: Running(self.worker, keep, on_output), line, encoding=None, request_pty=False
+            )
         )
-        sending = asyncio.ensure_future(session.send(channel, input))
+        sending = asyncio.ensure_future(running.send(channel, input))
         try:
-            done, _ = await asyncio.wait({session.ended}, timeout=timeout)
+            done, _ = await asyncio.wait({running.ended}, timeout=timeout)
             if not done:
-                await self._end(channel, session)
-            return self._completed(session, timed_out=not done)
+                await self._end(channel, running)
+            return self._completed(running, timed_out=not done)
+        except asyncio.CancelledError:
+            with contextlib.suppress(OSError, asyncssh.Error):
+                channel.send_signal("TERM")
+            raise
         finally:
             sending.cancel()
             channel.close()
@@ -261,28 +220,21 @@ class WorkerConnection:
         except (asyncssh.Error, OSError) as error:
             raise reasons.lost(self.worker, str(error), started=False) from None
 
-    async def _end(self, channel: asyncssh.SSHClientChannel[bytes], session: _Gathered) -> None:
+    async def _end(self, channel: asyncssh.SSHClientChannel[bytes], running: Running) -> None:
         for signal in ("TERM", "KILL"):
             with contextlib.suppress(OSError, asyncssh.Error):
                 channel.send_signal(signal)
-            done, _ = await asyncio.wait({session.ended}, timeout=TERM_GRACE)
+            done, _ = await asyncio.wait({running.ended}, timeout=TERM_GRACE)
             if done:
                 return
 
-    def _completed(self, session: _Gathered, *, timed_out: bool) -> Completed:
-        if session.flooded:
+    def _completed(self, running: Running, *, timed_out: bool) -> Completed:
+        if running.flooded:
             raise reasons.flooded(self.worker, OUTPUT_LIMIT)
-        silent = session.exit_code is None and session.signal is None
-        if not timed_out and silent and (session.ended.result() is not None or not self.alive):
-            raise reasons.lost(self.worker, self.cause or str(session.ended.result() or ""))
-        return Completed(
-            worker=self.worker,
-            exit_code=None if timed_out else session.exit_code,
-            signal=None if timed_out else session.signal,
-            stdout=bytes(session.out),
-            stderr=bytes(session.err),
-            timed_out=timed_out,
-        )
+        silent = running.exit_code is None and running.signal is None
+        if not timed_out and silent and (running.ended.result() is not None or not self.alive):
+            raise reasons.lost(self.worker, self.cause or str(running.ended.result() or ""))
+        return running.so_far(timed_out=timed_out)
 
     def _watch(self, process: asyncssh.SSHClientProcess[bytes]) -> None:
         async def watch() -> None:

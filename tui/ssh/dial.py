@@ -7,7 +7,7 @@ import contextlib
 import socket
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +29,10 @@ MAX_AUTH_TRIES_WORDS = "too many authentication failures"
 GREETING_TIMEOUT = 3.0
 _BUSY = (b"MaxStartups", b"Not allowed at this time")
 """What OpenSSH says instead of a greeting when it turns somebody away."""
+
+
+Through = Callable[[], Awaitable[socket.socket]]
+"""Opens a socket whose other end is the worker's SSH port; raises SshError."""
 
 
 @dataclass
@@ -113,11 +117,13 @@ class Dialer:
         worker: int | str | None,
         vouched: tuple[str, ...] = (),
         tunnel: asyncssh.SSHClientConnection | None = None,
+        through: Through | None = None,
         stages: Stages | None = None,
     ) -> tuple[asyncssh.SSHClientConnection, Client]:
-        """A logged-in connection; raises SshError, or UsageError where our own key is no key.
+        """A logged-in connection, over `tunnel` or what `through` opens where one is given.
 
-        A person who can be asked is asked here: for an unknown host key, for the passphrases of further keys.
+        Raises SshError, or UsageError where our own key is no key. A person who can be asked is asked here: for an
+        unknown host key, for the passphrases of further keys.
         """
         await self.keys.load()
         stages = stages or Stages()
@@ -126,7 +132,7 @@ class Dialer:
         while True:
             seen = self.keys.count
             try:
-                return await self._attempt(login, worker, trusted, tunnel, stages)
+                return await self._attempt(login, worker, trusted, tunnel, through, stages)
             except _Unknown as unknown:
                 if asked:
                     raise unknown.error from None
@@ -160,13 +166,15 @@ class Dialer:
         worker: int | str | None,
         trusted: Trusted,
         tunnel: asyncssh.SSHClientConnection | None,
+        through: Through | None,
         stages: Stages,
     ) -> tuple[asyncssh.SSHClientConnection, Client]:
         began = time.monotonic()
-        if tunnel is not None:
+        if tunnel is not None or through is not None:
             async with self.turns:
+                sock = await through() if through else None
                 stages.connected = time.monotonic() - began
-                made = await self._log_in(login, worker, trusted, tunnel, None)
+                made = await self._log_in(login, worker, trusted, tunnel, sock)
         else:
             timeout = self.access.connect_timeout
             try:
@@ -204,7 +212,7 @@ class Dialer:
         except asyncssh.ChannelOpenError as error:
             raise reasons.tunnel_refused(error.code, error.reason, worker, login, via) from None
         except (asyncssh.Error, OSError, ValueError) as error:
-            if sock is not None and not client.greeted:
+            if sock is not None and sock.family != socket.AF_UNIX and not client.greeted:
                 raise await self._diagnosed(login, worker) from None
             raise self._explained(error, client, login, worker, trusted, len(offered)) from None
         if client.offered is not None and new:
@@ -309,11 +317,10 @@ class Dialer:
                 remedy=f"see {', '.join(trusted.files)}",
             )
         if isinstance(error, asyncssh.PermissionDenied):
-            return reasons.denied(worker, login, tried, self.keys.locked)
+            return reasons.denied(worker, login, tried, self.keys.locked, self.access.slice)
         if MAX_AUTH_TRIES_WORDS in words.lower():
-            return reasons.denied(
-                worker, login, tried, self.keys.locked, words="too many keys were tried: --identity names one"
-            )
+            words = "too many keys were tried: --identity names one"
+            return reasons.denied(worker, login, tried, self.keys.locked, self.access.slice, words)
         if isinstance(error, asyncssh.KeyExchangeFailed):
             return reasons.no_algorithms(worker, login, words)
         if not client.greeted:

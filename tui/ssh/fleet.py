@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
     from tui.ssh.connection import WorkerConnection
     from tui.ssh.dial import Dialer, Stages
+    from tui.ssh.iap import Tunnels
+    from tui.ssh.running import OnOutput
 
 __all__ = ["Completed", "Fleet", "PortState", "Reach"]
 
@@ -63,6 +66,7 @@ class Fleet:
         self._turns = asyncio.Semaphore(access.handshakes)
         self._live: dict[int, WorkerConnection] = {}
         self._jumps = JumpHosts(access, self._dial)
+        self._tunnels: Tunnels | None = None
         self._locks: dict[int, asyncio.Lock] = {}
         self._closed = False
 
@@ -85,6 +89,8 @@ class Fleet:
         live, self._live = list(self._live.values()), {}
         await asyncio.gather(*(connection.close() for connection in live), return_exceptions=True)
         await self._jumps.close()
+        if self._tunnels:
+            await self._tunnels.close()
         if self._dialer:
             self._dialer.keys.close()
 
@@ -115,12 +121,18 @@ class Fleet:
         *,
         input: bytes = b"",  # noqa: A002
         timeout: float | None = None,
+        keep: int | None = None,
+        on_output: OnOutput | None = None,
     ) -> Completed:
         """Run one command on one worker to its end, bytes exact; `timeout` (seconds) counts from its start.
 
+        With `keep`, output beyond so many bytes of each stream is left out of its middle; `on_output` hears of all.
         Raises what `connect` raises, and SshError when the connection is lost before the command ended.
         """
-        return await self._with(index, lambda connection: connection.run(command, input=input, timeout=timeout))
+        return await self._with(
+            index,
+            lambda connection: connection.run(command, input=input, timeout=timeout, keep=keep, on_output=on_output),
+        )
 
     async def run_all(
         self,
@@ -129,12 +141,14 @@ class Fleet:
         *,
         input: bytes | Callable[[int], bytes] = b"",  # noqa: A002
         timeout: float | None = None,
+        keep: int | None = None,
+        on_output: OnOutput | None = None,
     ) -> AsyncIterator[Completed | WorkerError]:
         """Run one command on many workers; what became of each comes as it becomes known."""
 
         async def one(index: int) -> Completed:
             data = input(index) if callable(input) else input
-            return await self.run(index, command, input=data, timeout=timeout)
+            return await self.run(index, command, input=data, timeout=timeout, keep=keep, on_output=on_output)
 
         async for _, result in each(indices, one):
             yield result
@@ -210,16 +224,20 @@ class Fleet:
     async def _connect(self, worker: Worker, stages: Stages | None = None) -> WorkerConnection:
         from tui.ssh.connection import WorkerConnection
 
-        if self._access.route == "iap":
-            raise reasons.iap_missing(worker.index, worker.hostname or f"worker-{worker.index}")
         login = login_to(worker, self._access)
-        jump = self._access.jump or login.jump
+        through = self._through_iap(worker, login.port) if self._access.route == "iap" else None
+        jump = None if through else self._access.jump or login.jump
         waits = backoff()
         for attempt in range(1, EARLY_ATTEMPTS + 1):
             try:
                 tunnel = await self._jumps.through(jump, worker.index) if jump else None
                 connection, client = await self._dial().dial(
-                    login, worker=worker.index, vouched=worker.host_keys, tunnel=tunnel, stages=stages
+                    login,
+                    worker=worker.index,
+                    vouched=worker.host_keys,
+                    tunnel=tunnel,
+                    through=through,
+                    stages=stages,
                 )
                 return WorkerConnection(worker.index, connection, client, self._access.sessions)
             except reasons.SshError as error:
@@ -227,6 +245,19 @@ class Fleet:
                     raise
             await asyncio.sleep(next(waits))
         raise AssertionError("unreachable")
+
+    def _through_iap(self, worker: Worker, port: int) -> Callable[[], Awaitable[socket.socket]]:
+        """How a socket to the worker is had through IAP. Raises SshError for a worker whose machine has no name."""
+        from tui.ssh.iap import Target, Tunnels
+
+        try:
+            target = Target.of(worker.instance or "", port)
+        except ValueError:
+            raise reasons.iap_unnamed(worker.index) from None
+        if self._tunnels is None:
+            self._tunnels = Tunnels(self._access)
+        tunnels = self._tunnels
+        return lambda: tunnels.open(target, worker.index)
 
 
 async def each(

@@ -18,6 +18,8 @@ class Completed:
     stdout: bytes
     stderr: bytes
     timed_out: bool
+    omitted: int = 0
+    """Bytes of output that were not kept; a line in it says where they are missing."""
 
     @property
     def ok(self) -> bool:

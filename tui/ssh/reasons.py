@@ -176,18 +176,20 @@ def closed_early(worker: int | str | None, login: Login) -> SshError:
 
 
 def denied(
-    worker: int | str | None, login: Login, tried: int, locked: list[str], slice_hint: str = "SLICE", words: str = ""
+    worker: int | str | None, login: Login, tried: int, locked: list[str], slice_: str | None = None, words: str = ""
 ) -> SshError:
     """The server knows none of our keys."""
     keys = f"none of {tried} keys was accepted" if tried else "we have no key to offer"
     said = f" ({quoted(words)})" if words else ""
     opened = f"ssh-add {locked[0]} (it is encrypted); else " if locked else ""
+    name = slice_ or "SLICE"
+    own = "" if slice_ else f" (`ssh-copy-id {one_line(login.user)}@{login.host}` for a machine of your own)"
     return SshError(
         Reason.DENIED,
         "permission denied",
         worker=worker,
         why=f"{keys} for {one_line(login.user)}@{login.host}{said}",
-        remedy=f"{opened}`tpu-tui keys add {slice_hint}`, or once `gcloud compute tpus tpu-vm ssh {slice_hint}`; "
+        remedy=f"{opened}`tpu-tui keys add {name}`, or once `gcloud compute tpus tpu-vm ssh {name}`{own}; "
         "else check `--user` and `--identity`, and `ssh-add -l` for keys of an agent",
     )
 
@@ -249,13 +251,50 @@ def flooded(worker: int | str | None, limit: int) -> SshError:
     )
 
 
-def iap_missing(worker: int | str | None, name: str) -> SshError:
-    """The IAP route, which this version has no tunnel for."""
+IAP_PORT_CLOSED = 4003
+IAP_NOT_AUTHORIZED = 4033
+IAP_NO_INSTANCE = 4047
+"""Codes with which IAP closes a tunnel that it does not open (Identity-Aware Proxy documentation, TCP forwarding)."""
+_HTTP_REFUSALS = (401, 403, 404)
+
+
+def iap_unnamed(worker: int | str | None) -> SshError:
+    """IAP finds a worker by its machine's name, and that is not known."""
     return SshError(
         Reason.ROUTE_MISSING,
-        "the IAP tunnel is not there yet",
+        "IAP cannot find it",
         worker=worker,
-        why="the profile's route is iap",
-        remedy=f"gcloud compute start-iap-tunnel {name} 22 --local-host-port=localhost:2222 gives one by hand "
-        "(gcloud compute tpus tpu-vm ssh … --tunnel-through-iap for a shell); or set `jump` to a machine inside",
+        why="its guest attributes tell no hostname, and the route is iap",
+        remedy="the organisation may forbid guest attributes (compute.disableGuestAttributesAccess), or the slice is "
+        "not READY; else go by another route: a profile's `route` or `jump`",
+    )
+
+
+def iap_failed(worker: int | str | None, instance: str, code: int, words: str) -> SshError:
+    """IAP opened no tunnel; `code` is a WebSocket close code or an HTTP status, 0 where there was neither."""
+    why = f"{instance}: {quoted(words) or 'no reason told'}" + (f" ({code})" if code else "")
+    if code == IAP_PORT_CLOSED:
+        remedy = (
+            "gcloud compute firewall-rules create allow-iap-ssh --allow=tcp:22 --source-ranges=35.235.240.0/20; "
+            "a worker that still boots answers within a minute or two"
+        )
+        return SshError(Reason.REFUSED, "IAP cannot reach its SSH port", worker=worker, why=why, remedy=remedy)
+    if code == IAP_NOT_AUTHORIZED or code in _HTTP_REFUSALS:
+        remedy = "ask the project's owner for roles/iap.tunnelResourceAccessor, and that the IAP API is enabled"
+        return SshError(Reason.ROUTE_MISSING, "IAP does not let us through", worker=worker, why=why, remedy=remedy)
+    if code == IAP_NO_INSTANCE:
+        remedy = "`tpu-tui slices` shows whether the slice is READY"
+        return SshError(Reason.NO_ROUTE, "IAP does not find it", worker=worker, why=why, remedy=remedy)
+    remedy = "look at the network: tunnel.cloudproxy.app, port 443, must be reachable"
+    return SshError(Reason.TIMED_OUT, "no tunnel through IAP", worker=worker, why=why, remedy=remedy)
+
+
+def no_token(worker: int | str | None, words: str) -> SshError:
+    """IAP asks for an access token, and there is none."""
+    return SshError(
+        Reason.ROUTE_MISSING,
+        "no access token for IAP",
+        worker=worker,
+        why=quoted(words),
+        remedy="gcloud auth application-default login",
     )

@@ -11,7 +11,7 @@ import os
 import re
 import secrets
 import shlex
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,26 +89,40 @@ def code_directory(run_root: str, hash_: str) -> str:
     return f"{run_root.rstrip('/')}/code/{hash_}"
 
 
+OnSent = Callable[[int, int, int], None]
+"""Told how far a worker is: its index, bytes sent to it and bytes to send, script and checksums included."""
+
+
 async def sync_tree(
-    fleet: Fleet, indices: Iterable[int], directory: Path, *, run_root: str = RUN_ROOT
+    fleet: Fleet,
+    indices: Iterable[int],
+    directory: Path,
+    *,
+    run_root: str = RUN_ROOT,
+    on_sent: OnSent | None = None,
 ) -> AsyncIterator[SyncResult | WorkerError]:
     """Bring a directory to workers as `<run_root>/code/<hash>/`; what became of each, as it becomes known.
 
     The tree is read once, in a thread of its own, before anything is sent. Raises UsageError when it cannot be read.
     """
     tree = await asyncio.to_thread(read_tree, directory)
-    async for result in send_tree(fleet, indices, tree, run_root=run_root):
+    async for result in send_tree(fleet, indices, tree, run_root=run_root, on_sent=on_sent):
         yield result
 
 
 async def send_tree(
-    fleet: Fleet, indices: Iterable[int], tree: Tree, *, run_root: str = RUN_ROOT
+    fleet: Fleet,
+    indices: Iterable[int],
+    tree: Tree,
+    *,
+    run_root: str = RUN_ROOT,
+    on_sent: OnSent | None = None,
 ) -> AsyncIterator[SyncResult | WorkerError]:
     """As `sync_tree`, for a tree that was read before."""
     parcel = await asyncio.to_thread(_pack, tree)
 
     async def one(index: int) -> SyncResult:
-        return await _send(fleet, index, parcel, run_root)
+        return await _send(fleet, index, parcel, run_root, on_sent)
 
     async for _, result in each(indices, one):
         yield result
@@ -123,8 +137,14 @@ class _Parcel:
     manifest: bytes
     streamed: tuple[Entry, ...]
 
+    @property
+    def size(self) -> int:
+        """Bytes that travel to a worker."""
+        texts = len(self.manifest) + len(self.script) + 2 * _NUMBER
+        return texts + sum(entry.size for entry in self.streamed)
 
-async def _send(fleet: Fleet, index: int, parcel: _Parcel, run_root: str) -> SyncResult:
+
+async def _send(fleet: Fleet, index: int, parcel: _Parcel, run_root: str, on_sent: OnSent | None) -> SyncResult:
     import asyncssh
 
     tree = parcel.tree
@@ -140,7 +160,7 @@ async def _send(fleet: Fleet, index: int, parcel: _Parcel, run_root: str) -> Syn
             try:
                 # A worker that gave up reads no further: its answer says why.
                 with suppress(BrokenPipeError):
-                    await _stream(process, parcel, index)
+                    await _stream(process, parcel, index, on_sent)
                 answer, words = await _answer(process, nonce)
                 if answer != "done":
                     await asyncio.wait({complaints}, timeout=_PARTING)
@@ -185,15 +205,24 @@ async def _answer(process: asyncssh.SSHClientProcess[bytes], nonce: str) -> tupl
     return "", "the login shell prints too much"
 
 
-async def _stream(process: asyncssh.SSHClientProcess[bytes], parcel: _Parcel, index: int) -> None:
-    for text in (parcel.manifest, parcel.script):
-        process.stdin.write(b"%0*d" % (_NUMBER, len(text)) + text)
+async def _stream(
+    process: asyncssh.SSHClientProcess[bytes], parcel: _Parcel, index: int, on_sent: OnSent | None
+) -> None:
+    sent, size = 0, parcel.size
+    for block in _pieces(parcel, index):
+        process.stdin.write(block)
         await process.stdin.drain()
-    for entry in parcel.streamed:
-        for block in _blocks(parcel.tree, entry, index):
-            process.stdin.write(block)
-            await process.stdin.drain()
+        sent += len(block)
+        if on_sent is not None:
+            on_sent(index, sent, size)
     process.stdin.write_eof()
+
+
+def _pieces(parcel: _Parcel, index: int) -> Iterator[bytes]:
+    for text in (parcel.manifest, parcel.script):
+        yield b"%0*d" % (_NUMBER, len(text)) + text
+    for entry in parcel.streamed:
+        yield from _blocks(parcel.tree, entry, index)
 
 
 def _blocks(tree: Tree, entry: Entry, index: int) -> Iterator[bytes]:

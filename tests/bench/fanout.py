@@ -1,0 +1,189 @@
+"""One command, and one launch, on 128 workers: client CPU per worker beside pdsh's and clush's, in the same run.
+
+The workers are 128 loopback addresses of one real OpenSSH server, each a login of its own to all three. Only the
+client's CPU counts: its process, the `ssh` children of the peers, the keeper of a launch. pdsh and clush are measured
+with the key exchange that costs least (curve25519) and with OpenSSH's own choice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.bench.figures import Cost, Figure, at_most, costs_in_turn
+from tests.sshd import MISSING, OpensshWorker, openssh_worker
+from tui.pod.worker import Worker
+from tui.ssh.access import Access
+from tui.ssh.fleet import Fleet
+
+WORKERS = 128
+ROUNDS = 3
+AT_ONCE = 16
+"""Logins at once, ours and theirs."""
+REPEATS = 10
+_DEADLINE = 300
+_REAPER = """
+import ctypes, os, resource, subprocess, sys
+PR_SET_CHILD_SUBREAPER = 36
+ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+code = subprocess.call(sys.argv[1:], stdout=subprocess.DEVNULL)
+try:
+    while True:
+        os.wait()
+except ChildProcessError:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+print(usage.ru_utime + usage.ru_stime, usage.ru_maxrss)
+sys.exit(code)
+"""
+"""Runs a command, waits for it and for whatever outlives it (a run's keeper), and tells what all of them took."""
+
+
+@dataclass(frozen=True)
+class Lab:
+    """128 addresses of one server, and the files that every client needs."""
+
+    directory: Path
+    server: OpensshWorker
+
+    @property
+    def addresses(self) -> list[str]:
+        """The workers' addresses."""
+        return [f"127.0.100.{index + 1}" for index in range(WORKERS)]
+
+    @property
+    def hosts(self) -> Path:
+        """A hosts file of ours."""
+        return self.directory / "lab.txt"
+
+    @property
+    def known_hosts(self) -> Path:
+        """Everybody's known hosts."""
+        return self.directory / "known_hosts"
+
+    def write(self) -> None:
+        """Write the files."""
+        port, user = self.server.port, self.server.user
+        self.hosts.write_text("".join(f"{user}@{address}:{port}\n" for address in self.addresses))
+        self.known_hosts.write_text(
+            "".join(f"[{address}]:{port} {self.server.host_key}\n" for address in self.addresses)
+        )
+
+    def ours(self, *words: str) -> list[str]:
+        """Our command line."""
+        everywhere = ["--hosts", str(self.hosts), "--identity", str(self.server.identity)]
+        return [sys.executable, "-m", "tui.cli", *everywhere, "--known-hosts", str(self.known_hosts), *words]
+
+    def ssh_options(self, kex: str) -> list[str]:
+        """What a peer's ssh is told: the same key, known hosts and nothing of the user's own."""
+        options = {
+            "IdentitiesOnly": "yes",
+            "IdentityAgent": "none",
+            "UserKnownHostsFile": str(self.known_hosts),
+            "StrictHostKeyChecking": "yes",
+            "BatchMode": "yes",
+            **({"KexAlgorithms": kex} if kex else {}),
+        }
+        words = ["-F", "/dev/null", "-p", str(self.server.port), "-i", str(self.server.identity)]
+        return words + [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
+
+    def pdsh(self, kex: str) -> Cost:
+        """`pdsh … true`."""
+        environ = {"PDSH_SSH_ARGS_APPEND": " ".join(self.ssh_options(kex)), "PDSH_RCMD_TYPE": "ssh"}
+        words = ["pdsh", "-S", "-f", str(AT_ONCE), "-l", self.server.user, "-w", ",".join(self.addresses), "true"]
+        return _cost(words, environ)
+
+    def clush(self, kex: str) -> Cost:
+        """`clush … true`."""
+        options = " ".join(self.ssh_options(kex))
+        words = ["clush", "-S", "-q", "-f", str(AT_ONCE), "-l", self.server.user, "-o", options]
+        return _cost([*words, "-w", ",".join(self.addresses), "true"], {})
+
+    def exec(self) -> Cost:
+        """`tpu-tui exec … true`."""
+        return _cost(self.ours("exec", "lab", "--", "true"), self._home)
+
+    def launch(self) -> Cost:
+        """`tpu-tui launch … true` from the first login until the run has ended and is mirrored, keeper included."""
+        return _cost(self.ours("launch", "lab", "--skip-checks", "--", "true"), self._home)
+
+    @property
+    def _home(self) -> dict[str, str]:
+        return {"TPU_TUI_HOME": str(self.directory / "home")}
+
+
+def _cost(words: Sequence[str], environ: dict[str, str]) -> Cost:
+    """CPU of a process and of all that it left behind; raises when it failed."""
+    inherited = {name: value for name, value in os.environ.items() if name != "SSH_AUTH_SOCK"}
+    done = subprocess.run(
+        [sys.executable, "-c", _REAPER, *words],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        env={**inherited, **environ},
+        timeout=_DEADLINE,
+    )
+    if done.returncode:
+        raise RuntimeError(f"{words[0]} failed with code {done.returncode}: {done.stderr[-2000:]}")
+    cpu, memory = done.stdout.splitlines()[-1].split()
+    return Cost(float(cpu), float(memory) * 1024 / 1e6)
+
+
+@contextmanager
+def _lab() -> Iterator[Lab]:
+    directory = Path(tempfile.mkdtemp(prefix="fan"))
+    try:
+        extra = ("MaxStartups 1000:30:2000", "LogLevel ERROR")
+        with openssh_worker(directory, host="0.0.0.0", extra=extra) as server:
+            lab = Lab(directory, server)
+            lab.write()
+            yield lab
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+async def _repeated(lab: Lab) -> float:
+    """CPU seconds a worker that a command takes over connections that are there already."""
+    access = Access(user=lab.server.user, identity=str(lab.server.identity), known_hosts=(str(lab.known_hosts),))
+    workers = [Worker(index, internal_ip=one, port=lab.server.port) for index, one in enumerate(lab.addresses)]
+    async with Fleet(workers, access) as fleet:
+        _ = [answer async for answer in fleet.run_all(range(WORKERS), "true")]
+        began = time.process_time()
+        for _ in range(REPEATS):
+            answers = [answer async for answer in fleet.run_all(range(WORKERS), "true")]
+            assert all(getattr(answer, "exit_code", None) == 0 for answer in answers)
+        return (time.process_time() - began) / REPEATS / WORKERS
+
+
+def figures() -> list[Figure]:
+    """CPU milliseconds a worker, ours against both peers', and what they should be."""
+    if MISSING or not (shutil.which("pdsh") and shutil.which("clush")):
+        return [Figure("fan-out", MISSING or "pdsh and clush are not installed: apt-get install pdsh clustershell")]
+    with _lab() as lab:
+        fast = "curve25519-sha256"
+        ways = {
+            "exec": lab.exec,
+            "launch": lab.launch,
+            "pdsh, curve25519": lambda: lab.pdsh(fast),
+            "clush, curve25519": lambda: lab.clush(fast),
+            "pdsh, as shipped": lambda: lab.pdsh(""),
+            "clush, as shipped": lambda: lab.clush(""),
+        }
+        costs = {name: cost.cpu * 1000 / WORKERS for name, cost in costs_in_turn(ways, ROUNDS).items()}
+        repeated = asyncio.run(_repeated(lab)) * 1000
+    found = [Figure(f"{name}, a worker of {WORKERS}", f"{value:.2f} ms") for name, value in costs.items()]
+    for what, limits in (("exec", (1 / 3, 1 / 15)), ("launch", (1 / 2, 1 / 10))):
+        for peer in ("pdsh", "clush"):
+            for kind, limit in zip(("curve25519", "as shipped"), limits, strict=True):
+                ratio = costs[what] / costs[f"{peer}, {kind}"]
+                found.append(at_most(f"{what} against {peer}, {kind}", ratio, round(limit, 3), "×", 3))
+    found.append(at_most("a command over live connections, a worker", repeated, 0.5, "ms", 3))
+    return found

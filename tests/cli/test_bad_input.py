@@ -1,0 +1,102 @@
+"""What goes wrong on a first day, from the command line: a sentence with the next step, the right exit code."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.commands import Answer, Shell
+from tests.localpod.api_clients import serving
+from tui.localpod.api.server import TpuService
+from tui.settings import save_profile
+
+FOR_EVER = -1
+
+
+@pytest.fixture
+def newcomer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
+    """A terminal of somebody who has nothing yet, off Compute Engine."""
+    monkeypatch.setenv("NO_GCE_CHECK", "true")
+    monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
+    (tmp_path / "gcloud").mkdir()
+    return Shell(tmp_path)
+
+
+def told(answer: Answer, code: int, *words: str) -> None:
+    """The command ended with this code, and said these words and where to go on."""
+    assert answer.code == code, answer.errors
+    for word in (*words, "→"):
+        assert word in answer.errors
+    assert "Traceback" not in answer.errors
+    assert answer.out == ""
+
+
+def test_without_a_login_every_command_names_the_one_that_makes_it(newcomer: Shell) -> None:
+    told(newcomer.run("--project", "p", "slices"), 3, "no credentials", "gcloud auth application-default login")
+    (newcomer.home / "gcloud" / "credentials.db").touch()
+    for words in (("slices",), ("keys", "add", "x", "--yes")):
+        told(newcomer.run("--project", "p", *words), 3, "gcloud auth login alone", "application-default login")
+
+
+def test_a_log_that_is_none_is_told(newcomer: Shell) -> None:
+    empty = newcomer.home / "empty.log"
+    empty.touch()
+    told(newcomer.run("cores", str(newcomer.home)), 2, "is a directory")
+    told(newcomer.run("cores", str(empty)), 2, "is empty")
+
+
+def test_a_machine_where_nothing_listens_is_named(newcomer: Shell) -> None:
+    hosts = newcomer.home / "lab.txt"
+    hosts.write_text("127.0.0.1:1\n")
+    told(newcomer.run("--hosts", str(hosts), "exec", "lab", "--", "true"), 3, "worker 0", "connection refused")
+
+
+@pytest.fixture
+async def api(newcomer: Shell) -> AsyncIterator[TpuService]:
+    """A Cloud TPU API that the profile `cloud` leads to."""
+    async with serving() as (service, _):
+        endpoints = {"tpu": f"127.0.0.1:{service.grpc_port}"}
+        save_profile(newcomer.home, "cloud", {"project": "local", "zones": ["local-a"], "endpoints": endpoints})
+        yield service
+
+
+async def run(shell: Shell, *words: str) -> Answer:
+    return await asyncio.to_thread(shell.run, "--profile", "cloud", *words)
+
+
+CREATE = ("slices", "create", "pod", "--type", "v2-8", "--version", "tpu-ubuntu2204-base")
+
+
+@pytest.mark.parametrize(
+    ("knobs", "words", "code", "said"),
+    [
+        ({"expired_token": FOR_EVER}, ("slices",), 3, ("expired", "application-default login")),
+        ({"unavailable": {"local-a": FOR_EVER}}, ("slices",), 3, ("out of reach", "tpu-tui local up")),
+        ({"worker_quota": 0}, CREATE, 3, ("uota",)),
+        ({}, ("exec", "nope", "--", "true"), 2, ("no such slice", "nope")),
+        ({}, ("--zone", "local-z", "workers", "pod"), 2, ("no such zone", "local-a")),
+    ],
+    ids=["expired token", "API down", "quota", "no such slice", "no such zone"],
+)
+async def test_what_the_api_refuses_is_a_sentence(
+    newcomer: Shell, api: TpuService, knobs: dict[str, Any], words: tuple[str, ...], code: int, said: tuple[str, ...]
+) -> None:
+    for name, value in knobs.items():
+        setattr(api.behaviour, name, value)
+    told(await run(newcomer, *words), code, *said)
+
+
+async def test_a_slice_that_is_being_made_is_not_reached_yet(newcomer: Shell, api: TpuService) -> None:
+    api.behaviour.hold_operations()
+    making = asyncio.ensure_future(run(newcomer, *CREATE))
+    try:
+        while (await run(newcomer, "slices", "--json")).document == []:
+            pass
+        told(await run(newcomer, "exec", "pod", "--", "true"), 3, "pod is CREATING", "wait until it is READY")
+    finally:
+        api.behaviour.release_operations()
+        assert (await making).code == 0

@@ -1,0 +1,93 @@
+"""`exec` as a person uses it: lines while it runs, groups at the end, Ctrl-C that keeps what came."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import LocalPod
+from tests.pods import is_running, wait_until
+
+RANK = "w=$(basename $(dirname $HOME)); w=${w#w-}"
+
+
+def test_live_lines_carry_their_worker_and_come_while_the_command_runs(pod: LocalPod, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    script = f"{RANK}; echo early; while [ ! -e {go} ]; do sleep 0.05; done; printf late"
+    with pod.shell.start("exec", "local", "--live", "--worker", "0,2", "--", "sh", "-c", script) as process:
+        assert process.stdout is not None
+        early = sorted(process.stdout.readline() for _ in range(2))
+        assert process.poll() is None
+        go.touch()
+        rest, errors = process.communicate(timeout=60)
+    assert early == [b"0: early\n", b"2: early\n"]
+    assert sorted(rest.splitlines()) == [b"0: late", b"2: late"]
+    assert "workers 0,2 (2)" in errors.decode()
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_ctrl_c_keeps_what_came_and_ends_the_command(pod: LocalPod, tmp_path: Path, as_json: bool) -> None:
+    pid = tmp_path / "pid"
+    script = f"{RANK}; echo $$ >{pid}; while :; do echo from $w; sleep 0.2; done"
+    ours, theirs = os.openpty()
+    words = ["exec", "local", "--worker", "3", *["--live"] * (not as_json), *["--json"] * as_json, "--"]
+    with pod.shell.start(*words, "sh", "-c", script, stderr=theirs) as process:
+        os.close(theirs)
+        assert process.stdout is not None
+        first = b"" if as_json else process.stdout.readline()
+        wait_until(lambda: pid.exists() and pid.read_text().strip(), "the command runs", 60)
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=60)
+    told = _all_of(ours).decode()
+    assert process.returncode == 130
+    assert "no answer yet of worker 3" in told
+    assert "Traceback" not in told
+    if as_json:
+        (row,) = json.loads(out)
+        assert (row["worker"], row["exit_code"]) == (3, None)
+    else:
+        assert first == b"3: from 3\n"
+        assert "worker 3 (1) · interrupted" in told
+    wait_until(lambda: not is_running(int(pid.read_text())), "the command ended", 60)
+
+
+def test_ctrl_c_groups_what_a_command_wrote_until_then(pod: LocalPod) -> None:
+    ours, theirs = os.openpty()
+    script = f"{RANK}; sleep 2; echo from $w; sleep 600"
+    with pod.shell.start("exec", "local", "--worker", "3", "--", "sh", "-c", script, stderr=theirs) as process:
+        os.close(theirs)
+        seen = b""
+        while b"3: from 3" not in seen:
+            seen += os.read(ours, 65536)
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=60)
+    assert (out, process.returncode) == (b"from 3\n", 130)
+    assert b"interrupted" in _all_of(ours)
+
+
+def _all_of(terminal: int) -> bytes:
+    """What is left to read of a terminal that nobody writes to any more."""
+    seen = b""
+    with contextlib.suppress(OSError):
+        while data := os.read(terminal, 65536):
+            seen += data
+    os.close(terminal)
+    return seen
+
+
+def test_a_person_who_watches_sees_lines_of_what_takes_long_and_groups_at_the_end(pod: LocalPod) -> None:
+    ours, theirs = os.openpty()
+    script = "for i in 1 2 3; do echo line $i; sleep 1; done"
+    with pod.shell.start("exec", "local", "--worker", "0,1", "--", "sh", "-c", script, stderr=theirs) as process:
+        os.close(theirs)
+        out, _ = process.communicate(timeout=60)
+    seen = _all_of(ours)
+    assert out == b"line 1\nline 2\nline 3\n"
+    assert b"1: line 3" in seen
+    assert b"workers 0-1 (2)" in seen

@@ -1,0 +1,105 @@
+"""The first day: a key of one's own is refused, added to the metadata, and lets in."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import re
+import stat
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import LocalPod
+from tests.sshd import make_key
+from tui.settings import save_profile
+
+
+@pytest.fixture(scope="module")
+def newcomer(pod: LocalPod) -> str:
+    """A profile that leads to the pod, without its key."""
+    endpoints = {"tpu": pod.announced["tpu_api"]["grpc"], "compute": pod.announced["compute_api"]}
+    values = {"project": "local", "zones": ["local-a"], "user": getpass.getuser(), "endpoints": endpoints}
+    save_profile(pod.shell.home, "new", values)
+    return "new"
+
+
+def test_without_a_key_the_refusal_says_what_adds_one_and_adding_it_lets_in(pod: LocalPod, newcomer: str) -> None:
+    refused = pod.run("--profile", newcomer, "exec", "local", "--", "true")
+    assert refused.code == 3
+    assert "`tpu-tui keys add local`" in refused.errors
+    assert "gcloud compute tpus tpu-vm ssh local" in refused.errors
+
+    tried = pod.run("--profile", newcomer, "keys", "add", "local", "--dry-run", "--json")
+    key = pod.shell.home / ".ssh" / "google_compute_engine"
+    assert (tried.code, tried.document["added"], tried.document["made"], key.exists()) == (0, False, False, False)
+
+    unasked = pod.run("--profile", newcomer, "keys", "add", "local")
+    assert (unasked.code, key.exists()) == (2, False)
+    assert "--yes" in unasked.errors
+
+    added = pod.run("--profile", newcomer, "keys", "add", "local", "--yes", "--json")
+    assert added.code == 0, added.errors
+    assert (added.document["made"], added.document["added"]) == (True, True)
+    assert [row["accepted"] for row in added.document["workers"]] == [True] * 4
+    assert stat.S_IMODE(key.stat().st_mode) == 0o600
+    assert Path(f"{key}.pub").read_text().startswith("ssh-rsa AAAA")
+    assert pod.run("--profile", newcomer, "exec", "local", "--", "true").code == 0
+
+    made = key.read_bytes()
+    again = pod.run("--profile", newcomer, "keys", "add", "local", "--json")
+    assert (again.code, again.document["added"], again.document["found"]) == (0, False, "slice"), again.errors
+    assert key.read_bytes() == made
+
+
+def test_a_key_named_by_identity_joins_the_others(pod: LocalPod, newcomer: str, tmp_path: Path) -> None:
+    make_key(tmp_path / "other")
+    words = ("--profile", newcomer, "--identity", str(tmp_path / "other"), "keys", "add", "local", "--yes", "--json")
+    first, second = pod.run(*words).document, pod.run(*words).document
+    assert (first["added"], first["made"], second["added"], second["found"]) == (True, False, False, "slice")
+    assert first["key"] == str(tmp_path / "other")
+
+
+def test_read_only_and_machines_without_metadata_are_refused(pod: LocalPod, newcomer: str, tmp_path: Path) -> None:
+    answer = pod.run("--profile", newcomer, "--read-only", "keys", "add", "local", "--yes")
+    assert answer.code == 2
+    assert "--read-only" in answer.errors
+    hosts = tmp_path / "lab.txt"
+    hosts.write_text("127.0.0.1\n")
+    answer = pod.run("--hosts", str(hosts), "keys", "add", "lab", "--yes")
+    assert answer.code == 2
+    assert "ssh-copy-id" in answer.errors
+
+
+def test_a_person_at_a_terminal_is_asked_and_may_say_no(pod: LocalPod, newcomer: str, tmp_path: Path) -> None:
+    make_key(tmp_path / "third")
+    ours, theirs = os.openpty()
+    words = ("--profile", newcomer, "--identity", str(tmp_path / "third"), "keys", "add", "local")
+    os.write(ours, b"n\n")
+    with pod.shell.start(*words, stdin=theirs) as process:
+        _, errors = process.communicate(timeout=60)
+    os.close(ours)
+    os.close(theirs)
+    assert process.returncode == 2
+    assert re.search(rf"log in as {getpass.getuser()} on the 4 workers of local.*\[y/N\]", errors.decode())
+    answer = pod.run(*words, "--dry-run")
+    assert "Would let" in answer.errors
+
+
+def test_os_login_is_told_with_the_commands_that_serve_it(pod: LocalPod, newcomer: str, tmp_path: Path) -> None:
+    rest = pod.announced["tpu_api"]["rest"]
+    request = urllib.request.Request(
+        f"{rest}/v2/projects/local/locations/local-a/nodes/local?updateMask=metadata",
+        json.dumps({"metadata": {"enable-oslogin": "TRUE"}}).encode(),
+        {"Content-Type": "application/json"},
+        method="PATCH",
+    )
+    with urllib.request.urlopen(request) as answer:
+        assert answer.status == 200
+    make_key(tmp_path / "fourth")
+    words = ("--profile", newcomer, "--identity", str(tmp_path / "fourth"), "keys", "add", "local", "--yes")
+    answer = pod.run(*words)
+    assert answer.code == 2
+    assert "gcloud compute os-login ssh-keys add" in answer.errors

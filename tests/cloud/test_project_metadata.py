@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from tui.cloud.project_metadata import project_metadata
+from tui.localpod.compute import Compute
+from tui.settings import Settings
+
+
+@pytest.fixture
+async def compute() -> AsyncIterator[tuple[Compute, str]]:
+    """A Compute Engine service, and where it listens."""
+    service = Compute(lambda: (), zone="local-a")
+    app = web.Application()
+    app.add_routes(service.routes())
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    yield service, f"http://127.0.0.1:{runner.addresses[0][1]}"
+    await runner.cleanup()
+
+
+async def test_a_projects_metadata_is_read(compute: tuple[Compute, str], tmp_path: Path) -> None:
+    service, url = compute
+    settings = Settings(home=tmp_path, project="local", endpoints={"compute": url})
+    assert await project_metadata(settings) == {}
+    service.metadata = {"ssh-keys": "a:ssh-rsa AAAA a\nb:ssh-rsa BBBB b", "enable-oslogin": "TRUE"}
+    assert await project_metadata(settings) == service.metadata
+
+
+async def test_what_may_not_or_cannot_be_read_is_unknown(compute: tuple[Compute, str], tmp_path: Path) -> None:
+    service, url = compute
+    service.denied.add("compute.projects.get")
+    assert await project_metadata(Settings(home=tmp_path, project="local", endpoints={"compute": url})) is None
+    nowhere = {"compute": "http://127.0.0.1:1"}
+    assert await project_metadata(Settings(home=tmp_path, project="local", endpoints=nowhere)) is None

@@ -1,0 +1,194 @@
+"""The IAP route, against a server that speaks the tunnel's protocol and relays to real OpenSSH servers."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import sys
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.ssh.iap_server import IapServer, iap_server
+from tests.sshd import OpensshWorker, needs_sshd
+from tui.pod.worker import Worker
+from tui.ssh.access import Access
+from tui.ssh.fleet import Fleet
+from tui.ssh.iap_frames import Frame, Ledger, Tag, decode
+from tui.ssh.reasons import Reason, SshError
+
+Start = Callable[..., OpensshWorker]
+BIG = 3_000_000
+
+
+@pytest.fixture
+async def iap() -> AsyncIterator[IapServer]:
+    async with iap_server() as server:
+        yield server
+
+
+def through(iap: IapServer, server: OpensshWorker, **changes: Any) -> tuple[Worker, Access]:
+    """A worker that only IAP leads to: its own addresses lead nowhere."""
+    name = f"t1v-n-test-w-{server.index}"
+    iap.machines[name, server.port] = (server.host, server.port)
+    instance = f"projects/p/zones/us-central1-a/instances/{name}"
+    worker = replace(server.worker, internal_ip="192.0.2.1", instance=instance)
+    return worker, server.access(**{"route": "iap", "iap_url": iap.url, **changes})
+
+
+@needs_sshd
+async def test_commands_run_through_the_tunnel(sshd: Start, iap: IapServer) -> None:
+    server = sshd()
+    worker, access = through(iap, server)
+    async with Fleet([worker], access) as fleet:
+        done = await fleet.run(0, "cat; echo $((6*7)) >&2", input=b"\0\xff in and out")
+    assert (done.exit_code, done.stdout, done.stderr) == (0, b"\0\xff in and out", b"42\n")
+    assert iap.queries == [
+        {
+            "project": "p",
+            "port": str(server.port),
+            "newWebsocket": "True",
+            "zone": "us-central1-a",
+            "instance": "t1v-n-test-w-0",
+            "interface": "nic0",
+        }
+    ]
+    assert iap.origins == {"bot:iap-tunneler"}
+
+
+@needs_sshd
+async def test_a_tunnel_that_is_cut_again_and_again_loses_and_repeats_no_byte(sshd: Start, iap: IapServer) -> None:
+    worker, access = through(iap, sshd())
+    iap.cut_after = 300_000
+    sent = os.urandom(BIG)
+    async with Fleet([worker], access) as fleet:
+        done = await fleet.run(0, "cat", input=sent)
+        assert hashlib.sha256(done.stdout).digest() == hashlib.sha256(sent).digest()
+    (session,) = iap.sessions.values()
+    assert session.connections >= 5
+    assert iap.acks >= 5
+
+
+@needs_sshd
+async def test_a_tunnel_cut_while_nothing_is_said_goes_on(sshd: Start, iap: IapServer) -> None:
+    worker, access = through(iap, sshd())
+    async with Fleet([worker], access) as fleet:
+        connection = await fleet.connect(0)
+        iap.cut_all()
+        assert (await fleet.run(0, "echo still")).stdout == b"still\n"
+        assert await fleet.connect(0) is connection
+
+
+@needs_sshd
+async def test_a_worker_that_hangs_up_ends_the_connection(sshd: Start, iap: IapServer) -> None:
+    server = sshd()
+    worker, access = through(iap, server)
+    async with Fleet([worker], access) as fleet:
+        connection = await fleet.connect(0)
+        server.stop()
+        await asyncio.wait_for(connection.closed.wait(), 60)
+
+
+@needs_sshd
+async def test_eight_workers_share_one_token_and_their_tunnels_end_with_the_fleet(
+    sshd: Start, iap: IapServer
+) -> None:
+    iap.token = "let me in"
+    count = "import os; open(os.environ['COUNT'], 'a').write('.'); print('let me in')"
+    servers = [sshd() for _ in range(4)]
+    asked = servers[0].root / "asked"
+    command = ("env", f"COUNT={asked}", sys.executable, "-c", count)
+    made = [through(iap, server, token_command=command) for server in servers]
+    async with Fleet([worker for worker, _ in made], made[0][1]) as fleet:
+        answers = [answer async for answer in fleet.run_all(range(4), "true")]
+        assert all(getattr(answer, "exit_code", None) == 0 for answer in answers)
+    assert asked.read_text() == "."
+    assert all(session.over for session in iap.sessions.values())
+
+
+@needs_sshd
+async def test_a_command_that_gives_no_token_is_told_in_its_own_words(sshd: Start, iap: IapServer) -> None:
+    iap.token = "let me in"
+    worker, access = through(iap, sshd(), token_command=("sh", "-c", "echo no login here >&2; exit 3"))
+    async with Fleet([worker], access) as fleet:
+        with pytest.raises(SshError) as caught:
+            await fleet.connect(0)
+    assert "no login here" in caught.value.why
+    assert "gcloud auth application-default login" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "reason", "remedy"),
+    [
+        (403, 0, Reason.ROUTE_MISSING, "roles/iap.tunnelResourceAccessor"),
+        (0, 4033, Reason.ROUTE_MISSING, "roles/iap.tunnelResourceAccessor"),
+        (0, 4003, Reason.REFUSED, "--source-ranges=35.235.240.0/20"),
+        (0, 4047, Reason.NO_ROUTE, "tpu-tui slices"),
+        (502, 0, Reason.TIMED_OUT, "tunnel.cloudproxy.app"),
+    ],
+)
+async def test_each_refusal_has_its_own_remedy(
+    iap: IapServer, status: int, code: int, reason: Reason, remedy: str
+) -> None:
+    iap.status, iap.close_code = status, code
+    worker = Worker(7, internal_ip="192.0.2.1", instance="projects/p/zones/z/instances/i")
+    async with Fleet([worker], Access(user="me", route="iap", iap_url=iap.url)) as fleet:
+        with pytest.raises(SshError) as caught:
+            await fleet.connect(7)
+    assert (caught.value.reason, caught.value.worker) == (reason, 7)
+    assert remedy in caught.value.remedy
+
+
+async def test_a_service_that_is_out_of_reach_is_told() -> None:
+    worker = Worker(0, internal_ip="192.0.2.1", instance="projects/p/zones/z/instances/i")
+    async with Fleet([worker], Access(user="me", route="iap", iap_url="ws://127.0.0.1:1/v4")) as fleet:
+        with pytest.raises(SshError, match="no tunnel through IAP"):
+            await fleet.connect(0)
+
+
+async def test_a_worker_whose_machine_has_no_name_says_why() -> None:
+    async with Fleet([Worker(0, internal_ip="192.0.2.1")], Access(user="me", route="iap")) as fleet:
+        with pytest.raises(SshError) as caught:
+            await fleet.connect(0)
+    assert "guest attributes" in caught.value.why
+
+
+def test_messages_are_read_as_they_are_written() -> None:
+    for frame in (Frame(Tag.DATA, b"abc"), Frame(Tag.CONNECT_SUCCESS_SID, b"sid"), Frame(Tag.ACK, count=1 << 40)):
+        assert decode(frame.encode()) == frame
+        with pytest.raises(ValueError, match="cut short"):
+            decode(frame.encode()[:-1])
+    assert Frame(Tag.DATA, b"abc").encode() == b"\0\4\0\0\0\3abc"
+    assert decode(b"\0\x63whatever") is None
+
+
+@given(st.lists(st.binary(max_size=40_000), max_size=6), st.lists(st.floats(0, 1), max_size=8))
+def test_whatever_is_confirmed_and_resent_each_byte_arrives_once(pieces: list[bytes], cuts: list[float]) -> None:
+    ledger, arrived = Ledger(), bytearray()
+    for piece in pieces:
+        ledger.add(piece)
+    for cut in [*cuts, 1.0]:
+        flight = bytearray()
+        while (data := ledger.take()) is not None:
+            flight += data
+        arrived += flight[: int(len(flight) * cut)]
+        ledger.confirm(len(arrived))
+        ledger.rewind()
+    assert bytes(arrived) == b"".join(pieces)
+    assert ledger.held == 0
+
+
+def test_confirmations_that_make_no_sense_are_refused() -> None:
+    ledger = Ledger()
+    ledger.add(b"abc")
+    with pytest.raises(ValueError, match="more than was sent"):
+        ledger.confirm(1)
+    ledger.take()
+    ledger.confirm(2)
+    with pytest.raises(ValueError, match="less than before"):
+        ledger.confirm(1)

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.sshd import OpensshWorker, needs_sshd
+from tui.ssh.fleet import Fleet
+from tui.ssh.running import Kept, Running
+
+Start = Callable[..., OpensshWorker]
+
+
+@given(st.lists(st.binary(max_size=60)), st.integers(2, 80))
+def test_the_first_and_the_last_bytes_are_kept_and_the_rest_is_counted(pieces: list[bytes], limit: int) -> None:
+    kept, everything = Kept(limit), b"".join(pieces)
+    for piece in pieces:
+        kept.add(piece)
+        assert len(kept) <= limit // 2 * 3
+    half = limit // 2
+    if len(everything) <= 2 * half:
+        assert (kept.bytes(), kept.omitted) == (everything, 0)
+    else:
+        missing = len(everything) - 2 * half
+        note = f"\n[... {missing} bytes left out ...]\n".encode()
+        assert kept.bytes() == everything[:half] + note + everything[-half:]
+
+
+def test_without_a_limit_everything_is_kept() -> None:
+    kept = Kept()
+    kept.add(b"a" * 1000)
+    kept.add(b"b")
+    assert kept.bytes() == b"a" * 1000 + b"b"
+
+
+@needs_sshd
+async def test_a_flood_is_cut_in_the_middle_and_its_command_goes_on(sshd: Start) -> None:
+    server = sshd()
+    heard = 0
+
+    def count(_running: Running, _on_stderr: bool, data: bytes) -> None:
+        nonlocal heard
+        heard += len(data)
+
+    async with Fleet([server.worker], server.access()) as fleet:
+        command = "echo first; head -c 20000000 /dev/zero; echo last; exit 3"
+        done = await fleet.run(0, command, keep=200_000, on_output=count)
+    assert (done.exit_code, done.omitted) == (3, 20_000_000 + 11 - 200_000)
+    assert done.stdout.startswith(b"first\n\0")
+    assert done.stdout.endswith(b"\0last\n")
+    assert heard == 20_000_011
+
+
+@needs_sshd
+async def test_what_comes_is_heard_while_the_command_runs(sshd: Start) -> None:
+    server = sshd()
+    heard: list[tuple[bool, bytes]] = []
+    first = asyncio.Event()
+
+    def hear(_running: Running, on_stderr: bool, data: bytes) -> None:
+        heard.append((on_stderr, data))
+        first.set()
+
+    async with Fleet([server.worker], server.access()) as fleet:
+        goes = server.root / "go"
+        command = f"echo out; while [ ! -e {goes} ]; do sleep 0.05; done; echo err >&2"
+        running = asyncio.ensure_future(fleet.run(0, command, on_output=hear))
+        await asyncio.wait_for(first.wait(), 60)
+        assert not running.done()
+        goes.touch()
+        assert (await running).exit_code == 0
+    assert heard == [(False, b"out\n"), (True, b"err\n")]

@@ -1,0 +1,83 @@
+"""Public SSH keys in the metadata, where Compute Engine's guest agent finds them.
+
+Source: Compute Engine's documentation, "Add SSH keys to VMs" for the lines of `ssh-keys` and "About OS Login" for
+`enable-oslogin`. gcloud's `tpu-vm ssh` looks for its key in the project's metadata, and adds it to the node's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+
+SSH_KEYS = "ssh-keys"
+OS_LOGIN = "enable-oslogin"
+BLOCK_PROJECT_KEYS = "block-project-ssh-keys"
+_GOOGLE_COMMENT = "google-ssh"
+"""Begins the comment of a line whose key may expire; a JSON document with `expireOn` follows."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of `ssh-keys`: `USER:TYPE BASE64 COMMENT`."""
+
+    user: str
+    key: str
+    """Type and base64, as `ssh-ed25519 AAAA…`."""
+    expires: datetime | None = None
+
+
+def entries(text: str) -> Iterator[Entry]:
+    """The lines that let somebody in; what is no such line is left aside, as the guest agent does."""
+    for line in text.splitlines():
+        user, colon, rest = line.strip().partition(":")
+        words = rest.split(None, 3)
+        if user and colon and len(words) >= 2:
+            expires = _expiry(words[3]) if len(words) == 4 and words[2] == _GOOGLE_COMMENT else None
+            yield Entry(user, f"{words[0]} {words[1]}", expires)
+
+
+def lets_in(text: str, user: str, key: str, now: datetime | None = None) -> bool:
+    """Whether `ssh-keys` holds this key for this user, not expired."""
+    now = now or datetime.now(timezone.utc)
+    return any(
+        (entry.user, entry.key) == (user, _bare(key)) and (entry.expires is None or entry.expires > now)
+        for entry in entries(text)
+    )
+
+
+def with_key(text: str, user: str, key: str) -> str:
+    """`ssh-keys` with one more line; every other line stays byte for byte."""
+    line = f"{user}:{_bare(key)} {user}"
+    return f"{text.rstrip(chr(10))}\n{line}" if text.strip() else line
+
+
+def os_login(slice_metadata: Mapping[str, str], project_metadata: Mapping[str, str]) -> bool:
+    """Whether OS Login decides who gets in: then keys in the metadata are ignored. The slice's own value wins."""
+    for metadata in (slice_metadata, project_metadata):
+        if OS_LOGIN in metadata:
+            return _is_true(metadata[OS_LOGIN])
+    return False
+
+
+def blocks_project_keys(slice_metadata: Mapping[str, str]) -> bool:
+    """Whether the slice takes no keys from the project's metadata."""
+    return _is_true(slice_metadata.get(BLOCK_PROJECT_KEYS, ""))
+
+
+def _is_true(text: str) -> bool:
+    return text.strip().lower() in ("true", "1", "yes", "y")
+
+
+def _bare(key: str) -> str:
+    return " ".join(key.split()[:2])
+
+
+def _expiry(text: str) -> datetime | None:
+    """When a key stops to count; one whose time cannot be read does not count at all, so that a new one is added."""
+    try:
+        told = json.loads(text)["expireOn"]
+        return datetime.strptime(told, "%Y-%m-%dT%H:%M:%S%z").astimezone(timezone.utc)
+    except (ValueError, KeyError, TypeError):
+        return datetime.min.replace(tzinfo=timezone.utc)

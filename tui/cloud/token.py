@@ -1,0 +1,41 @@
+"""`python -m tui.cloud.token`: print an access token of the application default credentials, for an IAP tunnel.
+
+A process of its own, as kubectl's and docker's credential helpers are: whoever needs a token runs a command and needs
+no Google library.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from tui.cloud.credentials import LOGIN, find_credentials
+from tui.errors import CloudError, TpuTuiError
+
+
+def access_token() -> str:
+    """A fresh access token. Raises CloudError saying which command helps."""
+    import google.auth.transport.requests
+    from google.auth.exceptions import GoogleAuthError
+
+    credentials: Any = find_credentials().credentials
+    try:
+        credentials.refresh(google.auth.transport.requests.Request())
+    except GoogleAuthError as error:
+        why = " ".join(str(error.args[0] if error.args else error).split())
+        raise CloudError("no access token could be fetched", why=why, remedy=LOGIN) from None
+    return str(credentials.token)
+
+
+def main() -> int:
+    """Print the token, or the reason there is none."""
+    try:
+        print(access_token())
+    except TpuTuiError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

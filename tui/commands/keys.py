@@ -1,0 +1,98 @@
+"""`keys add`: the person's public SSH key into a slice's metadata, so that its workers let them in."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING, Any
+
+from tui.commands.output import Output
+from tui.errors import OutOfReachError, UsageError
+from tui.printable import printable
+
+if TYPE_CHECKING:
+    from tui.operator import Operator
+    from tui.operator.login_keys import KeyPlan
+    from tui.ssh.probing import Reach
+
+_YES = ("y", "yes")
+
+
+def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
+    """Add this family's parser."""
+    keys = commands.add_parser("keys", help="add: your public SSH key to a slice's metadata, as gcloud's ssh does")
+    keys.add_argument("action", choices=("add",))
+    keys.add_argument("slice", metavar="SLICE")
+    keys.add_argument("--yes", action="store_true", help="do not ask")
+    keys.add_argument("--dry-run", action="store_true", help="say what would be done, and do nothing")
+    keys.set_defaults(run=add_key, changes=True)
+
+
+async def add_key(args: argparse.Namespace, operator: Operator, out: Output) -> int:
+    """Add the key where it is not yet, after asking, and wait until every worker lets it in."""
+    slice_ = await operator.slice(args.slice)
+    plan = await operator.plan_key(slice_)
+    if not plan.project_known:
+        out.note("Whether the project's metadata holds the key could not be read: only the slice's own is looked at.")
+    makes = not plan.key.exists
+    if plan.found is not None:
+        out.note(f"{plan.key.path}.pub is in the {plan.found}'s metadata already, for {plan.user}.")
+    elif args.dry_run:
+        out.note(f"Would {_intent(plan)}. Nothing was done.")
+    else:
+        if not args.yes:
+            _ask(plan)
+        plan = await operator.make_key(plan)
+        if makes:
+            out.note(f"Made {plan.key.path} without a passphrase; ssh-keygen -p -f {plan.key.path} gives it one.")
+        async for step in operator.add_key(slice_, plan):
+            out.note(step)
+        out.note(f"{plan.key.path}.pub lets {plan.user} log in on {slice_.name}: {plan.key.fingerprint}")
+    reached = [] if args.dry_run else await operator.let_in(slice_)
+    _tell(args, plan, reached, makes and not args.dry_run, out)
+    return OutOfReachError.exit_code if any(one.error for one in reached) else 0
+
+
+def _tell(args: argparse.Namespace, plan: KeyPlan, reached: list[Reach], makes: bool, out: Output) -> None:
+    for one in reached:
+        if one.error:
+            out.problem(one.error)
+    if not out.as_json:
+        if reached and not any(one.error for one in reached):
+            out.text(f"All {len(reached)} workers let {plan.user} in.")
+        return
+    out.document(
+        {
+            "slice": plan.slice_name,
+            "user": plan.user,
+            "key": str(plan.key.path),
+            "fingerprint": plan.key.fingerprint,
+            "made": makes,
+            "added": plan.found is None and not args.dry_run,
+            "found": plan.found,
+            "dry_run": args.dry_run,
+            "workers": [
+                {"worker": one.worker, "accepted": one.ok, "error": one.error.sentence if one.error else None}
+                for one in reached
+            ],
+        }
+    )
+
+
+def _intent(plan: KeyPlan) -> str:
+    key = f"{plan.key.path}.pub" if plan.key.exists else f"make the key {plan.key.path} and"
+    let = f"let {key}" if plan.key.exists else f"{key} let it"
+    workers = f"the {plan.workers} workers" if plan.workers > 1 else "the one worker"
+    return f"{let} log in as {plan.user} on {workers} of {plan.slice_name}, through its metadata"
+
+
+def _ask(plan: KeyPlan) -> None:
+    if not sys.stdin.isatty():
+        raise UsageError(
+            f"no key is added to {plan.slice_name} without asking",
+            why=f"this would {_intent(plan)}",
+            remedy="add --yes where nobody can answer",
+        )
+    print(printable(f"This will {_intent(plan)}. Go on? [y/N] "), end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in _YES:
+        raise UsageError("no key was added")
