@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tui.checks.across import clock_rows, runtime_rows, version_rows
-from tui.checks.facts import Clock, Facts, facts_from
+from tui.checks.across import clock_rows, code_rows, runtime_rows, version_rows
+from tui.checks.facts import Clock, Code, Facts, facts_from
 from tui.checks.thresholds import Thresholds
 from tui.pod.slice import Slice
 from tui.runs.remote import Answer
@@ -45,6 +47,49 @@ def test_no_python_anywhere_is_a_warning_and_no_answer_is_unknown() -> None:
     assert (silent.worker, silent.status, present.status) == (0, "unknown", "pass")
 
 
+def test_a_patch_release_of_python_apart_is_a_warning_and_a_minor_one_fails() -> None:
+    patch = [replace(told(index), versions={"python": f"3.10.{12 + (index == 2)}"}) for index in range(3)]
+    minor = [replace(told(index), versions={"python": f"3.1{index == 2:d}.1"}) for index in range(3)]
+
+    assert [(row.worker, row.status) for row in version_rows(patch)] == [(2, "warn")]
+    assert [(row.worker, row.status) for row in version_rows(minor)] == [(2, "fail")]
+
+
+def test_why_an_interpreter_does_not_answer_is_told() -> None:
+    (row,) = version_rows([Facts(0, python_fault="no virtual environment at /opt/v")])
+
+    assert row.detail == "its Python does not answer: no virtual environment at /opt/v"
+
+
+def test_jax_stands_for_torch() -> None:
+    (row,) = version_rows([told(0, jax="0.4.30")])
+
+    assert row.detail == "python 3.10.12, jax 0.4.30"
+
+
+def code(worker: int, hash_: str | None, state: str = "same") -> Facts:
+    return Facts(worker, code=Code(hash_ * 12, state) if hash_ else None)
+
+
+def test_the_worker_with_other_code_is_named_with_what_the_others_have() -> None:
+    odd, lacking = code_rows([code(0, "a"), code(1, "b"), code(2, "a"), code(3, None), code(4, "a")])
+
+    assert odd.detail == "synced code bbbbbbbbbbbb here, aaaaaaaaaaaa on workers 0,2,4"
+    assert (odd.worker, odd.status, lacking.worker) == (1, "warn", 3)
+    assert "none here" in lacking.detail
+
+
+def test_code_that_was_changed_on_a_worker_is_told_and_code_that_was_not_is_one_row() -> None:
+    (changed,) = code_rows([code(0, "a"), code(1, "a", "changed"), code(2, "a", "slow")])
+    (same,) = code_rows([code(index, "a") for index in range(3)])
+    (tie,) = code_rows([code(0, "a"), code(1, "b")])
+
+    assert (changed.worker, changed.status, "changed after it came" in changed.detail) == (1, "warn", True)
+    assert (same.status, same.detail) == ("pass", "aaaaaaaaaaaa was synced last on all 3 workers")
+    assert (tie.worker, tie.detail) == (None, f"synced code differs: {'a' * 12} on worker 0; {'b' * 12} on worker 1")
+    assert code_rows([code(0, None)]) == []
+
+
 def test_torch_xla_needs_the_torch_of_its_release() -> None:
     rows = version_rows([told(0, torch="2.8.1", torch_xla="2.9.0")])
 
@@ -74,6 +119,7 @@ def test_a_slow_answer_is_no_skew_and_no_clock_is_unknown() -> None:
     assert [row.status for row in clock_rows([Facts(0)], LIMITS)] == ["unknown"]
 
 
+@settings(deadline=None)
 @given(st.floats(-1e5, 1e5), st.lists(st.floats(0, 10), min_size=5, max_size=5), st.floats(1e9, 2e9))
 def test_the_true_offset_is_within_what_is_told(skew: float, waits: list[float], sent: float) -> None:
     first = sent + waits[0]
@@ -93,6 +139,7 @@ def test_the_true_offset_is_within_what_is_told(skew: float, waits: list[float],
         ("v3-32", "tpu-ubuntu2204-base", "pass"),
         ("v2-8", "tpu-vm-pt-1.13", "pass"),
         ("v4-8", "tpu-vm-v4-pt-2.0", "pass"),
+        ("v4-8", "v2-alpha-tpuv4", "pass"),
         ("v2-8", "tpu-vm-v4-pt-2.0", "fail"),
         ("v5litepod-16", "v2-alpha-tpuv5-lite", "pass"),
         ("v5litepod-16", "v2-alpha-tpuv5", "fail"),

@@ -1,15 +1,17 @@
 from __future__ import annotations
 
 import ipaddress
+import itertools
+from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tui.checks.firewall import Machine, decide
+from tui.checks.firewall import Decision, Machine, decide
 from tui.checks.firewall_rows import firewall_rows
 from tui.checks.row import CheckRow
-from tui.cloud.firewall_rules import Rule, Traffic
+from tui.cloud.firewall_rules import Policy, Rule, Traffic
 from tui.pod.slice import Slice
 from tui.pod.worker import Worker
 
@@ -18,6 +20,7 @@ ADDRESSES = ("10.0.0.1", "10.0.0.2", "10.0.0.129", "10.0.1.1", "35.235.240.7", "
 RANGES = ("0.0.0.0/0", "10.0.0.0/24", "10.0.0.0/25", "10.0.0.1", "35.235.240.0/20", "fe80::/10")
 TAGS = ("tpu", "web")
 ACCOUNTS = ("a@x", "b@x")
+POLICY = Policy("base", "organisation")
 PORTS = ((), ("22",), ("8470-8477",), ("80", "8476"))
 
 
@@ -40,6 +43,21 @@ rules = st.builds(
     source_accounts=some(ACCOUNTS),
     target_accounts=some(ACCOUNTS),
     disabled=st.sampled_from([False, False, False, True]),
+)
+levels = st.sampled_from([(0, POLICY), (1, POLICY), (2, None), (3, POLICY)])
+
+
+def at_level(rule: Rule, place: tuple[int, Policy | None], goes_on: bool) -> Rule:
+    """A rule of a policy, where only those may go on to the next."""
+    return replace(rule, level=place[0], policy=place[1], goes_on=goes_on and place[1] is not None)
+
+
+leveled = st.builds(at_level, rules, levels, st.booleans())
+doubtful = st.builds(
+    lambda rule, further, only: replace(rule, further=further, only=only),
+    leveled,
+    st.sampled_from([(), (), ("secure tags",)]),
+    st.sampled_from([(), (), ("secure tags",)]),
 )
 machines = st.builds(
     Machine,
@@ -93,6 +111,7 @@ def passes(all_rules: list[Rule], source: Machine, target: Machine, port: int) -
     return (not source.inside or one_way("EGRESS", True)) and one_way("INGRESS", False)
 
 
+@settings(deadline=None)
 @given(st.lists(rules, max_size=6), machines, machines, st.sampled_from([22, 80, 8476, 9000]))
 def test_decisions_are_those_of_an_independent_evaluation(
     all_rules: list[Rule], source: Machine, target: Machine, port: int
@@ -105,6 +124,67 @@ def test_decisions_are_those_of_an_independent_evaluation(
         assert decision.rule.allows == decision.allowed
 
 
+def passes_levels(all_rules: list[Rule], meant: set[int], source: Machine) -> bool:
+    """Levels one after the other; `meant` are the places of rules that mean the packet."""
+
+    def one_way(direction: str, implied: bool) -> bool:
+        for level in range(4):
+            here = [
+                rule
+                for place, rule in enumerate(all_rules)
+                if place in meant and (rule.level, rule.direction) == (level, direction)
+            ]
+            first = min((rule.priority for rule in here), default=None)
+            deciding = [rule for rule in here if rule.priority == first]
+            if deciding and not any(rule.goes_on for rule in deciding):
+                return all(rule.allows for rule in deciding)
+        return implied
+
+    return (not source.inside or one_way("EGRESS", True)) and one_way("INGRESS", False)
+
+
+def certain(rule: Rule, source: Machine, target: Machine, port: int) -> bool | None:
+    """Whether a rule means the packet; None where that hangs on what is not known."""
+    far = "source_ranges" if rule.direction == "INGRESS" else "destination_ranges"
+    plain = means(replace(rule, further=(), only=()), source, target, port)
+    if rule.further and not getattr(rule, far) and not (rule.source_tags or rule.source_accounts):
+        plain = False
+    widened = replace(rule, source_tags=(), source_accounts=(), **{far: ("0.0.0.0/0",)})
+    if plain:
+        return None if rule.only else True
+    return None if rule.further and means(widened, source, target, port) else False
+
+
+def one_of_a_kind(all_rules: list[Rule]) -> list[Rule]:
+    """In a policy no two rules have the same priority, as the API sees to it."""
+    seen: set[tuple[int, int]] = set()
+    kept = []
+    for rule in all_rules:
+        if rule.policy is None or (rule.level, rule.priority) not in seen:
+            seen.add((rule.level, rule.priority))
+            kept.append(rule)
+    return kept
+
+
+@settings(deadline=None)
+@given(st.lists(doubtful, max_size=8).map(one_of_a_kind), machines, machines, st.sampled_from([22, 8476]))
+def test_policies_are_asked_in_their_order_and_what_is_not_known_stays_open(
+    all_rules: list[Rule], source: Machine, target: Machine, port: int
+) -> None:
+    decision = decide(all_rules, source, target, port)
+
+    known = [certain(rule, source, target, port) for rule in all_rules]
+    sure = {place for place, means_it in enumerate(known) if means_it}
+    open_ = [place for place, means_it in enumerate(known) if means_it is None]
+    outcomes = {
+        passes_levels(all_rules, sure | set(more), source)
+        for size in range(len(open_) + 1)
+        for more in itertools.combinations(open_, size)
+    }
+    assert decision.allowed == (outcomes.pop() if len(outcomes) == 1 else None)
+
+
+@settings(deadline=None)
 @given(
     st.lists(rules, max_size=6), machines, machines, st.sampled_from(["10.0.0.0/24", "0.0.0.0/0", "10.0.0.128/25"])
 )
@@ -133,13 +213,25 @@ def test_among_equals_deny_decides_and_a_disabled_rule_does_not() -> None:
     )
 
 
+def test_who_else_a_policys_rule_means_leaves_it_open_and_a_certain_no_does_not() -> None:
+    source, target = Machine("10.0.0.1"), Machine("10.0.0.2")
+    maybe = Rule("maybe", True, TCP, further=("domain names",), source_ranges=("10.9.0.0/16",), policy=POLICY)
+    leaving = Rule(
+        "out", False, TCP, "EGRESS", destination_ranges=("10.9.0.0/16",), further=("countries",), policy=POLICY
+    )
+
+    assert decide([maybe], source, target, 22).allowed is None
+    assert decide([leaving], source, target, 22).allowed is False
+    assert decide([leaving, replace(INTERNAL, level=1)], source, target, 22) == Decision(None, leaving, "EGRESS")
+
+
 POD = Slice(
     "pod",
     project="p",
     network="projects/p/global/networks/lab",
     workers=tuple(Worker(index, internal_ip=f"10.164.0.{index + 1}") for index in range(4)),
 )
-INTERNAL = Rule("allow-internal", True, TCP, source_ranges=("10.128.0.0/9",), priority=65534)
+INTERNAL = Rule("allow-internal", True, TCP, source_ranges=("10.0.0.0/8",), priority=65534)
 SSH = Rule("allow-ssh", True, (Traffic("tcp", ("22",)),), source_ranges=("0.0.0.0/0",))
 
 
@@ -191,6 +283,44 @@ def test_rules_and_probes_that_disagree_are_told(known: list[Rule], state: str) 
     row = row_of(firewall_rows(POD, known, probed=[probe(state)]), 8476)
 
     assert (row.status, "disagree" in row.detail) == ("warn", True)
+
+
+def test_a_policy_that_denies_is_named_with_whom_to_ask() -> None:
+    organisation = Rule(
+        "no-mesh", False, (Traffic("tcp", ("8476",)),), priority=100, policy=Policy("base", "organisation")
+    )
+    vpc = [replace(rule, level=1) for rule in (INTERNAL, SSH)]
+    row = row_of(firewall_rows(POD, [organisation, *vpc]), 8476)
+
+    assert row.status == "fail"
+    assert "denied by no-mesh (priority 100 of the organisation firewall policy base)" in row.detail
+    assert "gcloud compute firewall-policies rules create 99 --firewall-policy=base" in (row.remedy or "")
+    going_on = replace(organisation, goes_on=True)
+    assert row_of(firewall_rows(POD, [going_on, *vpc]), 8476).status == "pass"
+
+
+def test_a_policy_that_comes_after_the_rules_is_overtaken_by_a_rule() -> None:
+    late = Rule("last", False, TCP, level=1, policy=Policy("net", "network", after_vpc=True))
+    early = Rule("first", False, TCP, priority=7, policy=Policy("net", "regional"))
+    pod = replace(POD, zone="europe-west4-a")
+
+    after = row_of(firewall_rows(pod, [SSH, late]), 8476).remedy or ""
+    before = row_of(firewall_rows(pod, [early, replace(INTERNAL, level=1)]), 8476).remedy or ""
+
+    assert after.startswith("gcloud compute firewall-rules create")
+    assert "--priority" not in after
+    assert before.startswith("gcloud compute network-firewall-policies rules create 6 --firewall-policy=net")
+    assert "--firewall-policy-region=europe-west4 " in before
+
+
+def test_rules_by_what_is_not_known_here_are_unknown_until_probes_tell() -> None:
+    tagged = Rule("mesh", True, TCP, policy=Policy("net", "network"), only=("secure tags",))
+
+    alone = row_of(firewall_rows(POD, [tagged]), 8476)
+    probed = row_of(firewall_rows(POD, [tagged], probed=[probe("closed")]), 8476)
+
+    assert (alone.status, "only secure tags" in alone.detail) == ("unknown", True)
+    assert probed.status == "pass"
 
 
 def test_only_some_addresses_may_log_in_and_iap_is_a_range_of_its_own() -> None:

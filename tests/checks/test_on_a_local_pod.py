@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import aiohttp
 import pytest
 
 from tests.pods import pod_home, running_pod
@@ -9,6 +10,7 @@ from tui.checks import CheckRow, before_launch, check_launch, run_checks
 from tui.cloud.buckets import Buckets
 from tui.cloud.firewall_rules import FirewallRules
 from tui.cloud.tpu_api import TpuApi
+from tui.operator import Operator
 from tui.settings import load
 from tui.ssh.access import access_from
 from tui.ssh.fleet import Fleet
@@ -17,6 +19,36 @@ __all__ = ["pod_home"]
 
 SLOW = {"load_per_cpu": 1000.0, "disk_free_gib": 0.0, "disk_full_gib": 0.0, "memory_free_share": 0.0}
 """Limits that no machine the tests run on exceeds."""
+
+
+async def test_instances_are_listed_of_slices_that_came_later_too(pod_home: Path) -> None:
+    async with running_pod(pod_home, workers=1, cores=8) as pod:
+        await pod.service.add_slice("later", 2, 8)
+        url = f"{pod.announcement()['compute_api']}/compute/v1/projects/local/zones/local-a/instances"
+        async with aiohttp.ClientSession() as session, session.get(url) as answer:
+            items = (await answer.json())["items"]
+        names = [worker.hostname for name in ("local", "later") for worker in pod.machines.workers(name)]
+
+    assert [item["name"] for item in items] == names
+
+
+async def test_a_policy_of_the_organisation_that_bars_the_workers_is_named_beside_the_probes(pod_home: Path) -> None:
+    pytest.importorskip("google.cloud.compute_v1", reason="google-cloud-compute is not installed")
+    match = {"srcIpRanges": ["0.0.0.0/0"], "layer4Configs": [{"ipProtocol": "tcp", "ports": ["8476"]}]}
+    rule = {"priority": 10, "action": "deny", "direction": "INGRESS", "ruleName": "no-mesh", "match": match}
+    async with running_pod(pod_home, workers=2, cores=8) as pod:
+        assert pod.compute is not None
+        pod.compute.policies = [{"name": "77", "displayName": "base", "type": "HIERARCHY", "rules": [rule]}]
+        operator = Operator(load({"profile": "local"}))
+        try:
+            rows = [row async for row in operator.check(await operator.slice("local"))]
+        finally:
+            await operator.close()
+
+    (told,) = (row for row in rows if row.check == "firewall" and "8476" in row.detail)
+    assert told.status == "warn"
+    assert "denied by no-mesh (priority 10 of the organisation firewall policy base)" in told.detail
+    assert told.detail.endswith("probes: 2 of 2 get through: rules and probes disagree")
 
 
 async def test_a_fresh_pod_passes_every_check_and_its_rules_agree_with_the_probes(pod_home: Path) -> None:

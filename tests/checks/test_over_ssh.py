@@ -160,6 +160,21 @@ async def test_rows_come_as_the_answers_do(sshd: Start) -> None:
     assert (first.check, first.worker, first.status) == ("tcp", 0, "pass")
 
 
+async def test_of_forty_workers_a_stated_sample_of_pairs_is_tried(sshd: Start) -> None:
+    worker = sshd()
+    slice_ = slice_of(*[worker.worker] * 40)
+
+    async with Fleet(slice_.workers, worker.access()) as fleet:
+        scope, *rows = [row async for row in check_ports(slice_, fleet, [8476, 8476], usual=False)]
+
+    tried = {(row.worker, row.peer) for row in rows}
+    assert len(tried) == len(rows)
+    zero = {(0, peer) for peer in range(1, 40)} | {(peer, 0) for peer in range(1, 40)}
+    assert tried == zero | {(index, (index + 1) % 40) for index in range(40)}
+    assert {row.state for row in rows} == {"closed"}
+    assert scope.detail == f"sampled: worker 0 with all and each with the next, {len(rows)} of 1560 pairs"
+
+
 async def test_one_worker_has_nobody_to_talk_to(sshd: Start) -> None:
     only = sshd()
     slice_ = slice_of(only.worker)

@@ -10,12 +10,15 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import tests.sshd
-from tests.sshd import MISSING, OpensshWorker, openssh_worker
+from tests.sshd import MISSING, OpensshWorker, make_key, openssh_worker
+from tui.checks import check_reachability
+from tui.pod.slice import Slice
 from tui.ssh.fleet import Fleet
 from tui.ssh.probing import PortState
 
@@ -43,6 +46,8 @@ RULES = {
 }
 """What the peer's packet filter does with a port, and what that is; 7001 and 7012 have a listener."""
 LISTENING = (7001, 7012)
+DROPPED, PROHIBITED, SHUT = 2301, 2302, 2303
+"""Ports of the worker itself as this machine sees them: two behind its packet filter, one where nothing listens."""
 _LISTEN = """
 import socket, sys, time
 held = [socket.create_server(("", int(port))) for port in sys.argv[1:]]
@@ -94,6 +99,9 @@ def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpensshWorker]:
         rules += "\ntcp dport 7012 drop"
         chain = f"table ip t {{\nchain c {{\ntype filter hook input priority 0; policy accept;\n{rules}\n}}\n}}\n"
         run("ip", "netns", "exec", two, "nft", "-f", "-", text=chain)
+        ours = f"tcp dport {DROPPED} drop\ntcp dport {PROHIBITED} reject with icmp type admin-prohibited"
+        chain = f"table ip t {{\nchain c {{\ntype filter hook input priority 0; policy accept;\n{ours}\n}}\n}}\n"
+        run("ip", "netns", "exec", one, "nft", "-f", "-", text=chain)
         words = ["ip", "netns", "exec", two, sys.executable, "-c", _LISTEN, *map(str, LISTENING)]
         listener = stack.enter_context(subprocess.Popen(words, stdout=subprocess.PIPE))
         stack.callback(listener.kill)
@@ -161,6 +169,37 @@ async def test_where_no_packet_arrives_the_port_is_filtered(worker: OpensshWorke
     assert state.state == "filtered"
     if host == ABSENT:
         assert nmap(worker, host, "8476") == {8476: "filtered"}
+
+
+async def test_each_way_in_that_is_barred_is_a_sentence_of_its_own(worker: OpensshWorker, tmp_path: Path) -> None:
+    good = worker.worker
+    nobody = replace(good, internal_ip=f"10.213.{_NET}.77")
+    barred = [replace(good, port=port) for port in (DROPPED, PROHIBITED, SHUT)]
+    other_key = " ".join(make_key(tmp_path / "other").split()[:2])
+    changed, denied = replace(good, host_keys=(other_key,)), replace(good, user="nobody")
+    found = [good, nobody, *barred, changed, denied]
+    slice_ = Slice("lab", workers=tuple(replace(one, index=index) for index, one in enumerate(found)))
+
+    async with Fleet(slice_.workers, worker.access(connect_timeout=5)) as fleet:
+        rows = [row async for row in check_reachability(slice_, fleet)]
+
+    ends = {row.worker: row for row in rows if row.status == "fail"}
+    assert {index: row.check for index, row in ends.items()} == {
+        1: "tcp",
+        2: "tcp",
+        3: "tcp",
+        4: "tcp",
+        5: "host_key",
+        6: "reachability",
+    }
+    sentences = {index: row.detail.partition(":")[0] for index, row in ends.items()}
+    assert sentences[1] == sentences[3] == "no route to it"
+    assert len({sentences[index] for index in (1, 2, 4, 5, 6)}) == 5
+    assert "a firewall that drops" in ends[2].detail
+    assert sentences[4] == "connection refused"
+    assert "changed" in sentences[5]
+    assert "ermission denied" in sentences[6]
+    assert all(row.remedy for row in ends.values())
 
 
 def test_the_worker_has_only_its_own_network(worker: OpensshWorker, tmp_path: Path) -> None:

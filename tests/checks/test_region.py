@@ -68,6 +68,8 @@ def test_buckets_are_found_wherever_a_command_names_them() -> None:
 
     assert named_buckets(argv, {"OUT": "gs://three/out", "HOME": "/root"}) == ("one", "two", "three")
     assert named_buckets(["train.py", "--out=/tmp/gs"], {}) == ()
+    listed = ["--data=gs://a-b/{00..31}.tar,gs://c_d/x", "pipe:gsutil cat gs://e.f/{00..31}.tar", "'gs://quoted'"]
+    assert named_buckets(["sh", "-c", " ".join(listed)], {}) == ("a-b", "c_d", "e.f", "quoted")
 
 
 @pytest.fixture

@@ -14,12 +14,13 @@ import pytest
 
 from tests.sshd import OpensshWorker, needs_sshd, sshd
 from tui.checks import CheckRow, before_launch, run_checks
-from tui.checks.facts import facts_from, make_call
+from tui.checks.facts import Asking, facts_from, make_call
 from tui.checks.thresholds import Thresholds
 from tui.checks.worker_rows import rows_of_facts
 from tui.pod.slice import Slice
 from tui.runs.remote import answers
 from tui.ssh.fleet import Fleet
+from tui.ssh.transfer import sync_tree
 
 pytestmark = needs_sshd
 __all__ = ["sshd"]
@@ -143,6 +144,38 @@ async def test_other_versions_are_named_and_what_they_say_is_harmless(sshd: Star
     assert all("\x1b" not in row.detail for row in found)
 
 
+async def test_the_code_that_sync_brought_is_held_against_the_others(sshd: Start, tmp_path: Path) -> None:
+    workers = [sshd(environment={"TPU_TUI_DEVICES": ""}) for _ in range(3)]
+    slice_ = slice_of(*workers)
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    (tree / "train.py").write_text("print(1)\n")
+
+    async def code_rows() -> list[tuple[int | None, str, str]]:
+        return [
+            (row.worker, row.status, row.detail) async for row in run_checks(slice_, fleet) if row.check == "code"
+        ]
+
+    async with Fleet(slice_.workers, workers[0].access()) as fleet:
+        never = await code_rows()
+        (first, *_) = [answer async for answer in sync_tree(fleet, range(3), tree)]
+        same = await code_rows()
+        (synced,) = workers[2].home.glob(".tpu-tui/code/*/train.py")
+        synced.write_text("print(2)\n")
+        changed = await code_rows()
+        (tree / "more.py").touch()
+        (second,) = [answer async for answer in sync_tree(fleet, [1], tree)]
+        for manifest in workers[1].home.glob(f".tpu-tui/code/{second.hash}.sha256"):
+            os.utime(manifest, (time.time() + 60, time.time() + 60))
+        odd = await code_rows()
+
+    old, new = first.hash[:12], second.hash[:12]
+    assert never == []
+    assert same == [(None, "pass", f"{old} was synced last on all 3 workers")]
+    assert changed == [(2, "warn", f"{old} was changed after it came")]
+    assert odd[1:] == [(1, "warn", f"synced code {new} here, {old} on workers 0,2")]
+
+
 def mount_small(path: Path) -> None:
     """Put a file system of 64 KiB there; skips where nothing can be mounted."""
     words = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(path)]
@@ -183,16 +216,18 @@ async def test_a_chip_held_by_a_run_is_a_run_to_stop_and_no_mystery(
     slice_ = slice_of(worker)
 
     async with Fleet(slice_.workers, worker.access()) as fleet:
-        rows = await read(before_launch(slice_, fleet))
+        rows = await read(run_checks(slice_, fleet))
+        before = await read(before_launch(slice_, fleet))
 
     assert rows["runs", 0].detail == "run lab-20260101-000000-aaaa is alive"
-    assert rows["device", 0].status == "warn"
+    assert [rows[check, 0].status for check in ("runs", "device")] == ["warn", "warn"]
+    assert [before[check, 0].status for check in ("runs", "device")] == ["fail", "fail"]
     assert "held by run lab-20260101-000000-aaaa" in rows["device", 0].detail
     assert rows["lockfile", 0].status == "pass"
 
 
 def test_nobody_elses_processes_are_guessed_at() -> None:
-    made = make_call("~/.tpu-tui", versions=False)
+    made = make_call(Asking("~/.tpu-tui"))
     as_nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-c", made.command]
     environment = {"PATH": os.environ["PATH"], "HOME": "/", "TPU_TUI_DEVICES": "/dev/null"}
     sent = time.time()

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tui.errors import UsageError
@@ -81,6 +81,7 @@ def test_another_generation_and_a_huge_batch_are_warned_of() -> None:
     assert make_plan("v2-8", "v4-512", batch_size=1024).warnings[1:] == ()
 
 
+@settings(deadline=None)
 @given(st.sampled_from(TYPES), st.sampled_from(TYPES), st.integers(1, 1 << 20), st.integers(1, 1 << 20))
 def test_examples_are_never_fewer_and_at_most_a_batch_more(source: str, target: str, batch: int, steps: int) -> None:
     plan = make_plan(source, target, batch_size=batch, steps=steps)
@@ -96,6 +97,12 @@ def test_there_and_back_is_where_one_was() -> None:
     back = make_plan("v3-32", "v3-8", batch_size=there.global_batch, steps=there.steps, lr=there.lr)
 
     assert (back.global_batch, back.steps, back.lr) == (1024, 400, 0.1)
+
+
+def test_types_may_be_written_as_people_say_them() -> None:
+    plan = make_plan("V2-8", " v5e-16", batch_size=1024)
+
+    assert (plan.source, plan.target, plan.global_batch) == ("v2-8", "v5litepod-16", 2048)
 
 
 @pytest.mark.parametrize("name", ["v2", "tpu-8", "v9-8", "v2-0", "local-4"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import statistics
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from tui.checks.facts import Clock, Facts, duration
 from tui.checks.row import CheckRow
@@ -13,19 +13,23 @@ from tui.checks.thresholds import Thresholds
 from tui.pod import accelerator
 from tui.pod.ranks import format_ranks
 from tui.pod.slice import Slice
+from tui.printable import one_line
 
-COMPARED = ("python", "torch", "torch_xla", "libtpu")
+COMPARED = ("python", "torch", "torch_xla", "libtpu", "jax", "jaxlib")
+_FRAMEWORKS = ("torch", "jax")
 _ABSENT = "none"
 _ENOUGH_TO_VOTE = 3
 """With fewer clocks nobody can tell which one is wrong; this machine's decides then."""
 _IN_SECONDS = 600
 """Up to this long, seconds say it better than minutes."""
 _RELEASE = re.compile(r"\d+\.\d+")
+_HASH_SHOWN = 12
+"""As much of a hash as a person compares."""
 _RUNTIMES = (
     (re.compile(r"v2-alpha-tpuv5-lite\b.*"), ("v5litepod",)),
     (re.compile(r"v2-alpha-tpuv5\b.*"), ("v5p",)),
     (re.compile(r"v2-alpha-tpuv6e\b.*"), ("v6e",)),
-    (re.compile(r"tpu-vm-v4-.*|tpu-vm-.*-v4"), ("v4",)),
+    (re.compile(r"tpu-vm-v4-.*|tpu-vm-.*-v4|v2-alpha-tpuv4\b.*"), ("v4",)),
     (re.compile(r"tpu-ubuntu2204-base|v2-alpha|tpu-vm-.*"), ("v2", "v3", "v4")),
 )
 """Which generations a runtime version is made for (Cloud TPU documentation, TPU software versions)."""
@@ -37,8 +41,8 @@ _RUNTIME_OF = {
 
 
 def rows_across(all_facts: Sequence[Facts], limits: Thresholds) -> list[CheckRow]:
-    """Versions and clocks of the workers that answered."""
-    return [*version_rows(all_facts), *clock_rows(all_facts, limits)]
+    """Versions, synced code and clocks of the workers that answered."""
+    return [*version_rows(all_facts), *code_rows(all_facts), *clock_rows(all_facts, limits)]
 
 
 def runtime_rows(slice_: Slice) -> list[CheckRow]:
@@ -59,53 +63,80 @@ def runtime_rows(slice_: Slice) -> list[CheckRow]:
 
 
 def version_rows(all_facts: Sequence[Facts]) -> list[CheckRow]:
-    """One row when all workers have the same, else a row for each package and odd worker."""
+    """A row for each odd one out, named with what the others have; one row when all agree.
+
+    Where no version has most of the workers, nobody is called odd: the row names who has which.
+    """
     told = [facts for facts in all_facts if facts.versions or facts.python_missing]
-    silent = [facts.worker for facts in all_facts if not (facts.versions or facts.python_missing)]
-    rows = [_version_unknown(worker) for worker in silent]
+    rows = [_version_unknown(facts) for facts in all_facts if not (facts.versions or facts.python_missing)]
     if not told:
         return rows
-    odd = [row for name in COMPARED for row in _compare(name, told)]
+    remedy = "install the same {name} everywhere: tpu-tui exec SLICE -- …"
+    odd = [
+        row
+        for name in COMPARED
+        for row in _differing(
+            "versions",
+            name,
+            {facts.worker: facts.versions.get(name, _ABSENT) for facts in told},
+            _same_minor if name == "python" else _nothing_is_alike,
+            remedy.format(name=name),
+        )
+    ]
     rows += odd
     if not odd:
         rows.append(_same(told))
     return [*rows, *(row for facts in told for row in _misfit(facts))]
 
 
-def _version_unknown(worker: int) -> CheckRow:
-    return CheckRow("versions", worker, None, None, "unknown", None, "its Python does not answer")
+def _version_unknown(facts: Facts) -> CheckRow:
+    why = f": {facts.python_fault}" if facts.python_fault else ""
+    return CheckRow("versions", facts.worker, None, None, "unknown", None, f"its Python does not answer{why}")
 
 
-def _versions_of(facts: Facts) -> Mapping[str, str]:
-    return {name: facts.versions.get(name, _ABSENT) for name in COMPARED}
-
-
-def _compare(name: str, told: Sequence[Facts]) -> list[CheckRow]:
-    having: dict[str, list[int]] = {}
-    for facts in told:
-        having.setdefault(_versions_of(facts)[name], []).append(facts.worker)
-    if len(having) == 1:
+def _differing(
+    check: str, name: str, having: Mapping[int, str], alike: Callable[[str, str], bool], remedy: str
+) -> list[CheckRow]:
+    """What differs between workers fails, or warns where the two are `alike`; nothing when all have the same."""
+    workers: dict[str, list[int]] = {}
+    for worker, value in having.items():
+        workers.setdefault(value, []).append(worker)
+    if len(workers) == 1:
         return []
-    ranked = Counter({version: len(workers) for version, workers in having.items()}).most_common()
-    remedy = f"install the same {name} everywhere: tpu-tui exec SLICE -- …"
-    if ranked[0][1] == ranked[1][1]:
-        detail = "; ".join(f"{version} on {_workers(having[version])}" for version, _ in ranked)
-        return [CheckRow("versions", None, None, None, "fail", None, f"{name} differs: {detail}", remedy)]
+    ranked = Counter({value: len(group) for value, group in workers.items()}).most_common()
     usual = ranked[0][0]
+    if ranked[0][1] == ranked[1][1]:
+        detail = "; ".join(f"{value} on {_workers(workers[value])}" for value, _ in ranked)
+        status = "warn" if all(alike(usual, value) for value in workers) else "fail"
+        return [CheckRow(check, None, None, None, status, None, f"{name} differs: {detail}", remedy)]
     return [
         CheckRow(
-            "versions",
+            check,
             worker,
             None,
             None,
-            "fail",
+            "warn" if alike(usual, value) else "fail",
             None,
-            f"{name} {version} here, {usual} on {_workers(having[usual])}",
+            f"{name} {value} here, {usual} on {_workers(workers[usual])}",
             remedy,
         )
-        for version, _ in ranked[1:]
-        for worker in having[version]
+        for value, _ in ranked[1:]
+        for worker in workers[value]
     ]
+
+
+def _same_minor(one: str, other: str) -> bool:
+    """Python 3.10.12 runs what 3.10.13 does (PEP 440, PEP 387: patch releases keep compatibility)."""
+    first, second = _RELEASE.match(one), _RELEASE.match(other)
+    return first is not None and second is not None and first[0] == second[0]
+
+
+def _nothing_is_alike(_one: str, _other: str) -> bool:
+    return False
+
+
+def _everything_is_alike(_one: str, _other: str) -> bool:
+    return True
 
 
 def _workers(ranks: Sequence[int]) -> str:
@@ -117,9 +148,33 @@ def _same(told: Sequence[Facts]) -> CheckRow:
     if told[0].python_missing:
         remedy = "install python3, or launch with --conda-env or --venv"
         return CheckRow("versions", None, None, None, "warn", None, f"no python3 on the PATH{where}", remedy)
-    versions = [f"{name} {version}" for name, version in _versions_of(told[0]).items() if version != _ABSENT]
-    missing = "" if "torch" in told[0].versions else "; no torch"
-    return CheckRow("versions", None, None, None, "pass", None, f"{', '.join(versions)}{missing}{where}")
+    having = told[0].versions
+    versions = ", ".join(f"{name} {having[name]}" for name in COMPARED if name in having)
+    missing = "" if any(name in having for name in _FRAMEWORKS) else "; no torch"
+    return CheckRow("versions", None, None, None, "pass", None, f"{versions}{missing}{where}")
+
+
+def code_rows(all_facts: Sequence[Facts]) -> list[CheckRow]:
+    """Whether every worker has the tree that was synced last, unchanged; nothing where none was ever synced."""
+    synced = {facts.worker: facts.code for facts in all_facts}
+    if not any(synced.values()):
+        return []
+    again = "tpu-tui sync SLICE DIR brings it to all"
+    rows = [
+        CheckRow("code", worker, None, None, "warn", None, f"{_short(code.hash)} was changed after it came", again)
+        for worker, code in synced.items()
+        if code is not None and code.state == "changed"
+    ]
+    having = {worker: _short(code.hash) if code else _ABSENT for worker, code in synced.items()}
+    rows += _differing("code", "synced code", having, _everything_is_alike, again)
+    if rows:
+        return rows
+    where = "" if len(synced) == 1 else f" on all {len(synced)} workers"
+    return [CheckRow("code", None, None, None, "pass", None, f"{having[all_facts[0].worker]} was synced last{where}")]
+
+
+def _short(hash_: str) -> str:
+    return one_line(hash_)[:_HASH_SHOWN]
 
 
 def _misfit(facts: Facts) -> list[CheckRow]:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 ASK_TIMEOUT = 30.0
 """Seconds a worker has to tell about itself; a hanging disk or interpreter takes that long."""
+LOGIN, JOB, NOBODY = "login", "job", ""
+"""Whose interpreter tells versions: the one a login finds, the one a job will run, or none (it costs a start)."""
 _KIB = 1024
 
 
@@ -66,6 +68,14 @@ class Lock:
 
 
 @dataclass(frozen=True)
+class Code:
+    """The tree that was synced last: its hash; `state` is `same`, `changed` since, or `slow` (not looked through)."""
+
+    hash: str
+    state: str
+
+
+@dataclass(frozen=True)
 class Facts:
     """One worker's account of itself; None is what it did not tell. Text is fit for a terminal. Memory in bytes."""
 
@@ -86,6 +96,9 @@ class Facts:
     runs: tuple[str, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
     python_missing: bool = False
+    python_fault: str = ""
+    """Why its interpreter could not be asked, in its own last words."""
+    code: Code | None = None
 
     def owners_of(self, file: str | None) -> tuple[Owner, ...]:
         """Those that hold the file; with None those that hold a chip."""
@@ -106,20 +119,36 @@ def _script() -> str:
     return importlib.resources.files("tui.checks").joinpath("worker.sh").read_text(encoding="utf-8")
 
 
-def make_call(run_root: str, *, python: str = "python3", versions: bool = True) -> Call:
-    """The one exec that asks for everything; `versions` False leaves out what takes an interpreter's start."""
+@dataclass(frozen=True)
+class Asking:
+    """What a worker is asked beyond what it always tells.
+
+    `versions` says whose interpreter is asked: a login's, a job's (whose environment `job` is, as
+    `tui.runs.job.job_text` writes it), or nobody's. `code` asks for the tree that was synced last.
+    """
+
+    run_root: str
+    versions: str = NOBODY
+    code: bool = False
+    job: str = ""
+
+
+def make_call(asking: Asking) -> Call:
+    """The one exec that asks for everything."""
+    data = asking.job.encode("utf-8", "surrogateescape")
     settings = (
-        f"tt_root={shlex.quote(run_root)} tt_python={shlex.quote(python)} tt_versions={'1' if versions else ''}"
+        f"tt_root={shlex.quote(asking.run_root)} tt_versions={asking.versions} tt_code={'1' * asking.code} "
+        f"tt_job={len(data)}"
     )
     text = f"{settings}\n{_script()}".encode()
     nonce = secrets.token_hex(8)
-    return Call(f"exec sh -c 'tt_s=$(head -c {len(text)}); eval \"$tt_s\"' tpu-tui {nonce}", text, nonce)
+    return Call(f"exec sh -c 'tt_s=$(head -c {len(text)}); eval \"$tt_s\"' tpu-tui {nonce}", text + data, nonce)
 
 
-async def ask_facts(index: int, fleet: Fleet, run_root: str, *, versions: bool = True) -> Facts:
-    """Ask one worker. Raises WorkerError when it cannot be reached or its answer breaks off."""
+async def ask_facts(index: int, fleet: Fleet, asking: Asking) -> Facts:
+    """Ask one worker. Raises WorkerError when it is out of reach or its answer breaks off."""
     await fleet.connect(index)
-    made = make_call(run_root, versions=versions)
+    made = make_call(asking)
     sent = time.time()
     done = await fleet.run(index, made.command, input=made.input, timeout=ASK_TIMEOUT)
     received = time.time()
@@ -137,6 +166,7 @@ def facts_from(index: int, heard: Sequence[Answer], sent: float, received: float
     memory = {row[0]: _number(row, 1) for row in words.get("memory", [])}
     load = words.get("load", [[]])[0]
     devices = words.get("devices", [[]])[0]
+    python = words.get("python", [[""]])[0]
     runs = {row[3]: row[0] for row in words.get("run", []) if len(row) > 3}
     return Facts(
         worker=index,
@@ -153,7 +183,9 @@ def facts_from(index: int, heard: Sequence[Answer], sent: float, received: float
         lock=next((_lock(row) for row in words.get("lock", []) if len(row) > 2), None),
         runs=tuple(one_line(row[0]) for row in words.get("run", [])),
         versions={row[0]: one_line(" ".join(row[1:])) for row in words.get("version", []) if len(row) > 1},
-        python_missing=["missing"] in words.get("python", []),
+        python_missing=python == ["missing"],
+        python_fault=one_line(" ".join(python[1:])) if python[0] == "failed" else "",
+        code=next((Code(row[0], row[1]) for row in words.get("code", []) if len(row) == 2), None),
     )
 
 

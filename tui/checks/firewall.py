@@ -1,7 +1,8 @@
 """What firewall rules decide: a question at a time, with the rule that decides it.
 
-VPC firewall rules (Google Cloud documentation): the lowest priority number decides, deny before allow among equals;
-without a rule ingress is denied and egress allowed.
+VPC firewall rules and firewall policies (Google Cloud documentation): policies are asked one after the other, and the
+VPC's rules in their midst; in each the lowest priority number decides, deny before allow among equals. What no rule
+means, or one that says `goto_next`, is left to the next; in the end ingress is denied and egress allowed.
 """
 
 from __future__ import annotations
@@ -9,8 +10,10 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from tui.cloud.firewall_rules import Rule, Traffic
+from tui.printable import one_line
 
 Network = ipaddress.IPv4Network
 _TCP = ("tcp", "6", "all")
@@ -32,7 +35,8 @@ class Machine:
 class Decision:
     """Whether traffic passes, and the rule that says so: None is the implied one.
 
-    `allowed` None: it depends on which address of the range it is; `rule` is then the first that tells them apart.
+    `allowed` None: it depends on which address of the range it is, or on what cannot be known here, as secure tags;
+    `rule` is then the first that tells them apart.
     """
 
     allowed: bool | None
@@ -43,37 +47,70 @@ class Decision:
         if self.rule is None:
             return "no rule allows it" if self.direction == "INGRESS" else "nothing forbids it"
         verb = {True: "allowed by", False: "denied by", None: "only partly decided by"}[self.allowed]
-        return f"{verb} {self.rule.name} (priority {self.rule.priority})"
+        return f"{verb} {named(self.rule)}"
+
+
+def named(rule: Rule) -> str:
+    """A rule as a person finds it: its name, its priority, and whose it is where that is not the VPC."""
+    policy = f" of the {rule.policy.kind} firewall policy {rule.policy.name}" if rule.policy else ""
+    return one_line(f"{rule.name} (priority {rule.priority}{policy})")
+
+
+@dataclass(frozen=True)
+class _Fate:
+    """What may become of a connection from some rule on; `usual` is when doubtful rules do not mean it."""
+
+    usual: Decision
+    possible: frozenset[bool | None]
+    parting: Rule | None = None
+    """The first rule after which it depends."""
+
+    def decision(self) -> Decision:
+        return self.usual if len(self.possible) == 1 else Decision(None, self.parting, self.usual.direction)
 
 
 def decide(rules: Iterable[Rule], source: Machine, target: Machine, port: int) -> Decision:
     """Whether `source` may open tcp:`port` on `target`: out of the one, where that is of ours, and into the other."""
     known = list(rules)
-    if source.inside:
-        leaving = _decide([rule for rule in known if rule.direction == "EGRESS"], source, target, port, "EGRESS")
-        if leaving.allowed is not True:
-            return leaving
-    return _decide([rule for rule in known if rule.direction == "INGRESS"], source, target, port, "INGRESS")
+    entering = _decide([rule for rule in known if rule.direction == "INGRESS"], source, target, port, "INGRESS")
+    if not source.inside:
+        return entering
+    leaving = _decide([rule for rule in known if rule.direction == "EGRESS"], source, target, port, "EGRESS")
+    if leaving.allowed is False or (leaving.allowed is None and entering.allowed is not False):
+        return leaving
+    return entering
 
 
 def _decide(rules: Sequence[Rule], source: Machine, target: Machine, port: int, direction: str) -> Decision:
-    """Rules that mean only a part of a range leave the others to the next; all must agree in the end."""
+    """From the last rule to the first: what a rule leaves open is the fate that comes after it."""
     owner = target if direction == "INGRESS" else source
-    partial: list[Rule] = []
-    last = Decision(direction == "EGRESS", None, direction)
-    for rule in sorted(rules, key=lambda rule: (rule.priority, rule.allows)):
-        if rule.disabled or not _applies(rule, owner) or not _about(rule.traffic, port):
-            continue
-        share = min(_from(rule, source, direction), _to(rule, target))
-        if share == _ALL:
-            last = Decision(rule.allows, rule, direction)
-            break
-        if share == _SOME:
-            partial.append(rule)
-    for rule in partial:
-        if rule.allows != last.allowed:
-            return Decision(None, rule, direction)
-    return last
+    implied = direction == "EGRESS"
+    fate = _Fate(Decision(implied, None, direction), frozenset({implied}))
+    by_level = sorted(rules, key=lambda rule: (rule.level, rule.priority, rule.allows))
+    for _, level in groupby(reversed(by_level), key=lambda rule: rule.level):
+        following = fate
+        for rule in level:
+            share = _meant(rule, source, target, owner, port, direction)
+            if share == _NONE:
+                continue
+            decided = _Fate(Decision(rule.allows, rule, direction), frozenset({rule.allows}))
+            reached = following if rule.goes_on else decided
+            fate = reached if share == _ALL else _either(fate, reached, rule)
+    return fate.decision()
+
+
+def _either(fate: _Fate, reached: _Fate, rule: Rule) -> _Fate:
+    if fate.possible == reached.possible:
+        return fate
+    return _Fate(fate.usual, fate.possible | reached.possible, rule)
+
+
+def _meant(rule: Rule, source: Machine, target: Machine, owner: Machine, port: int, direction: str) -> int:
+    """How much of the connections between the two a rule means: none, some (or who knows), all."""
+    if rule.disabled or not _applies(rule, owner) or not _about(rule.traffic, port):
+        return _NONE
+    share = min(_from(rule, source, direction), _to(rule, target, direction))
+    return min(share, _SOME) if rule.only else share
 
 
 _NONE, _SOME, _ALL = range(3)
@@ -103,13 +140,20 @@ def _from(rule: Rule, source: Machine, direction: str) -> int:
     known = not source.tags.isdisjoint(rule.source_tags) or source.account in rule.source_accounts
     if direction == "INGRESS" and source.inside and known:
         return _ALL
-    if not rule.source_ranges:
-        return _NONE if rule.source_tags or rule.source_accounts else _ALL
-    return _covered(source.network, rule.source_ranges)
+    others = bool(rule.source_tags or rule.source_accounts)
+    return _end(source, rule.source_ranges, rule.further if direction == "INGRESS" else (), others)
 
 
-def _to(rule: Rule, target: Machine) -> int:
-    return _covered(target.network, rule.destination_ranges) if rule.destination_ranges else _ALL
+def _to(rule: Rule, target: Machine, direction: str) -> int:
+    return _end(target, rule.destination_ranges, rule.further if direction == "EGRESS" else (), False)
+
+
+def _end(machine: Machine, ranges: Sequence[str], further: Sequence[str], others: bool) -> int:
+    """How much of one end the ranges mean, and what else is named there but not known: at most some."""
+    if not ranges and not further:
+        return _NONE if others else _ALL
+    covered = _covered(machine.network, ranges)
+    return max(covered, _SOME) if further else covered
 
 
 def _covered(network: str, ranges: Iterable[str]) -> int:

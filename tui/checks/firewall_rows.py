@@ -6,13 +6,16 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from tui.checks.firewall import Decision, Machine, decide
+from tui.checks.firewall_remedies import narrowest
 from tui.checks.ports import DEFAULT_PORTS, firewall_remedy, smallest_network
+from tui.checks.region import region_of
 from tui.checks.row import CheckRow
 from tui.errors import TpuTuiError
 from tui.pod.slice import Slice
+from tui.printable import one_line
 
 if TYPE_CHECKING:
-    from tui.cloud.firewall_rules import FirewallRules, Rule
+    from tui.cloud.firewall_rules import FirewallRules, Rule, Ruleset
 
 IAP_RANGE = "35.235.240.0/20"
 """Where Identity-Aware Proxy's TCP forwarding comes from (Google Cloud documentation)."""
@@ -20,9 +23,18 @@ ANYWHERE = "0.0.0.0/0"
 SSH = 22
 
 
-async def check_firewall(
+async def read_rules(slice_: Slice, reader: FirewallRules) -> Ruleset | TpuTuiError:
+    """The rules of the slice's network and region, or why they cannot be read."""
+    region = region_of(slice_.zone)
+    try:
+        return await reader.read(slice_.network, slice_.project, region.lower() if region else None)
+    except TpuTuiError as error:
+        return error
+
+
+def rows_of_rules(
     slice_: Slice,
-    reader: FirewallRules,
+    read: Ruleset | TpuTuiError,
     *,
     ports: Sequence[int] = (),
     probed: Iterable[CheckRow] = (),
@@ -30,12 +42,12 @@ async def check_firewall(
     tags: Iterable[str] = (),
     account: str | None = None,
 ) -> list[CheckRow]:
-    """Read the rules and answer from them; where they may not be read, one unknown row says what is missing."""
-    try:
-        rules = await reader.rules(slice_.network, slice_.project)
-    except TpuTuiError as error:
-        return [_row("unknown", error.sentence, error.remedy or None)]
-    return firewall_rows(slice_, rules, ports=ports, probed=probed, route=route, tags=tags, account=account)
+    """The rules' answers; an unknown row for each part of them that may not be read says what is missing."""
+    if isinstance(read, TpuTuiError):
+        return [_row("unknown", read.sentence, read.remedy or None)]
+    gaps = [_row("unknown", gap.sentence, gap.remedy or None) for gap in read.gaps]
+    rows = firewall_rows(slice_, read.rules, ports=ports, probed=probed, route=route, tags=tags, account=account)
+    return [*gaps, *rows]
 
 
 def firewall_rows(
@@ -83,10 +95,19 @@ def _ssh_row(slice_: Slice, rules: Sequence[Rule], workers: Sequence[Machine], r
     if worst.allowed:
         return _row("pass", told)
     if worst.allowed is None and worst.rule is not None:
-        ranges = ", ".join(worst.rule.source_ranges) or "some addresses"
-        return _row("unknown", f"{told}, which means {ranges}: is this machine's address among them?")
+        return _row("unknown", f"{told}, which means {_meant(worst)}: is {who} among them?")
     wanted = IAP_RANGE if through_iap else "YOUR-ADDRESS/32"
-    return _row("fail", told, _create(slice_, f"allow-{'iap-' if through_iap else ''}ssh", SSH, wanted, worst))
+    return _row("fail", told, narrowest(slice_, f"allow-{'iap-' if through_iap else ''}ssh", SSH, wanted, worst))
+
+
+def _meant(decision: Decision) -> str:
+    """Whom the rule means that part of the connections depend on."""
+    rule = decision.rule
+    assert rule is not None
+    ranges = rule.source_ranges if decision.direction == "INGRESS" else rule.destination_ranges
+    return (
+        one_line(", ".join((*ranges, *rule.further, *(f"only {words}" for words in rule.only)))) or "some addresses"
+    )
 
 
 _SEVERITY = {False: 0, None: 1, True: 2}
@@ -102,11 +123,13 @@ def _port_row(
     beside = f"; probes: {len(seen) - blocked} of {len(seen)} get through" if seen else ""
     if decision.allowed:
         if blocked:
-            remedy = "look for a firewall on the workers (nft, iptables), the organisation's firewall policy, routes"
+            remedy = "look for a firewall on the workers (nft, iptables) and at the network's routes"
             return _row("warn", f"{told}{beside}: rules and probes disagree", remedy)
         return _row("pass", told + beside)
+    if decision.allowed is None:
+        return _row("pass" if seen and not blocked else "unknown", f"{told}, which means {_meant(decision)}{beside}")
     if seen and not blocked:
-        remedy = "a firewall policy of the organisation may allow it; rules come after it"
+        remedy = "rules may have changed a moment ago, or come with permissions that this login lacks; look again"
         return _row("warn", f"{told}{beside}: rules and probes disagree", remedy)
     return _row("fail", told + beside, _between_remedy(slice_, workers, port, decision))
 
@@ -125,23 +148,5 @@ def _between(rules: Sequence[Rule], workers: Sequence[Machine], port: int) -> De
 def _between_remedy(slice_: Slice, workers: Sequence[Machine], port: int, decision: Decision) -> str:
     if decision.rule is None:
         return firewall_remedy(slice_, port)
-    if decision.direction == "EGRESS":
-        return f"gcloud compute firewall-rules describe {decision.rule.name}: it keeps workers from talking out"
     span = str(smallest_network([worker.network for worker in workers]))
-    return _create(slice_, "allow", port, span, decision)
-
-
-def _create(slice_: Slice, name: str, port: int, ranges: str, decision: Decision) -> str:
-    """The narrowest rule that changes the decision: before the one that denies, if one does."""
-    network = (slice_.network or "default").rpartition("/")[2]
-    project = f" --project={slice_.project}" if slice_.project else ""
-    if decision.rule is None:
-        priority = ""
-    elif decision.rule.priority == 0:
-        return f"nothing comes before {decision.rule.name} (priority 0): change that rule"
-    else:
-        priority = f" --priority={decision.rule.priority - 1}"
-    return (
-        f"gcloud compute firewall-rules create {name}-{network}-tcp-{port} --network={network} --direction=INGRESS "
-        f"--allow=tcp:{port} --source-ranges={ranges}{priority}{project}"
-    )
+    return narrowest(slice_, "allow", port, span, decision)

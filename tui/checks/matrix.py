@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from tui.checks.ports import is_tried
 from tui.checks.row import CheckRow
 
 SEVERITY = {"fail": 0, "unknown": 1, "warn": 2, "pass": 3}
 """How soon a row is shown; unknown is not fine."""
 SIGNS = {"open": "o", "closed": "·", "filtered": "X", None: "?"}
 """One character a pair: readable without colour."""
+LEGEND = "from the left to the top: X filtered, ? not told, · closed (nothing listens yet), o open"
 
 
 @dataclass(frozen=True)
@@ -26,15 +28,32 @@ class Matrix:
     filtered: int
     unknown: int
 
-    def lines(self) -> list[str]:
-        """The square as text, a line a worker; on the diagonal a blank, `?` where nothing was told or tried."""
-        width = max(len(str(worker)) for worker in self.workers)
-        head = " " * (width + 1) + " ".join(f"{worker:>{width}}" for worker in self.workers)
-        return [head, *(self._line(place, width) for place in range(len(self.workers)))]
+    def lines(self, columns: int = 80) -> list[str]:
+        """The square as text, a line a worker: blank on the diagonal and for a pair not sampled, `?` where not told.
 
-    def _line(self, place: int, width: int) -> str:
-        signs = (" " if other == place else SIGNS[cell] for other, cell in enumerate(self.cells[place]))
-        return f"{self.workers[place]:>{width}} " + " ".join(f"{sign:>{width}}" for sign in signs)
+        Where it would be wider than `columns`, workers stand closer, their numbers above each other; where even that
+        is too wide, the worst are shown.
+        """
+        width = max(len(str(worker)) for worker in self.workers)
+        apart = (width + 1) * (len(self.workers) + 1) - 1 <= columns
+        shown = len(self.workers) if apart else min(len(self.workers), columns - width - 1)
+        names = [f"{worker:>{width}}" for worker in self.workers[:shown]]
+        if apart:
+            heads = [" " * (width + 1) + " ".join(names)]
+        else:
+            heads = [" " * (width + 1) + "".join(name[place] for name in names) for place in range(width)]
+        lines = [self._line(place, width, shown, width if apart else 0) for place in range(shown)]
+        left_out = [f"and {len(self.workers) - shown} more workers"] if shown < len(self.workers) else []
+        return [*heads, *lines, *left_out]
+
+    def _line(self, place: int, width: int, shown: int, cell_width: int) -> str:
+        signs = (self._sign(place, other) for other in range(shown))
+        between = " " if cell_width else ""
+        return f"{self.workers[place]:>{width}} " + between.join(f"{sign:>{cell_width}}" for sign in signs)
+
+    def _sign(self, place: int, other: int) -> str:
+        tried = is_tried(self.workers[place], self.workers[other], len(self.workers))
+        return SIGNS[self.cells[place][other]] if tried else " "
 
 
 def worst_first(rows: Iterable[CheckRow]) -> list[CheckRow]:

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 COORDINATOR_PORT = 8476
 """PJRT's process and mesh controller."""
-DEFAULT_PORTS = (22, 8470, 8471, COORDINATOR_PORT, 8477)
+MESH_PORT = 8477
+"""The mesh service of xla_dist."""
+DEFAULT_PORTS = (22, 8470, 8471, COORDINATOR_PORT, MESH_PORT)
 """SSH; TPU Node's gRPC; the TPU runtime; PJRT's controller; xla_dist's mesh service."""
 FULL_MATRIX_WORKERS = 32
 """Up to this many workers every pair is tried; beyond, worker 0 with all, and a ring."""
@@ -37,11 +39,14 @@ _FORBIDDEN = "forbidden"
 _STATUS = {"open": "pass", "closed": "pass", "filtered": "fail"}
 
 
-async def check_ports(slice_: Slice, fleet: Fleet, ports: Sequence[int] = ()) -> AsyncIterator[CheckRow]:
-    """A row for each worker, peer and port (the usual ones and `ports`), as the answers come."""
+async def check_ports(
+    slice_: Slice, fleet: Fleet, ports: Sequence[int] = (), *, usual: bool = True
+) -> AsyncIterator[CheckRow]:
+    """A row for each worker, peer and port (`ports`, and unless not `usual` the usual ones), as the answers come."""
+    wanted = (*DEFAULT_PORTS, *ports) if usual else ports
     for row in scope_rows(slice_):
         yield row
-    async for row in gather_rows([_of_worker(worker.index, slice_, fleet, ports) for worker in slice_.workers]):
+    async for row in gather_rows([_of_worker(worker.index, slice_, fleet, wanted) for worker in slice_.workers]):
         yield row
 
 
@@ -67,25 +72,29 @@ def scope_rows(slice_: Slice) -> list[CheckRow]:
 
 def peers_of(index: int, count: int) -> Iterator[int]:
     """The workers that worker `index` of `count` tries to reach."""
-    for peer in range(count):
-        if peer == index:
-            continue
-        if count <= FULL_MATRIX_WORKERS or 0 in (index, peer) or peer == (index + 1) % count:
-            yield peer
+    return (peer for peer in range(count) if is_tried(index, peer, count))
+
+
+def is_tried(index: int, peer: int, count: int) -> bool:
+    """Whether worker `index` of `count` tries to reach `peer`: all pairs, or worker 0 with all and each the next."""
+    if peer == index:
+        return False
+    return count <= FULL_MATRIX_WORKERS or 0 in (index, peer) or peer == (index + 1) % count
 
 
 async def rows_from(index: int, slice_: Slice, fleet: Fleet, ports: Sequence[int]) -> AsyncIterator[CheckRow]:
     """The rows of one worker; a single unknown one when nothing can be probed from it."""
     peers = [slice_.workers[peer] for peer in peers_of(index, len(slice_.workers))]
-    wanted = tuple(dict.fromkeys((*DEFAULT_PORTS, *ports)))
-    async for row in _rows(index, peers, wanted, slice_, fleet):
+    async for row in _rows(index, peers, tuple(dict.fromkeys(ports)), slice_, fleet):
         yield row
 
 
-async def rows_to_coordinator(index: int, slice_: Slice, fleet: Fleet) -> AsyncIterator[CheckRow]:
-    """Whether a worker reaches worker 0 on the port where a training's processes find each other."""
+async def rows_to_coordinator(
+    index: int, slice_: Slice, fleet: Fleet, ports: Sequence[int] = (COORDINATOR_PORT,)
+) -> AsyncIterator[CheckRow]:
+    """Whether a worker reaches worker 0 on the ports where a training's processes find each other."""
     if index != slice_.workers[0].index:
-        async for row in _rows(index, slice_.workers[:1], (COORDINATOR_PORT,), slice_, fleet):
+        async for row in _rows(index, slice_.workers[:1], ports, slice_, fleet):
             yield row
 
 

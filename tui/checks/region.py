@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from tui.checks.inputs import check_inputs
 from tui.checks.row import CheckRow
 from tui.errors import CloudError, TpuTuiError
 from tui.pod.slice import Slice
@@ -82,12 +83,15 @@ def _row(status: str, detail: str, remedy: str | None = None) -> CheckRow:
 async def check_launch(
     argv: Sequence[str], env: Mapping[str, str], slice_: Slice, buckets: Buckets
 ) -> list[CheckRow]:
-    """A row for each bucket that a command or its environment names; none, and nothing asked, when there is none.
+    """A row for each bucket that a command or its environment names, and for each range of shards in one.
 
+    Where none is named nothing is asked.
     A bucket that is not there fails; one whose place may not be read, or a name that only the worker's shell
     completes, is unknown.
     """
-    return list(await asyncio.gather(*(_check(name, slice_, buckets) for name in named_buckets(argv, env))))
+    places = asyncio.gather(*(_check(name, slice_, buckets) for name in named_buckets(argv, env)))
+    rows, inputs = await asyncio.gather(places, check_inputs(argv, env, buckets))
+    return [*rows, *inputs]
 
 
 async def _check(name: str, slice_: Slice, buckets: Buckets) -> CheckRow:

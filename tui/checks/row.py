@@ -12,7 +12,8 @@ class CheckRow:
 
     check: str
     """`slice health symptom runtime`; `tcp handshake host_key reachability` (login); `disk memory load chips device
-    lockfile runs worker`; `versions clock` (workers held against each other); `ports`; `firewall`; `region`."""
+    lockfile runs worker`; `versions code clock` (workers held against each other); `ports`; `firewall`;
+    `region data` (buckets and what is in them)."""
     worker: int | None
     """The worker it was found on; None: the slice."""
     peer: int | None

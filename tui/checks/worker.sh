@@ -1,7 +1,8 @@
 # What a worker tells about itself, in one go: sh and coreutils only. Called as
 #   exec sh -c 'tt_s=$(head -c BYTES); eval "$tt_s"' tpu-tui NONCE
-# with this script (after a line of settings: tt_root tt_python tt_versions) on stdin. Answers are lines that begin with
-# @NONCE; anything else is somebody's start-up file talking. Nothing is changed on the worker.
+# with this script (after a line of settings: tt_root tt_versions tt_code tt_job) on stdin, and after it the tt_job bytes of
+# a job's environment (tui.runs.job). Answers are lines that begin with @NONCE; anything else is somebody's start-up file
+# talking. Nothing is changed on the worker.
 
 tt_nonce=$1
 case $tt_root in
@@ -91,38 +92,69 @@ owners() {
   done
 }
 
+# The tree that was synced last: its hash, and whether its files still are what their checksums say.
+code() {
+  cd "$tt_root/code" 2>/dev/null || return 0
+  tt_w=$(ls -t -- *.sha256 2>/dev/null | head -n 1)
+  [ -d "${tt_w%.sha256}" ] && [ -n "$tt_w" ] || return 0
+  ( [ ! -s "$tt_w" ] || { cd "${tt_w%.sha256}" && timeout 5 sha256sum --status -c "../$tt_w"; } ) >/dev/null 2>&1
+  case $? in 0) tt_v=same ;; 124) tt_v=slow ;; *) tt_v=changed ;; esac
+  say code "${tt_w%.sha256}" "$tt_v"
+}
+
+# Packages are looked up by their metadata's names: importing what could tell costs ten times an interpreter's start.
 tt_ask='
-import sys
-sys.path = [p for p in sys.path if p]
-def say(name, value):
-    text = " ".join(str(value).split()).encode("ascii", "backslashreplace").decode()
-    print("@%s version %s %s" % (sys.argv[1], name, text))
-say("python", "%d.%d.%d" % sys.version_info[:3])
-try:
-    from importlib.metadata import version
-except ImportError:
-    sys.exit()
-for name in ("torch", "torch_xla", "libtpu"):
+import os, sys
+names = ("torch", "torch_xla", "libtpu", "jax", "jaxlib")
+found = {}
+for place in sys.path:
     try:
-        say(name, version(name))
-    except Exception:
-        pass
+        entries = os.listdir(place) if place else ()
+    except OSError:
+        continue
+    for entry in sorted(entries):
+        stem, dot, kind = entry.rpartition(".")
+        name = stem.split("-")[0].lower()
+        if kind not in ("dist-info", "egg-info") or name not in names or name in found:
+            continue
+        for file in ("METADATA", "PKG-INFO"):
+            try:
+                with open(os.path.join(place, entry, file), "rb") as lines:
+                    for line in lines:
+                        if line.startswith(b"Version:"):
+                            found[name] = line[8:].decode("utf-8", "replace")
+                            break
+            except OSError:
+                pass
+found["python"] = "%d.%d.%d" % sys.version_info[:3]
+for name, value in found.items():
+    text = " ".join(value.split())[:120].encode("ascii", "backslashreplace").decode()
+    print("\n@%s version %s %s" % (sys.argv[1], name, text))
 '
 
-# Asked of the interpreter that a login finds. Directories that this session's PATH had and the start-up files dropped
-# stay in front, as for a run.
+# Asked of the interpreter that a login finds, or in a job the one that its command names. Directories that this session's
+# PATH had and the start-up files dropped stay in front, as for a run.
 versions() {
-  tt_w=$(timeout -k 1 15 sh -c '
-    tt_old=$PATH
+  tt_w=$(printf %s "$tt_env" | timeout -k 1 15 sh -c '
+    tt_old=$PATH tt_n=$1 tt_q=$2 tt_v=$3 tt_p=python3
     { [ -r /etc/profile ] && . /etc/profile; [ -r "$HOME/.profile" ] && . "$HOME/.profile"; } >/dev/null 2>&1
     tt_new=; IFS=:; set -f
     for tt_w in $tt_old; do case ":$PATH:" in *":$tt_w:"*) ;; *) tt_new=$tt_new$tt_w: ;; esac; done
-    unset IFS; PATH=$tt_new$PATH; export PATH
-    command -v -- "$1" >/dev/null || { printf "@%s python missing\n" "$2"; exit 0; }
-    exec "$1" -c "$3" "$2"' sh "$tt_python" "$tt_nonce" "$tt_ask" 2>/dev/null </dev/null)
-  printf '%s\n' "$tt_w"
+    unset IFS; set +f; PATH=$tt_new$PATH; export PATH
+    if [ "$tt_v" = job ]; then
+      tt_check=1; eval "$(cat)"
+      case ${1##*/} in python | python[0-9]*) tt_p=$1 ;; esac
+    fi
+    command -v -- "$tt_p" >/dev/null || { printf "@%s python missing\n" "$tt_n"; exit 0; }
+    exec "$tt_p" -c "$tt_q" "$tt_n"' sh "$tt_nonce" "$tt_ask" "$tt_versions" 2>&1 |
+    head -c 65536)
+  case $tt_w in
+    *"@$tt_nonce "*) printf '%s\n' "$tt_w" ;;
+    *) say python failed "$(printf %s "$tt_w" | tail -n 1 | head -c 200)" ;;
+  esac
 }
 
+tt_env=$(head -c "$tt_job")
 clock
 disk home "$HOME"
 disk tmp /tmp
@@ -131,6 +163,7 @@ load
 runs
 devices
 owners
+[ -z "$tt_code" ] || ( code )
 [ -z "$tt_versions" ] || versions
 clock
 say end

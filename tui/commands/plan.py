@@ -1,43 +1,132 @@
-"""`plan`: what to set when a training goes from one slice type to another."""
+"""`plan`: what to set when a training goes from one slice type to another, and whether it is time to go."""
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tui.commands.output import Output
+from tui.errors import UsageError
+
+if TYPE_CHECKING:
+    from tui.operator.climbing import Climb
+    from tui.planning.ladder import Ladder
+
+_FORM = "tpu-tui plan --from v2-8 --to v2-32 --batch-size 1024, or tpu-tui plan --ladder [RUN …]"
 
 
 def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
     """Add this family's parser."""
-    plan = commands.add_parser("plan", help="batch, steps and learning rate from one slice type to another")
-    plan.add_argument("--from", required=True, dest="source", metavar="TYPE", help="where it runs now, as v2-8")
-    plan.add_argument("--to", required=True, dest="target", metavar="TYPE", help="where it shall run, as v3-32")
-    plan.add_argument("--batch-size", required=True, type=int, metavar="N", help="global batch on the first slice")
-    plan.add_argument("--steps", type=int, metavar="N", help="steps of the whole training on the first slice")
-    plan.add_argument("--epochs", type=float, metavar="N", help="epochs, where the training counts those")
-    plan.add_argument("--lr", type=float, metavar="R", help="learning rate on the first slice")
+    plan = commands.add_parser(
+        "plan", help="batch, steps and learning rate from one slice type to another; whether to go up"
+    )
+    plan.add_argument("--from", dest="source", metavar="TYPE", help="where it runs now, as v2-8")
+    plan.add_argument("--to", dest="target", metavar="TYPE", help="where it shall run, as v3-32")
+    plan.add_argument("--batch-size", type=_whole, metavar="N", help="global batch on the first slice")
+    plan.add_argument("--steps", type=_whole, metavar="N", help="steps of the whole training on the first slice")
+    plan.add_argument("--epochs", type=_number, metavar="N", help="epochs, where the training counts those")
+    plan.add_argument("--lr", type=_number, metavar="R", help="learning rate on the first slice")
+    plan.add_argument(
+        "--ladder",
+        nargs="*",
+        metavar="RUN",
+        help="instead: how finished runs on several slice sizes scale, and whether to go up (default: all runs)",
+    )
     plan.set_defaults(run_blocking=show_plan)
 
 
-def show_plan(args: argparse.Namespace, _flags: Mapping[str, Any], out: Output) -> int:
-    """Print the figures for the second slice, what they rest on and what does not come out even."""
+def _whole(text: str) -> int:
+    """`4096`, also written `4,096` or `4_096`."""
+    bare = text.replace(",", "").replace("_", "")
+    if not (bare.isascii() and bare.isdecimal()):
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number")
+    return int(bare)
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number") from None
+
+
+def show_plan(args: argparse.Namespace, flags: Mapping[str, Any], out: Output) -> int:
+    """Print the figures for the second slice, what they rest on and what does not come out even; or the ladder."""
     from tui.planning.plan import make_plan
 
+    wanted = {"--from": args.source, "--to": args.target, "--batch-size": args.batch_size}
+    if args.ladder is not None:
+        if any(value is not None for value in wanted.values()):
+            raise UsageError("--ladder takes runs and nothing else", remedy=_FORM)
+        return asyncio.run(_show_ladders(args.ladder, flags, out))
+    missing = [name for name, value in wanted.items() if value is None]
+    if missing:
+        raise UsageError(f"a plan needs {' and '.join(missing)}", remedy=_FORM)
     plan = make_plan(
         args.source, args.target, batch_size=args.batch_size, steps=args.steps, lr=args.lr, epochs=args.epochs
     )
-    document = plan.to_json()
+    _print_plan(plan.to_json(), out)
+    return 0
+
+
+def _print_plan(document: dict[str, Any], out: Output) -> None:
     if out.as_json:
         out.document(document)
-        return 0
+        return
     rows = [(name.replace("_", " "), value) for name, value in document.items() if name not in ("warnings", "notes")]
     out.facts(
         [(name, f"{value:g}" if isinstance(value, float) else value) for name, value in rows if value is not None]
     )
-    for note in plan.notes:
+    for note in document["notes"]:
         out.note(note)
-    for warning in plan.warnings:
+    for warning in document["warnings"]:
         out.note(f"warning: {warning}")
+
+
+async def _show_ladders(refs: list[str], flags: Mapping[str, Any], out: Output) -> int:
+    from tui.operator import Operator
+    from tui.operator.climbing import climb
+    from tui.settings import load
+
+    operator = Operator(load(flags))
+    try:
+        found = await climb(operator, refs)
+    finally:
+        await operator.close()
+    if out.as_json:
+        left_out = [{"run": run, "why": why} for run, why in found.left_out]
+        out.document({"ladders": [ladder.to_json() for ladder in found.ladders], "left_out": left_out})
+    else:
+        _print_ladders(found, out)
     return 0
+
+
+def _print_ladders(found: Climb, out: Output) -> None:
+    for ladder in found.ladders:
+        _print_ladder(ladder, out)
+    for run, why in found.left_out:
+        out.note(f"{run} is left out: {why}")
+    if not found.ladders:
+        out.note("No finished run to climb from yet. Start on the smallest slice, as v2-8 or v3-8, and see it work.")
+
+
+def _print_ladder(ladder: Ladder, out: Output) -> None:
+    out.table(
+        ("type", "cores", "rate", "rate a core", "efficiency", "verdict", "run"),
+        [
+            (
+                rung.accelerator_type,
+                rung.cores,
+                rung.rate_total,
+                rung.rate_per_core,
+                None if rung.efficiency is None else f"{rung.efficiency:.0%}",
+                rung.verdict,
+                rung.run,
+            )
+            for rung in ladder.rungs
+        ],
+        right=("cores", "rate", "rate a core", "efficiency"),
+    )
+    out.text(f"→ {ladder.advice}")

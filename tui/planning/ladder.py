@@ -10,10 +10,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from tui.pod.accelerator import Accelerator, parse
+from tui.pod.accelerator import parse
 
 WORTH_GOING_UP = 0.8
 """A rung that keeps less than this of the smallest slice's rate per core costs more than it brings."""
+_NO_TYPE = "no type"
+"""Stands for the generation of slices whose source names no accelerator type."""
 _DOUBLING = tuple(2**power for power in range(3, 14))
 SIZES: dict[str, tuple[int, ...]] = {
     "v2": (8, 32, 128, 256, 512),
@@ -28,12 +30,25 @@ SIZES: dict[str, tuple[int, ...]] = {
 
 @dataclass(frozen=True)
 class Finished:
-    """One finished run, as far as the ladder needs it; `rate_total` in examples/s over all cores."""
+    """One finished run, as far as the ladder needs it; `rate_total` in examples/s over all cores.
+
+    `cores` counts XLA devices where the type does not say it, as a local pod's or a hosts file's.
+    """
 
     run: str
-    accelerator_type: str
+    accelerator_type: str | None
     succeeded: bool
     rate_total: float | None
+    cores: int | None = None
+
+
+@dataclass(frozen=True)
+class _Size:
+    """A slice size that runs were made on; sizes are held against each other within their generation."""
+
+    generation: str
+    name: str
+    cores: int
 
 
 @dataclass(frozen=True)
@@ -86,45 +101,63 @@ class Ladder:
 
 
 def ladders(runs: Iterable[Finished], *, worth: float = WORTH_GOING_UP) -> tuple[Ladder, ...]:
-    """A ladder for each generation that runs finished on; types whose cores are unknown are left out.
+    """A ladder for each generation that runs finished on; runs whose cores are unknown are left out.
 
     `worth` is the efficiency from which going up is worth it.
     """
-    found: dict[str, dict[Accelerator, list[Finished]]] = {}
+    found: dict[str, dict[_Size, list[Finished]]] = {}
     for run in runs:
-        kind = parse(run.accelerator_type)
-        if kind is not None:
-            found.setdefault(kind.generation, {}).setdefault(kind, []).append(run)
+        size = _size_of(run)
+        if size is not None:
+            found.setdefault(size.generation, {}).setdefault(size, []).append(run)
     return tuple(_ladder(generation, sizes, worth) for generation, sizes in sorted(found.items()))
 
 
-def _ladder(generation: str, sizes: dict[Accelerator, list[Finished]], worth: float) -> Ladder:
+def is_comparable(run: Finished) -> bool:
+    """Whether it is known how many cores the run had, so that it can stand on a rung."""
+    return _size_of(run) is not None
+
+
+def _size_of(run: Finished) -> _Size | None:
+    """The size by the type's own arithmetic, else by the cores counted."""
+    name = run.accelerator_type or ""
+    kind = parse(name)
+    if kind is not None:
+        return _Size(kind.generation, kind.name, kind.devices)
+    if not run.cores:
+        return None
+    generation, dash, number = name.rpartition("-")
+    if dash and number.isdecimal():
+        return _Size(generation, name, run.cores)
+    return _Size(_NO_TYPE, f"{run.cores} cores", run.cores)
+
+
+def _ladder(generation: str, sizes: dict[_Size, list[Finished]], worth: float) -> Ladder:
     rungs: list[Rung] = []
     smallest: float | None = None
-    for kind in sorted(sizes, key=lambda kind: kind.devices):
-        rung = _rung(kind, sizes[kind], smallest, worth)
+    for size in sorted(sizes, key=lambda size: size.cores):
+        rung = _rung(size, sizes[size], smallest, worth)
         smallest = smallest or rung.rate_per_core
         rungs.append(rung)
     go_up, next_type, advice = _advice(generation, rungs, worth)
     return Ladder(generation, tuple(rungs), go_up, next_type, advice)
 
 
-def _rung(kind: Accelerator, runs: list[Finished], smallest: float | None, worth: float) -> Rung:
+def _rung(size: _Size, runs: list[Finished], smallest: float | None, worth: float) -> Rung:
     measured = [(run.rate_total, run) for run in runs if run.succeeded and _is_rate(run.rate_total)]
     if not measured:
         worked = any(run.succeeded for run in runs)
         verdict = "works, but told no rate" if worked else "no run succeeded here yet"
-        return Rung(kind.name, kind.devices, runs[-1].run, None, None, None, verdict)
+        return Rung(size.name, size.cores, runs[-1].run, None, None, None, verdict)
     rate, run = max(measured, key=lambda pair: pair[0] or 0.0)
     assert rate is not None
-    per_core = rate / kind.devices
+    per_core = rate / size.cores
     if smallest is None:
-        return Rung(
-            kind.name, kind.devices, run.run, rate, per_core, 1.0, "the smallest: what others are held against"
-        )
+        verdict = "the smallest: what others are held against"
+        return Rung(size.name, size.cores, run.run, rate, per_core, 1.0, verdict)
     efficiency = per_core / smallest
     verdict = "scales" if efficiency >= worth else f"scales badly: {1 - efficiency:.0%} of each core is lost"
-    return Rung(kind.name, kind.devices, run.run, rate, per_core, efficiency, verdict)
+    return Rung(size.name, size.cores, run.run, rate, per_core, efficiency, verdict)
 
 
 def _is_rate(rate: float | None) -> bool:
@@ -145,14 +178,13 @@ def _advice(generation: str, rungs: list[Rung], worth: float) -> tuple[bool, str
                 f"{better.accelerator_type} is the largest that pays. Look at the input first: loaders, bucket region"
             ),
         )
+    kept = f"{top.accelerator_type} keeps {top.efficiency:.0%} of the rate per core"
+    if generation not in SIZES:
+        return True, None, f"go up to twice as many cores: {kept}"
     next_type = _next_size(generation, top.accelerator_type)
     if next_type is None:
         return False, None, f"{top.accelerator_type} is the largest there is"
-    return (
-        True,
-        next_type,
-        f"go up to {next_type}: {top.accelerator_type} keeps {top.efficiency:.0%} of the rate per core",
-    )
+    return True, next_type, f"go up to {next_type}: {kept}"
 
 
 def _next_size(generation: str, name: str) -> str | None:

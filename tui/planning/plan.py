@@ -23,6 +23,7 @@ LINEAR_RULE_HOLDS_TO = 8192
 """The largest global batch at which Goyal et al. saw no loss of accuracy (ResNet-50, ImageNet)."""
 _CORES_A_VM = 8
 _SINGLE_VM_CHIPS = (1, 4, 8)
+_ALSO_CALLED = {"v5e": "v5litepod", "v5lite": "v5litepod"}
 
 
 @dataclass(frozen=True)
@@ -102,14 +103,15 @@ def make_plan(
 
 
 def known_type(name: str) -> Accelerator:
-    """Read an accelerator type and see that it is a whole number of VMs. Raises UsageError."""
-    found = parse(name)
+    """Read an accelerator type, also as people say it (`v5e-16`), and see that it is whole VMs. Raises UsageError."""
+    generation, dash, number_said = name.strip().lower().partition("-")
+    found = parse(_ALSO_CALLED.get(generation, generation) + dash + number_said)
     if found is None:
         raise UsageError(
             f"no accelerator type whose cores are known: {name!r}",
             remedy="write it as v2-8, v3-32, v4-16, v5litepod-16, v5p-8 or v6e-8",
         )
-    number = int(name.rpartition("-")[2])
+    number = int(found.name.rpartition("-")[2])
     counts_chips = found.chips == number
     if number % _CORES_A_VM and not (counts_chips and number in _SINGLE_VM_CHIPS):
         unit = "chips" if counts_chips else "cores"

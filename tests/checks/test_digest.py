@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+from tui.checks.digest import digest
+from tui.checks.matrix import Matrix, port_matrices
+from tui.checks.ports import peers_of
+from tui.checks.row import CheckRow
+
+
+def said(status: str, check: str, worker: int | None, detail: str, remedy: str | None = None) -> CheckRow:
+    return CheckRow(check, worker, None, None, status, None, detail, remedy)
+
+
+def probe(worker: int, peer: int, port: int, state: str) -> CheckRow:
+    status = "fail" if state == "filtered" else "pass"
+    return CheckRow("ports", worker, peer, port, status, state, f"it is {state}", None)
+
+
+def square(count: int, port: int, bad: frozenset[tuple[int, int]] = frozenset()) -> list[CheckRow]:
+    pairs = [(one, other) for one in range(count) for other in range(count) if one != other]
+    return [probe(one, other, port, "filtered" if (one, other) in bad else "closed") for one, other in pairs]
+
+
+def test_the_worst_comes_first_and_what_is_alike_is_said_once() -> None:
+    rows = [said("pass", "disk", index, f"{90 - index} GiB free") for index in range(4)]
+    rows += [said("warn", "lockfile", index, "left behind", "rm it") for index in (0, 2)]
+    rows += [said("fail", "device", 3, "held by pid 7"), said("unknown", "versions", 1, "no answer")]
+
+    found = digest(rows)
+
+    assert [(one.status, one.check, one.where, one.detail) for one in found.findings] == [
+        ("fail", "device", "worker 3", "held by pid 7"),
+        ("unknown", "versions", "worker 1", "no answer"),
+        ("warn", "lockfile", "workers 0,2", "left behind"),
+        ("pass", "disk", "workers 0-3", ""),
+    ]
+    assert found.counts == {"fail": 1, "unknown": 1, "warn": 2, "pass": 4}
+    assert not found.ok
+    assert digest(rows[:4]).ok
+
+
+def test_ports_that_get_through_are_one_sentence_and_no_square() -> None:
+    found = digest(square(4, 22) + square(4, 8476))
+
+    assert [one.detail for one in found.findings] == ["tcp:22,8476 all 12 pairs get through"]
+    assert found.matrices == ()
+
+
+def test_the_worker_at_the_end_of_every_filtered_pair_is_named() -> None:
+    into_2 = frozenset((one, 2) for one in (0, 1, 3))
+    (bad, good) = digest(square(4, 8476, into_2)).findings
+
+    assert bad.detail == "tcp:8476 filtered for 3 of 12 pairs, each to worker 2: it is filtered"
+    assert good.detail == "tcp:8476 9 of 12 pairs get through"
+    both = digest(square(4, 8476, into_2 | {(2, 0)})).findings[0]
+    assert "each from or to worker 2" in both.detail
+    one = digest(square(4, 8476, frozenset({(1, 3)}))).findings[0]
+    assert one.detail.startswith("tcp:8476 filtered from worker 1 to worker 3:")
+    every = digest(square(2, 8476, frozenset({(0, 1), (1, 0)}))).findings[0]
+    assert every.detail.startswith("tcp:8476 filtered for all 2 pairs:")
+
+
+def the_only(matrices: list[Matrix]) -> Matrix:
+    (matrix,) = matrices
+    return matrix
+
+
+def test_thirty_two_workers_fit_eighty_columns() -> None:
+    lines = the_only(port_matrices(square(32, 8476, frozenset({(31, 5)})))).lines(78)
+
+    assert max(map(len, lines)) <= 78
+    names = [f"{worker:>2}" for worker in order(32, 5, 31)]
+    assert lines[0] == "   " + "".join(name[0] for name in names)
+    assert lines[1] == "   " + "".join(name[1] for name in names)
+    assert [line for line in lines if "X" in line] == ["31 X" + " " + "·" * 30]
+
+
+def order(count: int, *first: int) -> list[int]:
+    return [*first, *(worker for worker in range(count) if worker not in first)]
+
+
+def test_of_more_workers_than_fit_the_worst_are_shown() -> None:
+    pairs = [(one, other) for one in range(200) for other in peers_of(one, 200)]
+    rows = [probe(one, other, 8476, "filtered" if one == 150 else "closed") for one, other in pairs]
+
+    lines = the_only(port_matrices(rows)).lines(78)
+
+    assert max(map(len, lines)) <= 78
+    assert lines[-1] == "and 126 more workers"
+    assert "X" in next(line for line in lines if line.startswith("150 "))
+    assert not any("?" in line for line in lines), "a pair that was not sampled is blank"

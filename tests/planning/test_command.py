@@ -1,0 +1,132 @@
+"""`tpu-tui plan`: the seeds' arithmetic, and the ladder from the runs that a home knows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commands import Answer
+from tests.logs.shapes import training
+from tui.cli import main
+from tui.logs.demux import Demux
+from tui.operator.climbing import steady_rate
+from tui.pod.run import Run
+from tui.pod.worker import Worker
+from tui.runs.directory import RunDirectory
+
+
+class Shell:
+    """A terminal of a machine with a home of its own; commands run in this process."""
+
+    def __init__(self, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.home = home
+        self._capsys = capsys
+
+    def run(self, *words: str) -> Answer:
+        try:
+            code = main(words)
+        except SystemExit as end:
+            code = int(end.code or 0)
+        told = self._capsys.readouterr()
+        return Answer(code, told.out.encode(), told.err)
+
+
+@pytest.fixture
+def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Shell:
+    monkeypatch.setenv("TPU_TUI_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path / "gcloud"))
+    return Shell(tmp_path / "home", capsys)
+
+
+def ended(shell: Shell, name: str, kind: str | None, cores: int, rate: float, state: str = "succeeded") -> str:
+    """A run that ended, each of its cores at this rate."""
+    workers = tuple(Worker(index, internal_ip=f"10.0.0.{index + 1}") for index in range(max(1, cores // 8)))
+    run = Run(f"{name}-20260101-000000-abcd", "pod", ("x",), workers, accelerator_type=kind)
+    directory = RunDirectory.create(shell.home / "runs", run)
+    directory.append_event("state", state="running")
+    for worker in workers:
+        lines = [
+            training(core=core, step=10, rate="1.00", global_rate=f"{rate:.2f}")
+            for core in range(worker.index, cores, len(workers))
+        ]
+        directory.log_path(worker.index).write_text("\n".join(lines) + "\n")
+    directory.append_event("state", state=state)
+    return run.id
+
+
+def test_the_ladder_holds_every_size_against_the_smallest(shell: Shell) -> None:
+    ended(shell, "big", "v2-128", 128, 120.0)
+    ended(shell, "small", "v2-8", 8, 200.0)
+    ended(shell, "middle", "v2-32", 32, 190.0)
+    ended(shell, "broken", "v2-32", 32, 999.0, "failed")
+    ended(shell, "hosts", None, 4, 5.0)
+
+    answer = shell.run("plan", "--ladder", "--json")
+
+    typed = next(ladder for ladder in answer.document["ladders"] if ladder["generation"] == "v2")
+    assert [(rung["accelerator_type"], rung["rate_per_core"], rung["efficiency"]) for rung in typed["rungs"]] == [
+        ("v2-8", 200.0, 1.0),
+        ("v2-32", 190.0, 0.95),
+        ("v2-128", 120.0, 0.6),
+    ]
+    assert (typed["go_up"], typed["next_type"]) == (False, None)
+    assert "v2-32 is the largest that pays" in typed["advice"]
+    (untyped,) = (ladder for ladder in answer.document["ladders"] if ladder["generation"] != "v2")
+    assert untyped["rungs"][0]["accelerator_type"] == "4 cores"
+    assert answer.document["left_out"] == []
+
+
+def test_as_text_only_the_runs_named_stand_on_it(shell: Shell) -> None:
+    small, middle = ended(shell, "small", "v3-8", 8, 200.0), ended(shell, "middle", "v3-32", 32, 190.0)
+    ended(shell, "big", "v3-64", 64, 10.0)
+    alive = ended(shell, "alive", "v3-64", 64, 10.0, "running")
+
+    answer = shell.run("plan", "--ladder", small, middle, alive)
+
+    assert answer.code == 0
+    assert "v3-64" not in answer.out.replace("go up to v3-64", "")
+    assert "→ go up to v3-64: v3-32 keeps 95% of the rate per core" in answer.out
+    assert f"{alive} is left out: it has not ended" in answer.errors
+
+
+def test_without_runs_the_advice_is_to_begin_small(shell: Shell) -> None:
+    answer = shell.run("plan", "--ladder")
+
+    assert (answer.code, "smallest slice" in answer.errors) == (0, True)
+    assert shell.run("plan", "--ladder", "nope").code == 2
+
+
+def test_the_examples_of_the_cloud_tpu_documentation_come_out(shell: Shell) -> None:
+    batch = shell.run("plan", "--from", "v2-8", "--to", "v2-32", "--batch-size", "1024", "--json").document
+    words = ("plan", "--from", "v2-8", "--to", "v2-32", "--batch-size", "1,000", "--steps", "100")
+    steps = shell.run(*words, "--json").document
+
+    assert batch["global_batch"] == 4096
+    assert (steps["global_batch"], steps["steps"], steps["warnings"]) == (4000, 25, [])
+    assert "steps           25" in shell.run(*words).out
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--from", "v2-8"),
+        ("--ladder", "--from", "v2-8"),
+        ("--from", "v2-8", "--to", "v2-32", "--batch-size", "many"),
+        ("--from", "v2-8", "--to", "v9-32", "--batch-size", "8"),
+    ],
+    ids=["half", "both", "no number", "no type"],
+)
+def test_what_cannot_be_planned_is_a_matter_of_usage(shell: Shell, words: tuple[str, ...]) -> None:
+    answer = shell.run("plan", *words)
+
+    assert (answer.code, "Traceback" in answer.errors) == (2, False)
+    assert "→" in answer.errors
+
+
+def test_the_rate_is_the_jobs_own_average_where_it_tells_one() -> None:
+    demux = Demux()
+    demux.feed(None, f"{training(core=0, rate='9.00', global_rate='7.00')}\n".encode())
+    assert steady_rate(demux.snapshot()) == 7.0
+    demux.feed(None, b"Avg. Global Rate: 6.50 examples per second\n")
+    assert steady_rate(demux.snapshot()) == 6.5

@@ -1,0 +1,115 @@
+"""Many rows as few findings: what says the same of several workers is said once, the worst first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tui.checks.matrix import SEVERITY, Matrix, port_matrices
+from tui.checks.row import CheckRow
+from tui.pod.ranks import format_ranks
+
+STATUSES = tuple(SEVERITY)
+"""From the worst to the best."""
+_STATES = {"fail": "filtered", "unknown": "not told"}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Rows that amount to one sentence; `workers` is empty where it is about the slice."""
+
+    status: str
+    check: str
+    workers: tuple[int, ...]
+    detail: str
+    remedy: str | None
+    rows: int
+
+    @property
+    def where(self) -> str:
+        """`worker 3`, `workers 0-3`, or nothing for the slice."""
+        if not self.workers:
+            return ""
+        return f"worker{'s' * (len(self.workers) > 1)} {format_ranks(self.workers)}"
+
+
+@dataclass(frozen=True)
+class Digest:
+    """All that was checked: counts by status, findings with the worst first, ports with trouble as squares."""
+
+    counts: dict[str, int]
+    findings: tuple[Finding, ...]
+    matrices: tuple[Matrix, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing failed; what is unknown did not fail, and is not fine."""
+        return not self.counts["fail"]
+
+
+def digest(rows: Sequence[CheckRow]) -> Digest:
+    """Gather rows, finished or not: a stream can be digested again whenever more of it has come."""
+    counted = Counter(row.status for row in rows)
+    pairs = [row for row in rows if row.check == "ports" and row.peer is not None]
+    others = [row for row in rows if not (row.check == "ports" and row.peer is not None)]
+    findings = [*_alike(others), *_of_ports(pairs)]
+    findings.sort(key=lambda finding: SEVERITY.get(finding.status, 0))
+    matrices = tuple(matrix for matrix in port_matrices(rows) if matrix.filtered or matrix.unknown)
+    return Digest({status: counted[status] for status in STATUSES}, tuple(findings), matrices)
+
+
+def _alike(rows: Iterable[CheckRow]) -> list[Finding]:
+    """What workers passed is one finding a check; of all else only the very same is put together."""
+    groups: dict[tuple[str, ...], list[CheckRow]] = {}
+    for row in rows:
+        passed = row.status == "pass" and row.worker is not None
+        words = () if passed else (row.detail, row.remedy or "")
+        groups.setdefault((row.status, row.check, *words), []).append(row)
+    return [_finding(group) for group in groups.values()]
+
+
+def _finding(group: Sequence[CheckRow]) -> Finding:
+    """Where several say different things it is enough that they passed."""
+    first = group[0]
+    workers = tuple(sorted({row.worker for row in group if row.worker is not None}))
+    detail = first.detail if all(row.detail == first.detail for row in group) else ""
+    return Finding(first.status, first.check, workers, detail, first.remedy, len(group))
+
+
+def _of_ports(pairs: Sequence[CheckRow]) -> list[Finding]:
+    tried = Counter(row.port for row in pairs)
+    troubled: dict[tuple[str, int | None, str, str | None], list[CheckRow]] = {}
+    for row in pairs:
+        if row.status != "pass":
+            troubled.setdefault((row.status, row.port, row.detail, row.remedy), []).append(row)
+    found = [
+        Finding(status, "ports", (), f"tcp:{port} {_pairs(group, tried[port])}: {detail}", remedy, len(group))
+        for (status, port, detail, remedy), group in troubled.items()
+    ]
+    through = Counter(row.port for row in pairs if row.status == "pass")
+    by_share: dict[tuple[int, int], list[int]] = {}
+    for port, count in sorted(through.items(), key=lambda item: item[0] or 0):
+        by_share.setdefault((count, tried[port]), []).append(port or 0)
+    return found + [
+        Finding("pass", "ports", (), f"tcp:{','.join(map(str, ports))} {_share(*share)} get through", None, share[0])
+        for share, ports in by_share.items()
+    ]
+
+
+def _share(count: int, total: int) -> str:
+    return f"all {total} pairs" if count == total else f"{count} of {total} pairs"
+
+
+def _pairs(group: Sequence[CheckRow], total: int) -> str:
+    """How many of the pairs, and whose they all are when one worker is at the end of each."""
+    state = _STATES.get(group[0].status, group[0].status)
+    told = f"{state} for {_share(len(group), total)}"
+    if len(group) == 1:
+        return f"{state} from worker {group[0].worker} to worker {group[0].peer}"
+    common = set.intersection(*({row.worker, row.peer} for row in group))
+    if len(common) != 1 or len(group) == total:
+        return told
+    culprit = common.pop()
+    ends = {"from" if row.worker == culprit else "to" for row in group}
+    return f"{told}, each {' or '.join(sorted(ends))} worker {culprit}"

@@ -1,0 +1,107 @@
+"""`check`: whether a slice can work, the worst first."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+from tui.commands.output import Output
+from tui.errors import UsageError
+
+if TYPE_CHECKING:
+    from tui.checks.digest import Digest, Finding
+    from tui.checks.matrix import Matrix
+    from tui.operator import Operator
+
+ANSWER_IS_NO = 1
+_WORDS = {"fail": "FAIL", "unknown": "????", "warn": "warn", "pass": "pass"}
+_COUNTED = {"fail": "failed", "unknown": "unknown", "warn": "warnings", "pass": "passed"}
+_INDENT = 6
+"""Columns of the first word and the blanks after it."""
+
+
+def add_check(commands: argparse._SubParsersAction[Any]) -> None:
+    """Add the command's parser."""
+    check = commands.add_parser("check", help="whether a slice can work; what is wrong, and where")
+    check.add_argument("slice", metavar="SLICE")
+    check.add_argument("--ports", default="", help="further TCP ports to probe between workers, as 8470,8471")
+    check.add_argument(
+        "--bucket",
+        action="append",
+        default=[],
+        metavar="gs://BUCKET",
+        help="whether a bucket is in the slice's region; repeatable",
+    )
+    check.set_defaults(run=check_slice)
+
+
+async def check_slice(args: argparse.Namespace, operator: Operator, out: Output) -> int:
+    """Print what was found, or with --json a row for each thing checked; exit 1 when one failed."""
+    from tui.checks.digest import digest
+    from tui.operator.checking import check_buckets
+
+    ports = parse_ports(args.ports)
+    slice_ = await operator.slice(args.slice)
+    rows = [row async for row in operator.check(slice_, ports)]
+    if args.bucket:
+        rows += await check_buckets(operator, slice_, [_address(text) for text in args.bucket])
+    found = digest(rows)
+    if out.as_json:
+        out.document({"slice": slice_.name, "ok": found.ok, "checks": [row.to_json() for row in rows]})
+    else:
+        _print_digest(slice_.path, found, out)
+    return 0 if found.ok else ANSWER_IS_NO
+
+
+def parse_ports(text: str) -> tuple[int, ...]:
+    """Read `8470,8471`. Raises UsageError."""
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    for word in words:
+        if not (word.isascii() and word.isdecimal()) or not 0 < int(word) < 65536:
+            raise UsageError(f"no TCP port: {word!r}", remedy="write them as --ports 8470,8471")
+    return tuple(int(word) for word in words)
+
+
+def _address(bucket: str) -> str:
+    """A bucket's address, also for its bare name."""
+    return bucket if bucket.startswith("gs://") else f"gs://{bucket}"
+
+
+def _print_digest(name: str, found: Digest, out: Output) -> None:
+    columns = shutil.get_terminal_size((80, 24)).columns
+    counts = ", ".join(f"{count} {_COUNTED[status]}" for status, count in found.counts.items() if count)
+    out.text(f"{name}: {counts or 'nothing was checked'}")
+    for finding in found.findings:
+        _print_finding(finding, columns, out)
+    for matrix in found.matrices:
+        _print_matrix(matrix, columns, out)
+    if found.matrices:
+        from tui.checks.matrix import LEGEND
+
+        out.text(" " * _INDENT + LEGEND)
+
+
+def _print_finding(finding: Finding, columns: int, out: Output) -> None:
+    """A sentence, broken where it is too long for the screen; a remedy never is, for it may be a command to copy."""
+    where = f"{finding.where}: " if finding.where and finding.detail else finding.where
+    text = f"{finding.check:<12} {where}{finding.detail}"
+    lines = textwrap.wrap(
+        text,
+        max(columns - _INDENT, 20),
+        subsequent_indent=" " * 13,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    for place, line in enumerate(lines):
+        out.text(f"{_WORDS[finding.status] if not place else '':<{_INDENT}}{line}")
+    if finding.remedy:
+        out.text(f"{'':<{_INDENT}}→ {finding.remedy}")
+
+
+def _print_matrix(matrix: Matrix, columns: int, out: Output) -> None:
+    out.text()
+    out.text(f"tcp:{matrix.port}")
+    for line in matrix.lines(columns - 2):
+        out.text(f"  {line}")

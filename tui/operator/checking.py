@@ -1,0 +1,91 @@
+"""What a launch is looked at for before it begins: the workers and the buckets it names, at once."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+from tui.checks.row import CheckRow
+from tui.checks.stream import Tell, gather_rows
+from tui.runs.request import LaunchRequest, run_from
+
+if TYPE_CHECKING:
+    from tui.operator.reach import Reach
+    from tui.pod.slice import Slice
+
+BUCKET_SECONDS = 5.0
+"""How long Cloud Storage may take to answer before where a bucket is counts as unknown."""
+_PYTHON = "python"
+
+
+def hinders(row: CheckRow) -> bool:
+    """Whether a row is a reason not to launch; warnings and what is unknown are not."""
+    return row.status == "fail"
+
+
+async def check_before_launch(operator: Reach, request: LaunchRequest) -> AsyncIterator[CheckRow]:
+    """What can fail this launch, a row as soon as it is known: its workers, its interpreter, its buckets.
+
+    Workers and buckets that do not answer are rows, not errors. Raises what `Reach.fleet` raises for a slice that is
+    not ready, before the first row. Connections stay with the operator.
+    """
+    from tui.checks import before_launch
+
+    slice_, settings = request.slice_, operator.settings
+    fleet = await operator.fleet(slice_)
+
+    async def workers(tell: Tell) -> None:
+        async for row in before_launch(
+            slice_,
+            fleet,
+            thresholds=settings.thresholds,
+            run_root=settings.run_root,
+            runtime=request.runtime or settings.runtime,
+            job=job_asked_about(operator, request),
+        ):
+            tell(row)
+
+    async def buckets(tell: Tell) -> None:
+        for row in await check_buckets(operator, slice_, request.argv, request.env):
+            tell(row)
+
+    async for row in gather_rows([workers, buckets]):
+        yield row
+
+
+async def check_buckets(
+    operator: Reach, slice_: Slice, texts: Sequence[str], env: Mapping[str, str] | None = None
+) -> list[CheckRow]:
+    """A row for each bucket that the texts or the variables' values name with `gs://`: is it there, and where."""
+    from tui.checks import check_launch
+    from tui.cloud.buckets import Buckets
+
+    buckets = Buckets(operator.settings, patience=BUCKET_SECONDS)
+    try:
+        return await check_launch(texts, env or {}, slice_, buckets)
+    finally:
+        await buckets.close()
+
+
+def job_asked_about(operator: Reach, request: LaunchRequest) -> Callable[[int], str] | None:
+    """Each worker's environment of the run to be, where it names an interpreter that is there before the run's code.
+
+    The one that every login finds is left to `check`: behind a version manager it takes longer than all else.
+    """
+    from tui.runs.job import job_text
+
+    program = request.argv[0] if request.argv else ""
+    named = "/" in program and PurePath(program).name.startswith(_PYTHON)
+    if not (named or request.venv or request.conda_env) or _comes_with_code(request):
+        return None
+    run = run_from(request, request.slice_, operator.settings)
+    by_index = {worker.index: worker for worker in run.workers}
+    return lambda index: job_text(run, by_index[index], request.env)
+
+
+def _comes_with_code(request: LaunchRequest) -> bool:
+    """Whether the interpreter or the working directory lies in the tree that only the launch brings."""
+    program = [word for word in request.argv[:1] if "/" in word]
+    paths = [path for path in (request.venv, request.workdir, *program) if path]
+    return request.sync is not None and any(not path.startswith(("/", "~")) for path in paths)
