@@ -19,6 +19,7 @@ class SocketHosts:
         self._keys: dict[tuple[str, int], str] = {}
         self._uids: dict[str, str] = {}
         self.cores: dict[str, int] = {}
+        self.ssh_keys: dict[str, str] = {}
         self.broken: str | None = None
         """Set to a text, `start` fails with it."""
         self.second: str | None = None
@@ -64,6 +65,9 @@ class SocketHosts:
 
     def alive(self, slice_name: str) -> list[bool]:
         return [server.is_serving() for server in self._servers.get(slice_name, [])]
+
+    def authorize(self, slice_name: str, ssh_keys: str) -> None:
+        self.ssh_keys[slice_name] = ssh_keys
 
     def kill(self, slice_name: str, worker: int) -> None:
         """What a preemption does to one machine."""

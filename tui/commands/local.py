@@ -94,9 +94,11 @@ def local_up(args: argparse.Namespace, flags: Mapping[str, Any], out: Output) ->
 
 def run_demo(args: argparse.Namespace, flags: Mapping[str, Any], out: Output) -> int:
     """Start a pod, put a job on it and open the console; when the console closes, nothing is left."""
-    require_terminal()
     from tui.localpod.memory import check_memory
+    from tui.localpod.system import require_linux
 
+    require_linux()
+    require_terminal()
     if args.job == "train":
         _require_trainer()
         check_memory(args.workers, args.cores)
@@ -115,9 +117,7 @@ def run_demo(args: argparse.Namespace, flags: Mapping[str, Any], out: Output) ->
 
 
 def _require_trainer() -> None:
-    missing = [
-        name for name in ("torch", "torch_xla", "torchvision", "webdataset") if not importlib.util.find_spec(name)
-    ]
+    missing = [name for name in TRAINER_NEEDS if not importlib.util.find_spec(name)]
     if missing:
         raise UsageError(
             "the demo's training job needs PyTorch/XLA",

@@ -1,4 +1,4 @@
-"""The local pod's Compute Engine API, as far as checks ask it: firewall rules and instances, read and written.
+"""The local pod's Compute Engine API, as far as checks ask it: firewalls and instances.
 
 REST paths and fields are those of the Compute Engine API v1.
 """
@@ -15,6 +15,8 @@ LOOPBACK = "127.0.0.0/8"
 """Where the pod's workers have their addresses."""
 _PROJECT = "/compute/v1/projects/{project}"
 _FIREWALLS = _PROJECT + "/global/firewalls"
+_NETWORK = _PROJECT + "/global/networks/{network}"
+_OF_A_REGION = "NETWORK_REGIONAL"
 _JSON = "application/json"
 _REQUIRED = "Required '{permission}' permission for 'projects/{project}'"
 
@@ -48,7 +50,13 @@ class Compute:
         self._zone = zone
         self._network = network
         self.denied: set[str] = set()
+        self.metadata: dict[str, str] = {}
+        """The project's common instance metadata."""
         self.firewalls: dict[str, dict[str, Any]] = {}
+        self.policies: list[dict[str, Any]] = []
+        """Firewall policies that hold for the network, in the JSON in which the API tells effective ones."""
+        self.policies_first = False
+        """Whether the network's policies are asked before its rules."""
         for rule in _DEFAULTS:
             self.add(rule)
 
@@ -61,10 +69,20 @@ class Compute:
     def routes(self) -> list[web.RouteDef]:
         """What the pod's REST port serves of this."""
         return [
+            web.get(_PROJECT, self._guard("compute.projects.get", self._get_project)),
             web.get(_FIREWALLS, self._guard("compute.firewalls.list", self._list_firewalls)),
             web.post(_FIREWALLS, self._guard("compute.firewalls.create", self._insert_firewall)),
             web.get(_FIREWALLS + "/{name}", self._guard("compute.firewalls.get", self._get_firewall)),
             web.delete(_FIREWALLS + "/{name}", self._guard("compute.firewalls.delete", self._delete_firewall)),
+            web.get(_NETWORK, self._guard("compute.networks.get", self._get_network)),
+            web.get(
+                _NETWORK + "/getEffectiveFirewalls",
+                self._guard("compute.networks.getEffectiveFirewalls", self._of_network),
+            ),
+            web.get(
+                _PROJECT + "/regions/{region}/firewallPolicies/getEffectiveFirewalls",
+                self._guard("compute.networks.getRegionEffectiveFirewalls", self._of_region),
+            ),
             web.get(
                 _PROJECT + "/zones/{zone}/instances", self._guard("compute.instances.list", self._list_instances)
             ),
@@ -80,6 +98,12 @@ class Compute:
             return _error(403, "forbidden", _REQUIRED.format(permission=permission, project=project))
 
         return handle
+
+    async def _get_project(self, request: web.Request) -> web.Response:
+        items = [{"key": key, "value": value} for key, value in sorted(self.metadata.items())]
+        metadata = {"kind": "compute#metadata", **({"items": items} if items else {})}
+        name = request.match_info["project"]
+        return _answer({"kind": "compute#project", "name": name, "commonInstanceMetadata": metadata})
 
     async def _list_firewalls(self, request: web.Request) -> web.Response:
         """A page of the rules; the page token is the place where it begins."""
@@ -113,6 +137,26 @@ class Compute:
         if self.firewalls.pop(name, None) is None:
             return _missing(request)
         return _done("delete", name)
+
+    async def _get_network(self, request: web.Request) -> web.Response:
+        if request.match_info["network"] != self._network:
+            return _missing(request)
+        order = "BEFORE_CLASSIC_FIREWALL" if self.policies_first else "AFTER_CLASSIC_FIREWALL"
+        document = {"kind": "compute#network", "name": self._network, "networkFirewallPolicyEnforcementOrder": order}
+        return _answer(document)
+
+    async def _of_network(self, request: web.Request) -> web.Response:
+        policies = [policy for policy in self.policies if policy["type"] != _OF_A_REGION]
+        return self._effective(request, request.match_info["network"], policies)
+
+    async def _of_region(self, request: web.Request) -> web.Response:
+        return self._effective(request, request.query.get("network", "").rpartition("/")[2], self.policies)
+
+    def _effective(self, request: web.Request, network: str, policies: list[dict[str, Any]]) -> web.Response:
+        if network != self._network:
+            return _missing(request)
+        rules = [rule for _, rule in sorted(self.firewalls.items()) if rule["network"].rpartition("/")[2] == network]
+        return _answer({"firewallPolicys": policies, "firewalls": rules})
 
     async def _list_instances(self, request: web.Request) -> web.Response:
         mine = request.match_info["zone"] == self._zone

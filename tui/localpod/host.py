@@ -87,9 +87,10 @@ class Server(asyncssh.SSHServer):
         self._connection = conn
 
     def begin_auth(self, username: str) -> bool:
-        """Trust the keys that the home's authorized_keys names now: keys can be added while the worker runs."""
+        """Trust the keys that the home and the metadata name now: keys can be added while the worker runs."""
         if self._connection is not None and username == getpass.getuser():
-            self._connection.set_authorized_keys(str(self._spec.home / ".ssh" / "authorized_keys"))
+            files = (self._spec.home / ".ssh" / "authorized_keys", self._spec.metadata_keys)
+            self._connection.set_authorized_keys([str(file) for file in files if file.exists()])
         return True
 
     def session_requested(self) -> Session:

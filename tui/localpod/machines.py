@@ -19,7 +19,7 @@ from tui.errors import TpuTuiError
 from tui.localpod.addresses import Net, free_net
 from tui.localpod.api.hosts import HostedWorker
 from tui.localpod.processes import POD_SERIAL
-from tui.localpod.spec import HostSpec
+from tui.localpod.spec import HostSpec, write_metadata_keys
 from tui.localpod.wards import Wards
 
 READY_SECONDS = 30.0
@@ -97,6 +97,11 @@ class Machines:
             self._control = None
         if self._nursery is not None:
             await self._nursery.wait()
+
+    @property
+    def slices(self) -> tuple[str, ...]:
+        """The slices that have machines, as they came."""
+        return tuple(self._slices)
 
     def workers(self, slice_name: str) -> list[HostedWorker]:
         """The workers of a slice as they were started, in worker order."""
@@ -232,6 +237,12 @@ class Machines:
         if one is not None:
             one.net.close()
             shutil.rmtree(self._directory / "slices" / slice_name, ignore_errors=True)
+
+    def authorize(self, slice_name: str, ssh_keys: str) -> None:
+        """Let in whoever the metadata `ssh-keys` names for the pod's one user, and nobody it no longer names."""
+        one = self._slices.get(slice_name)
+        for machine in one.machines if one else []:
+            write_metadata_keys(machine.spec, ssh_keys)
 
     def preempt(self, slice_name: str, index: int) -> None:
         """Kill one worker's host process, as a preemption would end the machine."""

@@ -6,7 +6,6 @@ import asyncio
 import getpass
 import os
 import secrets
-import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from tui.localpod.bucket import DEFAULT_LOCATION, Bucket, find_binary
 from tui.localpod.machines import Machines
 from tui.localpod.memory import check_memory, memory_needed
 from tui.localpod.processes import POD_VARIABLE, WORKER_VARIABLE, Mark
+from tui.localpod.system import require_linux
 from tui.localpod.up import run_local_up
 from tui.localpod.wards import Wards
 from tui.settings import LOCAL_PROFILE, profile_path, save_profile
@@ -108,12 +108,7 @@ class LocalPod:
             raise
 
     def _require_possible(self) -> None:
-        if not sys.platform.startswith("linux"):
-            raise UsageError(
-                "A local pod needs Linux",
-                why=f"its guardian looks processes up in /proc, which {sys.platform} has not",
-                remedy="Run it in a Linux machine or container; tpu-tui replay FILE shows a saved log here.",
-            )
+        require_linux()
         find_binary()
         path = profile_path(self.home, LOCAL_PROFILE)
         if path.exists() and (owner := _live_owner(self.home)):
@@ -156,8 +151,8 @@ class LocalPod:
         return self._service
 
     def _instances(self) -> list[tuple[str, str]]:
-        """The machines of the slices that the pod began with, as Compute Engine lists them."""
-        workers = [worker for name in self.slices for worker in self.machines.workers(name)]
+        """Every slice's machines, as Compute Engine lists them."""
+        workers = [worker for name in self.machines.slices for worker in self.machines.workers(name)]
         return [(worker.hostname, worker.address) for worker in workers]
 
     def _endpoints(self) -> dict[str, str]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 from dataclasses import asdict, dataclass, field
+from datetime import datetime, timezone
 from pathlib import Path
 
+from tui.cloud.login_keys import entries
 from tui.localpod.processes import Mark
 
 
@@ -39,6 +42,11 @@ class HostSpec:
         """The stand-ins for /dev/accel*."""
         return tuple(Path(self.directory) / "dev" / f"accel{chip}" for chip in range(self.chips))
 
+    @property
+    def metadata_keys(self) -> Path:
+        """The keys that the node's metadata lets in, as lines of authorized_keys; absent until it names one."""
+        return Path(self.directory) / "etc" / "metadata_keys"
+
     def to_bytes(self) -> bytes:
         """The spec as the nursery is handed it."""
         return json.dumps(asdict(self)).encode()
@@ -47,3 +55,13 @@ class HostSpec:
     def from_bytes(cls, data: bytes) -> HostSpec:
         """Read what `to_bytes` made."""
         return cls(**json.loads(data))
+
+
+def write_metadata_keys(spec: HostSpec, ssh_keys: str) -> None:
+    """What a machine's guest agent does with `ssh-keys`: the unexpired keys of its one user are let in."""
+    user, now = getpass.getuser(), datetime.now(timezone.utc)
+    mine = [one for one in entries(ssh_keys) if one.user == user and (one.expires is None or one.expires > now)]
+    spec.metadata_keys.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    temporary = spec.metadata_keys.with_suffix(".new")
+    temporary.write_text("".join(f"{one.key}\n" for one in mine))
+    temporary.replace(spec.metadata_keys)

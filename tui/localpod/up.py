@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tui.errors import UsageError
+from tui.localpod.keepers import await_keepers, keepers
 
 
 def run_local_up(
@@ -22,7 +23,7 @@ def run_local_up(
     announce: Callable[[Mapping[str, Any]], None],
     with_parent: bool = False,
 ) -> int:
-    """Run a local pod until SIGINT, SIGTERM or SIGHUP; returns the exit code.
+    """Run a local pod until SIGINT, SIGTERM or SIGHUP; returns the exit code when nothing of it is left.
 
     `announce` is called once with `LocalPod.announcement()` when it is ready. `with_parent` also ends it when
     standard input ends. Raises TpuTuiError when it cannot be started.
@@ -53,7 +54,9 @@ async def _run(
         for task in (starting, ending):
             task.cancel()
         await asyncio.gather(starting, ending, return_exceptions=True)
+        known = keepers(home / "runs")
         await pod.close()
+        await await_keepers(known)
 
 
 def _end_on_signals(end: asyncio.Event) -> None:

@@ -26,6 +26,12 @@ RUNTIME_VERSIONS = (
 """Cloud TPU documentation, TPU software versions; every worker here runs the machine's own system all the same."""
 
 DEFAULT_RUNTIME_VERSION = "tpu-ubuntu2204-base"
+_RUNTIMES = {
+    "v5litepod": "v2-alpha-tpuv5-lite",
+    "v5p": "v2-alpha-tpuv5",
+    "v6e": "v2-alpha-tpuv6e",
+}
+"""What later generations are created with (Cloud TPU documentation, TPU software versions)."""
 _ConfigType: Any = tpu.AcceleratorConfig.Type
 _DEFAULT_TYPE = "v2-8"
 """What the API makes of a request that names no accelerator."""
@@ -42,6 +48,11 @@ def runtime_versions(place: Place) -> list[tpu.RuntimeVersion]:
         tpu.RuntimeVersion(name=place.child("runtimeVersions", version), version=version)
         for version in RUNTIME_VERSIONS
     ]
+
+
+def usual_runtime(accelerator_type: str) -> str:
+    """The runtime version that a type is usually created with."""
+    return _RUNTIMES.get(accelerator_type.partition("-")[0], DEFAULT_RUNTIME_VERSION)
 
 
 def wanted_shape(place: Place, node: tpu.Node) -> Shape:

@@ -42,3 +42,6 @@ class WorkerHosts(Protocol):
 
     def alive(self, slice_name: str) -> list[bool]:
         """Whether each worker's machine still runs, in worker order; empty for a slice that is not there."""
+
+    def authorize(self, slice_name: str, ssh_keys: str) -> None:
+        """Let in whoever the node's metadata `ssh-keys` names, and nobody it no longer names."""

@@ -18,6 +18,8 @@ from tui.localpod.api.resources import Place, check_id, id_of
 from tui.localpod.api.shapes import Shape
 
 COLLECTION = "nodes"
+SSH_KEYS = "ssh-keys"
+"""The metadata that says whose keys the machines let in (Compute Engine, "Add SSH keys to VMs")."""
 State: Any = tpu.Node.State
 Health: Any = tpu.Node.Health
 
@@ -101,6 +103,7 @@ class Nodes:
 
         async def take_over() -> Any:
             node_fields.apply_update(hosted.node, wanted, paths, hosted.workers)
+            self._authorize(hosted)
             return self._released(hosted)
 
         return self._operations.start(hosted.place, "update", wanted.name, take_over)
@@ -193,7 +196,11 @@ class Nodes:
     async def _run_machines(self, hosted: HostedNode) -> None:
         hosted.workers = await self._hosts.start(hosted.slice_name, hosted.shape.workers, hosted.cores)
         node_fields.set_workers(hosted.node, hosted.workers)
+        self._authorize(hosted)
         node_fields.set_ready(hosted.node)
+
+    def _authorize(self, hosted: HostedNode) -> None:
+        self._hosts.authorize(hosted.slice_name, hosted.node.metadata.get(SSH_KEYS, ""))
 
     def _released(self, hosted: HostedNode) -> Any:
         hosted.busy = False

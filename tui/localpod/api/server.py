@@ -10,12 +10,12 @@ import google.cloud.tpu_v2.types as tpu
 from tui.localpod.api import shapes
 from tui.localpod.api.behaviour import Behaviour
 from tui.localpod.api.calls import Calls
-from tui.localpod.api.catalogue import DEFAULT_RUNTIME_VERSION
+from tui.localpod.api.catalogue import usual_runtime
 from tui.localpod.api.grpc_service import GrpcService
 from tui.localpod.api.hosts import WorkerHosts
 from tui.localpod.api.methods import Api
 from tui.localpod.api.node_fields import CORES_LABEL
-from tui.localpod.api.nodes import Nodes
+from tui.localpod.api.nodes import COLLECTION, Health, Nodes
 from tui.localpod.api.operations import Operations
 from tui.localpod.api.queued_resources import QueuedResources
 from tui.localpod.api.resources import Place
@@ -79,6 +79,12 @@ class TpuService:
         await self._rest.close()
         await self._operations.close()
 
+    def tell_health(self, name: str, health: str, description: str = "") -> None:
+        """Have the API say so of a slice in the pod's own zone: `UNHEALTHY_MAINTENANCE`, `HEALTHY`, …"""
+        node = self._nodes.get(Place(self.project, self.zone).child(COLLECTION, name)).node
+        node.health = Health[health]
+        node.health_description = description
+
     async def add_slice(
         self,
         name: str,
@@ -95,7 +101,7 @@ class TpuService:
         kind = accelerator_type or shapes.accelerator_type_for(workers, cores)
         wanted = tpu.Node(
             accelerator_type=kind,
-            runtime_version=DEFAULT_RUNTIME_VERSION,
+            runtime_version=usual_runtime(kind),
             network_config=tpu.NetworkConfig(enable_external_ips=True),
             labels=dict(labels or {}),
         )

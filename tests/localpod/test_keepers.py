@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import psutil
+
+from tests.cli.commands import DEADLINE, Shell
+from tui.runs.directory import RunDirectory
+
+
+def is_running(pid: int | None) -> bool:
+    """Whether it still does anything; that its end was not asked for yet is its parent's matter."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def test_when_local_up_has_returned_nobody_keeps_its_runs_any_more(tmp_path: Path) -> None:
+    shell = Shell(tmp_path)
+    words = ("local", "up", "--workers", "1", "--cores", "1", "--json", "--with-parent")
+    with shell.start(*words, stdin=subprocess.PIPE) as pod:
+        assert pod.stdout is not None
+        assert pod.stdout.readline(), pod.communicate(timeout=DEADLINE)[1].decode()
+        job = ("python3", "-m", "tui.localpod.rehearsal", "--interval", "0.2", "--steps", "100000")
+        launched = shell.run("launch", "local", "--detach", "--json", "--", *job)
+        assert launched.code == 0, launched.errors
+        directory = RunDirectory.open(Path(json.loads(launched.out)["directory"]))
+        attended = directory.attended()
+        assert attended.alive
+
+        pod.communicate(timeout=DEADLINE)
+
+        assert not directory.attended().alive
+        assert not is_running(attended.pid)
+    states = [event.get("state") for event in directory.events()[0] if event.kind == "state"]
+    assert states[-1] == "lost"
