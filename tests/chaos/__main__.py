@@ -1,46 +1,72 @@
 """Run every fault for a while on real OpenSSH servers, and print the figures.
 
-python -m tests.chaos --workers 8 --rounds 200 --minutes 20 [--seed N] [kills aimed frozen storm]
+python -m tests.chaos --workers 8 --rounds 200 --faults 1000 --minutes 60 [--seed N] [phases commands kills …]
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import random
 import shutil
+import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
-from tests.chaos.launches import Tally, freeze_before, kill_a_keeper
+from tests.chaos import drops
+from tests.chaos.failures import FAILURES, fail, make_tree, servers_with_devices
+from tests.chaos.launches import (
+    AIM,
+    Tally,
+    freeze_before,
+    kill_a_command,
+    kill_a_keeper,
+    time_a_command,
+    time_a_launch,
+)
 from tests.chaos.mirrors import ProxiedPod, storm
 from tests.chaos.proxy import proxies
 from tests.runs.ssh_pod import Pod
-from tests.sshd import MISSING, OpensshWorker, bare_path, openssh_worker
+from tests.sshd import MISSING, OpensshWorker, bare_path
 
-STORM_SECONDS = 45.0
+STORM_SECONDS = 60.0
+STORM_STRIKERS = 6
+STORM_PAUSE = 0.5
 STORM_LINES = 200_000
-PARTS = ("kills", "aimed", "frozen", "storm")
+PARTS = ("phases", "commands", "kills", "aimed", "frozen", "storm")
 
 
-@contextlib.contextmanager
-def workers(root: Path, count: int) -> Iterator[list[OpensshWorker]]:
-    """That many servers."""
-    with contextlib.ExitStack() as stack:
-        yield [stack.enter_context(openssh_worker(root, index=index, bare=True)) for index in range(count)]
+def phases(pod: Pod, root: Path, until: float) -> str:
+    """Every way in which a worker can fail a launch, on every worker."""
+    tree = make_tree(root / "tree")
+    done = 0
+    for failure in FAILURES:
+        for victim in range(len(pod.workers)):
+            if time.monotonic() > until:
+                break
+            fail(pod, failure, victim, tree)
+            done += 1
+    return f"{done} launches failed on one worker, {len(FAILURES)} ways: each named, nothing left anywhere"
+
+
+def commands(pod: Pod, rng: random.Random, rounds: int, until: float) -> str:
+    """`tpu-tui launch` killed while it launches."""
+    tally = Tally()
+    span = time_a_command(pod)
+    while tally.total < rounds and time.monotonic() < until:
+        kill_a_command(pod, rng, tally, span=span)
+    return f"{tally}, over {span:.1f} s each"
 
 
 def kills(pod: Pod, rng: random.Random, rounds: int, until: float, *, aimed: bool) -> str:
     """Keepers killed while they launch."""
     tally = Tally()
-    for _ in range(rounds):
-        if time.monotonic() > until:
-            break
-        kill_a_keeper(pod, rng, tally, aimed=aimed, span=1.2)
-    return str(tally)
+    span = time_a_launch(pod)
+    while tally.total < rounds and time.monotonic() < until:
+        kill_a_keeper(pod, rng, tally, aimed=aimed, span=span)
+    return f"{tally}, over {AIM if aimed else span:.3f} s each"
 
 
 def frozen(pod: Pod, until: float) -> str:
@@ -65,7 +91,9 @@ def storms(servers: list[OpensshWorker], home: Path, rng: random.Random, rounds:
     with proxies([worker.port for worker in servers]) as made:
         pod = ProxiedPod(servers, home, made)
         while struck.total() < rounds and time.monotonic() < until:
-            struck += storm(pod, rng, lines=STORM_LINES, seconds=STORM_SECONDS, pause=0.5)
+            struck += storm(
+                pod, rng, lines=STORM_LINES, seconds=STORM_SECONDS, pause=STORM_PAUSE, strikers=STORM_STRIKERS
+            )
             runs += 1
         pod.end_runs()
     faults = ", ".join(f"{count} {kind}" for kind, count in struck.items())
@@ -78,25 +106,31 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__.splitlines()[0])
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)} (default: all)")
     parser.add_argument("--workers", type=int, default=8)
-    parser.add_argument("--rounds", type=int, default=200, help="kills and faults of each kind at most")
+    parser.add_argument("--rounds", type=int, default=200, help="kills of each kind at most")
+    parser.add_argument("--faults", type=int, default=1000, help="faults in storms at most")
     parser.add_argument("--minutes", type=float, default=20.0, help="in all; a round that began is finished")
     parser.add_argument("--seed", type=int, default=None)
     options = parser.parse_args()
     if MISSING:
         raise SystemExit(MISSING)
+    drops.enter(sys.argv[1:])
+    if drops.MISSING:
+        print(f"no packets are dropped: {drops.MISSING}", flush=True)
     parts = options.parts or list(PARTS)
     seed = options.seed if options.seed is not None else random.randrange(1 << 32)
     rng = random.Random(seed)
     print(f"{options.workers} workers, seed {seed}", flush=True)
     root = Path(tempfile.mkdtemp(prefix="chaos-"))
     try:
-        with workers(root, options.workers) as servers:
+        with servers_with_devices(root, options.workers) as servers:
             pod = Pod(servers, root / "home")
             acts: dict[str, Callable[[float], str]] = {
+                "phases": lambda end: phases(pod, root, end),
+                "commands": lambda end: commands(pod, rng, options.rounds, end),
                 "kills": lambda end: kills(pod, rng, options.rounds, end, aimed=False),
                 "aimed": lambda end: kills(pod, rng, options.rounds, end, aimed=True),
                 "frozen": lambda end: frozen(pod, end),
-                "storm": lambda end: storms(servers, root / "home", rng, options.rounds, end),
+                "storm": lambda end: storms(servers, root / "home", rng, options.faults, end),
             }
             share = options.minutes * 60 / len(parts)
             try:

@@ -3,43 +3,72 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import random
 import signal
+import subprocess
+import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.runs.pipes import tagged, until
 from tests.runs.ssh_pod import Pod, over, unattended
 from tui.pod.run import RunState
-from tui.runs.directory import RunDirectory
+from tui.runs.directory import RunDirectory, list_runs
 from tui.runs.keeper import attend
 from tui.runs.status import status_of
+from tui.runs.stop import stop_worker
 from tui.runs.survey import Found, survey
 from tui.ssh.fleet import Fleet
+
+EVERY = 10
+"""Of so many undramatic ends one is looked at by the keeper that takes over; of the partial ones each."""
+DEADLINE = 120.0
+"""Seconds for what takes one or two when this machine has nothing else to do."""
+AIM = 0.012
+"""Seconds over which aimed kills are spread, from the last start but one on."""
+SETTLE = 3.0
+"""Seconds in which a keeper that was being started has signed, or will never."""
 
 
 @dataclass
 class Tally:
-    """What became of launches whose keeper was killed."""
+    """What became of launches that something was killed in."""
 
     running: int = 0
     none: int = 0
     partial: int = 0
 
+    @property
+    def total(self) -> int:
+        """How many there were."""
+        return self.running + self.none + self.partial
+
     def __str__(self) -> str:
-        total = self.running + self.none + self.partial
-        return f"{total} kills: {self.running} all running, {self.none} none, {self.partial} partial (cleaned up)"
+        return (
+            f"{self.total} kills: {self.running} all running, {self.none} none, {self.partial} partial (cleaned up)"
+        )
 
 
-def found_on(pod: Pod, directory: RunDirectory) -> list[Found]:
-    """What each worker has of the run once it is decided."""
+def decided(pod: Pod, directory: RunDirectory) -> int:
+    """On how many workers the run was confirmed, once each has decided; one that runs everywhere is stopped."""
 
-    async def ask() -> list[Found]:
-        async with Fleet(directory.run.workers, pod.access) as fleet:
-            return list((await survey(directory.run, fleet)).values())
+    # A command was told of host keys by file; run.json does not hold them.
+    access = replace(pod.access, known_hosts=(str(pod.home / "known"),))
 
-    return asyncio.run(ask())
+    async def ask() -> int:
+        async with Fleet(directory.run.workers, access) as fleet:
+            found = list((await survey(directory.run, fleet)).values())
+            running = found.count(Found.RUNNING)
+            if running == len(found):
+                stops = [
+                    stop_worker(directory.run, fleet, worker.index, grace=1.0) for worker in directory.run.workers
+                ]
+                assert all(answer.confirmed for answer in await asyncio.gather(*stops))
+            return running
+
+    return asyncio.run(asyncio.wait_for(ask(), DEADLINE))
 
 
 def phase_seen(directory: RunDirectory, phase: str, status: str, worker: int | None = None) -> bool:
@@ -57,33 +86,114 @@ def kill_a_keeper(pod: Pod, rng: random.Random, tally: Tally, *, aimed: bool, sp
     directory = pod.launch("sleep", "1000")
     keeper = directory.attended().pid or 0
     if aimed:
-        until(lambda: phase_seen(directory, "start", "done"))
-        time.sleep(rng.uniform(0, 0.01))
+        _await_start(directory, len(pod.workers) - 1)
+        time.sleep(rng.uniform(0, AIM))
     else:
         time.sleep(rng.uniform(0, span))
     os.kill(keeper, signal.SIGKILL)
     unattended(directory)
-    found = found_on(pod, directory)
-    running = found.count(Found.RUNNING)
-    partial = 0 < running < len(found)
-    tally.partial += partial
-    tally.running += running == len(found)
+    running = decided(pod, directory)
+    tally.running += running == len(pod.workers)
     tally.none += running == 0
+    partial = 0 < running < len(pod.workers)
+    tally.partial += partial
+    if partial or tally.total % EVERY == 1:
+        _taken_over(pod, directory, partial=partial)
+    until(lambda: not tagged(*pod.tags(directory)))
+
+
+def _await_start(directory: RunDirectory, workers: int) -> None:
+    """Wait, to the millisecond, until so many workers have started: the confirmations are next."""
+    told = b'"phase": "start", "status": "done"'
+    deadline = time.monotonic() + DEADLINE
+    while (directory.path / "events.jsonl").read_bytes().count(told) < workers:
+        assert time.monotonic() < deadline
+        time.sleep(0.0005)
+
+
+def _taken_over(pod: Pod, directory: RunDirectory, *, partial: bool) -> None:
+    """The next keeper tells what it finds; what runs on some workers only it shows by name, and ends."""
     asyncio.run(attend(directory, pod.access, patience=pod.patience))
-    until(lambda: status_of(directory).state is not RunState.PREPARING)
-    status = status_of(directory)
+    status = over(directory, 90)
     if partial:
-        assert over(directory).state is RunState.FAILED
-        assert "does not run on worker" in (status_of(directory).cause or "")
-    elif running:
-        assert status.state is RunState.RUNNING, status.cause
-    else:
-        assert over(directory).state is RunState.FAILED
-    if not partial and running:
-        assert all(answer.confirmed for answer in pod.stop(directory))
-        over(directory)
-    until(lambda: not any(tagged(tag) for tag in pod.tags(directory)))
+        assert status.state is RunState.FAILED, (status, directory.events()[0])
+        assert "does not run on worker" in (status.cause or ""), status.cause
     unattended(directory)
+
+
+def command_line(pod: Pod, *words: str) -> list[str]:
+    """`tpu-tui` for the pod as a hosts file, its home the pod's."""
+    hosts, known = pod.home / "pod.hosts", pod.home / "known"
+    if not hosts.exists():
+        pod.home.mkdir(parents=True, exist_ok=True)
+        hosts.write_text("".join(f"{one.user}@{one.host}:{one.port}\n" for one in pod.workers))
+        known.write_text("".join(f"[{one.host}]:{one.port} {one.host_key}\n" for one in pod.workers))
+    options = ["--hosts", str(hosts), "--known-hosts", str(known), "--identity", str(pod.workers[0].identity)]
+    return [sys.executable, "-m", "tui.cli", *options, *words]
+
+
+def _launching(pod: Pod) -> subprocess.Popen[bytes]:
+    words = ("launch", "pod", "--skip-checks", "--runtime", "none", "--", "sleep", "1000")
+    return subprocess.Popen(
+        command_line(pod, *words),
+        env={**os.environ, "TPU_TUI_HOME": str(pod.home)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+def time_a_command(pod: Pod) -> float:
+    """Seconds that a `launch` command takes from its start until all run."""
+    began = time.monotonic()
+    with _launching(pod) as command:
+        until(lambda: any(status_of(run).state is RunState.RUNNING for run in list_runs(pod.home / "runs")), DEADLINE)
+        took = time.monotonic() - began
+        command.kill()
+    end(pod, list_runs(pod.home / "runs")[0])
+    return took
+
+
+def time_a_launch(pod: Pod) -> float:
+    """Seconds that a keeper takes until all run."""
+    began = time.monotonic()
+    directory = pod.launch("sleep", "1000")
+    until(lambda: status_of(directory).state is RunState.RUNNING, DEADLINE)
+    took = time.monotonic() - began
+    end(pod, directory)
+    return took
+
+
+def end(pod: Pod, directory: RunDirectory) -> None:
+    """Stop a run that runs everywhere."""
+    assert decided(pod, directory) == len(pod.workers)
+    over(directory, DEADLINE)
+    until(lambda: not tagged(*pod.tags(directory)))
+
+
+def kill_a_command(pod: Pod, rng: random.Random, tally: Tally, *, span: float) -> None:
+    """One `launch` command killed at a random moment of `span` seconds: once its keeper is there, all run."""
+    runs = pod.home / "runs"
+    before = set(runs.glob("*"))
+    with _launching(pod) as command:
+        time.sleep(rng.uniform(0, span))
+        command.kill()
+    made = [path for path in set(runs.glob("*")) - before if (path / "run.json").exists()]
+    directory = RunDirectory.open(made[0]) if made else None
+    with contextlib.suppress(AssertionError):
+        until(lambda: directory is None or directory.attended().alive, SETTLE)
+    if directory is None or not directory.attended().alive:
+        tally.none += 1
+        assert directory is None or not directory.events_size(), "a keeper came and went"
+        assert directory is None or not any(
+            pod.remote(directory, index).exists() for index in range(len(pod.workers))
+        )
+        return
+    pod.kept.append(directory)
+    until(lambda: status_of(directory).state is not RunState.PREPARING, DEADLINE)
+    assert status_of(directory).state is RunState.RUNNING, status_of(directory).cause
+    tally.running += 1
+    end(pod, directory)
 
 
 def freeze_before(pod: Pod, word: str, victim: int) -> float:
@@ -105,13 +215,13 @@ def freeze_before(pod: Pod, word: str, victim: int) -> float:
     began = time.monotonic()
     until(lambda: phase_seen(directory, "start" if word == "go" else "confirm", "failed", victim))
     tags = pod.tags(directory)
-    until(lambda: not any(tagged(tag) for tag in tags))
+    until(lambda: not tagged(*tags))
     took = time.monotonic() - began
     pod.workers[victim].thaw()
     status = over(directory, 60)
     assert status.state is RunState.FAILED
     assert status.first_failure == victim, status.cause
     assert f"worker {victim}" in (status.cause or "")
-    assert not any(tagged(tag) for tag in pod.tags(directory))
+    assert not tagged(*pod.tags(directory))
     unattended(directory)
     return took

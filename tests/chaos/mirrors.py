@@ -8,14 +8,17 @@ import os
 import random
 import signal
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+from tests.chaos.drops import dropping, is_inside
 from tests.chaos.proxy import CutProxy
-from tests.runs.ssh_pod import Pod, digest, unattended
+from tests.runs.ssh_pod import Pod, digest, over, unattended
 from tests.sshd import OpensshWorker
 from tui.pod.run import RunState
 from tui.pod.worker import Worker
@@ -35,6 +38,8 @@ for i in range(lines):
         time.sleep(max(0, began + seconds * i / lines - time.monotonic()))
 """
 FAULTS = ("cut", "restart", "kill", "freeze")
+DROPS = {"silence": 100, "loss": 30}
+"""Faults of a network namespace: how many packets of a hundred are dropped for a while."""
 
 
 class ProxiedPod(Pod):
@@ -43,6 +48,9 @@ class ProxiedPod(Pod):
     def __init__(self, workers: Sequence[OpensshWorker], home: Path, proxies: Sequence[CutProxy]) -> None:
         super().__init__(workers, home)
         self.proxies = proxies
+        self.busy = [threading.Lock() for _ in workers]
+        """One fault at a time on each worker, and on the keeper."""
+        self.replacing = threading.Lock()
 
     @property
     def nouns(self) -> tuple[Worker, ...]:
@@ -53,43 +61,66 @@ class ProxiedPod(Pod):
 
 def strike(pod: ProxiedPod, directory: RunDirectory, kind: str, rng: random.Random) -> None:
     """One fault, on one worker or on the keeper."""
-    worker = rng.randrange(len(pod.workers))
-    if kind == "cut":
-        pod.proxies[worker].cut()
-    elif kind == "restart":
-        pod.workers[worker].stop()
-        pod.workers[worker].start()
-    elif kind == "kill":
-        attendance = directory.attended()
-        if attendance.alive and attendance.pid:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(attendance.pid, signal.SIGKILL)
-        unattended(directory)
-        asyncio.run(attend(directory, pod.access, patience=pod.patience))
-    else:
-        pod.workers[worker].freeze()
-        time.sleep(rng.uniform(0.5, 3))
-        pod.workers[worker].thaw()
+    index = rng.randrange(len(pod.workers))
+    if kind == "kill":
+        with pod.replacing:
+            replace_keeper(pod, directory)
+        return
+    with pod.busy[index]:
+        worker = pod.workers[index]
+        if kind == "cut":
+            pod.proxies[index].cut()
+        elif kind == "restart":
+            worker.stop()
+            worker.start()
+        elif kind == "freeze":
+            worker.freeze()
+            time.sleep(rng.uniform(0.5, 3))
+            worker.thaw()
+        else:
+            with dropping(pod.proxies[index].port, DROPS[kind]):
+                time.sleep(rng.uniform(0.5, 5))
 
 
-def storm(pod: ProxiedPod, rng: random.Random, *, lines: int, seconds: float, pause: float) -> Counter[str]:
-    """A run that writes numbered lines with binary junk for about `seconds`, under faults until it has ended.
+def replace_keeper(pod: ProxiedPod, directory: RunDirectory) -> None:
+    """Kill the keeper, and start another one."""
+    attendance = directory.attended()
+    if attendance.alive and attendance.pid:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(attendance.pid, signal.SIGKILL)
+    unattended(directory)
+    asyncio.run(attend(directory, pod.access, patience=pod.patience))
 
-    Asserts that every mirror is its worker's log to the byte, always a prefix on the way; the faults are counted.
+
+def storm(
+    pod: ProxiedPod, rng: random.Random, *, lines: int, seconds: float, pause: float, strikers: int = 1
+) -> Counter[str]:
+    """A run that writes numbered lines with binary junk for about `seconds`, under faults until it has written all.
+
+    Asserts that every mirror is its worker's log to the byte in the end; the faults are counted. `strikers` work at
+    the same time, each with a random pause of up to `pause` seconds between its faults.
     """
     directory = pod.running(sys.executable, "-c", WRITER, str(lines), str(seconds))
-    struck: Counter[str] = Counter()
-    deadline = time.monotonic() + seconds * 3 + 120
-    while not status_of(directory).state.is_over:
-        assert time.monotonic() < deadline, status_of(directory)
-        writing = any(not (pod.remote(directory, index) / "status").exists() for index in range(len(pod.workers)))
-        if writing:
-            kind = rng.choice(FAULTS)
-            strike(pod, directory, kind, rng)
+    kinds = (*FAULTS, *(DROPS if is_inside() else ()))
+
+    def writing() -> bool:
+        return any(not (pod.remote(directory, index) / "status").exists() for index in range(len(pod.workers)))
+
+    def rage(own: random.Random) -> Counter[str]:
+        struck: Counter[str] = Counter()
+        while writing():
+            kind = own.choice(kinds)
+            strike(pod, directory, kind, own)
             struck[kind] += 1
-        time.sleep(rng.uniform(0, pause))
+            time.sleep(own.uniform(0, pause))
+        return struck
+
+    with ThreadPoolExecutor(strikers) as striking:
+        rages = [striking.submit(rage, random.Random(rng.random())) for _ in range(strikers)]
+        struck = sum((one.result() for one in rages), Counter[str]())
+    over(directory, seconds * 3 + 300)
     status = status_of(directory)
-    assert status.state is RunState.SUCCEEDED, status.cause
+    assert status.state is RunState.SUCCEEDED, status
     for index in range(len(pod.workers)):
         mirror, log = directory.log_path(index), pod.remote(directory, index) / "log"
         assert digest(mirror) == digest(log), f"worker {index}: {mirror.stat().st_size} of {log.stat().st_size}"

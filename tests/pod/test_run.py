@@ -8,7 +8,12 @@ from hypothesis import strategies as st
 from tui.pod.run import MASK, Run, is_run_id, is_secret, make_run_id
 from tui.pod.worker import Worker
 
-WORKERS = (Worker(0, "w0", "10.0.0.2", "34.1.1.1", host_keys=("ssh-ed25519 AAAA",)), Worker(1, port=2200, user="ada"))
+WORKERS = (
+    Worker(
+        0, "w0", "10.0.0.2", "34.1.1.1", host_keys=("ssh-ed25519 AAAA",), instance="projects/p/zones/z/instances/w0"
+    ),
+    Worker(1, port=2200, user="ada"),
+)
 
 
 def test_a_run_id_is_base_day_clock_and_four_hex_digits() -> None:

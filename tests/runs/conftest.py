@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.runs.pipes import until
+from tests.runs.pipes import PipeWorker, tagged, until
 from tests.runs.ssh_pod import Pod
 from tests.sshd import OpensshWorker, bare_path, openssh_worker
 
@@ -39,3 +41,17 @@ def pod(three_workers: list[OpensshWorker], tmp_path: Path) -> Iterator[Pod]:
             until(lambda gone=directory: is_removed(gone))
         worker.home.mkdir()
         bare_path(worker.root)
+
+
+@pytest.fixture(params=["dash", "bash"])
+def worker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[PipeWorker]:
+    """A worker over pipes, with each shell for its sh; what its runs left is killed."""
+    if shutil.which(request.param) is None:
+        pytest.skip(f"no {request.param} here")
+    made = PipeWorker(tmp_path, request.param)
+    yield made
+    tags = [tag.read_text().strip() for tag in (made.home / ".tpu-tui").glob("runs/*/*/tag")]
+    for pid in tagged(*tags):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    made.close()

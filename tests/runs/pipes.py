@@ -9,12 +9,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
+
 from tui.pod.run import Run, make_run_id
 from tui.pod.worker import Worker
 from tui.runs.job import job_text
 from tui.runs.remote import Answer, Call, answers, call, parse_line
 
 BARE = ("coreutils", "util-linux")
+needs_linux = pytest.mark.skipif(not Path("/proc/self/limits").exists(), reason="workers are Linux machines")
 
 
 def until(condition: Callable[[], object], seconds: float = 30.0) -> None:
@@ -158,8 +161,8 @@ class Launch:
         return started.text
 
 
-def tagged(tag: str) -> list[int]:
-    """Every live process that carries the tag, by reading all limits (independent of the script)."""
+def tagged(*tags: str) -> list[int]:
+    """Every live process that carries one of the tags, by reading all limits (independent of the script)."""
     found = []
     for path in Path("/proc").glob("[0-9]*"):
         try:
@@ -167,6 +170,19 @@ def tagged(tag: str) -> list[int]:
             state = (path / "stat").read_text().rpartition(") ")[2][:1]
         except OSError:
             continue
-        if f" {tag} " in limits.partition("Max file locks")[2].partition("\n")[0] and state not in "ZX":
+        words = limits.partition("Max file locks")[2].partition("\n")[0].split()
+        if state not in "ZX" and not set(tags).isdisjoint(words):
             found.append(int(path.name))
     return found
+
+
+def ended(worker: PipeWorker, run: Run) -> dict[str, str]:
+    """The fields of the status that a job's end leaves, once it is there."""
+    status = worker.directory(run) / "status"
+    until(status.exists)
+    return dict(pair.split("=", 1) for pair in status.read_text().split())
+
+
+def tag_of(worker: PipeWorker, run: Run) -> str:
+    """The mark of the run's processes."""
+    return (worker.directory(run) / "tag").read_text().strip()

@@ -17,6 +17,7 @@ from tui.runs.directory import RunDirectory
 from tui.runs.discover import DeleteAnswer, Discovery, adopt, delete_here, delete_on_workers, discover
 from tui.runs.keeper import attend
 from tui.runs.policies import Patience
+from tui.runs.reader import LineReader
 from tui.runs.status import status_of
 from tui.runs.survey import Found
 from tui.ssh.fleet import Fleet
@@ -116,6 +117,29 @@ def test_the_newest_keeper_acts_and_the_older_one_mirrors_the_restart(pod: Pod, 
         for directory in (here, there)
     ]
     assert [len(notes) for notes in acted] == [0, 1]
+
+
+def test_attempts_made_before_a_run_was_found_are_mirrored_too_and_kept_apart(pod: Pod, tmp_path: Path) -> None:
+    wait = 'while [ ! -e "$HOME/end" ]; do sleep 0.1; done'
+    script = f'echo "try $TPU_TUI_ATTEMPT"; [ "$TPU_TUI_ATTEMPT" = 2 ] || exit 4; {wait}'
+    here = pod.launch("sh", "-c", script, restarts=2)
+    until(lambda: (status_of(here).attempt, status_of(here).state) == (2, RunState.RUNNING))
+    there = adopted(pod, tmp_path / "elsewhere")
+    until(lambda: (status_of(there).attempt, status_of(there).state) == (2, RunState.RUNNING))
+    for worker in pod.workers:
+        (worker.home / "end").touch()
+    for directory in (here, there):
+        assert (over(directory).state, status_of(directory).exit_codes) == (RunState.SUCCEEDED, (0, 0, 0))
+        lines = [(line.worker, line.text) for line in LineReader(directory).poll(final=True)]
+        assert [[text for worker, text in lines if worker == index] for index in range(3)] == [
+            ["try 0", "try 1", "try 2"]
+        ] * 3
+        for index in range(3):
+            name = directory.log_path(index).name
+            kept = [(directory.attempt_path(attempt) / name).read_bytes() for attempt in range(2)]
+            assert [*kept, directory.log_path(index).read_bytes()] == [b"try 0\n", b"try 1\n", b"try 2\n"]
+    codes = [event.get("exit_code") for event in there.events()[0] if event.kind == "exit"]
+    assert codes == [4] * 6 + [0] * 3
 
 
 def test_nothing_alive_is_ever_deleted(pod: Pod) -> None:

@@ -28,14 +28,27 @@ def resume(pod: Pod, directory: RunDirectory) -> bool:
     return asyncio.run(attend(directory, pod.access, patience=pod.patience))
 
 
+def followed(directory: RunDirectory, text: bytes = b"on\n") -> None:
+    """Wait until every worker is followed and its first line is here."""
+    until(lambda: all(_holds(directory.log_path(index), text) for index in range(3)))
+
+
+def _holds(path: Path, text: bytes) -> bool:
+    return path.exists() and path.read_bytes() == text
+
+
 def test_a_run_whose_workers_are_all_gone_is_lost_and_says_which(pod: Pod) -> None:
-    directory = pod.running("sleep", "1000")
+    directory = pod.running("sh", "-c", "echo on; exec sleep 1000")
+    followed(directory)
     for worker in pod.workers:
         worker.stop()
-    status = over(directory, 100)
+    status = over(directory, 50)
     assert status.state is RunState.LOST
-    assert re.match(r"workers 0, 1, 2 could not be reached for [234] s \(connection refused", status.cause or "")
+    told = re.match(r"workers 0, 1, 2 could not be reached for (\d+) s \(connection refused", status.cause or "")
+    assert told, status.cause
+    assert int(told[1]) >= pod.patience.lost_after
     assert "attach" in (status.cause or "")
+    assert "attach" in (status.remedy or "")
     unattended(directory)
     assert status.exit_codes == (None, None, None)
 

@@ -1,4 +1,4 @@
-"""`launch`, `runs`, `status`, `attach`, `open` and `stop`: the life of a run from a shell."""
+"""`runs`, `status`, `attach`, `open` and `stop`: the life of a run from a shell."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ import argparse
 import asyncio
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tui.commands.following import ANSWER_IS_NO, follow
+from tui.commands.launching import add_launch
 from tui.commands.output import Output
 from tui.errors import OutOfReachError, TpuTuiError, UsageError
 from tui.pod.run import RunState
 
 if TYPE_CHECKING:
     from tui.operator import Operator
-    from tui.runs.directory import Event, RunDirectory
+    from tui.runs.directory import RunDirectory
     from tui.runs.status import RunStatus
 
-ANSWER_IS_NO = 1
 WATCH_INTERVAL = 1.0
 """Seconds between two looks of `status --watch`."""
 
 
 def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
     """Add this family's parsers."""
-    _add_launch(commands)
+    add_launch(commands)
     runs = commands.add_parser(
         "runs", help="the runs known here and on the workers; runs delete RUN … removes ended ones"
     )
@@ -57,108 +57,11 @@ def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
     stop.set_defaults(run=stop_run, changes=True)
 
 
-def _add_launch(commands: argparse._SubParsersAction[Any]) -> None:
-    launch = commands.add_parser("launch", help="start a command on every worker of a slice, or on none")
-    launch.add_argument("slice", metavar="SLICE")
-    launch.add_argument("--name", help="what the run is called (default: the slice)")
-    launch.add_argument("--env", action="append", default=[], metavar="K=V", help="variable for the job; repeatable")
-    launch.add_argument("--sync", type=Path, metavar="DIR", help="copy this working tree to every worker first")
-    launch.add_argument("--conda-env", metavar="E", help="conda environment to activate")
-    launch.add_argument("--venv", metavar="P", help="virtual environment to activate, a path on the workers")
-    launch.add_argument("--workdir", metavar="D", help="directory on the workers to start in")
-    launch.add_argument("--runtime", choices=("pjrt", "cpu", "xrt", "none"), help="variables torch_xla is given")
-    launch.add_argument(
-        "--on-failure", choices=("stop", "leave"), default="stop", help="what one failure does to the rest"
-    )
-    launch.add_argument("--restarts", type=int, default=0, metavar="N", help="relaunch a failed gang up to N times")
-    launch.add_argument("--grace", type=float, default=30.0, metavar="S", help="seconds between SIGTERM and SIGKILL")
-    launch.add_argument("-d", "--detach", action="store_true", help="come back when the run has started")
-    launch.add_argument("--dry-run", action="store_true", help="print exactly what would run, and run nothing")
-    launch.set_defaults(run=launch_run, takes_job=True, changes=True)
-
-
-def _parse_env(pairs: list[str]) -> dict[str, str]:
-    env = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals or not name.replace("_", "a").isalnum() or name[0].isdigit() or not name.isascii():
-            raise UsageError(f"no variable: {pair.partition('=')[0]!r}", remedy="write it as --env NAME=value")
-        env[name] = value
-    return env
-
-
-async def launch_run(args: argparse.Namespace, operator: Operator, out: Output) -> int:
-    """Launch on every worker or on none; then follow, unless detached."""
-    from tui.operator import LaunchRequest
-
-    if not args.argv:
-        raise UsageError("no command to launch", remedy="tpu-tui launch SLICE -- COMMAND …")
-    request = LaunchRequest(
-        slice_=await operator.slice(args.slice),
-        argv=tuple(args.argv),
-        name=args.name,
-        env=_parse_env(args.env),
-        sync=args.sync,
-        conda_env=args.conda_env,
-        venv=args.venv,
-        workdir=args.workdir,
-        runtime=args.runtime,
-        on_failure=args.on_failure,
-        restarts=args.restarts,
-        grace=args.grace,
-    )
-    spec = await operator.plan_launch(request)
-    if args.dry_run:
-        text = operator.dry_run(spec)
-        if out.as_json:
-            out.document({"run": spec.run.id, "slice": spec.run.slice, "dry_run": text})
-        else:
-            out.text(text)
-        return 0
-    directory = await operator.launch(spec)
-    answer = {
-        "run": directory.id,
-        "slice": directory.run.slice,
-        "workers": len(directory.run.workers),
-        "directory": str(directory.path),
-    }
-    if not args.detach:
-        if out.as_json:
-            out.line(answer)
-        else:
-            out.text(directory.id)
-        return await _follow(operator, directory, out)
-    status = await _until_started(operator, directory, out)
-    if out.as_json:
-        out.document(answer)
-    else:
-        out.text(directory.id)
-    return 0 if status.state is RunState.RUNNING else _exit_code(status)
-
-
-async def _until_started(operator: Operator, directory: RunDirectory, out: Output) -> RunStatus:
-    """Tell what happens until every worker runs or the launch has failed."""
-    async for event in operator.events(directory):
-        _tell_event(event, directory, out)
-        status = operator.status_of(directory)
-        if status.state is RunState.RUNNING or status.state.is_over:
-            return status
-    return operator.status_of(directory)
-
-
-def _exit_code(status: RunStatus) -> int:
-    """0 for a success; a launch that failed on a worker nobody could reach is out of reach, all else a no."""
-    if status.state is RunState.SUCCEEDED:
-        return 0
-    unreached = any(part.phase == "connect" and part.phase_status == "failed" for part in status.workers)
-    return OutOfReachError.exit_code if unreached else ANSWER_IS_NO
-
-
 async def attach_run(args: argparse.Namespace, operator: Operator, out: Output) -> int:
     """Follow the log of a run until it ends."""
     directory = await operator.find_run(args.ref)
     await operator.attend(directory)
-    return await _follow(operator, directory, out)
+    return await follow(operator, directory, out)
 
 
 def open_run(args: argparse.Namespace, flags: Mapping[str, Any], _out: Output) -> int:
@@ -168,49 +71,6 @@ def open_run(args: argparse.Namespace, flags: Mapping[str, Any], _out: Output) -
     from tui.settings import load
 
     return open_console(flags, open_run=resolve(load(flags).runs_home, args.ref))
-
-
-async def _follow(operator: Operator, directory: RunDirectory, out: Output) -> int:
-    from tui.runs.reader import LogLine
-
-    many = len(directory.run.workers) > 1
-    try:
-        async for item in operator.watch(directory):
-            if not isinstance(item, LogLine):
-                _tell_event(item, directory, out)
-            elif out.as_json:
-                out.line(item.to_json())
-            else:
-                out.text(f"[{item.worker}] {item.text}" if many else item.text)
-    except asyncio.CancelledError:
-        out.note(f"\n{directory.id} goes on without this window. tpu-tui attach {directory.id} follows it again.")
-        raise
-    return _exit_code(operator.status_of(directory))
-
-
-def _tell_event(event: Event, directory: RunDirectory, out: Output) -> None:
-    """Say on stderr what happened to the run; a phase only when it failed, once for all workers when it is done."""
-    fields = event.fields
-    where = "" if event.worker is None else f"worker {event.worker}: "
-    if event.kind == "state":
-        cause = f": {fields['cause']}" if fields.get("cause") else ""
-        out.note(f"{directory.id} {fields.get('state')}{cause}")
-    elif event.kind == "phase" and fields.get("status") == "failed":
-        out.note(f"{where}{fields.get('phase')} failed: {fields.get('detail') or 'no reason given'}")
-    elif event.kind == "link":
-        detail = f": {fields['detail']}" if fields.get("detail") else ""
-        out.note(f"{where}connection {fields.get('status')}{detail}")
-    elif event.kind == "exit":
-        out.note(f"{where}ended, {_how_it_ended(fields)}")
-    elif event.kind == "note":
-        out.note(f"{where}{fields.get('text', '')}")
-
-
-def _how_it_ended(fields: Mapping[str, Any]) -> str:
-    if fields.get("signal"):
-        return f"killed by signal {fields['signal']}"
-    code = fields.get("exit_code")
-    return "nobody recorded how" if code is None else f"exit code {code}"
 
 
 async def runs_command(args: argparse.Namespace, operator: Operator, out: Output) -> int:
@@ -311,6 +171,7 @@ def _print_status(document: dict[str, Any], directory: RunDirectory, out: Output
         ("slice", document["slice"]),
         ("state", document["state"]),
         ("cause", document["cause"]),
+        ("remedy", document["remedy"]),
         ("attended", None if RunState(document["state"]).is_over else document["attended"]),
         ("started", _to_the_second(document["started"])),
         ("ended", _to_the_second(document["ended"])),
@@ -321,6 +182,7 @@ def _print_status(document: dict[str, Any], directory: RunDirectory, out: Output
         ("pod rate", document["rate_total"]),
         ("cores", document["cores"]),
         ("stragglers", ", ".join(str(core) for core in document["stragglers"]) or "none"),
+        ("silent", ", ".join(f"worker {worker}" for worker in document["silent"]) or None),
         ("exit codes", " ".join("-" if code is None else str(code) for code in document["exit_codes"])),
         ("directory", directory.path),
     ]

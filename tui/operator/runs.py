@@ -8,6 +8,7 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +21,11 @@ from tui.runs.request import LaunchRequest, check_request, run_from
 from tui.runs.status import RunStatus, status_of
 
 if TYPE_CHECKING:
+    from tui.checks.row import CheckRow
     from tui.logs.archive import SavedLog
     from tui.logs.dialects import Dialect
     from tui.logs.snapshot import Snapshot
+    from tui.reports.summary import Summary
     from tui.runs.discover import DeleteAnswer
     from tui.runs.launch import LaunchSpec
     from tui.runs.reader import LogLine
@@ -58,20 +61,31 @@ class Operator(Reach):
         Raises UsageError for what no worker could run, OutOfReachError for a slice that is not ready.
         """
         from tui.runs.launch import LaunchSpec, check_spec
+        from tui.runs.policies import Patience
 
         check_request(request)
+        patience = Patience.from_thresholds(self.settings.thresholds)
         self._require_workers(request.slice_)
-        access = await self.access()
+        access = replace(await self.access(), slice=request.slice_.name)
         known = await self.inventory.host_keys(request.slice_)
-        spec = LaunchSpec(run_from(request, known, self.settings), dict(request.env), access, request.sync)
+        run = run_from(request, known, self.settings)
+        spec = LaunchSpec(run, dict(request.env), access, request.sync, patience=patience, timeouts=request.timeouts)
         check_spec(spec)
         return spec
+
+    async def check_launch(self, request: LaunchRequest) -> AsyncIterator[CheckRow]:
+        """What can fail this launch, a row as soon as it is known; `tui.operator.checking.hinders` tells which do."""
+        from tui.operator.checking import check_before_launch
+
+        async for row in check_before_launch(self, request):
+            yield row
 
     def dry_run(self, spec: LaunchSpec) -> str:
         """Exactly what would run, on which workers, secrets masked."""
         from tui.runs.launch import dry_run
+        from tui.runs.on_end import describe
 
-        return dry_run(spec)
+        return dry_run(spec) + describe(spec.run)
 
     async def launch(self, spec: LaunchSpec) -> RunDirectory:
         """Make the run directory and give the run to its keeper; what follows is in its events.
@@ -160,8 +174,10 @@ class Operator(Reach):
     async def attend(self, directory: RunDirectory) -> bool:
         """Give the run a keeper if it has none and still needs one; whether one was started."""
         from tui.runs.keeper import attend
+        from tui.runs.policies import Patience
 
-        return await attend(directory, await self.access())
+        patience = Patience.from_thresholds(self.settings.thresholds)
+        return await attend(directory, await self.access(), patience=patience, read_only=self.settings.read_only)
 
     async def refresh(self, directory: RunDirectory) -> TpuTuiError | None:
         """Bring the mirror up to date within `REFRESH_TIMEOUT`; what hindered it, if anything did."""
@@ -232,15 +248,20 @@ class Operator(Reach):
         self, source: RunDirectory | SavedLog, formats: Sequence[str], out: Path | None = None
     ) -> list[Path]:
         """Write `report.<format>` files, into the run's directory (a saved log's: the current one) unless told."""
-        from tui.reports.facts import summary_of_log, summary_of_run
         from tui.reports.write import write_report
 
-        def written() -> list[Path]:
-            if isinstance(source, RunDirectory):
-                return write_report(summary_of_run(source), formats, out or source.path)
-            return write_report(summary_of_log(source), formats, out or Path())
+        summary = await self.summary(source)
+        folder = out or (source.path if isinstance(source, RunDirectory) else Path())
+        return await asyncio.to_thread(write_report, summary, formats, folder)
 
-        return await asyncio.to_thread(written)
+    async def summary(self, source: RunDirectory | SavedLog) -> Summary:
+        """All that a run's record and mirror, or a saved log, come to."""
+        from tui.reports.facts import summary_of_log, summary_of_run
+
+        if not isinstance(source, RunDirectory):
+            return await asyncio.to_thread(summary_of_log, source)
+        told = partial(summary_of_run, dialects=self.dialects, thresholds=self.settings.thresholds)
+        return await asyncio.to_thread(told, source)
 
     async def upload(self, files: Sequence[Path], destination: str) -> list[str]:
         """Copy files into a folder of a bucket; their `gs://` URLs. Raises CloudError, UsageError."""

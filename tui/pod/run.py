@@ -79,6 +79,8 @@ class Run:
     project: str | None = None
     profile: str | None = None
     accelerator_type: str | None = None
+    slice_created: str | None = None
+    """When the slice was made, as its source tells it: another one of the same name was made at another time."""
     cores_per_worker: int | None = None
     runtime: str = "pjrt"
     run_root: str = "~/.tpu-tui"
@@ -90,6 +92,8 @@ class Run:
     restarts: int = 0
     grace: float = 30.0
     lease: float = 30.0
+    on_end: tuple[str, ...] = ()
+    """What the launching machine does when it has ended (`tui.runs.on_end`)."""
     created: str = ""
     """RFC 3339, when the launch was asked for."""
     versions: Mapping[str, str] = field(default_factory=dict)
@@ -104,6 +108,7 @@ class Run:
         """The document written to run.json, here and on every worker."""
         document: dict[str, Any] = dict(self.__dict__)
         document["argv"] = list(self.argv)
+        document["on_end"] = list(self.on_end)
         document["env"] = mask_secrets(self.env)
         document["versions"] = dict(self.versions)
         document["workers"] = [
@@ -116,6 +121,7 @@ class Run:
                 "user": worker.user,
                 "host_keys": list(worker.host_keys),
                 "host_key_alias": worker.host_key_alias,
+                "instance": worker.instance,
             }
             for worker in self.workers
         ]
@@ -127,6 +133,7 @@ class Run:
         try:
             known = {name: document[name] for name in cls.__dataclass_fields__ if name in document}
             known["argv"] = tuple(str(word) for word in document["argv"])
+            known["on_end"] = tuple(str(action) for action in document.get("on_end") or ())
             known["workers"] = tuple(
                 Worker(
                     index=int(row["index"]),
@@ -137,6 +144,7 @@ class Run:
                     user=row.get("user"),
                     host_keys=tuple(row.get("host_keys") or ()),
                     host_key_alias=row.get("host_key_alias"),
+                    instance=row.get("instance"),
                 )
                 for row in document["workers"]
             )

@@ -23,6 +23,8 @@ class Worker:
     """Public host keys that the API vouches for, as OpenSSH prints them (`ssh-ed25519 AAAA…`)."""
     host_key_alias: str | None = None
     """The name under which gcloud files this worker's key (`tpu.<node id>-<index>`)."""
+    instance: str | None = None
+    """Its machine as Compute Engine names it (`projects/P/zones/Z/instances/NAME`), by which IAP finds it."""
     reachable: bool | None = None
     error: str | None = None
 

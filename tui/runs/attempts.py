@@ -9,15 +9,21 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from tui.pod.run import RunState
+from tui.errors import TpuTuiError
+from tui.pod.run import Run, RunState
 from tui.runs.acting import Acting
 from tui.runs.claim import Claim
 from tui.runs.directory import HEARTBEAT, RunDirectory
-from tui.runs.keeping import GIVE_UP, Ended, Keeping, wish_to_stop
+from tui.runs.earlier import fetch_earlier
+from tui.runs.keeping import Keeping
 from tui.runs.launch import LaunchSpec
 from tui.runs.mirror import record, set_logs_aside, spend_reserve
+from tui.runs.on_end import act
 from tui.runs.policies import Patience, in_time
+from tui.runs.renewal import await_slice, bring_code
+from tui.runs.starting import Ended
 from tui.runs.status import BY_POLICY, status_of
+from tui.runs.stopping import GIVE_UP, wish_to_stop
 from tui.runs.tether import POD_GONE, Tether
 from tui.ssh.access import Access
 from tui.ssh.fleet import Fleet
@@ -77,8 +83,7 @@ async def _keep(directory: RunDirectory, document: Mapping[str, Any], tether: Te
     if spec is not None:
         pod = tether.pod if tether else None
         await record(directory, "state", state=str(RunState.PREPARING), cause=None, pod=pod)
-    async with Fleet(directory.run.workers, access) as fleet:
-        await keep_run(directory, fleet, patience, spec)
+    await Life(directory, access, patience, spec).run()
     spend_reserve(directory)
 
 
@@ -91,40 +96,135 @@ def _access(directory: RunDirectory, document: Mapping[str, Any]) -> Access:
     return access_from(load({"profile": directory.run.profile} if directory.run.profile else {}))
 
 
-async def keep_run(directory: RunDirectory, fleet: Fleet, patience: Patience, spec: LaunchSpec | None) -> None:
-    """Launch the run (`spec`) or take it over, and make as many attempts as it may have."""
-    attempt = status_of(directory).attempt
-    launching = spec is not None
-    acting = Acting(directory.run, fleet)
-    while True:
-        keeping = Keeping(directory, fleet, patience, spec=spec, attempt=attempt, launching=launching, acting=acting)
-        ended = await keeping.run()
-        if ended is None:
-            return
-        if not may_restart(directory, ended):
-            break
-        attempt += 1
-        pause = patience.pause_before(attempt)
-        launching = await acting.is_ours()
-        if not launching and not await _begun_elsewhere(acting, attempt, pause + GIVE_UP):
-            break
-        if (stopped := await _before(directory, attempt, ended, pause if launching else 0)) is not None:
-            ended = stopped
-            break
-    await record(
-        directory, "state", worker=ended.worker, state=str(ended.state), cause=ended.cause, remedy=ended.remedy
-    )
+class Life:
+    """A run's attempts one after the other, launched (`spec`) or followed by this keeper, and what comes after."""
+
+    def __init__(self, directory: RunDirectory, access: Access, patience: Patience, spec: LaunchSpec | None) -> None:
+        self.directory = directory
+        self.access = access
+        self.patience = patience
+        self.spec = spec
+        self.attempt = 0
+        self.fleet = Fleet(directory.run.workers, access)
+        self.acting = Acting(directory.run, self.fleet)
+
+    async def run(self) -> None:
+        """Until nothing is left to do. Cancelled: the run is left as it is."""
+        try:
+            if self.spec is None:
+                await fetch_earlier(self.directory, self.fleet)
+            self.attempt = status_of(self.directory).attempt
+            ended = await self._last_attempt()
+            if ended is not None:
+                told = {"cause": ended.cause, "remedy": ended.remedy}
+                await record(self.directory, "state", worker=ended.worker, state=str(ended.state), **told)
+            await act(self.directory, self.fleet)
+        finally:
+            await self.fleet.close()
+
+    async def _last_attempt(self) -> Ended | None:
+        """Make as many attempts as the run may have; how the last one ended, None when that was on record before."""
+        launching: bool | Ended = self.spec is not None
+        if self.spec is None and (known := _waiting_for_slice(self.directory)) is not None:
+            launching = await self._renewed_slice(known)
+        while True:
+            if isinstance(launching, Ended):
+                return launching
+            ended = await self._keeping(launching).run()
+            if ended is None or not may_restart(self.directory, ended):
+                return ended
+            self.attempt += 1
+            gone = status_of(self.directory).slice_is_gone
+            launching = await (self._on_renewed_slice(ended) if gone else self._on_same_slice(ended))
+
+    def _keeping(self, launching: bool) -> Keeping:
+        return Keeping(
+            self.directory,
+            self.fleet,
+            self.patience,
+            spec=self.spec,
+            attempt=self.attempt,
+            launching=launching,
+            acting=self.acting,
+        )
+
+    async def _on_same_slice(self, ended: Ended) -> bool | Ended:
+        """Get ready for the next attempt: whether it is ours to launch, or how the run ended instead."""
+        pause = self.patience.pause_before(self.attempt)
+        ours = await self.acting.is_ours()
+        if not ours and not await _begun_elsewhere(self.acting, self.attempt, pause + GIVE_UP):
+            return ended
+        stopped = await _before(self.directory, self.attempt, ended, pause if ours else 0)
+        return ours if stopped is None else stopped
+
+    async def _on_renewed_slice(self, ended: Ended) -> bool | Ended:
+        """Get ready for the next attempt on a slice that was taken away."""
+        stopped = await _before(self.directory, self.attempt, ended, 0)
+        return stopped if stopped is not None else await self._renewed_slice(ended)
+
+    async def _renewed_slice(self, ended: Ended) -> bool | Ended:
+        """Wait for the slice; True once it is there, code and all, or how the run ended."""
+        while_ = in_time(self.patience.lost_after)
+        text = f"waiting for slice {self.directory.run.slice} to be READY again, for up to {while_}"
+        told = f"{text}. {ended.remedy or ''}".strip()
+        await record(self.directory, "note", text=told, waits_on_slice=True)
+        waiting = asyncio.ensure_future(await_slice(self.directory, self.patience))
+        wish = asyncio.ensure_future(wish_to_stop(self.directory))
+        try:
+            await asyncio.wait({waiting, wish}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            wish.cancel()
+            waiting.cancel()
+            await asyncio.gather(waiting, wish, return_exceptions=True)
+        if waiting.cancelled():
+            return _stopped(ended)
+        renewed = waiting.result()
+        if renewed is None:
+            return replace(ended, cause=f"{ended.cause}; it was not READY again within {while_}")
+        return await self._take(renewed)
+
+    async def _take(self, renewed: Run) -> bool | Ended:
+        """Turn to the slice's present workers."""
+        await record(
+            self.directory, "note", text=f"slice {renewed.slice} is READY again", slice="ready", waits_on_slice=False
+        )
+        self.directory.amend(renewed)
+        await self.fleet.close()
+        self.fleet = Fleet(renewed.workers, self.access)
+        self.acting = Acting(renewed, self.fleet)
+        if self.spec is not None and self.spec.sync is not None:
+            try:
+                await bring_code(renewed, self.fleet, self.spec.sync)
+            except TpuTuiError as error:
+                return Ended(RunState.FAILED, error.sentence, remedy=error.remedy or None)
+        return True
+
+
+def _waiting_for_slice(directory: RunDirectory) -> Ended | None:
+    """What an earlier keeper was waiting out when it was killed: the end of the attempt before; None: nothing."""
+    status = status_of(directory)
+    told = [event.get("waits_on_slice") for event in directory.events()[0] if event.kind == "note"]
+    waits = next((value for value in reversed(told) if value is not None), False)
+    if not waits or status.state is not RunState.PREPARING:
+        return None
+    return Ended(RunState.LOST, status.cause, remedy=status.remedy)
+
+
+def _stopped(ended: Ended) -> Ended:
+    return replace(ended, state=RunState.STOPPED, cause=None, worker=None, remedy=None)
 
 
 def may_restart(directory: RunDirectory, ended: Ended) -> bool:
     """Whether a failed attempt is to be followed by another one.
 
     The first launch must succeed: what cannot start at all is told at once. After that a launch that fails counts as
-    an attempt. A run on workers that are out of reach is not launched again: it may run on there.
+    an attempt. A run on workers that are out of reach is not launched again: it may run on there, unless the Cloud
+    TPU API says that they are gone.
     """
     status = status_of(directory)
     started = status.started is not None
-    unrecorded = ended.state is RunState.LOST and all(worker.ended for worker in status.workers)
+    over = status.slice_is_gone or all(worker.ended for worker in status.workers)
+    unrecorded = ended.state is RunState.LOST and over
     return (
         started
         and (ended.state is RunState.FAILED or unrecorded)
@@ -155,5 +255,5 @@ async def _before(directory: RunDirectory, attempt: int, ended: Ended, pause: fl
     await asyncio.get_running_loop().run_in_executor(None, set_logs_aside, directory, attempt)
     with suppress(asyncio.TimeoutError):
         await asyncio.wait_for(wish_to_stop(directory), pause)
-        return replace(ended, state=RunState.STOPPED, cause=None, worker=None, remedy=None)
+        return _stopped(ended)
     return None

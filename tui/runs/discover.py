@@ -13,6 +13,7 @@ from tui.errors import TpuTuiError, UsageError
 from tui.pod.run import Run, RunState
 from tui.runs.claim import Claim
 from tui.runs.directory import RunDirectory
+from tui.runs.earlier import EARLIER
 from tui.runs.remote import answers, call, no_answer
 from tui.runs.status import status_of
 from tui.runs.survey import ASK_TIMEOUT, Found, ask_status, read_record, runs_on
@@ -103,11 +104,14 @@ def adopt(found: FoundRun, runs_home: Path, *, profile: str | None = None) -> Ru
     """
     if (runs_home / found.run.id).is_dir():
         return RunDirectory.open(runs_home / found.run.id)
-    directory = RunDirectory.create(runs_home, replace(found.run, profile=profile))
+    directory = RunDirectory.create(runs_home, replace(found.run, profile=profile, on_end=()))
     directory.append_event("state", state=str(RunState.PREPARING), cause=None)
+    if found.run.on_end:
+        text = f"what is to be done at its end is left to the machine that launched it: {', '.join(found.run.on_end)}"
+        directory.append_event("note", text=text)
     if found.attempt:
-        directory.append_event("state", state=str(RunState.PREPARING), attempt=found.attempt, cause=None)
-        directory.append_event("note", text=f"earlier attempts' logs are on the workers: {found.attempt}")
+        text = f"it was launched again before it was found here: attempt {found.attempt}; the earlier logs come first"
+        directory.append_event("note", text=text, **{EARLIER: found.attempt})
     if found.stopped and not found.is_alive:
         directory.append_event("state", state=str(RunState.RUNNING), cause=None)
         directory.append_event("stop_requested", by="user on another machine", grace=found.run.grace)

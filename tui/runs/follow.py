@@ -7,7 +7,6 @@ exactly as long as it said. Anything less is a lost link: it is opened again, fo
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -15,9 +14,10 @@ from typing import TYPE_CHECKING
 from tui.errors import TpuTuiError, WorkerError
 from tui.printable import one_line
 from tui.runs.claim import Claim
+from tui.runs.contact import Contact
 from tui.runs.directory import RunDirectory
 from tui.runs.mirror import Mirror, record, tell_missed_arrivals
-from tui.runs.policies import in_time
+from tui.runs.policies import Patience, in_time
 from tui.runs.remote import FOLLOW_TIMEOUT, Answer, Call, Outcome, answers, call, outcome_of, parse_line
 from tui.runs.status import status_of
 from tui.ssh.access import Access
@@ -45,9 +45,8 @@ SHORT_PAUSE = 30.0
 class Follower:
     """One worker's log of one attempt, followed to its end.
 
-    `out_since` and `heard` are times of the event loop's clock: since when the worker is out of reach, None while it
-    is not, and when it was last heard of. `patience` says how many seconds it may stay out of reach just now;
-    `reached` is called whenever it answers.
+    `contact` learns when the worker is heard of and lost, and says for how long it is tried; `reached` is called
+    whenever it answers.
     """
 
     def __init__(
@@ -57,7 +56,7 @@ class Follower:
         worker: int,
         *,
         attempt: int = 0,
-        patience: Callable[[], float] = lambda: math.inf,
+        contact: Contact | None = None,
         reached: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self.directory = directory
@@ -65,9 +64,7 @@ class Follower:
         self.worker = worker
         self.attempt = attempt
         self.outcome: Outcome | None = None
-        self.out_since: float | None = None
-        self.heard: float | None = None
-        self._patience = patience
+        self.contact = contact or Contact(Patience())
         self._reached = reached
         self._mirror = Mirror(directory, worker)
         self._waits: Iterator[float] = backoff()
@@ -95,14 +92,12 @@ class Follower:
 
     async def _wait(self, error: TpuTuiError) -> Outcome | None:
         """Wait before the next session; the outcome of a worker that is given up instead."""
-        assert self.out_since is not None
-        out = asyncio.get_running_loop().time() - self.out_since
-        left = self._patience() - out
-        if left <= 0:
-            why = f"could not be reached for {in_time(out)} ({_said(error)})"
-            return Outcome(None, size=self._mirror.size, recorded=False, unreachable=why)
-        await asyncio.sleep(min(next(self._waits), left))
-        return None
+        if await self.contact.pause(self.worker, next(self._waits)):
+            return None
+        out = in_time(self.contact.out_for(self.worker))
+        gone = self.contact.gone
+        why = f"is gone: {gone}" if gone else f"could not be reached for {out} ({_said(error)})"
+        return Outcome(None, size=self._mirror.size, recorded=False, unreachable=why)
 
     async def catch_up(self) -> None:
         """Bring the mirror to where the log ended when it was asked. Raises WorkerError."""
@@ -168,7 +163,7 @@ class Follower:
             data = await process.stdout.read(BATCH)
             if not data:
                 return
-            self.heard = asyncio.get_running_loop().time()
+            self.contact.heard(self.worker)
 
     async def _judge(self, head: Answer, trailer: list[Answer]) -> Outcome | None:
         """What a session's last words mean; None: open another one."""
@@ -212,16 +207,15 @@ class Follower:
             await record(self.directory, "note", worker=self.worker, text=_ROOM[word])
 
     async def _link_lost(self, error: TpuTuiError) -> None:
-        if self.out_since is None:
-            self.out_since = asyncio.get_running_loop().time()
+        if self.contact.lost(self.worker):
             await record(self.directory, "link", worker=self.worker, status="lost", detail=_said(error))
 
     async def _link_restored(self) -> None:
-        self.heard = asyncio.get_running_loop().time()
+        was_out = self.contact.is_out(self.worker)
+        self.contact.heard(self.worker)
         if self._reached is not None:
             await self._reached()
-        if self.out_since is not None:
-            self.out_since = None
+        if was_out:
             detail = f"following goes on at byte {self._mirror.size}"
             await record(self.directory, "link", worker=self.worker, status="restored", detail=detail)
 

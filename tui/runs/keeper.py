@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from tui.errors import TpuTuiError
 from tui.runs.claim import Claim
 from tui.runs.directory import KEEPER_LOG, RunDirectory
+from tui.runs.on_end import left_to_do
 from tui.runs.status import status_of
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ def start_keeper(
     *,
     access: Access | None = None,
     patience: Patience | None = None,
+    read_only: bool = False,
 ) -> int:
     """Start the run's keeper and return its pid; the living one's where there is one.
 
@@ -58,7 +60,7 @@ def start_keeper(
             input=json.dumps(document).encode(),
             stdout=subprocess.PIPE,
             stderr=log,
-            env=_environment(),
+            env=_environment(read_only),
             cwd="/",
             start_new_session=True,
             check=False,
@@ -75,30 +77,34 @@ def start_keeper(
     return int(answer)
 
 
-async def attend(directory: RunDirectory, access: Access, *, patience: Patience | None = None) -> bool:
+async def attend(
+    directory: RunDirectory, access: Access, *, patience: Patience | None = None, read_only: bool = False
+) -> bool:
     """Start a keeper for a run that has none and still needs one; whether one was started.
 
-    A run that is `lost` because its workers were out of reach needs one: it may run on.
+    A run that is `lost` because its workers were out of reach needs one: it may run on. `read_only` keeps it from
+    doing what costs something at the run's end.
     """
     if directory.attended().alive or is_complete(directory):
         return False
-    start_keeper(directory, None, access=access, patience=patience)
+    start_keeper(directory, None, access=access, patience=patience, read_only=read_only)
     return True
 
 
 def is_complete(directory: RunDirectory) -> bool:
-    """Whether nothing is left to do: the run is over and every mirror that was begun has its end on record."""
+    """Whether nothing is left to do: the run is over, the mirrors have their ends on record, `--on-end` is done."""
     status = status_of(directory)
-    if not status.state.is_over:
+    if not status.state.is_over or left_to_do(directory):
         return False
     begun = [worker for worker in status.workers if worker.phase in ("start", "confirm")]
     return all(worker.size is not None for worker in begun)
 
 
-def _environment() -> dict[str, str]:
+def _environment(read_only: bool) -> dict[str, str]:
     """Ours, with the package importable from anywhere."""
     path = [str(_PACKAGE_ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
+    mode = {"TPU_TUI_READ_ONLY": "1"} if read_only else {}
+    return {**os.environ, **mode, "PYTHONPATH": os.pathsep.join(path)}
 
 
 def main(arguments: list[str]) -> int:

@@ -7,45 +7,28 @@ without the launcher is in worker.sh: unconfirmed jobs end themselves, at once w
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tui.errors import LaunchError, TpuTuiError, UsageError, WorkerError
+from tui.errors import TpuTuiError, UsageError, WorkerError
 from tui.pod.run import Run
 from tui.pod.worker import Worker
 from tui.runs.directory import RunDirectory, to_bytes
+from tui.runs.front import Front
 from tui.runs.job import check_job, job_text, masked
+from tui.runs.phases import PhaseTimeouts
 from tui.runs.policies import Patience
-from tui.runs.remote import Answer, Call, call, no_answer, parse_line
+from tui.runs.remote import Call, call
 from tui.ssh.access import Access
 
 if TYPE_CHECKING:
-    import asyncssh
-
     from tui.ssh.fleet import Fleet
     from tui.ssh.tree import Tree
 
-CONNECT_TIMEOUT = 120.0
-PREPARE_TIMEOUT = 90.0
-"""Seconds for login files and conda on a cold worker."""
-SYNC_TIMEOUT = 3600.0
 _OTHERS = 2.0
 """Seconds in which other workers may fail too once one has, so that all of them are named."""
-_LINE = 64 * 1024
-
-_REFUSALS = {
-    "busy": ("another run is alive here", "stop it first, or wait for it: `tpu-tui runs`"),
-    "device": ("the TPU is held by another process", "end that process, or `docker stop` its container"),
-    "command": ("the command cannot run here", "see that it is there: --sync, --venv, --conda-env, --workdir"),
-    "directory": ("cannot make the run's directory", "see that run_root is writable there"),
-    "full": ("no room for the log", "free some space on the worker's disk"),
-    "tag": ("cannot mark the run's processes", "raise the hard limit on file locks (ulimit) on that worker"),
-    "stopped": ("the run was stopped for good", "launch it anew"),
-    "cut": ("the launch data did not arrive whole", "launch again"),
-}
 
 
 @dataclass(frozen=True)
@@ -61,6 +44,7 @@ class LaunchSpec:
     """Launch although a device is held by another process."""
     patience: Patience = field(default_factory=Patience)
     """How long the keeper waits for what."""
+    timeouts: PhaseTimeouts = field(default_factory=PhaseTimeouts)
 
     def to_json(self) -> dict[str, Any]:
         """The document that goes to a keeper's standard input, and nowhere else."""
@@ -72,6 +56,7 @@ class LaunchSpec:
             "on_end": self.on_end,
             "force": self.force,
             "patience": self.patience.to_json(),
+            "timeouts": self.timeouts.to_json(),
         }
 
     @classmethod
@@ -86,6 +71,7 @@ class LaunchSpec:
             on_end=document.get("on_end"),
             force=bool(document.get("force")),
             patience=Patience(**document.get("patience", {})),
+            timeouts=PhaseTimeouts(**document.get("timeouts", {})),
         )
 
 
@@ -99,14 +85,14 @@ def check_spec(spec: LaunchSpec) -> None:
 
 
 def launch_call(
-    spec: LaunchSpec, worker: Worker, code: str | None = None, *, attempt: int = 0, again: bool = False
+    spec: LaunchSpec, worker: Worker, record: bytes, code: str | None = None, *, attempt: int = 0, again: bool = False
 ) -> Call:
-    """The call that prepares one worker: script, settings, the job's text and run.json.
+    """The call that prepares one worker: script, settings, the job's text and `record`, the run.json to keep there.
 
     `again`: neither is sent; the worker takes those of its attempt before, secrets included.
     """
     text = b"" if again else job_text(spec.run, worker, spec.env, code).encode("utf-8", "surrogateescape")
-    record = b"" if again else to_bytes(spec.run.to_json())
+    record = b"" if again else record
     return call(
         "launch",
         spec.run.id,
@@ -126,89 +112,21 @@ def dry_run(spec: LaunchSpec) -> str:
     """Exactly what would run on each worker, secret values masked; for workers after the first, what differs."""
     check_spec(spec)
     shown: list[str] = [f"run {spec.run.id} on {spec.run.slice}, {len(spec.run.workers)} workers"]
+    code = None
     if spec.sync:
-        shown.append(f"sync {spec.sync} to every worker")
+        from tui.ssh.transfer import code_directory
+        from tui.ssh.tree import read_tree
+
+        code = code_directory(spec.run.run_root, read_tree(spec.sync).hash)
+        shown.append(f"sync {spec.sync} to {code} on every worker")
     first: list[str] = []
     for worker in spec.run.workers:
-        lines = job_text(spec.run, worker, masked(spec.env)).splitlines()
+        lines = job_text(spec.run, worker, masked(spec.env), code).splitlines()
         mine = lines if not first else [line for line in lines if line not in first]
         note = "" if not first else " (the rest as on the first)"
         shown += [f"worker {worker.index} {worker.name}{note}:", *(f"  {line}" for line in mine), '  exec "$@"']
         first = first or lines
     return "\n".join(shown) + "\n"
-
-
-class Front:
-    """One worker's open launch session: words in, answers out."""
-
-    def __init__(self, worker: Worker, made: Call, process: asyncssh.SSHClientProcess[bytes]) -> None:
-        self.worker = worker
-        self.process = process
-        self._nonce = made.nonce
-        self.notes: list[str] = []
-        self.decided = ""
-        process.stdin.write(made.input)
-
-    async def expect(self, word: str, timeout: float) -> Answer:
-        """Wait for an answer. Raises LaunchError for a refusal, WorkerError for silence or a lost connection."""
-        try:
-            return await asyncio.wait_for(self._answer(word), timeout)
-        except asyncio.TimeoutError:
-            raise WorkerError(
-                f"no answer ({word}) for {timeout:.0f} s",
-                worker=self.worker.index,
-                why="the worker or the network to it is stuck",
-                remedy=f"look at it: `tpu-tui exec … --worker {self.worker.index} -- uptime`",
-            ) from None
-
-    async def _answer(self, word: str) -> Answer:
-        while True:
-            try:
-                line = await self.process.stdout.readline()
-            except Exception as error:
-                raise WorkerError("the connection broke", worker=self.worker.index, why=str(error)) from error
-            if not line:
-                raise await self._ended(word)
-            answer = parse_line(self._nonce, line[:_LINE])
-            if answer is None:
-                continue
-            if answer.word == word:
-                return answer
-            if answer.word == "refused":
-                raise refusal(self.worker, answer)
-            if answer.word == "note":
-                self.notes.append(answer.text)
-            if answer.word in ("disarmed", "aborted"):
-                self.decided = answer.word
-
-    async def _ended(self, word: str) -> TpuTuiError:
-        stderr = b""
-        with suppress(Exception):
-            stderr = await asyncio.wait_for(self.process.stderr.read(_LINE), 2)
-        if self.decided:
-            return LaunchError(f"the worker {self.decided} the launch", worker=self.worker.index)
-        return no_answer(self.worker.index, f"the launch ended without its answer ({word})", stderr, None)
-
-    def send(self, word: bytes) -> None:
-        """Write a word at once."""
-        self.process.stdin.write(word)
-
-    async def close(self, patience: float) -> None:
-        """Let go: an undecided worker takes the end of its input for a no, and has some seconds to say so."""
-        with suppress(Exception):
-            self.process.stdin.write_eof()
-        with suppress(Exception):
-            await asyncio.wait_for(self._answer(""), patience)
-        self.process.close()
-
-
-def refusal(worker: Worker, answer: Answer) -> LaunchError:
-    """The error for a worker that refused to prepare."""
-    kind, _, text = answer.text.partition(" ")
-    what, remedy = _REFUSALS.get(kind, ("refused the launch", ""))
-    if kind == "command" and text.startswith("command not found"):
-        what, text = text, ""
-    return LaunchError(what, worker=worker.index, why=text, remedy=remedy)
 
 
 class Gang:
@@ -227,19 +145,22 @@ class Gang:
         self.fronts: dict[int, Front] = {}
         self.passed_barrier = False
         self._tree: Tree | None = None
+        self._record = b""
+        self._lost: asyncio.Future[TpuTuiError] = asyncio.get_running_loop().create_future()
 
     async def run(self) -> None:
         """Launch on every worker, or raise the first worker's error (LaunchError or WorkerError).
 
         `passed_barrier` then says whether jobs may have been started, and a stop is owed.
         """
+        timeouts = self.spec.timeouts
         try:
-            await self._each("connect", self._connect, CONNECT_TIMEOUT)
+            await self._each("connect", self._connect, timeouts.connect)
             await self._read_tree()
-            await self._each("prepare", self._prepare, PREPARE_TIMEOUT)
+            await self._each("prepare", self._prepare, timeouts.prepare)
             if self.spec.sync is not None:
-                await self._each("sync", self._sync, SYNC_TIMEOUT)
-            await self._barrier()
+                await self._each("sync", self._sync, timeouts.sync)
+            self._barrier()
             await self._each("start", self._started, self._word_timeout)
             for front in self.fronts.values():
                 front.send(b"ok!")
@@ -255,24 +176,26 @@ class Gang:
         await self.fleet.connect(worker.index)
         return ""
 
+    async def _read_tree(self) -> None:
+        """Read the tree that is to be synced, once, and note its hash in run.json here and on every worker."""
+        if self.spec.sync is not None:
+            from tui.ssh.tree import read_tree
+
+            self._tree = await asyncio.to_thread(read_tree, self.spec.sync)
+            self.spec = replace(self.spec, run=replace(self.spec.run, code_hash=self._tree.hash))
+            self.directory.amend(self.spec.run)
+        self._record = to_bytes(self.spec.run.to_json())
+
     async def _prepare(self, worker: Worker) -> str:
-        made = launch_call(self.spec, worker, self._code, attempt=self.attempt, again=self.again)
+        made = launch_call(self.spec, worker, self._record, self._code, attempt=self.attempt, again=self.again)
         front = Front(worker, made, await self.fleet.process(worker.index, made.command))
         self.fronts[worker.index] = front
-        await front.expect("prepared" if self.spec.sync is not None else "armed", PREPARE_TIMEOUT)
+        first, then = ("armed", "started") if self.spec.sync is None else ("prepared", "armed")
+        await front.expect(first)
+        front.watch_for(then, self._lose)
         for text in front.notes:
             self.directory.append_event("note", worker=worker.index, text=text)
         return ""
-
-    async def _read_tree(self) -> None:
-        """Read the tree that is to be synced, once, and note its hash in run.json here and on every worker."""
-        if self.spec.sync is None:
-            return
-        from tui.ssh.tree import read_tree
-
-        self._tree = await asyncio.to_thread(read_tree, self.spec.sync)
-        self.spec = replace(self.spec, run=replace(self.spec.run, code_hash=self._tree.hash))
-        self.directory.amend(self.spec.run)
 
     @property
     def _code(self) -> str | None:
@@ -294,11 +217,14 @@ class Gang:
             detail = "there already" if result.skipped else f"{result.bytes} bytes"
         front = self.fronts[worker.index]
         front.send(b"chk")
-        await front.expect("armed", PREPARE_TIMEOUT)
+        await front.expect("armed")
+        front.watch_for("started", self._lose)
         return detail
 
-    async def _barrier(self) -> None:
+    def _barrier(self) -> None:
         """Everybody is armed: the last moment at which nothing has started anywhere."""
+        if self._lost.done():
+            raise self._lost.result()
         for worker in self.spec.run.workers:
             self._phase(worker, "barrier", "done")
         self.passed_barrier = True
@@ -306,51 +232,78 @@ class Gang:
             front.send(b"go!")
 
     async def _started(self, worker: Worker) -> str:
-        answer = await self.fronts[worker.index].expect("started", self._word_timeout)
+        front = self.fronts[worker.index]
+        answer = await front.expect("started")
+        front.watch_for("running", self._lose)
         return f"pid {answer.text}"
 
     async def _confirmed(self, worker: Worker) -> str:
-        await self.fronts[worker.index].expect("running", self._word_timeout)
+        await self.fronts[worker.index].expect("running")
         return ""
+
+    def _lose(self, front: Front, error: TpuTuiError) -> None:
+        """A worker that waited for the others is gone: the launch has failed, whatever they are still about."""
+        self._phase(front.worker, "confirm" if self.passed_barrier else "barrier", "failed", _told(error))
+        if not self._lost.done():
+            self._lost.set_result(error)
 
     def _phase(self, worker: Worker, phase: str, status: str, detail: str = "") -> None:
         self.directory.append_event("phase", worker=worker.index, phase=phase, status=status, detail=detail)
 
     async def _each(self, phase: str, step: Callable[[Worker], Awaitable[str]], timeout: float) -> None:
-        """One phase on every worker at once. Raises the first failure; the others' are events too."""
+        """One phase on every worker at once, `timeout` seconds at most. Raises the first failure; all are events."""
         failures: list[TpuTuiError] = []
 
         async def one(worker: Worker) -> None:
             self._phase(worker, phase, "started")
             try:
-                detail = await asyncio.wait_for(step(worker), timeout)
+                detail = await step(worker)
             except TpuTuiError as error:
-                failures.append(error)
                 self._phase(worker, phase, "failed", _told(error))
+                failures.append(error)
                 raise
-            except asyncio.TimeoutError:
-                late = WorkerError(f"{phase} took longer than {timeout:.0f} s", worker=worker.index)
-                failures.append(late)
-                self._phase(worker, phase, "failed", _told(late))
-                raise late from None
             self._phase(worker, phase, "done", detail)
 
-        await _first_failure([one(worker) for worker in self.spec.run.workers])
+        tasks = {asyncio.ensure_future(one(worker)): worker for worker in self.spec.run.workers}
+        everybody = asyncio.ensure_future(_all_or_first_failure(tasks, timeout))
+        either: set[asyncio.Future[Any]] = {everybody, self._lost}
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            everybody.cancel()
+            await asyncio.wait({everybody})
+        if self._lost.done():
+            raise self._lost.result()
+        for task in everybody.result():
+            late = _late(phase, tasks[task], timeout)
+            self._phase(tasks[task], phase, "failed", _told(late))
+            failures.append(late)
         if failures:
             raise failures[0]
+
+
+def _late(phase: str, worker: Worker, timeout: float) -> WorkerError:
+    return WorkerError(
+        f"{phase} took longer than {timeout:.0f} s",
+        worker=worker.index,
+        why="the worker or the network to it is slow or stuck",
+        remedy=f"look at it: `tpu-tui exec … --worker {worker.index} -- uptime`",
+    )
 
 
 def _told(error: TpuTuiError) -> str:
     return error.what + (f": {error.why}" if error.why else "") + (f". {error.remedy}" if error.remedy else "")
 
 
-async def _first_failure(steps: Sequence[Awaitable[None]]) -> None:
-    """Run steps together; after a first failure the others have a moment, then they are cancelled."""
-    tasks = [asyncio.ensure_future(step) for step in steps]
+async def _all_or_first_failure(tasks: Collection[asyncio.Task[None]], timeout: float) -> list[asyncio.Task[None]]:
+    """Wait for all; after a first failure the others have a moment. Those that were late for `timeout`, cancelled."""
+    late: list[asyncio.Task[None]] = []
     try:
-        _done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
-        if pending:
-            _done, pending = await asyncio.wait(pending, timeout=_OTHERS)
+        done, pending = await asyncio.wait(tasks, timeout=timeout, return_when=asyncio.FIRST_EXCEPTION)
+        if pending and any(task.exception() for task in done):
+            await asyncio.wait(pending, timeout=_OTHERS)
+        else:
+            late = list(pending)
     finally:
         for task in tasks:
             task.cancel()
@@ -358,3 +311,4 @@ async def _first_failure(steps: Sequence[Awaitable[None]]) -> None:
     for result in results:
         if isinstance(result, Exception) and not isinstance(result, TpuTuiError):
             raise result
+    return late

@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from tui.errors import UsageError
+from tui.pod.ranks import format_ranks
 from tui.pod.run import RunState
 from tui.printable import one_line
 from tui.runs.remote import Outcome
@@ -14,6 +16,11 @@ from tui.runs.remote import Outcome
 PARTNER_LOST = 75
 """Exit code of a worker that ended because another one did (sysexits.h: a temporary failure); never the culprit."""
 _LONGEST_PAUSE = 300.0
+_MOST_DOUBLINGS = 16
+_SECONDS = "_seconds"
+_LISTED_SINGLY = 4
+_TAKEN_AWAY = ("TERM", "KILL", "HUP")
+"""Signals that a machine's shutdown sends to what runs on it."""
 _TAIL_BYTES = 16 * 1024
 _TAIL_LINES = 3
 _LINE_LENGTH = 200
@@ -21,7 +28,10 @@ _LINE_LENGTH = 200
 
 @dataclass(frozen=True)
 class Patience:
-    """How long a keeper waits for what, in seconds awake: a suspended laptop's clock stands still."""
+    """How long a keeper waits for what, in seconds awake: a suspended laptop's clock stands still.
+
+    A profile's `[thresholds]` sets each by its name and `_seconds`: `lost_after_seconds = 3600`.
+    """
 
     drain: float = 5.0
     """After a first failure: others that failed before it may still come in, so that the true first one is named."""
@@ -33,10 +43,25 @@ class Patience:
     """Beyond a launch's lease: a worker's last word may still come."""
     restart_pause: float = 5.0
     """Before the first restart; it doubles with every further one, up to five minutes."""
+    ask_after: float = 10.0
+    """A worker out of reach this long is a reason to ask the Cloud TPU API what became of the slice."""
+    stalled_after: float = 600.0
+    """A worker that wrote nothing for so long is told as silent: it may hang."""
+    behind_after: float = 120.0
+    """A core that has been behind the others (threshold `straggler`) for so long is told."""
+
+    @classmethod
+    def from_thresholds(cls, values: Mapping[str, float]) -> Patience:
+        """Take what a profile's thresholds say. Raises UsageError for a while that is none."""
+        given = {name: values[name + _SECONDS] for name in cls.__dataclass_fields__ if name + _SECONDS in values}
+        for name, seconds in given.items():
+            if not seconds >= 0:
+                raise UsageError(f"threshold {name}{_SECONDS} is {seconds:g}", why="it should be 0 or more seconds")
+        return cls(**given)
 
     def pause_before(self, attempt: int) -> float:
         """Seconds to wait before that attempt (the first restart is attempt 1)."""
-        return float(min(self.restart_pause * 2 ** (attempt - 1), _LONGEST_PAUSE))
+        return float(min(self.restart_pause * 2 ** min(attempt - 1, _MOST_DOUBLINGS), _LONGEST_PAUSE))
 
     def to_json(self) -> dict[str, Any]:
         """A document for the keeper's pipe."""
@@ -70,10 +95,16 @@ def only_lost_partners(outcomes: Mapping[int, Outcome]) -> bool:
     return all(outcome.exit_code == PARTNER_LOST for outcome in ended if failed(outcome))
 
 
+def is_unexplained(outcome: Outcome) -> bool:
+    """Whether a machine that is taken away could have ended it so: a bare TERM or KILL, or nobody recorded how."""
+    return not outcome.recorded or (outcome.signal in _TAKEN_AWAY and not outcome.out_of_memory)
+
+
 def names_of(workers: Iterable[int]) -> str:
-    """`worker 1` or `workers 0, 2, 3`."""
+    """`worker 1`, `workers 0, 2, 3` or, of many, `workers 0-7,9`."""
     listed = sorted(workers)
-    return f"worker{'s' if len(listed) > 1 else ''} {', '.join(map(str, listed))}"
+    names = ", ".join(map(str, listed)) if len(listed) <= _LISTED_SINGLY else format_ranks(listed)
+    return f"worker{'s' if len(listed) > 1 else ''} {names}"
 
 
 def in_time(seconds: float) -> str:

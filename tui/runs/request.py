@@ -12,6 +12,8 @@ from tui import __version__
 from tui.errors import UsageError
 from tui.pod.run import Run, make_run_id
 from tui.pod.slice import Slice
+from tui.runs.on_end import check_on_end
+from tui.runs.phases import PhaseTimeouts
 
 if TYPE_CHECKING:
     from tui.settings import Settings
@@ -34,6 +36,11 @@ class LaunchRequest:
     restarts: int = 0
     """How many times the gang is launched again after a failure."""
     grace: float = 30.0
+    on_end: tuple[str, ...] = ()
+    """What is done when the run has ended: `tui.runs.on_end` knows the actions."""
+    skip_checks: bool = False
+    """Whether it is launched without a look at the workers beforehand."""
+    timeouts: PhaseTimeouts = field(default_factory=PhaseTimeouts)
 
 
 def check_request(request: LaunchRequest) -> None:
@@ -44,6 +51,7 @@ def check_request(request: LaunchRequest) -> None:
         raise UsageError(f"--restarts {request.restarts}", why="a run cannot be restarted less than never")
     if request.sync and not request.sync.is_dir():
         raise UsageError(f"{request.sync} is no directory", remedy="--sync takes the directory to copy")
+    check_on_end(request.on_end, request.slice_.zone)
 
 
 def run_from(request: LaunchRequest, slice_: Slice, settings: Settings) -> Run:
@@ -59,6 +67,7 @@ def run_from(request: LaunchRequest, slice_: Slice, settings: Settings) -> Run:
         project=slice_.project or settings.project,
         profile=settings.profile,
         accelerator_type=slice_.accelerator_type,
+        slice_created=slice_.created,
         cores_per_worker=slice_.cores_per_worker,
         runtime=request.runtime or settings.runtime,
         run_root=settings.run_root,
@@ -68,6 +77,7 @@ def run_from(request: LaunchRequest, slice_: Slice, settings: Settings) -> Run:
         on_failure=request.on_failure,
         restarts=request.restarts,
         grace=request.grace,
+        on_end=request.on_end,
         created=datetime.now(timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z"),
         versions={"tpu-tui": __version__},
     )

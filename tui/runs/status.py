@@ -36,6 +36,8 @@ class WorkerStatus:
     recorded: bool = True
     confirmed: bool | None = None
     stop_detail: str | None = None
+    silent: bool = False
+    """It has written nothing for longer than the threshold: it may hang."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,17 @@ class RunStatus:
     stop_requested: str | None = None
     stop_grace: float = 0.0
     notes: tuple[str, ...] = field(default=())
+    remedy: str | None = None
+    """What to do about the cause, where its end told it."""
+    slice_plight: str | None = None
+    """What the Cloud TPU API said of the slice when something was wrong (`tui.runs.plight`), None: not asked."""
+    slice_is_gone: bool = False
+    """Whether it said that what ran on it has ended for good."""
+
+    @property
+    def silent(self) -> tuple[int, ...]:
+        """The workers that have written nothing for longer than the threshold."""
+        return tuple(part.worker for part in self.workers if part.silent and not part.ended)
 
     @property
     def unattended_since(self) -> float | None:
@@ -102,8 +115,19 @@ def _fold_run(status: RunStatus, event: Event, workers: dict[int, WorkerStatus])
     if event.kind == "failure" and status.first_failure is None:
         return replace(status, first_failure=event.worker, cause=event.get("cause") or status.cause)
     if event.kind == "note":
-        where = "" if event.worker is None else f"worker {event.worker}: "
-        return replace(status, notes=(*status.notes, where + str(event.get("text", "")))[-_NOTES_KEPT:])
+        return _fold_note(status, event, workers)
+    return status
+
+
+def _fold_note(status: RunStatus, event: Event, workers: dict[int, WorkerStatus]) -> RunStatus:
+    where = "" if event.worker is None else f"worker {event.worker}: "
+    status = replace(status, notes=(*status.notes, where + str(event.get("text", "")))[-_NOTES_KEPT:])
+    if event.get("stall") in ("silent", "over"):
+        for index in event.get("workers") or ():
+            if index in workers:
+                workers[index] = replace(workers[index], silent=event.get("stall") == "silent")
+    if event.get("slice"):
+        return replace(status, slice_plight=str(event.get("slice")), slice_is_gone=bool(event.get("gone")))
     return status
 
 
@@ -118,6 +142,7 @@ def _fold_state(status: RunStatus, event: Event, workers: dict[int, WorkerStatus
             workers[index] = WorkerStatus(index)
         stop = None if status.stop_requested == BY_POLICY else status.stop_requested
         status = replace(status, attempt=attempt, ended=None, cause=None, first_failure=None, stop_requested=stop)
+        status = replace(status, slice_plight=None, slice_is_gone=False)
         state = state if stop is None or state.is_over else RunState.STOPPING
     elif status.state is RunState.LOST and event.get("revived"):
         status = replace(status, ended=None, cause=None, first_failure=None)
@@ -126,7 +151,8 @@ def _fold_state(status: RunStatus, event: Event, workers: dict[int, WorkerStatus
         return status
     started = event.time if state is RunState.RUNNING and status.started is None else status.started
     ended = event.time if state.is_over else None
-    return replace(status, state=state, started=started, ended=ended, cause=event.get("cause") or status.cause)
+    cause, remedy = event.get("cause") or status.cause, event.get("remedy") or None
+    return replace(status, state=state, started=started, ended=ended, cause=cause, remedy=remedy)
 
 
 def _fold_worker(worker: WorkerStatus, event: Event) -> WorkerStatus:

@@ -58,6 +58,17 @@ members() {
   done
 }
 
+# The run's cgroup in tt_cgroup, empty where none could be made.
+cgroup() { tt_cgroup=; [ ! -s "$tt_d/cgroup" ] || { first_line "$tt_d/cgroup"; tt_cgroup=$tt_line; }; }
+
+# Whether anybody of the run is left, found by tag or not: one that forks and leaves fast enough is never looked at.
+anybody() {
+  members
+  [ -z "$tt_members" ] || return 0
+  cgroup
+  [ -n "$tt_cgroup" ] && read -r tt_w tt_v 2>/dev/null <"$tt_cgroup/cgroup.events" && [ "$tt_w $tt_v" = 'populated 1' ]
+}
+
 # The leader's pid in tt_leader, empty when it is gone or its number belongs to another process now.
 leader() {
   tt_leader=
@@ -74,17 +85,23 @@ signal_all() {
   return 0
 }
 
+# Everybody in the run's cgroup at once, however fast they fork.
+kill_cgroup() {
+  cgroup
+  [ -z "$tt_cgroup" ] || { echo 1 >"$tt_cgroup/cgroup.kill"; } 2>/dev/null
+}
+
 # End everything that carries the tag: TERM, grace ($1, tenths of a second), KILL, then freeze and kill what is left.
 # A process that forks faster than it is found cannot while it is stopped, so looks are repeated until two agree.
 sweep() {
-  members
-  [ -z "$tt_members" ] && return 0
+  anybody || return 0
   signal_all TERM
   signal_all CONT
   now; tt_until=$((tt_now + $1 * 10))
-  while members; [ -n "$tt_members" ] && now && [ "$tt_now" -lt "$tt_until" ]; do sleep 0.1; done
-  [ -z "$tt_members" ] && { members; [ -z "$tt_members" ] && return 0; }
+  while anybody && now && [ "$tt_now" -lt "$tt_until" ]; do sleep 0.1; done
+  anybody || return 0
   signal_all KILL
+  kill_cgroup
   tt_empty=0 tt_rounds=0
   while [ "$tt_empty" -lt 2 ] && [ "$tt_rounds" -lt 200 ]; do
     tt_rounds=$((tt_rounds + 1))
@@ -142,8 +159,10 @@ owners() {
 
 # --- launch -----------------------------------------------------------------------------------------------------------
 
-# Undo what was made here: an earlier attempt's directory comes back to its place.
+# Undo what was made here: an earlier attempt's directory comes back to its place. Never twice.
 unmake() {
+  trap '' PIPE
+  remove_cgroup
   cd /
   rm -rf "$tt_d"
   [ -z "$tt_aside" ] || mv "$tt_aside" "$tt_d"
@@ -155,6 +174,14 @@ refuse() {
   [ -n "$tt_made$tt_aside" ] && unmake
   say "refused $*"
   exit 3
+}
+
+# Before anything is made: a worker that lacks a program would fail later, in ways that do not name it.
+check_programs() {
+  for tt_w in cat cp cut date dd env fallocate flock head mkdir mkfifo mv nl od prlimit rm rmdir setsid sleep stat sync \
+    tail timeout tr truncate uname; do
+    command -v "$tt_w" >/dev/null || refuse "program $tt_w"
+  done
 }
 
 # A mark that every process of the run inherits and nothing scrubs: the limit on file locks, which the kernel no longer
@@ -171,6 +198,18 @@ choose_tag() {
   prlimit --locks="$tt_tag" true || refuse "tag prlimit cannot mark the run's processes"
   echo "$tt_tag" >"$tt_d/tag"
 }
+
+# A cgroup of the run's own below ours, where this user may make one (root, with cgroup v2 from Linux 5.14 on).
+make_cgroup() {
+  tt_cgroup=
+  for tt_w in /sys/fs/cgroup /sys/fs/cgroup/unified; do [ -w "$tt_w/cgroup.procs" ] && break; done
+  while IFS=: read -r tt_v tt_p tt_line; do [ "$tt_v" != 0 ] || tt_w=$tt_w$tt_line; done </proc/self/cgroup
+  tt_w=${tt_w%/}/tpu-tui-$tt_tag
+  mkdir "$tt_w" 2>/dev/null || return 0
+  if [ -w "$tt_w/cgroup.kill" ]; then echo "$tt_w" >"$tt_d/cgroup"; else rmdir "$tt_w" 2>/dev/null; fi
+}
+
+remove_cgroup() { cgroup; [ -z "$tt_cgroup" ] || rmdir "$tt_cgroup" 2>/dev/null; }
 
 # This worker among those that may share this directory: its name and the address and port it was reached at.
 place() { set -- ${SSH_CONNECTION:-}; printf '%s' "$(uname -n)-${3:-local}-${4:-$tt_worker}" | tr -c 'A-Za-z0-9._-' '-'; }
@@ -267,10 +306,13 @@ take_over_files() {
 
 launch() {
   tt_csize=$1 tt_jsize=$2 tt_attempt=$3 tt_made= tt_aside=
+  check_programs
   tt_why=$(mkdir -p "$tt_root/runs/$tt_run" 2>&1) || refuse "directory $tt_why"
   [ "$tt_attempt" = 0 ] || set_aside
   tt_why=$(mkdir "$tt_d" 2>&1) || refuse "directory $tt_why"
   tt_made=1
+  # A launcher that is gone is met at the next word to it. Caught, not ignored: what is started here has its default.
+  trap 'unmake; exit 3' PIPE
   cd "$tt_d" || refuse "directory cannot enter $tt_d"
   echo "$tt_attempt" >attempt
   if [ "$tt_csize" = 0 ]; then
@@ -286,6 +328,7 @@ launch() {
   place >place
   lock_worker
   choose_tag
+  make_cgroup
   oom_kills >oom
   : >log
   : >room
@@ -303,7 +346,8 @@ launch() {
   check_command
   # The front stays until all is decided: sshd stops feeding standard input once its direct child is gone.
   exec 4>&1 5<&0
-  : "$(setsid -f sh ./worker.sh supervise "$tt_run" "$tt_worker" "$tt_nonce" "$tt_aside" 3>&1 >&4 <&5 5<&-)"
+  tt_w=$(setsid -f sh ./worker.sh supervise "$tt_run" "$tt_worker" "$tt_nonce" "$tt_aside" 3>&1 >&4 <&5 5<&-) ||
+    refuse "program setsid -f"
 }
 
 oom_kills() { pick '^oom_kill ' </proc/vmstat | cut -d' ' -f2; }
@@ -313,6 +357,7 @@ supervise() {
   cd "$tt_d" || exit 1
   exec 8>>alive
   flock 8
+  trap 'unmake; exit 1' PIPE
   say "armed $$"
   tt_w=$(timeout "$tt_bar" head -c 3)
   if [ "$tt_w" != 'go!' ] || [ -e cancel ]; then
@@ -320,6 +365,7 @@ supervise() {
     say disarmed
     exit 1
   fi
+  trap - PIPE
   : >going
   : >armed
   exec 5<&0
@@ -347,6 +393,7 @@ lease() {
 
 # Tagged before it looks for `cancel`: a stop either is seen here or sees this process.
 tt_job='exec 2>&1 </dev/null 8>&- 9>&-
+[ ! -s "$1/cgroup" ] || { IFS= read -r tt_stat <"$1/cgroup" && echo 0 >"$tt_stat/cgroup.procs"; } 2>/dev/null
 [ ! -e "$1/cancel" ] || exit 143
 IFS= read -r tt_stat </proc/$$/stat
 tt_stat=${tt_stat##*") "}
@@ -413,6 +460,7 @@ finish() {
   sync status.new
   mv status.new status
   sync .
+  remove_cgroup
 }
 
 # --- follow -----------------------------------------------------------------------------------------------------------
@@ -425,14 +473,15 @@ ended() {
   fi
 }
 
-# Tells a follower of a live run whether there is room on the disk, then every change.
+# Tells a follower of a live run whether there is room on the disk, then every change. Ends with the shell that
+# started it, which a killed sshd takes along without a chance to end this.
 tell_room() {
   tt_told=
-  while :; do
+  while kill -0 $$ 2>/dev/null; do
     tt_is=room; [ ! -e full ] || tt_is=full
     [ "$tt_is" = "$tt_told" ] || tell "$tt_is"
     tt_told=$tt_is
-    sleep 1 >/dev/null 2>&1
+    sleep 1 >/dev/null 2>&1 || return
   done
 }
 
@@ -484,11 +533,17 @@ stop() {
   [ -e going ] || { members; [ -z "$tt_members" ] && { say "stopped never=1"; exit 0; }; }
   sweep "$1"
   tt_swept=$?
-  [ -e alive ] && flock -w 40 -s alive true
+  # Whoever holds its log open keeps the supervisor, seen or not: looked for again until that has ended.
+  now; tt_patience=$((tt_now + 4000))
+  while [ -e alive ] && ! flock -w 1 -s alive true && now && [ "$tt_now" -lt "$tt_patience" ]; do
+    sweep 0
+    tt_swept=$?
+  done
   members
   [ -n "$tt_members" ] && { say "unconfirmed still there:$(describe $tt_members)"; exit 0; }
   [ "$tt_swept" = 0 ] || { say "unconfirmed new processes of the run keep appearing"; exit 0; }
   alive && { say "unconfirmed its supervisor has not ended"; exit 0; }
+  anybody && { say "unconfirmed new processes of the run keep appearing"; exit 0; }
   if [ ! -s status ]; then
     for tt_w in 1 2 3 4 5; do sleep 0.1; members; [ -n "$tt_members" ] && { say "unconfirmed still there:$(describe $tt_members)"; exit 0; }; done
   fi
@@ -496,6 +551,7 @@ stop() {
   if [ -n "$tt_owners" ]; then set -- $tt_owners; say "unconfirmed device $2 is still held by$(describe "$1")"; exit 0; fi
   tt_w=${TPU_TUI_LOCKFILE:-/tmp/libtpu_lockfile}
   [ -n "$tt_real" ] && [ -z "$tt_hidden" ] && rm -f "$tt_w" 2>/dev/null
+  remove_cgroup
   outcome
   say "stopped $tt_line${tt_hidden:+ device=unknown}"
 }
@@ -562,6 +618,7 @@ delete() {
       exit 0
     fi
   fi
+  remove_cgroup
   cd /
   tt_why=$(rm -rf "$tt_d" "$tt_all"/attempts/*/"$tt_worker" "$tt_all/keeper-$tt_worker" "$tt_all/stopped-$tt_worker" 2>&1) ||
     { say "alive cannot remove it: $(printf %s "$tt_why" | tr '\n\r\t' '   ' | head -c 400)"; exit 0; }

@@ -1,0 +1,48 @@
+"""Packets that are dropped on the way to one port, in a network namespace that nobody else lives in."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+
+INSIDE = "TPU_TUI_CHAOS_NAMESPACE"
+MISSING = (
+    "dropping packets needs root"
+    if os.geteuid() != 0
+    else next((f"no {name} here" for name in ("unshare", "ip", "nft") if shutil.which(name) is None), "")
+)
+
+
+def is_inside() -> bool:
+    """Whether this process has a network namespace of its own, where rules hurt nobody."""
+    return INSIDE in os.environ
+
+
+def enter(arguments: list[str]) -> None:
+    """Start this program anew in a network namespace of its own, unless it is there already or cannot."""
+    if is_inside() or MISSING:
+        return
+    os.environ[INSIDE] = "1"
+    script = 'ip link set lo up && exec "$@"'
+    os.execvp("unshare", ["unshare", "-n", "sh", "-c", script, "sh", sys.executable, "-m", "tests.chaos", *arguments])
+
+
+@contextlib.contextmanager
+def dropping(port: int, percent: int) -> Iterator[None]:
+    """So many packets of a hundred to and from a TCP port are lost, both ways, open connections included."""
+    table = f"drop_{port}"
+    some = "" if percent >= 100 else f"numgen random mod 100 < {percent} "
+    rules = [
+        f"add table inet {table}",
+        f"add chain inet {table} in {{ type filter hook input priority 0; }}",
+        *(f"add rule inet {table} in tcp {side} {port} {some}drop" for side in ("dport", "sport")),
+    ]
+    subprocess.run(["nft", "-f", "-"], input="\n".join(rules), text=True, check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["nft", "delete", "table", "inet", table], check=True)

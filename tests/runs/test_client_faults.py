@@ -1,0 +1,105 @@
+"""What happens to the machine that keeps a run: reboots, suspensions, deaths in the middle of a write."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from tests.runs.pipes import until
+from tests.runs.ssh_pod import Pod, over, unattended
+from tests.sshd import needs_sshd
+from tui.pod.run import RunState
+from tui.runs.directory import RunDirectory
+from tui.runs.keeper import attend
+from tui.runs.reader import LineReader
+from tui.runs.status import status_of
+
+pytestmark = needs_sshd
+
+COUNTING = 'i=0; while [ ! -e "$HOME/end" ]; do echo "line $i"; i=$((i+1)); sleep 0.02; done; echo last'
+
+
+@pytest.fixture
+def counting(pod: Pod) -> Iterator[RunDirectory]:
+    """A run whose workers count until they are told to end."""
+    directory = pod.running("sh", "-c", COUNTING)
+    until(lambda: all(length(directory, index) > 100 for index in range(3)))
+    yield directory
+    pod.end_runs()
+
+
+def length(directory: RunDirectory, worker: int) -> int:
+    path = directory.log_path(worker)
+    return path.stat().st_size if path.exists() else 0
+
+
+def kill_keeper(directory: RunDirectory) -> None:
+    os.kill(directory.attended().pid or 0, signal.SIGKILL)
+    unattended(directory)
+
+
+def resume_and_end(pod: Pod, directory: RunDirectory) -> None:
+    """A new keeper takes over, the job ends, and every line is here once and in order."""
+    before = [length(directory, index) for index in range(3)]
+    if not directory.attended().alive:
+        assert asyncio.run(attend(directory, pod.access, patience=pod.patience))
+    until(lambda: all(length(directory, index) > before[index] + 50 for index in range(3)))
+    for worker in pod.workers:
+        (worker.home / "end").touch()
+    assert over(directory).state is RunState.SUCCEEDED, status_of(directory).cause
+    unattended(directory)
+    assert pod.mirrors_are_exact(directory)
+    lines = [(line.worker, line.text) for line in LineReader(directory).poll(final=True)]
+    for index in range(3):
+        logged = directory.log_path(index).read_text().splitlines()
+        assert [text for worker, text in lines if worker == index] == logged
+        assert logged == [*(f"line {number}" for number in range(len(logged) - 1)), "last"]
+
+
+def test_a_keeper_killed_between_the_bytes_and_their_arrival_is_continued_exactly(
+    pod: Pod, counting: RunDirectory
+) -> None:
+    kill_keeper(counting)
+    log = (pod.remote(counting, 1) / "log").read_bytes()
+    size = length(counting, 1)
+    with counting.log_path(1).open("ab") as mirror:
+        mirror.write(log[size : size + 7])
+    with (counting.path / "arrivals").open("ab") as arrivals:
+        arrivals.write(b"2 12")
+    with (counting.path / "events.jsonl").open("ab") as events:
+        events.write(b'{"time": "2026-11-21T10:1')
+    resume_and_end(pod, counting)
+
+
+def test_a_mirror_that_a_power_loss_has_cut_short_is_continued_from_there(pod: Pod, counting: RunDirectory) -> None:
+    kill_keeper(counting)
+    with counting.log_path(0).open("r+b") as mirror:
+        mirror.truncate(length(counting, 0) - 43)
+    resume_and_end(pod, counting)
+
+
+def test_after_a_reboot_the_pid_of_the_old_keeper_may_be_anybodys(pod: Pod, counting: RunDirectory) -> None:
+    kill_keeper(counting)
+    (counting.path / "keeper").write_text(f"{os.getpid()} 1 {socket.gethostname()}\n")
+    assert not counting.attended().alive
+    assert status_of(counting).unattended_since is not None
+    resume_and_end(pod, counting)
+
+
+def test_a_suspended_keeper_goes_on_where_it_was_and_nobody_takes_its_place(pod: Pod, counting: RunDirectory) -> None:
+    keeper = counting.attended().pid or 0
+    os.kill(keeper, signal.SIGSTOP)
+    try:
+        remote = pod.remote(counting, 2) / "log"
+        size = length(counting, 2)
+        until(lambda: remote.stat().st_size > size + 1000)
+        assert counting.attended().alive
+        assert not asyncio.run(attend(counting, pod.access, patience=pod.patience))
+    finally:
+        os.kill(keeper, signal.SIGCONT)
+    resume_and_end(pod, counting)

@@ -1,0 +1,31 @@
+"""A launch in which one worker fails, for every phase and reason; `python -m tests.chaos` does it for each worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.failures import FAILURES, Failure, fail, make_tree, servers_with_devices
+from tests.runs.ssh_pod import Pod
+from tests.sshd import OpensshWorker, needs_sshd
+
+pytestmark = needs_sshd
+
+
+@pytest.fixture(scope="module")
+def three_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[OpensshWorker]]:
+    with servers_with_devices(tmp_path_factory.mktemp("ssh"), 3) as servers:
+        yield servers
+
+
+@pytest.mark.parametrize(
+    ("failure", "victim"),
+    [(failure, place % 3) for place, failure in enumerate(FAILURES)],
+    ids=lambda value: str(getattr(value, "name", value)),
+)
+def test_whatever_fails_on_one_worker_is_named_and_nothing_runs_anywhere(
+    pod: Pod, tmp_path: Path, failure: Failure, victim: int
+) -> None:
+    fail(pod, failure, victim, make_tree(tmp_path / "tree"))

@@ -1,0 +1,181 @@
+"""What is done when a run has ended: by the keeper, once, told in the events."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from tests.pods import pod_home, running_pod, until
+from tui.errors import UsageError
+from tui.localpod.pod import LocalPod
+from tui.operator import LaunchRequest, Operator
+from tui.pod.run import Run, RunState, make_run_id
+from tui.pod.slice import Slice
+from tui.pod.worker import Worker
+from tui.runs.directory import RunDirectory
+from tui.runs.discover import FoundRun, adopt
+from tui.runs.keeper import is_complete
+from tui.runs.on_end import actions_of, check_on_end, describe, left_to_do, parse_action
+from tui.runs.policies import Patience
+from tui.runs.request import check_request
+from tui.runs.status import status_of
+from tui.runs.survey import Found
+from tui.settings import load
+
+__all__ = ["pod_home"]
+
+ENOUGH = 90.0
+
+
+def run_with(*on_end: str) -> Run:
+    return Run(make_run_id("end"), "pod", ("true",), (Worker(0),), zone="z", on_end=on_end)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "explode", "delete-slice:pod", "command", "command: ", "report:/tmp/here", "Report"],
+)
+def test_what_is_no_action_is_refused_with_the_actions_there_are(text: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        parse_action(text)
+    assert "delete-slice" in refused.value.remedy
+
+
+def test_the_slice_is_taken_away_last_and_nothing_is_done_twice() -> None:
+    run = run_with("delete-slice", "command:echo a:b", "report", "report:gs://bucket/runs", "report")
+    kinds = [str(action) for action in actions_of(run)]
+    assert kinds == ["command:echo a:b", "report", "report:gs://bucket/runs", "delete-slice"]
+
+
+def test_a_dry_run_says_what_will_be_done(tmp_path: Path) -> None:
+    shown = describe(run_with("delete-slice", "command:echo done", "report:gs://bucket/runs"))
+    assert shown.splitlines() == [
+        "on end: run here, with sh: echo done",
+        "on end: write the report into the run's directory and upload it to gs://bucket/runs",
+        "on end: delete slice pod, unless something of a run may still be alive there",
+    ]
+    assert describe(run_with()) == ""
+
+
+def test_machines_of_a_hosts_file_and_read_only_mode_are_refused_beforehand() -> None:
+    with pytest.raises(UsageError, match="delete-slice"):
+        check_request(LaunchRequest(Slice("lab"), ("true",), on_end=("delete-slice",)))
+    with pytest.raises(UsageError, match="read-only"):
+        check_on_end(["stop-slice"], "z", read_only=True)
+    check_on_end(["report", "command:true"], None, read_only=True)
+
+
+def test_the_actions_are_in_the_record_and_stay_until_they_are_done(tmp_path: Path) -> None:
+    directory = RunDirectory.create(tmp_path, run_with("report", "command:true"))
+    assert Run.from_json(json.loads(json.dumps(directory.run.to_json()))) == directory.run
+    directory.append_event("state", state="succeeded", cause=None)
+    assert not is_complete(directory)
+    directory.append_event("note", text="…", on_end="report", status="started")
+    assert [str(action) for action in left_to_do(directory)] == ["report", "command:true"]
+    directory.append_event("note", text="…", on_end="report", status="done")
+    directory.append_event("note", text="…", on_end="command:true", status="failed")
+    assert left_to_do(directory) == []
+    assert is_complete(directory)
+
+
+def test_a_run_that_a_worker_tells_of_brings_no_actions_along(tmp_path: Path) -> None:
+    found = FoundRun(run_with("command:touch /owned", "delete-slice"), {0: Found.RUNNING})
+    directory = adopt(found, tmp_path)
+    assert RunDirectory.open(directory.path).run.on_end == ()
+    assert "command:touch /owned" in status_of(directory).notes[0]
+
+
+class Scene:
+    """A local pod and the runs on it."""
+
+    def __init__(self, pod: LocalPod, operator: Operator) -> None:
+        self.pod = pod
+        self.operator = operator
+
+    async def launched(self, *argv: str, on_end: tuple[str, ...] = ()) -> RunDirectory:
+        request = LaunchRequest(await self.operator.slice("local"), argv, grace=1.0, on_end=on_end)
+        spec = await self.operator.plan_launch(request)
+        return await self.operator.launch(replace(spec, patience=Patience(drain=0.2, answer=1.0)))
+
+    @staticmethod
+    async def done(directory: RunDirectory) -> dict[str, str]:
+        """How each action went, once the keeper is gone."""
+        await until(lambda: status_of(directory).state.is_over, "it is over", ENOUGH)
+        await until(lambda: not directory.attended().alive, "its keeper has gone", ENOUGH)
+        notes = [event for event in directory.events()[0] if event.get("on_end")]
+        return {str(note.get("on_end")): f"{note.get('status')}: {note.get('text')}" for note in notes}
+
+    async def names(self) -> list[str]:
+        return [slice_.name for slice_ in (await self.operator.slices()).slices]
+
+
+@pytest_asyncio.fixture
+async def scene(pod_home: Path) -> AsyncIterator[Scene]:
+    async with running_pod(pod_home, workers=2) as pod:
+        operator = Operator(load({"profile": "local"}))
+        try:
+            yield Scene(pod, operator)
+        finally:
+            await operator.close()
+
+
+async def test_report_command_and_slice_are_done_in_order_and_told(scene: Scene, tmp_path: Path) -> None:
+    seen = tmp_path / "seen"
+    command = f'command:echo "$TPU_TUI_STATE $TPU_TUI_RUN" >{seen}; echo written'
+    directory = await scene.launched("echo", "hello", on_end=("delete-slice", command, "report"))
+    went = await scene.done(directory)
+    assert list(went) == [command, "report", "delete-slice"]
+    assert went[command] == f"done: on end: {command} done: written"
+    assert seen.read_text() == f"succeeded {directory.id}\n"
+    assert went["report"].startswith("done: "), went
+    assert list(directory.path.glob("report.*"))
+    assert went["delete-slice"].startswith("done: "), went
+    assert await scene.names() == []
+    assert status_of(directory).state is RunState.SUCCEEDED
+
+
+async def test_a_failed_action_is_told_and_keeps_no_other_from_being_done(scene: Scene) -> None:
+    bad = "command:echo no room >&2; exit 7"
+    directory = await scene.launched("sh", "-c", "exit 3", on_end=(bad, "stop-slice"))
+    went = await scene.done(directory)
+    assert went[bad] == f"failed: on end: {bad} failed: it ended with 7: no room"
+    assert went["stop-slice"].startswith("done: "), went
+    assert (await scene.operator.slice("local")).state == "STOPPED"
+    assert status_of(directory).state is RunState.FAILED
+
+
+async def test_a_slice_on_which_another_run_is_alive_is_left_alone(scene: Scene, tmp_path: Path) -> None:
+    wait = f"command:while [ ! -e {tmp_path}/go ]; do sleep 0.1; done"
+    first = await scene.launched("true", on_end=(wait, "delete-slice"))
+    await until(lambda: status_of(first).state.is_over, "the first is over", ENOUGH)
+    second = await scene.launched("sleep", "1000")
+    await until(lambda: status_of(second).state is RunState.RUNNING, "the second runs", ENOUGH)
+    (tmp_path / "go").touch()
+    went = await scene.done(first)
+    assert went["delete-slice"] == f"refused: on end: delete-slice is not done: {second.id} is alive there"
+    assert await scene.names() == ["local"]
+    assert [answer.confirmed async for answer in scene.operator.stop(second, 0.5)] == [True, True]
+
+
+async def test_read_only_mode_keeps_a_new_keeper_from_what_costs(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = await scene.launched("true", on_end=("stop-slice",))
+    events = directory.path / "events.jsonl"
+    await scene.done(directory)
+    kept = [line for line in events.read_bytes().splitlines(keepends=True) if b"on_end" not in line]
+    events.write_bytes(b"".join(kept))
+    async for _ in scene.operator.change_slice(await scene.operator.slice("local"), "start"):
+        pass
+    reader = Operator(load({"profile": "local", "read_only": True}))
+    assert await reader.attend(directory)
+    await reader.close()
+    went: dict[str, Any] = await scene.done(directory)
+    assert went["stop-slice"] == "refused: on end: stop-slice is not done: refused by --read-only"
+    assert (await scene.operator.slice("local")).state == "READY"

@@ -1,0 +1,76 @@
+"""What the API's states mean for a run whose workers do not answer."""
+
+from __future__ import annotations
+
+import pytest
+
+from tui.pod.run import Run
+from tui.pod.slice import Slice, Symptom
+from tui.pod.worker import Worker
+from tui.runs.plight import plight_of
+
+RUN = Run("pod-20261121-101500-00aa", "pod", ("true",), (Worker(0),), zone="z", slice_created="2026-11-21T09:00:00Z")
+BEFORE, AFTER = "2026-11-21T09:00:00Z", "2026-11-21T11:00:00Z"
+
+
+def slice_in(state: str | None, created: str = BEFORE, **fields: object) -> Slice:
+    return Slice("pod", zone="z", state=state, created=created, **fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("state", "kind", "remedy"),
+    [
+        ("PREEMPTED", "preempted", "slices delete pod"),
+        ("SUSPENDED", "preempted", "slices delete pod"),
+        ("TERMINATED", "terminated", "slices delete pod"),
+        ("STOPPED", "stopped", "slices start pod"),
+        ("STOPPING", "stopped", "slices start pod"),
+        ("DELETING", "deleted", "slices create pod"),
+        ("HIDDEN", "deleted", "slices create pod"),
+    ],
+)
+def test_states_after_which_nothing_answers_any_more_say_what_to_do(state: str, kind: str, remedy: str) -> None:
+    plight = plight_of(RUN, slice_in(state))
+    assert (plight.kind, plight.is_final, plight.explains) == (kind, True, True)
+    assert f"slice pod {'is being' if kind == 'deleted' else 'was'} {kind}" in plight.text
+    assert state in plight.text
+    assert remedy in plight.remedy
+
+
+@pytest.mark.parametrize(
+    ("state", "kind"), [("REPAIRING", "maintenance"), ("RESTARTING", "maintenance"), ("STARTING", "changing")]
+)
+def test_states_that_pass_leave_hope(state: str, kind: str) -> None:
+    plight = plight_of(RUN, slice_in(state))
+    assert (plight.kind, plight.is_final, plight.explains) == (kind, False, True)
+
+
+def test_a_slice_that_is_not_there_was_deleted() -> None:
+    plight = plight_of(RUN, None)
+    assert (plight.kind, plight.is_final, plight.text) == ("deleted", True, "slice pod is deleted")
+
+
+def test_a_slice_of_the_same_name_made_at_another_time_is_another_one() -> None:
+    assert plight_of(RUN, slice_in("READY", AFTER)).kind == "replaced"
+
+
+def test_a_ready_slice_is_not_what_is_wrong_but_its_health_may_be() -> None:
+    assert plight_of(RUN, slice_in("READY", health="HEALTHY")).kind == "ready"
+    assert not plight_of(RUN, slice_in("READY")).explains
+    sick = plight_of(RUN, slice_in("READY", health="UNHEALTHY_MAINTENANCE", health_description="host 3 is serviced"))
+    assert (sick.kind, sick.is_final) == ("maintenance", False)
+    assert "host 3 is serviced" in sick.text
+    assert plight_of(RUN, slice_in("READY", health="TIMEOUT")).kind == "unhealthy"
+
+
+def test_what_the_api_says_of_single_workers_is_told_harmlessly() -> None:
+    symptom = Symptom("OUT_OF_MEMORY", "2", "killed \x1b[31mpython\n")
+    text = plight_of(RUN, slice_in("READY", symptoms=(symptom,))).text
+    assert "OUT_OF_MEMORY on worker 2 killed" in text
+    assert "\x1b" not in text
+    assert "\n" not in text
+
+
+def test_a_state_that_nobody_has_heard_of_is_unknown() -> None:
+    plight = plight_of(RUN, slice_in("MELTED"))
+    assert (plight.kind, plight.is_final, plight.explains) == ("unknown", False, False)

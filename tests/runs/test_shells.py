@@ -1,0 +1,70 @@
+"""A run on real OpenSSH workers whose login shells differ, with start-up files that talk."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.runs.pipes import tagged
+from tests.runs.ssh_pod import SECRET, Pod, over, unattended
+from tests.sshd import needs_sshd, openssh_worker
+from tui.pod.run import RunState
+
+pytestmark = needs_sshd
+SHELLS = {
+    "bash": (".bashrc", "echo hello from bash; echo and an error >&2"),
+    "zsh": (".zshenv", "echo hello from zsh; echo and an error >&2"),
+    "fish": (".config/fish/config.fish", "echo hello from fish; echo and an error >&2"),
+    "tcsh": (".tcshrc", "echo hello from tcsh"),
+}
+WORDS = ("a b", "it's", '"$HOME" `id` $(id) \\', "two\nlines\n\n", "ünï", "*", "", "!x", "\t", "-n", "x" * 100_000)
+
+
+@pytest.fixture(scope="module", params=list(SHELLS))
+def talkative_pod(request: pytest.FixtureRequest) -> Iterator[Pod]:
+    """One worker whose user logs in to that shell, which prints before every command."""
+    program = shutil.which(request.param)
+    if program is None:
+        pytest.skip(f"no {request.param} here: apt-get install {request.param}")
+    user = f"tt{request.param}{os.getpid()}"
+    account = ["--no-create-home", "--home-dir", "/nonexistent", "--password", "*", "--shell", program]
+    subprocess.run(["useradd", *account, user], check=True)
+    with ExitStack() as stack:
+        stack.callback(subprocess.run, ["userdel", "--force", user], capture_output=True)
+        root = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        root.chmod(0o755)
+        worker = stack.enter_context(openssh_worker(root, bare=True, user=user))
+        name, text = SHELLS[request.param]
+        start_up = worker.home / name
+        start_up.parent.mkdir(parents=True, exist_ok=True)
+        start_up.write_text(text + "\n")
+        subprocess.run(["chown", "-R", user, str(worker.home)], check=True)
+        pod = Pod([worker], root / "here")
+        assert pwd.getpwnam(user).pw_shell == program
+        yield pod
+        pod.end_runs()
+
+
+def test_words_and_values_arrive_exactly_whatever_the_login_shell_says(talkative_pod: Pod) -> None:
+    directory = talkative_pod.launch("sh", "-c", 'printf "%s\\0" "$@" "$MY_TOKEN"', "sh", *WORDS)
+    status = over(directory, 90)
+    assert (status.state, status.exit_codes) == (RunState.SUCCEEDED, (0,)), status.cause
+    wanted = b"".join(word.encode() + b"\0" for word in (*WORDS, SECRET))
+    assert directory.log_path(0).read_bytes() == wanted
+    unattended(directory)
+
+
+def test_a_stop_is_confirmed_whatever_the_login_shell_says(talkative_pod: Pod) -> None:
+    directory = talkative_pod.running("sleep", "1000")
+    assert [answer.confirmed for answer in talkative_pod.stop(directory)] == [True]
+    assert not tagged(*talkative_pod.tags(directory))
+    over(directory, 90)
+    unattended(directory)

@@ -1,0 +1,194 @@
+"""Machines taken away under a run: told apart from a crash and from a lost network, by what the API says."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from tests.pods import pod_home, running_pod, until
+from tui.localpod.pod import LocalPod
+from tui.operator import LaunchRequest, Operator
+from tui.pod.run import RunState
+from tui.runs.directory import Event, RunDirectory
+from tui.runs.keeper import attend
+from tui.runs.policies import Patience
+from tui.runs.status import RunStatus, status_of
+from tui.settings import load
+
+__all__ = ["pod_home"]
+
+PATIENCE = Patience(drain=0.3, lost_after=600.0, gone_after=600.0, answer=1.0, restart_pause=0.2, ask_after=0.3)
+"""Nobody is given up here for having been out of reach too long: what ends a run is what the API says."""
+JOB = ("sh", "-c", "echo on; exec sleep 1000")
+ENOUGH = 90.0
+
+
+class Scene:
+    """A local pod, a run on it, and what became of it."""
+
+    def __init__(self, pod: LocalPod, operator: Operator) -> None:
+        self.pod = pod
+        self.operator = operator
+
+    async def running(self, *argv: str, keepalive: float = 15.0, **fields: Any) -> RunDirectory:
+        request = LaunchRequest(await self.operator.slice("local"), argv or JOB, grace=1.0, **fields)
+        spec = await self.operator.plan_launch(request)
+        spec = replace(spec, patience=PATIENCE, access=replace(spec.access, keepalive=keepalive))
+        directory = await self.operator.launch(spec)
+        await until(lambda: status_of(directory).state is not RunState.PREPARING, "it runs", ENOUGH)
+        await until(lambda: self.followed(directory), "every worker is followed", ENOUGH)
+        return directory
+
+    @staticmethod
+    def followed(directory: RunDirectory) -> bool:
+        paths = [directory.log_path(worker.index) for worker in directory.run.workers]
+        return all(path.exists() and path.stat().st_size for path in paths)
+
+    @staticmethod
+    async def over(directory: RunDirectory) -> RunStatus:
+        await until(lambda: status_of(directory).state.is_over, "it is over", ENOUGH)
+        await until(lambda: not directory.attended().alive, "its keeper has gone", ENOUGH)
+        return status_of(directory)
+
+    async def change(self, action: str) -> None:
+        async for _ in self.operator.change_slice(await self.operator.slice("local"), action):
+            pass
+
+
+@pytest_asyncio.fixture
+async def scene(pod_home: Path) -> AsyncIterator[Scene]:
+    async with running_pod(pod_home, workers=2) as pod:
+        operator = Operator(load({"profile": "local"}))
+        try:
+            yield Scene(pod, operator)
+        finally:
+            await operator.close()
+
+
+def asked(directory: RunDirectory) -> list[Event]:
+    """The notes that tell what the API said."""
+    return [event for event in directory.events()[0] if event.kind == "note" and event.get("slice")]
+
+
+def waits(directory: RunDirectory) -> list[str]:
+    """The notes that say that a slice is waited for."""
+    return [note for note in status_of(directory).notes if "waiting for slice local" in note]
+
+
+async def test_a_preempted_slice_is_named_and_the_rest_of_the_gang_is_stopped(scene: Scene) -> None:
+    directory = await scene.running()
+    scene.pod.machines.preempt("local", 1)
+    status = await scene.over(directory)
+    assert (status.state, status.first_failure, status.slice_plight) == (RunState.LOST, 1, "preempted")
+    assert (status.cause or "").startswith("slice local was preempted (PREEMPTED: ")
+    assert "; worker 1 is gone; its last lines: on" in (status.cause or "")
+    assert "tpu-tui slices delete local" in (status.remedy or "")
+    assert status.workers[0].exit_code == 143
+    assert [event.get("slice") for event in asked(directory)] == ["preempted"]
+
+
+@pytest.mark.parametrize(
+    ("action", "kind", "remedy"), [("stop", "stopped", "start"), ("delete", "deleted", "create")]
+)
+async def test_a_slice_that_somebody_takes_down_is_not_taken_for_a_crash(
+    scene: Scene, action: str, kind: str, remedy: str
+) -> None:
+    directory = await scene.running()
+    await scene.change(action)
+    status = await scene.over(directory)
+    assert (status.state, status.slice_plight) == (RunState.LOST, kind)
+    assert f"slice local {'was' if kind == 'stopped' else 'is'} {kind}" in (status.cause or "")
+    assert f"slices {remedy} local" in (status.remedy or "")
+
+
+async def test_a_worker_that_hangs_in_a_healthy_slice_is_waited_for_and_told_so(scene: Scene) -> None:
+    directory = await scene.running(keepalive=0.3)
+    hung = scene.pod.machines.pids("local")[1]
+    os.kill(hung, signal.SIGSTOP)
+    await until(lambda: asked(directory), "the API was asked", ENOUGH)
+    said = asked(directory)[0]
+    assert (said.get("slice"), said.get("gone")) == ("ready", False)
+    assert "READY and healthy; so worker 1 crashed or hangs, or the network" in str(said.get("text"))
+    scene.pod.service.tell_health("local", "UNHEALTHY_MAINTENANCE", "the host is being serviced")
+    await until(lambda: status_of(directory).slice_plight == "maintenance", "maintenance is told", ENOUGH)
+    assert status_of(directory).state is RunState.RUNNING
+    os.kill(hung, signal.SIGCONT)
+    await until(lambda: status_of(directory).workers[1].link == "restored", "it is followed again", ENOUGH)
+    scene.pod.service.tell_health("local", "HEALTHY")
+    answers = [answer async for answer in scene.operator.stop(directory, 1.0)]
+    assert all(answer.confirmed for answer in answers)
+
+
+async def test_a_crash_of_the_job_itself_asks_nobody(scene: Scene) -> None:
+    directory = await scene.running("sh", "-c", "echo on; sleep 0.2; exit $((3 * (TPU_TUI_WORKER == 1)))")
+    status = await scene.over(directory)
+    assert (status.state, status.first_failure) == (RunState.FAILED, 1)
+    assert status.cause == "worker 1 exited with 3; its last lines: on"
+    assert asked(directory) == []
+
+
+async def test_a_job_that_was_killed_from_outside_has_the_api_asked_once(scene: Scene) -> None:
+    directory = await scene.running("sh", "-c", "echo on; [ $TPU_TUI_WORKER = 0 ] || kill -TERM $$; exec sleep 1000")
+    status = await scene.over(directory)
+    assert (status.state, status.first_failure) == (RunState.FAILED, 1)
+    assert (status.cause or "").startswith("worker 1 ended by SIGTERM")
+    assert [event.get("slice") for event in asked(directory)] == ["ready"]
+
+
+async def test_a_run_that_may_be_restarted_waits_for_its_slice_and_goes_on_with_its_new_machines(
+    scene: Scene, tmp_path: Path
+) -> None:
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "job.sh").write_text('echo "try $TPU_TUI_ATTEMPT"; [ $TPU_TUI_ATTEMPT = 1 ] || exec sleep 1000\n')
+    directory = await scene.running("sh", "job.sh", restarts=1, sync=code)
+    before = [worker.host_keys for worker in directory.run.workers]
+    scene.pod.machines.preempt("local", 0)
+    await until(
+        lambda: any("waiting for slice local" in note for note in status_of(directory).notes), "it waits", ENOUGH
+    )
+    waiting = status_of(directory)
+    assert (waiting.state, waiting.attempt) == (RunState.PREPARING, 1)
+    assert (waiting.cause or "").startswith("restart 1 of 1: slice local was preempted")
+    old = await scene.operator.slice("local")
+    await scene.change("delete")
+    async for _ in scene.operator.create_slice("local", str(old.accelerator_type), str(old.runtime_version)):
+        pass
+    status = await scene.over(directory)
+    assert (status.state, status.exit_codes, status.attempt) == (RunState.SUCCEEDED, (0, 0), 1), status.notes
+    assert [worker.host_keys for worker in RunDirectory.open(directory.path).run.workers] != before
+    name = directory.log_path(0).name
+    assert (directory.attempt_path(0) / name).read_bytes() == b"try 0\n"
+    assert directory.log_path(0).read_bytes() == b"try 1\n"
+
+
+async def test_a_keeper_killed_while_it_waits_for_a_slice_is_replaced_by_one_that_waits_on(scene: Scene) -> None:
+    job = 'echo "try $TPU_TUI_ATTEMPT"; [ $TPU_TUI_ATTEMPT = 1 ] || exec sleep 1000'
+    directory = await scene.running("sh", "-c", job, restarts=1)
+    await scene.change("stop")
+    await until(lambda: waits(directory), "it waits", ENOUGH)
+    os.kill(directory.attended().pid or 0, signal.SIGKILL)
+    await until(lambda: not directory.attended().alive, "nobody keeps it", ENOUGH)
+    await attend(directory, await scene.operator.access(), patience=PATIENCE)
+    await until(lambda: len(waits(directory)) == 2, "another one waits", ENOUGH)
+    await scene.change("start")
+    status = await scene.over(directory)
+    assert (status.state, status.exit_codes, status.attempt) == (RunState.SUCCEEDED, (0, 0), 1), status.notes
+
+
+async def test_a_person_can_end_the_waiting_for_a_slice(scene: Scene) -> None:
+    directory = await scene.running(restarts=3)
+    await scene.change("stop")
+    await until(
+        lambda: any("waiting for slice local" in note for note in status_of(directory).notes), "it waits", ENOUGH
+    )
+    async for _ in scene.operator.stop(directory, 0.5):
+        pass
+    assert (await scene.over(directory)).state is RunState.STOPPED

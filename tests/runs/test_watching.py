@@ -1,0 +1,153 @@
+"""Runs that live and get nowhere are told by name, and told again when they go on."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tui.pod.run import Run, make_run_id
+from tui.pod.worker import Worker
+from tui.runs.contact import Contact
+from tui.runs.directory import Event, RunDirectory
+from tui.runs.policies import Patience
+from tui.runs.status import status_of
+from tui.runs.watching import SAMPLE, Watcher
+
+NEVER = 10_000.0
+
+
+class Watched:
+    """A run of four workers whose logs a test writes."""
+
+    def __init__(self, home: Path) -> None:
+        run = Run(make_run_id("w"), "pod", ("true",), tuple(Worker(index) for index in range(4)))
+        self.directory = RunDirectory.create(home / "runs", run)
+        self.contact = Contact(Patience())
+
+    def write(self, worker: int, text: str) -> None:
+        with self.directory.log_path(worker).open("a") as log:
+            log.write(text)
+
+    def train(self, worker: int, step: int, loss: str = "2.50000") -> None:
+        """A step of the worker's two cores."""
+        for core in (2 * worker, 2 * worker + 1):
+            line = f"| Training Device=xla:0/{core} Epoch=1 Step={step} Loss={loss} Rate=9.00 GlobalRate=9.00"
+            self.write(worker, f"{line} Time=02:38:57\n")
+
+    def told(self, stall: str) -> list[Event]:
+        return [event for event in self.directory.events()[0] if event.get("stall") == stall]
+
+    @contextlib.asynccontextmanager
+    async def watch(self, **thresholds: float) -> AsyncIterator[None]:
+        patience = Patience(**{"stalled_after": NEVER, "behind_after": NEVER, **thresholds})
+        task = asyncio.ensure_future(Watcher(self.directory, self.contact, patience).run())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.fixture
+def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Watched:
+    monkeypatch.setenv("TPU_TUI_HOME", str(tmp_path))
+    monkeypatch.setattr("tui.runs.watching.LOOK", 0.1)
+    return Watched(tmp_path)
+
+
+async def until(condition: Callable[[], object], meanwhile: Callable[[], Any] = lambda: None) -> None:
+    """Wait for a condition, doing something over and over."""
+    deadline = asyncio.get_running_loop().time() + 60
+    while not condition():
+        assert asyncio.get_running_loop().time() < deadline
+        meanwhile()
+        await asyncio.sleep(0.05)
+
+
+async def test_a_silent_worker_is_named_until_it_writes_again(watched: Watched) -> None:
+    def others() -> None:
+        for worker in (0, 1, 3):
+            watched.write(worker, "on\n")
+
+    async with watched.watch(stalled_after=2.0):
+        await until(lambda: watched.told("silent"), others)
+        assert status_of(watched.directory).silent == (2,)
+        await until(lambda: watched.told("over"), lambda: (others(), watched.write(2, "again\n")))
+    (silent,), (over,) = watched.told("silent"), watched.told("over")
+    assert silent.get("text") == "has written nothing for 2 s: hanging?"
+    assert (silent.worker, silent.get("workers"), over.get("workers")) == (2, [2], [2])
+    assert over.get("text") == "writes again"
+    seen = status_of(watched.directory)
+    assert (seen.silent, seen.notes[0]) == ((), "worker 2: has written nothing for 2 s: hanging?")
+
+
+async def test_a_whole_run_that_is_silent_is_one_note_and_ended_workers_are_not_in_it(watched: Watched) -> None:
+    watched.contact.ended(3)
+    async with watched.watch(stalled_after=0.5):
+        await until(lambda: watched.told("silent"))
+    (silent,) = watched.told("silent")
+    assert silent.get("text") == "no worker has written anything for 0 s: hanging?"
+    assert silent.get("workers") == [0, 1, 2]
+
+
+async def test_a_worker_out_of_reach_is_not_called_silent(watched: Watched) -> None:
+    watched.contact.lost(1)
+    async with watched.watch(stalled_after=0.5):
+        await until(lambda: watched.told("silent"))
+    assert {worker for event in watched.told("silent") for worker in event.get("workers")} == {0, 2, 3}
+
+
+async def test_a_loss_that_is_no_number_is_told_with_its_cores_once(watched: Watched) -> None:
+    for worker in range(4):
+        watched.train(worker, 10)
+    async with watched.watch():
+        watched.train(1, 20, "nan")
+        await until(lambda: watched.told("loss"))
+        watched.train(1, 30, "nan")
+        watched.train(3, 30, "inf")
+        await until(lambda: len(watched.told("loss")) == 2)
+    first, second = watched.told("loss")
+    assert first.get("text") == "the loss is nan on cores 2-3 at step 20"
+    assert (first.worker, first.get("cores")) == (1, [2, 3])
+    assert second.get("text") == "the loss is inf on cores 6-7 at step 30"
+
+
+async def test_a_core_that_stays_behind_is_told_and_told_again_when_it_is_level(watched: Watched) -> None:
+    steps = iter(range(0, 1_000_000, 10))
+
+    def three_go_on() -> None:
+        step = next(steps)
+        for worker in (0, 1, 3):
+            watched.train(worker, step)
+
+    def all_go_on() -> None:
+        step = next(steps)
+        for worker in range(4):
+            watched.train(worker, step)
+
+    async with watched.watch(behind_after=0.5):
+        watched.train(2, 0)
+        await until(lambda: watched.told("behind"), three_go_on)
+        await until(lambda: watched.told("over"), all_go_on)
+    behind, over = watched.told("behind")[0], watched.told("over")[0]
+    assert str(behind.get("text")).startswith("cores 4-5: ")
+    assert "steps behind the median for" in str(behind.get("text"))
+    assert behind.worker == 2
+    assert (behind.get("cores"), over.get("cores")) == ([4, 5], [4, 5])
+
+
+async def test_of_a_flood_only_the_newest_lines_are_looked_into(watched: Watched) -> None:
+    async with watched.watch():
+        watched.write(
+            0, "| Training Device=xla:0/0 Epoch=1 Step=1 Loss=nan Rate=9.00 GlobalRate=9.00 Time=02:38:57\n"
+        )
+        watched.write(0, "x" * 50 + "\n" + ("chatter " * 10 + "\n") * (SAMPLE // 40))
+        watched.train(0, 2, "inf")
+        await until(lambda: watched.told("loss"))
+    (told,) = watched.told("loss")
+    assert "inf" in str(told.get("text"))

@@ -1,0 +1,235 @@
+"""The worker script's confirmed stop, over pipes: whatever a process does, nothing is left and nobody else is hit."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.runs.pipes import PipeWorker, a_run, ended, needs_linux, tag_of, tagged, until
+from tui.runs.remote import outcome_of
+
+pytestmark = needs_linux
+PYTHON = sys.executable
+
+
+def test_the_lock_file_goes_when_the_device_is_free(worker: PipeWorker, tmp_path: Path) -> None:
+    device, lock = tmp_path / "accel0", tmp_path / "lockfile"
+    device.touch()
+    worker.env.update({"TPU_TUI_DEVICES": str(device), "TPU_TUI_LOCKFILE": str(lock)})
+    run = a_run("sh", "-c", f"exec 3<{device}; touch {lock}; sleep 100")
+    worker.launch(run).through()
+    until(lock.exists)
+    assert worker.ask("stop", run, 10, 0)[0][0].word == "stopped"
+    assert not lock.exists()
+
+
+STUBBORN = f"""
+{PYTHON} - <<'EOF' &
+import os, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+def detached(work):
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            work()
+        os._exit(0)
+def closed():
+    for fd in range(3): os.close(fd)
+    while True: time.sleep(9)
+def scrubbed():
+    os.execve('/bin/sleep', ['innocent', '1000'], {{}})
+def stopped():
+    os.kill(os.getpid(), signal.SIGSTOP)
+    while True: time.sleep(9)
+for work in (closed, scrubbed, stopped): detached(work)
+time.sleep(1000)
+EOF
+trap '' TERM
+echo ready
+while :; do sleep 1; done
+"""
+
+
+def test_a_stop_leaves_no_stubborn_process_and_touches_no_neighbour(worker: PipeWorker) -> None:
+    neighbour = subprocess.Popen(["sleep", "1000"])
+    run = a_run("sh", "-c", STUBBORN)
+    worker.launch(run).through()
+    tag = tag_of(worker, run)
+    until(lambda: len(tagged(tag)) >= 6)
+    heard, _, _ = worker.ask("stop", run, 5, 0)
+    assert heard[0].word == "stopped", heard
+    assert outcome_of(heard[0]).signal == "KILL"
+    assert tagged(tag) == []
+    assert neighbour.poll() is None
+    neighbour.kill()
+    neighbour.wait()
+
+
+def test_a_stop_is_answered_the_same_a_second_time(worker: PipeWorker) -> None:
+    run = a_run("sleep", "1000")
+    worker.launch(run).through()
+    first, second = (worker.ask("stop", run, 10, 0)[0][0] for _ in range(2))
+    assert first == second
+    assert (first.word, outcome_of(first).exit_code, outcome_of(first).signal) == ("stopped", 143, "TERM")
+
+
+def test_a_process_that_ends_at_the_first_word_has_its_grace(worker: PipeWorker) -> None:
+    run = a_run("sh", "-c", "trap 'sleep 0.5; echo saved; exit 0' TERM; echo ready; while :; do sleep 0.1; done")
+    worker.launch(run).through()
+    until(lambda: (worker.directory(run) / "log").read_bytes() == b"ready\n")
+    heard, _, _ = worker.ask("stop", run, 300, 0)
+    assert outcome_of(heard[0]).exit_code == 0
+    assert (worker.directory(run) / "log").read_bytes().startswith(b"ready\n")
+    assert (worker.directory(run) / "log").read_bytes().endswith(b"saved\n")
+
+
+def test_stopping_a_prepared_run_keeps_it_from_ever_starting(worker: PipeWorker) -> None:
+    run = a_run("touch", str(worker.root / "ran"))
+    launch = worker.launch(run)
+    launch.answer()
+    assert worker.ask("stop", run, 10, 0)[0][0].fields == {"never": "1"}
+    launch.send(b"go!")
+    assert launch.answer().word == "disarmed"
+    assert not (worker.root / "ran").exists()
+
+
+def test_stopping_what_never_was_is_confirmed(worker: PipeWorker) -> None:
+    assert worker.ask("stop", a_run("true"), 10)[0][0].fields == {"never": "1"}
+
+
+def test_what_the_leader_leaves_behind_is_ended_before_the_status_is_written(worker: PipeWorker) -> None:
+    left = "setsid sh -c 'trap \"\" TERM; while :; do echo still; sleep 0.1; done' & sleep 0.3; exit 4"
+    run = a_run("sh", "-c", left)
+    worker.launch(run).through()
+    status = ended(worker, run)
+    log = worker.directory(run) / "log"
+    assert status["exit"] == "4"
+    assert not tagged(tag_of(worker, run))
+    assert log.stat().st_size == int(status["size"]) > 0
+
+
+def test_a_run_whose_supervisors_were_killed_is_lost_and_can_still_be_stopped(worker: PipeWorker) -> None:
+    run = a_run("sleep", "1000")
+    worker.launch(run).through()
+    alive = worker.directory(run) / "alive"
+
+    def family() -> list[int]:
+        held = [path for path in Path("/proc").glob("[0-9]*/fd/*") if same_file(path, alive)]
+        return sorted({int(path.parts[2]) for path in held})
+
+    until(lambda: bool(family()))
+    while family():
+        for pid in family():
+            os.kill(pid, signal.SIGKILL)
+    heard, _, _ = worker.ask("follow", run, 0, 600, 0)
+    assert [answer.word for answer in heard] == ["log", "lost"]
+    heard, _, _ = worker.ask("stop", run, 10, 0)
+    assert (heard[0].word, heard[0].fields.get("unrecorded")) == ("stopped", "1")
+    assert not tagged(tag_of(worker, run))
+
+
+def same_file(link: Path, target: Path) -> bool:
+    try:
+        return link.samefile(target)
+    except OSError:
+        return False
+
+
+COMET = """
+import os, signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if os.fork():
+    time.sleep(1000)
+print("away", flush=True)
+while True:
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    time.sleep(float(sys.argv[1]))
+"""
+
+
+def can_make_a_cgroup() -> bool:
+    """Whether this user may give a run a cgroup that can be killed as a whole."""
+    own = next(line[3:] for line in Path("/proc/self/cgroup").read_text().splitlines() if line.startswith("0::"))
+    for top in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified"):
+        group = Path(f"{top}{own}/tpu-tui-test-{os.getpid()}")
+        with contextlib.suppress(OSError):
+            group.mkdir()
+            killable = (group / "cgroup.kill").exists()
+            group.rmdir()
+            if killable:
+                return True
+    return False
+
+
+@pytest.mark.parametrize("pause", [0.02, 0.0])
+def test_a_process_that_forks_and_leaves_its_session_all_the_time_does_not_escape(
+    worker: PipeWorker, pause: float
+) -> None:
+    if not can_make_a_cgroup():
+        pytest.skip("no cgroup v2 with cgroup.kill can be made here")
+    run = a_run(PYTHON, "-c", COMET, str(pause))
+    worker.launch(run).through()
+    until(lambda: (worker.directory(run) / "log").read_bytes() == b"away\n")
+    group = Path((worker.directory(run) / "cgroup").read_text().strip())
+    assert group.is_dir()
+    heard, _, _ = worker.ask("stop", run, 5, 0)
+    assert heard[0].word == "stopped", heard
+    assert tagged(tag_of(worker, run)) == []
+    until(lambda: not group.exists())
+
+
+def test_a_job_whose_children_live_for_a_moment_each_is_ended_whole(worker: PipeWorker) -> None:
+    forking = (
+        "trap '' TERM; echo away; while :; do (trap '' TERM; sleep 0.05; (setsid sleep 0.1 &) ) & sleep 0.05; done"
+    )
+    run = a_run("sh", "-c", forking)
+    worker.launch(run).through()
+    until(lambda: (worker.directory(run) / "log").read_bytes() == b"away\n")
+    assert worker.ask("stop", run, 5, 0)[0][0].word == "stopped"
+    assert tagged(tag_of(worker, run)) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="making namespaces needs root")
+@pytest.mark.parametrize("kinds", ["--pid --fork", "--user --map-root-user --pid --fork --mount"])
+def test_a_job_in_namespaces_of_its_own_is_ended_all_the_same(worker: PipeWorker, kinds: str) -> None:
+    if subprocess.run(["unshare", *kinds.split(), "true"], capture_output=True).returncode:
+        pytest.skip(f"unshare {kinds} does not work here")
+    run = a_run("unshare", *kinds.split(), "sh", "-c", "trap '' TERM; sleep 1000 & wait; sleep 1000")
+    worker.launch(run).through()
+    until(lambda: len(tagged(tag_of(worker, run))) >= 3)
+    assert worker.ask("stop", run, 5, 0)[0][0].word == "stopped"
+    assert tagged(tag_of(worker, run)) == []
+
+
+@pytest.fixture
+def open_worker(worker: PipeWorker) -> Iterator[PipeWorker]:
+    """The same worker in a place that every user may enter."""
+    with tempfile.TemporaryDirectory() as place:
+        made = PipeWorker(Path(place), worker.shell)
+        yield made
+        made.close()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="changing the user needs root")
+def test_a_run_inside_a_run_without_privilege_gets_a_tag_of_its_own(open_worker: PipeWorker) -> None:
+    for path in (open_worker.home, open_worker.root):
+        path.chmod(0o777)
+    outer = 3 << 60
+    open_worker.prefix = ("setpriv", "--reuid=65534", "--clear-groups", "prlimit", f"--locks={outer}")
+    run = a_run("sleep", "1000")
+    open_worker.launch(run).through()
+    tag = int(tag_of(open_worker, run))
+    assert outer // 2 < tag < outer
+    assert len(tagged(str(tag))) == 1
+    heard, _, _ = open_worker.ask("stop", run, 10, 0)
+    assert heard[0].word == "stopped"

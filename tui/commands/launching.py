@@ -1,0 +1,153 @@
+"""`launch`: a command on every worker of a slice, or on none."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tui.commands.following import exit_code, follow, tell_event
+from tui.commands.output import Output
+from tui.errors import OutOfReachError, TpuTuiError, UsageError
+from tui.pod.run import RunState
+
+if TYPE_CHECKING:
+    from tui.operator import LaunchRequest, Operator
+    from tui.runs.directory import RunDirectory
+    from tui.runs.status import RunStatus
+
+_LOGIN_CHECKS = ("reachability", "tcp", "handshake", "host_key")
+"""Checks that fail where a worker cannot be reached or does not let us in."""
+
+
+def add_launch(commands: argparse._SubParsersAction[Any]) -> None:
+    """Add the command's parser."""
+    launch = commands.add_parser("launch", help="start a command on every worker of a slice, or on none")
+    launch.add_argument("slice", metavar="SLICE")
+    launch.add_argument("--name", help="what the run is called (default: the slice)")
+    launch.add_argument("--env", action="append", default=[], metavar="K=V", help="variable for the job; repeatable")
+    launch.add_argument("--sync", type=Path, metavar="DIR", help="copy this working tree to every worker first")
+    launch.add_argument("--conda-env", metavar="E", help="conda environment to activate")
+    launch.add_argument("--venv", metavar="P", help="virtual environment to activate, a path on the workers")
+    launch.add_argument("--workdir", metavar="D", help="directory on the workers to start in")
+    launch.add_argument("--runtime", choices=("pjrt", "cpu", "xrt", "none"), help="variables torch_xla is given")
+    launch.add_argument(
+        "--on-failure", choices=("stop", "leave"), default="stop", help="what one failure does to the rest"
+    )
+    launch.add_argument("--restarts", type=int, default=0, metavar="N", help="relaunch a failed gang up to N times")
+    launch.add_argument("--grace", type=float, default=30.0, metavar="S", help="seconds between SIGTERM and SIGKILL")
+    launch.add_argument(
+        "--on-end",
+        action="append",
+        default=[],
+        metavar="ACTION",
+        help="when the run has ended: report, report:gs://BUCKET/FOLDER, stop-slice, delete-slice or "
+        "command:SHELL COMMAND; repeatable",
+    )
+    launch.add_argument("--skip-checks", action="store_true", help="launch without a look at the workers first")
+    launch.add_argument(
+        "--phase-timeout",
+        action="append",
+        default=[],
+        metavar="PHASE=S",
+        help="seconds a worker may take to connect (120), prepare (90) or sync (3600); repeatable",
+    )
+    launch.add_argument("-d", "--detach", action="store_true", help="come back when the run has started")
+    launch.add_argument("--dry-run", action="store_true", help="print exactly what would run, and run nothing")
+    launch.set_defaults(run=launch_run, takes_job=True, changes=True)
+
+
+def _parse_env(pairs: list[str]) -> dict[str, str]:
+    env = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name.replace("_", "a").isalnum() or name[0].isdigit() or not name.isascii():
+            raise UsageError(f"no variable: {pair.partition('=')[0]!r}", remedy="write it as --env NAME=value")
+        env[name] = value
+    return env
+
+
+async def launch_run(args: argparse.Namespace, operator: Operator, out: Output) -> int:
+    """Launch on every worker or on none; then follow, unless detached."""
+    from tui.operator import LaunchRequest
+    from tui.runs.phases import PhaseTimeouts
+
+    if not args.argv:
+        raise UsageError("no command to launch", remedy="tpu-tui launch SLICE -- COMMAND …")
+    request = LaunchRequest(
+        slice_=await operator.slice(args.slice),
+        argv=tuple(args.argv),
+        name=args.name,
+        env=_parse_env(args.env),
+        sync=args.sync,
+        conda_env=args.conda_env,
+        venv=args.venv,
+        workdir=args.workdir,
+        runtime=args.runtime,
+        on_failure=args.on_failure,
+        restarts=args.restarts,
+        grace=args.grace,
+        on_end=tuple(args.on_end),
+        skip_checks=args.skip_checks,
+        timeouts=PhaseTimeouts.parse(args.phase_timeout),
+    )
+    spec = await operator.plan_launch(request)
+    if args.dry_run:
+        text = operator.dry_run(spec)
+        if out.as_json:
+            out.document({"run": spec.run.id, "slice": spec.run.slice, "dry_run": text})
+        else:
+            out.text(text)
+        return 0
+    if not request.skip_checks:
+        await _check(request, operator, out)
+    directory = await operator.launch(spec)
+    answer = {
+        "run": directory.id,
+        "slice": directory.run.slice,
+        "workers": len(directory.run.workers),
+        "directory": str(directory.path),
+    }
+    if not args.detach:
+        if out.as_json:
+            out.line(answer)
+        else:
+            out.text(directory.id)
+        return await follow(operator, directory, out)
+    status = await _until_started(operator, directory, out)
+    if out.as_json:
+        out.document(answer)
+    else:
+        out.text(directory.id)
+    return 0 if status.state is RunState.RUNNING else exit_code(status)
+
+
+async def _until_started(operator: Operator, directory: RunDirectory, out: Output) -> RunStatus:
+    """Tell what happens until every worker runs or the launch has failed."""
+    async for event in operator.events(directory):
+        tell_event(event, directory, out)
+        status = operator.status_of(directory)
+        if status.state is RunState.RUNNING or status.state.is_over:
+            return status
+    return operator.status_of(directory)
+
+
+async def _check(request: LaunchRequest, operator: Operator, out: Output) -> None:
+    """Look whether the launch can work; warnings are shown. Raises the reason that speaks against it."""
+    from tui.checks.digest import digest
+    from tui.operator.checking import hinders
+
+    rows = [row async for row in operator.check_launch(request) if hinders(row) or row.status == "warn"]
+    await operator.close()
+    for finding in digest(rows).findings:
+        where = f"{finding.where}: " if finding.where else ""
+        remedy = f"\n  → {finding.remedy}" if finding.remedy else ""
+        out.note(f"{where}{finding.check}: {finding.detail}{remedy}")
+    against = [row for row in rows if hinders(row)]
+    if against:
+        kind = OutOfReachError if any(row.check in _LOGIN_CHECKS for row in against) else TpuTuiError
+        raise kind(
+            "nothing was launched",
+            why=f"{len(against)} checks speak against it" if len(against) > 1 else "a check speaks against it",
+            remedy="put that right, or --skip-checks launches all the same",
+        )

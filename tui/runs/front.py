@@ -1,0 +1,118 @@
+"""A launch's front: one worker's SSH session that stays open until the launch is decided."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from tui.errors import LaunchError, TpuTuiError, WorkerError
+from tui.pod.worker import Worker
+from tui.runs.remote import Answer, Call, no_answer, parse_line
+
+if TYPE_CHECKING:
+    import asyncssh
+
+_LINE = 64 * 1024
+_LAST_WORDS = 2.0
+"""Seconds in which a session that ended may still deliver what it wrote to standard error."""
+
+_REFUSALS = {
+    "busy": ("another run is alive here", "stop it first, or wait for it: `tpu-tui runs`"),
+    "device": ("the TPU is held by another process", "end that process, or `docker stop` its container"),
+    "command": ("the command cannot run here", "see that it is there: --sync, --venv, --conda-env, --workdir"),
+    "directory": ("cannot make the run's directory", "see that run_root is writable there"),
+    "full": ("no room for the log", "free some space on the worker's disk"),
+    "program": ("a program is missing here", "the worker needs sh, coreutils and util-linux"),
+    "tag": ("cannot mark the run's processes", "raise the hard limit on file locks (ulimit) on that worker"),
+    "stopped": ("the run was stopped for good", "launch it anew"),
+    "cut": ("the launch data did not arrive whole", "launch again"),
+}
+
+
+class Front:
+    """One worker's open launch session: words in, answers out."""
+
+    def __init__(self, worker: Worker, made: Call, process: asyncssh.SSHClientProcess[bytes]) -> None:
+        self.worker = worker
+        self.process = process
+        self.notes: list[str] = []
+        self._nonce = made.nonce
+        self._decided = ""
+        self._ahead: asyncio.Task[Answer] | None = None
+        process.stdin.write(made.input)
+
+    async def expect(self, word: str) -> Answer:
+        """Wait for an answer. Raises LaunchError for a refusal, WorkerError for a lost connection."""
+        ahead, self._ahead = self._ahead, None
+        return await (ahead or self._answer(word))
+
+    def watch_for(self, word: str, lost: Callable[[Front, TpuTuiError], None]) -> None:
+        """Read on for an answer that is not due yet, so that `lost` hears at once of a front that ends meanwhile.
+
+        One that gave up because its lease was over is not lost: another worker kept it waiting. The next `expect`
+        must be for the same word.
+        """
+
+        def told(reading: asyncio.Task[Answer]) -> None:
+            if self._ahead is reading and not reading.cancelled():
+                error = reading.exception()
+                if isinstance(error, TpuTuiError) and not self._decided:
+                    lost(self, error)
+
+        self._ahead = asyncio.ensure_future(self._answer(word))
+        self._ahead.add_done_callback(told)
+
+    async def _answer(self, word: str) -> Answer:
+        while True:
+            try:
+                line = await self.process.stdout.readline()
+            except Exception as error:
+                raise WorkerError("the connection broke", worker=self.worker.index, why=str(error)) from error
+            if not line:
+                raise await self._ended(word)
+            answer = parse_line(self._nonce, line[:_LINE])
+            if answer is None:
+                continue
+            if answer.word == word:
+                return answer
+            if answer.word == "refused":
+                raise refusal(self.worker, answer)
+            if answer.word == "note":
+                self.notes.append(answer.text)
+            if answer.word in ("disarmed", "aborted"):
+                self._decided = answer.word
+
+    async def _ended(self, word: str) -> TpuTuiError:
+        stderr = b""
+        with suppress(Exception):
+            stderr = await asyncio.wait_for(self.process.stderr.read(_LINE), _LAST_WORDS)
+        if self._decided:
+            return LaunchError(f"the worker {self._decided} the launch", worker=self.worker.index)
+        return no_answer(self.worker.index, f"the launch ended without its answer ({word})", stderr, None)
+
+    def send(self, word: bytes) -> None:
+        """Write a word at once."""
+        self.process.stdin.write(word)
+
+    async def close(self, patience: float) -> None:
+        """Let go: an undecided worker takes the end of its input for a no, and has some seconds to say so."""
+        if self._ahead is not None:
+            ahead, self._ahead = self._ahead, None
+            ahead.cancel()
+            await asyncio.wait({ahead})
+        with suppress(Exception):
+            self.process.stdin.write_eof()
+        with suppress(Exception):
+            await asyncio.wait_for(self._answer(""), patience)
+        self.process.close()
+
+
+def refusal(worker: Worker, answer: Answer) -> LaunchError:
+    """The error for a worker that refused to prepare."""
+    kind, _, text = answer.text.partition(" ")
+    what, remedy = _REFUSALS.get(kind, ("refused the launch", ""))
+    if kind == "command" and text.startswith("command not found"):
+        what, text = text, ""
+    return LaunchError(what, worker=worker.index, why=text, remedy=remedy)

@@ -1,0 +1,135 @@
+"""How an attempt begins: launched and, where that fails, undone; or found as a keeper that is gone has left it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tui.errors import LaunchError, TpuTuiError
+from tui.pod.run import RunState
+from tui.runs.acting import Acting
+from tui.runs.directory import RunDirectory
+from tui.runs.launch import Gang, LaunchSpec
+from tui.runs.mirror import record, set_logs_aside, tell_missed_arrivals
+from tui.runs.policies import Patience, in_time, names_of
+from tui.runs.status import BY_POLICY, status_of
+from tui.runs.stopping import stop_everywhere, wish_to_stop
+from tui.runs.survey import Found, survey
+
+if TYPE_CHECKING:
+    from tui.ssh.fleet import Fleet
+
+ABORT_GRACE = 5.0
+"""Seconds that jobs of a launch that failed after the barrier get to end: they have hardly begun."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How an attempt ended: what its last `state` event is to say, unless it is made again."""
+
+    state: RunState
+    cause: str | None
+    worker: int | None = None
+    remedy: str | None = None
+
+
+class Starting:
+    """One attempt's beginning. Without `spec` the workers take what they were sent before."""
+
+    def __init__(
+        self,
+        directory: RunDirectory,
+        fleet: Fleet,
+        patience: Patience,
+        acting: Acting,
+        *,
+        spec: LaunchSpec | None,
+        attempt: int,
+    ) -> None:
+        self.directory = directory
+        self.fleet = fleet
+        self.patience = patience
+        self.acting = acting
+        self.spec = spec
+        self.attempt = attempt
+
+    async def launch(self) -> Ended | None:
+        """Launch the gang; how that ended where it does not run."""
+        spec = self.spec or LaunchSpec(self.directory.run, {}, self.fleet.access)
+        gang = Gang(self.directory, spec, self.fleet, attempt=self.attempt, again=self.spec is None)
+        launching = asyncio.ensure_future(gang.run())
+        wish = asyncio.ensure_future(wish_to_stop(self.directory))
+        try:
+            await asyncio.wait({launching, wish}, return_when=asyncio.FIRST_COMPLETED)
+            if not launching.done():
+                launching.cancel()
+            try:
+                await launching
+            except TpuTuiError as error:
+                return await self._undo(gang, error)
+            except asyncio.CancelledError:
+                if not wish.done():
+                    raise
+                return await self._undo(gang, None)
+        finally:
+            launching.cancel()
+            wish.cancel()
+        await record(self.directory, "state", state=str(RunState.RUNNING), cause=None)
+        return None
+
+    async def _undo(self, gang: Gang, error: TpuTuiError | None) -> Ended:
+        """End what a launch that came to nothing may have started; the culprit is named."""
+        cause = None if error is None else _in_words(error)
+        if gang.passed_barrier:
+            await record(self.directory, "state", state=str(RunState.STOPPING), cause=cause)
+            left = await stop_everywhere(self.directory, self.fleet, ABORT_GRACE)
+            if left:
+                names = ", ".join(str(index) for index in left)
+                cause = f"{cause or 'stopped'}; not confirmed stopped: worker {names}"
+        state = RunState.STOPPED if error is None else RunState.FAILED
+        worker = error.worker if error is not None and isinstance(error.worker, int) else None
+        if worker is not None:
+            await record(self.directory, "failure", worker=worker, exit_code=None, cause=cause)
+        return Ended(state, cause, worker, error.remedy if error is not None else None)
+
+    async def take_over(self) -> Ended | None:
+        """Look what became of a run whose keeper is gone; how it ended where there is nothing to follow."""
+        status = status_of(self.directory)
+        if status.state is RunState.PREPARING and self.attempt:
+            set_logs_aside(self.directory, self.attempt)
+        tell_missed_arrivals(self.directory)
+        if status.state is not RunState.PREPARING:
+            return None
+        asking = survey(self.directory.run, self.fleet, self.attempt)
+        try:
+            found = await asyncio.wait_for(asking, self.patience.lost_after)
+        except asyncio.TimeoutError:
+            while_ = in_time(self.patience.lost_after)
+            return Ended(RunState.LOST, f"what became of its launch could not be asked for {while_}")
+        begun = [index for index, what in found.items() if what is not Found.NOTHING]
+        if not begun and self.attempt and await self.acting.is_ours():
+            return await self.launch()
+        if not begun:
+            error = LaunchError("the launch was cut off before anything started", remedy="launch it again")
+            return Ended(RunState.FAILED, _in_words(error), remedy=error.remedy)
+        for index in begun:
+            await record(self.directory, "phase", worker=index, phase="confirm", status="done", detail="found")
+        missing = [index for index, what in found.items() if what in (Found.NOTHING, Found.ABORTED)]
+        if missing:
+            await self._end_partial(missing)
+        else:
+            await record(self.directory, "state", state=str(RunState.RUNNING), cause=None)
+        return None
+
+    async def _end_partial(self, missing: list[int]) -> None:
+        """Stop a run whose launch was cut off while it was confirmed: it runs on some workers only."""
+        cause = f"the launch was cut off while it was confirmed: it does not run on {names_of(missing)}"
+        await record(self.directory, "failure", worker=missing[0], exit_code=None, cause=cause)
+        await record(self.directory, "state", state=str(RunState.STOPPING), cause=cause)
+        await record(self.directory, "stop_requested", by=BY_POLICY, grace=ABORT_GRACE, cause=cause)
+        await stop_everywhere(self.directory, self.fleet, ABORT_GRACE)
+
+
+def _in_words(error: TpuTuiError) -> str:
+    return error.sentence + (f". {error.remedy[0].upper()}{error.remedy[1:]}" if error.remedy else "")
