@@ -1,10 +1,11 @@
-"""Where images come from: CIFAR-10's archive, a folder of class folders, or shapes drawn here.
+"""Where images come from: CIFAR-10's archive, or shapes drawn here (`class_folders` and `pictures` have more).
 
 A source is a list of classes and, for each split, samples: the encoded file, its extension, its class.
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
 import math
 import pickle
@@ -30,6 +31,13 @@ class Sample:
     label: int
 
 
+Split = tuple[int, Callable[[int], Sample]]  # how many samples there are, and the one of an index
+
+
+class UnreadableImageError(TrainerError):
+    """A sample is no image, or a damaged one; making shards may go on without it."""
+
+
 @dataclass(frozen=True)
 class Source:
     """Classes, and per split a function from index to sample; `image_size` in pixels where all have the same."""
@@ -37,7 +45,9 @@ class Source:
     name: str
     classes: tuple[str, ...]
     image_size: int | None
-    splits: dict[str, tuple[int, Callable[[int], Sample]]]
+    splits: dict[str, Split]
+    identity: str = ""  # changes when the samples do: shards begun from other ones must not be carried on
+    notes: tuple[str, ...] = ()  # what whoever makes shards of it should know
 
 
 # --- shapes -------------------------------------------------------------------------------------------------------
@@ -55,7 +65,8 @@ def shapes(train: int, val: int, size: int, seed: int) -> Source:
     def drawn(split: str) -> Callable[[int], Sample]:
         return lambda index: _drawn(random.Random(f"{seed} {split} {index}"), index % len(SHAPES), size)
 
-    return Source("shapes", SHAPES, size, {"train": (train, drawn("train")), "val": (val, drawn("val"))})
+    splits = {"train": (train, drawn("train")), "val": (val, drawn("val"))}
+    return Source("shapes", SHAPES, size, splits, f"{seed} {train} {val} {size}")
 
 
 def _drawn(rng: random.Random, label: int, size: int) -> Sample:
@@ -145,7 +156,8 @@ def cifar10(archive: Path) -> Source:
         splits = {"train": _cifar_split(train), "val": _cifar_split([members["test_batch"]])}
     except (pickle.UnpicklingError, EOFError, KeyError, ValueError, TypeError, AttributeError) as error:
         raise TrainerError(f"{archive} is damaged, or not CIFAR-10's archive", why=str(error)) from error
-    return Source("cifar", names, CIFAR_SIZE, splits)
+    identity = hashlib.sha256(b"".join((*train, members["test_batch"]))).hexdigest()
+    return Source("cifar", names, CIFAR_SIZE, splits, identity)
 
 
 def _cifar_members(archive: Path) -> dict[str, bytes]:
@@ -176,7 +188,8 @@ class _ArrayUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in self.ALLOWED:
             raise pickle.UnpicklingError(f"it holds {module}.{name}, which no CIFAR-10 batch does")
-        return super().find_class(module, name)
+        # numpy 2 keeps the old name, which the archive has, but warns of it.
+        return super().find_class(module.replace("numpy.core.", "numpy._core."), name)
 
 
 def _unpickled(content: bytes) -> dict[bytes, Any]:
@@ -184,7 +197,7 @@ def _unpickled(content: bytes) -> dict[bytes, Any]:
     return {key if isinstance(key, bytes) else str(key).encode(): value for key, value in loaded.items()}
 
 
-def _cifar_split(batches: Sequence[bytes]) -> tuple[int, Callable[[int], Sample]]:
+def _cifar_split(batches: Sequence[bytes]) -> Split:
     loaded = [_unpickled(batch) for batch in batches]
     rows = np.concatenate([np.asarray(batch[b"data"], dtype=np.uint8).reshape(-1, CIFAR_ROW) for batch in loaded])
     labels = [int(label) for batch in loaded for label in batch[b"labels"]]
@@ -196,58 +209,3 @@ def _cifar_split(batches: Sequence[bytes]) -> tuple[int, Callable[[int], Sample]
         return Sample(_ppm(np.ascontiguousarray(planes.transpose(1, 2, 0))), "ppm", labels[index])
 
     return len(rows), sample
-
-
-# --- a folder of class folders ------------------------------------------------------------------------------------
-
-EXTENSIONS = {".jpg": "jpg", ".jpeg": "jpg", ".png": "png", ".ppm": "ppm", ".webp": "webp"}
-
-
-def folder(directory: Path, val_fraction: float, seed: int) -> Source:
-    """`DIR/train/CLASS/*` and `DIR/val/CLASS/*`, or `DIR/CLASS/*` of which `val_fraction` is set apart.
-
-    Files are kept as they are, never decoded. Raises TrainerError, also when the two splits' classes differ.
-    """
-    if not directory.is_dir():
-        raise TrainerError(f"There is no directory {directory}")
-    if (directory / "train").is_dir():
-        train, classes = _class_folders(directory / "train")
-        val: list[tuple[Path, int]] = []
-        if (directory / "val").is_dir():
-            val, val_classes = _class_folders(directory / "val")
-            odd = sorted(set(classes) ^ set(val_classes))
-            if odd:
-                raise TrainerError(
-                    f"{directory}/train and {directory}/val have different classes", why=", ".join(odd[:5])
-                )
-    else:
-        files, classes = _class_folders(directory)
-        random.Random(seed).shuffle(files)
-        held = round(len(files) * val_fraction)
-        train, val = files[held:], files[:held]
-    splits = {"train": _file_split(train)} | ({"val": _file_split(val)} if val else {})
-    return Source(directory.resolve().name, classes, None, splits)
-
-
-def _class_folders(directory: Path) -> tuple[list[tuple[Path, int]], tuple[str, ...]]:
-    folders = sorted(path for path in directory.iterdir() if path.is_dir())
-    files = [
-        (path, label)
-        for label, each in enumerate(folders)
-        for path in sorted(each.rglob("*"))
-        if path.suffix.lower() in EXTENSIONS
-    ]
-    if not files:
-        raise TrainerError(
-            f"No images in class folders under {directory}",
-            remedy=f"Lay them out as {directory}/CLASS/NAME.jpg ({', '.join(EXTENSIONS)})",
-        )
-    return files, tuple(path.name for path in folders)
-
-
-def _file_split(files: list[tuple[Path, int]]) -> tuple[int, Callable[[int], Sample]]:
-    def sample(index: int) -> Sample:
-        path, label = files[index]
-        return Sample(path.read_bytes(), EXTENSIONS[path.suffix.lower()], label)
-
-    return len(files), sample

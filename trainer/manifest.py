@@ -9,6 +9,7 @@ from typing import Any
 from trainer.errors import TrainerError
 
 MANIFEST = "manifest.json"
+UNFINISHED = "manifest.unfinished.json"  # there while shards are being made, or after their making was cut short
 SCHEMA = 1
 
 

@@ -59,6 +59,14 @@ def exists(url: str) -> bool:
         return bool(_client().bucket(bucket).blob(name).exists())
 
 
+def size_and_crc32c(url: str) -> tuple[int, str] | None:
+    """An object's bytes and checksum (base64) as the bucket knows them; None where there is none."""
+    bucket, name = _parts(url)
+    with _told(url):
+        blob = _client().bucket(bucket).get_blob(name)
+    return None if blob is None else (int(blob.size), str(blob.crc32c))
+
+
 def is_there(directory: str) -> bool:
     """Whether a local directory exists; a prefix in a bucket always does."""
     return is_bucket(directory) or Path(directory).is_dir()
@@ -164,6 +172,11 @@ def _open_pipe(url: str) -> Iterator[IO[bytes]]:
                 os.killpg(process.pid, signal.SIGKILL)
 
 
+def storage_address() -> str:
+    """Where Cloud Storage's JSON API answers: the emulator's address where one is set."""
+    return (os.environ.get("STORAGE_EMULATOR_HOST", "") or STORAGE).rstrip("/")
+
+
 def _parts(url: str) -> tuple[str, str]:
     bucket, _, name = url[len(BUCKET_SCHEME) :].partition("/")
     if not bucket:
@@ -174,8 +187,7 @@ def _parts(url: str) -> tuple[str, str]:
 def _object_stream(url: str, bucket: str, name: str) -> io.RawIOBase:
     from trainer.streams import ObjectStream
 
-    server = os.environ.get("STORAGE_EMULATOR_HOST", "") or STORAGE
-    address = f"{server.rstrip('/')}/storage/v1/b/{bucket}/o/{quote(name, safe='')}?alt=media"
+    address = f"{storage_address()}/storage/v1/b/{bucket}/o/{quote(name, safe='')}?alt=media"
     return ObjectStream(_client()._http, address, url)
 
 

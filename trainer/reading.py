@@ -1,4 +1,4 @@
-"""Shards as samples: local ones mapped into memory, those of a bucket fetched ahead, commands as they come.
+"""Shards as samples: local ones mapped into memory, those of a bucket fetched; some ahead; commands as they come.
 
 Samples are dictionaries as webdataset groups them: `__key__`, `__url__`, and a field for each file of that key.
 """
@@ -21,7 +21,7 @@ from webdataset.tariterators import group_by_keys, tar_file_expander
 from trainer import objects
 from trainer.errors import TrainerError
 
-AHEAD = 4  # shards of a bucket on their way at once: one connection alone waits for each answer
+AHEAD = 4  # shards on their way at once: one connection alone waits for each answer, and one file for its disk
 WHOLE = 128 * 1024 * 1024  # bytes of a shard that is kept in memory whole; a larger one is streamed
 BLOCK = 512  # of a tar file
 REGULAR = (b"0", b"\0")
@@ -60,7 +60,7 @@ def read_shard(shard: ShardFile, verify: bool = False) -> Iterator[Sample]:
 
 
 def read_shards(shards: Sequence[ShardFile], verify: bool = False) -> Iterator[Iterator[Sample]]:
-    """The samples of each shard in turn; meanwhile the next ones of a bucket are being fetched."""
+    """The samples of each shard in turn; meanwhile the next ones are being fetched, or read by the kernel."""
     waiting = deque(shards)
     fetched: deque[tuple[ShardFile, Future[_Bytes] | None]] = deque()
     with ThreadPoolExecutor(AHEAD, thread_name_prefix="fetch") as pool:
@@ -68,8 +68,8 @@ def read_shards(shards: Sequence[ShardFile], verify: bool = False) -> Iterator[I
             while waiting or fetched:
                 while waiting and len(fetched) < AHEAD:
                     shard = waiting.popleft()
-                    remote = objects.is_bucket(shard.url) and not _is_streamed(shard)
-                    fetched.append((shard, pool.submit(_content, shard, verify) if remote else None))
+                    whole = not _is_streamed(shard)
+                    fetched.append((shard, pool.submit(_content, shard, verify) if whole else None))
                 shard, content = fetched.popleft()
                 yield read_shard(shard, verify) if content is None else _arrived(shard, content)
         finally:
@@ -106,11 +106,14 @@ def _content(shard: ShardFile, verify: bool) -> _Bytes:
 def _mapped(path: str) -> _Bytes:
     try:
         with Path(path).open("rb") as file:
-            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except ValueError:  # there is nothing to map in an empty file
         return b""
     except OSError as error:
         raise TrainerError(f"Cannot read {path}", why=error.strerror or str(error)) from error
+    if hasattr(mmap, "MADV_WILLNEED"):
+        content.madvise(mmap.MADV_WILLNEED)  # whoever waits for a page holds the interpreter lock: have them come now
+    return content
 
 
 def _samples(shard: ShardFile, content: _Bytes) -> Iterator[Sample]:

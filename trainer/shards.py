@@ -1,27 +1,105 @@
 """Make WebDataset shards: `python -m trainer.shards cifar10|folder|shapes … --out DIR|gs://bucket/prefix`.
 
 A shard is a plain tar file of pairs `0000042.ppm` (the image as it was) and `0000042.cls` (the class's number).
-The same arguments make the same bytes.
+The same arguments make the same bytes, however many processes write them; a run that was cut short is carried on by
+the same command.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
-import io
+import os
 import random
+import re
+import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
+from typing import Any, NoReturn, Protocol
 
-from trainer import images, objects
+from trainer import class_folders, images, objects, shard_writing
 from trainer.errors import REFUSED, TrainerError
-from trainer.images import Sample, Source
-from trainer.manifest import MANIFEST, Manifest, Shard
+from trainer.images import Source
+from trainer.manifest import MANIFEST, UNFINISHED, Manifest, Shard
 from trainer.progress import write_line
+from trainer.shard_writing import Job, Progress, Task, Written, shard_bytes
 
-KEY = "%07d"  # seven digits, as the shards of PyTorch/XLA's WebDataset tutorial have them
+__all__ = ["main", "make", "pattern", "shard_bytes"]
+
+INTERRUPTED = 130  # 128 + SIGINT, as shells count
+
+
+class Display(Protocol):
+    """Where progress is shown."""
+
+    def begin(self, tasks: Sequence[Task], found: Collection[Written]) -> None:
+        """These shards are to be written, some of them were found finished."""
+
+    def add(self, written: Written, number: int) -> None:
+        """The `number`th shard is ready."""
+
+    def note(self, text: str) -> None:
+        """Something else that the user should know."""
+
+    def end(self) -> None:
+        """No more will come."""
+
+
+class Lines:
+    """A line for each shard."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self.note = tell
+        self._of = 0
+
+    def begin(self, tasks: Sequence[Task], found: Collection[Written]) -> None:
+        """Says how much is done already."""
+        self._of = len(tasks)
+        if found:
+            self.note(f"Going on: {len(found)} of {len(tasks)} shards are there and whole")
+
+    def add(self, written: Written, number: int) -> None:
+        """`cifar-train-000003.tar: 2000 samples, 6.2 MB (4 of 640)`."""
+        shard = written.shard
+        self.note(f"{shard.name}: {shard.samples} samples, {shard.size / 1e6:.1f} MB ({number} of {self._of})")
+
+    def end(self) -> None:
+        """Nothing is left open."""
+
+
+class Bar:
+    """A progress bar on standard error, in samples."""
+
+    def __init__(self) -> None:
+        self._bar: Any = None
+
+    def begin(self, tasks: Sequence[Task], found: Collection[Written]) -> None:
+        """Draws it."""
+        from tqdm import tqdm  # type: ignore[import-untyped]
+
+        self._bar = tqdm(total=sum(task.stop - task.start for task in tasks), unit=" samples", unit_scale=True)
+        for number, written in enumerate(found, 1):
+            self.add(written, number)
+        if found:
+            self.note(f"Going on: {len(found)} of {len(tasks)} shards are there and whole")
+
+    def add(self, written: Written, number: int) -> None:
+        """Moves it on."""
+        self._bar.set_postfix_str(f"{number} shards")
+        self._bar.update(written.shard.samples + len(written.skipped))
+
+    def note(self, text: str) -> None:
+        """A line above it."""
+        if self._bar is None:
+            write_line(text, descriptor=2)
+        else:
+            self._bar.write(text, file=sys.stderr)
+
+    def end(self) -> None:
+        """Leaves it as it is."""
+        if self._bar is not None:
+            self._bar.close()
 
 
 def make(
@@ -32,41 +110,45 @@ def make(
     repeat: dict[str, int],
     seed: int,
     overwrite: bool = False,
+    workers: int = 1,
+    skip_bad: bool = False,
     tell: Callable[[str], None] = write_line,
+    display: Display | None = None,
 ) -> Manifest:
     """Write every split's shards and, last, the manifest; raises TrainerError.
 
-    Refuses a place that holds a manifest or shards already, unless told to overwrite. `repeat` is how many times
-    each split's samples are taken; all are shuffled together with `seed`.
+    Refuses a place that holds a manifest or other shards already, unless told to overwrite; shards that an earlier
+    run with the same arguments left unfinished are completed. `repeat` is how many times each split's samples are
+    taken; all are shuffled together with `seed`. `skip_bad` leaves out images that cannot be decoded.
     """
-    if samples_per_shard < 1:
-        raise TrainerError("--samples-per-shard must be at least 1")
-    if any(times < 1 for times in repeat.values()):
-        raise TrainerError("--repeat must be at least 1")
-    if not overwrite:
-        _refuse_occupied(out)
-    splits = {}
-    for split, (count, sample_at) in source.splits.items():
-        order = list(range(count)) * repeat.get(split, 1)
-        random.Random(f"{seed} {split}").shuffle(order)
-        if not order:
-            raise TrainerError(f"The {split} split has no samples")
-        splits[split] = tuple(_write_split(f"{source.name}-{split}", order, sample_at, out, samples_per_shard, tell))
+    shown = display or Lines(tell)
+    orders = _orders(source, samples_per_shard, repeat, seed)
+    tasks = [task for split, order in orders.items() for task in _tasks(source, split, order, samples_per_shard)]
+    made_from = {
+        "images": source.identity,
+        "--samples-per-shard": samples_per_shard,
+        "--repeat": {split: len(order) // source.splits[split][0] for split, order in orders.items()},
+        "--seed": seed,
+        "--on-bad-image": "skip" if skip_bad else "stop",
+        "classes": list(source.classes),
+    }
+    progress = _begun(Progress(out, made_from), overwrite)
+    known = {task.name for task in tasks}
+    progress.done = {name: each for name, each in progress.done.items() if name in known}
+    for text in source.notes:
+        shown.note(text)
+    try:
+        shown.begin(tasks, progress.done.values())
+        _write_all(Job(source, dict(orders), out, skip_bad), tasks, workers, progress, shown)
+    finally:
+        shown.end()
+    splits = {
+        split: tuple(progress.done[task.name].shard for task in tasks if task.split == split) for split in orders
+    }
     manifest = Manifest(source.name, source.classes, source.image_size, seed, splits)
     objects.write(objects.join(out, MANIFEST), manifest.to_json().encode())
+    _tidy(out, source.name, known)
     return manifest
-
-
-def shard_bytes(samples: Sequence[Sample], first_key: int) -> bytes:
-    """A shard in memory; its times and owners are fixed, so that equal samples give equal bytes."""
-    import webdataset
-
-    stream = io.BytesIO()
-    with webdataset.TarWriter(stream, mtime=0, user="root", group="root") as writer:
-        for offset, sample in enumerate(samples):
-            key = KEY % (first_key + offset)
-            writer.write({"__key__": key, sample.extension: sample.content, "cls": str(sample.label).encode()})
-    return stream.getvalue()
 
 
 def pattern(out: str, name: str, split: str, shards: int) -> str:
@@ -74,41 +156,72 @@ def pattern(out: str, name: str, split: str, shards: int) -> str:
     return objects.join(out, f"{name}-{split}-{{000000..{shards - 1:06d}}}.tar")
 
 
-def _write_split(
-    prefix: str,
-    order: Sequence[int],
-    sample_at: Callable[[int], Sample],
-    out: str,
-    samples_per_shard: int,
-    tell: Callable[[str], None],
-) -> list[Shard]:
-    shards = []
+def _orders(source: Source, samples_per_shard: int, repeat: dict[str, int], seed: int) -> dict[str, list[int]]:
+    """For each split, its samples' numbers in the sequence in which shards take them."""
+    if samples_per_shard < 1:
+        raise TrainerError("--samples-per-shard must be at least 1")
+    if any(times < 1 for times in repeat.values()):
+        raise TrainerError("--repeat must be at least 1")
+    orders = {}
+    for split, (count, _) in source.splits.items():
+        order = list(range(count)) * repeat.get(split, 1)
+        random.Random(f"{seed} {split}").shuffle(order)
+        if not order:
+            raise TrainerError(f"The {split} split has no samples")
+        orders[split] = order
+    return orders
+
+
+def _tasks(source: Source, split: str, order: Sequence[int], samples_per_shard: int) -> list[Task]:
     starts = range(0, len(order), samples_per_shard)
-    for number, start in enumerate(starts):
-        samples = [sample_at(index) for index in order[start : start + samples_per_shard]]
-        content = shard_bytes(samples, start)
-        name = f"{prefix}-{number:06d}.tar"
-        objects.write(objects.join(out, name), content)
-        shards.append(Shard(name, len(samples), len(content), hashlib.sha256(content).hexdigest()))
-        tell(f"{name}: {len(samples)} samples, {len(content) / 1e6:.1f} MB ({number + 1} of {len(starts)})")
-    return shards
+    return [
+        Task(f"{source.name}-{split}-{number:06d}.tar", split, start, min(start + samples_per_shard, len(order)))
+        for number, start in enumerate(starts)
+    ]
 
 
-def _refuse_occupied(out: str) -> None:
-    if not objects.is_bucket(out) and not Path(out).exists():
-        return
-    present = [name for name in objects.matching(out) if name == MANIFEST or name.endswith(".tar")]
-    if present:
+def _begun(progress: Progress, overwrite: bool) -> Progress:
+    """See what lies in the place already, and have it listed that shards are being made there."""
+    out = progress.out
+    present = objects.matching(out) if objects.is_bucket(out) or Path(out).exists() else []
+    if UNFINISHED in present and MANIFEST not in present and not overwrite:
+        return progress.carried_on()
+    made = [name for name in present if name == MANIFEST or name.endswith(".tar")]
+    if made and not overwrite:
         raise TrainerError(
-            f"{out} already holds {len(present)} shards or manifests, such as {present[0]}",
+            f"{out} already holds {len(made)} shards or manifests, such as {made[0]}",
             remedy="Choose another --out, or add --overwrite",
         )
+    if MANIFEST in present:  # else what is half overwritten would pass for whole
+        objects.delete(objects.join(out, MANIFEST))
+    progress.note()
+    return progress
+
+
+def _write_all(job: Job, tasks: Sequence[Task], workers: int, progress: Progress, shown: Display) -> None:
+    try:
+        for written in shard_writing.written(job, [t for t in tasks if t.name not in progress.done], workers):
+            progress.add(written)
+            shown.add(written, len(progress.done))
+            for text in written.skipped:
+                shown.note(f"Left out. {text}")
+    finally:
+        progress.note()
+
+
+def _tidy(out: str, name: str, known: set[str]) -> None:
+    """Remove the list of what is done, and what an overwritten, larger set had more."""
+    stale = re.compile(rf"{re.escape(name)}-(train|val)-\d{{6}}\.tar")
+    for present in objects.matching(out):
+        if present == UNFINISHED or (stale.fullmatch(present) and present not in known):
+            objects.delete(objects.join(out, present))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Make shards from the command line; returns the exit code."""
     options = _parser().parse_args(arguments)
     started = time.monotonic()
+    signal.signal(signal.SIGTERM, _interrupt)
     try:
         manifest = make(
             _source(options),
@@ -117,28 +230,48 @@ def main(arguments: Sequence[str] | None = None) -> int:
             repeat={"train": options.repeat, "val": options.val_repeat},
             seed=options.seed,
             overwrite=options.overwrite,
+            workers=options.workers,
+            skip_bad=options.on_bad_image == "skip",
+            display=Bar() if sys.stderr.isatty() else Lines(lambda text: write_line(text, descriptor=2)),
         )
     except TrainerError as error:
         write_line(str(error), descriptor=2)
         return REFUSED
+    except KeyboardInterrupt:
+        write_line("Stopped. The same command goes on where it stopped.", descriptor=2)
+        return INTERRUPTED
     for split, shards in manifest.splits.items():
-        total = sum(shard.samples for shard in shards)
-        where = pattern(options.out, manifest.name, split, len(shards))
-        write_line(f"{split}: {total} samples of {len(manifest.classes)} classes in {len(shards)} shards: {where}")
+        write_line(_told(options.out, manifest, split, shards))
     write_line(
         f"Done in {time.monotonic() - started:.1f} s. Train with: python -m trainer.train --data {options.out}"
     )
     return 0
 
 
+def _interrupt(*_: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def _told(out: str, manifest: Manifest, split: str, shards: Sequence[Shard]) -> str:
+    total = sum(shard.samples for shard in shards)
+    where = pattern(out, manifest.name, split, len(shards))
+    return f"{split}: {total} samples of {len(manifest.classes)} classes in {len(shards)} shards: {where}"
+
+
 def _source(options: argparse.Namespace) -> Source:
+    if options.workers < 1:
+        raise TrainerError("--workers must be at least 1")
     if options.source == "cifar10":
         return images.cifar10(Path(options.archive))
     if options.source == "folder":
-        return images.folder(Path(options.images), options.val_fraction, options.seed)
+        return class_folders.folder(Path(options.images), options.val_fraction, options.seed)
     if min(options.train, options.val) < 1 or not 8 <= options.size <= 1024:
         raise TrainerError("--train and --val must be at least 1, --size between 8 and 1024")
     return images.shapes(options.train, options.val, options.size, options.seed)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -159,7 +292,14 @@ def _parser() -> argparse.ArgumentParser:
         each.add_argument("--repeat", type=int, default=1, help="take every training sample so many times")
         each.add_argument("--val-repeat", type=int, default=1)
         each.add_argument("--seed", type=int, default=42)
-        each.add_argument("--overwrite", action="store_true")
+        each.add_argument("--overwrite", action="store_true", help="replace what --out holds")
+        each.add_argument("--workers", type=int, default=_cores(), help="writing processes (default: %(default)s)")
+        each.add_argument(
+            "--on-bad-image",
+            choices=("stop", "skip"),
+            default="stop",
+            help="an image that cannot be decoded: stop and name it, or leave it out and name it (default: stop)",
+        )
     return parser
 
 

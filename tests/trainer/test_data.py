@@ -1,26 +1,29 @@
 from __future__ import annotations
 
 import io
-import random
 import re
 import shutil
 import subprocess
 import sys
 import tarfile
+import threading
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from PIL import Image
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 webdataset = pytest.importorskip("webdataset", reason="webdataset is not installed")
 
-from trainer import data, decode, images, objects, shards  # noqa: E402
+from trainer import data, images, objects, shards, split  # noqa: E402
 from trainer.config import DataConfig, OptimizerConfig, TrainConfig  # noqa: E402
 from trainer.data import PADDING, Dataset, ShardSet  # noqa: E402
 from trainer.errors import TrainerError  # noqa: E402
+from trainer.manifest import UNFINISHED  # noqa: E402
 
 
 def config(batch: int = 8, loader_workers: int = 0, steps: int | None = None, **source: object) -> TrainConfig:
@@ -265,16 +268,106 @@ def test_a_command_that_fails_is_named(tmp_path: Path) -> None:
         data.find(config(train="pipe:exit 3", classes=10), world=1)
 
 
-def test_a_bucket_that_does_not_answer_is_told_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
-    from google.api_core.exceptions import Forbidden
+class Forbidding(BaseHTTPRequestHandler):
+    """Cloud Storage's answer to an account that may not read a bucket."""
 
-    class Locked:
-        def list_blobs(self, *_: object, **__: object) -> list[object]:
-            raise Forbidden("no storage.objects.list access")
+    def do_GET(self) -> None:
+        content = b'{"error": {"code": 403, "message": "x@y.iam does not have storage.objects.get access"}}'
+        self.send_response(403)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
 
-    monkeypatch.setattr(objects, "_client", Locked)
-    with pytest.raises(TrainerError, match=r"No permission for gs://theirs/x.*roles/storage"):
-        objects.matching("gs://theirs/x")
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_a_bucket_that_may_not_be_read_is_told_with_the_role_that_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Forbidding) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{server.server_port}")
+        for ask in (
+            lambda: objects.matching("gs://theirs/x"),
+            lambda: objects.read("gs://theirs/x"),
+            lambda: data.expand("gs://theirs/x/{0..3}.tar"),
+            lambda: data.find(config(directory="gs://theirs/x"), 1),
+        ):
+            assert re.match(r"No permission for gs://theirs/x.*objects.get access.*roles/storage", refused(ask))
+        server.shutdown()
+
+
+def test_a_pattern_whose_braces_do_not_match_is_refused() -> None:
+    assert "is no pattern of shards" in refused(lambda: data.expand("/x/t-{0..3.tar"))
+
+
+def test_a_pattern_of_commands_is_one_command_a_shard(numbered: str) -> None:
+    cfg = config(batch=4, train=f"pipe:cat {numbered}", classes=10)
+    found = data.find(cfg, world=1)
+    assert found.train is not None
+    assert found.train.counts == (10, 3, 17, 12)
+    assert len(set(trained_values(cfg, Dataset(found.train, None, 10, 32), 0, 1))) == 40
+
+
+def test_classes_that_differ_between_the_patterns_are_named(tmp_path: Path) -> None:
+    for name, classes in (("a", ("cat", "dog")), ("b", ("cat", "fox")), ("c", ("dog", "cat"))):
+        source = images.Source("pets", classes, 32, {"train": (4, lambda n: images.Sample(ppm(n), "ppm", n % 2))})
+        shards.make(source, str(tmp_path / name), samples_per_shard=4, repeat={}, seed=1, tell=lambda _: None)
+    train = f"{tmp_path}/a/pets-train-000000.tar"
+    for other, says in (("b", "dog, fox"), ("c", "in another order")):
+        cfg = config(batch=2, train=train, val=f"{tmp_path}/{other}/pets-train-000000.tar")
+        assert says in refused(lambda: data.find(cfg, 1))  # noqa: B023
+    assert data.find(config(batch=2, train=train, val=train), 1).classes == 2
+
+
+def test_fewer_shards_than_loader_processes_work_and_that_is_said(
+    shapes: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    cfg = config(batch=8, directory=shapes, loader_workers=3)
+    found = data.find(cfg, 4)
+    said = capfd.readouterr().out
+    assert "8 training shards feed 2 loader processes on each of 4 cores, not 3" in said
+    assert "--samples-per-shard" in said
+    assert len(trained_values(cfg, found, 3, 4)) == 64
+    data.find(config(batch=8, directory=shapes, loader_workers=2), 4)
+    assert "feed" not in capfd.readouterr().out
+
+
+def test_shards_that_were_never_finished_are_told_as_that(tmp_path: Path) -> None:
+    (tmp_path / UNFINISHED).write_text("{}")
+    assert "never finished" in refused(lambda: data.find(config(directory=str(tmp_path)), 1))
+
+
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    counts=st.lists(st.integers(1, 12), min_size=1, max_size=6),
+    world=st.integers(1, 3),
+    batch=st.integers(1, 5),
+    loaders=st.integers(0, 2),
+    epoch=st.integers(1, 50),
+)
+def test_whatever_the_shards_cores_and_loaders_every_sample_is_seen_once_or_counted_as_dropped(
+    tmp_path: Path, counts: list[int], world: int, batch: int, loaders: int, epoch: int
+) -> None:
+    firsts = [sum(counts[:number]) for number in range(len(counts))]
+    urls = tuple(
+        shard(tmp_path / f"{number}-{count}-{first}.tar", [(ppm(n), n % 10) for n in range(first, first + count)])
+        for number, (first, count) in enumerate(zip(firsts, counts, strict=True))
+    )
+    found = Dataset(ShardSet(urls, tuple(counts)), ShardSet(urls, tuple(counts)), 10, 32)
+    cfg = config(batch=batch, loader_workers=loaders, train="x", val="x", classes=10)
+    ranks = [trained_values(cfg, found, rank, world, epoch) for rank in range(world)]
+    seen = [value for values in ranks for value in values]
+    batches, dropped = split.train_batches(sum(counts), world, batch)
+    assert {len(values) for values in ranks} == {batches * batch}
+    assert len(seen) == len(set(seen)) == sum(counts) - dropped
+    tested = []
+    for rank in range(world):
+        count, evaluated = data.evaluation(cfg, found, rank, world)
+        read = list(evaluated)
+        assert len(read) == count
+        tested += [int(x[0, 0, 0]) for xs, ys in read for x, y in zip(xs, ys, strict=True) if int(y) != PADDING]
+    assert sorted(tested) == list(range(sum(counts)))
 
 
 def refused(make: Callable[[], object]) -> str:
@@ -350,41 +443,6 @@ def test_a_class_beyond_the_last_is_named(tmp_path: Path) -> None:
     assert "has class 10" in refused(lambda: trained_values(cfg, Dataset(ShardSet((url,), (4,)), None, 10, 32), 0, 1))
 
 
-def test_a_small_image_is_moved_by_four_pixels_at_most_and_sometimes_flipped() -> None:
-    pixels = np.zeros((32, 32, 3), dtype=np.uint8)
-    pixels[16, 10] = 255
-    places = set()
-    for seed in range(300):
-        result = decode.augmented(pixels, 32, random.Random(seed))
-        assert result.shape == (32, 32, 3)
-        [[row, column]] = np.argwhere(result[:, :, 0] == 255).tolist()
-        places.add((row - 16, column))
-    assert {row for row, _ in places} == set(range(-4, 5))
-    assert {column for _, column in places} == set(range(6, 15)) | set(range(17, 26))
-
-
-@pytest.mark.parametrize(("width", "height"), [(500, 300), (40, 400), (8, 8)])
-def test_images_of_any_size_become_squares(width: int, height: int) -> None:
-    image = np.asarray(Image.effect_noise((width, height), 50).convert("RGB"))
-    assert decode.centred(image, 64).shape == (64, 64, 3)
-    assert all(decode.augmented(image, 64, random.Random(seed)).shape == (64, 64, 3) for seed in range(50))
-
-
-def test_a_jpeg_is_decoded_as_pil_would_and_one_that_is_cut_off_is_refused() -> None:
-    stream = io.BytesIO()
-    Image.effect_noise((200, 120), 30).convert("RGB").save(stream, "jpeg", quality=90)
-    content = stream.getvalue()
-    assert np.array_equal(decode.decoded(content), np.asarray(Image.open(io.BytesIO(content))))
-    with pytest.raises(ValueError, match="Premature end"):
-        decode.decoded(content[: len(content) // 2])
-
-
-def test_the_centre_is_what_an_evaluation_sees() -> None:
-    image = Image.new("RGB", (300, 100), (255, 0, 0))
-    image.paste((0, 255, 0), (100, 0, 200, 100))
-    assert (decode.centred(np.asarray(image), 32)[:, :, 1] == 255).all()
-
-
 def test_grey_and_transparent_pictures_are_made_colour(tmp_path: Path) -> None:
     encoded = []
     for mode in ("L", "RGBA", "P"):
@@ -397,16 +455,7 @@ def test_grey_and_transparent_pictures_are_made_colour(tmp_path: Path) -> None:
     assert [tuple(pixels.shape) for pixels, _ in batches] == [(3, 3, 32, 32)]
 
 
-def test_fake_data_is_the_same_batch_again_and_again() -> None:
-    cfg = config(batch=4, steps=3, fake=True, image_size=32)
-    count, batches = data.train_epoch(cfg, data.find(cfg, world=8), 0, 8, 1)
-    read = list(batches)
-    assert count == len(read) == 3
-    assert all(torch.equal(read[0][0], other[0]) for other in read)
-    assert read[0][0].dtype == torch.uint8
-
-
 def test_making_and_splitting_shards_needs_no_torch() -> None:
-    modules = "trainer.config, trainer.progress, trainer.split, trainer.images, trainer.manifest"
+    modules = "trainer.config, trainer.progress, trainer.split, trainer.manifest, trainer.shards"
     code = f"import sys, {modules}; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2])

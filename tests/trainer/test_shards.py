@@ -2,9 +2,17 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import pickle
+import shutil
+import signal
+import struct
+import subprocess
+import sys
 import tarfile
+import time
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -14,9 +22,9 @@ webdataset = pytest.importorskip("webdataset", reason="the trainer's packages ar
 
 from webdataset.tariterators import group_by_keys, tar_file_expander  # noqa: E402
 
-from trainer import images, objects, shards  # noqa: E402
+from trainer import class_folders, images, objects, shards  # noqa: E402
 from trainer.errors import TrainerError  # noqa: E402
-from trainer.manifest import MANIFEST, Manifest  # noqa: E402
+from trainer.manifest import MANIFEST, UNFINISHED, Manifest  # noqa: E402
 
 CIFAR_CLASSES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
 
@@ -34,20 +42,49 @@ def make(source: images.Source, out: Path, per_shard: int = 4, seed: int = 3, **
     return shards.make(source, str(out), samples_per_shard=per_shard, repeat=repeat, seed=seed, tell=lambda _: None)
 
 
+class Python2Pickler(pickle._Pickler):  # type: ignore[name-defined,misc]
+    """Pickles as Python 2 did, which CIFAR-10's authors used: text is bytes, and numpy has its old name."""
+
+    dispatch: ClassVar = dict(pickle._Pickler.dispatch)  # type: ignore[attr-defined]
+
+    def save_bytes(self, content: bytes) -> None:
+        self.write(pickle.BINSTRING + struct.pack("<i", len(content)) + content)
+        self.memoize(content)
+
+    dispatch[bytes] = save_bytes
+
+
+def python2_pickle(content: object) -> bytes:
+    stream = io.BytesIO()
+    Python2Pickler(stream, protocol=2).dump(content)
+    return stream.getvalue().replace(b"cnumpy._core.multiarray\n", b"cnumpy.core.multiarray\n")
+
+
 def cifar_archive(path: Path, rows: int = 4) -> np.ndarray:
     """An archive laid out as cifar-10-python.tar.gz is, pickled as it is, with noise for images."""
     pixels = np.random.default_rng(5).integers(0, 256, (6 * rows, 3072), dtype=np.uint8)
     files: dict[str, object] = {
-        "batches.meta": {b"label_names": [name.encode() for name in CIFAR_CLASSES], b"num_vis": 3072}
+        "batches.meta": {
+            b"num_cases_per_batch": rows,
+            b"label_names": [name.encode() for name in CIFAR_CLASSES],
+            b"num_vis": 3072,
+        }
     }
     for number in range(6):
         name = f"data_batch_{number + 1}" if number < 5 else "test_batch"
         own = pixels[number * rows : (number + 1) * rows]
         labels = [(number + row) % 10 for row in range(rows)]
-        files[name] = {b"batch_label": b"x", b"labels": labels, b"data": own, b"filenames": [b"a.png"] * rows}
+        label = b"training batch %d of 5" % (number + 1) if number < 5 else b"testing batch 1 of 1"
+        files[name] = {b"batch_label": label, b"labels": labels, b"data": own, b"filenames": [b"a.png"] * rows}
     with tarfile.open(path, "w:gz") as tar:
+        folder = tarfile.TarInfo("cifar-10-batches-py")
+        folder.type = tarfile.DIRTYPE
+        tar.addfile(folder)
+        page = tarfile.TarInfo("cifar-10-batches-py/readme.html")
+        page.size = 6
+        tar.addfile(page, io.BytesIO(b"<html>"))
         for name, content in files.items():
-            raw = pickle.dumps(content, protocol=2)
+            raw = python2_pickle(content)
             info = tarfile.TarInfo(f"cifar-10-batches-py/{name}")
             info.size = len(raw)
             tar.addfile(info, io.BytesIO(raw))
@@ -163,7 +200,7 @@ def test_a_folder_of_class_folders_keeps_its_files_as_they_are(tmp_path: Path) -
     picture(tmp_path / "pets" / "val" / "cat" / "2.jpg", 30)
     picture(tmp_path / "pets" / "val" / "dog" / "3.jpg", 40)
     (tmp_path / "pets" / "train" / "cat" / "notes.txt").write_text("not an image")
-    source = images.folder(tmp_path / "pets", 0.0, seed=1)
+    source = class_folders.folder(tmp_path / "pets", 0.0, seed=1)
     count, sample_at = source.splits["train"]
     assert source.classes == ("cat", "dog")
     assert {s.content: (s.label, s.extension) for s in map(sample_at, range(count))} == contents
@@ -174,7 +211,7 @@ def test_a_part_is_set_apart_for_validation_where_there_is_none(tmp_path: Path) 
     for label in ("cat", "dog"):
         for number in range(10):
             picture(tmp_path / label / f"{number}.png", number)
-    splits = images.folder(tmp_path, 0.2, seed=1).splits
+    splits = class_folders.folder(tmp_path, 0.2, seed=1).splits
     assert {name: count for name, (count, _) in splits.items()} == {"train": 16, "val": 4}
 
 
@@ -182,7 +219,216 @@ def test_classes_that_differ_between_the_splits_are_named(tmp_path: Path) -> Non
     picture(tmp_path / "train" / "cat" / "1.png", 1)
     picture(tmp_path / "val" / "dog" / "1.png", 1)
     with pytest.raises(TrainerError, match="cat, dog"):
-        images.folder(tmp_path, 0.1, seed=1)
+        class_folders.folder(tmp_path, 0.1, seed=1)
+
+
+def test_images_of_other_formats_and_in_folders_of_folders_become_samples(tmp_path: Path) -> None:
+    for name in ("a.bmp", "deep/er/b.tiff", "c.gif", ".hidden.png"):
+        picture(tmp_path / "in" / "cat" / name, 200)
+    picture(tmp_path / "in" / ".cache" / "x.png", 1)
+    (tmp_path / "in" / "cat" / "notes.txt").write_text("not an image")
+    source = class_folders.folder(tmp_path / "in", 0.0, seed=1)
+    count, sample_at = source.splits["train"]
+    assert (source.classes, count) == (("cat",), 3)
+    for sample in map(sample_at, range(count)):
+        assert sample.extension == "png"
+        colour = np.asarray(Image.open(io.BytesIO(sample.content)).convert("RGB"))[5, 5]
+        assert abs(int(colour[0]) - 200) < 4
+    assert source.notes == (f"1 files in {tmp_path / 'in'} are no images and were left out",)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("a.jpg", b"", "it is empty"),
+        ("a.png", b"not an image", "not an image"),
+        ("a.bmp", b"not an image", "PIL cannot decode it"),
+        ("a.jpg", None, "remature end"),
+    ],
+    ids=["empty", "no png", "no bmp", "cut off"],
+)
+def test_a_file_that_cannot_be_decoded_is_named_or_left_out_by_name(
+    tmp_path: Path, name: str, content: bytes | None, says: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(5):
+        picture(tmp_path / "in" / "cat" / f"{number}.jpg", 9)
+    bad = tmp_path / "in" / "cat" / name
+    if content is None:
+        Image.effect_noise((64, 64), 50).convert("RGB").save(bad)
+    bad.write_bytes(bad.read_bytes()[:-20] if content is None else content)
+    command = ["folder", str(tmp_path / "in"), "--val-fraction", "0", "--out", str(tmp_path / "out")]
+    assert shards.main(command) == 2
+    err = capfd.readouterr().err
+    assert str(bad) in err
+    assert says in err
+    assert "--on-bad-image skip" in err
+    assert shards.main([*command, "--on-bad-image", "skip", "--overwrite"]) == 0
+    assert f"Left out. Cannot decode {bad}" in capfd.readouterr().err
+    manifest = Manifest.from_json((tmp_path / "out" / MANIFEST).read_bytes(), "there")
+    assert manifest.splits["train"][0].samples == len(samples_of(tmp_path / "out", manifest, "train")) == 5
+
+
+def test_a_class_without_images_is_named(tmp_path: Path) -> None:
+    picture(tmp_path / "cat" / "1.png", 1)
+    (tmp_path / "dog").mkdir()
+    with pytest.raises(TrainerError, match=r"class folder .*dog is empty"):
+        class_folders.folder(tmp_path, 0.0, seed=1)
+
+
+def test_any_number_of_processes_writes_the_same_bytes(tmp_path: Path) -> None:
+    made = [
+        shards.make(
+            images.shapes(30, 7, 16, seed=1),
+            str(tmp_path / str(workers)),
+            samples_per_shard=4,
+            repeat={"train": 2},
+            seed=3,
+            workers=workers,
+            tell=lambda _: None,
+        )
+        for workers in (1, 3)
+    ]
+    assert made[0] == made[1]
+    for shard in (*made[0].splits["train"], *made[0].splits["val"]):
+        assert (tmp_path / "1" / shard.name).read_bytes() == (tmp_path / "3" / shard.name).read_bytes()
+
+
+def failing_after(source: images.Source, calls: int) -> images.Source:
+    """The same source, which breaks off after so many samples."""
+    left = [calls]
+
+    def sample(index: int) -> images.Sample:
+        left[0] -= 1
+        if left[0] < 0:
+            raise TrainerError("The disk is on fire")
+        return source.splits["train"][1](index)
+
+    splits = {"train": (source.splits["train"][0], sample)}
+    return images.Source(source.name, source.classes, source.image_size, splits, source.identity)
+
+
+@pytest.mark.parametrize("place", ["directory", "bucket"])
+def test_what_was_cut_short_is_carried_on_without_writing_whole_shards_again(
+    tmp_path: Path, object_store: str, place: str
+) -> None:
+    out = str(tmp_path / "out") if place == "directory" else "gs://trainer-test/cut-short"
+    source = failing_after(images.shapes(30, 1, 16, seed=1), 10**6)
+    expected = make(source, tmp_path / "whole")
+    with pytest.raises(TrainerError, match="on fire"):
+        shards.make(failing_after(source, 17), out, samples_per_shard=4, repeat={}, seed=3, tell=lambda _: None)
+    assert sorted(objects.matching(out)) == [UNFINISHED, *(f"shapes-train-{n:06d}.tar" for n in range(4))]
+    objects.write(objects.join(out, "shapes-train-000002.tar"), b"damaged meanwhile")
+    told: list[str] = []
+    made = shards.make(
+        failing_after(source, 30 - 3 * 4), out, samples_per_shard=4, repeat={}, seed=3, tell=told.append
+    )
+    assert told[0] == "Going on: 3 of 8 shards are there and whole"
+    assert len(told) == 1 + 5
+    assert made == expected
+    assert sorted(objects.matching(out)) == sorted([MANIFEST, *(s.name for s in expected.splits["train"])])
+    for shard in made.splits["train"]:
+        assert hashlib.sha256(objects.read(objects.join(out, shard.name))).hexdigest() == shard.sha256
+
+
+SLOW = """
+import sys, time
+from trainer import images, shards
+
+made = 0
+
+def slow(index):  # each process does some shards, and then none any more
+    global made
+    made += 1
+    time.sleep(0.05 if made <= 10 else 1000)
+    return source.splits["train"][1](index)
+
+source = images.shapes(40, 1, 16, seed=1)
+slowed = images.Source(source.name, source.classes, 16, {"train": (40, slow)}, source.identity)
+shards.make(slowed, sys.argv[1], samples_per_shard=4, repeat={}, seed=3, workers=2)
+"""
+
+
+def test_a_killed_run_goes_on_where_it_was_and_ends_as_if_it_had_never_been_killed(tmp_path: Path) -> None:
+    out, unfinished = tmp_path / "out", tmp_path / "out" / UNFINISHED
+    process = subprocess.Popen(
+        [sys.executable, "-c", SLOW, str(out)], cwd=Path(__file__).parents[2], stdout=subprocess.DEVNULL
+    )
+    deadline = time.monotonic() + 90
+    while not unfinished.exists() or len(json.loads(unfinished.read_bytes())["done"]) < 2:
+        assert time.monotonic() < deadline
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    done = json.loads(unfinished.read_bytes())["done"]
+    before = {each["shard"]["name"]: (out / each["shard"]["name"]).stat().st_mtime_ns for each in done}
+    source = failing_after(images.shapes(40, 1, 16, seed=1), 10**6)
+    assert make(source, out) == make(source, tmp_path / "never killed")
+    assert {name: (out / name).stat().st_mtime_ns for name in before} == before
+    for path in (tmp_path / "never killed").iterdir():
+        assert (out / path.name).read_bytes() == path.read_bytes()
+
+
+def test_half_made_shards_are_not_completed_with_other_arguments(tmp_path: Path) -> None:
+    source = failing_after(images.shapes(30, 1, 16, seed=1), 10**6)
+    with pytest.raises(TrainerError, match="on fire"):
+        make(failing_after(source, 17), tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(TrainerError, match=r"begun otherwise: --samples-per-shard, --seed differ\. .*--overwrite"):
+        make(source, tmp_path, per_shard=5, seed=4)
+    with pytest.raises(TrainerError, match="images differ"):
+        make(failing_after(images.shapes(30, 1, 16, seed=2), 99), tmp_path)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_an_overwritten_set_leaves_nothing_of_a_larger_one_behind(tmp_path: Path) -> None:
+    make(images.shapes(30, 9, 16, seed=1), tmp_path)
+    (tmp_path / "mine.tar").write_bytes(b"something else")
+    made = shards.make(
+        images.shapes(8, 4, 16, seed=1),
+        str(tmp_path),
+        samples_per_shard=4,
+        repeat={},
+        seed=3,
+        overwrite=True,
+        tell=lambda _: None,
+    )
+    names = [shard.name for shard in (*made.splits["train"], *made.splits["val"])]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*names, MANIFEST, "mine.tar"])
+
+
+def test_a_set_that_is_half_overwritten_is_not_taken_for_whole(tmp_path: Path) -> None:
+    source = failing_after(images.shapes(30, 1, 16, seed=1), 10**6)
+    make(source, tmp_path)
+    with pytest.raises(TrainerError, match="on fire"):
+        shards.make(failing_after(source, 9), str(tmp_path), samples_per_shard=4, repeat={}, seed=3, overwrite=True)
+    assert not (tmp_path / MANIFEST).exists()
+    assert (tmp_path / UNFINISHED).exists()
+
+
+def test_a_terminal_gets_a_bar_and_a_file_plain_lines(tmp_path: Path) -> None:
+    arguments = ["shapes", "--train", "8", "--val", "2", "--size", "16", "--samples-per-shard", "4"]
+    command = [sys.executable, "-m", "trainer.shards", *arguments, "--out", str(tmp_path / "a")]
+    root = Path(__file__).parents[2]
+    plain = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
+    assert sorted(line.split(":")[0] for line in plain.stderr.splitlines()) == [
+        "shapes-train-000000.tar",
+        "shapes-train-000001.tar",
+        "shapes-val-000000.tar",
+    ]
+    script = shutil.which("script")
+    if script is None:
+        pytest.skip("no script(1) to get a terminal from")
+    command[-1] = str(tmp_path / "b")
+    seen = subprocess.run(
+        [script, "-qec", f"stty rows 30 cols 100; {' '.join(command)}", "/dev/null"],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "100%" in seen.stdout
+    assert "3 shards" in seen.stdout
 
 
 def test_shards_that_are_there_are_not_overwritten_unasked(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

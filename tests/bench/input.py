@@ -1,0 +1,40 @@
+"""The trainer's input: shards on the disk and in a bucket against files, an object an image, and other loaders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tests.bench.figures import Figure, at_least
+
+IMAGES, ROUNDS = "1024", "5"
+
+
+def figures() -> Iterator[Figure]:
+    """Ratios of samples a second, and of CPU time, with one decoder for the rows A, B, C and A'."""
+    from statistics import median
+
+    from trainer import bench_input as bench
+    from trainer import bench_peers as peers
+    from trainer import bench_rows as rows
+    from trainer.bench_table import DELAY
+
+    options = bench.parser().parse_args(["--images", IMAGES, "--rounds", ROUNDS])
+    with bench.laid_out(options) as (material, addresses, kept):
+        peers.write_formats(material)
+        chosen = bench.cases(cold=False, with_peers=True, store=bool(addresses))
+        results = bench.experiment(material, addresses, kept, chosen, options.rounds)
+    by_row = {(case.row, case.delay): results[case.label] for case in chosen if results[case.label].rates}
+    local, plain = by_row[rows.from_shards, None], by_row[peers.plain_webdataset, None]
+    others = [
+        by_row[row, None] for row in (peers.image_folder, peers.litdata, peers.streaming) if (row, None) in by_row
+    ]
+    best = max(others, key=lambda each: median(each.rates))
+    yield at_least("local shards against plain webdataset + PIL, 2 workers", local.ratio(plain) or 0, 3.5, "×")
+    yield at_least("the same in CPU time a sample", median(plain.cpu) / median(local.cpu), 3.5, "×")
+    yield at_least("against the best of ImageFolder, litdata, streaming", local.ratio(best) or 0, 3.0, "×")
+    yield at_least("the same in CPU time a sample", median(best.cpu) / median(local.cpu), 3.0, "×")
+    yield Figure("B / A, local shards over files", f"{local.ratio(by_row[rows.from_files, None]) or 0:.2f} ×")
+    if (remote := by_row.get((rows.from_bucket, DELAY))) is not None:
+        single = by_row[rows.from_single_objects, DELAY]
+        yield at_least(f"C / B, bucket over local at {DELAY:g} ms", remote.ratio(local) or 0, 0.95, "×")
+        yield at_least(f"C / A', shards over single objects at {DELAY:g} ms", remote.ratio(single) or 0, 10, "×")

@@ -1,0 +1,73 @@
+"""The benchmark runs: every row sees every image, and a row that cannot be measured says why."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+pytest.importorskip("torch", reason="torch is not installed")
+
+from trainer import bench_input as bench
+from trainer import bench_peers as peers
+from trainer import bench_rows as rows
+from trainer.bench_table import DELAY, Case, as_json, table
+
+SMALL = ["--images", "24", "--shards", "3", "--batch", "4", "--size", "32", "--buffer", "8", "--few", "6"]
+
+
+def test_every_row_of_ours_sees_every_image_and_the_table_tells_the_ratios() -> None:
+    with bench.laid_out(bench.parser().parse_args(SMALL)) as (material, addresses, kept):
+        assert set(addresses) == {0.0, DELAY}
+        assert rows.from_files(material) == rows.from_shards(material) == rows.from_bucket(material) == 24
+        assert rows.from_single_objects(material) == rows.from_many_single_objects(material) == 6
+        chosen = [
+            *(case for case in bench.cases(cold=True, with_peers=False, store=True) if case.row in OURS),
+            Case("no such peer", peers.litdata, missing="it is not installed"),
+            Case("a peer that fails", failing),
+        ]
+        results = bench.experiment(material, addresses, kept, chosen, rounds=1)
+    lines = table(material, chosen, results)
+    told = as_json(material, chosen, results)
+    assert [len(case["samples_per_second"]) for case in told["cases"]] == [1] * (len(chosen) - 2) + [0, 0]
+    assert json.loads(json.dumps(told))["cases"][0]["ratio_to_a"] == 1.0
+    assert "no such peer" in lines[-6] + lines[-7] + lines[-8]
+    assert any("not measured: ValueError: broken" in line for line in lines)
+    assert [line.split(":")[0] for line in lines[-3:]] == [
+        "B / A",
+        "B / A, page cache cold",
+        f"C / B at {DELAY:g} ms",
+    ]
+
+
+OURS = (rows.from_files, rows.from_shards, rows.from_bucket)
+
+
+def failing(material: rows.Material) -> int:
+    raise ValueError("broken")
+
+
+def test_the_network_of_the_benchmark_holds_each_request_back_and_changes_nothing(object_store: str) -> None:
+    import os
+    import time
+
+    from trainer import objects
+    from trainer.slow_network import slowed
+
+    content = os.urandom(3_000_000)
+    objects.write("gs://trainer-test/slow", content)
+    with slowed(object_store, 150) as address, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STORAGE_EMULATOR_HOST", address)
+        began = time.monotonic()
+        for _ in range(3):
+            assert objects.read("gs://trainer-test/slow") == content
+        assert time.monotonic() - began >= 3 * 0.15  # a lower bound: a busy machine only takes longer
+
+
+def test_without_an_object_store_the_local_rows_are_still_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainer.emulator.binary", lambda: None)
+    with bench.laid_out(bench.parser().parse_args(SMALL)) as (material, addresses, kept):
+        assert (addresses, kept, material.bucket) == ({}, None, "")
+        assert rows.from_shards(material) == 24
+    missing = {case.missing for case in bench.cases(cold=False, with_peers=False, store=False) if case.delay}
+    assert missing == {"fake-gcs-server is not installed"}

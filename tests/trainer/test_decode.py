@@ -1,0 +1,191 @@
+"""Pixels: against PIL, against torchvision's own crops, and against a slow way to do the same."""
+
+from __future__ import annotations
+
+import io
+import random
+
+import numpy as np
+import pytest
+from PIL import Image
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+transforms = pytest.importorskip("torchvision.transforms", reason="torchvision is not installed")
+pytest.importorskip("cv2", reason="OpenCV is not installed")
+
+from trainer import decode, pictures  # noqa: E402
+
+DRAWS = 1500
+FAR = 0.08  # two samples of 1,500 from one distribution are that far apart in less than one case of ten thousand
+
+
+def encoded(image: Image.Image, kind: str = "png", **options: object) -> bytes:
+    stream = io.BytesIO()
+    image.save(stream, kind, **options)
+    return stream.getvalue()
+
+
+def noise(width: int, height: int, seed: int = 1) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
+
+
+def opened(pixels: np.ndarray) -> decode.Picture:
+    return decode.opened(encoded(Image.fromarray(pixels)))
+
+
+def augmented(picture: decode.Picture, size: int, seed: int) -> np.ndarray:
+    out = np.empty((3, size, size), dtype=np.uint8)
+    decode.augment_into(out, picture, random.Random(seed))
+    return out.transpose(1, 2, 0)
+
+
+def centred(picture: decode.Picture, size: int) -> np.ndarray:
+    out = np.empty((3, size, size), dtype=np.uint8)
+    decode.centre_into(out, picture)
+    return out.transpose(1, 2, 0)
+
+
+def shifted_slowly(pixels: np.ndarray, down: int, right: int, flip: bool) -> np.ndarray:
+    """Pixel by pixel: what a crop out of the picture with a black border of four shows."""
+    size = len(pixels)
+    result = np.zeros_like(pixels)
+    for row in range(size):
+        for column in range(size):
+            y, x = row + down, (size - 1 - column if flip else column) + right
+            if 0 <= y < size and 0 <= x < size:
+                result[row, column] = pixels[y, x]
+    return result
+
+
+def test_a_small_image_is_cropped_and_flipped_as_a_slow_reference_does_it() -> None:
+    pixels = noise(16, 16)
+    picture = opened(pixels)
+    references = {
+        shifted_slowly(pixels, down, right, flip).tobytes(): (down, right, flip)
+        for down in range(-4, 5)
+        for right in range(-4, 5)
+        for flip in (False, True)
+    }
+    seen = [references[augmented(picture, 16, seed).tobytes()] for seed in range(1500)]
+    assert set(seen) == set(references.values())  # each of the 162 comes up
+    assert 0.44 < sum(flip for _, _, flip in seen) / len(seen) < 0.56
+
+
+def apart(ours: list[float], theirs: list[float]) -> float:
+    """How far the two samples' cumulative distributions are apart at most (Kolmogorov and Smirnov's statistic)."""
+    places = np.union1d(ours, theirs)
+    cumulated = [np.searchsorted(np.sort(values), places, side="right") / len(values) for values in (ours, theirs)]
+    return float(np.abs(cumulated[0] - cumulated[1]).max())
+
+
+@pytest.mark.parametrize(("width", "height"), [(256, 256), (500, 375), (300, 900), (1000, 120)])
+def test_the_random_crop_is_distributed_as_torchvisions(width: int, height: int) -> None:
+    torch.manual_seed(3)
+    shape = torch.empty(3, height, width, dtype=torch.uint8)
+    own = [decode.random_box(width, height, random.Random(seed)) for seed in range(DRAWS)]
+    theirs = []
+    for _ in range(DRAWS):
+        top, left, high, wide = transforms.RandomResizedCrop.get_params(shape, decode.CROP_AREA, decode.CROP_RATIO)
+        theirs.append((left, top, wide, high))
+    measures = {
+        "area": lambda box: box[2] * box[3] / (width * height),
+        "ratio": lambda box: np.log(box[2] / box[3]),
+        "left": lambda box: box[0] / width,
+        "top": lambda box: box[1] / height,
+    }
+    for name, measure in measures.items():
+        ours, reference = ([float(measure(box)) for box in boxes] for boxes in (own, theirs))
+        assert apart(ours, reference) < FAR, name
+    assert all(min(x, y) >= 0 and x + w <= width and y + h <= height for x, y, w, h in own)
+
+
+def test_a_picture_too_long_for_any_crop_gives_its_middle() -> None:
+    boxes = {decode.random_box(4000, 20, random.Random(seed)) for seed in range(50)}
+    assert ((4000 - 27) // 2, 0, 27, 20) in boxes
+
+
+def test_a_resized_crop_is_what_pil_makes_of_the_same_part() -> None:
+    content = pictures.picture("same part")
+    image = Image.open(io.BytesIO(content))
+    for seed in range(20):
+        out = augmented(decode.opened(content), 224, seed)
+        rng = random.Random(seed)
+        left, top, wide, high = decode.random_box(image.width, image.height, rng)
+        part = image.resize((224, 224), Image.Resampling.BILINEAR, (left, top, left + wide, top + high))
+        expected = np.asarray(part)[:, ::-1] if rng.random() < 0.5 else np.asarray(part)
+        assert (
+            np.abs(out.astype(int) - expected.astype(int)).mean() < 2.5
+        )  # levels of 255; quick decoding of colours included
+    out = centred(decode.opened(content), 224)
+    side = round(min(image.size) / decode.EVALUATION_MARGIN)
+    left, top = (image.width - side) // 2, (image.height - side) // 2
+    expected = np.asarray(image.resize((224, 224), Image.Resampling.BILINEAR, (left, top, left + side, top + side)))
+    assert np.abs(out.astype(int) - expected.astype(int)).mean() < 1.0
+
+
+def test_shrinking_loses_no_pixel_to_aliasing() -> None:
+    stripes = np.zeros((512, 512, 3), dtype=np.uint8)
+    stripes[:, ::2] = 255  # finer than what is asked for: grey, or else a pattern that is not there
+    small = centred(opened(stripes), 64)
+    assert np.abs(small.astype(int) - 127).max() < 20
+
+
+def test_a_jpeg_is_decoded_as_pil_does_it_bit_by_bit() -> None:
+    for number in range(3):
+        content = pictures.picture(f"bits {number}")
+        assert np.array_equal(decode.decoded(content), np.asarray(Image.open(io.BytesIO(content))))
+
+
+def test_a_jpeg_that_is_cut_off_is_refused_and_not_filled_up_with_grey() -> None:
+    content = encoded(Image.fromarray(noise(200, 120)), "jpeg")
+    for length in (len(content) // 2, len(content) - 20):
+        with pytest.raises(ValueError, match="Premature end"):
+            decode.decoded(content[:length])
+
+
+@pytest.mark.parametrize(("width", "height"), [(500, 300), (40, 400), (8, 8)])
+def test_images_of_any_size_become_squares(width: int, height: int) -> None:
+    picture = opened(np.maximum(noise(width, height), 1))
+    assert centred(picture, 64).all()
+    assert all(augmented(picture, 64, seed).all() for seed in range(20))
+
+
+def test_the_centre_is_what_an_evaluation_sees() -> None:
+    image = Image.new("RGB", (300, 100), (255, 0, 0))
+    image.paste((0, 255, 0), (100, 0, 200, 100))
+    assert (centred(opened(np.asarray(image)), 32)[:, :, 1] == 255).all()
+
+
+def test_quick_decoding_is_off_by_about_a_level_on_average() -> None:
+    for number in range(5):
+        picture = decode.opened(pictures.picture(f"quick {number}"))
+        difference = picture.pixels().astype(int) - picture.pixels(quick=True).astype(int)
+        assert 0 < np.abs(difference).mean() < 1.5
+
+
+def test_a_large_jpeg_is_decoded_small_where_little_is_wanted_and_looks_the_same() -> None:
+    large = Image.fromarray(noise(40, 30)).resize((1200, 900), Image.Resampling.BICUBIC)
+    content = encoded(large, "jpeg", quality=95)
+    picture = decode.opened(content)
+    assert picture.pixels(8.5, quick=True).shape[0] < 200
+    assert picture.pixels(1.9, quick=True).shape == picture.pixels(8.5).shape == (900, 1200, 3)
+    box = (200, 96, 640, 640)
+    reduced, whole = (decode._part(picture, box, 64, quick=quick) for quick in (True, False))
+    assert np.abs(reduced.astype(int) - whole.astype(int)).mean() < 3
+
+
+@pytest.mark.parametrize("mode", ["L", "CMYK", "RGB"])
+def test_jpegs_of_any_colour_space_become_rgb(mode: str) -> None:
+    image = Image.new("RGB", (300, 260), (200, 40, 90)).convert(mode)
+    expected = np.asarray(image.convert("RGB"))[0, 0].astype(int)
+    picture = decode.opened(encoded(image, "jpeg", quality=95))
+    for result in (centred(picture, 224), augmented(picture, 224, 1)):
+        assert np.abs(result[100, 100].astype(int) - expected).max() < 8
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"GIF89a", b"\xff\xd8\xff", b"\xff\xd8\xff\xe0" + bytes(200), b"P6\n9 9\n255\n"]
+)
+def test_what_is_no_image_is_refused(content: bytes) -> None:
+    with pytest.raises(ValueError, match=r"image|empty|OpenCV|remature"):
+        decode.decoded(content)

@@ -1,0 +1,102 @@
+"""Samples become batches: decoded and cropped in threads, in the order they came, always in the same shape.
+
+On an XLA device every new shape is compiled anew: so the last, smaller batch is filled up with the label `PADDING`.
+Images stay uint8 until they are on the device: a quarter of the bytes to move, and normalising there is nearly free.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+import torch
+
+from trainer.decode import Picture, Planes, augment_into, centre_into, opened
+from trainer.errors import TrainerError
+from trainer.reading import Sample
+
+Batch = tuple[torch.Tensor, torch.Tensor]  # images uint8 [batch, 3, size, size], labels int64 [batch]
+
+THREADS = 2  # that decode in each loader; the decoders let go of the interpreter lock
+PADDING = -1  # a label no class has: counted nowhere
+IMAGE_KEYS = ("ppm", "jpg", "jpeg", "png", "webp")
+
+
+@dataclass(frozen=True)
+class Batching:
+    """How samples become batches: `size` samples each, `image_size` pixels a side.
+
+    What becomes of a sample in training depends on `seed` and its place in the sequence, on nothing else.
+    """
+
+    size: int
+    image_size: int
+    classes: int
+    seed: str = ""
+    training: bool = True
+
+    def of(self, raw: Iterator[Sample], place: int = 0) -> Iterator[Batch]:
+        """Batches of `raw`, whose first sample has the given place; raises TrainerError naming a bad sample.
+
+        Some batches are decoded ahead, while the step before computes.
+        """
+        pending: deque[Future[Batch]] = deque()
+        pool = ThreadPoolExecutor(THREADS, thread_name_prefix="decode")
+        try:
+            while True:
+                chunk = list(islice(raw, self.size))
+                if chunk:
+                    pending.append(pool.submit(self._batch_of, chunk, place))
+                    place += len(chunk)
+                if not pending:
+                    return
+                if len(pending) > THREADS or not chunk:
+                    yield pending.popleft().result()
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+    def empty(self) -> Batch:
+        """A batch of nothing but padding."""
+        side = self.image_size
+        return torch.zeros(self.size, 3, side, side, dtype=torch.uint8), torch.full((self.size,), PADDING)
+
+    def _batch_of(self, chunk: list[Sample], place: int) -> Batch:
+        images = np.zeros((self.size, 3, self.image_size, self.image_size), dtype=np.uint8)
+        labels = np.full(self.size, PADDING, dtype=np.int64)
+        for row, sample in enumerate(chunk):
+            labels[row] = self._fill(images[row], sample, place + row)
+        return torch.from_numpy(images), torch.from_numpy(labels)
+
+    def _fill(self, out: Planes, sample: Sample, place: int) -> int:
+        """Put a sample's pixels into a row of a batch; returns its label."""
+        try:
+            label, picture = _label_and_picture(sample)
+            if self.training:
+                augment_into(out, picture, random.Random(f"{self.seed} {place}"))
+            else:
+                centre_into(out, picture)
+        except ValueError as error:
+            raise TrainerError(f"{_name(sample)} cannot be decoded", why=str(error)) from error
+        if not 0 <= label < self.classes:
+            raise TrainerError(f"{_name(sample)} has class {label}", why=f"there are {self.classes} classes")
+        return label
+
+
+def _label_and_picture(sample: Sample) -> tuple[int, Picture]:
+    try:
+        return int(sample["cls"]), opened(next(sample[key] for key in IMAGE_KEYS if key in sample))
+    except (KeyError, StopIteration) as error:
+        raise TrainerError(f"{_name(sample)} lacks a class or an image", why=f"it has {_fields(sample)}") from error
+
+
+def _name(sample: Sample) -> str:
+    return f"Sample {sample['__key__']} of {sample['__url__']}"
+
+
+def _fields(sample: Sample) -> str:
+    return ", ".join(sorted(key for key in sample if not key.startswith("__"))) or "nothing"

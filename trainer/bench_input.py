@@ -1,0 +1,322 @@
+"""The experiment that made WebDataset known on TPU pods, on this machine: `python -m trainer.bench_input`.
+
+The same images with the same augmentation (a random resized crop, a flip) from A, separate files in random order;
+B, local shards; C, the same shards streamed from a bucket; A', an object an image. One decoder serves these rows;
+the loaders that people use otherwise stand beside them, with PIL as they come.
+
+The object store is the real fake-gcs-server, and a proxy holds each request back for the rows that say so. Rows take
+turns, so that a busy machine slows all alike; ratios are medians of the ratios within each round. The server and the
+proxy share this machine's cores with what is measured, and their work is not counted as CPU time of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import multiprocessing
+import os
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from trainer import bench_peers as peers
+from trainer import bench_rows as rows
+from trainer import class_folders, emulator, images, objects, pictures, shards
+from trainer.bench_rows import Material, Row
+from trainer.bench_table import DELAY, Case, Measured, Results, as_json, sweep_table, table
+from trainer.errors import REFUSED, TrainerError
+from trainer.progress import write_line
+from trainer.slow_network import slowed
+
+ROUNDS = 5
+SHARDS = 16  # into which the images go
+BUCKET = "bench-input"
+
+
+# --- one measurement ------------------------------------------------------------------------------------------------
+
+
+def measured(row: Row, material: Material, emulator: str | None) -> tuple[float, float]:
+    """Samples a second and CPU microseconds a sample of one epoch, in a process of its own; raises TrainerError."""
+    context = multiprocessing.get_context("fork")  # a child that need not import PyTorch anew
+    ours, theirs = context.Pipe(duplex=False)
+    child = context.Process(target=_run, args=(row, material, emulator, theirs))
+    child.start()
+    theirs.close()
+    try:
+        answer = ours.recv()
+    except EOFError:
+        answer = "its process ended without a word"
+    child.join()
+    if isinstance(answer, str):
+        raise TrainerError("Not measured", why=answer)
+    samples, seconds, cpu = answer
+    return samples / seconds, cpu / samples * 1e6
+
+
+def _run(row: Row, material: Material, emulator: str | None, answer: Any) -> None:
+    import torch
+
+    torch.set_num_threads(1)
+    if emulator is not None:
+        os.environ["STORAGE_EMULATOR_HOST"] = emulator
+    try:
+        began, cpu = time.perf_counter(), _cpu_seconds()
+        samples = row(material)
+        answer.send((samples, time.perf_counter() - began, _cpu_seconds() - cpu))
+    except Exception as error:  # whatever a peer does, the other rows are still wanted
+        answer.send(f"{type(error).__name__}: {error}")
+
+
+def _cpu_seconds() -> float:
+    """Of this process and of the loader processes that it has seen end."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in used)
+
+
+def forget(directory: Path) -> None:
+    """Drop the pages of all files below from the page cache."""
+    for path in directory.rglob("*"):
+        if path.is_file():
+            with path.open("rb") as file:
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+# --- what is measured -----------------------------------------------------------------------------------------------
+
+
+def cases(*, cold: bool, with_peers: bool, store: bool) -> list[Case]:
+    """The rows in the table's order; A first, for the others are compared with it."""
+    lacks = "" if store else "fake-gcs-server is not installed"
+    found = [Case("A  files, random order", rows.from_files), Case("B  local shards", rows.from_shards)]
+    found += [Case("C  shards from the bucket", rows.from_bucket, delay, missing=lacks) for delay in (0.0, DELAY)]
+    single = "A' an object an image"
+    found += [Case(single, rows.from_single_objects, delay, missing=lacks) for delay in (0.0, DELAY)]
+    hurried = f"{single}, {rows.MANY_AT_ONCE} requests at once"
+    found.append(Case(hurried, rows.from_many_single_objects, DELAY, missing=lacks))
+    if cold:
+        where = "" if hasattr(os, "posix_fadvise") else "this system cannot empty its page cache"
+        found += [
+            Case("A  files, random order", rows.from_files, cold=True, missing=where),
+            Case("B  local shards", rows.from_shards, cold=True, missing=where),
+            Case("C  shards from the bucket", rows.from_bucket, DELAY, cold=True, missing=where or lacks),
+        ]
+    return found + (peer_cases(lacks) if with_peers else [])
+
+
+def peer_cases(lacks: str) -> list[Case]:
+    """The other loaders, over local data but for one."""
+    loaders = f"{peers.WORKERS} workers"
+    found = [
+        Case(f"webdataset + PIL, {loaders}", peers.plain_webdataset),
+        Case(f"webdataset + PIL over pipe:curl, {loaders}", peers.webdataset_by_curl, DELAY, missing=lacks),
+        Case(f"torchvision ImageFolder + DataLoader, {loaders}", peers.image_folder),
+    ]
+    for name, module, row in (
+        ("litdata", "litdata", peers.litdata),
+        ("mosaicml-streaming", "streaming", peers.streaming),
+    ):
+        missing = "" if peers.installed(module) else f"{name} is not installed"
+        found.append(Case(f"{name}, {loaders}", row, missing=missing))
+    return found
+
+
+@contextlib.contextmanager
+def laid_out(options: argparse.Namespace) -> Iterator[tuple[Material, dict[float, str], Path | None]]:
+    """The images in every form, the object store's addresses by their delay, and where it keeps its files."""
+    with contextlib.ExitStack() as stack:
+        # On a disk, for what lies in memory cannot be read cold.
+        work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-input-", dir=options.work)))
+        files = _files(options, work)
+        made = class_folders.folder(files, 0.0, 1)
+        count = made.splits["train"][0]
+        per_shard = -(-count // options.shards)
+        quietly: Callable[[str], None] = lambda _: None  # noqa: E731
+        shards.make(made, str(work / "shards"), samples_per_shard=per_shard, repeat={}, seed=1, tell=quietly)
+        kept = work / "objects" if emulator.binary() else None
+        bucket = ""
+        if kept is not None:
+            kept.mkdir()
+            address = stack.enter_context(emulator.running(kept, BUCKET))
+            stack.enter_context(_storage_at(address))
+            bucket = f"{objects.BUCKET_SCHEME}{BUCKET}"
+        material = Material(
+            files=files,
+            shards=str(work / "shards"),
+            bucket=bucket,
+            images=count,
+            classes=len(made.classes),
+            batch=options.batch,
+            size=options.size,
+            buffer=options.buffer,
+            loaders=options.loaders,
+            few=min(count, options.few),
+        )
+        addresses = {}
+        if kept is not None:
+            _upload(material)
+            addresses = {0.0: address, DELAY: stack.enter_context(slowed(address, DELAY))}
+        os.sync()  # only what is on the disk can be dropped from the page cache
+        yield material, addresses, kept
+
+
+def _files(options: argparse.Namespace, work: Path) -> Path:
+    if options.folder is not None:
+        return Path(options.folder)
+    write_line(f"==> Making {options.images} pictures ..", descriptor=2)
+    count, picture_at = pictures.pictures(options.images, 1, 1).splits["train"]
+    for index in range(count):
+        sample = picture_at(index)
+        path = work / "files" / f"class{sample.label}" / f"{index:06d}.{sample.extension}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(sample.content)
+    return work / "files"
+
+
+@contextlib.contextmanager
+def _storage_at(address: str) -> Iterator[None]:
+    before = os.environ.get("STORAGE_EMULATOR_HOST")
+    os.environ["STORAGE_EMULATOR_HOST"] = address
+    try:
+        yield
+    finally:
+        del os.environ["STORAGE_EMULATOR_HOST"]
+        if before is not None:
+            os.environ["STORAGE_EMULATOR_HOST"] = before
+
+
+def _upload(material: Material) -> None:
+    for path in sorted(Path(material.shards).iterdir()):
+        objects.write(f"{material.bucket}/shards/{path.name}", path.read_bytes())
+    for path in material.few_files():
+        objects.write(f"{material.bucket}/files/{path.parent.name}/{path.name}", path.read_bytes())
+
+
+# --- the experiment -------------------------------------------------------------------------------------------------
+
+
+def experiment(
+    material: Material, addresses: dict[float, str], kept: Path | None, chosen: Sequence[Case], rounds: int
+) -> Results:
+    """Measure every case once a round."""
+    results = {case.label: Measured(failure=case.missing) for case in chosen}
+    measured(chosen[0].row, material, None)  # whoever comes first would pay for the code's own way into memory
+    for number in range(rounds):
+        for case in chosen:
+            result = results[case.label]
+            if result.failure:
+                continue
+            if case.cold:
+                for directory in (material.files, Path(material.shards), *([kept] if kept else [])):
+                    forget(directory)
+            try:
+                rate, cpu = measured(case.row, material, None if case.delay is None else addresses[case.delay])
+            except TrainerError as error:
+                result.failure = error.why
+                continue
+            result.rates.append(rate)
+            result.cpu.append(cpu)
+            write_line(f"round {number + 1} of {rounds}: {case.label}: {rate:,.0f} samples/s", descriptor=2)
+    return results
+
+
+SWEPT: dict[str, tuple[int, ...]] = {
+    "samples per shard": (32, 128, 512, 2048),
+    "number of shards": (2, 4, 8, 16),
+    "batch": (16, 64, 128, 256),
+    "loader workers": (0, 1, 2),
+}
+
+
+def sweep(options: argparse.Namespace, rounds: int) -> dict[str, dict[int, Measured]]:
+    """C at DELAY with one variable changed at a time, the others as the options say."""
+    with laid_out(options) as (material, addresses, _):
+        if not addresses:
+            raise TrainerError("There is nothing to sweep over", why="fake-gcs-server is not installed")
+        source = class_folders.folder(material.files, 0.0, 1)
+        variants: dict[tuple[str, int], Material] = {}
+        for what, values in SWEPT.items():
+            for value in values:
+                if what != "loader workers" and value > material.images:  # too few images to tell
+                    continue
+                variants[what, value] = _variant(material, source, what, value)
+        found: dict[str, dict[int, Measured]] = {what: {} for what in SWEPT}
+        for number in range(rounds):
+            for (what, value), variant in variants.items():
+                rate, cpu = measured(rows.from_bucket, variant, addresses[DELAY])
+                result = found[what].setdefault(value, Measured())
+                result.rates.append(rate)
+                result.cpu.append(cpu)
+                write_line(f"round {number + 1} of {rounds}: {what} {value}: {rate:,.0f} samples/s", descriptor=2)
+        return found
+
+
+def _variant(material: Material, source: images.Source, what: str, value: int) -> Material:
+    if what == "batch":
+        return replace(material, batch=value)
+    if what == "loader workers":
+        return replace(material, loaders=value)
+    # Shards of other sizes hold the same images; another number of shards of one size holds fewer or more of them.
+    per_shard = value if what == "samples per shard" else max(1, material.images // max(SWEPT[what]))
+    count, sample_at = source.splits["train"]
+    taken = count if what == "samples per shard" else min(count, per_shard * value)
+    part = images.Source(source.name, source.classes, None, {"train": (taken, sample_at)})
+    bucket = f"{material.bucket}/{what.replace(' ', '-')}-{value}"
+    out = f"{bucket}/shards"
+    shards.make(part, out, samples_per_shard=per_shard, repeat={}, seed=1, overwrite=True, tell=lambda _: None)
+    return replace(material, bucket=bucket)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the experiment from the command line; returns the exit code."""
+    options = parser().parse_args(arguments)
+    try:
+        if options.sweep:
+            found = sweep(options, options.rounds)
+            rates = {what: {v: m.rates for v, m in values.items()} for what, values in found.items()}
+            write = [json.dumps(rates, indent=1)] if options.json else sweep_table(found)
+        else:
+            with laid_out(options) as (material, addresses, kept):
+                chosen = cases(cold=not options.warm_only, with_peers=not options.no_peers, store=bool(addresses))
+                if not options.no_peers:
+                    peers.write_formats(material)
+                results = experiment(material, addresses, kept, chosen, options.rounds)
+            told = as_json(material, chosen, results)
+            write = [json.dumps(told, indent=1)] if options.json else table(material, chosen, results)
+    except TrainerError as error:
+        write_line(str(error), descriptor=2)
+        return REFUSED
+    print("\n".join(write))
+    return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line, and the defaults of whoever calls the functions above."""
+    made = argparse.ArgumentParser(prog="python -m trainer.bench_input", description="Compare ways to feed a model.")
+    made.add_argument("--images", type=int, default=2048, help="pictures to make (default: %(default)s)")
+    made.add_argument("--folder", metavar="DIR", help="use the JPEGs in DIR/CLASS/ instead")
+    made.add_argument(
+        "--work", metavar="DIR", help="where to lay everything out: a disk (default: the system's /tmp)"
+    )
+    made.add_argument("--shards", type=int, default=SHARDS, help="number of shards (default: %(default)s)")
+    made.add_argument("--batch", type=int, default=64)
+    made.add_argument("--size", type=int, default=224, help="pixels a side (default: %(default)s)")
+    made.add_argument("--buffer", type=int, default=1000, help="samples held to be shuffled (default: %(default)s)")
+    made.add_argument("--loaders", type=int, default=0, help="our loader processes (default: 0, threads only)")
+    made.add_argument("--few", type=int, default=512, help="images of the rows with an object each")
+    made.add_argument("--rounds", type=int, default=ROUNDS)
+    made.add_argument("--warm-only", action="store_true", help="leave out the rows with a cold page cache")
+    made.add_argument("--no-peers", action="store_true", help="leave out the other loaders")
+    made.add_argument("--sweep", action="store_true", help="vary shards, batch and loaders instead")
+    made.add_argument("--json", action="store_true")
+    return made
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,128 @@
+"""What the input benchmark found, as lines for a terminal and as data for programs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+from trainer import bench_peers as peers
+from trainer import bench_rows as rows
+from trainer.bench_rows import Material, Row
+
+DELAY = 20.0  # milliseconds before each request: about what a bucket in the same region takes to begin to answer
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row of the table."""
+
+    name: str
+    row: Row
+    delay: float | None = None  # milliseconds before each request; None: it makes none
+    cold: bool = False  # the page cache holds nothing of what is read
+    missing: str = ""  # why it cannot be measured here
+
+    @property
+    def label(self) -> str:
+        """The first column."""
+        network = "" if self.delay is None else f", {self.delay:g} ms"
+        return f"{self.name}{network}{', cold' if self.cold else ''}"
+
+
+@dataclass
+class Measured:
+    """What a case took, round by round."""
+
+    rates: list[float] = field(default_factory=list)  # samples a second
+    cpu: list[float] = field(default_factory=list)  # microseconds of CPU time a sample, loader processes included
+    failure: str = ""
+
+    def ratio(self, base: Measured) -> float | None:
+        """The median over the rounds of this rate over that one."""
+        pairs = [own / other for own, other in zip(self.rates, base.rates, strict=False)]
+        return median(pairs) if pairs else None
+
+
+Results = dict[str, Measured]
+
+
+def table(material: Material, chosen: Sequence[Case], results: Results) -> list[str]:
+    """Lines for a terminal: rate, ratios to A and to plain webdataset, CPU time."""
+    base = results[chosen[0].label]
+    plain = next((results[case.label] for case in chosen if case.row is peers.plain_webdataset), None)
+    header = f"{'':58} {'samples/s':>9} {'x A':>6} {'x wds+PIL':>9} {'CPU us':>7} {'CPU x':>6}"
+    lines = [
+        f"{material.images} images, batches of {material.batch} at {material.size} pixels, {material.loaders} loader "
+        f"processes, {len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count()} cores",
+        header,
+    ]
+    for case in chosen:
+        result = results[case.label]
+        if not result.rates:
+            lines.append(f"{case.label:58} not measured: {' '.join(result.failure.split())[:80]}")
+            continue
+        cpu = median(result.cpu)
+        beside = [_factor(result.ratio(base), 6), _factor(result.ratio(plain) if plain else None, 9)]
+        saved = median(plain.cpu) / cpu if plain and plain.cpu else None
+        lines.append(
+            f"{case.label:58} {median(result.rates):9,.0f} {' '.join(beside)} {cpu:7,.0f} {_factor(saved, 6)}"
+        )
+    return [*lines, *summary(chosen, results)]
+
+
+def _factor(value: float | None, width: int) -> str:
+    return f"{value:{width}.2f}" if value is not None else " " * width
+
+
+def summary(chosen: Sequence[Case], results: Results) -> list[str]:
+    """The ratios that the experiment is about, each in a sentence."""
+    by_row: dict[tuple[Row, float | None, bool], Measured] = {
+        (case.row, case.delay, case.cold): results[case.label] for case in chosen
+    }
+    pairs: list[tuple[str, Measured | None, Measured | None]] = []
+    local, files = (by_row.get((row, None, False)) for row in (rows.from_shards, rows.from_files))
+    remote = by_row.get((rows.from_bucket, DELAY, False))
+    pairs.append(("B / A", local, files))
+    cold = [by_row.get((row, None, True)) for row in (rows.from_shards, rows.from_files)]
+    pairs.append(("B / A, page cache cold", *cold))  # type: ignore[arg-type]
+    pairs.append((f"C / B at {DELAY:g} ms", remote, local))
+    pairs.append((f"C / A' at {DELAY:g} ms", remote, by_row.get((rows.from_single_objects, DELAY, False))))
+    return ["", *(f"{name}: {_factor(a.ratio(b), 1)}" for name, a, b in pairs if a and b and a.rates and b.rates)]
+
+
+def sweep_table(found: dict[str, dict[int, Measured]]) -> list[str]:
+    """A line for each value, the fastest marked, and the best of all named."""
+    lines = [f"C, shards from the bucket at {DELAY:g} ms, one variable at a time"]
+    best = {}
+    for what, by_value in found.items():
+        best[what] = max(by_value, key=lambda value: median(by_value[value].rates))
+        for value, result in by_value.items():
+            mark = "  <- best" if value == best[what] else ""
+            lines.append(f"{what:18} {value:6} {median(result.rates):9,.0f} samples/s{mark}")
+    return [*lines, "", "Best: " + ", ".join(f"{what} {value}" for what, value in best.items())]
+
+
+def as_json(material: Material, chosen: Sequence[Case], results: Results) -> dict[str, Any]:
+    """The same for programs: every round of every case."""
+    base = results[chosen[0].label]
+    return {
+        "images": material.images,
+        "batch": material.batch,
+        "size": material.size,
+        "loader_workers": material.loaders,
+        "cases": [
+            {
+                "name": case.name,
+                "delay_ms": case.delay,
+                "cache": "cold" if case.cold else "warm",
+                "samples_per_second": results[case.label].rates,
+                "cpu_us_per_sample": results[case.label].cpu,
+                "ratio_to_a": results[case.label].ratio(base),
+                "not_measured": results[case.label].failure or None,
+            }
+            for case in chosen
+        ],
+    }

@@ -1,0 +1,144 @@
+"""A folder of class folders as a source of samples: files of any image format, at any depth."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from PIL import Image, UnidentifiedImageError
+
+from trainer.decode import decoded
+from trainer.errors import TrainerError
+from trainer.images import Sample, Source, Split, UnreadableImageError
+
+KEPT = {
+    ".jpg": "jpg",
+    ".jpeg": "jpg",
+    ".jpe": "jpg",
+    ".jfif": "jpg",
+    ".png": "png",
+    ".ppm": "ppm",
+    ".webp": "webp",
+}
+CONVERTED = frozenset((".bmp", ".gif", ".tif", ".tiff", ".pgm", ".pbm", ".pnm", ".tga", ".jp2"))  # to PNG
+TRAIN, VALIDATION = "train", ("val", "validation", "test")  # folders of the splits, in this order of preference
+
+
+@dataclass(frozen=True)
+class _File:
+    path: Path
+    label: int
+    size: int
+    changed: int  # nanoseconds
+
+
+def folder(directory: Path, val_fraction: float, seed: int) -> Source:
+    """`DIR/train/CLASS/…` and `DIR/val/CLASS/…`, or `DIR/CLASS/…`; without a `val`, `val_fraction` is set apart.
+
+    JPEG, PNG, PPM and WebP files are kept as they are, others become PNG. Raises TrainerError, also when the two
+    splits' classes differ; a file that cannot be decoded raises UnreadableImageError when its turn comes.
+    """
+    if not directory.is_dir():
+        raise TrainerError(f"There is no directory {directory}")
+    if not 0 <= val_fraction < 1:
+        raise TrainerError("--val-fraction must be at least 0 and less than 1")
+    divided = (directory / TRAIN).is_dir()
+    train, classes, others = _class_folders(directory / TRAIN if divided else directory)
+    place = next((directory / name for name in VALIDATION if (directory / name).is_dir()), None) if divided else None
+    if place is not None:
+        val, val_classes, more = _class_folders(place)
+        others += more
+        _check_same(directory / TRAIN, classes, place, val_classes)
+    else:
+        random.Random(seed).shuffle(train)
+        held = round(len(train) * val_fraction)
+        train, val = train[held:], train[:held]
+    splits = {"train": _split(train)} | ({"val": _split(val)} if val else {})
+    notes = (f"{others} files in {directory} are no images and were left out",) if others else ()
+    return Source(directory.resolve().name, classes, None, splits, _identity(directory, train, val), notes)
+
+
+def _check_same(train: Path, classes: tuple[str, ...], val: Path, val_classes: tuple[str, ...]) -> None:
+    odd = sorted(set(classes) ^ set(val_classes))
+    if odd:
+        raise TrainerError(
+            f"{train} and {val} have different classes",
+            why=", ".join(odd[:5]) + (f" and {len(odd) - 5} more" if len(odd) > 5 else ""),
+            remedy="Both need a folder for every class, with images in it",
+        )
+
+
+def _class_folders(directory: Path) -> tuple[list[_File], tuple[str, ...], int]:
+    """The images in order, the classes, and how many files are something else."""
+    folders = sorted(path for path in directory.iterdir() if path.is_dir() and not path.name.startswith("."))
+    files: list[_File] = []
+    others = 0
+    for label, each in enumerate(folders):
+        found = [path for path in _below(each) if not path.name.startswith(".")]
+        images = [path for path in found if path.suffix.lower() in KEPT or path.suffix.lower() in CONVERTED]
+        others += len(found) - len(images)
+        if not images and found:
+            raise TrainerError(f"The class folder {each} holds no images", why=f"such as {found[0].name}")
+        if not images:
+            raise TrainerError(f"The class folder {each} is empty", remedy="Remove it, or put images there")
+        files += [_File(path, label, path.stat().st_size, path.stat().st_mtime_ns) for path in images]
+    if not files:
+        raise TrainerError(
+            f"No images in class folders under {directory}",
+            remedy=f"Lay them out as {directory}/CLASS/NAME.jpg ({', '.join((*KEPT, *sorted(CONVERTED)))})",
+        )
+    return files, tuple(path.name for path in folders), others
+
+
+def _below(directory: Path) -> list[Path]:
+    def refuse(error: OSError) -> None:
+        raise TrainerError(f"Cannot read {error.filename}", why=error.strerror or str(error)) from error
+
+    def walk() -> Iterator[Path]:
+        for parent, _, names in os.walk(directory, onerror=refuse, followlinks=True):
+            yield from (Path(parent) / name for name in names)
+
+    return sorted(walk())
+
+
+def _identity(directory: Path, train: list[_File], val: list[_File]) -> str:
+    """Changes when a file comes, goes or is written anew, or the splits are drawn otherwise."""
+    told = [(str(f.path.relative_to(directory)), f.size, f.changed) for part in (train, val) for f in part]
+    return hashlib.sha256(repr((len(train), told)).encode()).hexdigest()
+
+
+def _split(files: list[_File]) -> Split:
+    return len(files), lambda index: _sample(files[index])
+
+
+def _sample(file: _File) -> Sample:
+    extension = KEPT.get(file.path.suffix.lower())
+    try:
+        content = file.path.read_bytes()
+        if extension is None:
+            return Sample(_as_png(content), "png", file.label)
+        decoded(content)  # so that a bad file is told now, by its own name, and not in the middle of a training
+        return Sample(content, extension, file.label)
+    except OSError as error:
+        raise UnreadableImageError(f"Cannot read {file.path}", why=error.strerror or str(error)) from error
+    except ValueError as error:
+        raise UnreadableImageError(
+            f"Cannot decode {file.path}",
+            why=str(error),
+            remedy="Replace or remove it, or give --on-bad-image skip",
+        ) from error
+
+
+def _as_png(content: bytes) -> bytes:
+    stream = io.BytesIO()
+    try:
+        with Image.open(io.BytesIO(content)) as image:
+            image.convert("RGB").save(stream, "png")
+    except (UnidentifiedImageError, OSError, Image.DecompressionBombError) as error:
+        raise ValueError("PIL cannot decode it") from error
+    return stream.getvalue()

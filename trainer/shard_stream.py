@@ -1,0 +1,126 @@
+"""A rank's share of one epoch as batches, read by its loader processes: each its own pieces of shards."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import random
+import signal
+from collections.abc import Generator, Iterator
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+import webdataset
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+
+from trainer.batches import Batch, Batching
+from trainer.dataset import ShardSet
+from trainer.errors import TrainerError
+from trainer.progress import write_line
+from trainer.reading import Sample, read_shard, read_shards
+from trainer.split import Piece, Share
+
+SET_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
+
+
+class ShardStream(IterableDataset[Any]):
+    """The batches of a share; each loader process reads its own pieces.
+
+    What a sample becomes depends on the seed, its loader and its place there, on nothing else: so the batches from
+    `first` on are those of a whole epoch, and what comes before them is read, but not decoded.
+    A TrainerError is yielded, not raised: a loader process would wrap it into a traceback. `batches` unwraps it.
+    """
+
+    def __init__(
+        self,
+        shards: ShardSet,
+        share: Share,
+        batching: Batching,
+        buffer: int = 0,
+        *,
+        first: int = 0,
+        skip_bad: bool = False,
+        verify: bool = False,
+    ) -> None:
+        """`buffer` is how many samples are held to shuffle them; 0: they come in order."""
+        self._shards, self._share, self._batching, self._buffer = shards, share, batching, buffer
+        self._first, self._skip_bad, self._verify = first, skip_bad, verify
+
+    def __iter__(self) -> Iterator[Batch | TrainerError]:
+        """Batches of this loader process, or of the whole share where there is only one."""
+        worker = get_worker_info()
+        loaders = len(self._share.loaders)
+        # Batches are taken from the loaders in turn: the turn of batch `first` must be the first process's.
+        loader = ((worker.id if worker else 0) + self._first) % loaders
+        passed = self._first // loaders + (loader < self._first % loaders)
+        seed = f"{self._batching.seed} {loader}"
+        failure: TrainerError | None = None
+        with contextlib.closing(self._read(self._share.loaders[loader])) as source:
+            place = passed * self._batching.size
+            raw = islice(self._shuffled(source, random.Random(seed)), place, None)
+            try:
+                yield from replace(self._batching, seed=seed).of(raw, place)
+            except TrainerError as error:
+                failure = error.with_traceback(None)  # which would hold what is to be closed
+        if failure is not None:
+            yield failure
+
+    def _shuffled(self, raw: Iterator[Sample], rng: random.Random) -> Iterator[Sample]:
+        if not self._buffer:
+            return raw
+        return iter(webdataset.filters.shuffle(self._buffer, initial=self._buffer, rng=rng)(raw))
+
+    def _read(self, pieces: tuple[Piece, ...]) -> Generator[Sample, None, None]:
+        lost = 0
+        good = []
+        shards = read_shards([self._shards.file(piece.shard) for piece in pieces], self._verify)
+        for piece, samples in zip(pieces, shards, strict=True):
+            read = 0
+            try:
+                for sample in self._cut(piece, samples):
+                    read += 1
+                    yield sample
+                good.append(piece)
+            except TrainerError as error:
+                if not self._skip_bad:
+                    raise
+                lost += piece.samples - read
+                write_line(f"Went on without {piece.samples - read} samples: {error}", descriptor=2)
+        if lost and self._batching.training:  # an evaluation just counts fewer
+            yield from self._instead(lost, good)
+
+    def _instead(self, lost: int, good: list[Piece]) -> Iterator[Sample]:
+        """Every rank has to make as many steps as the others: the lost samples' places are taken by others'."""
+        if not good:
+            raise TrainerError("None of a loader's shards can be read", remedy="Make them again with --overwrite")
+        while lost:
+            for piece in good:
+                yield from islice(self._cut(piece, read_shard(self._shards.file(piece.shard))), lost)
+                lost -= min(lost, piece.samples)
+
+    def _cut(self, piece: Piece, samples: Iterator[Sample]) -> Iterator[Sample]:
+        read = 0
+        for sample in islice(samples, piece.start, piece.stop):
+            read += 1
+            yield sample
+        if read < piece.samples:
+            raise TrainerError(
+                f"Shard {self._shards.urls[piece.shard]} holds {piece.start + read} samples",
+                why=f"its manifest says {self._shards.counts[piece.shard]}",
+                remedy="Make the shards again with --overwrite",
+            )
+
+
+def batches(stream: ShardStream, loader_workers: int) -> Iterator[Batch]:
+    """Read a stream through so many loader processes; raises the TrainerError that a loader met."""
+    for item in DataLoader(stream, batch_size=None, num_workers=loader_workers, worker_init_fn=_outlive_sigterm):
+        if isinstance(item, TrainerError):
+            raise item
+        yield item
+
+
+def _outlive_sigterm(_: int) -> None:
+    """SIGTERM reaches a whole session; the ranks still need batches up to the step at which all of them stop."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    ctypes.CDLL(None).prctl(SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
