@@ -12,7 +12,7 @@ from pathlib import Path
 from trainer.errors import REFUSED, ConfigError
 from trainer.progress import write_line
 
-MODELS = ("tiny", "resnet10", "resnet18", "resnet34", "resnet50", "resnet101", "resnet152")
+MODELS = ("tiny", "tiny-batchnorm", "resnet10", "resnet18", "resnet34", "resnet50", "resnet101", "resnet152")
 LARGEST_STRIDE = 32  # a ResNet halves its input five times
 BAD_SHARD_POLICIES = ("stop", "skip")
 RESUME_WORDS = ("auto", "no")
@@ -160,6 +160,7 @@ class TrainConfig:
     target_accuracy: float | None = None  # percent; a run that stays below ends with an exit code of its own
     metrics_debug: bool = False
     profiler_port: int | None = None
+    logdir: str | None = None  # TensorBoard's event files: a directory or gs://bucket/prefix
     log_steps: int = 10
     steps_per_epoch: int | None = None  # None: the whole epoch; fake data: 50
     seed: int = 42
@@ -224,6 +225,7 @@ def parse(arguments: Sequence[str], environ: Mapping[str, str]) -> TrainConfig:
         target_accuracy=options.target_accuracy,
         metrics_debug=options.metrics_debug,
         profiler_port=options.profiler_port,
+        logdir=options.logdir,
         log_steps=options.log_steps,
         steps_per_epoch=options.steps_per_epoch,
         seed=options.seed,
@@ -297,6 +299,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--target-accuracy", type=float, metavar="PERCENT", help="end with exit code 21 below it")
     parser.add_argument("--metrics-debug", action="store_true", help="print compilations and transfers each epoch")
     parser.add_argument("--profiler-port", type=int, metavar="PORT", help="serve the profiler there (TPU only)")
+    parser.add_argument("--logdir", metavar="DIR", help="TensorBoard event files: a directory or gs://bucket/prefix")
     parser.add_argument("--log-steps", type=int, default=10, help="print every so many steps (default: %(default)s)")
     parser.add_argument("--debug", action="store_true", help="tracebacks instead of sentences")
     return parser

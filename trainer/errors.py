@@ -35,6 +35,10 @@ class PartnerLostError(TrainerError):
     """Another rank ended or froze, so that a collective could not complete."""
 
 
+class PartnersMissingError(PartnerLostError):
+    """Rank 0 waited in vain for some ranks to come, and has said so; the others just end."""
+
+
 class ToldElsewhereError(TrainerError):
     """Rank 0 has failed at something all ranks depend on, and has said so; the others just end."""
 

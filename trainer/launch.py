@@ -15,6 +15,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import wait
 from multiprocessing.context import ForkProcess
 from pathlib import Path
@@ -29,6 +30,7 @@ from trainer.errors import (
     REFUSED,
     STOPPED,
     PartnerLostError,
+    PartnersMissingError,
     StoppedError,
     ToldElsewhereError,
     TrainerError,
@@ -66,9 +68,7 @@ def launch(train: Train, config: TrainConfig) -> int:
     try:
         if config.replicas.device == "TPU":
             _require_tpu()
-            signal.signal(signal.SIGTERM, _pass_on)
-            torch_xla.launch(_tpu_rank, args=(train, config))
-            return 0
+            return Spawned(train, config).run()
         return _Forked(train, config).run()
     except TrainerError as error:
         return tell(error, config, "", speaks=True)
@@ -78,7 +78,7 @@ def tell(error: TrainerError, config: TrainConfig, who: str, *, speaks: bool) ->
     """Say what went wrong, once, and return the exit code that belongs to it."""
     if config.debug:
         traceback.print_exception(error)
-    elif speaks and not isinstance(error, ToldElsewhereError):
+    elif speaks and not isinstance(error, (ToldElsewhereError, PartnersMissingError)):
         write_line(f"{who}{error}", descriptor=2)
     if isinstance(error, PartnerLostError):
         return PARTNER_LOST
@@ -102,19 +102,68 @@ def _require_tpu() -> None:
         )
 
 
-def _pass_on(number: int, _: object) -> None:
-    """The ranks stop at a step they agree on, save and end; then `torch_xla.launch` returns."""
-    for rank in multiprocessing.active_children():
-        if rank.pid is not None:
-            os.kill(rank.pid, number)
+class Spawned:
+    """torch_xla starts the ranks: a process a chip and in it, on TPU v2 and v3, two threads.
+
+    Python hears signals in a process's first thread only, and no rank runs in that one. So the handler is installed
+    before the processes are forked, and what it sets is for all threads of its process.
+    """
+
+    _current: Spawned  # found by the forked processes; only names travel through torch_xla's queue
+
+    def __init__(self, train: Train, config: TrainConfig) -> None:
+        self._train, self._config = train, config
+        self._stopping = Stopping()
+        self._launcher = os.getpid()
+        self._code = multiprocessing.get_context("fork").Value("i", 0)  # the first rank's that failed
+        Spawned._current = self
+
+    def run(self) -> int:
+        """Start the ranks and wait for them; returns the exit code."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._hear)
+        sys.stdout.flush()
+        try:
+            torch_xla.launch(_spawned_rank, start_method="fork")
+        except BrokenProcessPool:
+            if not self._code.value and not self._stopping.requested:
+                self._code.value = 128 + signal.SIGKILL
+                where = f"A rank of worker {self._config.replicas.worker}"
+                write_line(f"{where} {_cause(-signal.SIGKILL)}.", descriptor=2)
+            return self._code.value or STOPPED
+        return 0
+
+    def rank(self) -> None:
+        """One rank. What fails ends the process at once: others of this worker may wait for it in a collective.
+
+        torch_xla's pool then ends those, with a signal that `_hear` lets kill them.
+        """
+        code = 1
+        try:
+            code = _guarded(self._train, self._config, self._stopping, lambda: XlaReplicas(self._config.log_steps))
+        except BaseException:
+            traceback.print_exc()
+        if code:
+            with self._code.get_lock():
+                self._code.value = self._code.value or code
+            sys.stdout.flush()
+            os._exit(code)
+
+    def _hear(self, number: int, _: object) -> None:
+        """The ranks stop at a step they agree on, save and end: in bounded time, which no collective can stretch."""
+        self._stopping.requested = True
+        if os.getpid() != self._launcher:
+            if self._code.value:
+                os._exit(PARTNER_LOST)
+            signal.alarm(int(_grace(self._config)))
+            return
+        for rank in multiprocessing.active_children():
+            if rank.pid is not None:
+                os.kill(rank.pid, number)
 
 
-def _tpu_rank(_: int, train: Train, config: TrainConfig) -> None:
-    stopping = Stopping()
-    stopping.install()
-    code = _guarded(train, config, stopping, lambda: XlaReplicas(config.log_steps))
-    if code:
-        sys.exit(code)
+def _spawned_rank(_: int) -> None:
+    Spawned._current.rank()
 
 
 # --- CPU ----------------------------------------------------------------------------------------------------------
@@ -177,8 +226,7 @@ class _Forked:
 
     def _end(self) -> None:
         if self._kill_at is None:
-            saves = self._stopped and self._config.checkpoint.directory is not None
-            self._kill_at = time.monotonic() + (SAVING_GRACE if saves else GRACE)
+            self._kill_at = time.monotonic() + (_grace(self._config) if self._stopped else GRACE)
         for rank in self._ranks:
             with contextlib.suppress(ProcessLookupError):
                 rank.terminate()
@@ -199,6 +247,10 @@ class _Forked:
                 descriptor=2,
             )
         self._end()
+
+
+def _grace(config: TrainConfig) -> float:
+    return GRACE if config.checkpoint.directory is None else SAVING_GRACE
 
 
 def _cause(code: int) -> str:
@@ -246,7 +298,10 @@ def _guarded(
     who = "" if place is None else f"Rank {place.rank(core)} (worker {place.worker}, core {core}): "
     try:
         replicas = join()
-        code = train(replicas, config, stopping)
+        try:
+            code = train(replicas, config, stopping)
+        except StoppedError:
+            code = STOPPED
         replicas.close()
         return STOPPED if stopping.requested else code
     except PartnerLostError as error:

@@ -13,6 +13,7 @@ BYTES_PER_PARAMETER = 4 * 6  # weights, gradients, momentum, the flat bucket on 
 # What all layers put out, in values a pixel of input: counted by forward hooks at 224 pixels
 VALUES_PER_PIXEL = {
     "tiny": 13,
+    "tiny-batchnorm": 20,
     "resnet10": 105,
     "resnet18": 150,
     "resnet34": 225,

@@ -127,6 +127,12 @@ def test_end_line(epoch: int, reduced: float, replica: float, samples: int, now:
     )
 
 
+def improved_line(epoch: int, before: float | None, accuracy: float, *, saving: bool) -> str:
+    """An evaluation was the best so far; accuracies in percent."""
+    then = " - saving model..." if saving else ""
+    return f"Epoch {epoch} validation accuracy improved from {before or 0.0:.2f}% to {accuracy:.2f}%{then}"
+
+
 def total_lines(took: float, best: float | None, slice_rate: float) -> list[str]:
     """How a run ends; `best` accuracy in percent, None where nothing was evaluated."""
     accuracy = [] if best is None else [f"Max Accuracy: {best:.2f}%"]

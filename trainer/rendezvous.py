@@ -14,9 +14,11 @@ from datetime import timedelta
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 from trainer.config import ReplicaConfig
-from trainer.errors import PartnerLostError, StoppedError, TrainerError
+from trainer.errors import PartnerLostError, PartnersMissingError, StoppedError, TrainerError
 
 POLL = 0.1  # seconds
+VERDICT_GRACE = 30.0  # seconds that the others wait longer than rank 0, whose verdict they wait for
+COMPLETE = "complete"  # the key of rank 0's verdict: 1 when all have come, 0 when it waited in vain
 GET_INTERFACE_ADDRESS = 0x8915  # SIOCGIFADDR of netdevice(7)
 BACKLOG = 1024
 
@@ -61,7 +63,8 @@ def meet(
 ) -> TCPStore:
     """Connect to worker 0's store, or be it (with `listener`), and wait until every rank is there.
 
-    Raises StoppedError on SIGTERM, TrainerError naming the workers that did not come in time.
+    Rank 0 judges, and is the one to say which workers did not come in time. Raises StoppedError on SIGTERM,
+    PartnerLostError when ranks are missing.
     """
     host, port = address
     deadline = time.monotonic() + place.timeout
@@ -81,18 +84,37 @@ def meet(
             master_listen_fd=None if listener is None else os.dup(listener.fileno()),
         )
         store.set(_arrival(place.rank(core)), "")
-        while missing := [rank for rank in range(place.world) if not store.check([_arrival(rank)])]:
-            _pause(stopping)
-            if time.monotonic() > deadline:
-                workers = sorted({rank // place.cores for rank in missing})
-                raise TrainerError(
-                    f"{len(missing)} of {place.world} ranks did not come within {place.timeout:g} s",
-                    why=f"missing from worker {', '.join(map(str, workers))}",
-                    remedy="Look at those workers' logs; TPU_TUI_CORES must be the same on all",
-                )
+        if place.rank(core) == 0:
+            _await_all(store, place, deadline, stopping)
+        else:
+            _await_verdict(store, deadline + VERDICT_GRACE, stopping)
     except RuntimeError as error:
         raise PartnerLostError("Worker 0's rank 0 ended", why=str(error).splitlines()[0]) from error
     return store
+
+
+def _await_all(store: TCPStore, place: ReplicaConfig, deadline: float, stopping: Callable[[], bool]) -> None:
+    missing = list(range(place.world))
+    while missing := [rank for rank in missing if not store.check([_arrival(rank)])]:
+        _pause(stopping)
+        if time.monotonic() > deadline:
+            store.set(COMPLETE, "0")
+            workers = sorted({rank // place.cores for rank in missing})
+            raise PartnerLostError(
+                f"{len(missing)} of {place.world} ranks did not come within {place.timeout:g} s",
+                why=f"missing from worker {', '.join(map(str, workers))}",
+                remedy="Look at those workers' logs; TPU_TUI_CORES must be the same on all",
+            )
+    store.set(COMPLETE, "1")
+
+
+def _await_verdict(store: TCPStore, deadline: float, stopping: Callable[[], bool]) -> None:
+    while not store.check([COMPLETE]):
+        _pause(stopping)
+        if time.monotonic() > deadline:
+            raise PartnerLostError("Worker 0's rank 0 froze", why="it does not say whether all ranks have come")
+    if store.get(COMPLETE) != b"1":
+        raise PartnersMissingError("Some ranks did not come")
 
 
 def interface_towards(host: str, port: int) -> str | None:
@@ -126,7 +148,7 @@ def _await_server(address: tuple[str, int], deadline: float, stopping: Callable[
             raise _unknown_host(address[0], error) from error
         except OSError as error:
             if time.monotonic() > deadline:
-                raise TrainerError(
+                raise PartnerLostError(
                     f"Worker 0 cannot be reached at {address[0]}:{address[1]}",
                     why=error.strerror or str(error),
                     remedy="See whether it runs (its log), and whether a firewall closes the port",

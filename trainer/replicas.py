@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import pickle
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -65,13 +65,23 @@ class Replicas(ABC):
             raise ToldElsewhereError("Rank 0 could not go on")
         return made  # type: ignore[return-value]
 
+    def lead(self, make: Callable[[], T], *, otherwise: T) -> T:
+        """Let rank 0 make something for itself; the others take what they have, and end when rank 0 fails."""
+        made: list[T] = []
+        self.share(lambda: made.append(make()))
+        return made[0] if made else otherwise
+
     @abstractmethod
     def close(self) -> None:
         """Leave the group."""
 
 
 class GlooReplicas(Replicas):
-    """XLA CPU devices, one a process; gradients meet on the host, in one flat tensor."""
+    """XLA CPU devices, one a process; gradients meet on the host, in one flat tensor.
+
+    It is put together and taken apart on the host: as one large array on the device it would cost more than gloo
+    takes, for fresh memory by the dozen MB each step.
+    """
 
     def __init__(self, rank: int, world: int, core: int, worker: int, store: TCPStore, timeout: float) -> None:
         with _partners():
@@ -82,32 +92,34 @@ class GlooReplicas(Replicas):
         self._bucket = torch.empty(0)
 
     def step(self, optimizer: torch.optim.Optimizer, stop: bool) -> bool:
-        """Two graphs: forward and backward, then the step; gloo between them, on the host."""
-        parameters = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
-        flat = torch.cat([p.grad.reshape(-1) for p in parameters])
-        for p in parameters:
-            p.grad = None  # only `flat` is to come out of the graph, not each gradient beside it
-        # Runs forward and backward, with all that they leave (loss, running statistics); .cpu() alone would run
-        # what it needs and leave the rest to be computed again.
-        torch_xla.sync()
-
-        size = flat.numel()
-        if self._bucket.numel() != size + 1:
-            self._bucket = torch.empty(size + 1)
-        self._bucket[:size].copy_(flat)  # waits for the device
-        self._bucket[size] = float(stop)  # the vote rides along
-        with _partners():
-            dist.all_reduce(self._bucket)
-        mean = (self._bucket[:size] / self.world).to(self.device)
-
-        offset = 0
-        for p in parameters:
-            p.grad = mean[offset : offset + p.numel()].view_as(p)
-            offset += p.numel()
+        """Two graphs: forward and backward, then the step; gloo between them, on the host. One where it is alone."""
+        if self.world > 1:
+            stop = self.average([p for group in optimizer.param_groups for p in group["params"]], stop)
         optimizer.step()
         optimizer.zero_grad()
         torch_xla.sync()
-        return bool(self._bucket[size] > 0)
+        return stop
+
+    def average(self, parameters: Sequence[torch.Tensor], stop: bool = False) -> bool:
+        """Make each gradient its mean over all replicas, with one collective; the vote on stopping rides along."""
+        parameters = [p for p in parameters if p.grad is not None]
+        gradients = [p.grad for p in parameters]
+        # Runs forward and backward, with all that they leave (loss, running statistics): fetching the gradients alone
+        # would run what they need and leave the rest to be computed again.
+        torch_xla.sync()
+        fetched: list[torch.Tensor] = torch_xla._XLAC._xla_get_cpu_tensors(gradients)  # type: ignore[attr-defined]
+
+        sizes = [gradient.numel() for gradient in fetched]
+        if self._bucket.numel() != sum(sizes) + 1:
+            self._bucket = torch.empty(sum(sizes) + 1)
+        torch.cat([*(gradient.reshape(-1) for gradient in fetched), torch.tensor([float(stop)])], out=self._bucket)
+        with _partners():
+            dist.all_reduce(self._bucket)
+
+        *means, votes = torch.split(self._bucket.div_(self.world), [*sizes, 1])
+        for p, mean in zip(parameters, means, strict=True):
+            p.grad = mean.view(p.shape).to(self.device)
+        return bool(votes > 0)
 
     def total(self, values: torch.Tensor) -> torch.Tensor:
         """By gloo."""

@@ -79,6 +79,11 @@ class Resumption:
             self._replicas.share(keeper)
         return position
 
+    @property
+    def keeps(self) -> bool:
+        """Whether checkpoints are kept at all."""
+        return self._config.checkpoint.directory is not None
+
     def due(self, step: int) -> bool:
         """Whether `--checkpoint-steps` asks for a checkpoint after so many steps of the whole run."""
         every = self._config.checkpoint.steps
@@ -87,7 +92,7 @@ class Resumption:
     def save(self, epoch: int, step: int, *, best: bool = False) -> None:
         """Save the run as it is after `step` steps of an epoch, where it is to be saved; raises TrainerError."""
         position = Position(epoch, step, self.best)
-        if self._config.checkpoint.directory is None or position == self._saved:
+        if not self.keeps or position == self._saved:
             return
         self._saved = position
         average_statistics(self._model, self._replicas)  # so that it does not matter whose are saved
@@ -173,6 +178,21 @@ def average_statistics(model: nn.Module, replicas: Replicas) -> None:
     for buffer, part in zip(buffers, torch.split(mean, [buffer.numel() for buffer in buffers]), strict=True):
         buffer.copy_(part.view_as(buffer).to(buffer.device))
     torch_xla.sync()
+
+
+def verify_in_step(model: nn.Module, replicas: Replicas) -> None:
+    """Compare what all replicas have learned, and say so; raises TrainerError where one differs."""
+    average_statistics(model, replicas)
+    prints = replicas.gather(fingerprint(model))
+
+    def compare() -> None:
+        odd = [rank for rank, each in enumerate(prints) if each != prints[0]]
+        if odd:
+            what = f"The parameters of ranks {odd} differ from rank 0's"
+            raise TrainerError(what, why="the replicas fell out of step")
+        write_line(f"All {replicas.world} replicas hold the same parameters: sha256 {prints[0][:16]}")
+
+    replicas.share(compare)
 
 
 def fingerprint(model: nn.Module) -> str:

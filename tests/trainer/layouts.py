@@ -1,0 +1,76 @@
+"""Workers of a training, forked from one process that has imported PyTorch/XLA already: seconds of CPU saved each.
+
+They do what `python -m trainer.train` does, with their own session, environment, arguments and outputs.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+
+from trainer.config import TrainConfig, read_command_line
+
+CONTEXT = multiprocessing.get_context("forkserver")
+CONTEXT.set_forkserver_preload(["trainer.train"])
+
+
+Way = Callable[[TrainConfig], int]
+"""What a worker does with its configuration; by default what the command does. Returns the exit code."""
+
+
+def start(
+    arguments: Sequence[str], environ: Mapping[str, str], out: Path, err: Path, way: Way | None = None
+) -> ForkServerProcess:
+    """One worker; `environ` is set beside what this process has."""
+    process = CONTEXT.Process(target=_worker, args=(list(arguments), dict(environ), out, err, way))
+    process.start()
+    return process
+
+
+def _worker(arguments: list[str], environ: dict[str, str], out: Path, err: Path, way: Way | None) -> None:
+    os.setsid()
+    for descriptor, path in ((1, out), (2, err)):
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
+        os.dup2(file, descriptor)
+        os.close(file)
+    os.environ.update(environ)
+    sys.argv = ["trainer.train", *arguments]
+    sys.exit((way or _command)(read_command_line()))
+
+
+def _command(config: TrainConfig) -> int:
+    from trainer.launch import launch
+    from trainer.train import train
+
+    return launch(train, config)
+
+
+def as_on_tpu(config: TrainConfig) -> int:
+    """torch_xla starts the replicas, as it does on TPU: one, on this device."""
+    from trainer.launch import Spawned
+    from trainer.train import train
+
+    return Spawned(train, config).run()
+
+
+def save_in_mid_epoch(config: TrainConfig) -> int:
+    """Three steps, then each replica keeps its own batch statistics in a file of its own, then all save together."""
+    from trainer.launch import Stopping, launch
+    from trainer.replicas import Replicas
+    from trainer.train import start, train_epoch
+
+    def train(replicas: Replicas, config: TrainConfig, stopping: Stopping) -> int:
+        import torch
+
+        run = start(replicas, config, stopping)
+        train_epoch(run, 1)
+        own = {name: value.cpu() for name, value in run.model.named_buffers() if "running" in name}
+        torch.save(own, f"{config.checkpoint.directory}.rank{replicas.rank}")
+        run.resumption.save(1, 3)
+        return 0
+
+    return launch(train, config)

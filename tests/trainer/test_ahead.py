@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from trainer.ahead import Ahead
+
+DEADLINE = 60
+
+
+def test_an_epoch_that_was_begun_has_its_first_batch_made_before_it_is_asked_for() -> None:
+    made = threading.Event()
+
+    def batches(epoch: int, first: int) -> Iterator[str]:
+        for step in range(first, 3):
+            made.set()
+            yield f"{epoch}.{step}"
+
+    ahead = Ahead(batches)
+    ahead.begin(2)
+    assert made.wait(DEADLINE)
+    assert list(ahead.epoch(2)) == ["2.0", "2.1", "2.2"]
+
+
+def test_an_epoch_is_the_same_whether_begun_ahead_or_not_and_only_begun_once() -> None:
+    asked: list[tuple[int, int]] = []
+
+    def batches(epoch: int, first: int) -> Iterator[int]:
+        asked.append((epoch, first))
+        return iter(range(first, 4))
+
+    ahead = Ahead(batches)
+    ahead.begin(1)
+    ahead.begin(1)
+    assert list(ahead.epoch(1)) == list(ahead.epoch(1)) == [0, 1, 2, 3]
+    assert list(ahead.epoch(3, first=2)) == [2, 3]
+    assert asked == [(1, 0), (1, 0), (3, 2)]
+
+
+def test_what_goes_wrong_with_the_first_batch_is_raised_where_it_is_asked_for() -> None:
+    def broken(epoch: int, first: int) -> Iterator[int]:
+        raise OSError("no such shard")
+        yield
+
+    ahead = Ahead(broken)
+    ahead.begin(1)
+    with pytest.raises(OSError, match="no such shard"):
+        next(ahead.epoch(1))

@@ -1,0 +1,79 @@
+"""However many workers and cores there are: the same parameters on all, the same loss, the same state saved."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from statistics import fmean
+
+import pytest
+
+for package in ("torch", "torch_xla", "torchvision", "webdataset"):
+    pytest.importorskip(package, reason=f"{package} is not installed")
+
+from tests.trainer import layouts  # noqa: E402
+from tests.trainer.conftest import Pod, Worker  # noqa: E402
+
+GLOBAL_BATCH = 16
+STEPS = 6
+LOSS = re.compile(r"\| Training Device=xla:0/(\d+) Epoch=1 Step=(\d+) Loss=([\d.]+) .*")
+SMALL = ["--model", "tiny-batchnorm", "--batch-size", "8", "--log-steps", "1", "--timeout", "60"]
+
+
+def loss_curve(workers: list[Worker]) -> list[float]:
+    """The mean loss over all replicas, step by step."""
+    found = [match for worker in workers for match in map(LOSS.fullmatch, worker.lines) if match]
+    return [fmean(float(match[3]) for match in found if int(match[2]) == step) for step in range(STEPS)]
+
+
+def test_the_same_global_batch_gives_the_same_loss_and_one_set_of_parameters_however_it_is_split(
+    pods: Callable[[], Pod],
+) -> None:
+    curves = {}
+    for workers, cores in ((1, 1), (1, 4), (4, 1), (4, 2)):
+        world = workers * cores
+        batch = ["--batch-size", str(GLOBAL_BATCH // world), "--learning-rate", "3", "--momentum", "0.5"]
+        fake = ["--fake-data", "--image-size", "32", "--steps-per-epoch", str(STEPS), "--warmup-epochs", "0.5"]
+        arguments = ["--model", "tiny", "--epochs", "1", "--log-steps", "1", "--timeout", "60", *batch, *fake]
+        ended = pods().run(arguments, workers=workers, cores=cores)
+        assert [worker.exit_code for worker in ended] == [0] * workers, ended
+        assert f"All {world} replicas hold the same parameters: sha256 " in ended[0].out
+        curves[workers, cores] = loss_curve(ended)
+    alone = curves[1, 1]
+    assert alone[-1] < 0.99 * alone[0]  # it has learned, so that a wrong mean of gradients would show
+    for curve in curves.values():
+        assert curve == pytest.approx(alone, abs=3e-5)
+
+
+def test_what_is_saved_does_not_depend_on_who_saves(pod: Pod, colours: str, tmp_path: Path) -> None:
+    import torch
+
+    from trainer import checkpoint, objects
+
+    keep = ["--checkpoint-dir", str(tmp_path / "kept")]
+    arguments = [*SMALL, "--data", colours, "--epochs", "1", "--steps-per-epoch", "3", *keep]
+    [worker] = pod.run(arguments, cores=2, way=layouts.save_in_mid_epoch)
+    assert worker.exit_code == 0, worker
+    own = [torch.load(tmp_path / f"kept.rank{rank}") for rank in (0, 1)]
+    pointer = checkpoint.Pointer.from_json(objects.read(str(tmp_path / "kept" / "checkpoint-000001.json")))
+    saved = checkpoint.load(str(tmp_path / "kept"), pointer).floats
+    assert own[0]
+    for name, first in own[0].items():
+        assert not torch.equal(first, own[1][name])
+        assert torch.allclose(saved[f"model.{name}"], (first + own[1][name]) / 2)
+
+
+def test_a_run_resumed_on_fewer_cores_begins_the_epoch_again_and_says_so(
+    pods: Callable[[], Pod], colours: str, tmp_path: Path
+) -> None:
+    keep = ["--checkpoint-dir", str(tmp_path / "kept")]
+    arguments = [*SMALL, "--data", colours, "--epochs", "1", "--steps-per-epoch", "3", *keep]
+    [before] = pods().run(arguments, cores=2, way=layouts.save_in_mid_epoch)
+    [after] = pods().run(arguments, cores=1)
+    assert (before.exit_code, after.exit_code) == (0, 0), (before, after)
+    [said] = [line for line in after.lines if line.startswith("Resumed from ")]
+    assert said.endswith(
+        "at epoch 1 after step 0, from the epoch's beginning, for data, batch or cores are others than before"
+    )
+    assert [match[2] for match in map(LOSS.fullmatch, after.lines) if match] == ["0", "1", "2"]

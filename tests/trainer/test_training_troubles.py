@@ -1,0 +1,152 @@
+"""What can go wrong with a training that really runs: one sentence from one rank, and no rank is left hanging."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+for package in ("torch", "torch_xla", "torchvision", "webdataset"):
+    pytest.importorskip(package, reason=f"{package} is not installed")
+
+from tests.trainer import layouts  # noqa: E402
+from tests.trainer.conftest import Pod, Worker  # noqa: E402
+
+TINY = ["--model", "tiny", "--batch-size", "8", "--log-steps", "1", "--timeout", "60"]
+FOR_EVER = ["--epochs", "100000", "--steps-per-epoch", "2"]
+
+
+def the_only_sentence(workers: list[Worker]) -> str:
+    """What was said on the error output by all workers together, but for PyTorch's own warnings."""
+    lines = [line for worker in workers for line in worker.err.splitlines()]
+    [sentence] = [line for line in lines if line and not re.match(r"\[W\d+ ", line)]
+    return sentence
+
+
+def test_what_concerns_all_ranks_is_said_by_one(pods: Callable[[], Pod], shapes: str, tmp_path: Path) -> None:
+    """A directory that is not there, a batch larger than the epoch, a checkpoint of another model."""
+    kept = str(tmp_path / "kept")
+    short = ["--epochs", "1", "--steps-per-epoch", "1"]
+    [first] = pods().run([*TINY, "--data", shapes, *short, "--checkpoint-dir", kept])
+    assert first.exit_code == 0, first
+    another = ["--model", "tiny-batchnorm", "--data", shapes, "--batch-size", "8"]
+    wrong = {
+        "There is no directory": [*TINY, "--data", shapes + "-not-there"],
+        "A batch of 129 is more than each of 2 cores gets": [*TINY, "--data", shapes, "--batch-size", "129"],
+        "checkpoint-000001.pt is of another model: tiny for 10 classes, not tiny-batchnorm for 10": [
+            *another,
+            "--resume",
+            f"{kept}/checkpoint-000001.pt",
+        ],
+        "is of another model: tiny for": [*another, "--checkpoint-dir", kept],
+    }
+    running = {sentence: pods() for sentence in wrong}
+    for sentence, arguments in wrong.items():
+        running[sentence].start(arguments, workers=2)
+    for sentence, pod in running.items():
+        workers = pod.wait()
+        assert [worker.exit_code for worker in workers] == [2, 2], workers
+        assert sentence in the_only_sentence(workers)
+
+
+@pytest.mark.parametrize("option", ["--data", "--checkpoint-dir", "--logdir"])
+def test_a_bucket_that_is_not_there_is_said_by_one(pod: Pod, object_store: str, option: str) -> None:
+    fake = [] if option == "--data" else ["--fake-data", "--image-size", "32"]
+    workers = pod.run([*TINY, *fake, option, "gs://no-such-bucket/here"], workers=2)
+    assert [worker.exit_code for worker in workers] == [2, 2], workers
+    assert the_only_sentence(workers).startswith("There is no bucket gs://no-such-bucket. Make it with: ")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system with room for three checkpoints of the tiny model; four are kept for a moment."""
+    place = tmp_path / "small"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", str(place)]
+    if subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("only root may mount a small file system")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+def test_a_full_disk_is_said_by_one_and_the_last_checkpoint_stays_whole(
+    pod: Pod, shapes: str, small_disk: Path
+) -> None:
+    keep = ["--checkpoint-dir", str(small_disk / "kept"), "--checkpoint-steps", "1"]
+    workers = pod.run([*TINY, "--data", shapes, *FOR_EVER, *keep], workers=2)
+    assert [worker.exit_code for worker in workers] == [2, 2], workers
+    sentence = the_only_sentence(workers)
+    found = re.match(r"Cannot write .*/kept/checkpoint-(\d+)\.(pt|json): No space left on device\.", sentence)
+    assert found, sentence
+    from trainer import checkpoint
+    from trainer.checkpoint import Identity
+
+    pointer, _ = checkpoint.named(str(small_disk / "kept"), Identity("tiny", 10, ""))
+    assert int(pointer.file[11:17]) in (int(found[1]) - 1, int(found[1]) - 2)
+    assert not [path for path in (small_disk / "kept").iterdir() if path.name.startswith(".")]
+
+
+@pytest.mark.parametrize(
+    "when", ["coming up", "Compiling the training step for xla:0/1", "Compiling the evaluation for xla:0/1"]
+)
+def test_when_a_rank_dies_its_worker_says_so_and_the_others_end(pod: Pod, shapes: str, when: str) -> None:
+    timeout = ["--timeout", "10"] if when == "coming up" else []
+    pod.start([*TINY, "--data", shapes, *FOR_EVER, *timeout], workers=2)
+    if when != "coming up":
+        pod.await_text(1, when)
+    [victim] = pod.ranks(1)
+    os.kill(victim, signal.SIGKILL)
+    other, killed = pod.wait()
+    assert killed.exit_code == 128 + signal.SIGKILL, killed
+    assert "Rank 1 (worker 1, core 0) was killed by SIGKILL" in killed.err
+    assert other.exit_code == 75, other
+    told = "1 of 2 ranks did not come within 10 s: missing from worker 1|Another rank ended or froze"
+    assert re.match(rf"Rank 0 \(worker 0, core 0\): ({told})", the_only_sentence([other]))
+
+
+def test_a_rank_that_freezes_holds_the_others_up_for_no_longer_than_the_timeout(pod: Pod, shapes: str) -> None:
+    pod.start([*TINY, "--data", shapes, *FOR_EVER, "--timeout", "5"], workers=2)
+    pod.await_text(1, "Step=1 ")
+    [victim] = pod.ranks(1)
+    os.kill(victim, signal.SIGSTOP)
+    try:
+        pod.processes[0].join(100)
+        assert pod.processes[0].exitcode == 75
+    finally:
+        os.kill(victim, signal.SIGKILL)
+    other, _ = pod.wait()
+    assert "Rank 0 (worker 0, core 0): Another rank ended or froze" in the_only_sentence([other])
+
+
+def test_replicas_that_torch_xla_starts_save_on_sigterm_too(pod: Pod, shapes: str, tmp_path: Path) -> None:
+    """As on TPU, where replicas are threads that no signal reaches."""
+    keep = ["--checkpoint-dir", str(tmp_path / "kept")]
+    pod.start([*TINY, "--data", shapes, *FOR_EVER, *keep], way=layouts.as_on_tpu)
+    pod.await_text(0, "Step=1 ")
+    os.kill(pod.pid(0), signal.SIGTERM)
+    [worker] = pod.wait()
+    assert worker.exit_code == 128 + signal.SIGTERM, worker
+    found = re.search(r"^Stopping on SIGTERM (?:at|in the evaluation of) epoch \d+", worker.out, re.M)
+    assert found, worker
+    assert re.search(r"^Saved Model Checkpoint file .* at epoch \d+ after step \d\.$", worker.out, re.M)
+    assert worker.err == ""
+
+
+def test_what_stops_a_replica_that_torch_xla_started_is_its_workers_exit_code(pods: Callable[[], Pod]) -> None:
+    fake = [*TINY, "--fake-data", "--image-size", "32"]
+    [worker] = pods().run([*fake, "--resume", "/nowhere/nothing.pt"], way=layouts.as_on_tpu)
+    assert worker.exit_code == 2, worker
+    assert the_only_sentence([worker]).startswith("Cannot read /nowhere/nothing.json")
+    killed = pods()
+    killed.start([*fake, *FOR_EVER], way=layouts.as_on_tpu)
+    killed.await_text(0, "Step=1 ")
+    [victim] = killed.ranks(0)
+    os.kill(victim, signal.SIGKILL)
+    [worker] = killed.wait()
+    assert worker.exit_code == 128 + signal.SIGKILL
+    assert the_only_sentence([worker]).startswith("A rank of worker 0 was killed by SIGKILL")

@@ -1,0 +1,94 @@
+"""TensorBoard's event files: the run's curves, in a directory or under gs://bucket/prefix."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from trainer import objects
+from trainer.errors import TrainerError
+from trainer.progress import write_line
+
+
+class Events:
+    """One replica's event file; says what it cannot write, and lets the training go on.
+
+    Written without a thread, by tensorboardX's record writer. Cloud Storage cannot append to an object: a file for a
+    bucket grows in a temporary directory, and is uploaded whole whenever it is flushed (a few kB an epoch).
+    """
+
+    def __init__(self, where: str | None, first_step: int = 0) -> None:
+        """`where` None: nothing is written. What an earlier run told of `first_step` and after is void."""
+        self._where = where
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._writer: Any = None
+        if where is not None:
+            self._begin(where, first_step)
+
+    def add(self, step: int, **values: float) -> None:
+        """Points of curves at a step of the whole run; `train_loss` becomes the curve train/loss."""
+        if self._writer is None:
+            return
+        from tensorboardX.proto.summary_pb2 import Summary
+
+        points = [Summary.Value(tag=name.replace("_", "/", 1), simple_value=value) for name, value in values.items()]
+        self._write(step=step, summary=Summary(value=points))
+
+    def flush(self) -> None:
+        """Make all that was added visible to readers."""
+        if self._writer is None or self._where is None:
+            return
+        try:
+            self._writer.flush()
+            if self._temporary is not None:
+                objects.write(objects.join(self._where, self._path.name), self._path.read_bytes())
+        except (OSError, TrainerError) as error:
+            self._give_up(error)
+
+    def close(self) -> None:
+        """Flush, and write no more."""
+        self.flush()
+        self._drop_writer()
+        if self._temporary is not None:
+            self._temporary.cleanup()
+
+    def _begin(self, where: str, first_step: int) -> None:
+        try:
+            from tensorboardX.event_file_writer import EventsWriter
+            from tensorboardX.proto.event_pb2 import SessionLog
+        except ImportError as error:
+            remedy = "Install it with: pip install tensorboardX, or leave --logdir out"
+            raise TrainerError("--logdir needs tensorboardX", why=str(error), remedy=remedy) from error
+        if objects.is_bucket(where):
+            objects.matching(where)  # a missing bucket is told before the training, not after its first epoch
+            self._temporary = tempfile.TemporaryDirectory(prefix="events-")
+        try:
+            directory = Path(where if self._temporary is None else self._temporary.name)
+            directory.mkdir(parents=True, exist_ok=True)
+            self._writer = EventsWriter(str(directory / "events"))
+        except OSError as error:
+            raise TrainerError(f"Cannot write to {where}", why=error.strerror or str(error)) from error
+        self._path = Path(self._writer._file_name)
+        self._write(step=first_step, session_log=SessionLog(status=SessionLog.START))
+        self.flush()
+
+    def _write(self, **fields: Any) -> None:
+        from tensorboardX.proto.event_pb2 import Event
+
+        try:
+            self._writer.write_event(Event(wall_time=time.time(), **fields))
+        except OSError as error:
+            self._give_up(error)
+
+    def _give_up(self, error: Exception) -> None:
+        self._drop_writer()
+        write_line(f"No more TensorBoard events are written to {self._where}: {error}", descriptor=2)
+
+    def _drop_writer(self) -> None:
+        self._writer, writer = None, self._writer
+        if writer is not None:
+            with contextlib.suppress(OSError):
+                writer.close()

@@ -1,0 +1,27 @@
+"""Made-up images: nothing to learn but one batch by heart, nothing to wait for; they measure all but the input."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+
+Batch = tuple[torch.Tensor, torch.Tensor]  # images uint8 [batch, 3, size, size], labels int64 [batch]
+
+
+def batches(*, batch: int, size: int, classes: int, seed: int, rank: int, steps: int) -> Iterator[Batch]:
+    """One batch, `steps` times.
+
+    A sample depends on the seed and its place in the global batch alone. So the same global batch is the same
+    samples however many replicas share it, and their mean loss the same too.
+    """
+    images = np.empty((batch, 3, size, size), dtype=np.uint8)
+    labels = np.empty(batch, dtype=np.int64)
+    for row in range(batch):
+        random = np.random.default_rng((seed, rank * batch + row))
+        images[row] = random.integers(0, 256, images.shape[1:], dtype=np.uint8)
+        labels[row] = random.integers(classes)
+    made = torch.from_numpy(images), torch.from_numpy(labels)
+    for _ in range(steps):
+        yield made
