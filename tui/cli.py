@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
+import importlib
 import os
-import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +16,18 @@ from tui.errors import TpuTuiError
 
 EXIT_INTERRUPTED = 130
 _COMMAND_SEPARATOR = "--"
+
+FAMILIES = {
+    "slices": ("slices", "workers", "check", "exec", "sync", "config"),
+    "keys": ("keys",),
+    "runs": ("launch", "runs", "status", "attach", "open", "stop"),
+    "logs": ("cores", "logs", "report", "dialect", "replay"),
+    "compare": ("compare",),
+    "plan": ("plan",),
+    "local": ("local", "demo"),
+    "serve": ("serve",),
+}
+"""Modules of `tui.commands` with the commands each adds, in the order of `--help`: a command loads only its own."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -50,10 +61,8 @@ def _options_that_hold_everywhere() -> argparse.ArgumentParser:
     return parser
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """The whole command line, for parsing and for `--help`."""
-    from tui.commands import local, logs, plan, runs, slices
-
+def build_parser(command: str | None = None) -> argparse.ArgumentParser:
+    """The whole command line, for parsing and for `--help`; with a command that there is, only its part of it."""
     parser = _Parser(
         prog="tpu-tui",
         description="See, check, launch, watch, stop and report training runs on Cloud TPU pods. "
@@ -64,8 +73,8 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"tpu-tui {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
-    for family in (slices, runs, logs, plan, local):
-        family.add_commands(commands)
+    for family in [name for name, added in FAMILIES.items() if command in added] or FAMILIES:
+        importlib.import_module(f"tui.commands.{family}").add_commands(commands)
     return parser
 
 
@@ -78,7 +87,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     """Read the words of a command line; what follows `--` is the job's and is left untouched as `args.argv`."""
     cut = words.index(_COMMAND_SEPARATOR) if _COMMAND_SEPARATOR in words else len(words)
     everywhere, rest = _options_that_hold_everywhere().parse_known_args(list(words[:cut]))
-    parser = build_parser()
+    parser = build_parser(rest[0] if rest else None)
     args = parser.parse_args(rest)
     args.argv = list(words[cut + 1 :])
     args.everywhere = everywhere
@@ -93,7 +102,20 @@ def _flags(everywhere: argparse.Namespace) -> dict[str, Any]:
     }
 
 
+def _run_to_the_end(args: argparse.Namespace, out: Output) -> int:
+    """Run a command on an event loop of its own."""
+    import asyncio
+
+    try:
+        return asyncio.run(_run(args, out))
+    except asyncio.CancelledError:
+        return EXIT_INTERRUPTED
+
+
 async def _run(args: argparse.Namespace, out: Output) -> int:
+    import asyncio
+    import signal
+
     from tui.commands.prompter import prompter_for_terminal
     from tui.operator import Operator
     from tui.settings import load
@@ -132,7 +154,11 @@ def main(words: Sequence[str] | None = None) -> int:
             return open_console(_flags(args.everywhere))
         if getattr(args, "run_blocking", None):
             return int(args.run_blocking(args, _flags(args.everywhere), out))
-        code = asyncio.run(_run(args, out))
+        code = None
+        if getattr(args, "run_on_file", None):
+            code = args.run_on_file(args, _flags(args.everywhere), out)
+        if code is None:
+            code = _run_to_the_end(args, out)
         sys.stdout.flush()
         return code
     except TpuTuiError as error:
@@ -140,7 +166,7 @@ def main(words: Sequence[str] | None = None) -> int:
             raise
         out.problem(error)
         return error.exit_code
-    except (KeyboardInterrupt, asyncio.CancelledError):
+    except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         _close_broken_pipe()

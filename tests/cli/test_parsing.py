@@ -6,6 +6,20 @@ import pytest
 from tui.cli import main, parse
 
 
+def test_every_command_is_found_in_the_family_that_adds_it() -> None:
+    from tui.cli import FAMILIES, build_parser
+
+    whole = build_parser().format_help()
+    for commands in FAMILIES.values():
+        part = build_parser(commands[0])
+        assert all(f"\n    {command} " in whole for command in commands)
+        assert "{" not in part.format_usage()
+        for command in commands:
+            assert build_parser(command).format_help() == part.format_help()
+        others = {name for names in FAMILIES.values() for name in names} - set(commands)
+        assert not [name for name in others if f"\n    {name} " in part.format_help()]
+
+
 def test_options_that_hold_everywhere_stand_before_or_after_the_command() -> None:
     before = parse(["--zone", "a", "--json", "workers", "pod"])
     after = parse(["workers", "pod", "--json", "--zone", "a"])

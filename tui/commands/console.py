@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -11,9 +12,14 @@ from tui.errors import UsageError
 if TYPE_CHECKING:
     from tui.logs.archive import SavedLog
 
+BROWSER_DRIVER = "TEXTUAL_DRIVER"
+"""Set by textual-serve for the consoles it starts."""
+
 
 def require_terminal() -> None:
-    """Raise UsageError where no console can be drawn."""
+    """Raise UsageError where no console can be drawn; a browser that `serve` draws on needs no terminal."""
+    if os.environ.get(BROWSER_DRIVER):
+        return
     if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
         raise UsageError(
             "the console needs a terminal",

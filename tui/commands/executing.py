@@ -1,0 +1,155 @@
+"""`exec`: one command on many workers, told while it runs and grouped at its end."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import sys
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from tui.commands.output import Output
+from tui.errors import OutOfReachError, TpuTuiError, UsageError
+from tui.pod.ranks import format_ranks, parse_ranks
+
+if TYPE_CHECKING:
+    from tui.operator import Operator
+    from tui.ssh.fleet import Completed
+    from tui.ssh.running import Running
+
+ANSWER_IS_NO = 1
+LIVE_AFTER = 1.0
+"""Seconds after which a person at a terminal is shown what comes, line by line; a quick command is grouped only."""
+MOST_PENDING = 64 * 1024
+"""Bytes of a line that has not ended yet which are held back."""
+
+
+class Progress:
+    """What came from whom: the commands that run, and their lines as they end, each with its worker's number.
+
+    `live` prints every line at once, to stdout; else lines go to stderr, where somebody watches and it takes longer.
+    """
+
+    def __init__(self, out: Output, *, live: bool) -> None:
+        self.running: dict[int, Running] = {}
+        self._out = out
+        self._live = live
+        self._watched = live or (sys.stderr.isatty() and not out.as_json)
+        self._began = time.monotonic()
+        self._pending: dict[tuple[int, bool], bytes] = {}
+
+    def __call__(self, running: Running, on_stderr: bool, data: bytes) -> None:
+        """Note what a worker just wrote."""
+        self.running[running.worker] = running
+        if not self._watched:
+            return
+        key = (running.worker, on_stderr)
+        *lines, rest = (self._pending.get(key, b"") + data).split(b"\n")
+        if len(rest) > MOST_PENDING:
+            lines, rest = [*lines, rest], b""
+        self._pending[key] = rest
+        if self._live or time.monotonic() - self._began > LIVE_AFTER:
+            for line in lines:
+                self._tell(running.worker, on_stderr, line)
+
+    def ended(self, worker: int) -> None:
+        """Tell the last line of a worker's, which no newline ended."""
+        for on_stderr in (False, True):
+            if (rest := self._pending.pop((worker, on_stderr), b"")) and self._live:
+                self._tell(worker, on_stderr, rest)
+
+    def _tell(self, worker: int, on_stderr: bool, line: bytes) -> None:
+        text = f"{worker}: {line.decode('utf-8', 'replace')}"
+        if self._live and not on_stderr:
+            self._out.text(text)
+        else:
+            self._out.note(text)
+
+
+async def execute_command(args: argparse.Namespace, operator: Operator, out: Output) -> int:
+    """Run one command on the workers asked for; identical outputs are printed once with their workers."""
+    if not args.argv:
+        raise UsageError("no command to run", remedy="tpu-tui exec SLICE -- COMMAND …")
+    slice_ = await operator.slice(args.slice)
+    ranks = parse_ranks(args.worker, len(slice_.workers))
+    progress = Progress(out, live=args.live and not out.as_json)
+    answers: dict[int, Completed] = {}
+    problems: dict[int, TpuTuiError] = {}
+    answering = operator.exec(slice_, args.argv, ranks, args.timeout, progress)
+    try:
+        async with contextlib.aclosing(answering):
+            async for answer in answering:
+                if isinstance(answer, TpuTuiError):
+                    problems[int(answer.worker or 0)] = answer
+                else:
+                    answers[answer.worker] = answer
+                    progress.ended(answer.worker)
+    except asyncio.CancelledError:
+        cut = {rank: progress.running[rank].so_far() for rank in progress.running if rank not in answers}
+        _tell(args, out, ranks, answers, problems, cut)
+        raise
+    _tell(args, out, ranks, answers, problems, {})
+    if problems:
+        return OutOfReachError.exit_code
+    return 0 if all(answer.ok for answer in answers.values()) else ANSWER_IS_NO
+
+
+def _tell(
+    args: argparse.Namespace,
+    out: Output,
+    ranks: Sequence[int],
+    answers: dict[int, Completed],
+    problems: dict[int, TpuTuiError],
+    cut: dict[int, Completed],
+) -> None:
+    """Print what there is; `cut` are commands that still ran when somebody interrupted."""
+    if out.as_json:
+        out.document([_row(rank, answers.get(rank) or cut.get(rank), problems.get(rank)) for rank in ranks])
+    else:
+        _print_grouped(answers, cut, out, endings_only=args.live)
+    for rank in sorted(problems):
+        out.problem(problems[rank])
+    unanswered = [rank for rank in ranks if rank not in answers and rank not in problems]
+    if unanswered:
+        out.note(f"Interrupted: no answer yet of worker {format_ranks(unanswered)}.")
+
+
+def _row(rank: int, answer: Completed | None, problem: TpuTuiError | None) -> dict[str, Any]:
+    return {
+        "worker": rank,
+        "exit_code": answer.exit_code if answer else None,
+        "stdout": answer.stdout.decode("utf-8", "replace") if answer else None,
+        "stderr": answer.stderr.decode("utf-8", "replace") if answer else None,
+        "timed_out": answer.timed_out if answer else False,
+        "signal": answer.signal if answer else None,
+        "omitted": answer.omitted if answer else 0,
+        "error": problem.sentence if problem else None,
+    }
+
+
+def _print_grouped(
+    answers: dict[int, Completed], cut: dict[int, Completed], out: Output, *, endings_only: bool
+) -> None:
+    """Print what clush -b would: one block for each different outcome, its workers as a range."""
+    groups: dict[tuple[bytes, bytes, str], list[int]] = {}
+    endings = [(rank, answer, _ending(answer)) for rank, answer in answers.items()]
+    for rank, answer, ending in [*endings, *((rank, answer, " · interrupted") for rank, answer in cut.items())]:
+        output = (b"", b"") if endings_only else (answer.stdout, answer.stderr)
+        groups.setdefault((*output, ending), []).append(rank)
+    for (stdout, stderr, ending), ranks in sorted(groups.items(), key=lambda group: min(group[1])):
+        plural = "workers" if len(ranks) > 1 else "worker"
+        out.note(f"── {plural} {format_ranks(ranks)} ({len(ranks)}){ending}")
+        if stdout:
+            out.text(stdout.decode("utf-8", "replace").removesuffix("\n"))
+        if stderr:
+            out.note(stderr.decode("utf-8", "replace").removesuffix("\n"))
+
+
+def _ending(answer: Completed) -> str:
+    if answer.timed_out:
+        return " · timed out"
+    if answer.signal:
+        return f" · killed by SIG{answer.signal}"
+    return "" if answer.exit_code == 0 else f" · exit {answer.exit_code}"

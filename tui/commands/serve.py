@@ -1,0 +1,94 @@
+"""`serve`: the console in a browser on this machine."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import shlex
+import socket
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tui.commands.output import Output
+from tui.errors import UsageError
+
+LOOPBACK = "127.0.0.1"
+DEFAULT_PORT = 8000
+
+
+def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
+    """Add this family's parser."""
+    serve = commands.add_parser(
+        "serve",
+        help="the console in a browser",
+        description="Serves the console on this machine's loopback address until Ctrl-C. The printed address holds a "
+        "key, and only who has it gets in. From another machine: ssh -L 8000:127.0.0.1:8000 THIS-MACHINE, "
+        "then open the same address there. Add --read-only to let nobody change anything.",
+    )
+    serve.add_argument("--port", type=_port, default=DEFAULT_PORT, help=f"default {DEFAULT_PORT}; 0 takes a free one")
+    serve.set_defaults(run_blocking=serve_console)
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port")
+    return int(text)
+
+
+def serve_console(args: argparse.Namespace, flags: Mapping[str, Any], out: Output) -> int:
+    """Serve until interrupted; every tab gets a console of its own. Raises UsageError where that cannot be."""
+    from tui.settings import load
+
+    load(flags)  # settings that cannot be read are told here, not in every tab
+    if not importlib.util.find_spec("textual_serve"):
+        raise UsageError(
+            "the console in a browser needs textual-serve", remedy="python3 -m pip install 'tpu-tui[serve]'"
+        )
+    from tui.commands.browser import Doorkeeper, run_server
+
+    listening = _listen(args.port)
+    port = listening.getsockname()[1]
+    door = Doorkeeper(port)
+
+    def announce() -> None:
+        if out.as_json:
+            out.line({"url": door.url, "port": port, "pid": os.getpid()})
+            return
+        out.text(door.url)
+        out.note("Open it in a browser; who has this address has your console. Ctrl-C ends it, runs go on.")
+
+    run_server(shlex.join([sys.executable, "-m", "tui.cli", *words_of(flags)]), listening, door, announce)
+    return 0
+
+
+def _listen(port: int) -> socket.socket:
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((LOOPBACK, port))
+        listening.listen()
+    except OSError as error:
+        listening.close()
+        raise UsageError(
+            f"cannot listen on port {port}",
+            why=error.strerror or str(error),
+            remedy="name another with --port, or --port 0",
+        ) from error
+    return listening
+
+
+def words_of(flags: Mapping[str, Any]) -> list[str]:
+    """The options that hold everywhere, as words of a command line again."""
+    words: list[str] = []
+    for name, value in flags.items():
+        option = f"--{name.replace('_', '-')}"
+        if value is True:
+            words.append(option)
+        elif isinstance(value, list):
+            words += [f"{option}={item}" for item in value]
+        elif value not in (None, False):
+            words.append(f"{option}={value.absolute() if isinstance(value, Path) else value}")
+    return words
