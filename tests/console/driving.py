@@ -23,7 +23,7 @@ from tui.console.widgets.log_pane import LogPane
 from tui.console.widgets.trouble import Trouble
 from tui.runs.directory import RunDirectory
 
-DEADLINE = 20.0
+DEADLINE = 60.0
 FULL, SMALL = (140, 44), (80, 24)
 TRACEBACK = b"Traceback (most recent call last):\n  File train.py\nFileNotFoundError: shard-00031.tar\n"
 

@@ -32,7 +32,7 @@ class Checked:
 
     check: str
     worker: int | None
-    peer: str | None
+    peer: int | None
     port: int | None
     status: str
     state: str | None
@@ -112,6 +112,10 @@ class StageOperator(Operator):
         ]
 
     async def check(self, slice_: Slice, ports: Sequence[int] = ()) -> AsyncIterator[Any]:
+        for row in self.rows:
+            yield row
+
+    async def check_launch(self, request: LaunchRequest) -> AsyncIterator[Any]:
         for row in self.rows:
             yield row
 

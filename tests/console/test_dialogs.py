@@ -6,10 +6,7 @@ import pytest
 from textual.widgets import Button, Input, Select
 
 from tests.console.driving import FULL, SMALL, dialog_text, headline, running, shown, table, until
-from tests.console.stage import (
-    Answered,
-    StageOperator,
-)
+from tests.console.stage import Answered, Checked, StageOperator
 from tui.console.app import ConsoleApp
 from tui.console.screens.delete import DeleteDialog
 from tui.console.screens.dialog import Dialog, QuitDialog, SecretDialog, TrustDialog
@@ -42,12 +39,53 @@ async def test_launching_shows_what_will_run_and_only_then_starts_it(operator: S
         assert operator.runs()[0].run.argv == ("python3", "-m", "trainer.train", "--note", "a b", "--epochs", "9")
 
 
+async def test_what_hinders_a_launch_is_told_before_it_with_what_to_do(operator: StageOperator) -> None:
+    operator.rows = [
+        Checked("disk", 1, None, None, "pass", None, "91 GiB free"),
+        Checked("device", 2, None, None, "fail", None, "/dev/accel0 is held by pid 4711", "stop that process"),
+        Checked("clock", 3, None, None, "warn", None, "4 s ahead"),
+    ]
+    app = ConsoleApp(operator, default_command=("true",))
+    async with app.run_test(size=FULL) as pilot:
+        await until(pilot, lambda: table(app, "slices").row_count())
+        await pilot.press("n", "enter")
+        launch = app.screen.query_one("#launch", Button)
+        await until(pilot, lambda: not launch.disabled)
+        told = dialog_text(app)
+        assert told.index("✗ worker 2: device: /dev/accel0 is held by pid 4711") < told.index("! worker 3: clock")
+        assert "→ stop that process" in told
+        assert "1 checks passed" in told
+        assert str(launch.label) == "Launch all the same"
+        operator.rows = operator.rows[:1]
+        app.screen.query_one("#command", Input).value = "sleep 9"
+        await until(pilot, lambda: launch.disabled)
+        app.screen.query_one("#command", Input).focus()
+        await pilot.press("enter")
+        await until(pilot, lambda: not launch.disabled)
+        assert str(launch.label) == "Launch"
+
+
+async def test_the_launch_dialog_scales_a_training_from_another_type(operator: StageOperator) -> None:
+    app = ConsoleApp(operator, default_command=("true",))
+    async with app.run_test(size=FULL) as pilot:
+        await until(pilot, lambda: table(app, "slices").row_count())
+        await pilot.press("n")
+        await until(pilot, lambda: isinstance(app.screen, LaunchDialog))
+        app.screen.query_one("#scale-from", Input).value = "v3-8"
+        app.screen.query_one("#scale-by", Input).value = "1024 5000 0.1"
+        await until(pilot, lambda: "v3-8 → v3-32: global batch 4,096 (128 a core), 1,250 steps" in dialog_text(app))
+        assert "learning rate 0.4" in dialog_text(app)
+        app.screen.query_one("#scale-by", Input).value = "many"
+        await until(pilot, lambda: "'many' is no batch" in dialog_text(app))
+
+
 @pytest.mark.parametrize(
     ("field", "value", "told"),
     [
         ("command", "python 'x", "close the quotes"),
         ("command", "", "there is no command"),
         ("env", "A", "not NAME=value"),
+        ("restarts", "often", "no number of restarts"),
     ],
 )
 async def test_what_cannot_be_meant_is_told_in_the_launch_dialog(

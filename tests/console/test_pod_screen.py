@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from textual.widgets import Static
 
-from tests.console.driving import FULL, SMALL, headline, running, shown, table, until
+from tests.console.driving import FULL, SMALL, dialog_text, headline, running, shown, table, until
 from tests.console.stage import (
     Checked,
     Listed,
@@ -40,6 +40,31 @@ async def test_the_pod_screen_shows_slices_workers_checks_and_runs(operator: Sta
         await until(pilot, lambda: "running" in shown(table(app, "runs")))
         assert "10.164.0.46" in shown(table(app, "workers"))
         assert "project my-project" in headline(app)
+
+
+async def test_checks_are_gathered_and_enter_shows_one_whole_with_the_ports_as_a_square(
+    operator: StageOperator,
+) -> None:
+    pairs = [(one, other) for one in range(4) for other in range(4) if one != other]
+    operator.rows = [Checked("disk", worker, None, None, "pass", None, f"{worker} GiB free") for worker in range(4)]
+    operator.rows += [
+        Checked("ports", one, other, 8476, "fail", "filtered", "no answer", "open tcp:8476")
+        if 2 in (one, other)
+        else Checked("ports", one, other, 8476, "pass", "closed", "refused")
+        for one, other in pairs
+    ]
+    app = ConsoleApp(operator)
+    async with app.run_test(size=FULL) as pilot:
+        await until(pilot, lambda: "filtered" in shown(table(app, "checks")))
+        lines = [line.split() for line in shown(table(app, "checks")).splitlines()[1:] if line.split()]
+        assert [line[:2] for line in lines] == [["fail", "ports"], ["pass", "disk"], ["pass", "ports"]]
+        assert lines[1][2] == "0-3"
+        await pilot.press("3", "enter")
+        await until(pilot, lambda: isinstance(app.screen, TextDialog))
+        told = dialog_text(app)
+        assert "→ open tcp:8476" in told
+        assert "2   X X X" in told
+        assert "worker 0 → worker 2 tcp:8476 filtered: no answer" in told
 
 
 async def test_a_failing_source_is_told_in_its_pane_and_the_old_answer_stays(operator: StageOperator) -> None:

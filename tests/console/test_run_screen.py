@@ -160,6 +160,21 @@ async def test_trouble_takes_the_keys_and_the_mouse(operator: StageOperator) -> 
         await until(pilot, lambda: app.screen.chosen_worker() == 2)  # type: ignore[attr-defined]
 
 
+async def test_a_worker_that_fell_silent_and_what_to_do_about_a_lost_slice_are_told(operator: StageOperator) -> None:
+    directory = running(operator)
+    train(directory, range(0, 20, 5))
+    app = ConsoleApp(operator, open_run=directory)
+    async with app.run_test(size=FULL) as pilot:
+        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+        directory.append_event("note", text="worker 2 is silent", stall="silent", workers=[2], cores=[])
+        await until(pilot, lambda: "silent: worker 2" in trouble(app))
+        directory.append_event(
+            "state", state="lost", cause="the slice was preempted", remedy="tpu-tui slices start my-tpu"
+        )
+        await until(pilot, lambda: "→ tpu-tui slices start my-tpu" in trouble(app))
+        assert "silent" not in trouble(app)
+
+
 async def test_trouble_that_is_over_keeps_its_line(operator: StageOperator) -> None:
     directory = running(operator)
     train(directory, range(0, 20, 5))

@@ -15,8 +15,11 @@ from textual.widget import Widget
 import tui.console.app
 from tests.console.stage import Answered, a_slice, make_run, training_line
 from tui.console import rows, run_view
+from tui.console.draft import Draft
 from tui.console.lines import Spool
+from tui.console.screens.delete import DeleteDialog, DeleteProgress
 from tui.console.screens.dialog import QuitDialog, TrustDialog
+from tui.console.screens.launch import LaunchDialog
 from tui.console.screens.stop import StopDialog, StopProgress
 from tui.console.widgets.core_table import CoreTable
 from tui.console.widgets.headline import Headline
@@ -24,6 +27,7 @@ from tui.console.widgets.line_table import Cell
 from tui.console.widgets.log_pane import LogPane
 from tui.console.widgets.pane import Pane
 from tui.console.widgets.row_table import RowTable
+from tui.console.widgets.trouble import Told, Trouble
 from tui.logs.demux import Demux
 from tui.logs.snapshot import Snapshot
 
@@ -106,11 +110,27 @@ def stopping() -> StopDialog:
     return dialog
 
 
+def in_trouble() -> Widget:
+    widget = Trouble()
+    cause = "worker 2 exited with 1; its last lines: FileNotFoundError: shard-00031.tar"
+    told = Told((cause, "stragglers: core 13"), "bad", 2, ("Traceback (most recent call last):", "FileNotFoundError"))
+    widget.call_later(widget.show, told)
+    return widget
+
+
+def launching() -> LaunchDialog:
+    draft = Draft((a_slice(),), "europe-west4-a/my-tpu", "python3 train.py", "night", {"LR": "0.1"}, "pjrt")
+    return LaunchDialog(draft)
+
+
 MADE: dict[str, Callable[[], Widget]] = {
     "cores": core_table,
     "slices": slices,
     "headline": headline,
     "stop": stopping,
+    "launch": launching,
+    "trouble": in_trouble,
+    "delete": lambda: DeleteDialog(a_slice(), ["resnet-20261121-090000-a1b2"], lambda: DeleteProgress(a_slice())),
     "trust": lambda: TrustDialog("t1v-n-5f3a91c2-w-0", "ssh-ed25519", "SHA256:2oPjqDWlRcEJcbQvbdDSdXVlZkOG"),
     "quit": lambda: QuitDialog("Runs go on without this console:\n\n  resnet-20261121-090000-a1b2"),
 }

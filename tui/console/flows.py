@@ -13,15 +13,15 @@ from textual.app import SuspendNotSupported
 from tui.console.feed import RunFeed
 from tui.console.screens.delete import DeleteDialog, DeleteProgress
 from tui.console.screens.dialog import QuitDialog, TextDialog
-from tui.console.screens.launch import Draft, LaunchDialog
 from tui.console.screens.run import ActingRunScreen, RunScreen
 from tui.console.screens.stop import StopDialog, StopProgress
 from tui.console.sources import RUNS, SLICES, checks_of
-from tui.console.text import harmless
+from tui.console.text import harmless_lines
 from tui.errors import TpuTuiError, UsageError
 
 if TYPE_CHECKING:
     from tui.console.app import ConsoleApp
+    from tui.console.draft import Draft
     from tui.logs.archive import SavedLog
     from tui.pod.slice import Slice
     from tui.runs.directory import RunDirectory
@@ -153,6 +153,8 @@ class Flows:
         if not slices:
             self.app.notify("there is no slice to launch on", timeout=3)
             return
+        from tui.console.draft import Draft
+
         self._launch(
             Draft(
                 slices,
@@ -168,6 +170,8 @@ class Flows:
         if directory is None or not slices:
             self.new_run(None)
             return
+        from tui.console.draft import Draft
+
         run = directory.run
         path = f"{run.zone}/{run.slice}" if run.zone else run.slice
         self._launch(
@@ -182,10 +186,15 @@ class Flows:
                 venv=run.venv or "",
                 conda_env=run.conda_env or "",
                 on_failure=run.on_failure,
+                restarts=run.restarts,
+                on_end=run.on_end,
+                scale_from=run.accelerator_type or "",
             )
         )
 
     def _launch(self, draft: Draft) -> None:
+        from tui.console.screens.launch import LaunchDialog
+
         self.app.push_screen(LaunchDialog(draft), self._launched)
 
     def _launched(self, run_id: str | None) -> None:
@@ -262,8 +271,3 @@ class Flows:
             + "\n  ".join(live)
             + "\n\ntpu-tui, or tpu-tui attach RUN, shows them again."
         )
-
-
-def harmless_lines(text: str) -> str:
-    """Every line harmless, the line breaks kept."""
-    return "\n".join(harmless(line) for line in text.splitlines())

@@ -126,20 +126,23 @@ class Spool:
         fd = self._open()
         if fd is None:
             return False
-        self._size = os.fstat(fd).st_size
+        if limit is None or limit > self._size:
+            self._size = os.fstat(fd).st_size
         end = self._size if limit is None else min(limit, self._size)
         data = os.pread(fd, min(budget, end - self._indexed), self._indexed) if end > self._indexed else b""
         if not data:
             return False
-        ends = np.flatnonzero(np.frombuffer(data, dtype=np.uint8) == NEWLINE) + (self._indexed + 1)
-        self._add_checkpoints(ends)
-        self._newlines += len(ends)
-        if len(ends):
-            self._last_start = int(ends[-1])
+        last = data.rfind(b"\n") + 1
+        if last:
+            if self._indexed + last >= self._starts[-1] + CHECKPOINT_BYTES:
+                self._add_checkpoints(data)
+            self._newlines += data.count(b"\n")
+            self._last_start = self._indexed + last
         self._indexed += len(data)
         return True
 
-    def _add_checkpoints(self, ends: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> None:
+    def _add_checkpoints(self, data: bytes) -> None:
+        ends = np.flatnonzero(np.frombuffer(data, dtype=np.uint8) == NEWLINE) + (self._indexed + 1)
         place = int(np.searchsorted(ends, self._starts[-1] + CHECKPOINT_BYTES))
         while place < len(ends):
             self._starts.append(int(ends[place]))

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from tui.console import words
-from tui.console.text import elapsed, harmless
+from tui.console.text import elapsed, harmless, harmless_lines
 from tui.console.widgets.line_table import Cell, Column
 from tui.console.widgets.row_table import Row
+from tui.pod.ranks import format_ranks
 from tui.pod.slice import Slice
 from tui.pod.worker import Worker
 
 if TYPE_CHECKING:
+    from tui.checks.digest import Digest, Finding
     from tui.checks.row import CheckRow
     from tui.runs.status import RunStatus
 
@@ -37,11 +39,8 @@ WORKER_COLUMNS = (
 )
 CHECK_COLUMNS = (
     Column("status", "status", 7),
-    Column("check", "check", 12, rank=3),
-    Column("worker", "wkr", 4, right=True),
-    Column("peer", "peer", 5, right=True, rank=1),
-    Column("port", "port", 6, right=True),
-    Column("state", "state", 9, rank=2),
+    Column("check", "check", 12, rank=2),
+    Column("workers", "wkr", 7, rank=1),
     Column("detail", "detail", 16, flexible=True),
 )
 CODES_WIDTH = 12
@@ -57,7 +56,9 @@ RUN_COLUMNS = (
     Column("command", "command", 24, rank=5, flexible=True),
 )
 _MOST_CODES = 8
-_URGENCY = {"fail": 0, "warn": 1, "unknown": 2, "pass": 3}
+_COUNTED = {"fail": "failed", "unknown": "unknown", "warn": "warn"}
+MOST_CHECK_LINES = 200
+"""Rows of a finding that are listed: a pod of 32 workers has thousands of pairs and ports."""
 
 
 def _text(value: object, tone: str = "") -> Cell:
@@ -121,27 +122,61 @@ def worker_row(worker: Worker) -> Row:
     )
 
 
-def check_rows(rows: Iterable[CheckRow]) -> list[Row]:
-    """Check results: what failed first, else in the order they came."""
-    numbered = sorted(enumerate(rows), key=lambda entry: _URGENCY.get(entry[1].status, 0))
-    return [_check_row(number, row) for number, row in numbered]
+def check_rows(found: Digest) -> list[Row]:
+    """What the checks found, the worst first; what says the same of several workers in one row."""
+    return [_check_row(place, finding) for place, finding in enumerate(found.findings)]
 
 
-def _check_row(number: int, row: CheckRow) -> Row:
-    tone = "bad" if row.status == "fail" else "warn" if row.status == "warn" else "dim"
+def check_note(found: Digest) -> str:
+    """How many failed, or warn, or that all is well."""
+    counts, total = found.counts, sum(found.counts.values())
+    told = [f"{counts[status]} {word}" for status, word in _COUNTED.items() if counts[status]]
+    return f"{', '.join(told)} of {total:,}" if told else f"{total:,} passed"
+
+
+def finding_key(finding: Finding) -> Hashable:
+    """What names a finding however many more there come."""
+    return finding.status, finding.check, finding.detail
+
+
+def _check_row(place: int, finding: Finding) -> Row:
+    tone = "bad" if finding.status == "fail" else "warn" if finding.status == "warn" else "dim"
+    workers = format_ranks(finding.workers)
     return Row(
-        number,
+        finding_key(finding),
         (
-            words.check_status(row.status),
-            _text(row.check),
-            _count(row.worker),
-            _text(row.peer),
-            _count(row.port),
-            _text(row.state, "dim"),
-            _text(row.detail, tone) if row.detail else Cell(""),
+            words.check_status(finding.status),
+            _text(finding.check),
+            _text(workers),
+            _text(finding.detail, tone) if finding.detail else Cell(""),
         ),
-        (row.status, row.check, row.worker, row.peer, row.port, row.state, row.detail),
+        (place, finding.check, finding.workers[0] if finding.workers else None, finding.detail),
     )
+
+
+def check_text(found: Digest, finding: Finding, rows: Iterable[CheckRow], columns: int) -> str:
+    """One finding whole, with what to do, the ports as a square, and the rows that it stands for."""
+    from tui.checks.matrix import LEGEND
+
+    where = f"{finding.where}: " if finding.where else ""
+    parts = [f"{finding.status}: {where}{finding.check} {finding.detail}".strip()]
+    if finding.remedy:
+        parts.append(f"→ {finding.remedy}")
+    if finding.check == "ports":
+        parts += ["\n".join([f"tcp:{matrix.port}", *matrix.lines(columns)]) for matrix in found.matrices]
+        parts += [LEGEND] * bool(found.matrices)
+    alike = [row for row in rows if (row.status, row.check) == (finding.status, finding.check)]
+    lines = [_row_line(row) for row in alike[:MOST_CHECK_LINES]] if len(alike) > 1 else []
+    if len(alike) > MOST_CHECK_LINES:
+        lines.append(f"and {len(alike) - MOST_CHECK_LINES:,} more; tpu-tui check --json lists them all")
+    return harmless_lines("\n\n".join([*parts, "\n".join(lines)]))
+
+
+def _row_line(row: CheckRow) -> str:
+    ends = [f"worker {row.worker}"] * (row.worker is not None) + [f"worker {row.peer}"] * (row.peer is not None)
+    port = f" tcp:{row.port} {row.state or 'not told'}" if row.port is not None else ""
+    where = " → ".join(ends) + port
+    return f"{where}: {row.detail}" if where else row.detail
 
 
 def moment_of(text: str | None) -> float | None:

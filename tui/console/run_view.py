@@ -135,10 +135,15 @@ def _of_the_run(status: RunStatus) -> list[tuple[str, str]]:
         own = status.cause if status.cause.startswith(where) else where + status.cause
         if status.first_failure is not None:
             own += "; l opens its log"
-        said.append((own, "bad" if status.state in (RunState.FAILED, RunState.LOST) else "warn"))
+        tone = "bad" if status.state in (RunState.FAILED, RunState.LOST) else "warn"
+        said.append((own, tone))
+        if status.remedy:
+            said.append((f"→ {status.remedy}", tone))
     lost = [worker.worker for worker in status.workers if worker.link == "lost" and not worker.ended]
     if lost and not status.state.is_over:
         said.append((f"connection lost: worker {format_ranks(lost)}", "warn"))
+    if status.silent and not status.state.is_over:
+        said.append((f"silent: worker {format_ranks(status.silent)} has written nothing for a while", "warn"))
     return said
 
 

@@ -21,6 +21,8 @@ SLICES_EVERY = 5.0
 SLICES_EVERY_AT_MOST = 60.0
 """Seconds between two tries while the source fails."""
 RUNS_EVERY = 1.0
+CHECKS_EVERY = 0.2
+"""Seconds between two accounts of checks under way: a large pod answers with thousands of rows."""
 RUNS_SHARE = 20
 """Reading the runs may take one part in this many of the loop's time; with more runs it is read less often."""
 
@@ -102,10 +104,14 @@ class Sources:
         rows: list[CheckRow] = []
         self.store.tell(name, (), busy="checking… esc cancels")
         try:
+            due = 0.0
             async for row in self.operator.check(slice_):
                 rows.append(row)
-                self.store.tell(name, tuple(rows), busy=f"checking… {len(rows)} so far, esc cancels")
+                if (now := time.monotonic()) >= due:
+                    self.store.tell(name, tuple(rows), busy=f"checking… {len(rows)} so far, esc cancels")
+                    due = now + CHECKS_EVERY
         finally:
+            self.store.tell(name, tuple(rows))
             self.store.busy(name, "")
 
     def cancel_checks(self) -> bool:

@@ -22,6 +22,11 @@ def harmless(text: str) -> str:
     return printable(text).translate(_SHOWN).expandtabs(TAB)
 
 
+def harmless_lines(text: str) -> str:
+    """Every line harmless, the line breaks kept."""
+    return "\n".join(harmless(line) for line in text.splitlines())
+
+
 def harmless_bytes(data: bytes) -> str:
     """One line of a log as it may be shown; bytes that are no UTF-8 become `�`."""
     return harmless(data.decode("utf-8", "replace"))

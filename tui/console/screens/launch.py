@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -16,51 +15,26 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Label, Select, Static, TextArea
 
+from tui.console.draft import Draft, check_lines, parse_env, parse_restarts, scaled
 from tui.console.screens.dialog import plain
 from tui.console.text import harmless
 from tui.errors import TpuTuiError, UsageError
-from tui.pod.slice import Slice
+from tui.operator.checking import hinders
 
 if TYPE_CHECKING:
+    from tui.checks.row import CheckRow
     from tui.console.app import ConsoleApp
     from tui.operator import LaunchRequest
+    from tui.pod.slice import Slice
     from tui.runs.launch import LaunchSpec
 
 ON_FAILURE = (("stop the other workers", "stop"), ("leave the others running", "leave"))
 RUNTIMES = ("pjrt", "cpu", "xrt", "none")
 PLAN = "plan a launch"
 LAUNCH = "launch"
-
-
-@dataclass(frozen=True)
-class Draft:
-    """What the dialog begins with."""
-
-    slices: tuple[Slice, ...]
-    chosen: str = ""
-    """A slice's path."""
-    command: str = ""
-    name: str = ""
-    env: Mapping[str, str] = field(default_factory=dict)
-    runtime: str = "pjrt"
-    sync: str = ""
-    workdir: str = ""
-    venv: str = ""
-    conda_env: str = ""
-    on_failure: str = "stop"
-
-
-def parse_env(text: str) -> dict[str, str]:
-    """Rows of `NAME=value`; blank rows are left out. Raises UsageError naming the row."""
-    env: dict[str, str] = {}
-    for number, row in enumerate(text.splitlines(), 1):
-        if not row.strip():
-            continue
-        name, equals, value = row.partition("=")
-        if not equals or not name.strip():
-            raise UsageError(f"row {number} of the environment is not NAME=value: {row.strip()!r}")
-        env[name.strip()] = value
-    return env
+TELL_EVERY = 0.2
+"""Seconds between two accounts of the checks; a pod of many workers answers with thousands of rows."""
+ASK = "enter shows exactly what would run, and where; nothing is started by that."
 
 
 class LaunchDialog(ModalScreen["str | None"]):
@@ -78,6 +52,8 @@ class LaunchDialog(ModalScreen["str | None"]):
         super().__init__()
         self._draft = draft
         self._spec: LaunchSpec | None = None
+        self._checks = ""
+        self._script = ASK
 
     def compose(self) -> ComposeResult:
         """Fields beside the preview, or above it where there is no room."""
@@ -121,6 +97,18 @@ class LaunchDialog(ModalScreen["str | None"]):
                         "on failure",
                         Select(ON_FAILURE, value=draft.on_failure, allow_blank=False, id="on-failure", compact=True),
                     )
+                    for name, label, value, told in (
+                        ("restarts", "restarts", str(draft.restarts or ""), "0: a gang that failed stays down"),
+                        (
+                            "on-end",
+                            "on end",
+                            shlex.join(draft.on_end),
+                            "report, stop-slice, delete-slice, 'command:…'",
+                        ),
+                        ("scale-from", "scale from", draft.scale_from, "v2-8: a type it was trained on before"),
+                        ("scale-by", "with", "", "batch, steps, learning rate there: 1024 5000 0.1"),
+                    ):
+                        yield from self._field(label, Input(value, placeholder=told, id=name, compact=True))
                     yield Label("environment, one NAME=value a row")
                     rows = "\n".join(f"{name}={value}" for name, value in draft.env.items())
                     yield TextArea(rows, id="env", compact=True)
@@ -147,10 +135,24 @@ class LaunchDialog(ModalScreen["str | None"]):
 
     def on_mount(self) -> None:
         """Begin at the command."""
-        self._tell("enter shows exactly what would run, and where; nothing is started by that.")
+        self._tell(ASK)
 
-    def _tell(self, text: str) -> None:
-        self.query_one("#told", Static).update(plain(text))
+    def _tell(self, script: str, checks: str = "") -> None:
+        """What would run, beneath what the checks found and what the other slice's figures become here."""
+        self._script, self._checks = script, checks
+        self._show()
+
+    def _show(self) -> None:
+        parts = (self._scaling(), self._checks, self._script)
+        self.query_one("#told", Static).update(plain("\n\n".join(part for part in parts if part)))
+
+    def _scaling(self) -> str:
+        slice_ = self._slice()
+        try:
+            target = None if slice_ is None else slice_.accelerator_type
+            return scaled(self._text("scale-from") or "", target, self._text("scale-by") or "")
+        except UsageError as error:
+            return str(error)
 
     # --- the plan -------------------------------------------------------------------------------------------------
 
@@ -159,23 +161,20 @@ class LaunchDialog(ModalScreen["str | None"]):
     @on(TextArea.Changed)
     def _edited(self) -> None:
         """A plan holds for what it was made from only."""
-        if self._spec is not None:
-            self._spec = None
-            self.query_one("#launch", Button).disabled = True
-            self._tell("changed: show again what would run.")
+        if self._script == ASK:
+            self._show()
+            return
+        self._give_up()
+        self._tell("changed: show again what would run.")
 
     def request(self) -> LaunchRequest:
         """What the fields say. Raises UsageError for what cannot be meant."""
         from tui.operator import LaunchRequest
 
-        path = self.query_one("#slice", Select).value
-        slice_ = next((s for s in self._draft.slices if s.path == path), None)
+        slice_ = self._slice()
         if slice_ is None:
             raise UsageError("no slice is chosen")
-        try:
-            argv = tuple(shlex.split(self.query_one("#command", Input).value))
-        except ValueError as error:
-            raise UsageError("the command cannot be read", why=str(error), remedy="close the quotes") from error
+        argv = self._words("command")
         if not argv:
             raise UsageError("there is no command", remedy="what would you type on a worker?")
         sync = self._text("sync")
@@ -190,7 +189,21 @@ class LaunchDialog(ModalScreen["str | None"]):
             venv=self._text("venv"),
             conda_env=self._text("conda-env"),
             on_failure=str(self.query_one("#on-failure", Select).value),
+            on_end=self._words("on-end"),
+            restarts=parse_restarts(self.query_one("#restarts", Input).value),
         )
+
+    def _words(self, name: str) -> tuple[str, ...]:
+        """A field's words as a shell reads them. Raises UsageError."""
+        try:
+            return tuple(shlex.split(self.query_one(f"#{name}", Input).value))
+        except ValueError as error:
+            what = "the command" if name == "command" else "what is done at the end"
+            raise UsageError(f"{what} cannot be read", why=str(error), remedy="close the quotes") from error
+
+    def _slice(self) -> Slice | None:
+        path = self.query_one("#slice", Select).value
+        return next((s for s in self._draft.slices if s.path == path), None)
 
     def _text(self, name: str) -> str | None:
         return self.query_one(f"#{name}", Input).value.strip() or None
@@ -203,6 +216,7 @@ class LaunchDialog(ModalScreen["str | None"]):
         except TpuTuiError as error:
             self._failed(error)
             return
+        self._give_up()
         self._tell("asking…  esc gives up")
         self.console.tasks.start(PLAN, self._plan(request), self._failed)
 
@@ -211,10 +225,31 @@ class LaunchDialog(ModalScreen["str | None"]):
         if not self.is_mounted:
             return
         self._spec = spec
-        self._tell(self.console.operator.dry_run(spec))
+        script = self.console.operator.dry_run(spec)
+        rows = await self._check(request, script)
         button = self.query_one("#launch", Button)
+        button.label = "Launch all the same" if any(hinders(row) for row in rows) else "Launch"
         button.disabled = False
         button.focus()
+
+    async def _check(self, request: LaunchRequest, script: str) -> list[CheckRow]:
+        """Look at what could fail the launch, telling what is known so far."""
+        rows: list[CheckRow] = []
+        due = 0.0
+        self._tell(script, check_lines(rows, done=False))
+        async for row in self.console.operator.check_launch(request):
+            rows.append(row)
+            if (now := time.monotonic()) >= due:
+                self._tell(script, check_lines(rows, done=False))
+                due = now + TELL_EVERY
+        self._tell(script, check_lines(rows, done=True))
+        return rows
+
+    def _give_up(self) -> None:
+        """What was found out holds for what it was asked for only."""
+        self.console.tasks.cancel(PLAN)
+        self._spec = None
+        self.query_one("#launch", Button).disabled = True
 
     def _failed(self, problem: TpuTuiError) -> None:
         if self.is_mounted:
@@ -239,5 +274,5 @@ class LaunchDialog(ModalScreen["str | None"]):
 
     def action_leave(self) -> None:
         """Give up what is under way; a launch that was handed over is a run, and goes on."""
-        self.console.tasks.cancel(PLAN)
+        self._give_up()
         self.dismiss(None)

@@ -27,6 +27,7 @@ from tui.runs.directory import RunDirectory
 from tui.runs.status import RunStatus
 
 if TYPE_CHECKING:
+    from tui.checks.digest import Digest
     from tui.checks.row import CheckRow
 
 UPPER_PANES = ("slices", "workers", "checks")
@@ -53,6 +54,7 @@ class PodScreen(MainScreen):
         super().__init__()
         self._slices: dict[str, Slice] = {}
         self._runs: dict[str, RunStatus] = {}
+        self._checks: Digest | None = None
         self._seen: dict[str, tuple[str, int, int]] = {}
         self._headline = Headline(id="headline")
         self._tables = {
@@ -131,11 +133,17 @@ class PodScreen(MainScreen):
         if not self._is_new("checks", name, now):
             return
         reading = self.console.store.get(name)
-        found: tuple[CheckRow, ...] = reading.value or ()
-        self._tables["checks"].show(rows.check_rows(found))
-        failed = sum(row.status == "fail" for row in found)
-        note = f"{failed} of {len(found)} failed" if failed else f"{len(found)} checks" if found else ""
-        self._panes["checks"].show_reading(reading, now, note)
+        self._checks = found = self._digest(reading.value or ())
+        self._tables["checks"].show(rows.check_rows(found) if found else [])
+        self._panes["checks"].show_reading(reading, now, rows.check_note(found) if found else "")
+
+    def _digest(self, found: tuple[CheckRow, ...]) -> Digest | None:
+        """What the rows amount to; the checks are loaded only when there is something to gather."""
+        if not found:
+            return None
+        from tui.checks.digest import digest
+
+        return digest(found)
 
     def _take_runs(self, now: float) -> None:
         if not self._is_new("runs", RUNS, now):
@@ -237,11 +245,11 @@ class PodScreen(MainScreen):
         return chosen.path, json.dumps(document, indent=2, ensure_ascii=False)
 
     def _check_text(self, chosen: Slice) -> str:
-        found: tuple[CheckRow, ...] = self.console.store.get(checks_of(chosen)).value or ()
-        key = self._tables["checks"].cursor_key
-        if not isinstance(key, int) or key >= len(found):
+        found, key = self._checks, self._tables["checks"].cursor_key
+        finding = next((one for one in found.findings if rows.finding_key(one) == key), None) if found else None
+        if found is None or finding is None:
             return "c checks it"
-        return json.dumps(found[key].to_json(), indent=2, ensure_ascii=False)
+        return rows.check_text(found, finding, self.console.store.get(checks_of(chosen)).value, self.size.width - 12)
 
 
 class ActingPodScreen(PodScreen):

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import pytest
+
+from tui.checks.row import CheckRow
+from tui.console.draft import check_lines, parse_env, parse_restarts, scaled
+from tui.errors import UsageError
+
+
+def row(check: str, worker: int | None, status: str, detail: str, remedy: str | None = None) -> CheckRow:
+    return CheckRow(check, worker, None, None, status, None, detail, remedy)
+
+
+def test_workers_of_which_a_check_says_the_same_are_told_together() -> None:
+    rows = [row("load", n, "warn", "load 9 on 2 CPUs", "top") for n in (3, 0, 2, 1)]
+    told = check_lines(rows, done=True).splitlines()
+    assert told == ["! workers 0-3: load: load 9 on 2 CPUs", "  → top", "0 checks passed"]
+
+
+def test_of_a_check_that_differs_everywhere_the_first_few_are_told_and_the_rest_named() -> None:
+    rows = [row("device", n, "fail", f"held by pid {n}") for n in range(5)]
+    assert check_lines(rows, done=True).splitlines() == [
+        "✗ worker 0: device: held by pid 0",
+        "✗ worker 1: device: held by pid 1",
+        "  and likewise workers 2-4",
+        "0 checks passed",
+    ]
+
+
+def test_what_hinders_comes_before_what_is_unknown_and_what_warns() -> None:
+    rows = [
+        row("clock", 1, "unknown", "no answer"),
+        row("disk", 1, "pass", "fine"),
+        row("disk", 0, "warn", "2 GiB"),
+        row("bucket", None, "fail", "not there"),
+    ]
+    told = check_lines(rows, done=False).splitlines()
+    assert [line[0] for line in told] == ["✗", "?", "!", "c"]
+    assert told[0] == "✗ bucket: not there"
+    assert told[-1] == "checking the workers… 1 passed so far"
+
+
+def test_environment_rows_are_read_and_the_odd_one_is_named() -> None:
+    assert parse_env("A=1\n\n B = x=y\n") == {"A": "1", "B": " x=y"}
+    with pytest.raises(UsageError, match="row 2 "):
+        parse_env("A=1\nB\n")
+
+
+@pytest.mark.parametrize(("text", "number"), [("", 0), ("  ", 0), ("3", 3)])
+def test_restarts_are_a_number(text: str, number: int) -> None:
+    assert parse_restarts(text) == number
+
+
+@pytest.mark.parametrize("text", ["-1", "two", "1.5"])
+def test_what_is_no_number_of_restarts_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="no number of restarts"):
+        parse_restarts(text)
+
+
+def test_nothing_is_scaled_before_both_fields_are_filled() -> None:
+    assert scaled("", "v3-32", "1024") == ""
+    assert scaled("v3-8", "v3-32", " ") == ""
+
+
+def test_an_unknown_type_is_told() -> None:
+    with pytest.raises(UsageError, match="no accelerator type"):
+        scaled("v3-8", "local-4", "1024")
