@@ -323,6 +323,21 @@ def test_rules_by_what_is_not_known_here_are_unknown_until_probes_tell() -> None
     assert probed.status == "pass"
 
 
+def test_where_a_worker_saw_this_machines_address_the_rules_are_asked_about_that() -> None:
+    office = Rule("office-ssh", True, TCP, source_ranges=("203.0.113.0/24",))
+
+    def of(*origins: str, route: str = "external") -> CheckRow:
+        return row_of(firewall_rows(POD, [INTERNAL, office], origins=origins, route=route), 22, "from this machine")
+
+    inside = of("203.0.113.7")
+    assert inside.status == "pass"
+    assert "(203.0.113.7): allowed by office-ssh (priority 1000); a login works" in inside.detail
+    outside = of("203.0.113.7", "198.51.100.9")
+    assert outside.status == "warn"
+    assert "no rule allows it; but a login works: rules and probes disagree" in outside.detail
+    assert of("10.0.0.9", route="internal").status == "pass"
+
+
 def test_only_some_addresses_may_log_in_and_iap_is_a_range_of_its_own() -> None:
     office = Rule("office-ssh", True, TCP, source_ranges=("203.0.113.0/24",))
     iap = Rule("iap-ssh", True, TCP, source_ranges=("35.235.240.0/20",))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import aiohttp
@@ -76,3 +77,5 @@ async def test_a_fresh_pod_passes_every_check_and_its_rules_agree_with_the_probe
     told = [row.detail for row in rows if row.check == "firewall" and "between workers" in row.detail]
     assert len(told) == 5
     assert all("probes: 2 of 2" in detail for detail in told)
+    (from_here,) = [row.detail for row in rows if row.check == "firewall" and "tcp:22 from" in row.detail]
+    assert re.match(r"tcp:22 from this machine \(127\.\S+\): allowed by .+; a login works", from_here)

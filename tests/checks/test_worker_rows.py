@@ -79,6 +79,7 @@ def test_answers_that_make_no_sense_are_left_out_and_strangers_are_not_believed(
             b"@n owner 12 root soon - /dev/accel0 cmd",
             b"@n owner 13 root 5 - /dev/accel0 evil\x1b]0;title\x07 [bold]cmd",
             b"@n clock 1.0",
+            b"@n origin 10.0.0.\x1b[31m1",
         ]
     )
 
@@ -87,6 +88,7 @@ def test_answers_that_make_no_sense_are_left_out_and_strangers_are_not_believed(
     assert facts.devices == 4
     assert facts.disks == (Disk("tmp", 10240, 20480, None),)
     assert (facts.load, facts.cpus, facts.memory_total, facts.clock) == (None, None, None, None)
+    assert facts.origin is None
     (owner,) = facts.owners
     assert owner.pid == 13
     assert "\x1b" not in owner.command

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib.resources
+import ipaddress
 import math
 import secrets
 import shlex
@@ -99,6 +100,8 @@ class Facts:
     python_fault: str = ""
     """Why its interpreter could not be asked, in its own last words."""
     code: Code | None = None
+    origin: str | None = None
+    """The IPv4 address that our login came from, as the worker saw it: ours, or a jump host's."""
 
     def owners_of(self, file: str | None) -> tuple[Owner, ...]:
         """Those that hold the file; with None those that hold a chip."""
@@ -185,6 +188,7 @@ def facts_from(index: int, heard: Sequence[Answer], sent: float, received: float
         versions={row[0]: one_line(" ".join(row[1:])) for row in words.get("version", []) if len(row) > 1},
         python_missing=python == ["missing"],
         python_fault=one_line(" ".join(python[1:])) if python[0] == "failed" else "",
+        origin=_address(words.get("origin", [[""]])[0][0]),
         code=next((Code(row[0], row[1]) for row in words.get("code", []) if len(row) == 2), None),
     )
 
@@ -192,6 +196,13 @@ def facts_from(index: int, heard: Sequence[Answer], sent: float, received: float
 def _number(row: Sequence[str], place: int) -> int | None:
     text = row[place] if place < len(row) else ""
     return int(text) if text.isascii() and text.isdigit() else None
+
+
+def _address(text: str) -> str | None:
+    try:
+        return str(ipaddress.IPv4Address(text))
+    except ValueError:
+        return None
 
 
 def _real(text: str) -> float | None:

@@ -39,6 +39,7 @@ def rows_of_rules(
     ports: Sequence[int] = (),
     probed: Iterable[CheckRow] = (),
     route: str = "external",
+    origins: Sequence[str] = (),
     tags: Iterable[str] = (),
     account: str | None = None,
 ) -> list[CheckRow]:
@@ -46,7 +47,9 @@ def rows_of_rules(
     if isinstance(read, TpuTuiError):
         return [_row("unknown", read.sentence, read.remedy or None)]
     gaps = [_row("unknown", gap.sentence, gap.remedy or None) for gap in read.gaps]
-    rows = firewall_rows(slice_, read.rules, ports=ports, probed=probed, route=route, tags=tags, account=account)
+    rows = firewall_rows(
+        slice_, read.rules, ports=ports, probed=probed, route=route, origins=origins, tags=tags, account=account
+    )
     return [*gaps, *rows]
 
 
@@ -57,19 +60,21 @@ def firewall_rows(
     ports: Sequence[int] = (),
     probed: Iterable[CheckRow] = (),
     route: str = "external",
+    origins: Sequence[str] = (),
     tags: Iterable[str] = (),
     account: str | None = None,
 ) -> list[CheckRow]:
     """A row for SSH from here and one for each port between the workers; `probed` are the probes' rows.
 
-    `tags` and `account` are the slice's network tags and service account.
+    `origins` are the addresses that logins came from, as workers saw them; `tags` and `account` are the slice's
+    network tags and service account.
     """
     known = frozenset(tags)
     addresses = [worker.internal_ip for worker in slice_.workers if worker.internal_ip]
     workers = [Machine(address, known, account) for address in addresses if smallest_network([address])]
     if not workers:
         return []
-    rows = [_ssh_row(slice_, rules, workers, route)]
+    rows = [_ssh_row(slice_, rules, workers, route, origins)]
     if len(workers) > 1:
         found = list(probed)
         wanted = dict.fromkeys((*DEFAULT_PORTS, *ports))
@@ -82,15 +87,17 @@ def _row(status: str, detail: str, remedy: str | None = None) -> CheckRow:
     return CheckRow("firewall", None, None, None, status, None, detail, remedy)
 
 
-def _ssh_row(slice_: Slice, rules: Sequence[Rule], workers: Sequence[Machine], route: str) -> CheckRow:
-    """SSH from outside. Which address this machine has there is not known, so the whole internet is asked about."""
+def _ssh_row(
+    slice_: Slice, rules: Sequence[Rule], workers: Sequence[Machine], route: str, origins: Sequence[str]
+) -> CheckRow:
+    """SSH from outside. Where no worker saw which address this machine has, the whole internet is asked about."""
     through_iap = route == "iap"
+    if origins and not through_iap:
+        return _ssh_from(rules, workers, origins)
     who = "IAP" if through_iap else "this machine"
     if route == "internal":
         return _row("unknown", "tcp:22 from this machine goes by an internal address, which rules cannot tell")
-    source = Machine(IAP_RANGE if through_iap else ANYWHERE, inside=False)
-    decisions = [decide(rules, source, worker, SSH) for worker in workers]
-    worst = min(decisions, key=lambda one: _SEVERITY[one.allowed])
+    worst = _worst(rules, [IAP_RANGE if through_iap else ANYWHERE], workers)
     told = f"tcp:22 from {who}: {worst}"
     if worst.allowed:
         return _row("pass", told)
@@ -98,6 +105,23 @@ def _ssh_row(slice_: Slice, rules: Sequence[Rule], workers: Sequence[Machine], r
         return _row("unknown", f"{told}, which means {_meant(worst)}: is {who} among them?")
     wanted = IAP_RANGE if through_iap else "YOUR-ADDRESS/32"
     return _row("fail", told, narrowest(slice_, f"allow-{'iap-' if through_iap else ''}ssh", SSH, wanted, worst))
+
+
+def _ssh_from(rules: Sequence[Rule], workers: Sequence[Machine], origins: Sequence[str]) -> CheckRow:
+    """SSH from where a login came: it works, so rules that forbid it are not the ones that hold."""
+    worst = _worst(rules, origins, workers)
+    told = f"tcp:22 from this machine ({', '.join(origins)}): {worst}"
+    if worst.allowed is False:
+        remedy = "rules may have changed a moment ago: connections that are open stay, new ones may not come through"
+        return _row("warn", f"{told}; but a login works: rules and probes disagree", remedy)
+    return _row("pass", f"{told}; a login works")
+
+
+def _worst(rules: Sequence[Rule], sources: Iterable[str], workers: Sequence[Machine]) -> Decision:
+    decisions = [
+        decide(rules, Machine(source, inside=False), worker, SSH) for source in sources for worker in workers
+    ]
+    return min(decisions, key=lambda one: _SEVERITY[one.allowed])
 
 
 def _meant(decision: Decision) -> str:

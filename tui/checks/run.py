@@ -77,8 +77,9 @@ async def run_checks(
             yield row
         if reading is not None:
             rules = await reading
+            seen = sorted({facts.origin for facts in told if facts.origin})
             for row in rows_of_rules(
-                slice_, rules, ports=ports, probed=probed, route=route, tags=tags, account=account
+                slice_, rules, ports=ports, probed=probed, route=route, origins=seen, tags=tags, account=account
             ):
                 yield row
     finally:

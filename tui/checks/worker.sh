@@ -14,6 +14,9 @@ esac
 
 say() { printf '@%s %s\n' "$tt_nonce" "$*"; }
 
+# Where this login comes from, as this worker's sshd saw it.
+origin() { tt_w=${SSH_CONNECTION:-}; [ -z "$tt_w" ] || say origin "${tt_w%% *}"; }
+
 clock() { say clock "$(date +%s.%N)"; }
 
 disk() {
@@ -156,6 +159,7 @@ versions() {
 
 tt_env=$(head -c "$tt_job")
 clock
+origin
 disk home "$HOME"
 disk tmp /tmp
 memory
