@@ -140,7 +140,7 @@ def test_a_saved_profile_is_read_back_and_private(machine: Machine) -> None:
             "known_hosts": (Path("/keys/known"),),
             "port": None,
             "endpoints": {"tpu": "127.0.0.1:1"},
-            "thresholds": {"lag": 3},
+            "thresholds": {"straggler": 3},
             "local": {"pid": 1},
         },
     )
@@ -151,7 +151,11 @@ def test_a_saved_profile_is_read_back_and_private(machine: Machine) -> None:
     assert [file.name for file in path.parent.iterdir()] == ["lab.toml"]
     assert (settings.profile, settings.project, settings.zones) == ("lab", "p", ("a-1", "b-2"))
     assert (settings.identity, settings.known_hosts) == (Path("/keys/id"), (Path("/keys/known"),))
-    assert (settings.port, settings.endpoints, settings.thresholds) == (None, {"tpu": "127.0.0.1:1"}, {"lag": 3.0})
+    assert (settings.port, settings.endpoints, settings.thresholds) == (
+        None,
+        {"tpu": "127.0.0.1:1"},
+        {"straggler": 3.0},
+    )
 
 
 def test_a_deleted_profile_is_gone_and_deleting_again_is_fine(machine: Machine) -> None:
@@ -202,7 +206,8 @@ def test_broken_toml_names_file_and_line(machine: Machine) -> None:
         ("project = 3", "project should be a text"),
         ('read_only = "perhaps"', "read_only should be true or false"),
         ('zones = ["projects/p/zones/z"]', "zones should be bare names"),
-        ('thresholds = { lag = "much" }', "thresholds should hold numbers only, and lag is none"),
+        ('thresholds = { silent = "much" }', "thresholds should hold numbers only, and silent is none"),
+        ("thresholds = { stragler = 3 }", "thresholds has no stragler: did you mean straggler"),
         ('endpoints = { tpus = "x" }', "endpoints should hold tpu, compute, storage"),
     ],
 )
@@ -324,3 +329,17 @@ def test_a_missing_local_profile_says_how_to_get_one(machine: Machine) -> None:
         machine.load(profile="local")
 
     assert "tpu-tui local up" in caught.value.remedy
+
+
+def test_every_threshold_that_somebody_reads_can_be_set_and_no_other() -> None:
+    from dataclasses import fields
+
+    from tui.checks.thresholds import Thresholds as OfWorkers
+    from tui.logs.view import Thresholds as OfCores
+    from tui.runs.policies import Patience
+    from tui.settings.thresholds import THRESHOLDS
+    from tui.ssh.access import NUMBERS
+
+    read = [item.name for part in (OfCores, OfWorkers) for item in fields(part)]
+    read += [*NUMBERS, *(f"{item.name}_seconds" for item in fields(Patience))]
+    assert sorted(read) == sorted(THRESHOLDS)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from tui.settings.thresholds import THRESHOLDS
 
 ENVIRONMENT_PREFIX = "TPU_TUI_"
 EVERY_ZONE = "-"
@@ -117,9 +120,12 @@ def _table(value: Any, _place: Place) -> Mapping[str, Any]:
     return value
 
 
-def _numbers(value: Any, place: Place) -> Mapping[str, float]:
+def _thresholds(value: Any, place: Place) -> Mapping[str, float]:
     table = _table(value, place)
     for name, number in table.items():
+        if name not in THRESHOLDS:
+            near = difflib.get_close_matches(name, THRESHOLDS, n=1)
+            raise ValueError(f"has no {name}: " + (f"did you mean {near[0]}?" if near else ", ".join(THRESHOLDS)))
         if not isinstance(number, (int, float)) or isinstance(number, bool):
             raise ValueError(f"should hold numbers only, and {name} is none")
     return {name: float(number) for name, number in table.items()}
@@ -147,7 +153,7 @@ FIELDS = (
     Field("run_root", _text, "~/.tpu-tui", "where runs are kept on a worker"),
     Field("runtime", _one_of("pjrt", "cpu", "xrt", "none"), "pjrt", "what a job's environment is prepared for"),
     Field("dialects", _table, {}, "log formats of your own", in_environment=False),
-    Field("thresholds", _numbers, {}, "when a core counts as silent or as a straggler", in_environment=False),
+    Field("thresholds", _thresholds, {}, "how patient we are, and what counts as too little", in_environment=False),
     Field("endpoints", _endpoints, {}, "other places of the APIs", in_environment=False),
     Field("read_only", _switch, False, "refuse whatever changes or costs something", flag="read_only"),
 )

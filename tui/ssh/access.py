@@ -24,7 +24,7 @@ TOKEN_COMMAND = (sys.executable, "-m", "tui.cloud.token")
 """Prints an access token of the application default credentials."""
 STRICT = "strict"
 ACCEPT_NEW = "accept-new"
-_NUMBERS = ("connect_timeout", "login_timeout", "keepalive", "keepalive_count", "handshakes", "sessions")
+NUMBERS = ("connect_timeout", "login_timeout", "keepalive", "keepalive_count", "handshakes", "sessions")
 
 
 class Prompter(Protocol):
@@ -132,7 +132,7 @@ def access_from(settings: Settings, environ: Mapping[str, str] | None = None) ->
     given = tuple(str(Path(path).expanduser().absolute()) for path in settings.known_hosts)
     usual = (str(ssh / GOOGLE_KNOWN_HOSTS), str(ssh / "known_hosts"), "/etc/ssh/ssh_known_hosts")
     numbers: dict[str, Any] = {}
-    for name in _NUMBERS:
+    for name in NUMBERS:
         if name in settings.thresholds:
             value = float(settings.thresholds[name])
             numbers[name] = value if name.endswith(("timeout", "keepalive")) else max(1, int(value))
