@@ -72,48 +72,6 @@ def test_a_command_missing_on_one_worker_starts_nothing_and_names_it(pod: Pod) -
     assert not any(pod.remote(directory, index).exists() for index in range(3))
 
 
-@pytest.mark.parametrize("culprit", [0, 1, 2])
-def test_a_worker_that_cannot_be_reached_starts_nothing_and_is_named(pod: Pod, culprit: int) -> None:
-    pod.workers[culprit].stop()
-    directory = pod.launch("touch", str(pod.home / "ran"))
-    status = over(directory)
-    assert status.state is RunState.FAILED
-    assert (status.cause or "").startswith(f"worker {culprit}:")
-    assert status.workers[culprit].phase == "connect"
-    assert not (pod.home / "ran").exists()
-
-
-@pytest.mark.parametrize("culprit", [0, 1, 2])
-@pytest.mark.parametrize("missing", ["prlimit", "setsid"])
-def test_a_worker_that_fails_to_prepare_leaves_nothing_anywhere(pod: Pod, culprit: int, missing: str) -> None:
-    (pod.workers[culprit].root / "bin" / missing).unlink()
-    directory = pod.launch("touch", str(pod.home / "ran"))
-    status = over(directory)
-    assert status.state is RunState.FAILED
-    assert f"worker {culprit}" in (status.cause or "")
-    assert status.workers[culprit].phase == "prepare"
-    assert not (pod.home / "ran").exists()
-
-
-@pytest.mark.parametrize("culprit", [0, 1, 2])
-def test_a_worker_lost_after_the_barrier_ends_the_run_everywhere(pod: Pod, culprit: int) -> None:
-    slow = pod.workers[culprit].root / "bin" / "env"
-    slow.unlink()
-    slow.write_text('#!/bin/sh\n[ "$2" = true ] || sleep 1\nexec /usr/bin/env "$@"\n')
-    slow.chmod(0o755)
-    directory = pod.launch("sleep", "1000")
-    until(lambda: any(event.get("phase") == "start" for event in directory.events()[0]))
-    tags = pod.tags(directory)
-    pod.workers[culprit].cut()
-    status = over(directory)
-    assert status.state is RunState.FAILED
-    assert f"worker {culprit}" in (status.cause or "")
-    assert status.first_failure == culprit
-    assert len(tags) == 3
-    assert [tagged(tag) for tag in tags] == [[], [], []]
-    assert [worker.confirmed for worker in status.workers] == [True, True, True]
-
-
 def test_a_second_run_on_the_slice_is_refused_by_name(pod: Pod) -> None:
     first = pod.running("sleep", "1000")
     status = over(pod.launch("true"))
