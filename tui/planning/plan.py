@@ -165,9 +165,11 @@ def _warm_up(batch_size: int, global_batch: int, lr: float | None, epochs: float
 def _generation_warnings(old: Accelerator, new: Accelerator) -> list[str]:
     if old.generation == new.generation:
         return []
-    memory = f", {new.hbm_gib} GiB instead of {old.hbm_gib}" if new.hbm_gib and old.hbm_gib else ""
+    sizes = [f"{_core(new)} instead of {_core(old)}"] if _core(new) != _core(old) else []
+    sizes += [f"{new.hbm_gib} GiB instead of {old.hbm_gib}"] if new.hbm_gib and old.hbm_gib else []
+    told = f" ({', '.join(sizes)})" if sizes else ""
     return [
-        f"{old.generation} and {new.generation} cores differ ({_core(new)} instead of {_core(old)}{memory}): "
+        f"{old.generation} and {new.generation} cores differ{told}: "
         "the same batch a core is only where to start; measure, then fill the memory"
     ]
 
