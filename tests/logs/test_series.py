@@ -66,5 +66,16 @@ class TestThePod:
         assert pod.rate_total.tolist() == [120.0, 90.0]
         assert (pod.step.tolist(), pod.time.tolist()) == ([2, 5], [2.0, 5.0])
 
+    def test_a_last_step_that_some_cores_have_yet_to_tell_is_no_rate_of_the_pod(self) -> None:
+        rows = [0, 1, 2] * 10 + [0, 1]
+        pod = filled(rows, [float(row) for row in rows]).pod(np.arange(3))
+        assert pod.loss_median.tolist() == [1.0] * 10 + [0.5]
+        assert np.isnan(pod.rate_total).tolist() == [False] * 10 + [True]
+
+    def test_a_core_that_ended_long_ago_is_not_waited_for(self) -> None:
+        rows = [0, 1] + [0] * 20
+        pod = filled(rows, [1.0] * len(rows)).pod(np.arange(2))
+        assert not np.isnan(pod.rate_total).any()
+
     def test_no_cores_make_an_empty_series(self) -> None:
         assert len(History().pod(np.zeros(0, np.int64)).time) == 0

@@ -10,6 +10,8 @@ BUCKETS = 64
 """Points kept of each core. When they are full, neighbours become one: a point stands for twice as many samples."""
 
 _FIRST_ROWS = 64
+_TAIL = 8
+"""Steps at the end that some cores may not have told yet, and no core that ended long ago."""
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -161,7 +163,7 @@ class History:
         filled = max((self._filled(int(row)) for row in rows[np.argsort(self.counts[rows])[-1:]]), default=0)
         loss = self._loss[rows, :filled].astype(np.float64)
         rate = self._rate[rows, :filled].astype(np.float64)
-        told = ~np.isnan(rate).all(axis=0) if len(rows) else np.zeros(filled, bool)
+        told = _told_by_all(np.count_nonzero(~np.isnan(rate), axis=0))
         return PodSeries(
             time=self._time[:filled].copy(),
             epoch=self._epoch[:filled].copy(),
@@ -171,6 +173,15 @@ class History:
             loss_max=np.fmax.reduce(loss, axis=0, initial=np.nan),
             rate_total=np.where(told, np.nansum(rate, axis=0), np.nan),
         )
+
+
+def _told_by_all(cores: Ints) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    """Which steps' rates add up to the pod's: the last ones, which some cores have yet to tell, do not."""
+    told = np.asarray(cores > 0)
+    tail = cores[-_TAIL:]
+    if len(cores) > _TAIL:
+        told[len(cores) - int(np.argmax(tail[::-1] == tail.max())) :] = False
+    return told
 
 
 def _later(first: Trail, second: Trail) -> Trail:
