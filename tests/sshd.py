@@ -127,6 +127,7 @@ class OpensshWorker:
         """Kill the server and its connections; jobs that detached themselves stay."""
         if self.process is None:
             return
+        self.process.send_signal(signal.SIGSTOP)  # or a connection that it takes just now would outlive it
         self.cut()
         self.process.kill()
         self.process.wait()
