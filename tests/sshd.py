@@ -128,6 +128,8 @@ class OpensshWorker:
         if self.process is None:
             return
         self.process.send_signal(signal.SIGSTOP)  # or a connection that it takes just now would outlive it
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(self.process.pid, os.WUNTRACED)
         self.cut()
         self.process.kill()
         self.process.wait()
