@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -209,6 +210,24 @@ def test_a_keeper_killed_while_it_launches_leaves_all_or_none(pod: Pod) -> None:
         pod.stop(directory)
         over(directory)
         assert not any(tagged(tag) for tag in pod.tags(directory))
+
+
+def test_a_launch_that_was_cut_off_with_one_worker_unconfirmed_is_ended_everywhere_and_told(pod: Pod) -> None:
+    directory = pod.running("sleep", "1000")
+    os.kill(directory.attended().pid or 0, signal.SIGKILL)
+    unattended(directory)
+    events = directory.path / "events.jsonl"
+    lines = events.read_text().splitlines(keepends=True)
+    events.write_text("".join(line for line in lines if '"running"' not in line))
+    tag = (pod.remote(directory, 1) / "tag").read_text().strip()
+    for pid in tagged(tag):
+        os.kill(pid, signal.SIGKILL)
+    shutil.rmtree(pod.remote(directory, 1))
+    asyncio.run(attend(directory, pod.access))
+    status = over(directory)
+    assert (status.state, status.first_failure) == (RunState.FAILED, 1)
+    assert "the launch was cut off while it was confirmed: it does not run on worker 1" in (status.cause or "")
+    assert not any(tagged((pod.remote(directory, index) / "tag").read_text().strip()) for index in (0, 2))
 
 
 def test_a_mirror_is_caught_up_without_a_keeper(pod: Pod) -> None:

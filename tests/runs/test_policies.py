@@ -26,6 +26,7 @@ def test_the_first_failure_is_the_earliest_by_the_workers_clocks_not_by_arrival(
         ({0: FINE, 1: FINE}, False, RunState.SUCCEEDED),
         ({0: FINE, 1: EARLY}, False, RunState.FAILED),
         ({0: FINE, 1: GONE}, False, RunState.LOST),
+        ({0: FINE, 1: Outcome(None, recorded=False, absent=True)}, False, RunState.FAILED),
         ({0: LATE, 1: GONE}, False, RunState.FAILED),
         ({0: LATE, 1: GONE}, True, RunState.STOPPED),
     ],

@@ -118,7 +118,7 @@ class Follower:
             head, rest = await self._head(process, made)
             await self._link_restored()
             if head.word == "norun":
-                return Outcome(None, size=self._mirror.size, recorded=False)
+                return Outcome(None, size=self._mirror.size, recorded=False, absent=True)
             if head.word == "log":
                 goal = int(head.text.split(" ")[0]) if to_present else None
                 await self._copy(process, rest, goal)

@@ -143,4 +143,4 @@ def final_state(outcomes: Mapping[int, Outcome], *, stopped_by_person: bool, fir
         return RunState.STOPPED
     if first is None:
         return RunState.SUCCEEDED
-    return RunState.FAILED if outcomes[first].recorded else RunState.LOST
+    return RunState.FAILED if outcomes[first].recorded or outcomes[first].absent else RunState.LOST

@@ -109,6 +109,8 @@ class Outcome:
     aborted: bool = False
     out_of_memory: bool = False
     recorded: bool = True
+    absent: bool = False
+    """Whether the worker knows no such run: it was never prepared there, or its directory was removed."""
     unreachable: str | None = None
     """Why the worker could not be reached for so long that it was given up; it may run on."""
 
@@ -117,6 +119,8 @@ class Outcome:
         """Why it ended, in words, where more is known than the code."""
         if self.unreachable is not None:
             return self.unreachable
+        if self.absent:
+            return "knows nothing of the run: it was not started there, or its directory was removed"
         if not self.recorded:
             return "ended without a record: its supervisor was killed, or the machine went down"
         if self.aborted:
