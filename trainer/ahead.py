@@ -1,62 +1,87 @@
-"""The next epoch's input, begun while this one still trains.
+"""Batches made while the one before them trains: read in a thread, a few ahead, and the next epoch's begun early.
 
 An epoch's first batch takes longest: shards are opened, loader processes start, the shuffle buffer fills.
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
+import time
 from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import Future
-from queue import SimpleQueue
+from queue import Empty, Queue
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
+DEPTH = 2  # batches that wait for the loop, beside those being decoded
+PATIENCE = 5.0  # seconds that a run which ends gives its input to let go; one that waits for a network may not
+
 
 class Ahead(Generic[T]):
-    """The batches of each epoch, whose first may be made in a thread beforehand."""
+    """The batches of each epoch, which may be begun before it is its turn."""
 
     def __init__(self, make: Callable[[int, int], Iterator[T]]) -> None:
-        """`make(epoch, first)`: an epoch's batches from step `first` on, read only when they are asked for."""
+        """`make(epoch, first)`: an epoch's batches from step `first` on."""
         self._make = make
-        self._asked: SimpleQueue[tuple[Iterator[T], Future[T]]] = SimpleQueue()
-        self._begun: dict[int, tuple[Iterator[T], Future[T]]] = {}
-        self._thread: threading.Thread | None = None
+        self._begun: dict[tuple[int, int], Reader[T]] = {}
+        self._read: Reader[T] | None = None
 
-    def begin(self, epoch: int) -> None:
+    def begin(self, epoch: int, first: int = 0) -> None:
         """Begin an epoch's input in the background."""
-        if self._thread is None:
-            # One thread, for as long as the process lives: loader processes die with the thread that started them.
-            # Not an executor's, whose threads a forked loader process would try to join when it ends.
-            self._thread = threading.Thread(target=self._read, name="ahead", daemon=True)
-            self._thread.start()
-        if epoch not in self._begun:
-            self._begun[epoch] = self._make(epoch, 0), Future()
-            self._asked.put(self._begun[epoch])
+        if (epoch, first) not in self._begun:
+            self._begun[epoch, first] = Reader(lambda: self._make(epoch, first))
 
     def epoch(self, epoch: int, first: int = 0) -> Iterator[T]:
-        """An epoch's batches from step `first` on, and what went wrong with them."""
-        begun = None if first else self._begun.pop(epoch, None)
-        if begun is None:
-            yield from self._make(epoch, first)
-        else:
-            batches, earliest = begun
-            yield earliest.result()
-            yield from batches
+        """An epoch's batches from step `first` on; raises what went wrong with them."""
+        self.begin(epoch, first)
+        self._read = self._begun.pop((epoch, first))
+        return iter(self._read)
 
     def close(self) -> None:
-        """End the loader processes of epochs that were begun and will not be trained: they end with their batches."""
-        while self._begun:
-            _, (batches, earliest) = self._begun.popitem()
-            earliest.exception()  # waits until the thread has let go of them
-            if isinstance(batches, Generator):
-                batches.close()
+        """End what is still being read, and the loader processes of epochs that will not be trained."""
+        for reader in (*self._begun.values(), *([self._read] if self._read else [])):
+            reader.close()
+        self._begun.clear()
 
-    def _read(self) -> None:
-        while True:
-            batches, earliest = self._asked.get()
-            try:
-                earliest.set_result(next(batches))
-            except BaseException as error:
-                earliest.set_exception(error)
+
+class Reader(Generic[T]):
+    """What an iterator yields, taken from it by a thread of its own; it is read once.
+
+    The thread lives as long as the iterator: loader processes die with the thread that started them. It is not an
+    executor's, which a forked loader process would try to join when it ends.
+    """
+
+    def __init__(self, make: Callable[[], Iterator[T]]) -> None:
+        self._ready: Queue[tuple[T] | BaseException | None] = Queue(DEPTH)  # None: there is no more
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(make,), name="ahead", daemon=True)
+        self._thread.start()
+
+    def __iter__(self) -> Iterator[T]:
+        """The items; then, or instead of the one it was met at, what went wrong."""
+        while (met := self._ready.get()) is not None:
+            if isinstance(met, BaseException):
+                raise met
+            yield met[0]
+
+    def close(self) -> None:
+        """Stop reading and close the iterator; wait for that, within reason."""
+        self._closed.set()
+        deadline = time.monotonic() + PATIENCE
+        while self._thread.is_alive() and time.monotonic() < deadline:
+            with contextlib.suppress(Empty):
+                self._ready.get(timeout=0.05)  # room for the item that the thread may be holding
+
+    def _run(self, make: Callable[[], Iterator[T]]) -> None:
+        try:
+            items = make()
+            for item in items:
+                self._ready.put((item,))
+                if self._closed.is_set():
+                    break
+            if isinstance(items, Generator):
+                items.close()
+            self._ready.put(None)
+        except BaseException as error:
+            self._ready.put(error)

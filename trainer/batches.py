@@ -31,7 +31,7 @@ IMAGE_KEYS = ("ppm", "jpg", "jpeg", "png", "webp")
 class Batching:
     """How samples become batches: `size` samples each, `image_size` pixels a side.
 
-    What becomes of a sample in training depends on `seed` and its place in the sequence, on nothing else.
+    What becomes of a batch in training depends on `seed`, its place in the sequence and its samples, on nothing else.
     """
 
     size: int
@@ -68,16 +68,19 @@ class Batching:
     def _batch_of(self, chunk: list[Sample], place: int) -> Batch:
         images = np.zeros((self.size, 3, self.image_size, self.image_size), dtype=np.uint8)
         labels = np.full(self.size, PADDING, dtype=np.int64)
+        rng = random.Random(
+            f"{self.seed} {place}"
+        )  # one for all: to seed it takes as long as to decode a small image
         for row, sample in enumerate(chunk):
-            labels[row] = self._fill(images[row], sample, place + row)
+            labels[row] = self._fill(images[row], sample, rng)
         return torch.from_numpy(images), torch.from_numpy(labels)
 
-    def _fill(self, out: Planes, sample: Sample, place: int) -> int:
+    def _fill(self, out: Planes, sample: Sample, rng: random.Random) -> int:
         """Put a sample's pixels into a row of a batch; returns its label."""
         try:
             label, picture = _label_and_picture(sample)
             if self.training:
-                augment_into(out, picture, random.Random(f"{self.seed} {place}"))
+                augment_into(out, picture, rng)
             else:
                 centre_into(out, picture)
         except ValueError as error:

@@ -35,6 +35,7 @@ from trainer.progress import write_line
 from trainer.slow_network import slowed
 
 ROUNDS = 5
+IMAGES = 8192  # two seconds' worth of batches or more: the few requests before the first shard weigh little
 SHARDS = 16  # into which the images go
 BUCKET = "bench-input"
 
@@ -299,7 +300,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def parser() -> argparse.ArgumentParser:
     """The command line, and the defaults of whoever calls the functions above."""
     made = argparse.ArgumentParser(prog="python -m trainer.bench_input", description="Compare ways to feed a model.")
-    made.add_argument("--images", type=int, default=2048, help="pictures to make (default: %(default)s)")
+    made.add_argument("--images", type=int, default=IMAGES, help="pictures to make (default: %(default)s)")
     made.add_argument("--folder", metavar="DIR", help="use the JPEGs in DIR/CLASS/ instead")
     made.add_argument(
         "--work", metavar="DIR", help="where to lay everything out: a disk (default: the system's /tmp)"

@@ -143,7 +143,7 @@ def _members(content: _Bytes) -> Iterator[tuple[str, bytes]]:
             return
         if len(header) < BLOCK:
             raise ValueError("it ends in the middle of a header")
-        if int(header[148:156].split(b"\0")[0], 8) != sum(header) - sum(header[148:156]) + 8 * ord(" "):
+        if int(header[148:156].split(b"\0")[0], 8) != _sum(header) - _sum(header[148:156]) + 8 * ord(" "):
             raise ValueError("a header's checksum is wrong")
         if header[156:157] not in REGULAR or header[345:346] != b"\0" or header[124] & 0x80:
             raise _UnusualTarError
@@ -156,6 +156,11 @@ def _members(content: _Bytes) -> Iterator[tuple[str, bytes]]:
         offset = start + -(-size // BLOCK) * BLOCK
     if offset > len(content):
         raise ValueError("it ends in the middle of a file")
+
+
+def _sum(header: bytes) -> int:
+    """Of its bytes; most are zero, and left out in a fifth of the time that they take to be added."""
+    return sum(header.replace(b"\0", b""))
 
 
 def _streamed(url: str) -> Iterator[Sample]:

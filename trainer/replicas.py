@@ -18,12 +18,16 @@ import torch.distributed as dist
 import torch_xla
 import torch_xla.core.xla_model as xm
 import torch_xla.runtime as xr
+import torch_xla.utils.dlpack as dlpack
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 from trainer.errors import PartnerLostError, ToldElsewhereError, TrainerError
 from trainer.progress import device_label
 
 T = TypeVar("T")
+
+ALIGNED = 16  # floats, 64 bytes: arrays that begin elsewhere are copied, or refused, by XLA
+VOTE = torch.Size([1])
 
 
 class Replicas(ABC):
@@ -77,10 +81,11 @@ class Replicas(ABC):
 
 
 class GlooReplicas(Replicas):
-    """XLA CPU devices, one a process; gradients meet on the host, in one flat tensor.
+    """XLA CPU devices, one a process; gradients meet in one flat bucket, which gloo averages in place.
 
-    It is put together and taken apart on the host: as one large array on the device it would cost more than gloo
-    takes, for fresh memory by the dozen MB each step.
+    The device's memory is the host's: gradients are read where XLA left them, and it takes their means out of the
+    bucket where they lie, both by DLPack. The one copy, into the bucket, is a tenth of what gloo takes. (A transfer
+    each way would cost as much as gloo does, for fresh memory by the dozen MB each step.)
     """
 
     def __init__(self, rank: int, world: int, core: int, worker: int, store: TCPStore, timeout: float) -> None:
@@ -90,6 +95,8 @@ class GlooReplicas(Replicas):
             )
         super().__init__(rank, world, core, worker)
         self._bucket = torch.empty(0)
+        self._shapes: Sequence[torch.Size] = ()
+        self._views: list[torch.Tensor] = []
 
     def step(self, optimizer: torch.optim.Optimizer, stop: bool) -> bool:
         """Two graphs: forward and backward, then the step; gloo between them, on the host. One where it is alone."""
@@ -101,25 +108,32 @@ class GlooReplicas(Replicas):
         return stop
 
     def average(self, parameters: Sequence[torch.Tensor], stop: bool = False) -> bool:
-        """Make each gradient its mean over all replicas, with one collective; the vote on stopping rides along."""
-        parameters = [p for p in parameters if p.grad is not None]
-        gradients = [p.grad for p in parameters]
-        # Runs forward and backward, with all that they leave (loss, running statistics): fetching the gradients alone
-        # would run what they need and leave the rest to be computed again.
-        torch_xla.sync()
-        fetched: list[torch.Tensor] = torch_xla._XLAC._xla_get_cpu_tensors(gradients)  # type: ignore[attr-defined]
+        """Make each gradient its mean over all replicas, with one collective; the vote on stopping rides along.
 
-        sizes = [gradient.numel() for gradient in fetched]
-        if self._bucket.numel() != sum(sizes) + 1:
-            self._bucket = torch.empty(sum(sizes) + 1)
-        torch.cat([*(gradient.reshape(-1) for gradient in fetched), torch.tensor([float(stop)])], out=self._bucket)
+        The means lie in the bucket, and are good until the next call.
+        """
+        parameters = [p for p in parameters if p.grad is not None]
+        # Runs forward and backward, with all that they leave (loss, running statistics), and waits for them. So is
+        # the bucket free: the step before, which may still have been reading it, made what this one started from.
+        torch_xla.sync(wait=True)
+        *places, vote = self._places([p.shape for p in parameters])
+        torch._foreach_copy_(places, [_on_host(p.grad) for p in parameters if p.grad is not None])
+        vote.fill_(float(stop))
         with _partners():
             dist.all_reduce(self._bucket)
+        self._bucket.div_(self.world)
+        for p, mean in zip(parameters, places, strict=True):
+            p.grad = dlpack.from_dlpack(mean)
+        return bool(vote > 0)
 
-        *means, votes = torch.split(self._bucket.div_(self.world), [*sizes, 1])
-        for p, mean in zip(parameters, means, strict=True):
-            p.grad = mean.view(p.shape).to(self.device)
-        return bool(votes > 0)
+    def _places(self, shapes: Sequence[torch.Size]) -> list[torch.Tensor]:
+        """Views of the bucket, of these shapes and one of the vote's, each at an address that XLA takes as it is."""
+        if shapes != self._shapes:
+            sizes = [-(-shape.numel() // ALIGNED) * ALIGNED for shape in (*shapes, VOTE)]
+            self._bucket, self._shapes = torch.zeros(sum(sizes)), shapes
+            parts = zip(torch.split(self._bucket, sizes), (*shapes, VOTE), strict=True)
+            self._views = [part[: shape.numel()].view(shape) for part, shape in parts]
+        return self._views
 
     def total(self, values: torch.Tensor) -> torch.Tensor:
         """By gloo."""
@@ -174,6 +188,12 @@ class XlaReplicas(Replicas):
     def close(self) -> None:
         """Wait for the others, so that none is cut off by this one's end."""
         xm.rendezvous("close")
+
+
+def _on_host(tensor: torch.Tensor) -> torch.Tensor:
+    """An array of XLA's CPU device as the host sees it: the same memory."""
+    shared: torch.Tensor = torch.utils.dlpack.from_dlpack(dlpack.to_dlpack(tensor))
+    return shared
 
 
 @contextlib.contextmanager

@@ -21,6 +21,7 @@ from trainer.progress import write_line
 from trainer.reading import Sample, read_shard, read_shards
 from trainer.split import Piece, Share
 
+FILLED = 10  # a shuffle buffer gives its first sample when it is full to a tenth, and goes on filling
 SET_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
 
 
@@ -69,7 +70,8 @@ class ShardStream(IterableDataset[Any]):
     def _shuffled(self, raw: Iterator[Sample], rng: random.Random) -> Iterator[Sample]:
         if not self._buffer:
             return raw
-        return iter(webdataset.filters.shuffle(self._buffer, initial=self._buffer, rng=rng)(raw))
+        first = max(1, self._buffer // FILLED)
+        return iter(webdataset.filters.shuffle(self._buffer, initial=first, rng=rng)(raw))
 
     def _read(self, pieces: tuple[Piece, ...]) -> Generator[Sample, None, None]:
         lost = 0

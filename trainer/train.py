@@ -30,7 +30,7 @@ import torch_xla.core.xla_model as xm
 from torch import nn
 
 from trainer import data, fake, memory, models, progress, split
-from trainer.ahead import Ahead
+from trainer.ahead import Ahead, Reader
 from trainer.checkpoint import Position
 from trainer.compilation import Compilation
 from trainer.data import Batch, Dataset
@@ -187,18 +187,19 @@ def evaluate(run: Run, epoch: int) -> float:
     correct = torch.zeros((), dtype=torch.int64, device=replicas.device)
     torch_xla.sync()  # zero would else be a constant of the first step's graph, and the second another graph
     samples = 0
-    for step, (images, labels) in enumerate(loader):
-        with run.compilation.of("evaluation"):
-            with _precision(run.config):
-                chosen = run.model(images.to(replicas.device)).argmax(dim=1)
-            correct += (chosen == labels.to(replicas.device)).sum()  # padding equals no class
-            samples += int((labels != data.PADDING).sum())
-            torch_xla.sync()
-        if step % run.config.log_steps == 0 and samples:
-            accuracy = 100 * int(correct.item()) / samples
-            write_line(progress.test_line(replicas.label, epoch, step, accuracy, datetime.now()))
-        if run.stopping.requested:
-            break
+    with contextlib.closing(Reader(lambda: loader)) as batches:
+        for step, (images, labels) in enumerate(batches):
+            with run.compilation.of("evaluation"):
+                with _precision(run.config):
+                    chosen = run.model(images.to(replicas.device)).argmax(dim=1)
+                correct += (chosen == labels.to(replicas.device)).sum()  # padding equals no class
+                samples += int((labels != data.PADDING).sum())
+                torch_xla.sync()
+            if step % run.config.log_steps == 0 and samples:
+                accuracy = 100 * int(correct.item()) / samples
+                write_line(progress.test_line(replicas.label, epoch, step, accuracy, datetime.now()))
+            if run.stopping.requested:
+                break
     mine = torch.tensor([int(correct.item()), samples, run.stopping.requested], dtype=torch.float32)
     hits, total, stop = replicas.total(mine).tolist()
     if stop:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tests.bench.figures import Figure, at_least
 
-IMAGES, ROUNDS = "1024", "5"
+ROUNDS = "5"
 
 
 def figures() -> Iterator[Figure]:
@@ -18,7 +18,7 @@ def figures() -> Iterator[Figure]:
     from trainer import bench_rows as rows
     from trainer.bench_table import DELAY
 
-    options = bench.parser().parse_args(["--images", IMAGES, "--rounds", ROUNDS])
+    options = bench.parser().parse_args(["--rounds", ROUNDS])
     with bench.laid_out(options) as (material, addresses, kept):
         peers.write_formats(material)
         chosen = bench.cases(cold=False, with_peers=True, store=bool(addresses))

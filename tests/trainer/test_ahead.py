@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from trainer.ahead import Ahead
+from trainer.ahead import DEPTH, Ahead
 
 DEADLINE = 60
 
@@ -48,3 +48,48 @@ def test_what_goes_wrong_with_the_first_batch_is_raised_where_it_is_asked_for() 
     ahead.begin(1)
     with pytest.raises(OSError, match="no such shard"):
         next(ahead.epoch(1))
+
+
+def test_batches_are_made_while_the_loop_is_busy_but_only_a_few() -> None:
+    made: list[int] = []
+    full = threading.Event()
+
+    def batches(epoch: int, first: int) -> Iterator[int]:
+        for step in range(100):
+            made.append(step)
+            if len(made) == DEPTH + 1:
+                full.set()
+            yield step
+
+    ahead = Ahead(batches)
+    taken = ahead.epoch(1)
+    assert full.wait(DEADLINE)
+    assert len(made) == DEPTH + 1  # no more until one is taken
+    assert list(taken) == made == list(range(100))
+
+
+def test_what_goes_wrong_later_is_raised_after_the_batches_before_it() -> None:
+    def cut_off(epoch: int, first: int) -> Iterator[int]:
+        yield 0
+        raise OSError("the shard ends here")
+
+    batches = Ahead(cut_off).epoch(1)
+    assert next(batches) == 0
+    with pytest.raises(OSError, match="ends here"):
+        next(batches)
+
+
+def test_closing_ends_the_epoch_that_is_read_and_the_one_that_was_begun() -> None:
+    ended: list[int] = []
+
+    def batches(epoch: int, first: int) -> Iterator[int]:
+        try:
+            yield from range(100)
+        finally:
+            ended.append(epoch)
+
+    ahead = Ahead(batches)
+    assert next(ahead.epoch(1)) == 0
+    ahead.begin(2)
+    ahead.close()
+    assert sorted(ended) == [1, 2]

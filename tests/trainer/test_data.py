@@ -149,6 +149,15 @@ def test_what_comes_before_the_middle_is_not_decoded(tmp_path: Path) -> None:
     assert len(list(batches)) == 2
 
 
+def test_the_first_batch_comes_before_the_shuffle_buffer_is_full(tmp_path: Path) -> None:
+    url = shard(tmp_path / "x.tar", [(ppm(n % 10), 0) for n in range(100)])
+    cfg = config(batch=2, train=url, classes=10, shuffle_buffer=200)
+    found = Dataset(ShardSet((url,), (120,)), None, 10, 32)
+    _, batches = data.train_epoch(cfg, found, 0, 1, 1)
+    assert len(next(batches)[1]) == 2
+    assert "holds 100 samples" in refused(lambda: list(batches))  # which is met only now
+
+
 @pytest.mark.parametrize("loaders", [0, 2])
 def test_a_bad_shard_can_be_skipped_and_counted_and_no_rank_comes_short(
     numbered: str, tmp_path: Path, loaders: int, capfd: pytest.CaptureFixture[str]

@@ -1,4 +1,4 @@
-"""The TPU kind of replicas, as far as one CPU device can show it: a world of one, in a process of its own."""
+"""Both kinds of replicas in processes of their own; the TPU kind as far as one CPU device can show it: alone."""
 
 from __future__ import annotations
 
@@ -40,6 +40,42 @@ else:
 replicas.close()
 print("done")
 """
+
+
+TOGETHER = """
+import os, sys
+import torch, torch_xla
+from trainer.config import parse
+from trainer.launch import launch
+
+def way(replicas, config, stopping):
+    shapes = [(3,), (), (2, 5, 7), (1,), (17, 3)]  # none of which fills whole lines of memory
+    wanted = lambda step, rank, shape: torch.full(shape, float(step)) + torch.arange(1.0, 3.0)[rank]
+    parameters = [torch.zeros(shape, device=replicas.device, requires_grad=True) for shape in shapes]
+    unused = torch.zeros(4, device=replicas.device, requires_grad=True)
+    for step in range(3):
+        for p, shape in zip(parameters, shapes):
+            p.grad = 2 * wanted(step, replicas.rank, shape).to(replicas.device) / 2
+        stops = replicas.average([*parameters, unused], stop=step == 1 and replicas.rank == 1)
+        assert stops is (step == 1), (step, stops)
+        after = [p.grad + 0 for p in parameters]
+        torch_xla.sync()
+        for found, shape in zip(after, shapes):
+            assert torch.equal(found.cpu(), torch.full(shape, step + 1.5)), (step, shape, found)
+        assert unused.grad is None
+    os.write(1, b"averaged\\n")
+    return 0
+
+sys.exit(launch(way, parse(["--fake-data", "--num-cores", "2"], os.environ)))
+"""
+
+
+def test_gradients_of_any_shape_become_their_means_and_one_vote_stops_all() -> None:
+    environ = {**os.environ, "PJRT_DEVICE": "CPU"}
+    root = Path(__file__).parents[2]
+    ran = subprocess.run([sys.executable, "-c", TOGETHER], cwd=root, env=environ, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.count("averaged") == 2
 
 
 def test_xlas_own_collectives_step_vote_sum_and_gather() -> None:

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import median
@@ -166,8 +167,11 @@ def test_on_sigterm_to_the_whole_session_all_cores_save_at_one_step_and_end(
     pod.await_text(0, "Step=1 ")
     ranks = pod.ranks(0)
     assert len(ranks) == 2
-    family = [*ranks, *(pid for rank in ranks for pid in children(rank))]
-    assert len(family) >= 4  # each rank has its loader, and soon the next epoch's
+    deadline = time.monotonic() + 120
+    while not all(loaders := [children(rank) for rank in ranks]):  # a loader ends when its epoch is read
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    family = [*ranks, *(pid for own in loaders for pid in own)]
     os.killpg(pod.pid(0), signal.SIGTERM)
     [worker] = pod.wait()
     assert worker.exit_code == 128 + signal.SIGTERM, worker
