@@ -1,14 +1,28 @@
-"""A live run at pod scale: what a headless reader costs beside 64 workers that write 1,000 lines a second each."""
+"""A live run at pod scale: 64 workers that write 1,000 lines a second each, flushed line by line.
+
+What a headless reader costs beside them, with the files real and the time simulated; then what the keeper costs and
+how long a line takes into its mirror, over real SSH. The workers are addresses of one OpenSSH server; they, their
+jobs and that server share this machine with the keeper, of which alone the CPU is told.
+"""
 
 from __future__ import annotations
 
+import os
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tests.bench.figures import Figure, at_most
+import numpy as np
+
+from tests.bench.figures import Figure, at_least, at_most
+from tests.bench.scale import cpu_of, peak_of
 from tests.logs.shapes import training
+from tests.runs.pipes import until
+from tests.runs.ssh_pod import Pod, over, unattended
+from tests.sshd import MISSING, openssh_worker
 from tui.pod.run import Run
 from tui.pod.worker import Worker
 from tui.runs.directory import RunDirectory
@@ -21,6 +35,28 @@ BATCHES = 10
 """Batches a second in which each worker's lines arrive."""
 
 SECONDS = 10
+
+KEPT_SECONDS = 16
+"""Seconds that each worker's job writes for; the keeper is looked at for `LOOKED_SECONDS` of them."""
+
+LOOKED_SECONDS = 8
+
+STEADY_RATE = 0.95
+"""Share of the wanted lines a second that must have been written, for the figures to mean what they say."""
+
+_WRITER = """
+import os, sys, time
+rate, seconds, each = int(sys.argv[1]), int(sys.argv[2]), 10
+worker = int(os.environ["TPU_TUI_WORKER"])
+began, made = time.time(), 0
+while made < rate * seconds:
+    for _ in range(each):
+        os.write(1, b"%.6f | Training Device=xla:0/%d Epoch=1 Step=%d Loss=2.50000 Rate=10.00 "
+                    b"GlobalRate=9.00 Time=10:00:00\\n" % (time.time(), worker, made))
+        made += 1
+    time.sleep(max(0.0, began + made / rate - time.time()))
+"""
+"""Writes so many lines a second, each in a `write` of its own, with the time at which it was written."""
 
 
 def figures() -> Iterator[Figure]:
@@ -40,6 +76,82 @@ def figures() -> Iterator[Figure]:
         seen == written,
     )
     yield at_most("reader and a snapshot at 10 Hz, share of a core", 100 * spent / SECONDS, 10, "%", 1)
+    if MISSING:
+        yield Figure("keeper over real SSH", MISSING)
+    else:
+        yield from _kept()
+
+
+def _kept() -> Iterator[Figure]:
+    """A real keeper: its CPU, and the time from a line written to that line in its mirror."""
+    with tempfile.TemporaryDirectory(prefix="lv") as name:
+        root = Path(name)
+        os.environ["TPU_TUI_HOME"] = str(root / "home")
+        extra = ("MaxStartups 1000:30:2000", "LogLevel ERROR")
+        with openssh_worker(root, host="0.0.0.0", extra=extra) as server:
+            pod = Pod([replace(server, index=n, host=f"127.0.100.{n + 1}") for n in range(WORKERS)], root / "home")
+            try:
+                directory = pod.running(
+                    sys.executable, "-c", _WRITER, str(RATE), str(KEPT_SECONDS), lease=60.0, grace=5.0
+                )
+                looked = _looked_at(directory)
+                over(directory, 120)
+                unattended(directory)
+                exact = pod.mirrors_are_exact(directory)
+            finally:
+                pod.end_runs()
+        written, took = _written_and_taken(directory)
+    lines = RATE * KEPT_SECONDS * WORKERS
+    steady = (written >= looked.began) & (written < looked.ended)
+    rate = np.count_nonzero(steady) / (looked.ended - looked.began) / WORKERS
+    yield at_least(f"{WORKERS} OpenSSH workers, lines a second of each", rate, STEADY_RATE * RATE, "", 0)
+    yield Figure("lines in the mirrors, byte for byte", f"{len(took):,}", f"{lines:,}", exact and len(took) == lines)
+    yield at_most("keeper, share of a core", looked.share, 15, "%", 1)
+    yield Figure("keeper, peak memory", f"{looked.memory:.0f} MB")
+    median, late = np.percentile(took[steady], (50, 99)) * 1000
+    yield at_most(f"from line written to line in the mirror, p99 (p50 {median:.0f} ms)", late, 400, "ms", 0)
+    every = np.percentile(took, 99) * 1000
+    yield Figure("the same, with the lines written before all workers were followed", f"{every:,.0f} ms")
+
+
+@dataclass(frozen=True)
+class Looked:
+    """A keeper while every worker writes: its share of a core, peak memory, and when that was (Unix time)."""
+
+    share: float
+    memory: float
+    began: float
+    ended: float
+
+
+def _looked_at(directory: RunDirectory) -> Looked:
+    pid = directory.attended().pid
+    if pid is None:
+        raise RuntimeError(f"no keeper for {directory.id}")
+    until(
+        lambda: all(directory.log_path(n).exists() and directory.log_path(n).stat().st_size for n in range(WORKERS))
+    )
+    time.sleep(1.0)
+    spent, began = cpu_of(pid), time.time()
+    time.sleep(LOOKED_SECONDS)
+    ended = time.time()
+    return Looked(100 * (cpu_of(pid) - spent) / (ended - began), peak_of(pid), began, ended)
+
+
+def _written_and_taken(directory: RunDirectory) -> tuple[np.ndarray, np.ndarray]:
+    """When each line was written, and the seconds until the batch that holds its end was in the mirror."""
+    ends: dict[int, list[int]] = {}
+    times: dict[int, list[float]] = {}
+    for arrival in directory.arrivals()[0]:
+        ends.setdefault(arrival.worker, []).append(arrival.end)
+        times.setdefault(arrival.worker, []).append(arrival.time)
+    written, taken = [], []
+    for worker in range(WORKERS):
+        lines = directory.log_path(worker).read_bytes().splitlines(keepends=True)
+        line_ends = np.cumsum([len(line) for line in lines])
+        written.append(np.array([float(line[: line.index(b" ")]) for line in lines]))
+        taken.append(np.array(times[worker])[np.searchsorted(ends[worker], line_ends)])
+    return np.concatenate(written), np.concatenate(taken) - np.concatenate(written)
 
 
 def _polled(directory: RunDirectory, reader: RunReader) -> float:

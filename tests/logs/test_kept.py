@@ -86,6 +86,23 @@ def test_a_dialect_of_ones_own_makes_another_summary(log: Path, tmp_path: Path) 
     assert kept.read_bytes() != before
 
 
+def test_what_other_code_made_of_a_log_does_not_hold(
+    log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache, sources = tmp_path / "cache", tmp_path / "sources"
+    sources.mkdir()
+    (sources / "dialects.py").write_text("A = 1\n")
+    monkeypatch.setattr("tui.logs.kept._SOURCES", sources)
+    assert cores(log, cache) == [1, 2]
+    (kept,) = cache.iterdir()
+    before = kept.stat().st_ino
+    assert cores(log, cache) == [1, 2]
+    assert kept.stat().st_ino == before
+    (sources / "dialects.py").write_text("A = 12\n")
+    assert cores(log, cache) == [1, 2]
+    assert kept.stat().st_ino != before
+
+
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"mark": 1}', b"\xff"])
 def test_a_broken_summary_is_as_good_as_none(log: Path, tmp_path: Path, content: bytes) -> None:
     cache = tmp_path / "cache"

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.logs.shapes import LOGS, generated_log
+from tests.logs.shapes import LOGS, generated_log, training
 from tui.logs import picking
-from tui.logs.archive import open_log
+from tui.logs.archive import SavedLog, open_log
 from tui.logs.demux import Demux
 from tui.logs.lines import names_core
 from tui.logs.owners import Owners
@@ -36,8 +37,9 @@ def slowly(data: bytes, owners: Owners, choice: Choice) -> list[tuple[int, bytes
     """Every line asked, with where it begins."""
     found = []
     offset = 0
+    listener = owners.listener()
     for line in _split(data):
-        worker, moment = owners.read(line.removesuffix(b"\n"))
+        worker, moment = listener.read(line.removesuffix(b"\n"))
         if (
             choice.worker in (None, worker)
             and (choice.core is None or names_core(line, choice.core))
@@ -74,7 +76,8 @@ def test_blocks_of_any_size_give_what_asking_every_line_gives(
 def test_the_last_lines_read_from_the_end_are_those_read_from_the_beginning(
     data: bytes, choice: Choice, size: int, tail: int
 ) -> None:
-    owners = owners_of(data)
+    # Whose lines are whose in a log in sections can only be told from its beginning.
+    owners = replace(owners_of(data), sectioned=False)
     expected = slowly(data, owners, choice)
     expected = expected[len(expected) - tail :] if tail < len(expected) else expected
     before, picking.BLOCK = picking.BLOCK, size
@@ -120,3 +123,42 @@ def test_what_is_kept_of_a_log_tells_whose_lines_are_whose(tmp_path: Path) -> No
     assert [*cache.iterdir()]
     assert [line.data for line in open_log(path).lines(worker=2, cache=cache)] == first
     assert first == [line for line in path.read_bytes().split(b"\n") if b" 10.164.0.42 [2] " in line]
+
+
+PSSH = (
+    "[1] 10:00:01 [SUCCESS] tpu-w-0",
+    training(core=0),
+    "a line of worker 0",
+    "[2] 10:00:02 [FAILURE] tpu-w-1 Exited with error code 1",
+    training(core=1),
+    "the last of worker 1",
+)
+RULE = "-" * 15
+CLUSH = (
+    *(RULE, "tpu-w-0", RULE, training(core=0), "a line of worker 0"),
+    *(RULE, "tpu-w-1", RULE, training(core=1), "the last of worker 1"),
+)
+
+
+@pytest.mark.parametrize("lines", [PSSH, CLUSH], ids=["pssh", "clush"])
+def test_lines_in_sections_are_those_of_the_host_in_the_header(tmp_path: Path, lines: tuple[str, ...]) -> None:
+    path, cache = tmp_path / "out.log", tmp_path / "cache"
+    path.write_text("\n".join(lines) + "\n")
+    os.utime(path, (1.0, 1.0))
+    for _ in range(2):
+        log = open_log(path)
+        assert [line.text for line in log.lines(worker=0, cache=cache)] == [training(core=0), "a line of worker 0"]
+        assert [line.text for line in log.lines(worker=1, tail=1, cache=cache)] == ["the last of worker 1"]
+        assert [line.text for line in log.lines(worker=1, core=1, cache=cache)] == [training(core=1)]
+        headers = [line.text for line in log.lines(cache=cache) if line.worker is None]
+        assert headers == [line for line in lines if line.startswith("[") or line in (RULE, "tpu-w-0", "tpu-w-1")]
+    assert [*cache.iterdir()]
+
+
+def test_lines_since_a_time_are_found_in_one_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "out.log"
+    path.write_bytes(generated_log(3_000, 8))
+    monkeypatch.setattr(SavedLog, "demux", None)
+    moments = sorted({line.time for line in open_log(path).picked(Choice(since=0.0)) if line.time is not None})
+    late = list(open_log(path).picked(Choice(since=moments[-2])))
+    assert {line.time for line in late} == {*moments[-2:]}

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import random
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,9 @@ import pytest
 from tests.logs.shapes import generated_log, training
 from tui.pod.run import Run
 from tui.pod.worker import Worker
+from tui.runs import reader
 from tui.runs.directory import RunDirectory
+from tui.runs.mirror import set_logs_aside
 from tui.runs.reader import LineReader, RunReader
 
 
@@ -178,3 +181,63 @@ class TestLineReader:
         lines = list(LineReader(directory).poll(final=True))
         assert b"".join(line.data for line in lines) == data.replace(b"\n", b"")
         assert all(data[line.offset :].startswith(line.data) for line in lines)
+
+
+class TestTheLastLines:
+    @pytest.fixture
+    def many(self, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> RunDirectory:
+        """Batches that end in the middle of lines; a second attempt; a worker that said its last word early."""
+        monkeypatch.setattr(reader, "_FIRST_BATCHES", 1)
+        monkeypatch.setattr(reader, "LINE_BLOCK", 16)
+        write(directory, 2, "early\nand torn", 1000.0)
+        for attempt in (0, 1):
+            chance = random.Random(attempt)
+            logs = {worker: generated_log(60, 8, prefix=False) for worker in (0, 1)}
+            for turn in range(40):
+                worker = chance.choice((0, 1))
+                size = chance.choice((7, 90, 250))
+                piece, logs[worker] = logs[worker][:size], logs[worker][size:]
+                write(directory, worker, piece, 1001.0 + 100 * attempt + turn)
+            if not attempt:
+                set_logs_aside(directory, 1)
+        return directory
+
+    @pytest.mark.parametrize("workers", [None, (0,), (1, 2)])
+    @pytest.mark.parametrize("core", [None, 3])
+    def test_read_from_the_end_are_those_read_from_the_beginning(
+        self, many: RunDirectory, workers: tuple[int, ...] | None, core: int | None
+    ) -> None:
+        every = list(LineReader(many, workers=workers, core=core).poll(final=True))
+        assert every
+        for count in (0, 1, 2, 5, 17, len(every), len(every) + 1):
+            wanted = every[len(every) - count :] if count < len(every) else every
+            assert reader.last_lines(many, count, workers=workers, core=core) == wanted
+
+    @pytest.mark.parametrize("moment", [0.0, 1000.0, 1003.0, 1020.5, 1105.0, 5000.0])
+    def test_since_a_time_are_those_that_arrived_then(self, many: RunDirectory, moment: float) -> None:
+        every = LineReader(many).poll(final=True)
+        assert list(reader.lines_since(many, moment)) == [line for line in every if line.time and line.time >= moment]
+
+    def test_of_a_long_run_little_is_read(self, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+        for turn in range(500):
+            write(directory, turn % 3, "x" * 2000 + "\n", 1000.0 + turn)
+        read: list[int] = []
+        pread = os.pread
+
+        def counted(descriptor: int, size: int, start: int) -> bytes:
+            data = pread(descriptor, size, start)
+            read.append(len(data))
+            return data
+
+        monkeypatch.setattr(os, "pread", counted)
+        lines = reader.last_lines(directory, 5)
+        assert [line.worker for line in lines] == [(turn % 3) for turn in range(495, 500)]
+        assert sum(read) < 600_000
+
+    def test_a_long_run_is_merged_in_the_order_of_arrival(
+        self, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(reader, "ARRIVALS_BLOCK", 64)
+        for turn in range(60):
+            write(directory, turn % 3, f"{turn}\n", 1000.0 + turn)
+        assert [line.text for line in LineReader(directory).poll(final=True)] == [str(turn) for turn in range(60)]

@@ -6,12 +6,16 @@ The client of google-cloud-storage is synchronous, so each call runs in a thread
 from __future__ import annotations
 
 import asyncio
+import base64
+import contextlib
+import errno
 import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 from tui.errors import CloudError, TpuTuiError, UsageError
 from tui.settings import Settings
@@ -23,10 +27,14 @@ PATIENCE_SECONDS = 20.0
 LOCAL_PATIENCE_SECONDS = 4.0
 REQUEST_SECONDS = 60.0
 """How long one request, one chunk of an upload, may take."""
+_LIST_BUCKETS = "look for a typing error; gcloud storage ls lists yours"
 _SERVICE = "storage.googleapis.com"
 _ROLE = "roles/storage.objectAdmin"
 _READER = "roles/storage.bucketViewer"
 """What it takes to read where a bucket is (storage.buckets.get)."""
+_OBJECT_READER = "roles/storage.objectViewer"
+PART = 32 * 1024 * 1024
+"""Bytes of an object asked for at once: each part is tried again by itself when the connection breaks."""
 _URL = re.compile(r"gs://(?P<bucket>[a-z0-9][a-z0-9._-]{1,220}[a-z0-9])(?:/(?P<name>.*))?", re.DOTALL)
 
 
@@ -51,6 +59,20 @@ def parse_url(text: str) -> BucketUrl:
     if match is None:
         raise UsageError(f"no Cloud Storage address: {text!r}", remedy="write it as gs://bucket/path")
     return BucketUrl(match["bucket"], match["name"] or "")
+
+
+@dataclass(frozen=True)
+class ObjectVersion:
+    """One state of an object; whatever is uploaded over it has another generation."""
+
+    url: BucketUrl
+    generation: int
+    size: int
+    """Bytes as they are stored, packed where they were uploaded so."""
+    updated: float
+    """When it was written (Unix time)."""
+    crc32c: str
+    """The checksum in base64; empty where the service has none."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +122,59 @@ class Buckets:
         bucket = client.bucket(url.bucket)
         thing = bucket.blob(url.name) if url.name else bucket
         return bool(await self._ask(f"{url} cannot be read", lambda: thing.exists(**self._options(self._patience))))
+
+    async def version(self, url: BucketUrl) -> ObjectVersion:
+        """What the object is at present.
+
+        Raises UsageError when there is no such bucket or object, CloudError when it may not be read or could not be.
+        """
+        what = f"{url} cannot be read"
+        if not url.name or url.name.endswith("/"):
+            raise UsageError(what, why="it names no object", remedy=f"gcloud storage ls {url} shows what is there")
+        client = await self._open()
+        bucket = client.bucket(url.bucket)
+        options = self._options(self._patience)
+        blob = await self._ask(what, lambda: bucket.get_blob(url.name, **options), _OBJECT_READER)
+        if blob is None:
+            raise await self._missing(url, what)
+        written = blob.updated.timestamp() if blob.updated else 0.0
+        return ObjectVersion(url, int(blob.generation), int(blob.size), written, blob.crc32c or "")
+
+    async def _missing(self, url: BucketUrl, what: str) -> UsageError:
+        """Why there is no such object; who may not look at the bucket is told of the object only."""
+        with contextlib.suppress(CloudError):
+            if not await self.exists(BucketUrl(url.bucket)):
+                return UsageError(what, why="there is no such bucket", remedy=_LIST_BUCKETS)
+        folder = BucketUrl(url.bucket, url.name.rpartition("/")[0])
+        return UsageError(
+            what, why="there is no such object", remedy=f"gcloud storage ls {folder} shows what is there"
+        )
+
+    async def download(self, version: ObjectVersion, file: IO[bytes]) -> None:
+        """Write the object's bytes as they are stored into a file; what was written before an error is no good.
+
+        Raises UsageError when that version is gone, CloudError when the service cannot be read or sent other bytes.
+        """
+        from google_crc32c import Checksum
+
+        client = await self._open()
+        blob = client.bucket(version.url.bucket).blob(version.url.name, generation=version.generation)
+        what = f"{version.url} cannot be read"
+        digest: Any = Checksum()  # type: ignore[no-untyped-call]
+        sink = _Sink(file, digest.update)
+        options = self._options()
+        try:
+            while sink.size < version.size:
+                first = sink.size
+                last = min(version.size, first + PART) - 1
+                part = partial(blob.download_to_file, sink, start=first, end=last, raw_download=True, checksum=None)
+                await self._ask(what, partial(part, **options), _OBJECT_READER)
+                if sink.size != last + 1:
+                    raise CloudError(what, why="the service sent another number of bytes than asked for")
+        finally:
+            sink.abandoned = sink.size < version.size
+        if version.crc32c and base64.b64encode(bytes(digest.digest())).decode() != version.crc32c:
+            raise CloudError(what, why="its bytes do not have its checksum", remedy="try again")
 
     async def upload(self, path: Path, url: BucketUrl, *, content_type: str | None = None) -> BucketUrl:
         """Upload a file under the address, or beneath it where that ends in `/` or is a bucket.
@@ -159,10 +234,11 @@ class Buckets:
         from google.api_core.exceptions import GoogleAPIError
         from google.auth.exceptions import GoogleAuthError
         from requests.exceptions import RequestException
+        from urllib3.exceptions import HTTPError
 
         try:
             return await asyncio.to_thread(call)
-        except (GoogleAPIError, GoogleAuthError, RequestException) as error:
+        except (GoogleAPIError, GoogleAuthError, RequestException, HTTPError) as error:
             raise self._explained(error, what, time.monotonic() - started, role) from error
         except OSError as error:
             raise UsageError(what, why=str(error.strerror or error)) from None
@@ -170,11 +246,12 @@ class Buckets:
     def _explained(self, error: Exception, what: str, tried: float, role: str) -> TpuTuiError:
         from google.api_core.exceptions import NotFound, RetryError
         from requests.exceptions import RequestException
+        from urllib3.exceptions import HTTPError
 
         from tui.cloud import api_errors
 
         cause = error.cause if isinstance(error, RetryError) else error
-        if isinstance(cause, RequestException):
+        if isinstance(cause, (RequestException, HTTPError)):
             where = f" at {self._endpoint}" if self._endpoint else ""
             return CloudError(
                 what,
@@ -184,8 +261,28 @@ class Buckets:
                 else "look at the network, and at https://status.cloud.google.com",
             )
         if isinstance(cause, NotFound):
-            return UsageError(
-                what, why="there is no such bucket", remedy="look for a typing error; gcloud storage ls lists yours"
-            )
+            return UsageError(what, why="there is no such bucket", remedy=_LIST_BUCKETS)
         asked = api_errors.Asked(what, self._project or "", _SERVICE, "Cloud Storage", role, self._endpoint)
         return api_errors.explain(error, asked, tried)
+
+
+class _Sink:
+    """The file that an object is written into; gives up when nobody waits for it any more.
+
+    A thread that downloads cannot be cancelled from outside, and the interpreter waits for it at its end.
+    """
+
+    def __init__(self, file: IO[bytes], note: Callable[[bytes], None]) -> None:
+        self.size = 0
+        self.abandoned = False
+        self._file = file
+        self._note = note
+
+    def write(self, data: bytes) -> int:
+        """Take the next bytes. Raises InterruptedError once the download was given up."""
+        if self.abandoned:
+            raise InterruptedError(errno.EINTR, "the download was given up")
+        self._file.write(data)
+        self._note(data)
+        self.size += len(data)
+        return len(data)

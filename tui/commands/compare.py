@@ -47,6 +47,9 @@ async def compare_runs(args: argparse.Namespace, operator: Operator, out: Output
 async def _summary(ref: str, operator: Operator, *, offline: bool) -> tuple[Summary, Any]:
     from tui.runs.directory import RunDirectory
 
-    source = await operator.open_source(ref)
-    problem = await operator.refresh(source) if isinstance(source, RunDirectory) and not offline else None
+    source = await operator.open_source(ref, offline=offline)
+    if not isinstance(source, RunDirectory):
+        summary = await operator.summary(source)
+        return summary, source.doubt or source.problem
+    problem = None if offline else await operator.refresh(source)
     return await operator.summary(source), problem

@@ -1,4 +1,7 @@
-"""`cores`, `logs`, `report`, `replay` and `dialect`: what a run's log, or any saved log, says."""
+"""`cores`, `logs`, `report`, `replay` and `dialect`: what a run's log, or any saved log, says.
+
+Saved logs are files or `gs://bucket/object`.
+"""
 
 from __future__ import annotations
 
@@ -76,10 +79,11 @@ async def _opened(args: argparse.Namespace, operator: Operator, out: Output) -> 
     """What the argument names, a run's mirror brought up to date; and the exit code that this alone gives."""
     from tui.runs.directory import RunDirectory
 
-    source = await operator.open_source(args.ref)
-    if args.offline or not isinstance(source, RunDirectory):
-        return source, 0
-    behind = await operator.refresh(source)
+    source = await operator.open_source(args.ref, offline=args.offline, note=out.note)
+    if isinstance(source, RunDirectory):
+        behind = None if args.offline else await operator.refresh(source)
+    else:
+        behind = source.doubt
     if behind is None:
         return source, 0
     out.problem(behind)
@@ -91,7 +95,16 @@ async def show_cores(args: argparse.Namespace, operator: Operator, out: Output) 
     source, code = await _opened(args, operator, out)
     rows = await operator.core_rows(source, args.sort, reverse=args.reverse)
     _print_cores(rows, out)
-    return code
+    return _told_to_its_end(source, out) or code
+
+
+def _told_to_its_end(source: RunDirectory | SavedLog, out: Output) -> int:
+    """Tell why a saved log could not be read to its end; the exit code that this gives."""
+    problem: UsageError | None = getattr(source, "problem", None)
+    if problem is None:
+        return 0
+    out.problem(problem)
+    return problem.exit_code
 
 
 def show_cores_of_file(args: argparse.Namespace, flags: Mapping[str, Any], out: Output) -> int | None:
@@ -102,10 +115,7 @@ def show_cores_of_file(args: argparse.Namespace, flags: Mapping[str, Any], out: 
     log, cache = opened
     rows = log.core_rows(by=args.sort, reverse=args.reverse, cache=cache)
     _print_cores(rows, out)
-    if log.problem is None:
-        return 0
-    out.problem(log.problem)
-    return log.problem.exit_code
+    return _told_to_its_end(log, out)
 
 
 def _open_file(ref: str, flags: Mapping[str, Any]) -> tuple[SavedLog, Path] | None:
@@ -181,7 +191,7 @@ async def show_logs(args: argparse.Namespace, operator: Operator, out: Output) -
     since = _checked_since(args)
     source, code = await _opened(args, operator, out)
     if not isinstance(source, RunDirectory):
-        return _show_saved(source, None, args, out)
+        return _show_saved(source, operator.settings.home / "cache", args, out) or code
     _require_worker(source, args.worker)
     if len(source.run.workers) == 1 and args.worker is None:
         args.worker = source.run.workers[0].index
@@ -192,7 +202,7 @@ async def show_logs(args: argparse.Namespace, operator: Operator, out: Output) -
     if mirrored is not None:
         _copy(mirrored, out)
     else:
-        _write_lines(_chosen(_stored_lines(source, args), args.tail, since), _line_writer(args, out), out)
+        _write_lines(_stored_lines(source, args, since), _line_writer(args, out), out)
     return code
 
 
@@ -235,17 +245,17 @@ def _copy(blocks: Iterable[bytes], out: Output) -> None:
     sys.stdout.flush()
 
 
-def _stored_lines(directory: RunDirectory, args: argparse.Namespace) -> Iterable[LogLine]:
-    from tui.runs.reader import LineReader
+def _stored_lines(directory: RunDirectory, args: argparse.Namespace, since: float | None) -> Iterable[LogLine]:
+    """A run's wanted lines that are here by now; no more is read than they take."""
+    from tui.runs.reader import LineReader, last_lines, lines_since
 
     workers = None if args.worker is None else (args.worker,)
-    return LineReader(directory, workers=workers, core=args.core).poll(final=True)
-
-
-def _chosen(lines: Iterable[Any], tail: int | None, since: float | None) -> Iterable[Any]:
     if since is not None:
-        lines = (line for line in lines if line.time is not None and line.time >= since)
-    return lines if tail is None else deque(lines, maxlen=tail)
+        lines = lines_since(directory, since, workers=workers, core=args.core)
+        return lines if args.tail is None else deque(lines, maxlen=args.tail)
+    if args.tail is not None:
+        return last_lines(directory, args.tail, workers=workers, core=args.core)
+    return LineReader(directory, workers=workers, core=args.core).poll(final=True)
 
 
 def _line_writer(args: argparse.Namespace, out: Output) -> Callable[[Any], None]:
@@ -288,7 +298,7 @@ async def _follow(
     workers = None if args.worker is None else (args.worker,)
     shown: AsyncIterator[Any] = operator.lines(directory, workers=workers, core=args.core)
     if args.tail is not None:
-        for line in _chosen(_stored_lines(directory, args), args.tail, since):
+        for line in _stored_lines(directory, args, since):
             write(line)
         shown = operator.lines(directory, workers=workers, core=args.core, fresh_only=True)
     async for line in shown:
@@ -324,19 +334,18 @@ async def write_report(args: argparse.Namespace, operator: Operator, out: Output
     else:
         for name in files:
             out.text(name)
-    return code
+    return _told_to_its_end(source, out) or code
 
 
 async def try_dialects(args: argparse.Namespace, operator: Operator, out: Output) -> int:
     """Print how many lines each dialect matches, the profile's own first, with examples of those."""
-    from tui.logs.archive import open_log
     from tui.logs.dialects import BUILT_IN, try_dialects
 
     own = operator.dialects
-    log = open_log(Path(args.ref), dialects=own)
+    log = await operator.open_log(args.ref, note=out.note)
     total, trials = try_dialects((line.data for line in log.lines()), (*own, *BUILT_IN))
     if out.as_json:
-        out.document({"file": str(log.path), "lines": total, "dialects": [trial.to_json() for trial in trials]})
+        out.document({"file": log.name, "lines": total, "dialects": [trial.to_json() for trial in trials]})
         return 0
     out.note(f"{total} lines")
     told = [
@@ -350,9 +359,16 @@ async def try_dialects(args: argparse.Namespace, operator: Operator, out: Output
     return 0
 
 
-def replay_log(args: argparse.Namespace, flags: Mapping[str, Any], _out: Output) -> int:
+def replay_log(args: argparse.Namespace, flags: Mapping[str, Any], out: Output) -> int:
     """Open the console on a saved log."""
-    from tui.commands.console import open_console
-    from tui.logs.archive import open_log
+    import asyncio
 
-    return open_console(flags, replay=open_log(Path(args.ref)))
+    from tui.commands.console import open_console, require_terminal
+    from tui.operator import Operator
+    from tui.settings import load
+
+    require_terminal()
+    log = asyncio.run(Operator(load(flags)).open_log(args.ref, note=out.note))
+    if log.doubt is not None:
+        out.problem(log.doubt)
+    return open_console(flags, replay=log)

@@ -6,12 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from tui.errors import UsageError
+from tui.errors import OutOfReachError, UsageError
 from tui.logs.carriers import read_carrier
 from tui.logs.lines import Cutter, LogLine, without_escapes
-from tui.logs.owners import Owners
+from tui.logs.owners import Listener, Owners
 from tui.logs.picking import Choice, Picked, Picker, backwards, forwards, last, last_of, pick
 from tui.logs.prefix import NUMBERED_SAMPLE, PREFIX
+from tui.logs.sections import Sections
 from tui.logs.sources import BLOCK, Packing, head_of, regular, size_of, told, unpacked
 
 if TYPE_CHECKING:
@@ -37,16 +38,23 @@ class SavedLog:
         packing: Packing | None = None,
         xla_dist: bool,
         carried: bool = False,
+        sectioned: bool = False,
         dialects: Sequence[Dialect] = (),
         copy: IO[bytes] | None = None,
+        name: str = "",
     ) -> None:
         self.path = path
+        self.name = name or str(path)
+        """What people call it: its path, or where it was copied from."""
         self.packing = packing
         self.xla_dist = xla_dist
         """Whether its beginning shows xla_dist's prefix."""
         self.problem: UsageError | None = None
         """Why the file could not be read to its end, as far as that has been tried; what came before it counts."""
+        self.doubt: OutOfReachError | None = None
+        """Why nobody knows whether this copy of a log that is elsewhere is the newest."""
         self._carried = carried
+        self._sectioned = sectioned
         self._own_dialects = tuple(dialects)
         self._copy = copy
 
@@ -66,7 +74,7 @@ class SavedLog:
         """The file's bytes, unpacked, in blocks; at last raises UsageError when its end cannot be read."""
         with told(self.path), self.path.open("rb", buffering=0) as file:
             if self.packing is not None:
-                yield from unpacked(file, self.packing, size)
+                yield from unpacked(file, self.packing, size, self.name)
                 return
             while data := file.read(size):
                 yield data
@@ -152,11 +160,11 @@ class SavedLog:
         return (SavedLine(each.worker, each.offset, each.time, each.data.removesuffix(b"\n")) for each in picked)
 
     def _all_lines(self, cache: Path | None) -> Iterator[SavedLine]:
-        owners = self._owners(cache)
+        listener = self._owners(cache).listener()
         cutter = Cutter()
         for data in self.blocks():
-            yield from (SavedLine(*_placed(owners, offset, line)) for offset, line in cutter.cut(data))
-        yield from (SavedLine(*_placed(owners, offset, line)) for offset, line in cutter.rest())
+            yield from (SavedLine(*_placed(listener, offset, line)) for offset, line in cutter.cut(data))
+        yield from (SavedLine(*_placed(listener, offset, line)) for offset, line in cutter.rest())
 
     def picked(
         self, choice: Choice, *, tail: int | None = None, cache: Path | None = None, numbered: bool = False
@@ -167,7 +175,7 @@ class SavedLog:
         """
         numbered |= choice.worker is not None
         owners = self._owners(cache) if numbered else Owners({}, xla_dist=self.xla_dist)
-        if tail is None or self.packing is not None:
+        if tail is None or self.packing is not None or owners.sectioned:
             found = pick(forwards(self.blocks()), Picker(owners, choice))
             yield from found if tail is None else last(found, tail)
             return
@@ -176,25 +184,38 @@ class SavedLog:
 
     def _owners(self, cache: Path | None) -> Owners:
         """Who says which line: the whole log is read for it where lines name workers."""
-        if not (self.xla_dist or self._carried):
+        if not (self.xla_dist or self._carried or self._sectioned):
             return Owners({})
         return self._summary(cache).owners
 
 
-def _placed(owners: Owners, offset: int, line: bytes) -> tuple[int | None, int, float | None, bytes]:
-    number, moment = owners.read(line)
+def _placed(listener: Listener, offset: int, line: bytes) -> tuple[int | None, int, float | None, bytes]:
+    number, moment = listener.read(line)
     return number, offset, moment, line
 
 
-def open_log(path: Path | str, *, dialects: Sequence[Dialect] = ()) -> SavedLog:
+def open_log(
+    path: Path | str, *, dialects: Sequence[Dialect] = (), name: str = "", copy: IO[bytes] | None = None
+) -> SavedLog:
     """Open a saved log; what comes from a pipe is copied first.
 
+    `name` is what it is called instead of its path; a file that goes when it is closed can be given as `copy`.
     Raises UsageError for a directory, a device, an empty, binary, unreadable or missing file.
     """
-    path, copy = regular(Path(path))
-    head, packing = head_of(path)
+    path, piped = regular(Path(path))
+    name = name or str(path)
+    head, packing = head_of(path, name)
     carried = any(read_carrier(line) is not None for line in without_escapes(head).split(b"\n"))
-    return SavedLog(path, packing=packing, xla_dist=_is_xla_dist(head), carried=carried, dialects=dialects, copy=copy)
+    return SavedLog(
+        path,
+        packing=packing,
+        xla_dist=_is_xla_dist(head),
+        carried=carried,
+        sectioned=Sections.begin_with(head.splitlines()[0]),
+        dialects=dialects,
+        copy=copy or piped,
+        name=name,
+    )
 
 
 def _is_xla_dist(head: bytes) -> bool:

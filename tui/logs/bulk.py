@@ -37,6 +37,9 @@ _MOMENT = re.compile(rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ")
 _TAIL_PLACES = np.arange(MOMENT + TAILS.start - 2, MOMENT + TAILS.stop - 2)
 """Where the bracket that closes a prefix can stand, from a line's beginning."""
 
+_POINT_PLACES = np.arange(1, 4)
+"""Where the first point of an address can stand."""
+
 
 @dataclass(slots=True)
 class Part:
@@ -311,14 +314,31 @@ class _Reading:
 
     def _prefixes(self, starts: Ints, ends: Ints, first: npt.NDArray[np.uint8]) -> tuple[Ints, Bools]:
         """How long the prefix of each line could be; and which lines surely have none."""
-        dated = (first >= ord("0")) & (first <= ord("9"))
-        closing = self.scanner.octets(starts[:, None] + _TAIL_PLACES) == ord("]")
-        prefix = np.where(dated, _TAIL_PLACES[np.argmax(closing, axis=1)] + 2, 0)
-        prefix[~closing.any(axis=1) | (prefix > ends - starts)] = 0
-        is_none = ~dated
-        for place in np.flatnonzero(dated & (prefix == 0)).tolist():
+        prefix = np.zeros(len(starts), np.int64)
+        is_none = np.ones(len(starts), bool)
+        dated = np.flatnonzero((first >= ord("0")) & (first <= ord("9")))
+        dated = dated[self._could_be_prefixed(starts[dated])]
+        is_none[dated] = False
+        if not len(dated):
+            return prefix, is_none
+        begins, rooms = starts[dated], (ends - starts)[dated]
+        closing = self.scanner.octets(begins[:, None] + _TAIL_PLACES) == ord("]")
+        lengths = _TAIL_PLACES[np.argmax(closing, axis=1)] + 2
+        lengths[~closing.any(axis=1) | (lengths > rooms)] = 0
+        prefix[dated] = lengths
+        for place in dated[lengths == 0].tolist():
             is_none[place] = PREFIX.match(self.scanner.text(int(starts[place]), int(ends[place]))) is None
         return prefix, is_none
+
+    def _could_be_prefixed(self, starts: Ints) -> Bools:
+        """Which lines that begin with a digit go on as a prefix may: many loggers begin theirs with a date."""
+        octets = self.scanner.octets
+        addressed = (octets(starts[:, None] + _POINT_PLACES) == ord(".")).any(axis=1)
+        after = octets(starts + (MOMENT - 1))
+        next_ = octets(starts + np.where(after == ord(","), MOMENT + len(",123"), MOMENT))
+        goes_on = (next_ == ord(" ")) | ((next_ >= ord("0")) & (next_ <= ord("9")))
+        could: Bools = addressed | (((after == ord(" ")) | (after == ord(","))) & goes_on)
+        return could
 
     def _learn(self, starts: Ints, prefix: Ints, tails: Words) -> None:
         """Note the prefixes of lines that have been read one by one because of them."""

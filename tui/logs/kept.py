@@ -28,8 +28,8 @@ MOST_BYTES = 64 * 1024 * 1024
 _EDGE = 4096
 """Bytes of a log's beginning and of its end that must be the same for its summary to hold."""
 
-_FORMAT = 2
-"""Counts up when a summary of before must not be taken for one of now."""
+_SOURCES = Path(__file__).parent
+"""The code that reads logs: what other code made of a log does not hold, whatever its version says."""
 
 _SETTLED = 2.0
 """Seconds since a file was last written before its times are trusted to tell a later change."""
@@ -51,6 +51,7 @@ class Summary:
             "labels": sorted(label.decode("latin-1") for label in owners.labels),
             "xla_dist": owners.xla_dist,
             "carried": owners.carried,
+            "sectioned": owners.sectioned,
         }
 
     @classmethod
@@ -58,7 +59,8 @@ class Summary:
         """The summary that was kept. Raises KeyError, TypeError or ValueError for anything else."""
         numbers = {(number, address): int(worker) for number, address, worker in kept["numbers"]}
         labels = frozenset(label.encode("latin-1") for label in kept["labels"])
-        owners = Owners(numbers, labels, bool(kept["xla_dist"]), bool(kept["carried"]))
+        told = (bool(kept[name]) for name in ("xla_dist", "carried", "sectioned"))
+        owners = Owners(numbers, labels, *told)
         return cls([dict(row) for row in kept["rows"]], owners)
 
 
@@ -117,7 +119,15 @@ def _edges(log: Path) -> str:
 
 def _mark(stat: os.stat_result, reading: Iterable[str]) -> list[Any]:
     """What must be the same for a summary to hold."""
-    return [_FORMAT, __version__, stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, *reading]
+    return [__version__, _code(), stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, *reading]
+
+
+def _code() -> list[int]:
+    """What changes with the code that reads logs: how many bytes it has, and when it was last written (ns)."""
+    with suppress(OSError), os.scandir(_SOURCES) as files:
+        stats = [file.stat() for file in files if file.name.endswith(".py")]
+        return [sum(stat.st_size for stat in stats), max((stat.st_mtime_ns for stat in stats), default=0)]
+    return []
 
 
 def sort_rows(rows: list[Row], by: str, reverse: bool) -> list[Row]:

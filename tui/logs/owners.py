@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tui.logs.carriers import read_carrier
 from tui.logs.lines import without_escapes
 from tui.logs.prefix import read_prefix
+from tui.logs.sections import Sections
 
 if TYPE_CHECKING:
     from tui.logs.demux import Demux
@@ -25,6 +26,8 @@ class Owners:
     xla_dist: bool = False
     carried: bool = False
     """Whether tools other than xla_dist have put labels before lines."""
+    sectioned: bool = False
+    """Whether the log is in sections, one after the other for each host: a line's place tells who said it."""
 
     @classmethod
     def learned(cls, demux: Demux, *, xla_dist: bool) -> Owners:
@@ -34,7 +37,7 @@ class Owners:
 
         numbers = worker_numbers(demux).tolist()
         known = {(s.number, s.address): n for s, n in zip(demux.slots, numbers, strict=True) if n != UNKNOWN}
-        return cls(known, demux.labels(), xla_dist, demux.is_carried)
+        return cls(known, demux.labels(), xla_dist, demux.is_carried, demux.sections is not None)
 
     def read(self, line: bytes) -> tuple[int | None, float | None]:
         """The worker that said a line (None: nobody named), and the line's own date and time (None: it has none)."""
@@ -46,3 +49,34 @@ class Owners:
         if carrier is None:
             return None, None
         return self.numbers.get((carrier.number, carrier.address), carrier.number), None
+
+    def listener(self) -> Listener:
+        """Reads the log's lines one after the other from its beginning."""
+        return _SectionListener(self) if self.sectioned else self
+
+
+class Listener(Protocol):
+    """Tells of each line who said it and when, as `Owners.read` does."""
+
+    def read(self, line: bytes) -> tuple[int | None, float | None]:
+        """The worker that said a line, and the line's own date and time; None for what is not known."""
+        ...
+
+
+class _SectionListener:
+    """Lines of a log in sections: what no prefix or label tells, the header before them does."""
+
+    def __init__(self, owners: Owners) -> None:
+        self._owners = owners
+        self._sections = Sections()
+
+    def read(self, line: bytes) -> tuple[int | None, float | None]:
+        """As `Owners.read`; headers are nobody's."""
+        if read_prefix(line, self._owners.xla_dist) is not None:
+            return self._owners.read(line)
+        worker, moment = self._owners.read(line)
+        if worker is not None:
+            return worker, moment
+        is_header = self._sections.take(without_escapes(line))
+        host = None if is_header else self._sections.host
+        return self._owners.numbers.get((None, host)), moment

@@ -47,12 +47,15 @@ class Picker:
 
     def __init__(self, owners: Owners, choice: Choice) -> None:
         self._owners = owners
+        self._listener = owners.listener()
         self._choice = choice
         self._names = self._names_sought()
 
     def _names_sought(self) -> list[bytes] | None:
         """What a wanted line must hold one of; None where that cannot be told."""
         choice, owners = self._choice, self._owners
+        if owners.sectioned:
+            return None
         if choice.worker is not None and not owners.carried:
             pairs = [pair for pair, worker in owners.numbers.items() if worker == choice.worker]
             names = [f"{address} [".encode() for _, address in pairs if address is not None]
@@ -73,9 +76,10 @@ class Picker:
     def read(self, line: bytes) -> tuple[int | None, float | None] | None:
         """Worker and time of a line, with or without its end; None when it is not wanted."""
         choice = self._choice
+        told = self._listener.read(line.removesuffix(b"\n")) if self._owners.sectioned else None
         if choice.core is not None and not names_core(line, choice.core):
             return None
-        worker, moment = self._owners.read(line.removesuffix(b"\n"))
+        worker, moment = told or self._listener.read(line.removesuffix(b"\n"))
         if choice.worker is not None and worker != choice.worker:
             return None
         if choice.since is not None and (moment is None or moment < choice.since):

@@ -26,7 +26,7 @@ class Sections:
         return _PSSH.match(line) is not None or _RULE.fullmatch(line) is not None
 
     def take(self, line: bytes) -> bool:
-        """Look at the next line; whether it is part of a header."""
+        """Look at the next line; whether it is part of a header, as far as what came before it tells."""
         rule, hosts = self._before
         self._before = (hosts, line)
         match = _PSSH.match(line)
@@ -34,7 +34,8 @@ class Sections:
             self.host = match["host"].decode()
             return True
         if _RULE.fullmatch(line) is None:
-            return False
+            # Whether a second rule follows is not known yet; what one word after a rule names is most likely a host.
+            return _RULE.fullmatch(hosts) is not None and _HOSTS.fullmatch(line) is not None
         named = _HOSTS.fullmatch(hosts) if _RULE.fullmatch(rule) is not None else None
         if named is not None:
             self.host = named["hosts"].decode()

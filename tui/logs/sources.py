@@ -125,9 +125,10 @@ PACKINGS = (
 )
 
 
-def unpacked(file: IO[bytes], packing: Packing, size: int = BLOCK) -> Iterator[bytes]:
+def unpacked(file: IO[bytes], packing: Packing, size: int = BLOCK, name: str = "") -> Iterator[bytes]:
     """What is packed in a file, in blocks; several packed files one after the other are one.
 
+    `name` is what errors call the file.
     Raises UsageError where the data is cut off or broken, after all that can be read has been handed out.
     """
     unpacker = packing.unpacker()
@@ -136,7 +137,7 @@ def unpacked(file: IO[bytes], packing: Packing, size: int = BLOCK) -> Iterator[b
         try:
             block = unpacker.decompress(data, size)
         except Exception as error:  # each library has its own, and none a base of its own
-            raise _broken(file, packing, str(error)) from error
+            raise _broken(name or file.name, packing, str(error)) from error
         if block:
             yield block
         data = b""
@@ -147,11 +148,11 @@ def unpacked(file: IO[bytes], packing: Packing, size: int = BLOCK) -> Iterator[b
             unpacker = packing.unpacker()
         elif unpacker.needs_input:
             data = file.read(size)
-    raise _broken(file, packing, "it is cut off")
+    raise _broken(name or file.name, packing, "it is cut off")
 
 
-def _broken(file: IO[bytes], packing: Packing, why: str) -> UsageError:
-    return UsageError(f"cannot read {file.name} to its end", why=f"its {packing.name} data is broken: {why}")
+def _broken(name: str, packing: Packing, why: str) -> UsageError:
+    return UsageError(f"cannot read {name} to its end", why=f"its {packing.name} data is broken: {why}")
 
 
 def regular(path: Path) -> tuple[Path, IO[bytes] | None]:
@@ -175,28 +176,28 @@ def regular(path: Path) -> tuple[Path, IO[bytes] | None]:
         return Path(copy.name), copy
 
 
-def head_of(path: Path) -> tuple[bytes, Packing | None]:
-    """The beginning of a file, unpacked, and how it is packed. Raises UsageError for what is no log."""
+def head_of(path: Path, name: str) -> tuple[bytes, Packing | None]:
+    """The beginning of a file, unpacked, and how it is packed. Raises UsageError, with that name, for no log."""
     with told(path), path.open("rb") as file:
         head = file.read(HEAD)
         packing = next((each for each in PACKINGS if head.startswith(each.magic)), None)
         if packing is not None:
             file.seek(0)
-            head = next(unpacked(file, packing, HEAD), b"")
+            head = next(unpacked(file, packing, HEAD, name), b"")
     if not head:
-        raise UsageError(f"{path} is empty", remedy="a log with at least one line is needed")
-    _refuse_binary(path, head)
+        raise UsageError(f"{name} is empty", remedy="a log with at least one line is needed")
+    _refuse_binary(name, head)
     return head, packing
 
 
-def _refuse_binary(path: Path, head: bytes) -> None:
+def _refuse_binary(name: str, head: bytes) -> None:
     for magic, (what, remedy) in _NOT_LOGS.items():
         if head.startswith(magic):
-            raise UsageError(f"{path} is not a log", why=f"it is {what}", remedy=remedy)
+            raise UsageError(f"{name} is not a log", why=f"it is {what}", remedy=remedy)
     strange = sum(1 for byte in head if byte < 0x20 and byte not in _TEXT_CONTROLS)
     strange += head.decode("utf-8", "replace").count("\ufffd")
     if strange > _MOST_STRANGE * len(head) and b"Device=xla:" not in head:
-        raise UsageError(f"{path} is not a log", why="it is a binary file")
+        raise UsageError(f"{name} is not a log", why="it is a binary file")
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from tui.logs.archive import SavedLog
 from tui.logs.dialect import Dialect
@@ -59,5 +60,9 @@ def summary_of_run(
 
 
 def summary_of_log(log: SavedLog) -> Summary:
-    """Sum up a saved log."""
-    return summarise(RunFacts(title=log.path.name, is_run=False), log.snapshot())
+    """Sum up a saved log, as far as it can be read; what hinders that is among the remarks."""
+    snapshot = log.snapshot()
+    summary = summarise(RunFacts(title=log.path.name, is_run=False), snapshot)
+    if log.problem is None:
+        return summary
+    return replace(summary, remarks=(f"{log.problem.sentence}.", *summary.remarks))

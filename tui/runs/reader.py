@@ -6,8 +6,9 @@ import os
 import time
 import weakref
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from tui.logs.snapshot import Snapshot
 from tui.pod.run import RunState
 from tui.runs.directory import ARRIVALS_FILE, EVENTS_FILE, RunDirectory
 
-__all__ = ["Growth", "LineReader", "LogLine", "RunReader", "Span"]
+__all__ = ["Growth", "LineReader", "LogLine", "RunReader", "Span", "last_lines", "lines_since"]
 
 ARRIVALS_BLOCK = 256 * 1024
 """Bytes of `arrivals` taken at once: some ten thousand batches. A fuller one means that the reader is behind."""
@@ -26,13 +27,21 @@ ARRIVALS_BLOCK = 256 * 1024
 READ_BLOCK = 1024 * 1024
 """Bytes of a log read and demultiplexed at once."""
 
+LINE_BLOCK = 64 * 1024
+"""Bytes read at once to find where a line begins."""
+
 POLL_BUDGET = 8 * 1024 * 1024
 """Bytes read in one poll unless told otherwise."""
 
 
+_FIRST_BATCHES, _LINES_A_BATCH, _MORE = 64, 100, 4
+"""Batches in which the last lines are looked for first, lines that one is taken to hold, and how many times as many
+batches are looked at when there were too few."""
+
+
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A stretch of one worker's log and when its end was written (Unix time)."""
+    """A stretch of one worker's log and when its end was written (Unix time); empty where another log begins."""
 
     worker: int
     start: int
@@ -41,18 +50,27 @@ class Span:
     attempt: int
 
 
-class Growth:
-    """What has grown in a run directory since the last look, in arrival order and bounded steps."""
+Batch = tuple[int, int, int, float]
+"""A line of `arrivals`: worker, which of its logs (counted from 0), where the log then ended, and when that was."""
 
-    def __init__(self, directory: RunDirectory) -> None:
+
+class Growth:
+    """What has grown in a run directory since the last look, in arrival order and bounded steps.
+
+    Batches of one log that came one after the other are taken as one; far behind, all of a block's are. With
+    `in_order` each is taken by itself, with its own time.
+    """
+
+    def __init__(self, directory: RunDirectory, *, in_order: bool = False) -> None:
         self.directory = directory
+        self._in_order = in_order
         self.is_over = False
         """Whether the run's last event says that nothing will come any more."""
         self.ended: set[int] = set()
         """Workers whose process is over."""
         self._arrivals = 0
         self._events = 0
-        self._pending: deque[tuple[int, int, int, float]] = deque()
+        self._pending: deque[Batch] = deque()
         self._announced: dict[int, tuple[int, int]] = {}
         self._read: dict[int, int] = {}
         self._attempts: dict[int, int] = {}
@@ -69,6 +87,7 @@ class Growth:
             if attempt != self._attempts.get(worker, 0):
                 self._attempts[worker] = attempt
                 self._read[worker] = 0
+                yield Span(worker, 0, b"", moment, attempt)
             start = self._read.get(worker, 0)
             data = self._pread(worker, start, min(end - start, READ_BLOCK, budget))
             self._read[worker] = start + len(data)
@@ -103,27 +122,56 @@ class Growth:
         if state in (RunState.PREPARING.value, RunState.RUNNING.value):
             self.ended.clear()
 
+    def skip(self, first: Callable[[Sequence[Batch]], int]) -> int:
+        """Begin with the batch that `first` chooses of all there are; how many that leaves out.
+
+        A worker's first stretch then begins with the line that its first batch goes on with.
+        """
+        path = self.directory.path / ARRIVALS_FILE
+        batches = self._batches_in(_read_at(path, 0, path.stat().st_size if path.exists() else 0))
+        place = first(batches)
+        ends: dict[int, int] = {}
+        for worker, attempt, end, moment in batches[:place]:
+            ends[worker], self._attempts[worker], self._last_time[worker] = end, attempt, moment
+        going_on = {batch[0] for batch in batches[place:]}
+        for worker, end in ends.items():
+            self._read[worker] = self._line_start(worker, end)
+            if worker not in going_on and self._read[worker] < end:
+                # Its last line has no end yet, and is among the last ones of the run.
+                self._pending.append((worker, self._attempts[worker], end, self._last_time[worker]))
+        self._pending.extend(batches[place:])
+        return place
+
+    def _line_start(self, worker: int, end: int) -> int:
+        """Where the line begins that a worker's log goes on with at a place."""
+        while end > 0:
+            start = max(0, end - LINE_BLOCK)
+            newline = self._pread(worker, start, end - start).rfind(b"\n")
+            if newline >= 0:
+                return start + newline + 1
+            end = start
+        return 0
+
     def _look(self) -> bool:
         """Take the next block of arrivals; whether there was anything."""
         data = _read_at(self.directory.path / ARRIVALS_FILE, self._arrivals, ARRIVALS_BLOCK)
+        batches = self._batches_in(data)
+        self._pending.extend(batches if self._in_order else _joined(batches, len(data) > ARRIVALS_BLOCK // 2))
+        return bool(batches)
+
+    def _batches_in(self, data: bytes) -> list[Batch]:
+        """The next batches from lines of `arrivals`; a torn last line is left for later."""
         data = data[: data.rfind(b"\n") + 1]
         self._arrivals += len(data)
-        behind = len(data) > ARRIVALS_BLOCK // 2
-        batches: dict[Any, tuple[int, int, int, float]] = {}
-        previous = (-1, 0)
-        serial = 0
+        batches: list[Batch] = []
         for line in data.splitlines():
             words = line.split()
             try:
                 worker, end, moment = int(words[0]), int(words[1]), float(words[2])
             except (ValueError, IndexError):
                 continue
-            attempt = self._attempt_of(worker, end)
-            serial += (worker, attempt) != previous
-            previous = (worker, attempt)
-            batches[previous if behind else serial] = (worker, attempt, end, moment)
-        self._pending.extend(batches.values())
-        return bool(batches)
+            batches.append((worker, self._attempt_of(worker, end), end, moment))
+        return batches
 
     def _attempt_of(self, worker: int, end: int) -> int:
         """Which of a worker's logs a batch belongs to: an end of 0, or a smaller one, says that a new one began."""
@@ -159,6 +207,18 @@ class Growth:
         """Where the log of an attempt is: beside the newest one once another began."""
         earlier = self.directory.attempt_path(attempt) / path.name
         return earlier if earlier.exists() else path
+
+
+def _joined(batches: Sequence[Batch], behind: bool) -> Iterable[Batch]:
+    """Batches of one log that came one after the other as one; `behind`, all of a log as one."""
+    found: dict[Any, Batch] = {}
+    previous = (-1, 0)
+    serial = 0
+    for batch in batches:
+        serial += batch[:2] != previous
+        previous = batch[:2]
+        found[previous if behind else serial] = batch
+    return found.values()
 
 
 class _Files:
@@ -237,10 +297,10 @@ class LineReader:
     def __init__(
         self, directory: RunDirectory, *, workers: Sequence[int] | None = None, core: int | None = None
     ) -> None:
-        self.growth = Growth(directory)
+        self.growth = Growth(directory, in_order=True)
         self._workers = None if workers is None else frozenset(workers)
         self._core = core
-        self._cutters: dict[tuple[int, int], tuple[Cutter, float]] = {}
+        self._cutters: dict[int, tuple[int, Cutter, float]] = {}
 
     def poll(self, *, final: bool = False, budget_bytes: int = POLL_BUDGET) -> Iterator[LogLine]:
         """Lines that are whole by now; with `final` everything there is, last lines without an end too."""
@@ -254,18 +314,56 @@ class LineReader:
             if not (final and read):
                 break
         if final:
-            for (worker, _), (cutter, moment) in self._cutters.items():
-                for offset, data in cutter.rest():
-                    if self._core is None or names_core(data, self._core):
-                        yield LogLine(worker, offset, moment, data)
+            for worker in sorted(self._cutters):
+                yield from self._rest(worker)
 
     def _lines(self, span: Span) -> Iterator[LogLine]:
-        key = (span.worker, span.attempt)
-        cutter, _ = self._cutters.get(key, (Cutter(span.start), 0.0))
-        self._cutters[key] = (cutter, span.time)
-        for offset, data in cutter.cut(span.data):
+        known = self._cutters.get(span.worker)
+        if known is not None and known[0] != span.attempt:
+            yield from self._rest(span.worker)
+            known = None
+        cutter = Cutter(span.start) if known is None else known[1]
+        self._cutters[span.worker] = (span.attempt, cutter, span.time)
+        yield from self._wanted(span.worker, span.time, cutter.cut(span.data))
+
+    def _rest(self, worker: int) -> Iterator[LogLine]:
+        """The last line of a worker's log when it has no end."""
+        _, cutter, moment = self._cutters[worker]
+        yield from self._wanted(worker, moment, cutter.rest())
+
+    def _wanted(self, worker: int, moment: float, lines: Iterable[tuple[int, bytes]]) -> Iterator[LogLine]:
+        for offset, data in lines:
             if self._core is None or names_core(data, self._core):
-                yield LogLine(span.worker, offset, span.time, data)
+                yield LogLine(worker, offset, moment, data)
+
+
+def last_lines(
+    directory: RunDirectory, count: int, *, workers: Sequence[int] | None = None, core: int | None = None
+) -> list[LogLine]:
+    """The last lines of a run in order of arrival, at most so many; no more of the logs is read than that takes."""
+    if not count:
+        return []
+    batches = max(_FIRST_BATCHES, count // _LINES_A_BATCH)
+    while True:
+        reader = LineReader(directory, workers=workers, core=core)
+        left_out = reader.growth.skip(partial(_last_but, batches))
+        found = deque(reader.poll(final=True), maxlen=count)
+        if len(found) == count or not left_out:
+            return list(found)
+        batches *= _MORE
+
+
+def _last_but(count: int, batches: Sequence[Batch]) -> int:
+    return max(0, len(batches) - count)
+
+
+def lines_since(
+    directory: RunDirectory, moment: float, *, workers: Sequence[int] | None = None, core: int | None = None
+) -> Iterator[LogLine]:
+    """A run's lines that arrived at a Unix time or later, in order of arrival; what came before is not read."""
+    reader = LineReader(directory, workers=workers, core=core)
+    reader.growth.skip(lambda every: next((n for n, batch in enumerate(every) if batch[3] >= moment), len(every)))
+    return (line for line in reader.poll(final=True) if line.time is not None and line.time >= moment)
 
 
 def _read_at(path: os.PathLike[str], start: int, size: int) -> bytes:

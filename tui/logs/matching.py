@@ -1,0 +1,168 @@
+"""What single lines tell: dialects tried on a line, and the samples, epochs and facts in it taken down."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tui.logs.dialects import COLUMNS, Dialect, Kind
+from tui.logs.epochs import read_cluster, read_span
+from tui.logs.prefix import PREFIX, read_dated_clock, read_prefix
+from tui.logs.snapshot import HAS_GLOBAL_RATE, HAS_LOSS, HAS_RATE, LOG_TIME, NO_TIME, UNKNOWN, WALL_TIME
+from tui.logs.streams import Stream
+from tui.logs.table import CLOCK_BYTES
+
+if TYPE_CHECKING:
+    from tui.logs.demux import Demux
+
+_GLUED_WITHIN = 512
+"""Bytes before a sample in which a prefix glued into the line is looked for."""
+
+_NAN = float("nan")
+
+
+class Matcher:
+    """Reads single lines for a demultiplexer, dialect by dialect in their order."""
+
+    def __init__(self, demux: Demux, dialects: Sequence[Dialect]) -> None:
+        self._demux = demux
+        self._dialects = tuple(dialects)
+
+    def match(self, stream: Stream, line: bytes, own_text: bytes, now: float | None) -> None:
+        """Try every dialect on a line without what tools have put before it; a user's own on the whole line."""
+        sampled: Dialect | None = None
+        for dialect in self._dialects:
+            text = line if dialect.is_own else own_text
+            if dialect.hints and not any(hint in text for hint in dialect.hints):
+                continue
+            if dialect.kind is Kind.SAMPLE and sampled is not None and sampled.name != dialect.name:
+                continue
+            matches = list(dialect.pattern.finditer(text, max(0, len(text) - dialect.reach)))
+            if not matches:
+                continue
+            self._demux.matched[dialect.name] = self._demux.matched.get(dialect.name, 0) + 1
+            if dialect.kind is Kind.SAMPLE:
+                sampled = dialect
+                for match in matches[-1:] if dialect.last_only else matches:
+                    if not dialect.is_bar or self._demux.bars.is_training(self._where(stream, match, text)[0], match):
+                        self.sample(stream, dialect, match, text, now)
+            elif dialect.kind is Kind.TEST:
+                for match in matches:
+                    self._test_row(stream, match, text, now)
+            elif dialect.kind is Kind.EPOCH:
+                for match in matches:
+                    self._epoch_told(dialect, match)
+                    self._demux.bars.begin(self._where(stream, match, text)[0], int(match["epoch"]))
+            else:
+                self._note_facts(matches[-1].groupdict())
+
+    def _where(self, stream: Stream, match: re.Match[bytes], text: bytes) -> tuple[int, float | None]:
+        """Slot and date of a match: the line's own, or those of a prefix glued into the line before it."""
+        slot, moment = stream.line_slot, stream.line_moment
+        if stream.slot is None and match.start() > 2:
+            nearest = max(0, match.start() - _GLUED_WITHIN)
+            for glued in PREFIX.finditer(text, nearest, match.start()):
+                if glued["address"] is not None:
+                    prefix = read_prefix(text, True, glued.start())
+                    if prefix is not None:
+                        slot, moment = self._demux.slot_named(prefix.number, prefix.address), prefix.moment or moment
+        return (self._demux.slot_of(stream) if slot is None else slot), moment
+
+    def sample(
+        self, stream: Stream, dialect: Dialect, match: re.Match[bytes], text: bytes, now: float | None
+    ) -> None:
+        """Take down one core's step, as a dialect found it in a line."""
+        told = match.groupdict()
+        values = {name: told.get(name) for name in COLUMNS}
+        try:
+            loss, rate, global_rate = (_number(values[name]) for name in ("loss", "rate", "global_rate"))
+            core, device, epoch, step = (_count(values[name]) for name in ("core", "device", "epoch", "step"))
+        except (ValueError, OverflowError):
+            return
+        if values["loss"] is not None and loss == dialect.ignored_loss:
+            values["loss"], loss = None, _NAN
+        slot, moment = self._where(stream, match, text)
+        if values["worker"] is not None and stream.slot is None:
+            slot = self._demux.slot_named(_count(values["worker"]), None)
+        if dialect.is_bar:
+            epoch = self._demux.bars.epoch_of(slot)
+        known = (
+            (HAS_LOSS if values["loss"] is not None else 0)
+            | (HAS_RATE if values["rate"] is not None else 0)
+            | (HAS_GLOBAL_RATE if values["global_rate"] is not None else 0)
+        )
+        clock = (values["clock"] or b"")[:CLOCK_BYTES]
+        if moment is None and len(clock) > len(b"00:00:00"):
+            moment = read_dated_clock(clock)
+        time, kind = _time(now, moment)
+        seen = _NAN if now is None else now
+        self._demux.queue.add(
+            (slot, core, device, epoch, step, loss, rate, global_rate, known, clock, time, kind, seen)
+        )
+        self._demux.samples += 1
+        self._demux.slots[slot].samples += 1
+
+    def _test_row(self, stream: Stream, match: re.Match[bytes], text: bytes, now: float | None) -> None:
+        told = match.groupdict()
+        slot, _ = self._where(stream, match, text)
+        self._demux.queue.flush()
+        row = self._demux.table.row_for(slot, int(told["core"]), _count(told["device"]))
+        if row >= 0 and now is not None:
+            self._demux.table.columns["seen"][row] = now
+        if told.get("accuracy") is not None:
+            self._demux.facts["replica_accuracy"] = _number(told["accuracy"])
+
+    def _epoch_told(self, dialect: Dialect, match: re.Match[bytes]) -> None:
+        told = {name: value.decode() for name, value in match.groupdict().items() if value is not None}
+        epoch = int(told.pop("epoch"))
+        figures: dict[str, Any] = {}
+        for name, value in told.items():
+            if name == "seconds":
+                figures[name] = read_span(value)
+            elif name in ("replica_samples", "replica_test_samples"):
+                figures[name] = int(value)
+            elif name in ("train_began", "train_ended", "test_ended"):
+                figures[name] = value
+            else:
+                figures[name] = float(value)
+        self._demux.queue.flush()
+        self._demux.book.tell(epoch, figures)
+        self._demux.book.anchor(epoch, dialect.moment, self._demux.table)
+        accuracy = figures.get("accuracy")
+        if accuracy is not None:
+            self._demux.facts["max_accuracy"] = max(self._demux.facts.get("max_accuracy", accuracy), accuracy)
+
+    def _note_facts(self, told: Mapping[str, bytes | None]) -> None:
+        for name, value in told.items():
+            if value is None:
+                continue
+            if name == "cluster":
+                self._demux.facts[name] = read_cluster(value.decode("utf-8", "replace"))
+            elif name == "total_train_time":
+                self._demux.facts[name] = read_span(value.decode())
+            elif name == "max_accuracy":
+                self._demux.facts[name] = max(self._demux.facts.get(name, float(value)), float(value))
+            else:
+                self._demux.facts[name] = float(value)
+
+
+def _number(text: bytes | None) -> float:
+    return _NAN if text is None else float(text.replace(b",", b""))
+
+
+_SUFFIXES = {b"k": 1e3, b"M": 1e6, b"G": 1e9}
+
+
+def _count(text: bytes | None) -> int:
+    if text is None:
+        return UNKNOWN
+    if text[-1:] in _SUFFIXES:
+        return round(float(text[:-1]) * _SUFFIXES[text[-1:]])
+    return int(text) if text.isdigit() else int(float(text))
+
+
+def _time(now: float | None, moment: float | None) -> tuple[float, int]:
+    if now is not None:
+        return now, WALL_TIME
+    return (_NAN, NO_TIME) if moment is None else (moment, LOG_TIME)

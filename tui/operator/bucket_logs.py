@@ -1,0 +1,180 @@
+"""Saved logs in Cloud Storage: copied once into a cache, and opened from there until the object changes."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tui.errors import CloudError, UsageError
+from tui.logs.archive import open_log
+
+if TYPE_CHECKING:
+    from tui.cloud.buckets import Buckets, BucketUrl, ObjectVersion
+    from tui.logs.archive import SavedLog
+    from tui.logs.dialects import Dialect
+    from tui.settings import Settings
+
+MOST_KEPT_BYTES = 4 * 1024**3
+"""Bytes of copies kept, those opened last; what is larger by itself is copied for one opening only."""
+
+WORTH_TELLING = 32 * 1024 * 1024
+"""Bytes from which somebody who waits for a copy is told so."""
+
+_UNFINISHED = ".part"
+_UNFINISHED_FOR = 24 * 3600.0
+"""Seconds after which an unfinished copy is somebody's who is gone."""
+
+_TRIES = 3
+"""An object that is written over while it is copied is asked for again."""
+
+_STRANGE = re.compile(r"[^A-Za-z0-9._-]+")
+_LONGEST_NAME = 100
+
+
+class BucketLogs:
+    """Copies of objects under `cache/objects`: a folder for each object, in it one for its generation."""
+
+    def __init__(self, settings: Settings, *, most_bytes: int = MOST_KEPT_BYTES) -> None:
+        self.directory = settings.home / "cache" / "objects"
+        self._settings = settings
+        self._most_bytes = most_bytes
+
+    async def open(
+        self,
+        text: str,
+        *,
+        dialects: Sequence[Dialect] = (),
+        offline: bool = False,
+        note: Callable[[str], None] = lambda _: None,
+    ) -> SavedLog:
+        """Open the log at `gs://bucket/object`; `offline` takes the copy of before without asking for a newer one.
+
+        A copy is also taken when the service cannot be reached: the log's `doubt` then says so. Raises UsageError
+        when there is no such bucket or object, or no room for it; CloudError when it can or may not be read.
+        """
+        from tui.cloud.buckets import Buckets, parse_url
+
+        url = parse_url(text)
+        kept = self._kept(url)
+        if offline:
+            if kept is None:
+                raise UsageError(f"{url} is not on this machine", remedy="leave --offline out to read it")
+            return self._opened(kept, url, dialects)
+        buckets = Buckets(self._settings)
+        try:
+            return await self._fetched(buckets, url, dialects, note)
+        except CloudError as error:
+            if kept is None or not kept.exists():
+                raise
+            log = self._opened(kept, url, dialects)
+            log.doubt = CloudError(f"{url} may have changed since {_age_of(kept)}", why=str(error.sentence))
+            return log
+        finally:
+            await buckets.close()
+
+    async def _fetched(
+        self, buckets: Buckets, url: BucketUrl, dialects: Sequence[Dialect], note: Callable[[str], None]
+    ) -> SavedLog:
+        version = await buckets.version(url)
+        for _ in range(_TRIES):
+            place = self._place(version)
+            if place.exists():
+                return self._opened(place, url, dialects)
+            self._make_room(version)
+            if version.size >= WORTH_TELLING:
+                note(f"Copying {url}, {version.size / 1e6:,.0f} MB…")
+            try:
+                return await self._copied(buckets, version, place, dialects)
+            except UsageError:
+                before, version = version, await buckets.version(url)
+                if version == before:
+                    raise
+        raise CloudError(f"{url} cannot be read", why="it is written over again and again", remedy="try again later")
+
+    async def _copied(
+        self, buckets: Buckets, version: ObjectVersion, place: Path, dialects: Sequence[Dialect]
+    ) -> SavedLog:
+        is_kept = version.size <= self._most_bytes
+        file = tempfile.NamedTemporaryFile(dir=self.directory, suffix=_UNFINISHED, delete=not is_kept)  # noqa: SIM115
+        unfinished = Path(file.name)
+        try:
+            await buckets.download(version, file)
+            file.flush()
+            if not is_kept:
+                return open_log(unfinished, dialects=dialects, name=str(version.url), copy=file)
+            file.close()
+            self._keep(unfinished, version, place)
+        except BaseException:
+            file.close()
+            unfinished.unlink(missing_ok=True)
+            raise
+        return self._opened(place, version.url, dialects)
+
+    def _keep(self, unfinished: Path, version: ObjectVersion, place: Path) -> None:
+        """Put a whole copy where it belongs; those of earlier generations go."""
+        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for generation in place.parent.parent.iterdir():
+            if generation != place.parent:
+                shutil.rmtree(generation, ignore_errors=True)
+        unfinished.replace(place)
+        os.utime(place, ns=(time.time_ns(), int(version.updated * 1e9)))
+
+    def _opened(self, place: Path, url: BucketUrl, dialects: Sequence[Dialect]) -> SavedLog:
+        with suppress(OSError):
+            os.utime(place, ns=(time.time_ns(), place.stat().st_mtime_ns))
+        return open_log(place, dialects=dialects, name=str(url))
+
+    def _place(self, version: ObjectVersion) -> Path:
+        """Where the copy of a version is; the last part is the object's own name as far as files can have it."""
+        name = _STRANGE.sub("-", version.url.name.rpartition("/")[2])[-_LONGEST_NAME:].lstrip(".") or "log"
+        return self._folder(version.url) / str(version.generation) / name
+
+    def _folder(self, url: BucketUrl) -> Path:
+        service = self._settings.endpoints.get("storage", "")
+        return self.directory / hashlib.sha256(f"{service} {url}".encode()).hexdigest()[:32]
+
+    def _kept(self, url: BucketUrl) -> Path | None:
+        """The copy of before, whatever its generation."""
+        return next(self._folder(url).glob("*/*"), None)
+
+    def _make_room(self, version: ObjectVersion) -> None:
+        """Remove what was not opened for longest, and unfinished copies of old. Raises UsageError without room."""
+        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for unfinished in self.directory.glob(f"*{_UNFINISHED}"):
+            with suppress(FileNotFoundError):
+                if time.time() - unfinished.stat().st_mtime > _UNFINISHED_FOR:
+                    unfinished.unlink()
+        room = self._most_bytes - min(version.size, self._most_bytes)
+        for _accessed, size, path in sorted(self._copies(), reverse=True):
+            room -= size
+            if room < 0:
+                shutil.rmtree(path.parent.parent, ignore_errors=True)
+        free = shutil.disk_usage(self.directory).free
+        if free < version.size:
+            raise UsageError(
+                f"{version.url} cannot be copied here",
+                why=f"it has {version.size / 1e6:,.0f} MB, {self.directory} has room for {free / 1e6:,.0f}",
+                remedy="make room, or set TPU_TUI_HOME to a directory that has more",
+            )
+
+    def _copies(self) -> list[tuple[float, int, Path]]:
+        """When each copy was last opened, and how large it is."""
+        found = []
+        for path in self.directory.glob("*/*/*"):
+            with suppress(FileNotFoundError):
+                stat = path.stat()
+                found.append((stat.st_atime, stat.st_size, path))
+        return found
+
+
+def _age_of(path: Path) -> str:
+    """When the object that a copy is of was written."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(path.stat().st_mtime))
