@@ -8,13 +8,14 @@ with the key exchange that costs least (curve25519) and with OpenSSH's own choic
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,12 +31,27 @@ ROUNDS = 3
 AT_ONCE = 16
 """Logins at once, ours and theirs."""
 REPEATS = 10
-_DEADLINE = 300
+DEADLINE = 150.0
+"""Seconds that one way may take, all that it leaves behind included; then it is killed and counts as failed."""
 _REAPER = """
-import ctypes, os, resource, subprocess, sys
+import ctypes, os, resource, signal, subprocess, sys
+from pathlib import Path
+
 PR_SET_CHILD_SUBREAPER = 36
+
+def end_all(*_):
+    left = [os.getpid()]
+    for pid in left:
+        for listed in Path(f"/proc/{pid}/task").glob("*/children"):
+            left += map(int, listed.read_text().split())
+    for pid in left[1:]:
+        os.kill(pid, signal.SIGKILL)
+    os._exit(124)
+
 ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-code = subprocess.call(sys.argv[1:], stdout=subprocess.DEVNULL)
+signal.signal(signal.SIGALRM, end_all)
+signal.alarm(int(sys.argv[1]))
+code = subprocess.call(sys.argv[2:], stdout=subprocess.DEVNULL)
 try:
     while True:
         os.wait()
@@ -45,6 +61,9 @@ print(usage.ru_utime + usage.ru_stime, usage.ru_maxrss)
 sys.exit(code)
 """
 """Runs a command, waits for it and for whatever outlives it (a run's keeper), and tells what all of them took."""
+_OURS = (
+    "import numpy, tui.cli, tui.commands.runs, tui.commands.slices, tui.logs.demux, tui.runs.attempts, tui.ssh.dial"
+)
 
 
 @dataclass(frozen=True)
@@ -111,30 +130,58 @@ class Lab:
         """`tpu-tui exec … true`."""
         return _cost(self.ours("exec", "lab", "--", "true"), self._home)
 
-    def launch(self) -> Cost:
+    def launch(self, *options: str) -> Cost:
         """`tpu-tui launch … true` from the first login until the run has ended and is mirrored, keeper included."""
-        return _cost(self.ours("launch", "lab", "--skip-checks", "--", "true"), self._home)
+        return _cost(self.ours("launch", "lab", *options, "--", "true"), self._home)
+
+    def compile(self) -> None:
+        """Have our modules compiled, as they are where they are installed."""
+        _cost([sys.executable, "-c", _OURS], self._home)
 
     @property
     def _home(self) -> dict[str, str]:
-        return {"TPU_TUI_HOME": str(self.directory / "home")}
+        return {
+            "TPU_TUI_HOME": str(self.directory / "home"),
+            "PYTHONPYCACHEPREFIX": str(self.directory / "bytecode"),
+            "PYTHONDONTWRITEBYTECODE": "",
+        }
 
 
 def _cost(words: Sequence[str], environ: dict[str, str]) -> Cost:
-    """CPU of a process and of all that it left behind; raises when it failed."""
+    """CPU of a process and of all that it left behind. Raises RuntimeError when it failed or took too long."""
     inherited = {name: value for name, value in os.environ.items() if name != "SSH_AUTH_SOCK"}
-    done = subprocess.run(
-        [sys.executable, "-c", _REAPER, *words],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        env={**inherited, **environ},
-        timeout=_DEADLINE,
-    )
-    if done.returncode:
-        raise RuntimeError(f"{words[0]} failed with code {done.returncode}: {done.stderr[-2000:]}")
+    with tempfile.TemporaryFile() as told:
+        done = subprocess.run(
+            [sys.executable, "-c", _REAPER, str(int(DEADLINE)), *words],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=told,
+            text=True,
+            env={**inherited, **environ},
+        )
+        told.seek(0)
+        if done.returncode:
+            last = told.read()[-2000:].decode("utf-8", "replace")
+            raise RuntimeError(f"{words[0]} failed with code {done.returncode}: {last}")
     cpu, memory = done.stdout.splitlines()[-1].split()
     return Cost(float(cpu), float(memory) * 1024 / 1e6)
+
+
+def _or_never(way: Callable[[], Cost]) -> Callable[[], Cost]:
+    """A way that, once it failed, costs nobody any more time: it is no number from then on."""
+    failed = False
+
+    def once_more() -> Cost:
+        nonlocal failed
+        if not failed:
+            try:
+                return way()
+            except RuntimeError as error:
+                print(error, file=sys.stderr)
+                failed = True
+        return Cost(math.nan, math.nan)
+
+    return once_more
 
 
 @contextmanager
@@ -171,14 +218,17 @@ def figures() -> list[Figure]:
         fast = "curve25519-sha256"
         ways = {
             "exec": lab.exec,
-            "launch": lab.launch,
+            "launch": lambda: lab.launch("--skip-checks"),
+            "launch, checks first": lab.launch,
             "pdsh, curve25519": lambda: lab.pdsh(fast),
             "clush, curve25519": lambda: lab.clush(fast),
             "pdsh, as shipped": lambda: lab.pdsh(""),
             "clush, as shipped": lambda: lab.clush(""),
         }
-        costs = {name: cost.cpu * 1000 / WORKERS for name, cost in costs_in_turn(ways, ROUNDS).items()}
-        repeated = asyncio.run(_repeated(lab)) * 1000
+        lab.compile()
+        turns = {name: _or_never(way) for name, way in ways.items()}
+        costs = {name: cost.cpu * 1000 / WORKERS for name, cost in costs_in_turn(turns, ROUNDS).items()}
+        repeated = asyncio.run(asyncio.wait_for(_repeated(lab), DEADLINE)) * 1000
     found = [Figure(f"{name}, a worker of {WORKERS}", f"{value:.2f} ms") for name, value in costs.items()]
     for what, limits in (("exec", (1 / 3, 1 / 15)), ("launch", (1 / 2, 1 / 10))):
         for peer in ("pdsh", "clush"):

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tui.pod.run import Run, RunState
 from tui.pod.worker import Worker
-from tui.runs.directory import Attendance, Event
-from tui.runs.status import RunStatus, reduce_events
+from tui.runs.directory import EVENTS_FILE, Attendance, Event, RunDirectory
+from tui.runs.status import RunStatus, reduce_events, status_of
 
 RUN = Run(id="r-20261121-101500-00aa", slice="pod", argv=("true",), workers=(Worker(0), Worker(1)))
 
@@ -101,3 +103,54 @@ def test_a_new_attempt_begins_with_clean_workers() -> None:
         event("state", state="preparing", attempt=1),
     )
     assert (seen.state, seen.attempt, seen.cause, seen.exit_codes) == (RunState.PREPARING, 1, None, (None, None))
+
+
+class Counted(RunDirectory):
+    """A run directory that notes from where its events were read."""
+
+    def __init__(self, path: Path, run: Run) -> None:
+        super().__init__(path, run)
+        self.offsets: list[int] = []
+
+    def events(self, offset: int = 0) -> tuple[list[Event], int]:
+        self.offsets.append(offset)
+        return super().events(offset)
+
+
+def test_asked_again_it_reads_only_what_is_new(tmp_path: Path) -> None:
+    directory = Counted.create(tmp_path, RUN)
+    assert isinstance(directory, Counted)
+    directory.append_event("state", state="running")
+    assert status_of(directory).state is RunState.RUNNING
+    size = directory.events_size()
+    status_of(directory)
+    directory.append_event("exit", worker=1, exit_code=3, signal=None, size=9)
+    assert status_of(directory).exit_codes == (None, 3)
+    assert directory.offsets == [0, size]
+    assert status_of(directory) == status_of(RunDirectory.open(directory.path))
+
+
+def test_a_torn_event_counts_once_it_is_whole(tmp_path: Path) -> None:
+    directory = RunDirectory.create(tmp_path, RUN)
+    directory.append_event("state", state="running")
+    events = directory.path / EVENTS_FILE
+    last = b'{"time": "2026-11-21T10:15:00+00:00", "event": "exit", "worker": 0, "exit_code": 7}\n'
+    with events.open("ab") as file:
+        file.write(last[:30])
+    assert status_of(directory).exit_codes == (None, None)
+    with events.open("ab") as file:
+        file.write(last[30:])
+    assert status_of(directory).exit_codes == (7, None)
+
+
+def test_a_record_that_is_amended_and_events_that_were_taken_away_are_noticed(tmp_path: Path) -> None:
+    directory = RunDirectory.create(tmp_path, RUN)
+    directory.append_event("state", state="running")
+    directory.append_event("exit", worker=0, exit_code=7)
+    assert status_of(directory).run.code_hash is None
+    directory.amend(replace(RUN, code_hash="00aa"))
+    assert status_of(directory).run.code_hash == "00aa"
+    assert status_of(directory).exit_codes == (7, None)
+    (directory.path / EVENTS_FILE).write_bytes(b"")
+    assert status_of(directory).state is RunState.PREPARING
+    assert status_of(directory).exit_codes == (None, None)

@@ -15,7 +15,7 @@ from tests.sshd import OpensshWorker, make_key
 from tui.errors import OutOfReachError, UsageError
 from tui.ssh.access import Access
 from tui.ssh.fleet import Fleet
-from tui.ssh.keys import unlock
+from tui.ssh.keys import lie_open, unlock
 from tui.ssh.reasons import Reason, SshError
 
 Start = Callable[..., OpensshWorker]
@@ -262,3 +262,39 @@ async def test_a_one_time_code_is_asked_for(tmp_path: Path) -> None:
             assert (await fleet.run(0, "x")).stdout == done.encode()
     assert len(person.asked) == 1
     assert "\x1b" not in person.asked[0]
+
+
+def _key(path: Path, *options: str) -> str:
+    subprocess.run(["ssh-keygen", "-q", "-f", str(path), *options], check=True)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("options", "open_"),
+    [
+        (("-t", "ed25519", "-N", ""), True),
+        (("-t", "rsa", "-b", "2048", "-N", ""), True),
+        (("-t", "rsa", "-b", "2048", "-m", "PEM", "-N", ""), True),
+        (("-t", "ecdsa", "-m", "PEM", "-N", ""), True),
+        (("-t", "ed25519", "-N", PASSPHRASE), False),
+        (("-t", "rsa", "-b", "2048", "-m", "PEM", "-N", PASSPHRASE), False),
+        (("-t", "rsa", "-b", "2048", "-m", "PKCS8", "-N", PASSPHRASE), False),
+    ],
+)
+def test_a_key_without_a_passphrase_is_seen_as_open(tmp_path: Path, options: tuple[str, ...], open_: bool) -> None:
+    assert lie_open(Access(identity=_key(tmp_path / "key", *options))) is open_
+
+
+def test_one_open_key_among_the_usual_ones_will_do_and_the_one_asked_for_counts_alone(tmp_path: Path) -> None:
+    locked = _key(tmp_path / "locked", "-t", "ed25519", "-N", PASSPHRASE)
+    plain = _key(tmp_path / "plain", "-t", "ed25519", "-N", "")
+    missing = str(tmp_path / "missing")
+    assert lie_open(Access(identities=(missing, locked, plain)))
+    assert not lie_open(Access(identity=locked, identities=(plain,)))
+    assert not lie_open(Access(identities=(missing, locked)))
+
+
+@pytest.mark.parametrize("text", ["", "junk", "-----BEGIN OPENSSH PRIVATE KEY-----\n", "\x00\xff"])
+def test_a_file_that_is_no_key_does_not_lie_open(tmp_path: Path, text: str) -> None:
+    (tmp_path / "key").write_text(text)
+    assert not lie_open(Access(identity=str(tmp_path / "key")))

@@ -138,6 +138,14 @@ class Reach:
             self._access = await unlock(access_from(self.settings), self.prompter)
         return self._access
 
+    async def access_to_hand_on(self) -> Access:
+        """As `access`, for a keeper: a key without a passphrase it reads itself, and asyncssh is not loaded here."""
+        from tui.ssh.access import access_from
+        from tui.ssh.keys import lie_open
+
+        plain = access_from(self.settings)
+        return plain if self._access is None and lie_open(plain) else await self.access()
+
     @staticmethod
     def _require_workers(slice_: Slice) -> None:
         if slice_.is_ready and slice_.workers:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from functools import partial
@@ -51,7 +51,7 @@ class Operator(Reach):
 
     def __init__(self, settings: Settings, *, prompter: Prompter | None = None) -> None:
         super().__init__(settings, prompter=prompter)
-        self._statuses: dict[Path, tuple[int, RunStatus]] = {}
+        self._known: dict[Path, RunDirectory] = {}
 
     # ── launch ───────────────────────────────────────────────────────────────────────────────────
 
@@ -66,7 +66,7 @@ class Operator(Reach):
         check_request(request)
         patience = Patience.from_thresholds(self.settings.thresholds)
         self._require_workers(request.slice_)
-        access = replace(await self.access(), slice=request.slice_.name)
+        access = replace(await self.access_to_hand_on(), slice=request.slice_.name)
         known = await self.inventory.host_keys(request.slice_)
         run = run_from(request, known, self.settings)
         spec = LaunchSpec(run, dict(request.env), access, request.sync, patience=patience, timeouts=request.timeouts)
@@ -164,12 +164,11 @@ class Operator(Reach):
             return self.open_run(ref)
 
     def status_of(self, directory: RunDirectory) -> RunStatus:
-        """The run's state, from its events alone; they are read again only when there are more of them."""
-        size = directory.events_size()
-        known = self._statuses.get(directory.path)
-        if known is None or known[0] != size:
-            known = self._statuses[directory.path] = (size, status_of(directory))
-        return replace(known[1], attended=directory.attended())
+        """The run's state, from its events alone; only those are read that came since somebody asked last."""
+        known = self._known.setdefault(directory.path, directory)
+        if known.run != directory.run:
+            known = self._known[directory.path] = directory
+        return status_of(known)
 
     async def attend(self, directory: RunDirectory) -> bool:
         """Give the run a keeper if it has none and still needs one; whether one was started."""
@@ -191,19 +190,36 @@ class Operator(Reach):
             return error
         return None
 
-    async def open_source(self, ref: str) -> RunDirectory | SavedLog:
-        """A run, or a saved log where the text is a file's path. Raises UsageError."""
-        from tui.logs.archive import open_log
+    async def open_source(
+        self, ref: str, *, offline: bool = False, note: Callable[[str], None] = lambda _: None
+    ) -> RunDirectory | SavedLog:
+        """A run, or a saved log where the text is a file's path or `gs://bucket/object`.
 
+        Raises UsageError, and CloudError for a bucket that cannot or may not be read. `offline` asks no bucket for a
+        newer log; `note` is told when there is something to wait for.
+        """
         path = Path(ref).expanduser()
-        if path.is_file():
-            return open_log(path, dialects=self.dialects)
+        if ref.startswith("gs://") or path.is_file():
+            return await self.open_log(ref, offline=offline, note=note)
         try:
             return self.open_run(ref) if path.exists() or "/" in ref else await self.find_run(ref)
         except UsageError:
             if path.exists() or "/" in ref:
-                return open_log(path, dialects=self.dialects)
+                return await self.open_log(ref)
             raise
+
+    async def open_log(
+        self, ref: str, *, offline: bool = False, note: Callable[[str], None] = lambda _: None
+    ) -> SavedLog:
+        """The saved log at a path or at `gs://bucket/object`, read with the profile's dialects too."""
+        if ref.startswith("gs://"):
+            from tui.operator.bucket_logs import BucketLogs
+
+            logs = BucketLogs(self.settings)
+            return await logs.open(ref, dialects=self.dialects, offline=offline, note=note)
+        from tui.logs.archive import open_log
+
+        return open_log(Path(ref).expanduser(), dialects=self.dialects)
 
     @property
     def dialects(self) -> tuple[Dialect, ...]:

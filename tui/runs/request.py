@@ -12,7 +12,6 @@ from tui import __version__
 from tui.errors import UsageError
 from tui.pod.run import Run, make_run_id
 from tui.pod.slice import Slice
-from tui.runs.on_end import check_on_end
 from tui.runs.phases import PhaseTimeouts
 
 if TYPE_CHECKING:
@@ -51,7 +50,10 @@ def check_request(request: LaunchRequest) -> None:
         raise UsageError(f"--restarts {request.restarts}", why="a run cannot be restarted less than never")
     if request.sync and not request.sync.is_dir():
         raise UsageError(f"{request.sync} is no directory", remedy="--sync takes the directory to copy")
-    check_on_end(request.on_end, request.slice_.zone)
+    if request.on_end:
+        from tui.runs.on_end import check_on_end
+
+        check_on_end(request.on_end, request.slice_.zone)
 
 
 def run_from(request: LaunchRequest, slice_: Slice, settings: Settings) -> Run:

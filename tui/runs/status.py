@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from weakref import WeakKeyDictionary
 
 from tui.pod.run import Run, RunState
 from tui.runs.directory import Attendance, Event, RunDirectory
@@ -81,9 +83,14 @@ class RunStatus:
 
 
 def status_of(directory: RunDirectory) -> RunStatus:
-    """Read the run's events and whether it is attended, and say what it is doing."""
-    events, _ = directory.events()
-    return reduce_events(directory.run, events, directory.attended())
+    """Read the run's events and whether it is attended, and say what it is doing.
+
+    Asked again of the same object, it reads only the events that came since: a keeper and its command ask often.
+    """
+    fold = _FOLDS.get(directory)
+    if fold is None or not fold.still_fits(directory):
+        fold = _FOLDS[directory] = _Fold(directory.run)
+    return fold.read(directory).status(directory.attended())
 
 
 _NOTES_KEPT = 20
@@ -91,16 +98,48 @@ _NOTES_KEPT = 20
 
 def reduce_events(run: Run, events: Iterable[Event], attended: Attendance) -> RunStatus:
     """Fold events into a status (pure). Workers that no event names are there all the same."""
-    status = RunStatus(run, RunState.PREPARING, attended, ())
-    workers = {worker.index: WorkerStatus(worker.index) for worker in run.workers}
-    for event in events:
-        status = _fold_run(status, event, workers)
-        if event.worker is not None:
-            before = workers.get(event.worker, WorkerStatus(event.worker))
-            workers[event.worker] = _fold_worker(before, event)
-    ordered = tuple(workers[index] for index in sorted(workers))
-    codes = tuple(worker.exit_code for worker in ordered)
-    return replace(status, workers=ordered, exit_codes=codes)
+    return _Fold(run).take(events).status(attended)
+
+
+class _Fold:
+    """Events folded so far, up to byte `offset` of their file."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.offset = 0
+        self._status = RunStatus(run, RunState.PREPARING, Attendance(False), ())
+        self._workers = {worker.index: WorkerStatus(worker.index) for worker in run.workers}
+        self._reading = threading.Lock()
+
+    def still_fits(self, directory: RunDirectory) -> bool:
+        """Whether the directory's events go on from here: its run is the same, and nothing was taken away."""
+        return self.run is directory.run and directory.events_size() >= self.offset
+
+    def read(self, directory: RunDirectory) -> _Fold:
+        """Fold in what is new; reports ask from a thread of their own."""
+        with self._reading:
+            if directory.events_size() != self.offset:
+                events, self.offset = directory.events(self.offset)
+                self.take(events)
+        return self
+
+    def take(self, events: Iterable[Event]) -> _Fold:
+        """Fold further events in."""
+        for event in events:
+            self._status = _fold_run(self._status, event, self._workers)
+            if event.worker is not None:
+                before = self._workers.get(event.worker, WorkerStatus(event.worker))
+                self._workers[event.worker] = _fold_worker(before, event)
+        return self
+
+    def status(self, attended: Attendance) -> RunStatus:
+        """What they come to."""
+        ordered = tuple(self._workers[index] for index in sorted(self._workers))
+        codes = tuple(worker.exit_code for worker in ordered)
+        return replace(self._status, attended=attended, workers=ordered, exit_codes=codes)
+
+
+_FOLDS: WeakKeyDictionary[RunDirectory, _Fold] = WeakKeyDictionary()
 
 
 def _fold_run(status: RunStatus, event: Event, workers: dict[int, WorkerStatus]) -> RunStatus:

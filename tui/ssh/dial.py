@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import socket
 import time
 import warnings
@@ -17,6 +18,7 @@ from tui.errors import TpuTuiError
 from tui.printable import one_line
 from tui.ssh import reasons
 from tui.ssh.access import ACCEPT_NEW, Access, Login, Prompter
+from tui.ssh.corked import Line
 from tui.ssh.host_keys import HostKeys, Trusted, fingerprint, key_type, refusal, unfiled
 from tui.ssh.keys import Keys
 from tui.ssh.reasons import SshError
@@ -237,8 +239,7 @@ class Dialer:
             asyncssh.connect(
                 login.host,
                 login.port,
-                sock=sock,
-                tunnel=tunnel or (),
+                tunnel=tunnel or (Line(sock) if sock else ()),
                 config=None,
                 username=login.user,
                 client_factory=lambda: client,
@@ -248,8 +249,7 @@ class Dialer:
                 host_key_alias=None,
                 server_host_key_algs=trusted.algorithms,
                 x509_trusted_certs=None,
-                kex_algs=KEX,
-                encryption_algs=CIPHERS,
+                **_algorithms(),
                 compression_algs="none",
                 password_auth=False,
                 gss_auth=False,
@@ -337,6 +337,16 @@ class _Unknown(Exception):
         super().__init__(error.what)
         self.key = key
         self.error = error
+
+
+@functools.cache
+def _algorithms() -> dict[str, list[str]]:
+    """The names that `KEX` and `CIPHERS` stand for: asyncssh would match all it knows against them at every login."""
+    options = asyncssh.SSHClientConnectionOptions(
+        config=None, client_keys=None, agent_path=None, kex_algs=KEX, encryption_algs=CIPHERS
+    )
+    chosen = {"kex_algs": options.kex_algs, "encryption_algs": options.encryption_algs, "mac_algs": options.mac_algs}
+    return {option: [name.decode() for name in names] for option, names in chosen.items()}
 
 
 def _quiet_old_algorithms() -> None:

@@ -17,6 +17,7 @@ from tui.ssh.access import Access, Prompter, login_to
 from tui.ssh.host_keys import HostKeys
 from tui.ssh.jump import JumpHosts
 from tui.ssh.keys import Keys
+from tui.ssh.library import load_asyncssh
 from tui.ssh.outcome import Completed
 from tui.ssh.probing import PortState, Reach
 from tui.ssh.retry import backoff
@@ -207,6 +208,7 @@ class Fleet:
             raise UsageError(f"no worker {index}", remedy=f"workers: {known}") from None
 
     def _dial(self) -> Dialer:
+        load_asyncssh()
         from tui.ssh.dial import Dialer
 
         if self._dialer is None:
@@ -222,6 +224,7 @@ class Fleet:
         return found
 
     async def _connect(self, worker: Worker, stages: Stages | None = None) -> WorkerConnection:
+        load_asyncssh()
         from tui.ssh.connection import WorkerConnection
 
         login = login_to(worker, self._access)
@@ -267,6 +270,7 @@ async def each(
 
     What one worker's work raises of our own errors is its result; anything else ends the whole, others cancelled.
     """
+    ended: asyncio.Queue[asyncio.Task[tuple[int, _Result | WorkerError]]] = asyncio.Queue()
 
     async def one(index: int) -> tuple[int, _Result | WorkerError]:
         try:
@@ -274,12 +278,12 @@ async def each(
         except TpuTuiError as error:
             return index, _as_worker_error(error, index)
 
-    tasks = {asyncio.ensure_future(one(index)) for index in indices}
+    tasks = [asyncio.ensure_future(one(index)) for index in indices]
     try:
-        while tasks:
-            done, tasks = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                yield task.result()
+        for task in tasks:
+            task.add_done_callback(ended.put_nowait)
+        for _ in tasks:
+            yield (await ended.get()).result()
     finally:
         for task in tasks:
             task.cancel()

@@ -100,7 +100,7 @@ class HostKeys:
         keys: dict[bytes, asyncssh.SSHKey] = {}
         authorities: dict[bytes, asyncssh.SSHKey] = {}
         revoked: dict[bytes, asyncssh.SSHKey] = {}
-        for path in files:
+        for path in files if names else ():
             known = self._load(path)
             if known is None:
                 continue

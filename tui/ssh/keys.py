@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import copy
 from collections.abc import Iterable
 from contextlib import suppress
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tui.errors import OutOfReachError, UsageError
 from tui.ssh.access import Access, ClientKey, Prompter
+from tui.ssh.library import load_asyncssh
 
 if TYPE_CHECKING:
     import asyncssh
@@ -21,6 +23,9 @@ ATTEMPTS = 3
 AGENT_TIMEOUT = 5.0
 _FEW_AGENT_KEYS = 4
 """OpenSSH hangs up after six refused keys (MaxAuthTries): a crowded agent must not hide gcloud's key."""
+_OPENSSH = b"-----BEGIN OPENSSH PRIVATE KEY-----"
+_OPENSSH_PLAIN = b"openssh-key-v1\0\0\0\0\x04none"
+_PLAIN_PEM = (b"-----BEGIN RSA PRIVATE KEY-----", b"-----BEGIN EC PRIVATE KEY-----")
 _NEEDS_PASSPHRASE = "Passphrase must be specified"
 
 
@@ -51,6 +56,7 @@ class Keys:
         async with self._lock:
             if self._loaded:
                 return
+            load_asyncssh()
             await self._read_agent()
             if self._access.client_keys is None:
                 self._read_files()
@@ -202,6 +208,26 @@ def _public_half(path: str) -> bytes | None:
         with suppress(OSError, asyncssh.KeyImportError, ValueError):
             return asyncssh.read_public_key(candidate).public_data
     return None
+
+
+def lie_open(access: Access) -> bool:
+    """Whether the key that was asked for, else one of the usual ones, is there unencrypted: nobody has to be asked.
+
+    Seen from the file's first lines, without asyncssh; a doubtful file counts as locked.
+    """
+    paths = [access.identity] if access.identity else list(access.identities)
+    return access.client_keys is None and any(_is_open(Path(path)) for path in paths)
+
+
+def _is_open(path: Path) -> bool:
+    """Whether a file is a private key without a passphrase, by OpenSSH's PROTOCOL.key or by PEM's headers."""
+    try:
+        head, *lines = path.read_bytes().strip().split(b"\n")
+        if head.strip() in _PLAIN_PEM:
+            return not any(b"ENCRYPTED" in line for line in lines)
+        return head.strip() == _OPENSSH and base64.b64decode(b"".join(lines[:-1])).startswith(_OPENSSH_PLAIN)
+    except (OSError, ValueError):
+        return False
 
 
 async def unlock(access: Access, prompter: Prompter | None = None) -> Access:

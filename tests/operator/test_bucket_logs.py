@@ -1,0 +1,251 @@
+"""Logs in a bucket: what people see of the object, its copy here, and what goes wrong on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import os
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.logs.shapes import SAMPLE_LOG, generated_log, training
+from tui.cloud import buckets
+from tui.errors import CloudError, TpuTuiError, UsageError
+from tui.localpod.bucket import Bucket, find_binary
+from tui.operator.bucket_logs import BucketLogs
+from tui.settings import Settings
+
+
+def _has_server() -> bool:
+    try:
+        return bool(find_binary())
+    except TpuTuiError:
+        return False
+
+
+needs_store = pytest.mark.skipif(not _has_server(), reason="no fake-gcs-server for this machine")
+
+
+@dataclass
+class Store:
+    """A real object store, and somebody who opens logs in it."""
+
+    server: Bucket
+    settings: Settings
+
+    @property
+    def logs(self) -> BucketLogs:
+        return BucketLogs(self.settings)
+
+    async def put(self, name: str, data: bytes) -> str:
+        source = self.settings.home / "uploaded"
+        source.write_bytes(data)
+        store = buckets.Buckets(Settings(home=self.settings.home, endpoints={"storage": self.server.endpoint}))
+        url = await store.upload(source, buckets.parse_url(f"gs://logs/{name}"))
+        await store.close()
+        return str(url)
+
+    @property
+    def copies(self) -> list[Path]:
+        return [path for path in (self.settings.home / "cache" / "objects").rglob("*") if path.is_file()]
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[Store]:
+    server = Bucket(tmp_path / "store", name="logs")
+    await server.start(os.environ)
+    try:
+        yield Store(server, Settings(home=tmp_path, endpoints={"storage": server.endpoint}))
+    finally:
+        await server.close()
+
+
+class Between:
+    """What stands between us and the store: passes bytes on, and breaks off the first answers as told."""
+
+    def __init__(self, port: int, *, breaks: int = 0, after: int = 0, hangs: bool = False) -> None:
+        self._port = port
+        self._breaks = breaks
+        self._after = after
+        self._hangs = hangs
+        self.hung = asyncio.Event()
+        self._server: asyncio.Server | None = None
+
+    async def __aenter__(self) -> str:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._server is not None
+        self._server.close()
+
+    async def _serve(self, client: asyncio.StreamReader, answer: asyncio.StreamWriter) -> None:
+        store, ask = await asyncio.open_connection("127.0.0.1", self._port)
+        asking = asyncio.create_task(_pass_on(client, ask))
+        sent = 0
+        with suppress(ConnectionError):
+            while data := await store.read(16 * 1024):
+                sent += len(data)
+                if self._after and sent > self._after and (self._hangs or self._breaks):
+                    self._breaks -= 1
+                    if self._hangs:
+                        self.hung.set()
+                        await asyncio.wait([asking])
+                    break
+                answer.write(data)
+                await answer.drain()
+        asking.cancel()
+        for writer in (answer, ask):
+            writer.transport.abort()
+
+
+async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with suppress(ConnectionError):
+        while data := await reader.read(16 * 1024):
+            writer.write(data)
+            await writer.drain()
+
+
+@needs_store
+async def test_a_log_in_a_bucket_says_what_the_file_does_packed_too(store: Store) -> None:
+    from backports import zstd
+
+    data = SAMPLE_LOG.read_bytes()
+    wanted = SAMPLE_LOG.read_bytes().splitlines()
+    for name, stored in (("a.log", data), ("a b/ü.log.gz", gzip.compress(data)), ("a/.log.zst", zstd.compress(data))):
+        log = await store.logs.open(await store.put(name, stored))
+        assert log.name == f"gs://logs/{name}"
+        assert [line.data for line in log.lines()] == wanted
+
+
+@needs_store
+async def test_a_second_opening_reads_the_copy_until_the_object_changes(store: Store) -> None:
+    url = await store.put("out.log", f"{training(core=1)}\n".encode())
+    first = await store.logs.open(url)
+    kept = first.path.stat()
+    assert (await store.logs.open(url)).path.stat().st_ino == kept.st_ino
+    assert first.path.name == "out.log"
+
+    await store.put("out.log", f"{training(core=2)}\n".encode())
+
+    newer = await store.logs.open(url)
+    assert [row.core for row in newer.snapshot().rows()] == [2]
+    assert store.copies == [newer.path]
+
+
+@needs_store
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("gs://lgos/out.log", "there is no such bucket"),
+        ("gs://logs/none.log", "there is no such object"),
+        ("gs://logs", "it names no object"),
+        ("gs://logs/run/", "it names no object"),
+    ],
+)
+async def test_what_is_not_there_is_said(store: Store, url: str, why: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        await store.logs.open(url)
+    assert caught.value.sentence == f"{url.rstrip('/') if url == 'gs://logs' else url} cannot be read: {why}"
+
+
+@needs_store
+async def test_what_is_no_log_is_called_by_its_address(store: Store) -> None:
+    for name, data in (("empty.log", b""), ("a.zip", b"PK\x03\x04" + bytes(100))):
+        url = await store.put(name, data)
+        with pytest.raises(UsageError) as caught:
+            await store.logs.open(url)
+        assert caught.value.what.startswith(url)
+    cut = await store.put("cut.log.gz", gzip.compress(generated_log(2_000, 8))[:-500])
+    log = await store.logs.open(cut)
+    assert len(log.snapshot()) == 8
+    assert log.problem is not None
+    assert cut in log.problem.what
+
+
+@needs_store
+async def test_without_the_store_the_copy_is_shown_with_a_doubt(store: Store) -> None:
+    url = await store.put("out.log", SAMPLE_LOG.read_bytes())
+    other = await store.put("other.log", SAMPLE_LOG.read_bytes())
+    assert (await store.logs.open(url)).doubt is None
+    with pytest.raises(UsageError, match="not on this machine"):
+        await store.logs.open(other, offline=True)
+
+    await store.server.close()
+
+    log = await store.logs.open(url)
+    assert len(log.snapshot()) == 16
+    assert log.doubt is not None
+    assert log.doubt.exit_code == 3
+    assert "out of reach" in log.doubt.why
+    assert (await store.logs.open(url, offline=True)).doubt is None
+    with pytest.raises(CloudError, match="out of reach"):
+        await store.logs.open(other)
+
+
+@needs_store
+async def test_copies_are_bounded_and_a_larger_object_leaves_none(store: Store) -> None:
+    lines = f"{training(core=1)}\n".encode() * 100
+    urls = [await store.put(f"{name}.log", lines) for name in "abc"]
+    logs = BucketLogs(store.settings, most_bytes=2 * len(lines) + 10)
+    opened = [await logs.open(url) for url in urls]
+    assert [log.path.exists() for log in opened] == [False, True, True]
+
+    once = await logs.open(await store.put("large.log", lines * 3))
+
+    assert len(once.snapshot()) == 1
+    path = once.path
+    del once
+    assert not path.exists()
+    assert len(store.copies) <= 2
+
+
+@needs_store
+async def test_a_download_that_breaks_off_goes_on_where_it_was(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(buckets, "PART", 100_000)
+    data = generated_log(5_000, 8)
+    url = await store.put("out.log", data)
+    async with Between(store.server.port, breaks=2, after=60_000) as endpoint:
+        through = Settings(home=store.settings.home, endpoints={"storage": endpoint})
+        log = await BucketLogs(through).open(url)
+    assert log.path.read_bytes() == data
+
+
+@needs_store
+async def test_a_download_that_was_given_up_leaves_nothing(store: Store) -> None:
+    url = await store.put("out.log", generated_log(5_000, 8))
+    between = Between(store.server.port, after=60_000, hangs=True)
+    async with between as endpoint:
+        opening = asyncio.create_task(
+            BucketLogs(Settings(home=store.settings.home, endpoints={"storage": endpoint})).open(url)
+        )
+        await asyncio.wait_for(between.hung.wait(), 60)
+        opening.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+    assert store.copies == []
+
+
+async def test_a_bucket_that_may_not_be_read_is_told_with_the_role_that_may(tmp_path: Path) -> None:
+    said = {"error": {"code": 403, "message": "a@b.example does not have storage.objects.get access"}}
+    body = json.dumps(said).encode()
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        head = f"HTTP/1.1 403 Forbidden\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+        writer.write(f"{head}Connection: close\r\n\r\n".encode() + body)
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(refuse, "127.0.0.1", 0)
+    endpoint = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    with pytest.raises(CloudError) as caught:
+        await BucketLogs(Settings(home=tmp_path, endpoints={"storage": endpoint})).open("gs://theirs/out.log")
+    server.close()
+    assert "storage.objects.get" in caught.value.why
+    assert "roles/storage.objectViewer" in caught.value.remedy

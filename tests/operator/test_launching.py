@@ -1,0 +1,39 @@
+"""What a launch costs the command that asks for it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.sshd import make_key
+
+_PLAN = """
+import asyncio, sys
+from tui.operator import LaunchRequest, Operator
+from tui.settings import load
+
+async def plan():
+    operator = Operator(load({"hosts": sys.argv[1], "identity": sys.argv[2]}))
+    spec = await operator.plan_launch(LaunchRequest(slice_=await operator.slice("lab"), argv=("true",)))
+    print(spec.access.identity, spec.access.client_keys, "asyncssh" in sys.modules)
+    await operator.close()
+
+asyncio.run(plan())
+"""
+
+
+def _planned(tmp_path: Path, passphrase: str) -> subprocess.CompletedProcess[str]:
+    (tmp_path / "lab.txt").write_text("127.0.0.1\n")
+    make_key(tmp_path / "key", passphrase=passphrase)
+    words = [sys.executable, "-c", _PLAN, str(tmp_path / "lab.txt"), str(tmp_path / "key")]
+    environ = {"TPU_TUI_HOME": str(tmp_path / "home"), "PATH": "/usr/bin:/bin"}
+    return subprocess.run(words, capture_output=True, text=True, timeout=100, env=environ)
+
+
+def test_a_key_without_a_passphrase_is_left_for_the_keeper_to_read(tmp_path: Path) -> None:
+    assert _planned(tmp_path, "").stdout.split() == [str(tmp_path / "key"), "None", "False"]
+
+
+def test_a_key_that_nobody_can_be_asked_about_stops_the_launch_before_it_begins(tmp_path: Path) -> None:
+    assert "ssh-add" in _planned(tmp_path, "correct horse").stderr
