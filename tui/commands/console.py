@@ -1,16 +1,13 @@
-"""`tpu-tui` alone, and `replay`: the console, opened from a shell."""
+"""The console, opened from a shell."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tui.errors import UsageError
-
-if TYPE_CHECKING:
-    from tui.logs.archive import SavedLog
 
 BROWSER_DRIVER = "TEXTUAL_DRIVER"
 """Set by textual-serve for the consoles it starts."""
@@ -36,8 +33,3 @@ def open_console(flags: Mapping[str, Any], **extra: Any) -> int:
     from tui.settings import load
 
     return run_console(Operator(load(flags)), **extra)
-
-
-def replay(flags: Mapping[str, Any], log: SavedLog) -> int:
-    """Open the console on a saved log."""
-    return open_console(flags, replay=log)

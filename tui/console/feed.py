@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -15,6 +15,7 @@ from tui.runs.status import RunStatus, reduce_events
 
 if TYPE_CHECKING:
     from tui.logs.archive import SavedLog
+    from tui.logs.dialects import Dialect
     from tui.logs.snapshot import Snapshot
     from tui.runs.reader import RunReader
 
@@ -80,8 +81,16 @@ class RunFeed:
 
     saved: SavedLog | None = None
 
-    def __init__(self, directory: RunDirectory) -> None:
+    def __init__(
+        self,
+        directory: RunDirectory,
+        *,
+        dialects: Sequence[Dialect] = (),
+        thresholds: Mapping[str, float] | None = None,
+    ) -> None:
         self.directory = directory
+        self._dialects = dialects
+        self._thresholds = thresholds
         self.title = directory.id
         self.problem: TpuTuiError | None = None
         self._reader: RunReader | None = None
@@ -150,7 +159,7 @@ class RunFeed:
         if self._reader is None:
             from tui.runs.reader import RunReader
 
-            self._reader = RunReader(self.directory)
+            self._reader = RunReader(self.directory, dialects=self._dialects, thresholds=self._thresholds)
         begun = time.perf_counter()
         while self._reader.poll(POLL_BUDGET):
             self._behind = True

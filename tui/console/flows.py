@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tui.console.app import ConsoleApp
     from tui.console.draft import Draft
     from tui.logs.archive import SavedLog
+    from tui.logs.dialects import Dialect
     from tui.pod.slice import Slice
     from tui.runs.directory import RunDirectory
 
@@ -132,9 +133,18 @@ class Flows:
             self.app.notify("no run is chosen", timeout=3)
             return
         screen = RunScreen if self.app.read_only else ActingRunScreen
-        self.app.push_screen(screen(RunFeed(directory), at=at))
+        feed = RunFeed(directory, dialects=self._dialects(), thresholds=self.app.operator.settings.thresholds)
+        self.app.push_screen(screen(feed, at=at))
         if not self.app.read_only:
             self.app.tasks.start(f"attend {directory.id}", self._attend(directory), self.say)
+
+    def _dialects(self) -> tuple[Dialect, ...]:
+        """The profile's own; where one cannot be read that is said, and the built-in ones have to do."""
+        try:
+            return self.app.operator.dialects
+        except TpuTuiError as error:
+            self.say(error)
+            return ()
 
     async def _attend(self, directory: RunDirectory) -> None:
         if await self.app.operator.attend(directory):

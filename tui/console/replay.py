@@ -28,8 +28,8 @@ class SavedFeed:
     """A saved log; a packed one is unpacked into a file that goes with the feed."""
 
     def __init__(self, log: SavedLog) -> None:
-        self.title = log.path.name
-        self.problem: TpuTuiError | None = None
+        self.title = log.name
+        self.problem: TpuTuiError | None = log.doubt
         self.saved: SavedLog | None = log
         self._log = log
         self._demux = Demux(dialects=log.dialects, xla_dist=log.xla_dist)
