@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import shutil
@@ -221,7 +222,9 @@ def test_a_launch_that_was_cut_off_with_one_worker_unconfirmed_is_ended_everywhe
     events.write_text("".join(line for line in lines if '"running"' not in line))
     tag = (pod.remote(directory, 1) / "tag").read_text().strip()
     for pid in tagged(tag):
-        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    until(lambda: (pod.remote(directory, 1) / "status").exists())
     shutil.rmtree(pod.remote(directory, 1))
     asyncio.run(attend(directory, pod.access))
     status = over(directory)
