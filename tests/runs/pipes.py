@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import shutil
 import subprocess
 import time
@@ -177,10 +178,20 @@ def tagged(*tags: str) -> list[int]:
 
 
 def ended(worker: PipeWorker, run: Run) -> dict[str, str]:
-    """The fields of the status that a job's end leaves, once it is there."""
+    """The fields of the status that a job's end leaves, once it is there and its supervisor has gone."""
     status = worker.directory(run) / "status"
     until(status.exists)
+    until(lambda: _is_unlocked(worker.directory(run) / "alive"))
     return dict(pair.split("=", 1) for pair in status.read_text().split())
+
+
+def _is_unlocked(path: Path) -> bool:
+    with path.open("rb") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
 
 
 def tag_of(worker: PipeWorker, run: Run) -> str:
