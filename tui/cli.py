@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import importlib
 import os
 import sys
@@ -174,17 +173,5 @@ def main(words: Sequence[str] | None = None) -> int:
         return 0
 
 
-def run() -> NoReturn:
-    """`main` as a process of its own, which is gone at once afterwards.
-
-    Taking some hundred modules apart, as an interpreter does at its end, takes an eighth of a short command's time.
-    """
-    code = main()
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):
-            stream.flush()
-    os._exit(code)
-
-
 if __name__ == "__main__":
-    run()
+    sys.exit(main())

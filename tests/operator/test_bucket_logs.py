@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import gzip
 import json
 import os
@@ -75,6 +76,7 @@ class Between:
         self._hangs = hangs
         self.hung = asyncio.Event()
         self._server: asyncio.Server | None = None
+        self._serving: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> str:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
@@ -83,10 +85,27 @@ class Between:
     async def __aexit__(self, *_: object) -> None:
         assert self._server is not None
         self._server.close()
+        for task in self._serving:
+            task.cancel()
+        await asyncio.gather(*self._serving, return_exceptions=True)
 
     async def _serve(self, client: asyncio.StreamReader, answer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._serving.add(task)
         store, ask = await asyncio.open_connection("127.0.0.1", self._port)
         asking = asyncio.create_task(_pass_on(client, ask))
+        try:
+            await self._answer(store, answer, asking)
+        finally:
+            asking.cancel()
+            for writer in (answer, ask):
+                writer.transport.abort()
+            await asyncio.gather(asking, answer.wait_closed(), ask.wait_closed(), return_exceptions=True)
+
+    async def _answer(
+        self, store: asyncio.StreamReader, answer: asyncio.StreamWriter, asking: asyncio.Task[None]
+    ) -> None:
         sent = 0
         with suppress(ConnectionError):
             while data := await store.read(16 * 1024):
@@ -99,9 +118,6 @@ class Between:
                     break
                 answer.write(data)
                 await answer.drain()
-        asking.cancel()
-        for writer in (answer, ask):
-            writer.transport.abort()
 
 
 async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -201,6 +217,7 @@ async def test_copies_are_bounded_and_a_larger_object_leaves_none(store: Store) 
     assert len(once.snapshot()) == 1
     path = once.path
     del once
+    gc.collect()
     assert not path.exists()
     assert len(store.copies) <= 2
 

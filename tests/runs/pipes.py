@@ -21,7 +21,7 @@ BARE = ("coreutils", "util-linux")
 needs_linux = pytest.mark.skipif(not Path("/proc/self/limits").exists(), reason="workers are Linux machines")
 
 
-def until(condition: Callable[[], object], seconds: float = 30.0) -> None:
+def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
     """Poll until the condition holds; fails after the deadline."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -97,7 +97,7 @@ def digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def over(directory: RunDirectory, seconds: float = 40) -> RunStatus:
+def over(directory: RunDirectory, seconds: float = 60) -> RunStatus:
     until(lambda: status_of(directory).state.is_over, seconds)
     return status_of(directory)
 

@@ -148,7 +148,4 @@ def _in_background(claim: Claim) -> bool:
 
 
 if __name__ == "__main__":
-    code = main(sys.argv[1:])
-    sys.stderr.flush()
-    # Nothing is left to be done, and taking all modules apart would cost as much as twenty logins.
-    os._exit(code)
+    sys.exit(main(sys.argv[1:]))

@@ -13,13 +13,11 @@ from typing import Any
 
 _LINKER_CACHE = Path("/etc/ld.so.cache")
 """Where ldconfig(8) keeps the name of every shared library of the machine."""
-_COLLECT_AFTER = 20_000
-"""Objects made before the collector looks through the young ones; 700 by default, which 128 logins pass 300 times."""
 
 
 @functools.cache
 def load_asyncssh() -> None:
-    """Import asyncssh and all that a login needs, without the compilers it starts and the garbage it does not make.
+    """Import asyncssh and all that a login needs, without the compilers it starts; nothing is collected meanwhile.
 
     Importing it later is as good, and slower by a quarter.
     """
@@ -34,9 +32,6 @@ def load_asyncssh() -> None:
     finally:
         if collecting:
             gc.enable()
-    # Modules live as long as the process: looking through them again and again finds nothing.
-    gc.freeze()
-    gc.set_threshold(max(gc.get_threshold()[0], _COLLECT_AFTER), *gc.get_threshold()[1:])
 
 
 @contextlib.contextmanager
