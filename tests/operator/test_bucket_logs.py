@@ -258,19 +258,21 @@ async def test_a_bucket_that_may_not_be_read_is_told_with_the_role_that_may(tmp_
         task = asyncio.current_task()
         assert task is not None
         refusing.add(task)
-        await reader.readuntil(b"\r\n\r\n")
-        head = f"HTTP/1.1 403 Forbidden\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
-        writer.write(f"{head}Connection: close\r\n\r\n".encode() + body)
-        await writer.drain()
-        writer.close()
-        with suppress(ConnectionError):
-            await writer.wait_closed()
+        try:
+            await reader.readuntil(b"\r\n\r\n")
+            head = f"HTTP/1.1 403 Forbidden\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+            writer.write(f"{head}Connection: close\r\n\r\n".encode() + body)
+            await writer.drain()
+        finally:
+            writer.transport.abort()
 
     server = await asyncio.start_server(refuse, "127.0.0.1", 0)
     endpoint = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     with pytest.raises(CloudError) as caught:
         await BucketLogs(Settings(home=tmp_path, endpoints={"storage": endpoint})).open("gs://theirs/out.log")
     server.close()
+    for task in refusing:
+        task.cancel()
     await asyncio.gather(*refusing, return_exceptions=True)
     assert "storage.objects.get" in caught.value.why
     assert "roles/storage.objectViewer" in caught.value.remedy
