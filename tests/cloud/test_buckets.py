@@ -8,20 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.sshd import free_port
+from tests.stores import needs_store
 from tui.cloud.buckets import Buckets, BucketUrl, parse_url
 from tui.errors import CloudError, UsageError
-from tui.localpod.bucket import Bucket, find_binary
+from tui.localpod.bucket import Bucket
 from tui.settings import Settings
-
-
-def _has_server() -> bool:
-    try:
-        return bool(find_binary())
-    except Exception:
-        return False
-
-
-needs_store = pytest.mark.skipif(not _has_server(), reason="no fake-gcs-server for this machine")
 
 
 @dataclass

@@ -15,21 +15,12 @@ from pathlib import Path
 import pytest
 
 from tests.logs.shapes import SAMPLE_LOG, generated_log, training
+from tests.stores import needs_store
 from tui.cloud import buckets
-from tui.errors import CloudError, TpuTuiError, UsageError
-from tui.localpod.bucket import Bucket, find_binary
+from tui.errors import CloudError, UsageError
+from tui.localpod.bucket import Bucket
 from tui.operator.bucket_logs import BucketLogs
 from tui.settings import Settings
-
-
-def _has_server() -> bool:
-    try:
-        return bool(find_binary())
-    except TpuTuiError:
-        return False
-
-
-needs_store = pytest.mark.skipif(not _has_server(), reason="no fake-gcs-server for this machine")
 
 
 @dataclass
