@@ -16,7 +16,7 @@ from tests.sshd import needs_sshd
 from tui.pod.run import RunState
 from tui.runs.directory import RunDirectory
 from tui.runs.keeper import attend
-from tui.runs.reader import LineReader
+from tui.runs.lines import LineReader
 from tui.runs.status import status_of
 
 pytestmark = needs_sshd

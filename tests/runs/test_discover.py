@@ -16,8 +16,8 @@ from tui.pod.run import RunState
 from tui.runs.directory import RunDirectory
 from tui.runs.discover import DeleteAnswer, Discovery, adopt, delete_here, delete_on_workers, discover
 from tui.runs.keeper import attend
+from tui.runs.lines import LineReader
 from tui.runs.policies import Patience
-from tui.runs.reader import LineReader
 from tui.runs.status import status_of
 from tui.runs.survey import Found
 from tui.ssh.fleet import Fleet

@@ -173,7 +173,7 @@ def test_a_restart_launches_the_gang_together_and_keeps_the_attempts_apart(pod: 
         assert [*kept, directory.log_path(index).read_bytes()] == [b"try 0\n", b"try 1\n", b"try 2\n"]
         remote = pod.remote(directory, index).parent
         assert [(remote / "attempts" / str(n) / str(index) / "log").read_bytes() for n in range(2)] == kept
-    from tui.runs.reader import LineReader
+    from tui.runs.lines import LineReader
 
     lines = [(line.worker, line.text) for line in LineReader(directory).poll(final=True)]
     assert sorted(lines) == [(worker, f"try {n}") for worker in range(3) for n in range(3)]

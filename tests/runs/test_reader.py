@@ -9,10 +9,11 @@ import pytest
 from tests.logs.shapes import generated_log, training
 from tui.pod.run import Run
 from tui.pod.worker import Worker
-from tui.runs import reader
+from tui.runs import growth, lines
 from tui.runs.directory import RunDirectory
+from tui.runs.lines import LineReader, last_lines, lines_since
 from tui.runs.mirror import set_logs_aside
-from tui.runs.reader import LineReader, RunReader
+from tui.runs.reader import RunReader
 
 
 @pytest.fixture
@@ -187,8 +188,8 @@ class TestTheLastLines:
     @pytest.fixture
     def many(self, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> RunDirectory:
         """Batches that end in the middle of lines; a second attempt; a worker that said its last word early."""
-        monkeypatch.setattr(reader, "_FIRST_BATCHES", 1)
-        monkeypatch.setattr(reader, "LINE_BLOCK", 16)
+        monkeypatch.setattr(lines, "_FIRST_BATCHES", 1)
+        monkeypatch.setattr(growth, "LINE_BLOCK", 16)
         write(directory, 2, "early\nand torn", 1000.0)
         for attempt in (0, 1):
             chance = random.Random(attempt)
@@ -211,12 +212,12 @@ class TestTheLastLines:
         assert every
         for count in (0, 1, 2, 5, 17, len(every), len(every) + 1):
             wanted = every[len(every) - count :] if count < len(every) else every
-            assert reader.last_lines(many, count, workers=workers, core=core) == wanted
+            assert last_lines(many, count, workers=workers, core=core) == wanted
 
     @pytest.mark.parametrize("moment", [0.0, 1000.0, 1003.0, 1020.5, 1105.0, 5000.0])
     def test_since_a_time_are_those_that_arrived_then(self, many: RunDirectory, moment: float) -> None:
         every = LineReader(many).poll(final=True)
-        assert list(reader.lines_since(many, moment)) == [line for line in every if line.time and line.time >= moment]
+        assert list(lines_since(many, moment)) == [line for line in every if line.time and line.time >= moment]
 
     def test_of_a_long_run_little_is_read(self, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
         for turn in range(500):
@@ -230,14 +231,14 @@ class TestTheLastLines:
             return data
 
         monkeypatch.setattr(os, "pread", counted)
-        lines = reader.last_lines(directory, 5)
-        assert [line.worker for line in lines] == [(turn % 3) for turn in range(495, 500)]
+        found = last_lines(directory, 5)
+        assert [line.worker for line in found] == [(turn % 3) for turn in range(495, 500)]
         assert sum(read) < 600_000
 
     def test_a_long_run_is_merged_in_the_order_of_arrival(
         self, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(reader, "ARRIVALS_BLOCK", 64)
+        monkeypatch.setattr(growth, "ARRIVALS_BLOCK", 64)
         for turn in range(60):
             write(directory, turn % 3, f"{turn}\n", 1000.0 + turn)
         assert [line.text for line in LineReader(directory).poll(final=True)] == [str(turn) for turn in range(60)]

@@ -20,7 +20,7 @@ ANSWER_IS_NO = 1
 
 async def follow(operator: Operator, directory: RunDirectory, out: Output) -> int:
     """Show a run's lines and events until it has ended; the exit code that says how."""
-    from tui.runs.reader import LogLine
+    from tui.runs.lines import LogLine
 
     many = len(directory.run.workers) > 1
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,13 @@ def add_launch(commands: argparse._SubParsersAction[Any]) -> None:
     launch = commands.add_parser("launch", help="start a command on every worker of a slice, or on none")
     launch.add_argument("slice", metavar="SLICE")
     launch.add_argument("--name", help="what the run is called (default: the slice)")
-    launch.add_argument("--env", action="append", default=[], metavar="K=V", help="variable for the job; repeatable")
+    launch.add_argument(
+        "--env",
+        action="append",
+        default=[],
+        metavar="K[=V]",
+        help="variable for the job; without =V this shell's own value, which `ps` does not show; repeatable",
+    )
     launch.add_argument("--sync", type=Path, metavar="DIR", help="copy this working tree to every worker first")
     launch.add_argument("--conda-env", metavar="E", help="conda environment to activate")
     launch.add_argument("--venv", metavar="P", help="virtual environment to activate, a path on the workers")
@@ -58,12 +65,15 @@ def add_launch(commands: argparse._SubParsersAction[Any]) -> None:
 
 
 def _parse_env(pairs: list[str]) -> dict[str, str]:
+    """The job's variables: `NAME=value`, or `NAME` for the value that it has here."""
     env = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
-        if not equals or not name.replace("_", "a").isalnum() or name[0].isdigit() or not name.isascii():
-            raise UsageError(f"no variable: {pair.partition('=')[0]!r}", remedy="write it as --env NAME=value")
-        env[name] = value
+        if not name.replace("_", "a").isalnum() or name[0].isdigit() or not name.isascii():
+            raise UsageError(f"no variable: {name!r}", remedy="write it as --env NAME=value")
+        if not equals and name not in os.environ:
+            raise UsageError(f"{name} is not set here", remedy=f"export {name}, or --env {name}=value")
+        env[name] = value if equals else os.environ[name]
     return env
 
 

@@ -247,7 +247,7 @@ def _copy(blocks: Iterable[bytes], out: Output) -> None:
 
 def _stored_lines(directory: RunDirectory, args: argparse.Namespace, since: float | None) -> Iterable[LogLine]:
     """A run's wanted lines that are here by now; no more is read than they take."""
-    from tui.runs.reader import LineReader, last_lines, lines_since
+    from tui.runs.lines import LineReader, last_lines, lines_since
 
     workers = None if args.worker is None else (args.worker,)
     if since is not None:

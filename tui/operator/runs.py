@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tui.reports.summary import Summary
     from tui.runs.discover import DeleteAnswer
     from tui.runs.launch import LaunchSpec
-    from tui.runs.reader import LogLine
+    from tui.runs.lines import LogLine
     from tui.runs.stop import StopAnswer
     from tui.settings import Settings
     from tui.ssh.access import Prompter
@@ -304,7 +304,7 @@ class Operator(Reach):
 
     async def watch(self, directory: RunDirectory) -> AsyncIterator[Event | LogLine]:
         """Events and log lines in order of arrival, from the first byte until the run has ended."""
-        from tui.runs.reader import LineReader
+        from tui.runs.lines import LineReader
 
         offset = 0
         lines = LineReader(directory)
@@ -328,7 +328,7 @@ class Operator(Reach):
         fresh_only: bool = False,
     ) -> AsyncIterator[LogLine]:
         """The run's lines in order of arrival until it has ended; `fresh_only` leaves out what is there already."""
-        from tui.runs.reader import LineReader
+        from tui.runs.lines import LineReader
 
         reader = LineReader(directory, workers=workers, core=core)
         if fresh_only:
