@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib.resources
 import ipaddress
 import math
 import secrets
@@ -11,6 +10,7 @@ import shlex
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tui.printable import one_line
@@ -119,7 +119,7 @@ def duration(seconds: float) -> str:
 
 @functools.cache
 def _script() -> str:
-    return importlib.resources.files("tui.checks").joinpath("worker.sh").read_text(encoding="utf-8")
+    return Path(__file__).with_name("worker.sh").read_text(encoding="utf-8")
 
 
 @dataclass(frozen=True)

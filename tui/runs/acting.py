@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from tui.errors import TpuTuiError
@@ -27,6 +28,10 @@ class Acting:
         self.fleet = fleet
         self.number = time.time_ns()
         self._left_with: set[int] = set()
+
+    def was_left_with(self, indices: Iterable[int]) -> None:
+        """Note that these workers have the number already: a launch brings it along."""
+        self._left_with.update(indices)
 
     async def leave_with(self, index: int) -> None:
         """Leave the number with a worker, once in this keeper's life. Raises WorkerError."""

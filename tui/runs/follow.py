@@ -18,7 +18,17 @@ from tui.runs.contact import Contact
 from tui.runs.directory import RunDirectory
 from tui.runs.mirror import Mirror, record, tell_missed_arrivals
 from tui.runs.policies import Patience, in_time
-from tui.runs.remote import FOLLOW_TIMEOUT, Answer, Call, Outcome, answers, call, outcome_of, parse_line
+from tui.runs.remote import (
+    FOLLOW_TIMEOUT,
+    Answer,
+    Call,
+    Outcome,
+    answers,
+    call,
+    channel_errors,
+    outcome_of,
+    parse_line,
+)
 from tui.runs.status import status_of
 from tui.ssh.access import Access
 from tui.ssh.retry import backoff
@@ -26,6 +36,7 @@ from tui.ssh.retry import backoff
 if TYPE_CHECKING:
     import asyncssh
 
+    from tui.runs.front import Front
     from tui.ssh.fleet import Fleet
 
 BATCH = 256 * 1024
@@ -46,7 +57,7 @@ class Follower:
     """One worker's log of one attempt, followed to its end.
 
     `contact` learns when the worker is heard of and lost, and says for how long it is tried; `reached` is called
-    whenever it answers.
+    whenever it answers. `front` is the session that launched the job: it sends the log from its first byte on.
     """
 
     def __init__(
@@ -58,6 +69,7 @@ class Follower:
         attempt: int = 0,
         contact: Contact | None = None,
         reached: Callable[[], Awaitable[None]] | None = None,
+        front: Front | None = None,
     ) -> None:
         self.directory = directory
         self.fleet = fleet
@@ -66,6 +78,7 @@ class Follower:
         self.outcome: Outcome | None = None
         self.contact = contact or Contact(Patience())
         self._reached = reached
+        self._front = front
         self._mirror = Mirror(directory, worker)
         self._waits: Iterator[float] = backoff()
         self._room = "room"
@@ -108,13 +121,9 @@ class Follower:
 
     async def _once(self, to_present: bool = False) -> Outcome | None:
         """One session: what the log has grown by; the outcome when that is all there will be."""
-        run = self.directory.run
-        numbers = (self._mirror.size, FOLLOW_TIMEOUT, self.attempt)
-        made = call("follow", run.id, self.worker, *numbers, run_root=run.run_root)
-        process = await self.fleet.process(self.worker, made.command)
+        process, made = await self._session()
         trailer = asyncio.ensure_future(self._trailer(process, made))
         try:
-            process.stdin.write(made.input)
             head, rest = await self._head(process, made)
             await self._link_restored()
             if head.word == "norun":
@@ -125,11 +134,27 @@ class Follower:
                 if goal is not None:
                     return None
             return await self._judge(head, await trailer)
-        except (OSError, _ssh_error()) as error:
+        except channel_errors() as error:
             raise _broken(self.worker, error) from error
         finally:
             trailer.cancel()
             process.close()
+
+    async def _session(self) -> tuple[asyncssh.SSHClientProcess[bytes], Call]:
+        """A session that sends the log from the mirror's end on: the launch's own at first, where there is one."""
+        front, self._front = self._front, None
+        if front is not None and not self._mirror.size:
+            return front.process, front.made
+        run = self.directory.run
+        numbers = (self._mirror.size, FOLLOW_TIMEOUT, self.attempt)
+        made = call("follow", run.id, self.worker, *numbers, run_root=run.run_root)
+        process = await self.fleet.process(self.worker, made.command)
+        try:
+            process.stdin.write(made.input)
+        except channel_errors() as error:
+            process.close()
+            raise _broken(self.worker, error) from error
+        return process, made
 
     async def _head(self, process: asyncssh.SSHClientProcess[bytes], made: Call) -> tuple[Answer, bytes]:
         """The answer before the bytes, and the bytes that came along; what start-up files print is left aside."""
@@ -189,7 +214,7 @@ class Follower:
         """What the worker says beside the log; a full disk there is told when it is heard."""
         heard: list[Answer] = []
         rest = b""
-        with suppress(OSError, _ssh_error()):
+        with suppress(*channel_errors()):
             while data := await process.stderr.read(MAX_TRAILER):
                 lines, newline, rest = (rest + data).rpartition(b"\n")
                 rest = rest[-MAX_TRAILER:]
@@ -259,12 +284,6 @@ async def catch_up(directory: RunDirectory, access: Access, *, timeout: float) -
 
 def _said(error: TpuTuiError) -> str:
     return error.what + (f": {error.why}" if error.why else "")
-
-
-def _ssh_error() -> type[Exception]:
-    import asyncssh
-
-    return asyncssh.Error
 
 
 def _broken(worker: int, error: Exception) -> WorkerError:

@@ -1,15 +1,16 @@
-"""A launch's front: one worker's SSH session that stays open until the launch is decided."""
+"""A launch's front: one worker's SSH session that stays open until the launch is decided, then follows the log."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tui.errors import LaunchError, TpuTuiError, WorkerError
 from tui.pod.worker import Worker
-from tui.runs.remote import Answer, Call, no_answer, parse_line
+from tui.runs.remote import Answer, Call, channel_errors, no_answer, parse_line
 
 if TYPE_CHECKING:
     import asyncssh
@@ -38,8 +39,9 @@ class Front:
         self.worker = worker
         self.process = process
         self.notes: list[str] = []
-        self._nonce = made.nonce
+        self.made = replace(made, input=b"")
         self._decided = ""
+        self._runs = False
         self._ahead: asyncio.Task[Answer] | None = None
         process.stdin.write(made.input)
 
@@ -68,13 +70,14 @@ class Front:
         while True:
             try:
                 line = await self.process.stdout.readline()
-            except Exception as error:
+            except channel_errors() as error:
                 raise WorkerError("the connection broke", worker=self.worker.index, why=str(error)) from error
             if not line:
                 raise await self._ended(word)
-            answer = parse_line(self._nonce, line[:_LINE])
+            answer = parse_line(self.made.nonce, line[:_LINE])
             if answer is None:
                 continue
+            self._runs = self._runs or answer.word == "running"
             if answer.word == word:
                 return answer
             if answer.word == "refused":
@@ -86,7 +89,7 @@ class Front:
 
     async def _ended(self, word: str) -> TpuTuiError:
         stderr = b""
-        with suppress(Exception):
+        with suppress(asyncio.TimeoutError, *channel_errors()):
             stderr = await asyncio.wait_for(self.process.stderr.read(_LINE), _LAST_WORDS)
         if self._decided:
             return LaunchError(f"the worker {self._decided} the launch", worker=self.worker.index)
@@ -102,10 +105,11 @@ class Front:
             ahead, self._ahead = self._ahead, None
             ahead.cancel()
             await asyncio.wait({ahead})
-        with suppress(Exception):
-            self.process.stdin.write_eof()
-        with suppress(Exception):
-            await asyncio.wait_for(self._answer(""), patience)
+        if not self._runs:
+            with suppress(*channel_errors()):
+                self.process.stdin.write_eof()
+            with suppress(asyncio.TimeoutError, TpuTuiError):
+                await asyncio.wait_for(self._answer(""), patience)
         self.process.close()
 
 

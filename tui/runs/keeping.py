@@ -141,6 +141,7 @@ class Keeping:
             attempt=self.attempt,
             contact=self.contact,
             reached=lambda: self._reached(index),
+            front=self.starting.fronts.get(index),
         )
         outcome = await follower.run()
         if outcome.unreachable is not None:

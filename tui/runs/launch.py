@@ -20,7 +20,7 @@ from tui.runs.front import Front
 from tui.runs.job import check_job, job_text, masked
 from tui.runs.phases import PhaseTimeouts
 from tui.runs.policies import Patience
-from tui.runs.remote import Call, call
+from tui.runs.remote import FOLLOW_TIMEOUT, Call, call
 from tui.ssh.access import Access
 
 if TYPE_CHECKING:
@@ -85,11 +85,19 @@ def check_spec(spec: LaunchSpec) -> None:
 
 
 def launch_call(
-    spec: LaunchSpec, worker: Worker, record: bytes, code: str | None = None, *, attempt: int = 0, again: bool = False
+    spec: LaunchSpec,
+    worker: Worker,
+    record: bytes,
+    code: str | None = None,
+    *,
+    attempt: int = 0,
+    again: bool = False,
+    keeper: int = 0,
 ) -> Call:
     """The call that prepares one worker: script, settings, the job's text and `record`, the run.json to keep there.
 
-    `again`: neither is sent; the worker takes those of its attempt before, secrets included.
+    `again`: neither is sent; the worker takes those of its attempt before, secrets included. `keeper` is the number
+    of the one that launches, 0 where the worker knows it. Confirmed, the session goes on as the log's follower.
     """
     text = b"" if again else job_text(spec.run, worker, spec.env, code).encode("utf-8", "surrogateescape")
     record = b"" if again else record
@@ -100,6 +108,8 @@ def launch_call(
         len(text),
         len(record),
         attempt,
+        keeper,
+        FOLLOW_TIMEOUT,
         run_root=spec.run.run_root,
         data=text + record,
         lease=spec.run.lease,
@@ -130,17 +140,31 @@ def dry_run(spec: LaunchSpec) -> str:
 
 
 class Gang:
-    """One launch over a fleet. `run` returns when every worker runs; else it raises, with nothing left undecided."""
+    """One launch over a fleet. `run` returns when every worker runs; else it raises, with nothing left undecided.
+
+    The fronts of a launch that came about stay open, each with its worker's log to follow.
+    """
 
     def __init__(
-        self, directory: RunDirectory, spec: LaunchSpec, fleet: Fleet, *, attempt: int = 0, again: bool = False
+        self,
+        directory: RunDirectory,
+        spec: LaunchSpec,
+        fleet: Fleet,
+        *,
+        attempt: int = 0,
+        again: bool = False,
+        keeper: int = 0,
     ) -> None:
-        """`again`: the keeper never knew the job's secrets, so the workers use what they were sent before."""
+        """`again`: the keeper never knew the job's secrets, so the workers use what they were sent before.
+
+        `keeper` is the launching keeper's number, which a first attempt leaves with the workers.
+        """
         self.directory = directory
         # A further attempt runs the very code of the first one, which lies on the workers already.
         self.spec = spec if attempt == 0 else replace(spec, run=directory.run, sync=None)
         self.attempt = attempt
         self.again = again
+        self.keeper = keeper if attempt == 0 else 0
         self.fleet = fleet
         self.fronts: dict[int, Front] = {}
         self.passed_barrier = False
@@ -165,8 +189,9 @@ class Gang:
             for front in self.fronts.values():
                 front.send(b"ok!")
             await self._each("confirm", self._confirmed, self._word_timeout)
-        finally:
+        except BaseException:
             await asyncio.gather(*(front.close(self.spec.patience.answer) for front in self.fronts.values()))
+            raise
 
     @property
     def _word_timeout(self) -> float:
@@ -187,7 +212,15 @@ class Gang:
         self._record = to_bytes(self.spec.run.to_json())
 
     async def _prepare(self, worker: Worker) -> str:
-        made = launch_call(self.spec, worker, self._record, self._code, attempt=self.attempt, again=self.again)
+        made = launch_call(
+            self.spec,
+            worker,
+            self._record,
+            self._code,
+            attempt=self.attempt,
+            again=self.again,
+            keeper=self.keeper,
+        )
         front = Front(worker, made, await self.fleet.process(worker.index, made.command))
         self.fronts[worker.index] = front
         first, then = ("armed", "started") if self.spec.sync is None else ("prepared", "armed")

@@ -8,11 +8,11 @@ believed: start-up files print what they like.
 from __future__ import annotations
 
 import functools
-import importlib.resources
 import secrets
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from tui.errors import UsageError, WorkerError
 from tui.pod.run import is_run_id
@@ -51,7 +51,7 @@ class Answer:
 @functools.cache
 def script() -> str:
     """The worker script's text."""
-    return importlib.resources.files("tui.runs").joinpath("worker.sh").read_text(encoding="utf-8")
+    return Path(__file__).with_name("worker.sh").read_text(encoding="utf-8")
 
 
 def call(
@@ -147,6 +147,13 @@ def outcome_of(answer: Answer) -> Outcome:
         out_of_memory=(answer.number("oom") or 0) > 0,
         recorded="exit" in fields and fields.get("unrecorded") != "1",
     )
+
+
+def channel_errors() -> tuple[type[Exception], ...]:
+    """What reading from or writing to a session raises when its connection broke."""
+    import asyncssh
+
+    return OSError, asyncssh.Error
 
 
 def no_answer(worker: int, what: str, stderr: bytes, exit_code: int | None) -> WorkerError:

@@ -18,6 +18,7 @@ from tui.runs.stopping import stop_everywhere, wish_to_stop
 from tui.runs.survey import Found, survey
 
 if TYPE_CHECKING:
+    from tui.runs.front import Front
     from tui.ssh.fleet import Fleet
 
 ABORT_GRACE = 5.0
@@ -53,11 +54,20 @@ class Starting:
         self.acting = acting
         self.spec = spec
         self.attempt = attempt
+        self.fronts: dict[int, Front] = {}
+        """The sessions of the launch that came about: each goes on with its worker's log."""
 
     async def launch(self) -> Ended | None:
         """Launch the gang; how that ended where it does not run."""
         spec = self.spec or LaunchSpec(self.directory.run, {}, self.fleet.access)
-        gang = Gang(self.directory, spec, self.fleet, attempt=self.attempt, again=self.spec is None)
+        gang = Gang(
+            self.directory,
+            spec,
+            self.fleet,
+            attempt=self.attempt,
+            again=self.spec is None,
+            keeper=self.acting.number,
+        )
         launching = asyncio.ensure_future(gang.run())
         wish = asyncio.ensure_future(wish_to_stop(self.directory))
         try:
@@ -75,6 +85,9 @@ class Starting:
         finally:
             launching.cancel()
             wish.cancel()
+        self.fronts = gang.fronts
+        if gang.keeper:
+            self.acting.was_left_with(gang.fronts)
         await record(self.directory, "state", state=str(RunState.RUNNING), cause=None)
         return None
 

@@ -165,7 +165,7 @@ unmake() {
   remove_cgroup
   cd /
   rm -rf "$tt_d"
-  [ -z "$tt_aside" ] || mv "$tt_aside" "$tt_d"
+  if [ -n "$tt_aside" ]; then mv "$tt_aside" "$tt_d"; else rm -f "$tt_root/runs/$tt_run/keeper-$tt_worker"; fi
   rmdir "$tt_root/runs/$tt_run" 2>/dev/null
   return 0
 }
@@ -304,8 +304,10 @@ take_over_files() {
   cp "$tt_aside/command" "$tt_aside/run.json" . || refuse "directory cannot copy the earlier attempt's files"
 }
 
+# Sizes of the job's text and of the run's record, the attempt, the number of the keeper that launches (0: known here
+# already), and for how many seconds the front, once the job is confirmed, goes on as a follower from byte 0 (0: not).
 launch() {
-  tt_csize=$1 tt_jsize=$2 tt_attempt=$3 tt_made= tt_aside=
+  tt_csize=$1 tt_jsize=$2 tt_attempt=$3 tt_keeper=${4:-0} tt_seconds=${5:-0} tt_made= tt_aside=
   check_programs
   tt_why=$(mkdir -p "$tt_root/runs/$tt_run" 2>&1) || refuse "directory $tt_why"
   [ "$tt_attempt" = 0 ] || set_aside
@@ -315,6 +317,7 @@ launch() {
   trap 'unmake; exit 3' PIPE
   cd "$tt_d" || refuse "directory cannot enter $tt_d"
   echo "$tt_attempt" >attempt
+  [ "$tt_keeper" = 0 ] || leave_number "$tt_keeper"
   if [ "$tt_csize" = 0 ]; then
     take_over_files
     tt_csize=$(stat -c %s command) tt_jsize=$(stat -c %s run.json)
@@ -348,6 +351,10 @@ launch() {
   exec 4>&1 5<&0
   tt_w=$(setsid -f sh ./worker.sh supervise "$tt_run" "$tt_worker" "$tt_nonce" "$tt_aside" 3>&1 >&4 <&5 5<&-) ||
     refuse "program setsid -f"
+  [ -e running ] && [ "$tt_seconds" -gt 0 ] || exit 0
+  trap - PIPE
+  exec 4>&- 5<&- 9>&-
+  follow 0 "$tt_seconds" "$tt_attempt"
 }
 
 oom_kills() { pick '^oom_kill ' </proc/vmstat | cut -d' ' -f2; }
@@ -597,10 +604,14 @@ show() {
 }
 
 # Whoever looks after the run says so; the newest keeper acts on its policies, the others only mirror it.
+leave_number() {
+  tt_w=$tt_root/runs/$tt_run/keeper-$tt_worker
+  echo "$1" >"$tt_w.new" && mv "$tt_w.new" "$tt_w"
+}
+
 keep() {
   [ -d "$tt_root/runs/$tt_run" ] || { say norun; exit 0; }
-  echo "$1" >"$tt_root/runs/$tt_run/keeper-$tt_worker.new" &&
-    mv "$tt_root/runs/$tt_run/keeper-$tt_worker.new" "$tt_root/runs/$tt_run/keeper-$tt_worker"
+  leave_number "$1"
   say kept
 }
 
