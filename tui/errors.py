@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 
@@ -57,3 +58,10 @@ class WorkerError(OutOfReachError):
 
 class LaunchError(TpuTuiError):
     """A gang launch started nothing, or was rolled back; `worker` is the one it failed on."""
+
+
+def near_matches(name: str, names: Iterable[str], most: int = 3, cutoff: float = 0.6) -> list[str]:
+    """Up to so many of `names` that look like `name`, the likest first: for a remedy that says "did you mean"."""
+    import difflib
+
+    return difflib.get_close_matches(name, sorted(set(names)), n=most, cutoff=cutoff)

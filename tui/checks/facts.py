@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import ipaddress
 import math
-import secrets
+import os
 import shlex
 import time
 from collections.abc import Mapping, Sequence
@@ -144,7 +144,7 @@ def make_call(asking: Asking) -> Call:
         f"tt_job={len(data)}"
     )
     text = f"{settings}\n{_script()}".encode()
-    nonce = secrets.token_hex(8)
+    nonce = os.urandom(8).hex()
     return Call(f"exec sh -c 'tt_s=$(head -c {len(text)}); eval \"$tt_s\"' tpu-tui {nonce}", text + data, nonce)
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from tui.errors import TpuTuiError, UsageError
+from tui.errors import TpuTuiError, UsageError, near_matches
 from tui.pod.slice import Slice
 from tui.settings import Settings
 
@@ -81,8 +80,3 @@ def no_such_slice(name: str, zone: str | None, there_are: Sequence[Slice]) -> Us
     else:
         remedy = "there are no slices; tpu-tui slices create makes one"
     return UsageError(f"no such slice{where}: {name}", remedy=remedy)
-
-
-def near_matches(name: str, names: Iterable[str]) -> list[str]:
-    """Up to three of `names` that look like `name`, the likest first."""
-    return difflib.get_close_matches(name, sorted(set(names)), n=3)

@@ -7,9 +7,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tui.cloud import nodes
-from tui.cloud.inventory import near_matches
 from tui.cloud.tpu_client import TpuConnection, request_options
-from tui.errors import TpuTuiError, UsageError
+from tui.errors import TpuTuiError, UsageError, near_matches
 
 if TYPE_CHECKING:
     from google.cloud import tpu_v2

@@ -10,10 +10,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from typing import TYPE_CHECKING, Any
 
 from tui.cloud import nodes
-from tui.cloud.inventory import Listing, near_matches, no_such_slice, pick
+from tui.cloud.inventory import Listing, no_such_slice, pick
 from tui.cloud.lifecycle import Lifecycle
 from tui.cloud.tpu_client import TpuConnection, UnknownZone, request_options
-from tui.errors import CloudError, OutOfReachError, TpuTuiError, UsageError
+from tui.errors import CloudError, OutOfReachError, TpuTuiError, UsageError, near_matches
 from tui.pod.slice import Slice
 from tui.settings import Settings
 

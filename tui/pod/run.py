@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import enum
+import os
 import re
-import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -15,6 +15,8 @@ from tui.pod.worker import Worker
 SCHEMA = 1
 MASK = "********"
 REHEARSAL_MODULE = "tui.localpod.rehearsal"
+LOCAL_PROFILE = "local"
+"""The profile that a local pod writes while it lives."""
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _SECRET = re.compile(r"TOKEN|KEY|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE)
 _RUN_ID = re.compile(r"(?P<base>[A-Za-z0-9._-]+)-(?P<day>\d{8})-(?P<clock>\d{6})-(?P<tail>[0-9a-f]{4})")
@@ -44,7 +46,7 @@ def make_run_id(base: str, now: datetime | None = None) -> str:
     """`<name, else slice>-<YYYYmmdd-HHMMSS>-<4 hex>` in UTC; characters a path or shell minds become `-`."""
     moment = now or datetime.now(timezone.utc)
     safe = _UNSAFE.sub("-", base).strip("-.") or "run"
-    return f"{safe}-{moment.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
+    return f"{safe}-{moment.strftime('%Y%m%d-%H%M%S')}-{os.urandom(2).hex()}"
 
 
 def is_run_id(text: str) -> bool:

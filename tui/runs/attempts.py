@@ -7,10 +7,10 @@ import signal
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tui.errors import TpuTuiError
-from tui.pod.run import Run, RunState
+from tui.pod.run import LOCAL_PROFILE, Run, RunState
 from tui.runs.acting import Acting
 from tui.runs.claim import Claim
 from tui.runs.directory import HEARTBEAT, RunDirectory
@@ -24,9 +24,11 @@ from tui.runs.renewal import await_slice, bring_code
 from tui.runs.starting import Ended
 from tui.runs.status import BY_POLICY, status_of
 from tui.runs.stopping import GIVE_UP, wish_to_stop
-from tui.runs.tether import POD_GONE, Tether
 from tui.ssh.access import Access
 from tui.ssh.fleet import Fleet
+
+if TYPE_CHECKING:
+    from tui.runs.tether import Tether
 
 ELSEWHERE = 5.0
 """Seconds between two looks whether the acting keeper has launched the next attempt."""
@@ -58,7 +60,7 @@ async def _beat(claim: Claim) -> None:
 
 async def _while_tied(directory: RunDirectory, document: Mapping[str, Any]) -> None:
     """Keep the run; a local pod's only for as long as the pod lives."""
-    tether = Tether.of(directory)
+    tether = _tether(directory)
     life = asyncio.ensure_future(_keep(directory, document, tether))
     if tether is None:
         await life
@@ -73,7 +75,18 @@ async def _while_tied(directory: RunDirectory, document: Mapping[str, Any]) -> N
     if not life.cancelled():
         life.result()
     elif not status_of(directory).state.is_over:
+        from tui.runs.tether import POD_GONE
+
         await record(directory, "state", state=str(RunState.LOST), cause=POD_GONE)
+
+
+def _tether(directory: RunDirectory) -> Tether | None:
+    """What ties a local pod's run to that pod; nothing ties any other run."""
+    if directory.run.profile != LOCAL_PROFILE:
+        return None
+    from tui.runs.tether import Tether
+
+    return Tether.of(directory)
 
 
 async def _keep(directory: RunDirectory, document: Mapping[str, Any], tether: Tether | None) -> None:

@@ -8,7 +8,7 @@ believed: start-up files print what they like.
 from __future__ import annotations
 
 import functools
-import secrets
+import os
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -70,7 +70,7 @@ def call(
         raise UsageError(f"{run_id!r} is not a run id")
     numbers = f"tt_bar={ARM_TIMEOUT} tt_lease={max(1, round(lease))} tt_force={int(force)} tt_sync={int(sync)}"
     text = f"tt_root={shlex.quote(run_root)} {numbers}\n{script()}".encode()
-    nonce = secrets.token_hex(8)
+    nonce = os.urandom(8).hex()
     words = " ".join([verb, run_id, str(worker), nonce, *map(str, arguments)])
     command = f"exec sh -c 'tt_s=$(head -c {len(text)}); eval \"$tt_s\"' tpu-tui {words}"
     return Call(command, text + data, nonce)

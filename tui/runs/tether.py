@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tui.errors import TpuTuiError
+from tui.pod.run import LOCAL_PROFILE
 from tui.runs.directory import RunDirectory
-from tui.settings import LOCAL_PROFILE
 from tui.settings.profiles import Profile, profile_path, read_profile
 
 POD_GONE = "the local pod that it ran on has ended, and every process of the run with it"
@@ -31,9 +31,7 @@ class Tether:
 
     @classmethod
     def of(cls, directory: RunDirectory) -> Tether | None:
-        """The tether of a run of the profile `local`, None for any other run or where no pod was ever noted."""
-        if directory.run.profile != LOCAL_PROFILE:
-            return None
+        """The tether of a run of the profile `local`, None where no pod was ever noted."""
         home = directory.path.parent.parent
         pod = next(_noted_pods(directory), None) or _pod_of(_read(home))
         return cls(profile_path(home, LOCAL_PROFILE), pod) if pod else None

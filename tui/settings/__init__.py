@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tui.settings.model import LOCAL_PROFILE, Setting, Settings
+from tui.pod.run import LOCAL_PROFILE
+from tui.settings.model import Setting, Settings
 from tui.settings.profiles import delete_profile, profile_path, save_profile
 from tui.settings.resolve import load
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tui.errors import near_matches
 from tui.settings.thresholds import THRESHOLDS
 
 ENVIRONMENT_PREFIX = "TPU_TUI_"
@@ -124,7 +124,7 @@ def _thresholds(value: Any, place: Place) -> Mapping[str, float]:
     table = _table(value, place)
     for name, number in table.items():
         if name not in THRESHOLDS:
-            near = difflib.get_close_matches(name, THRESHOLDS, n=1)
+            near = near_matches(name, THRESHOLDS, 1)
             raise ValueError(f"has no {name}: " + (f"did you mean {near[0]}?" if near else ", ".join(THRESHOLDS)))
         if not isinstance(number, (int, float)) or isinstance(number, bool):
             raise ValueError(f"should hold numbers only, and {name} is none")

@@ -5,7 +5,6 @@ Source: Google Cloud CLI documentation, "Managing gcloud CLI configurations" and
 
 from __future__ import annotations
 
-import configparser
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -49,7 +48,7 @@ def read_active(environ: Mapping[str, str], user_home: Path) -> GcloudConfigurat
         return GcloudConfiguration(name, _read_properties(directory / "configurations" / f"config_{name}"))
     except FileNotFoundError:
         return GcloudConfiguration()
-    except (OSError, UnicodeDecodeError, configparser.Error) as error:
+    except (OSError, ValueError) as error:
         return GcloudConfiguration(problem=" ".join(str(error).split()))
 
 
@@ -61,7 +60,14 @@ def _active_name(directory: Path) -> str:
 
 
 def _read_properties(path: Path) -> dict[str, str]:
+    """The properties that we take. Raises OSError, and ValueError for a file that is none of gcloud's."""
+    text = path.read_text("utf-8")
+    import configparser
+
     parser = configparser.RawConfigParser()
-    parser.read_string(path.read_text("utf-8"), source=str(path))
-    found = {setting: parser.get(*where, fallback="").strip() for setting, where in _PROPERTIES.items()}
+    try:
+        parser.read_string(text, source=str(path))
+        found = {setting: parser.get(*where, fallback="").strip() for setting, where in _PROPERTIES.items()}
+    except configparser.Error as error:
+        raise ValueError(str(error)) from None
     return {setting: value for setting, value in found.items() if value}

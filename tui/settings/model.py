@@ -7,9 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-LOCAL_PROFILE = "local"
-"""The profile that a local pod writes while it lives."""
-
 
 @dataclass(frozen=True)
 class Setting:

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import sys
-import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tui.errors import UsageError
+from tui.errors import UsageError, near_matches
+from tui.pod.run import LOCAL_PROFILE
 from tui.settings.fields import FIELDS, LOCAL_TABLE, Place
-from tui.settings.model import LOCAL_PROFILE
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 _LINE = re.compile(r"at line (\d+)")
@@ -60,18 +53,29 @@ def read_profile(home: Path, name: str, user_home: Path) -> Profile:
     path = profile_path(home, name)
     try:
         text = path.read_text("utf-8")
-        document = tomllib.loads(text)
     except FileNotFoundError:
         raise UsageError(f"no such profile: {name}", remedy=_profiles_there_are(home, name)) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"profile {name} cannot be read", why=f"{path}: {error}") from None
+    document = _parsed(name, path, text)
+    values = {key: value for key, value in document.items() if key != LOCAL_TABLE}
+    local = document.get(LOCAL_TABLE, {})
+    return Profile(name, path, _checked(values, path, text, user_home), local if isinstance(local, dict) else {})
+
+
+def _parsed(name: str, path: Path, text: str) -> dict[str, Any]:
+    """A profile's document. The parser is loaded by whoever has a profile, which a hosts file needs none of."""
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+
+    try:
+        return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         found = _LINE.search(str(error))
         where = f"{path}, line {found[1]}" if found else str(path)
         raise UsageError(f"profile {name} is no TOML", why=f"{where}: {error}", remedy=f"correct {path}") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"profile {name} cannot be read", why=f"{path}: {error}") from None
-    values = {key: value for key, value in document.items() if key != LOCAL_TABLE}
-    local = document.get(LOCAL_TABLE, {})
-    return Profile(name, path, _checked(values, path, text, user_home), local if isinstance(local, dict) else {})
 
 
 def save_profile(home: Path, name: str, values: Mapping[str, Any]) -> Path:
@@ -99,6 +103,8 @@ def delete_profile(home: Path, name: str) -> None:
 
 
 def _replace(path: Path, content: bytes) -> None:
+    import tempfile
+
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -119,7 +125,7 @@ def _checked(values: Mapping[str, Any], path: Path, text: str, user_home: Path) 
     for key, value in values.items():
         where = f"{path}{_line_of(key, text)}"
         if key not in fields:
-            near = difflib.get_close_matches(key, _KEYS, n=1, cutoff=0.5)
+            near = near_matches(key, _KEYS, 1, cutoff=0.5)
             remedy = f"did you mean {near[0]}?" if near else f"a profile holds {', '.join(fields)}"
             raise UsageError(f"no such setting: {key}", why=where, remedy=remedy)
         try:
@@ -142,7 +148,7 @@ def _profiles_there_are(home: Path, name: str) -> str:
     if name == LOCAL_PROFILE:
         return "tpu-tui local up starts a local pod and writes it"
     names = sorted(path.stem for path in (home / "profiles").glob("*.toml"))
-    near = difflib.get_close_matches(name, names, n=1)
+    near = near_matches(name, names, 1)
     if near:
         return f"did you mean {near[0]}?"
     return f"there are: {', '.join(names)}" if names else f"write {profile_path(home, name)}"

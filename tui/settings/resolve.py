@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from tui.errors import UsageError
+from tui.pod.run import LOCAL_PROFILE
 from tui.settings import gcloud
 from tui.settings.fields import ENVIRONMENT_PREFIX, FIELDS, Field, Place
-from tui.settings.model import LOCAL_PROFILE, Setting, Settings
+from tui.settings.model import Setting, Settings
 from tui.settings.profiles import Profile, profile_path, read_profile
 
 _HOME_VARIABLE = f"{ENVIRONMENT_PREFIX}HOME"
