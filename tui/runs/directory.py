@@ -11,6 +11,7 @@ import json
 import os
 import socket
 import time
+import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -85,6 +86,8 @@ class RunDirectory:
     def __init__(self, path: Path, run: Run) -> None:
         self.path = path
         self.run = run
+        self._events = _Lines(path / EVENTS_FILE)
+        self._arrivals = _Lines(path / ARRIVALS_FILE)
 
     @property
     def id(self) -> str:
@@ -136,7 +139,7 @@ class RunDirectory:
         """Append one event with the time now. Several processes may append; each line is one write."""
         event = Event(utc_now(), kind, worker, fields)
         line = to_bytes({"time": event.time, "event": kind, "worker": worker, **fields})
-        _append_line(self.path / EVENTS_FILE, line + b"\n")
+        self._events.append(line + b"\n")
         return event
 
     def events_size(self) -> int:
@@ -155,7 +158,7 @@ class RunDirectory:
 
     def append_arrival(self, worker: int, end: int, when: float) -> None:
         """Note that a worker's mirror now ends at byte `end`; called after the bytes were written."""
-        _append_line(self.path / ARRIVALS_FILE, b"%d %d %.6f\n" % (worker, end, when))
+        self._arrivals.append(b"%d %d %.6f\n" % (worker, end, when))
 
     def arrivals(self, offset: int = 0) -> tuple[list[Arrival], int]:
         """The arrivals from a byte offset on, and the offset to go on from."""
@@ -254,17 +257,30 @@ def _stamp(run_id: str) -> str:
     return run_id[-_STAMP_LENGTH:]
 
 
-def _append_line(path: Path, line: bytes) -> None:
-    """Append in one write; a line that a killed writer left unfinished is ended first, so it spoils only itself."""
-    descriptor = os.open(path, os.O_CREAT | os.O_APPEND | os.O_RDWR, 0o600)
-    try:
+class _Lines:
+    """A file of lines that several processes append to, each in one write; kept open from the first one on."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptor: int | None = None
+        self._whole = 0
+        """Where a line of ours ended."""
+
+    def append(self, line: bytes) -> None:
+        """Append; a line that a killed writer left unfinished is ended first, so it spoils only itself."""
+        descriptor = self._open()
         size = os.fstat(descriptor).st_size
-        torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+        torn = size not in (0, self._whole) and os.pread(descriptor, 1, size - 1) != b"\n"
         data = b"\n" + line if torn else line
         if os.write(descriptor, data) < len(data):
-            raise OSError(28, "no room to append", str(path))
-    finally:
-        os.close(descriptor)
+            raise OSError(28, "no room to append", str(self._path))
+        self._whole = size + len(data)
+
+    def _open(self) -> int:
+        if self._descriptor is None:
+            self._descriptor = os.open(self._path, os.O_CREAT | os.O_APPEND | os.O_RDWR, 0o600)
+            weakref.finalize(self, os.close, self._descriptor)
+        return self._descriptor
 
 
 def _whole_lines(path: Path, offset: int) -> tuple[list[bytes], int]:
