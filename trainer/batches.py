@@ -86,7 +86,11 @@ class Batching:
         except ValueError as error:
             raise TrainerError(f"{_name(sample)} cannot be decoded", why=str(error)) from error
         if not 0 <= label < self.classes:
-            raise TrainerError(f"{_name(sample)} has class {label}", why=f"there are {self.classes} classes")
+            raise TrainerError(
+                f"{_name(sample)} has class {label}",
+                why=f"there are {self.classes} classes, the first is 0",
+                remedy="Give the right --classes, or make the shards again",
+            )
         return label
 
 

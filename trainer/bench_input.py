@@ -16,6 +16,7 @@ import contextlib
 import json
 import multiprocessing
 import os
+import re
 import resource
 import sys
 import tempfile
@@ -35,7 +36,7 @@ from trainer.progress import write_line
 from trainer.slow_network import slowed
 
 ROUNDS = 5
-IMAGES = 8192  # two seconds' worth of batches or more: the few requests before the first shard weigh little
+IMAGES = 8192  # two seconds' worth of batches or more: the wait for the first shard weighs little
 SHARDS = 16  # into which the images go
 BUCKET = "bench-input"
 
@@ -68,8 +69,9 @@ def _run(row: Row, material: Material, emulator: str | None, answer: Any) -> Non
     if emulator is not None:
         os.environ["STORAGE_EMULATOR_HOST"] = emulator
     try:
+        epoch = row(material)
         began, cpu = time.perf_counter(), _cpu_seconds()
-        samples = row(material)
+        samples = epoch()
         answer.send((samples, time.perf_counter() - began, _cpu_seconds() - cpu))
     except Exception as error:  # whatever a peer does, the other rows are still wanted
         answer.send(f"{type(error).__name__}: {error}")
@@ -93,7 +95,7 @@ def forget(directory: Path) -> None:
 
 
 def cases(*, cold: bool, with_peers: bool, store: bool) -> list[Case]:
-    """The rows in the table's order; A first, for the others are compared with it."""
+    """All rows in the table's order."""
     lacks = "" if store else "fake-gcs-server is not installed"
     found = [Case("A  files, random order", rows.from_files), Case("B  local shards", rows.from_shards)]
     found += [Case("C  shards from the bucket", rows.from_bucket, delay, missing=lacks) for delay in (0.0, DELAY)]
@@ -126,6 +128,17 @@ def peer_cases(lacks: str) -> list[Case]:
         missing = "" if peers.installed(module) else f"{name} is not installed"
         found.append(Case(f"{name}, {loaders}", row, missing=missing))
     return found
+
+
+def named(chosen: Sequence[Case], names: str) -> list[Case]:
+    """The cases whose label has one of these words in it (`A,B,C`, `cold`, `litdata`); raises TrainerError."""
+    wanted = [name.strip().lower() for name in names.split(",")]
+    words = {case.label: set(re.split(r"[^\w']+", case.label.lower())) for case in chosen}
+    for name in wanted:
+        if not any(name in each for each in words.values()):
+            known = ", ".join(dict.fromkeys(case.name for case in chosen))
+            raise TrainerError(f"There is no row {name}", remedy=f"Name a word of one: {known}")
+    return [case for case in chosen if words[case.label] & set(wanted)]
 
 
 @contextlib.contextmanager
@@ -285,8 +298,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         else:
             with laid_out(options) as (material, addresses, kept):
                 chosen = cases(cold=not options.warm_only, with_peers=not options.no_peers, store=bool(addresses))
-                if not options.no_peers:
-                    peers.write_formats(material)
+                if options.rows is not None:
+                    chosen = named(chosen, options.rows)
+                peers.write_formats(material, [case.row for case in chosen])
                 results = experiment(material, addresses, kept, chosen, options.rounds)
             told = as_json(material, chosen, results)
             write = [json.dumps(told, indent=1)] if options.json else table(material, chosen, results)
@@ -312,6 +326,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--loaders", type=int, default=0, help="our loader processes (default: 0, threads only)")
     made.add_argument("--few", type=int, default=512, help="images of the rows with an object each")
     made.add_argument("--rounds", type=int, default=ROUNDS)
+    made.add_argument("--rows", metavar="WORDS", help="only the rows with one of these words: A,B,C or litdata,cold")
     made.add_argument("--warm-only", action="store_true", help="leave out the rows with a cold page cache")
     made.add_argument("--no-peers", action="store_true", help="leave out the other loaders")
     made.add_argument("--sweep", action="store_true", help="vary shards, batch and loaders instead")

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from trainer.bench_rows import Material
+from trainer.bench_rows import Epoch, Material, Row
 
 WORKERS = 2  # loader processes of every peer
 CHUNK_BYTES = 4_000_000  # of their formats' files: as large as the shards of the others
@@ -23,12 +23,12 @@ def installed(module: str) -> bool:
     return importlib.util.find_spec(module) is not None
 
 
-def plain_webdataset(material: Material) -> int:
+def plain_webdataset(material: Material) -> Epoch:
     """Webdataset over local shards, PIL and torchvision's transforms."""
     return _webdataset(material, [str(path) for path in sorted(Path(material.shards).glob("*-train-*.tar"))])
 
 
-def webdataset_by_curl(material: Material) -> int:
+def webdataset_by_curl(material: Material) -> Epoch:
     """The same over `pipe:curl`, as the tutorial does over `pipe:gsutil`."""
     from urllib.parse import quote
 
@@ -41,14 +41,14 @@ def webdataset_by_curl(material: Material) -> int:
     return _webdataset(material, [f"pipe:curl -sfL '{address}'" for address in addresses])
 
 
-def image_folder(material: Material) -> int:
+def image_folder(material: Material) -> Epoch:
     """torchvision's ImageFolder and PyTorch's DataLoader."""
     from torchvision.datasets import ImageFolder
 
     return _loaded(material, ImageFolder(str(material.files), _transform(material)), shuffle=True)
 
 
-def litdata(material: Material) -> int:
+def litdata(material: Material) -> Epoch:
     """Lightning's litdata over chunks it wrote itself."""
     litdata: Any = importlib.import_module("litdata")
     transform = _transform(material)
@@ -60,10 +60,10 @@ def litdata(material: Material) -> int:
 
     images = Images(str(_written(material, "litdata", _write_litdata)), shuffle=True)
     loader = litdata.StreamingDataLoader(images, batch_size=material.batch, num_workers=WORKERS)
-    return sum(len(labels) for _, labels in loader)
+    return lambda: _counted(loader)
 
 
-def streaming(material: Material) -> int:
+def streaming(material: Material) -> Epoch:
     """MosaicML's streaming over MDS shards on the local disk."""
     streaming: Any = importlib.import_module("streaming")
     transform = _transform(material)
@@ -77,10 +77,13 @@ def streaming(material: Material) -> int:
     return _loaded(material, Images(local=where, shuffle=True, batch_size=material.batch))
 
 
-def write_formats(material: Material) -> None:
-    """Write what the installed peers read, so that no measurement includes it."""
-    for module, name, write in (("litdata", "litdata", _write_litdata), ("streaming", "mds", _write_mds)):
-        if installed(module):
+def write_formats(material: Material, wanted: Sequence[Row]) -> None:
+    """Write what those of the peers read that are wanted and installed, so that no measurement includes it."""
+    for row, module, name, write in (
+        (litdata, "litdata", "litdata", _write_litdata),
+        (streaming, "streaming", "mds", _write_mds),
+    ):
+        if row in wanted and installed(module):
             _written(material, name, write)
 
 
@@ -113,7 +116,7 @@ def _labelled(paths: list[Path]) -> list[tuple[Path, int]]:
     return [(path, names.index(path.parent.name)) for path in paths]
 
 
-def _webdataset(material: Material, urls: list[str]) -> int:
+def _webdataset(material: Material, urls: list[str]) -> Epoch:
     import webdataset
     from torch.utils.data import DataLoader
 
@@ -125,13 +128,18 @@ def _webdataset(material: Material, urls: list[str]) -> int:
         .map_tuple(_transform(material), int)
         .batched(material.batch)
     )
-    return sum(len(labels) for _, labels in DataLoader(images, batch_size=None, num_workers=WORKERS))
+    loader = DataLoader(images, batch_size=None, num_workers=WORKERS)
+    return lambda: _counted(loader)
 
 
-def _loaded(material: Material, images: Any, **options: Any) -> int:
+def _loaded(material: Material, images: Any, **options: Any) -> Epoch:
     from torch.utils.data import DataLoader
 
     loader = DataLoader(images, batch_size=material.batch, num_workers=WORKERS, **options)
+    return lambda: _counted(loader)
+
+
+def _counted(loader: Iterable[Any]) -> int:
     return sum(len(labels) for _, labels in loader)
 
 

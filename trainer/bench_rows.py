@@ -1,6 +1,7 @@
 """The experiment's rows: the same images by the same decoder, from files, from shards, from a bucket.
 
-Each row is a function from what it is given to how many samples it made into batches, in one epoch.
+Each row is a function from what it is given to its epoch, ready to begin: a directory is listed, a manifest read by
+then, as a training does it once and not in every epoch. The epoch tells how many samples it made into batches.
 """
 
 from __future__ import annotations
@@ -41,38 +42,39 @@ class Material:
         return random.Random(1).sample(sorted(self.files.glob("*/*")), self.few)
 
 
-Row = Callable[[Material], int]
+Epoch = Callable[[], int]
+Row = Callable[[Material], Epoch]
 
 
-def from_files(material: Material) -> int:
+def from_files(material: Material) -> Epoch:
     """A: a file an image, read in random order."""
     paths = sorted(material.files.glob("*/*"))
     labels = {name: number for number, name in enumerate(sorted({path.parent.name for path in paths}))}
     random.Random(1).shuffle(paths)
-    return _consumed(material, (_sample(str(p), p.read_bytes(), labels[p.parent.name]) for p in paths))
+    return lambda: _consumed(material, (_sample(str(p), p.read_bytes(), labels[p.parent.name]) for p in paths))
 
 
-def from_shards(material: Material) -> int:
+def from_shards(material: Material) -> Epoch:
     """B: shards on this machine's disk."""
     return _epoch(material, material.shards)
 
 
-def from_bucket(material: Material) -> int:
+def from_bucket(material: Material) -> Epoch:
     """C: the same shards, streamed."""
     return _epoch(material, f"{material.bucket}/shards")
 
 
-def from_single_objects(material: Material) -> int:
+def from_single_objects(material: Material) -> Epoch:
     """A': an object an image, as many requests at once as C makes."""
     return _singly(material, AHEAD)
 
 
-def from_many_single_objects(material: Material) -> int:
+def from_many_single_objects(material: Material) -> Epoch:
     """A' hurried: MANY_AT_ONCE requests at once."""
     return _singly(material, MANY_AT_ONCE)
 
 
-def _epoch(material: Material, directory: str) -> int:
+def _epoch(material: Material, directory: str) -> Epoch:
     config = TrainConfig(
         data=DataConfig(
             directory,
@@ -82,11 +84,11 @@ def _epoch(material: Material, directory: str) -> int:
         ),
         optimizer=OptimizerConfig(batch_size=material.batch),
     )
-    _, batches = data.train_epoch(config, data.find(config, 1), 0, 1, 1)
-    return sum(len(labels) for _, labels in batches)
+    found = data.find(config, 1)
+    return lambda: sum(len(labels) for _, labels in data.train_epoch(config, found, 0, 1, 1)[1])
 
 
-def _singly(material: Material, at_once: int) -> int:
+def _singly(material: Material, at_once: int) -> Epoch:
     urls = [f"{material.bucket}/files/{path.parent.name}/{path.name}" for path in material.few_files()]
 
     def fetched() -> Iterator[Sample]:
@@ -100,7 +102,7 @@ def _singly(material: Material, at_once: int) -> int:
             for name, content in waiting:
                 yield _sample(name, content.result(), 0)
 
-    return _consumed(material, fetched())
+    return lambda: _consumed(material, fetched())
 
 
 def _consumed(material: Material, samples: Iterable[Sample]) -> int:

@@ -40,9 +40,9 @@ class Measured:
     cpu: list[float] = field(default_factory=list)  # microseconds of CPU time a sample, loader processes included
     failure: str = ""
 
-    def ratio(self, base: Measured) -> float | None:
+    def ratio(self, base: Measured | None) -> float | None:
         """The median over the rounds of this rate over that one."""
-        pairs = [own / other for own, other in zip(self.rates, base.rates, strict=False)]
+        pairs = [own / other for own, other in zip(self.rates, base.rates if base else [], strict=False)]
         return median(pairs) if pairs else None
 
 
@@ -51,8 +51,8 @@ Results = dict[str, Measured]
 
 def table(material: Material, chosen: Sequence[Case], results: Results) -> list[str]:
     """Lines for a terminal: rate, ratios to A and to plain webdataset, CPU time."""
-    base = results[chosen[0].label]
-    plain = next((results[case.label] for case in chosen if case.row is peers.plain_webdataset), None)
+    base = _results_of(rows.from_files, chosen, results)
+    plain = _results_of(peers.plain_webdataset, chosen, results)
     header = f"{'':58} {'samples/s':>9} {'x A':>6} {'x wds+PIL':>9} {'CPU us':>7} {'CPU x':>6}"
     lines = [
         f"{material.images} images, batches of {material.batch} at {material.size} pixels, {material.loaders} loader "
@@ -65,12 +65,17 @@ def table(material: Material, chosen: Sequence[Case], results: Results) -> list[
             lines.append(f"{case.label:58} not measured: {' '.join(result.failure.split())[:80]}")
             continue
         cpu = median(result.cpu)
-        beside = [_factor(result.ratio(base), 6), _factor(result.ratio(plain) if plain else None, 9)]
+        beside = [_factor(result.ratio(base), 6), _factor(result.ratio(plain), 9)]
         saved = median(plain.cpu) / cpu if plain and plain.cpu else None
         lines.append(
             f"{case.label:58} {median(result.rates):9,.0f} {' '.join(beside)} {cpu:7,.0f} {_factor(saved, 6)}"
         )
     return [*lines, *summary(chosen, results)]
+
+
+def _results_of(row: Row, chosen: Sequence[Case], results: Results) -> Measured | None:
+    """A row's with a warm page cache; None where it was not chosen."""
+    return next((results[case.label] for case in chosen if case.row is row and not case.cold), None)
 
 
 def _factor(value: float | None, width: int) -> str:
@@ -107,7 +112,7 @@ def sweep_table(found: dict[str, dict[int, Measured]]) -> list[str]:
 
 def as_json(material: Material, chosen: Sequence[Case], results: Results) -> dict[str, Any]:
     """The same for programs: every round of every case."""
-    base = results[chosen[0].label]
+    base = _results_of(rows.from_files, chosen, results)
     return {
         "images": material.images,
         "batch": material.batch,

@@ -28,6 +28,7 @@ from trainer.progress import write_line
 SCHEMA = 1
 KEPT = 3  # of a run, beside its best: if the newest is damaged, there is another
 BEST = "best.json"
+RESUME_OTHERWISE = "Give another --resume, or auto or no"
 NAME = re.compile(r"checkpoint-(\d{6,})\.(pt|json)")
 DAMAGED = (RuntimeError, ValueError, KeyError, TypeError, EOFError, BadZipFile, pickle.UnpicklingError)
 
@@ -47,7 +48,8 @@ class Identity:
 
     model: str
     classes: int
-    plan: str  # batch, cores, seed, data …: everything that the order of the samples depends on
+    plan: str  # batch, cores, seed, data …: everything given that the order of the samples depends on
+    order: int = 0  # how the trainer makes an order of that: data.ORDER; 0: saved before there were several
 
 
 @dataclass(frozen=True)
@@ -142,9 +144,7 @@ def named(path: str, identity: Identity) -> tuple[Pointer, State]:
     if not path.endswith((".pt", ".json")):
         found = newest(path, identity)
         if found is None:
-            raise TrainerError(
-                f"There is no whole checkpoint in {path}", remedy="Give another --resume, or auto or no"
-            )
+            raise TrainerError(f"There is no whole checkpoint in {path}", remedy=RESUME_OTHERWISE)
         return found
     where, _, file = path.rpartition("/")
     where = where or "."
@@ -153,7 +153,10 @@ def named(path: str, identity: Identity) -> tuple[Pointer, State]:
         _refuse_another_model(path, pointer.identity, identity)
         return pointer, load(where, pointer)
     except DAMAGED as error:
-        raise TrainerError(f"Cannot resume from {path}", why=_why(error)) from error
+        raise TrainerError(f"Cannot resume from {path}", why=_why(error), remedy=RESUME_OTHERWISE) from error
+    except TrainerError as error:
+        error.remedy = error.remedy or RESUME_OTHERWISE
+        raise
 
 
 class Keeper:
@@ -165,6 +168,7 @@ class Keeper:
         self._own: list[str] = []  # the names that this run has saved, oldest first, but for its best
         self._best: str | None = None
         self._look_around()
+        self._try_to_write()
 
     def save(self, state: State, position: Position, *, best: bool = False) -> str:
         """Write, point at it, and only then delete what is no longer needed. Returns where it is."""
@@ -183,6 +187,17 @@ class Keeper:
             objects.delete(objects.join(self._where, f"{old}.pt"))
         self._own = self._own[-KEPT:]
         return objects.join(self._where, pointer.file)
+
+    def _try_to_write(self) -> None:
+        """What would fail at the first checkpoint is told now, before the hours of training that it was to keep."""
+        probe = objects.join(self._where, f".probe-{secrets.token_hex(4)}")
+        try:
+            objects.write(probe, b"")
+            objects.delete(probe)
+        except TrainerError as error:
+            remedy = error.remedy or "Give another --checkpoint-dir"
+            what = f"Cannot keep checkpoints in {self._where}"
+            raise TrainerError(what, why=error.why or error.what, remedy=remedy) from error
 
     def _look_around(self) -> None:
         names = _names(self._where)

@@ -16,6 +16,7 @@ from trainer.dataset import Dataset, ShardSet, expand, find, loaders
 from trainer.shard_stream import ShardStream, batches
 
 __all__ = [
+    "ORDER",
     "PADDING",
     "Batch",
     "Dataset",
@@ -28,6 +29,7 @@ __all__ = [
     "train_epoch",
 ]
 
+ORDER = 2  # of how a plan becomes samples and their augmentation; raised by whoever changes what a seed gives
 FAKE_STEPS = 50  # an epoch of made-up images
 
 
@@ -40,7 +42,7 @@ def steps_an_epoch(config: TrainConfig, data: Dataset, world: int) -> int:
 
 
 def plan(config: TrainConfig, data: Dataset, world: int) -> str:
-    """A mark of everything that decides which samples each step of a run sees."""
+    """A mark of everything given that decides which samples each step of a run sees; ORDER is the rest."""
     counts = data.train.counts if data.train else ()
     names = [url.rpartition("/")[2] for url in data.train.urls] if data.train else []
     readers = loaders(config, data.train, world) if data.train else 0

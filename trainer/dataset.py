@@ -63,6 +63,9 @@ def find(config: TrainConfig, world: int) -> Dataset:
     classes = data.classes or (len(manifest.classes) if manifest else 0)
     if not classes:
         raise TrainerError("The number of classes is not known", remedy="Give --classes N, or keep manifest.json")
+    if manifest is not None and classes < len(manifest.classes):
+        listed = f"{MANIFEST} lists {len(manifest.classes)}"
+        raise TrainerError(f"--classes {classes} is too few", why=listed, remedy="Leave --classes out")
     size = data.image_size or (manifest.image_size if manifest else None) or DEFAULT_SIZE
     return Dataset(train, val, classes, size)
 
@@ -142,7 +145,10 @@ def expand(pattern: str) -> tuple[str, ...]:
     if not urls or len(missing) == len(urls):
         raise TrainerError(f"No shards match {pattern}", remedy="Make them with python -m trainer.shards")
     if missing:
-        raise TrainerError(f"{len(missing)} of {len(urls)} shards are missing, the first is {missing[0]}")
+        raise TrainerError(
+            f"{len(missing)} of {len(urls)} shards are missing, the first is {missing[0]}",
+            remedy="Name those that are there, or make all of them with python -m trainer.shards",
+        )
     return tuple(urls)
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 import random
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +33,9 @@ LOG_RATIO = math.log(CROP_RATIO[0]), math.log(CROP_RATIO[1])
 CROP_TRIES = 10  # a box that does not fit is drawn anew so often, as torchvision's RandomResizedCrop does
 EVALUATION_MARGIN = 256 / 224  # shorter side before the centre crop, over the crop
 JPEG = b"\xff\xd8\xff"
+PLAIN = b"P6"
+PLAIN_HEADER = re.compile(rb"P6\s+([1-9]\d*)\s+([1-9]\d*)\s+255\s")  # without comments
+SMALL = 3 * 64 * 64  # values; to let go of the interpreter lock and get it back takes longer than so few
 HALF = 2.0  # decoding at 7/8 … 5/8 of the size takes longer than at the whole
 
 cv2.setNumThreads(0)
@@ -72,13 +76,26 @@ def opened(content: bytes) -> Picture:
             return Picture(width, height, content, None)
         except ValueError:
             pass  # something about it is unusual; OpenCV may know it
-    pixels = _by_opencv(content)
+    pixels = _plain(content) if content[:2] == PLAIN else None
+    if pixels is None:
+        pixels = _by_opencv(content)
     return Picture(pixels.shape[1], pixels.shape[0], None, pixels)
 
 
 def decoded(content: bytes) -> Pixels:
     """A whole image file as RGB [height, width, 3]; raises ValueError."""
     return opened(content).pixels()
+
+
+def _plain(content: bytes) -> Pixels | None:
+    """A PPM's pixels, where they lie in the file; None for a PPM that is not as nearly all are."""
+    header = PLAIN_HEADER.match(content)
+    if header is None:
+        return None
+    width, height = int(header[1]), int(header[2])
+    if len(content) - header.end() != 3 * width * height:
+        return None
+    return np.frombuffer(content, np.uint8, offset=header.end()).reshape(height, width, 3)
 
 
 def _by_opencv(content: bytes) -> Pixels:
@@ -100,7 +117,7 @@ def augment_into(out: Planes, picture: Picture, rng: random.Random) -> None:
         pixels = _shifted(picture.pixels(), rng)
     else:
         pixels = _part(picture, random_box(picture.width, picture.height, rng), size, quick=True)
-    _write(out, np.asarray(cv2.flip(pixels, 1), dtype=np.uint8) if rng.random() < 0.5 else pixels)
+    _write(out, pixels, flipped=rng.random() < 0.5)
 
 
 def centre_into(out: Planes, picture: Picture) -> None:
@@ -129,11 +146,11 @@ def random_box(width: int, height: int, rng: random.Random) -> Box:
 
 def _shifted(image: Pixels, rng: random.Random) -> Pixels:
     """Cut out at random as if the image had a black border of CROP_MARGIN pixels."""
-    size = image.shape[0]
-    edges = (CROP_MARGIN,) * 4
-    padded = cv2.copyMakeBorder(image, *edges, cv2.BORDER_CONSTANT, value=(0, 0, 0))
-    top, left = rng.randrange(2 * CROP_MARGIN + 1), rng.randrange(2 * CROP_MARGIN + 1)
-    return padded[top : top + size, left : left + size]  # type: ignore[return-value]
+    size, edge = image.shape[0], CROP_MARGIN
+    padded = np.zeros((size + 2 * edge, size + 2 * edge, 3), np.uint8)
+    padded[edge:-edge, edge:-edge] = image
+    top, left = (int(rng.random() * (2 * edge + 1)) for _ in range(2))
+    return padded[top : top + size, left : left + size]
 
 
 def _part(picture: Picture, box: Box, size: int, *, quick: bool) -> Pixels:
@@ -149,6 +166,10 @@ def _part(picture: Picture, box: Box, size: int, *, quick: bool) -> Pixels:
     return cv2.resize(part, (size, size), interpolation=way)  # type: ignore[return-value]
 
 
-def _write(out: Planes, pixels: Pixels) -> None:
+def _write(out: Planes, pixels: Pixels, *, flipped: bool = False) -> None:
     """Colours apart, as models take them; ten times as fast here as for a whole batch at once."""
-    cv2.split(pixels, [out[0], out[1], out[2]])
+    if pixels.size <= SMALL:
+        out[...] = (pixels[:, ::-1] if flipped else pixels).transpose(2, 0, 1)
+        return
+    turned = np.asarray(cv2.flip(pixels, 1), dtype=np.uint8) if flipped else pixels
+    cv2.split(turned, [out[0], out[1], out[2]])

@@ -23,7 +23,7 @@ class TrainerError(Exception):
 
     def __str__(self) -> str:
         """One line, so that it stays whole in a log that several processes share."""
-        sentence = f"{self.what}: {self.why}" if self.why else self.what
+        sentence = f"{self.what}: {self.why.rstrip('. ')}" if self.why else self.what
         return f"{sentence}. {self.remedy}." if self.remedy else f"{sentence}."
 
 

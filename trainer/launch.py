@@ -16,8 +16,10 @@ import time
 import traceback
 from collections.abc import Callable
 from concurrent.futures.process import BrokenProcessPool
+from functools import partial
 from multiprocessing.connection import wait
 from multiprocessing.context import ForkProcess
+from multiprocessing.synchronize import Lock
 from pathlib import Path
 
 import torch
@@ -71,14 +73,16 @@ def launch(train: Train, config: TrainConfig) -> int:
             return Spawned(train, config).run()
         return _Forked(train, config).run()
     except TrainerError as error:
-        return tell(error, config, "", speaks=True)
+        return tell(error, config)
 
 
-def tell(error: TrainerError, config: TrainConfig, who: str, *, speaks: bool) -> int:
+def tell(
+    error: TrainerError, config: TrainConfig, who: str = "", *, may_speak: Callable[[], bool] = lambda: True
+) -> int:
     """Say what went wrong, once, and return the exit code that belongs to it."""
     if config.debug:
         traceback.print_exception(error)
-    elif speaks and not isinstance(error, (ToldElsewhereError, PartnersMissingError)):
+    elif not isinstance(error, (ToldElsewhereError, PartnersMissingError)) and may_speak():
         write_line(f"{who}{error}", descriptor=2)
     if isinstance(error, PartnerLostError):
         return PARTNER_LOST
@@ -115,7 +119,9 @@ class Spawned:
         self._train, self._config = train, config
         self._stopping = Stopping()
         self._launcher = os.getpid()
-        self._code = multiprocessing.get_context("fork").Value("i", 0)  # the first rank's that failed
+        context = multiprocessing.get_context("fork")
+        self._code = context.Value("i", 0)  # the first rank's that failed
+        self._voice = context.Lock()
         Spawned._current = self
 
     def run(self) -> int:
@@ -140,7 +146,8 @@ class Spawned:
         """
         code = 1
         try:
-            code = _guarded(self._train, self._config, self._stopping, lambda: XlaReplicas(self._config.log_steps))
+            join = partial(XlaReplicas, self._config.log_steps)
+            code = _guarded(self._train, self._config, self._stopping, join, self._voice)
         except BaseException:
             traceback.print_exc()
         if code:
@@ -184,10 +191,11 @@ class _Forked:
         if listener is not None:
             address = (address[0], listener.getsockname()[1])
         context = multiprocessing.get_context("fork")
+        voice = context.Lock()
         self._ranks = [
             context.Process(
                 target=_cpu_rank,
-                args=(train, config, core, address, listener, os.getpid()),
+                args=(train, config, core, address, listener, os.getpid(), voice),
                 name=f"rank {place.rank(core)}",
             )
             for core in range(place.cores)
@@ -268,6 +276,7 @@ def _cpu_rank(
     address: tuple[str, int],
     listener: socket.socket | None,
     parent: int,
+    voice: Lock,
 ) -> None:
     ctypes.CDLL(None).prctl(SET_PARENT_DEATH_SIGNAL, signal.SIGTERM)
     if os.getppid() != parent:
@@ -281,7 +290,7 @@ def _cpu_rank(
         store = meet(place, core, address, listener if core == 0 else None, lambda: stopping.requested)
         return GlooReplicas(place.rank(core), place.world, core, place.worker, store, place.timeout)
 
-    code = _guarded(train, config, stopping, join, place, core)
+    code = _guarded(train, config, stopping, join, voice, place, core)
     if code:
         sys.exit(code)
 
@@ -291,10 +300,14 @@ def _guarded(
     config: TrainConfig,
     stopping: Stopping,
     join: Callable[[], Replicas],
+    voice: Lock,
     place: ReplicaConfig | None = None,
     core: int = 0,
 ) -> int:
-    """Run one rank to its end; returns its exit code, having said why it is not 0."""
+    """Run one rank to its end; returns its exit code, having said why it is not 0.
+
+    What several ranks meet at once (a bucket that may not be read any more) is said by the one that gets `voice`.
+    """
     who = "" if place is None else f"Rank {place.rank(core)} (worker {place.worker}, core {core}): "
     try:
         replicas = join()
@@ -307,8 +320,8 @@ def _guarded(
     except PartnerLostError as error:
         if stopping.requested:
             return STOPPED
-        code = tell(error, config, who, speaks=core == 0)
+        code = tell(error, config, who, may_speak=lambda: core == 0)
         time.sleep(CULPRIT_FIRST)
         return code
     except TrainerError as error:
-        return tell(error, config, "", speaks=True)
+        return tell(error, config, may_speak=lambda: voice.acquire(block=False))

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fnmatch
 import functools
 import io
@@ -18,6 +19,7 @@ from typing import IO, Any
 from urllib.parse import quote
 
 from trainer.errors import TrainerError
+from trainer.streams import ObjectStream
 
 BUCKET_SCHEME = "gs://"
 PIPE_SCHEME = "pipe:"
@@ -99,8 +101,7 @@ def open_stream(url: str) -> Iterator[IO[bytes]]:
         with _open_pipe(url) as stream:
             yield stream
     elif is_bucket(url):
-        bucket, name = _parts(url)
-        with _told(url), io.BufferedReader(_object_stream(url, bucket, name), READ_BYTES) as stream:
+        with open_object(url) as raw, io.BufferedReader(raw, READ_BYTES) as stream:
             yield stream
     else:
         try:
@@ -109,6 +110,15 @@ def open_stream(url: str) -> Iterator[IO[bytes]]:
             raise TrainerError(f"Cannot read {url}", why=error.strerror or str(error)) from error
         with stream:
             yield stream
+
+
+@contextlib.contextmanager
+def open_object(url: str) -> Iterator[ObjectStream]:
+    """Read an object of Cloud Storage as it comes, without a buffer between; raises TrainerError."""
+    bucket, name = _parts(url)
+    address = f"{storage_address()}/storage/v1/b/{bucket}/o/{quote(name, safe='')}?alt=media"
+    with _told(url), ObjectStream(_client()._http, address, url) as stream:
+        yield stream
 
 
 def write(url: str, content: bytes) -> None:
@@ -134,7 +144,8 @@ def write(url: str, content: bytes) -> None:
     except OSError as error:
         with contextlib.suppress(OSError):
             temporary.unlink()
-        raise TrainerError(f"Cannot write {url}", why=error.strerror or str(error)) from error
+        remedy = "Make room there, or choose another place" if error.errno == errno.ENOSPC else ""
+        raise TrainerError(f"Cannot write {url}", why=error.strerror or str(error), remedy=remedy) from error
 
 
 def delete(url: str) -> None:
@@ -163,13 +174,24 @@ def _open_pipe(url: str) -> Iterator[IO[bytes]]:
     with subprocess.Popen(command, shell=True, stdout=subprocess.PIPE, start_new_session=True) as process:
         assert process.stdout is not None
         try:
-            yield process.stdout
-            whole = not process.stdout.read(1)
-            if whole and (code := process.wait()) != 0:
-                raise TrainerError(f"The command of {url} failed", why=f"exit code {code}")
+            try:
+                yield process.stdout
+            except Exception as error:  # what came was no shard: perhaps because the command failed
+                _check_command(process, url, error)
+                raise
+            _check_command(process, url)
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
+
+
+def _check_command(process: subprocess.Popen[bytes], url: str, error: Exception | None = None) -> None:
+    """Where all of a command's output has been read, raise TrainerError if it failed."""
+    assert process.stdout is not None
+    if not process.stdout.read(1) and (code := process.wait()) != 0:
+        raise TrainerError(
+            f"The command of {url} failed", why=f"exit code {code}", remedy="Try it in a shell on this worker"
+        ) from error
 
 
 def storage_address() -> str:
@@ -182,13 +204,6 @@ def _parts(url: str) -> tuple[str, str]:
     if not bucket:
         raise TrainerError(f"{url} names no bucket", remedy="Write gs://BUCKET/PREFIX")
     return bucket, name
-
-
-def _object_stream(url: str, bucket: str, name: str) -> io.RawIOBase:
-    from trainer.streams import ObjectStream
-
-    address = f"{storage_address()}/storage/v1/b/{bucket}/o/{quote(name, safe='')}?alt=media"
-    return ObjectStream(_client()._http, address, url)
 
 
 def _client() -> Any:

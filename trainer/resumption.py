@@ -39,7 +39,8 @@ class Resumption:
         self, replicas: Replicas, config: TrainConfig, found: Dataset, model: nn.Module, optimizer: torch.optim.SGD
     ) -> None:
         self._replicas, self._config, self._model, self._optimizer = replicas, config, model, optimizer
-        self._identity = Identity(config.model, found.classes, data.plan(config, found, replicas.world))
+        plan = data.plan(config, found, replicas.world)
+        self._identity = Identity(config.model, found.classes, plan, data.ORDER)
         self._keeper: Keeper | None = None
         self._saved: Position | None = None
         self.steps = data.steps_an_epoch(config, found, replicas.world)
@@ -154,17 +155,26 @@ class Resumption:
             xm.set_rng_state(device)
 
     def _settled(self, found: _Found) -> Position:
-        position = found.pointer.position
-        note = ""
-        if found.pointer.identity.plan != self._identity.plan and position.step:
-            # The samples come in another order now, so that those seen in this epoch cannot be told.
+        """Where to go on. Where the samples would come in another order, those already seen cannot be told apart."""
+        position, note = found.pointer.position, ""
+        why = self._other_order(found.pointer.identity, position)
+        if position.step and why:
+            done = "step done in it is" if position.step == 1 else f"{position.step} steps done in it are"
+            note = f", from the epoch's beginning: the {done} done again, for {why}"
             position = Position(position.epoch, 0, position.best)
-            note = ", from the epoch's beginning, for data, batch or cores are others than before"
         if self._replicas.rank == 0:
             where = f"epoch {position.epoch} after step {position.step}"
             done = "; nothing is left to train" if position.epoch > self._config.optimizer.epochs else ""
             write_line(f"Resumed from {found.where} at {where}{note}{done}")
         return position
+
+    def _other_order(self, saved: Identity, position: Position) -> str:
+        """Why an epoch cannot go on in its midst; empty where it can."""
+        if saved.plan != self._identity.plan:
+            return "data, batch or cores are others than before"
+        if saved.order != data.ORDER and position.step < self.steps:  # else only the evaluation is due
+            return f"it was saved by a trainer that orders samples otherwise (order {saved.order}, here {data.ORDER})"
+        return ""
 
 
 @torch.no_grad()

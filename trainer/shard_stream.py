@@ -18,7 +18,7 @@ from trainer.batches import Batch, Batching
 from trainer.dataset import ShardSet
 from trainer.errors import TrainerError
 from trainer.progress import write_line
-from trainer.reading import Sample, read_shard, read_shards
+from trainer.reading import MAKE_AGAIN, Sample, read_shard, read_shards
 from trainer.split import Piece, Share
 
 FILLED = 10  # a shuffle buffer gives its first sample when it is full to a tenth, and goes on filling
@@ -88,7 +88,8 @@ class ShardStream(IterableDataset[Any]):
                 if not self._skip_bad:
                     raise
                 lost += piece.samples - read
-                write_line(f"Went on without {piece.samples - read} samples: {error}", descriptor=2)
+                problem = TrainerError(error.what, why=error.why)  # what to do about it has been chosen
+                write_line(f"Went on without {piece.samples - read} samples: {problem}", descriptor=2)
         if lost and self._batching.training:  # an evaluation just counts fewer
             yield from self._instead(lost, good)
 
@@ -110,7 +111,7 @@ class ShardStream(IterableDataset[Any]):
             raise TrainerError(
                 f"Shard {self._shards.urls[piece.shard]} holds {piece.start + read} samples",
                 why=f"its manifest says {self._shards.counts[piece.shard]}",
-                remedy="Make the shards again with --overwrite",
+                remedy=MAKE_AGAIN,
             )
 
 

@@ -42,6 +42,11 @@ class ObjectStream(io.RawIOBase):
         """Always."""
         return True
 
+    @property
+    def size(self) -> int | None:
+        """The object's bytes; None before the first is read."""
+        return self._size
+
     def readinto(self, buffer: Any) -> int:
         """The next bytes; 0 at the object's end, never before it."""
         content = self._next(len(buffer))

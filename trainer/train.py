@@ -50,7 +50,7 @@ def train(replicas: Replicas, config: TrainConfig, stopping: Stopping) -> int:
     with contextlib.closing(run.input):
         slice_rate = _train_epochs(run)
     run.resumption.save(config.optimizer.epochs + 1, 0)
-    verify_in_step(run.model, replicas)
+    verify_in_step(run.model, replicas)  # had one fallen out of step, nothing above would have shown it
     run.events.close()
     if run.leads:
         for line in progress.total_lines(time.monotonic() - began, run.resumption.best, slice_rate):
@@ -64,7 +64,7 @@ def _train_epochs(run: Run) -> float:
     slice_rate = 0.0
     for epoch in range(position.epoch, config.optimizer.epochs + 1):
         first = position.step if epoch == position.epoch else 0
-        if first < saves.steps:
+        if first < saves.steps:  # else it was stopped in this epoch's evaluation, and only that is due
             slice_rate = train_epoch(run, epoch, first)
         if run.data.val is not None:
             accuracy = evaluate(run, epoch)
@@ -112,7 +112,7 @@ def start(replicas: Replicas, config: TrainConfig, stopping: Stopping) -> Run:
         replicas.share(lambda: memory.check(machines, each))
     model.to(replicas.device)
     optimizer = sgd(model, config.optimizer)
-    torch_xla.sync()
+    torch_xla.sync()  # puts parameters and momentum on the device: else the first step's graph would make them
     if replicas.rank == 0:
         _introduce(replicas, config, found, parameters)
     resumption = Resumption(replicas, config, found, model, optimizer)
@@ -147,13 +147,13 @@ def train_epoch(run: Run, epoch: int, first: int = 0) -> float:
 
     for step, (images, labels) in enumerate(waiting.timed(run.input.epoch(epoch, first)), first):
         if step == next_begins and epoch < config.optimizer.epochs:
-            run.input.begin(epoch + 1)
+            run.input.begin(epoch + 1)  # its first batch takes longest, and should be there when this epoch ends
         with run.compilation.of("training step"):
             rate = learning_rate(config.optimizer, replicas.world, (epoch - 1) * steps + step, steps)
             set_rate(run.optimizer, rate)
             with _precision(config):
                 scores = run.model(images.to(replicas.device))
-            loss = criterion(scores.float(), labels.to(replicas.device))
+            loss = criterion(scores.float(), labels.to(replicas.device))  # in float32: a loss loses most by rounding
             loss.backward()
             tracker.add(batch_size)
             if step % config.log_steps == 0:
@@ -166,7 +166,7 @@ def train_epoch(run: Run, epoch: int, first: int = 0) -> float:
             saves.save(epoch, step + 1)
 
     took = time.monotonic() - began
-    slice_rate = float(replicas.total(torch.tensor([tracker.global_rate()])).item())
+    slice_rate = float(replicas.total(torch.tensor([tracker.global_rate()])).item())  # the sum over all cores
     waits = replicas.gather(waiting.seconds)
     if run.leads:
         write_line(progress.train_end_line(epoch, took, (steps - first) * batch_size, slice_rate, datetime.now()))
@@ -181,7 +181,7 @@ def train_epoch(run: Run, epoch: int, first: int = 0) -> float:
 def evaluate(run: Run, epoch: int) -> float:
     """Accuracy in percent over the validation shards, each sample once."""
     replicas = run.replicas
-    average_statistics(run.model, replicas)
+    average_statistics(run.model, replicas)  # each core's come from its own batches, and all must test one model
     _, loader = data.evaluation(run.config, run.data, replicas.rank, replicas.world)
     run.model.eval()
     correct = torch.zeros((), dtype=torch.int64, device=replicas.device)
@@ -194,7 +194,7 @@ def evaluate(run: Run, epoch: int) -> float:
                     chosen = run.model(images.to(replicas.device)).argmax(dim=1)
                 correct += (chosen == labels.to(replicas.device)).sum()  # padding equals no class
                 samples += int((labels != data.PADDING).sum())
-                torch_xla.sync()
+                torch_xla.sync()  # a graph a batch: else all batches would grow into one
             if step % run.config.log_steps == 0 and samples:
                 accuracy = 100 * int(correct.item()) / samples
                 write_line(progress.test_line(replicas.label, epoch, step, accuracy, datetime.now()))

@@ -20,8 +20,8 @@ def figures() -> Iterator[Figure]:
 
     options = bench.parser().parse_args(["--rounds", ROUNDS])
     with bench.laid_out(options) as (material, addresses, kept):
-        peers.write_formats(material)
         chosen = bench.cases(cold=False, with_peers=True, store=bool(addresses))
+        peers.write_formats(material, [case.row for case in chosen])
         results = bench.experiment(material, addresses, kept, chosen, options.rounds)
     by_row = {(case.row, case.delay): results[case.label] for case in chosen if results[case.label].rates}
     local, plain = by_row[rows.from_shards, None], by_row[peers.plain_webdataset, None]

@@ -195,3 +195,17 @@ def object_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     ):
         patch.setenv("STORAGE_EMULATOR_HOST", url)
         yield url
+
+
+@pytest.fixture(scope="session")
+def numbered(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Four shards of 10, 3, 17 and 12 samples; sample n is n bright all over, of class n modulo 10."""
+    from tests.trainer.small_shards import ppm, shard
+
+    directory = tmp_path_factory.mktemp("numbered")
+    first = 0
+    for number, count in enumerate((10, 3, 17, 12)):
+        own = [(ppm(n), n % 10) for n in range(first, first + count)]
+        shard(directory / f"n-train-{number:06d}.tar", own)
+        first += count
+    return str(directory / "n-train-{000000..000003}.tar")

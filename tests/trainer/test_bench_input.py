@@ -12,6 +12,7 @@ from trainer import bench_input as bench
 from trainer import bench_peers as peers
 from trainer import bench_rows as rows
 from trainer.bench_table import DELAY, Case, as_json, table
+from trainer.errors import TrainerError
 
 SMALL = ["--images", "24", "--shards", "3", "--batch", "4", "--size", "32", "--buffer", "8", "--few", "6"]
 
@@ -19,8 +20,8 @@ SMALL = ["--images", "24", "--shards", "3", "--batch", "4", "--size", "32", "--b
 def test_every_row_of_ours_sees_every_image_and_the_table_tells_the_ratios() -> None:
     with bench.laid_out(bench.parser().parse_args(SMALL)) as (material, addresses, kept):
         assert set(addresses) == {0.0, DELAY}
-        assert rows.from_files(material) == rows.from_shards(material) == rows.from_bucket(material) == 24
-        assert rows.from_single_objects(material) == rows.from_many_single_objects(material) == 6
+        assert {row(material)() for row in OURS} == {24}
+        assert {row(material)() for row in (rows.from_single_objects, rows.from_many_single_objects)} == {6}
         chosen = [
             *(case for case in bench.cases(cold=True, with_peers=False, store=True) if case.row in OURS),
             Case("no such peer", peers.litdata, missing="it is not installed"),
@@ -43,7 +44,7 @@ def test_every_row_of_ours_sees_every_image_and_the_table_tells_the_ratios() -> 
 OURS = (rows.from_files, rows.from_shards, rows.from_bucket)
 
 
-def failing(material: rows.Material) -> int:
+def failing(material: rows.Material) -> rows.Epoch:
     raise ValueError("broken")
 
 
@@ -68,6 +69,24 @@ def test_without_an_object_store_the_local_rows_are_still_measured(monkeypatch: 
     monkeypatch.setattr("trainer.emulator.binary", lambda: None)
     with bench.laid_out(bench.parser().parse_args(SMALL)) as (material, addresses, kept):
         assert (addresses, kept, material.bucket) == ({}, None, "")
-        assert rows.from_shards(material) == 24
+        assert rows.from_shards(material)() == 24
     missing = {case.missing for case in bench.cases(cold=False, with_peers=False, store=False) if case.delay}
     assert missing == {"fake-gcs-server is not installed"}
+
+
+def test_rows_can_be_measured_by_themselves() -> None:
+    chosen = bench.cases(cold=True, with_peers=True, store=True)
+    assert [case.label for case in bench.named(chosen, "b, C")] == [
+        "B  local shards",
+        "C  shards from the bucket, 0 ms",
+        "C  shards from the bucket, 20 ms",
+        "B  local shards, cold",
+        "C  shards from the bucket, 20 ms, cold",
+    ]
+    assert {case.row for case in bench.named(chosen, "a'")} == {
+        rows.from_single_objects,
+        rows.from_many_single_objects,
+    }
+    assert {case.row for case in bench.named(chosen, "litdata")} == {peers.litdata}
+    with pytest.raises(TrainerError, match=r"There is no row d.* Name a word of one: A  files"):
+        bench.named(chosen, "A,D")

@@ -165,7 +165,12 @@ def test_a_resumed_run_goes_on_tidying_up_its_own(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.glob("*.pt")) == [f"checkpoint-{n:06d}.pt" for n in (2, 3, 4)]
 
 
-def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_written_is_told_before_there_is_anything_to_save(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(TrainerError, match=rf"Cannot write {tmp_path}/file/checkpoint-000001.pt"):
-        Keeper(str(tmp_path / "file"), MINE, None).save(state(), Position())
+    with pytest.raises(TrainerError, match=rf"Cannot keep checkpoints in {tmp_path}/file: .* --checkpoint-dir"):
+        Keeper(str(tmp_path / "file"), MINE, None)
+
+
+def test_a_place_that_can_be_written_is_left_as_it_was(place: str) -> None:
+    Keeper(place, MINE, None)
+    assert objects.matching(place) == []

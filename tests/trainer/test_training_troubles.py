@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -54,6 +55,15 @@ def test_what_concerns_all_ranks_is_said_by_one(pods: Callable[[], Pod], shapes:
         assert sentence in the_only_sentence(workers)
 
 
+def test_what_several_cores_meet_at_once_is_said_by_one(pod: Pod, shapes: str, tmp_path: Path) -> None:
+    for path in Path(shapes).glob("*-train-*.tar"):
+        shutil.copy(path, tmp_path)
+    patterns = ["--train-shards", f"{tmp_path}/*-train-*.tar", "--classes", "2"]  # there are ten
+    workers = pod.run([*TINY, *patterns, "--shuffle-buffer", "1"], cores=4)
+    assert [worker.exit_code for worker in workers] == [2], workers
+    assert re.match(r"Sample \d+ of .*\.tar has class \d: there are 2 classes", the_only_sentence(workers))
+
+
 @pytest.mark.parametrize("option", ["--data", "--checkpoint-dir", "--logdir"])
 def test_a_bucket_that_is_not_there_is_said_by_one(pod: Pod, object_store: str, option: str) -> None:
     fake = [] if option == "--data" else ["--fake-data", "--image-size", "32"]
@@ -81,7 +91,9 @@ def test_a_full_disk_is_said_by_one_and_the_last_checkpoint_stays_whole(
     workers = pod.run([*TINY, "--data", shapes, *FOR_EVER, *keep], workers=2)
     assert [worker.exit_code for worker in workers] == [2, 2], workers
     sentence = the_only_sentence(workers)
-    found = re.match(r"Cannot write .*/kept/checkpoint-(\d+)\.(pt|json): No space left on device\.", sentence)
+    found = re.match(
+        r"Cannot write .*/kept/checkpoint-(\d+)\.(pt|json): No space left on device\. Make room", sentence
+    )
     assert found, sentence
     from trainer import checkpoint
     from trainer.checkpoint import Identity

@@ -1,0 +1,24 @@
+"""Shards made for the tests of their making, and read back as webdataset does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import webdataset
+from webdataset.tariterators import group_by_keys, tar_file_expander
+
+from trainer import images, shards
+from trainer.manifest import Manifest
+
+
+def samples_of(directory: Path, manifest: Manifest, split: str) -> list[dict[str, object]]:
+    samples: list[dict[str, object]] = []
+    for shard in manifest.splits[split]:
+        with (directory / shard.name).open("rb") as stream:
+            members = tar_file_expander([{"url": shard.name, "stream": stream}])
+            samples += webdataset.filters.decode("rgb8")(group_by_keys(members))
+    return samples
+
+
+def make(source: images.Source, out: Path, per_shard: int = 4, seed: int = 3, **repeat: int) -> Manifest:
+    return shards.make(source, str(out), samples_per_shard=per_shard, repeat=repeat, seed=seed, tell=lambda _: None)

@@ -1,0 +1,45 @@
+"""Small shards for the tests of the input, and what an epoch of them shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from trainer import data, images, shards
+from trainer.config import DataConfig, OptimizerConfig, TrainConfig
+from trainer.data import Dataset
+from trainer.errors import TrainerError
+
+
+def config(batch: int = 8, loader_workers: int = 0, steps: int | None = None, **source: object) -> TrainConfig:
+    return TrainConfig(
+        data=DataConfig(loader_workers=loader_workers, **source),  # type: ignore[arg-type]
+        optimizer=OptimizerConfig(batch_size=batch),
+        steps_per_epoch=steps,
+    )
+
+
+def shard(path: Path, samples: list[tuple[bytes, int]], extension: str = "ppm") -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(shards.shard_bytes([images.Sample(content, extension, label) for content, label in samples], 0))
+    return str(path)
+
+
+def ppm(value: int, width: int = 32, height: int = 32) -> bytes:
+    return b"P6\n%d %d\n255\n" % (width, height) + bytes([value]) * (3 * width * height)
+
+
+def trained_values(cfg: TrainConfig, found: Dataset, rank: int, world: int, epoch: int = 1) -> list[int]:
+    """The samples of one rank's epoch, known by their centre's brightness."""
+    count, batches = data.train_epoch(cfg, found, rank, world, epoch)
+    read = list(batches)
+    assert len(read) == count
+    return [int(image[0, 16, 16]) for batch, _ in read for image in batch]
+
+
+def refused(make: Callable[[], object]) -> str:
+    with pytest.raises(TrainerError) as caught:
+        make()
+    return str(caught.value)

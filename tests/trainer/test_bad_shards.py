@@ -1,0 +1,122 @@
+"""Shards that are missing, cut off or damaged, and samples that are none: named, or skipped and counted."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+webdataset = pytest.importorskip("webdataset", reason="webdataset is not installed")
+
+from tests.trainer.small_shards import config, ppm, refused, shard, trained_values  # noqa: E402
+from trainer import data  # noqa: E402
+from trainer.data import PADDING, Dataset, ShardSet  # noqa: E402
+
+
+@pytest.mark.parametrize("loaders", [0, 2])
+def test_a_bad_shard_can_be_skipped_and_counted_and_no_rank_comes_short(
+    numbered: str, tmp_path: Path, loaders: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    paths = [tmp_path / f"{number}.tar" for number in range(4)]
+    for source, path in zip(data.expand(numbered), paths, strict=True):
+        shutil.copy(source, path)
+    paths[2].write_bytes(paths[2].read_bytes()[: 9 * 5120 + 700])
+    found = Dataset(ShardSet(tuple(map(str, paths)), (10, 3, 17, 12)), None, 10, 32)
+    cfg = config(batch=4, loader_workers=loaders, train="x", classes=10, on_bad_shard="skip")
+    values = trained_values(cfg, found, 0, 1)
+    assert len(values) == 40
+    said = capfd.readouterr().err
+    lost = sum(int(number) for number in re.findall(r"^Went on without (\d+) samples: Shard .*2\.tar is", said, re.M))
+    assert 6 <= lost <= 8  # of the 42, two are dropped anyway
+    assert len(set(values)) == 40 - lost
+    cfg = config(batch=8, loader_workers=loaders, train="x", val="x", classes=10, on_bad_shard="skip")
+    labels = torch.cat([y for _, y in data.evaluation(cfg, Dataset(None, found.train, 10, 32), 0, 1)[1]])
+    assert int((labels != PADDING).sum()) == 42 - 8
+
+
+def test_a_missing_shard_can_be_skipped_too(shapes: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(shapes, tmp_path / "set")
+    (tmp_path / "set" / "shapes-train-000003.tar").unlink()
+    cfg = config(directory=str(tmp_path / "set"), on_bad_shard="skip")
+    assert len(trained_values(cfg, data.find(cfg, 1), 0, 1)) == 256
+    assert "Went on without 32 samples: Cannot read" in capfd.readouterr().err
+
+
+def test_when_all_shards_are_bad_skipping_them_is_no_way_out(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.tar"
+    bad.write_bytes(b"no shard at all" * 100)
+    found = Dataset(ShardSet((str(bad),) * 2, (8, 8)), None, 10, 32)
+    cfg = config(batch=4, train="x", classes=10, on_bad_shard="skip")
+    assert "None of a loader's shards can be read" in refused(lambda: trained_values(cfg, found, 0, 1))
+
+
+def test_shards_are_compared_with_the_manifests_checksums_when_asked(shapes: str, tmp_path: Path) -> None:
+    shutil.copytree(shapes, tmp_path / "set")
+    path = tmp_path / "set" / "shapes-train-000005.tar"
+    content = bytearray(path.read_bytes())
+    content[700] ^= 1  # a pixel: nothing else would tell
+    path.write_bytes(bytes(content))
+    for verify in (False, True):
+        cfg = config(directory=str(tmp_path / "set"), verify=verify)
+        found = data.find(cfg, 1)
+        if verify:
+            text = refused(lambda: trained_values(cfg, found, 0, 1))  # noqa: B023
+            assert "shapes-train-000005.tar is damaged: its checksum is not the one in the manifest" in text
+        else:
+            assert len(trained_values(cfg, found, 0, 1)) == 256
+
+
+def test_a_shard_that_is_shorter_than_its_manifest_says_is_told_with_both_sizes(shapes: str, tmp_path: Path) -> None:
+    shutil.copytree(shapes, tmp_path / "set")
+    path = tmp_path / "set" / "shapes-train-000005.tar"
+    size = path.stat().st_size
+    path.write_bytes(path.read_bytes()[:-1024])
+    cfg = config(directory=str(tmp_path / "set"))
+    text = refused(lambda: trained_values(cfg, data.find(cfg, 1), 0, 1))
+    assert f"it has {size - 1024} bytes, its manifest says {size}" in text
+
+
+@pytest.mark.parametrize("loaders", [0, 2])
+@pytest.mark.parametrize(
+    ("spoil", "says"),
+    [
+        (lambda content: content[:2000], "damaged or cut off"),
+        (lambda content: content[: len(content) // 2 + 100], "damaged or cut off"),
+        (lambda content: content[: 6 * 5120], "holds 6 samples"),
+        (lambda content: b"\x00" * 2000 + content[:-2000], "holds 0 samples"),
+        (lambda content: content[:5120] + b"\xaa" * 5120, "where a header should be is something else"),
+        (lambda content: content.replace(b"P6\n", b"XX\n"), "cannot be decoded"),
+        (lambda content: content.replace(b"P6\n", b"XX\n", 1), "Sample 0000000 of"),
+    ],
+)
+def test_a_bad_shard_is_named_also_from_a_loader_process(
+    numbered: str, tmp_path: Path, loaders: int, spoil: Callable[[bytes], bytes], says: str
+) -> None:
+    content = Path(data.expand(numbered)[0]).read_bytes()
+    bad = tmp_path / "bad.tar"
+    bad.write_bytes(spoil(content))
+    cfg = config(batch=2, loader_workers=loaders, train=str(bad), classes=10)
+    found = Dataset(ShardSet((str(bad),) * 2, (10, 10)), None, 10, 32)
+    text = refused(lambda: trained_values(cfg, found, 0, 1))
+    assert says in text
+    assert "bad.tar" in text
+    assert "Traceback" not in text
+
+
+def test_an_image_without_a_class_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "x.tar"
+    with webdataset.TarWriter(str(path)) as writer:
+        writer.write({"__key__": "lonely", "ppm": ppm(1)})
+    cfg = config(batch=1, train=str(path), classes=10)
+    text = refused(lambda: trained_values(cfg, Dataset(ShardSet((str(path),), (1,)), None, 10, 32), 0, 1))
+    assert text == f"Sample lonely of {path} lacks a class or an image: it has ppm."
+
+
+def test_a_class_beyond_the_last_is_named(tmp_path: Path) -> None:
+    url = shard(tmp_path / "x.tar", [(ppm(1), 10)] * 4)
+    cfg = config(batch=2, train=url, classes=10)
+    assert "has class 10" in refused(lambda: trained_values(cfg, Dataset(ShardSet((url,), (4,)), None, 10, 32), 0, 1))

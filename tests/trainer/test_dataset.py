@@ -1,0 +1,162 @@
+"""What there is to train on: found, counted, and refused where it cannot feed the run."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+webdataset = pytest.importorskip("webdataset", reason="webdataset is not installed")
+
+from tests.trainer.small_shards import config, ppm, refused, trained_values  # noqa: E402
+from trainer import data, images, objects, shards  # noqa: E402
+from trainer.data import Dataset  # noqa: E402
+from trainer.errors import TrainerError  # noqa: E402
+from trainer.manifest import UNFINISHED  # noqa: E402
+
+
+def test_a_directory_of_shards_is_known_by_its_manifest(shapes: str) -> None:
+    assert "--classes 9 is too few: manifest.json lists 10" in refused(
+        lambda: data.find(config(directory=shapes, classes=9), 1)
+    )
+    found = data.find(config(directory=shapes), world=2)
+    assert found.train is not None
+    assert found.val is not None
+    assert (found.train.samples, found.val.samples, found.classes, found.image_size) == (256, 48, 10, 32)
+    assert len(found.train.urls) == 8
+
+
+def test_brace_and_star_patterns_work_in_a_bucket(object_store: str) -> None:
+    for number in range(3):
+        objects.write(f"gs://trainer-test/p/t-{number}.tar", b"")
+    expected = tuple(f"gs://trainer-test/p/t-{number}.tar" for number in range(3))
+    assert data.expand("gs://trainer-test/p/t-{0..2}.tar") == data.expand("gs://trainer-test/p/t-*.tar") == expected
+    with pytest.raises(TrainerError, match=r"1 of 4 shards are missing, the first is .*t-3"):
+        data.expand("gs://trainer-test/p/t-{0..3}.tar")
+    with pytest.raises(TrainerError, match="No shards match"):
+        data.expand("gs://trainer-test/q/t-{0..3}.tar")
+    with pytest.raises(TrainerError, match="no bucket gs://nowhere"):
+        data.expand("gs://nowhere/t-{0..3}.tar")
+
+
+def test_a_command_can_be_a_shard(numbered: str, tmp_path: Path) -> None:
+    first = data.expand(numbered)[0]
+    cfg = config(batch=4, train=f"pipe:cat {first}", classes=10)
+    found = data.find(cfg, world=1)
+    assert found.train is not None
+    assert (found.train.urls, found.train.counts) == ((f"pipe:cat {first}",), (10,))
+    assert len(trained_values(cfg, Dataset(found.train, None, 10, 32), 0, 1)) == 8
+
+
+def test_a_command_that_fails_is_named(tmp_path: Path) -> None:
+    with pytest.raises(TrainerError, match="The command of pipe:exit 3 failed: exit code 3"):
+        data.find(config(train="pipe:exit 3", classes=10), world=1)
+
+
+class Forbidding(BaseHTTPRequestHandler):
+    """Cloud Storage's answer to an account that may not read a bucket."""
+
+    def do_GET(self) -> None:
+        content = b'{"error": {"code": 403, "message": "x@y.iam does not have storage.objects.get access"}}'
+        self.send_response(403)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_a_bucket_that_may_not_be_read_is_told_with_the_role_that_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Forbidding) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{server.server_port}")
+        for ask in (
+            lambda: objects.matching("gs://theirs/x"),
+            lambda: objects.read("gs://theirs/x"),
+            lambda: data.expand("gs://theirs/x/{0..3}.tar"),
+            lambda: data.find(config(directory="gs://theirs/x"), 1),
+        ):
+            assert re.match(r"No permission for gs://theirs/x.*objects.get access.*roles/storage", refused(ask))
+        server.shutdown()
+
+
+def test_a_pattern_whose_braces_do_not_match_is_refused() -> None:
+    assert "is no pattern of shards" in refused(lambda: data.expand("/x/t-{0..3.tar"))
+
+
+def test_a_pattern_of_commands_is_one_command_a_shard(numbered: str) -> None:
+    cfg = config(batch=4, train=f"pipe:cat {numbered}", classes=10)
+    found = data.find(cfg, world=1)
+    assert found.train is not None
+    assert found.train.counts == (10, 3, 17, 12)
+    assert len(set(trained_values(cfg, Dataset(found.train, None, 10, 32), 0, 1))) == 40
+
+
+def test_classes_that_differ_between_the_patterns_are_named(tmp_path: Path) -> None:
+    for name, classes in (("a", ("cat", "dog")), ("b", ("cat", "fox")), ("c", ("dog", "cat"))):
+        source = images.Source("pets", classes, 32, {"train": (4, lambda n: images.Sample(ppm(n), "ppm", n % 2))})
+        shards.make(source, str(tmp_path / name), samples_per_shard=4, repeat={}, seed=1, tell=lambda _: None)
+    train = f"{tmp_path}/a/pets-train-000000.tar"
+    for other, says in (("b", "dog, fox"), ("c", "in another order")):
+        cfg = config(batch=2, train=train, val=f"{tmp_path}/{other}/pets-train-000000.tar")
+        assert says in refused(lambda: data.find(cfg, 1))  # noqa: B023
+    assert data.find(config(batch=2, train=train, val=train), 1).classes == 2
+
+
+def test_fewer_shards_than_loader_processes_work_and_that_is_said(
+    shapes: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    cfg = config(batch=8, directory=shapes, loader_workers=3)
+    found = data.find(cfg, 4)
+    said = capfd.readouterr().out
+    assert "8 training shards feed 2 loader processes on each of 4 cores, not 3" in said
+    assert "--samples-per-shard" in said
+    assert len(trained_values(cfg, found, 3, 4)) == 64
+    data.find(config(batch=8, directory=shapes, loader_workers=2), 4)
+    assert "feed" not in capfd.readouterr().out
+
+
+def test_shards_that_were_never_finished_are_told_as_that(tmp_path: Path) -> None:
+    (tmp_path / UNFINISHED).write_text("{}")
+    assert "never finished" in refused(lambda: data.find(config(directory=str(tmp_path)), 1))
+
+
+def test_fewer_shards_than_cores_are_refused_with_the_way_out(shapes: str) -> None:
+    assert "8 training shards are too few for 9 cores" in refused(lambda: data.find(config(directory=shapes), 9))
+    assert "--samples-per-shard" in refused(lambda: data.find(config(directory=shapes), 9))
+
+
+def test_a_batch_larger_than_a_ranks_share_is_refused(shapes: str) -> None:
+    assert data.find(config(batch=64, directory=shapes), 4).train is not None
+    assert "A batch of 65 is more than each of 4 cores gets" in refused(
+        lambda: data.find(config(batch=65, directory=shapes), 4)
+    )
+
+
+def test_places_without_shards_are_named(tmp_path: Path) -> None:
+    assert "no directory /nowhere" in refused(lambda: data.find(config(directory="/nowhere"), 1))
+    assert "no manifest.json" in refused(lambda: data.find(config(directory=str(tmp_path)), 1))
+    assert "No shards match" in refused(lambda: data.find(config(train=f"{tmp_path}/*.tar"), 1))
+
+
+def test_a_shard_that_the_manifest_lists_but_is_gone_is_named(shapes: str, tmp_path: Path) -> None:
+    shutil.copytree(shapes, tmp_path / "set")
+    (tmp_path / "set" / "shapes-train-000003.tar").unlink()
+    text = refused(lambda: data.find(config(directory=str(tmp_path / "set")), 1))
+    assert "1 of 8 train shards are missing" in text
+    assert "shapes-train-000003.tar" in text
+
+
+def test_making_and_splitting_shards_needs_no_torch() -> None:
+    modules = "trainer.config, trainer.progress, trainer.split, trainer.manifest, trainer.shards"
+    code = f"import sys, {modules}; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2])

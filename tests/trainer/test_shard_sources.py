@@ -1,0 +1,212 @@
+"""What shards are made of: CIFAR-10's own archive, folders of class folders, drawn shapes."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import struct
+import tarfile
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from PIL import Image
+
+webdataset = pytest.importorskip("webdataset", reason="the trainer's packages are not installed")
+
+from tests.trainer.made_shards import make, samples_of  # noqa: E402
+from trainer import class_folders, images, shards  # noqa: E402
+from trainer.errors import TrainerError  # noqa: E402
+from trainer.manifest import MANIFEST, Manifest  # noqa: E402
+
+CIFAR_CLASSES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
+
+
+class Python2Pickler(pickle._Pickler):  # type: ignore[name-defined,misc]
+    """Pickles as Python 2 did, which CIFAR-10's authors used: text is bytes, and numpy has its old name."""
+
+    dispatch: ClassVar = dict(pickle._Pickler.dispatch)  # type: ignore[attr-defined]
+
+    def save_bytes(self, content: bytes) -> None:
+        self.write(pickle.BINSTRING + struct.pack("<i", len(content)) + content)
+        self.memoize(content)
+
+    dispatch[bytes] = save_bytes
+
+
+def python2_pickle(content: object) -> bytes:
+    stream = io.BytesIO()
+    Python2Pickler(stream, protocol=2).dump(content)
+    return stream.getvalue().replace(b"cnumpy._core.multiarray\n", b"cnumpy.core.multiarray\n")
+
+
+def cifar_archive(path: Path, rows: int = 4) -> np.ndarray:
+    """An archive laid out as cifar-10-python.tar.gz is, pickled as it is, with noise for images."""
+    pixels = np.random.default_rng(5).integers(0, 256, (6 * rows, 3072), dtype=np.uint8)
+    files: dict[str, object] = {
+        "batches.meta": {
+            b"num_cases_per_batch": rows,
+            b"label_names": [name.encode() for name in CIFAR_CLASSES],
+            b"num_vis": 3072,
+        }
+    }
+    for number in range(6):
+        name = f"data_batch_{number + 1}" if number < 5 else "test_batch"
+        own = pixels[number * rows : (number + 1) * rows]
+        labels = [(number + row) % 10 for row in range(rows)]
+        label = b"training batch %d of 5" % (number + 1) if number < 5 else b"testing batch 1 of 1"
+        files[name] = {b"batch_label": label, b"labels": labels, b"data": own, b"filenames": [b"a.png"] * rows}
+    with tarfile.open(path, "w:gz") as tar:
+        folder = tarfile.TarInfo("cifar-10-batches-py")
+        folder.type = tarfile.DIRTYPE
+        tar.addfile(folder)
+        page = tarfile.TarInfo("cifar-10-batches-py/readme.html")
+        page.size = 6
+        tar.addfile(page, io.BytesIO(b"<html>"))
+        for name, content in files.items():
+            raw = python2_pickle(content)
+            info = tarfile.TarInfo(f"cifar-10-batches-py/{name}")
+            info.size = len(raw)
+            tar.addfile(info, io.BytesIO(raw))
+    return pixels
+
+
+def test_shapes_depend_on_the_seed_alone_and_have_all_ten_classes() -> None:
+    (_, first), (_, again) = (images.shapes(20, 1, 16, seed=1).splits["train"] for _ in range(2))
+    assert [first(n) for n in range(20)] == [again(n) for n in range(20)]
+    assert [first(n).label for n in range(10)] == list(range(10))
+    assert first(0).content != first(10).content
+
+
+def test_cifar_10s_own_archive_becomes_shards(tmp_path: Path) -> None:
+    pixels = cifar_archive(tmp_path / "cifar-10-python.tar.gz")
+    manifest = make(images.cifar10(tmp_path / "cifar-10-python.tar.gz"), tmp_path / "out", per_shard=6)
+    assert manifest.classes == tuple(CIFAR_CLASSES)
+    assert [s.name for s in manifest.splits["val"]] == ["cifar-val-000000.tar"]
+    for split, rows in (("train", slice(0, 20)), ("val", slice(20, 24))):
+        read = samples_of(tmp_path / "out", manifest, split)
+        planes = {s["ppm"].transpose(2, 0, 1).tobytes(): int(s["cls"]) for s in read}
+        expected = {row.tobytes(): (n // 4 + n % 4) % 10 for n, row in list(enumerate(pixels))[rows]}
+        assert planes == expected
+
+
+def test_an_unpacked_cifar_archive_reads_alike(tmp_path: Path) -> None:
+    cifar_archive(tmp_path / "cifar.tar.gz")
+    with tarfile.open(tmp_path / "cifar.tar.gz") as tar:
+        tar.extractall(tmp_path / "unpacked", filter="data")
+    packed, unpacked = (images.cifar10(tmp_path / name) for name in ("cifar.tar.gz", "unpacked"))
+    assert [packed.splits["val"][1](n) for n in range(4)] == [unpacked.splits["val"][1](n) for n in range(4)]
+
+
+def test_a_pickle_that_would_run_something_is_refused(tmp_path: Path) -> None:
+    cifar_archive(tmp_path / "c.tar.gz")
+    with tarfile.open(tmp_path / "c.tar.gz") as tar:
+        tar.extractall(tmp_path, filter="data")
+    (tmp_path / "cifar-10-batches-py" / "test_batch").write_bytes(pickle.dumps(Path("x")))
+    with pytest.raises(TrainerError, match="pathlib"):
+        images.cifar10(tmp_path / "cifar-10-batches-py")
+
+
+@pytest.mark.parametrize("content", [b"", b"no archive at all"])
+def test_what_is_no_archive_is_named(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "cifar-10-python.tar.gz"
+    path.write_bytes(content)
+    with pytest.raises(TrainerError, match="cifar-10-python"):
+        images.cifar10(path)
+
+
+def test_a_tar_of_something_else_is_named_as_that(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "other.tar", "w"):
+        pass
+    with pytest.raises(TrainerError, match="is not CIFAR-10's archive"):
+        images.cifar10(tmp_path / "other.tar")
+
+
+def picture(path: Path, colour: int) -> bytes:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", (20, 12), (colour, 0, 0)).save(path)
+    return path.read_bytes()
+
+
+def test_a_folder_of_class_folders_keeps_its_files_as_they_are(tmp_path: Path) -> None:
+    contents = {
+        picture(tmp_path / "pets" / "train" / "cat" / "1.JPEG", 10): (0, "jpg"),
+        picture(tmp_path / "pets" / "train" / "dog" / "a.png", 20): (1, "png"),
+    }
+    picture(tmp_path / "pets" / "val" / "cat" / "2.jpg", 30)
+    picture(tmp_path / "pets" / "val" / "dog" / "3.jpg", 40)
+    (tmp_path / "pets" / "train" / "cat" / "notes.txt").write_text("not an image")
+    source = class_folders.folder(tmp_path / "pets", 0.0, seed=1)
+    count, sample_at = source.splits["train"]
+    assert source.classes == ("cat", "dog")
+    assert {s.content: (s.label, s.extension) for s in map(sample_at, range(count))} == contents
+    assert source.splits["val"][0] == 2
+
+
+def test_a_part_is_set_apart_for_validation_where_there_is_none(tmp_path: Path) -> None:
+    for label in ("cat", "dog"):
+        for number in range(10):
+            picture(tmp_path / label / f"{number}.png", number)
+    splits = class_folders.folder(tmp_path, 0.2, seed=1).splits
+    assert {name: count for name, (count, _) in splits.items()} == {"train": 16, "val": 4}
+
+
+def test_classes_that_differ_between_the_splits_are_named(tmp_path: Path) -> None:
+    picture(tmp_path / "train" / "cat" / "1.png", 1)
+    picture(tmp_path / "val" / "dog" / "1.png", 1)
+    with pytest.raises(TrainerError, match="cat, dog"):
+        class_folders.folder(tmp_path, 0.1, seed=1)
+
+
+def test_images_of_other_formats_and_in_folders_of_folders_become_samples(tmp_path: Path) -> None:
+    for name in ("a.bmp", "deep/er/b.tiff", "c.gif", ".hidden.png"):
+        picture(tmp_path / "in" / "cat" / name, 200)
+    picture(tmp_path / "in" / ".cache" / "x.png", 1)
+    (tmp_path / "in" / "cat" / "notes.txt").write_text("not an image")
+    source = class_folders.folder(tmp_path / "in", 0.0, seed=1)
+    count, sample_at = source.splits["train"]
+    assert (source.classes, count) == (("cat",), 3)
+    for sample in map(sample_at, range(count)):
+        assert sample.extension == "png"
+        colour = np.asarray(Image.open(io.BytesIO(sample.content)).convert("RGB"))[5, 5]
+        assert abs(int(colour[0]) - 200) < 4
+    assert source.notes == (f"1 files in {tmp_path / 'in'} are no images and were left out",)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("a.jpg", b"", "it is empty"),
+        ("a.png", b"not an image", "not an image"),
+        ("a.bmp", b"not an image", "PIL cannot decode it"),
+        ("a.jpg", None, "remature end"),
+    ],
+    ids=["empty", "no png", "no bmp", "cut off"],
+)
+def test_a_file_that_cannot_be_decoded_is_named_or_left_out_by_name(
+    tmp_path: Path, name: str, content: bytes | None, says: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(5):
+        picture(tmp_path / "in" / "cat" / f"{number}.jpg", 9)
+    bad = tmp_path / "in" / "cat" / name
+    if content is None:
+        Image.effect_noise((64, 64), 50).convert("RGB").save(bad)
+    bad.write_bytes(bad.read_bytes()[:-20] if content is None else content)
+    command = ["folder", str(tmp_path / "in"), "--val-fraction", "0", "--out", str(tmp_path / "out")]
+    assert shards.main(command) == 2
+    err = capfd.readouterr().err
+    assert str(bad) in err
+    assert says in err
+    assert "--on-bad-image skip" in err
+    assert shards.main([*command, "--on-bad-image", "skip", "--overwrite"]) == 0
+    assert f"Left out. Cannot decode {bad}" in capfd.readouterr().err
+    manifest = Manifest.from_json((tmp_path / "out" / MANIFEST).read_bytes(), "there")
+    assert manifest.splits["train"][0].samples == len(samples_of(tmp_path / "out", manifest, "train")) == 5
+
+
+def test_a_class_without_images_is_named(tmp_path: Path) -> None:
+    picture(tmp_path / "cat" / "1.png", 1)
+    (tmp_path / "dog").mkdir()
+    with pytest.raises(TrainerError, match=r"class folder .*dog is empty"):
+        class_folders.folder(tmp_path, 0.0, seed=1)

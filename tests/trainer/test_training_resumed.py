@@ -1,0 +1,177 @@
+"""Runs that are carried on: after a trainer that ordered samples otherwise, and after a kill in mid-upload."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+for package in ("torch", "torch_xla", "torchvision", "webdataset"):
+    pytest.importorskip(package, reason=f"{package} is not installed")
+
+from tests.trainer import layouts  # noqa: E402
+from tests.trainer.conftest import Pod  # noqa: E402
+from trainer import data, objects  # noqa: E402
+
+STEP = re.compile(r"\| Training Device=xla:0/\d+ Epoch=(\d+) Step=(\d+) .*")
+TINY = ["--model", "tiny-batchnorm", "--batch-size", "8", "--log-steps", "1", "--timeout", "60"]
+
+
+def steps(lines: list[str]) -> list[tuple[int, int]]:
+    """Epoch and step of each training line."""
+    return [(int(match[1]), int(match[2])) for match in map(STEP.fullmatch, lines) if match]
+
+
+SHORT = ["--epochs", "1", "--steps-per-epoch", "3"]
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory, colours: str) -> Iterator[Path]:
+    """A directory with the one checkpoint of two cores that did three steps."""
+    directory = tmp_path_factory.mktemp("saved")
+    running, kept = Pod(directory / "pod"), directory / "kept"
+    arguments = [*TINY, "--data", colours, *SHORT, "--checkpoint-dir", str(kept)]
+    [worker] = running.run(arguments, cores=2, way=layouts.save_in_mid_epoch)
+    assert worker.exit_code == 0, worker
+    yield kept
+    running.end()
+
+
+@pytest.mark.parametrize(
+    ("step", "order", "begins_at"),
+    [(2, 1, 0), (1, None, 0), (3, 1, 3)],
+    ids=["an older order", "an order without a number", "an older order, and all steps done"],
+)
+def test_an_epoch_whose_samples_now_come_in_another_order_begins_again_and_one_rank_says_why(
+    pod: Pod, saved: Path, colours: str, tmp_path: Path, step: int, order: int | None, begins_at: int
+) -> None:
+    kept = tmp_path / "kept"
+    shutil.copytree(saved, kept)
+    pointer = json.loads((kept / "checkpoint-000001.json").read_text())
+    assert pointer["identity"].pop("order") == data.ORDER
+    pointer["identity"].update({} if order is None else {"order": order})
+    pointer["position"]["step"] = step
+    (kept / "checkpoint-000001.json").write_text(json.dumps(pointer))
+    [after] = pod.run([*TINY, "--data", colours, *SHORT, "--checkpoint-dir", str(kept)], cores=2)
+    assert after.exit_code == 0, after
+    [said] = [line for line in after.lines if line.startswith("Resumed from ")]
+    resumed = f"Resumed from {kept}/checkpoint-000001.pt at epoch 1 after step {begins_at}"
+    if begins_at:
+        assert said == resumed
+    else:
+        again = "the step done in it is" if step == 1 else f"the {step} steps done in it are"
+        assert said == (
+            f"{resumed}, from the epoch's beginning: {again} done again, for it was saved by a trainer that orders "
+            f"samples otherwise (order {order or 0}, here {data.ORDER})"
+        )
+    assert sorted(steps(after.lines)) == sorted([(1, n) for n in range(begins_at, 3)] * 2)
+
+
+class Holding:
+    """A proxy before the object store; it stops for good in the midst of the upload of one object."""
+
+    def __init__(self, server: str, name: str, body: int) -> None:
+        """Of a request that names `name` so many bytes pass, no more."""
+        host, port = server.removeprefix("http://").split(":")
+        self._address, self._name, self._body = (host, int(port)), name.encode(), body
+        self.held = threading.Event()
+        self._released = threading.Event()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self._thread = threading.Thread(target=self._accept)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._released.set()
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._thread.join()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                threading.Thread(target=self._connection, args=(client,)).start()
+
+    def _connection(self, client: socket.socket) -> None:
+        with suppress(OSError), client, socket.create_connection(self._address) as server:
+            while request := self._head(client):
+                head, _, body = request.partition(b"\r\n\r\n")
+                length = re.search(rb"\r\ncontent-length: (\d+)", head, re.I)
+                whole = int(length[1]) if length else 0
+                while len(body) < whole and (part := client.recv(min(65536, whole - len(body)))):
+                    body += part
+                if self._name in request[: len(head) + 1000] and head.startswith((b"POST", b"PUT")):
+                    server.sendall(head + b"\r\n\r\n" + body[: self._body])
+                    self.held.set()
+                    self._released.wait()
+                    return
+                server.sendall(head.replace(b"\r\n", b"\r\nConnection: close\r\n", 1) + b"\r\n\r\n" + body)
+                while answer := server.recv(65536):
+                    client.sendall(answer)
+                return
+
+    @staticmethod
+    def _head(client: socket.socket) -> bytes:
+        request = b""
+        while b"\r\n\r\n" not in request and (part := client.recv(65536)):
+            request += part
+        return request
+
+
+@pytest.fixture
+def holding(object_store: str) -> Iterator[Callable[[str, int], Holding]]:
+    """Makes such proxies."""
+    made: list[Holding] = []
+
+    def make(name: str, body: int) -> Holding:
+        made.append(Holding(object_store, name, body))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "left_behind"),
+    [("checkpoint-000002.pt", 20_000, False), ("checkpoint-000002.json", 0, True)],
+    ids=["in the midst of the state", "between the state and its pointer"],
+)
+def test_a_run_killed_while_it_uploads_a_checkpoint_goes_on_from_the_last_whole_one(
+    pods: Callable[[], Pod],
+    object_store: str,
+    holding: Callable[[str, int], Holding],
+    colours: str,
+    tmp_path: Path,
+    name: str,
+    body: int,
+    left_behind: bool,
+) -> None:
+    place = f"gs://trainer-test/{tmp_path.name}"
+    keep = ["--checkpoint-dir", place, "--checkpoint-steps", "2"]
+    arguments = [*TINY, "--data", colours, "--epochs", "1", "--steps-per-epoch", "5", *keep]
+    proxy, killed = holding(name, body), pods()
+    killed.start(arguments, cores=2, STORAGE_EMULATOR_HOST=proxy.url)
+    assert proxy.held.wait(100), killed.path(0, "err").read_text()
+    os.killpg(killed.pid(0), signal.SIGKILL)
+    assert killed.wait()[0].exit_code == -signal.SIGKILL
+    there = objects.matching(place)
+    assert there == ["checkpoint-000001.json", "checkpoint-000001.pt", *["checkpoint-000002.pt"] * left_behind]
+
+    [resumed] = pods().run(arguments, cores=2)
+    assert resumed.exit_code == 0, resumed
+    passed_over = f"Passed over checkpoint {place}/checkpoint-000002: it was never finished"
+    assert resumed.lines.count(passed_over) == left_behind
+    assert resumed.lines.count(f"Resumed from {place}/checkpoint-000001.pt at epoch 1 after step 2") == 1
+    assert sorted(steps(resumed.lines)) == sorted([(1, 2), (1, 3), (1, 4)] * 2)
+    assert f"checkpoint-00000{3 if left_behind else 2}.json" in objects.matching(place)
