@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench.figures import Figure, at_most
-from tests.logs.shapes import training
 
 SECONDS = 10.0
 WARM_UP = 3.0
@@ -95,8 +94,13 @@ def console() -> dict[str, Any]:
 
 def _lines(worker: int, turn: int) -> bytes:
     each = RATE // BATCHES
-    lines = (training(worker * CORES + n % CORES, turn * each // CORES + n // CORES, epoch=1) for n in range(each))
-    return ("\n".join(lines) + "\n").encode()
+    return b"".join(_line(worker * CORES + n % CORES, turn * each // CORES + n // CORES) for n in range(each))
+
+
+def _line(core: int, step: int) -> bytes:
+    """Made here: the tests' own shapes would load hypothesis into the process whose memory is measured."""
+    told = f"Epoch=1 Step={step} Loss=6.87500 Rate=258.47 GlobalRate=250.00 Time=02:38:57"
+    return f"| Training Device=xla:{core % 2}/{core} {told}\n".encode()
 
 
 def on_terminal(arguments: list[str], write: Any) -> dict[str, Any]:
@@ -177,6 +181,7 @@ def show_widgets(rows: int, log: Path, answer: Path) -> None:
     from textual.app import App, ComposeResult
 
     from tui.console.lines import Spool
+    from tui.console.memory import freeze_what_stays
     from tui.console.widgets.core_table import CoreTable
     from tui.console.widgets.log_pane import LogPane
 
@@ -208,6 +213,7 @@ def show_widgets(rows: int, log: Path, answer: Path) -> None:
                 self.call_after_refresh(lambda: watch.keys.append(time.monotonic() - event.time))
             await super().on_event(event)
 
+    freeze_what_stays()
     Widgets().run()
 
 
@@ -217,13 +223,14 @@ def _snapshot(rows: int) -> Any:
     demux = Demux()
     for step in range(10):
         for core in range(rows):
-            demux.feed(core // 8, (training(core, step, epoch=1) + "\n").encode(), now=float(step))
+            demux.feed(core // CORES, _line(core, step), now=float(step))
     return demux.snapshot(now=10.0)
 
 
 def show_console(directory: Path, home: Path, answer: Path) -> None:
     """The console as `tpu-tui open` shows it."""
     from tui.console.app import ConsoleApp
+    from tui.console.memory import freeze_what_stays
     from tui.operator import Operator
     from tui.runs.directory import RunDirectory
     from tui.settings import Settings
@@ -239,6 +246,7 @@ def show_console(directory: Path, home: Path, answer: Path) -> None:
             super().on_mount()
             self.run_worker(watch.go(self))
 
+    freeze_what_stays()
     operator = Operator(Settings(home=home, project="bench", zones=(), read_only=True))
     Console(operator, open_run=RunDirectory.open(directory)).run()
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tui.console.app import ConsoleApp
+from tui.console.memory import freeze_what_stays
 from tui.console.terminal import stderr_to_log
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ def run_console(
     `default_command` is what the launch dialog begins with.
     """
     app = ConsoleApp(operator, open_run=open_run, replay=replay, demo=demo, default_command=default_command)
+    freeze_what_stays()
     with stderr_to_log(operator.settings.home):
         app.run()
     return app.return_code or 0

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from tui.logs.snapshot import Snapshot
     from tui.runs.reader import RunReader
 
-POLL_BUDGET = 1024 * 1024
-"""Bytes of logs demultiplexed at a time."""
-POLL_TIME = 0.02
-"""Seconds of one tick that demultiplexing may take: a key never waits longer."""
+READ_BYTES = 256 * 1024
+"""Bytes of logs demultiplexed at a time: a few milliseconds."""
+READ_TIME = 0.008
+"""Seconds for which logs are read in one go: a key never waits longer for them."""
 FIGURES_EVERY = 0.2
 """Seconds between two sets of figures: nobody reads faster, and every repaint of a large screen costs 20 ms."""
 SNAPSHOT_EVERY = 1.0
@@ -60,8 +60,15 @@ class Feed(Protocol):
     def problem(self) -> TpuTuiError | None:
         """What hinders reading, if anything does."""
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether there was more to read than one go takes."""
+
     def poll(self) -> bool:
-        """Read a little more; whether anything is new."""
+        """Read a little more; whether anything is new to be shown."""
+
+    def read(self) -> None:
+        """Read a little more, between two polls: for logs that one go a poll does not keep up with."""
 
     def log(self, which: str) -> LineSource:
         """The lines of `merged` or of a worker by its number."""
@@ -102,7 +109,8 @@ class RunFeed:
         self._fold_due = 0.0
         self._looked = 0.0
         self._snapped = 0.0
-        self._behind = False
+        self._grown = False
+        self.is_behind = False
         self._tails: dict[int, Spool] = {}
 
     @property
@@ -121,15 +129,19 @@ class RunFeed:
         return [worker.index for worker in self.directory.run.workers]
 
     def poll(self) -> bool:
-        """Read what arrived, at most `POLL_BUDGET` of it, and the events when there are new ones."""
+        """Read what arrived, as much of it as one go takes, and the events when there are new ones."""
         try:
             fresh = self._poll_status()
             fresh = self._poll_cores() or fresh
             self.problem = None
             return fresh
         except OSError as error:
-            self.problem = TpuTuiError(f"cannot read {self.directory.path}", why=error.strerror or str(error))
-            return True
+            return self._hindered(error)
+
+    def _hindered(self, error: OSError) -> bool:
+        self.is_behind = False
+        self.problem = TpuTuiError(f"cannot read {self.directory.path}", why=error.strerror or str(error))
+        return True
 
     def _poll_status(self) -> bool:
         size = (self.directory.path / EVENTS_FILE).stat().st_size
@@ -155,20 +167,32 @@ class RunFeed:
             spool.close()
         self._tails.clear()
 
-    def _poll_cores(self) -> bool:
+    def read(self) -> None:
+        """Read what arrived, as much of it as one go takes."""
+        try:
+            self._read_logs()
+        except OSError as error:
+            self._hindered(error)
+
+    def _read_logs(self) -> RunReader:
         if self._reader is None:
             from tui.runs.reader import RunReader
 
             self._reader = RunReader(self.directory, dialects=self._dialects, thresholds=self._thresholds)
-        begun = time.perf_counter()
-        while self._reader.poll(POLL_BUDGET):
-            self._behind = True
-            if time.perf_counter() - begun > POLL_TIME:
-                break
+        end = time.perf_counter() + READ_TIME
+        self.is_behind = True
+        while self.is_behind and time.perf_counter() < end:
+            self.is_behind = self._reader.poll(READ_BYTES)
+            self._grown = self._grown or self.is_behind
+        return self._reader
+
+    def _poll_cores(self) -> bool:
+        reader = self._read_logs()
         live = self._status is not None and not self._status.state.is_over
-        age = begun - self._snapped
-        if self._snapshot is None or (self._behind and age > FIGURES_EVERY) or (live and age > SNAPSHOT_EVERY):
-            self._snapshot, self._snapped, self._behind = self._reader.snapshot(), begun, False
+        now = time.perf_counter()
+        age = now - self._snapped
+        if self._snapshot is None or (self._grown and age > FIGURES_EVERY) or (live and age > SNAPSHOT_EVERY):
+            self._snapshot, self._snapped, self._grown = reader.snapshot(), now, False
             return True
         return False
 

@@ -6,6 +6,7 @@ import asyncio
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from textual.app import SuspendNotSupported
@@ -159,6 +160,8 @@ class Flows:
 
     def new_run(self, slice_: Slice | None) -> None:
         """Ask what to launch."""
+        if self._list_first(lambda: self.new_run(slice_)):
+            return
         slices: tuple[Slice, ...] = self.app.store.get(SLICES).value or ()
         if not slices:
             self.app.notify("there is no slice to launch on", timeout=3)
@@ -174,8 +177,23 @@ class Flows:
             )
         )
 
+    def _list_first(self, then: Callable[[], None]) -> bool:
+        """Whether the slices were not listed yet; `then` is called when they were."""
+        reading = self.app.store.get(SLICES)
+        if reading.at is not None or reading.problems:
+            return False
+        self.app.notify("listing the slices…", timeout=3)
+        self.app.tasks.start("list first", self._once_listed(then), self.say)
+        return True
+
+    async def _once_listed(self, then: Callable[[], None]) -> None:
+        await self.app.sources.listed()
+        then()
+
     def run_again(self, directory: RunDirectory | None) -> None:
         """Ask what to launch, filled in from a run."""
+        if self._list_first(lambda: self.run_again(directory)):
+            return
         slices: tuple[Slice, ...] = self.app.store.get(SLICES).value or ()
         if directory is None or not slices:
             self.new_run(None)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from tui.console.feed import MERGED
+from tui.console.feed import FIGURES_EVERY, MERGED
 from tui.console.lines import LineSource, Spool
 from tui.console.search import Chosen
 from tui.errors import TpuTuiError
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from tui.logs.snapshot import Snapshot
     from tui.runs.status import RunStatus
 
-READ_TIME = 0.03
-"""Seconds of one tick that reading the file may take."""
+READ_TIME = 0.008
+"""Seconds for which the file is read in one go, and the block beyond them."""
 
 
 class SavedFeed:
@@ -36,6 +36,7 @@ class SavedFeed:
         self._blocks: Iterator[bytes] | None = log.blocks()
         self._unpacked: IO[bytes] | None = tempfile.NamedTemporaryFile() if log.compressed else None  # noqa: SIM115
         self._snapshot: Snapshot | None = None
+        self._snapped, self._grown = 0.0, False
         self._owners = Owners({}, xla_dist=log.xla_dist)
         self._workers: tuple[int, ...] = ()
 
@@ -59,23 +60,36 @@ class SavedFeed:
         """The file that holds the lines."""
         return Path(self._unpacked.name) if self._unpacked is not None else self._log.path
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether the file was not read to its end yet."""
+        return self._blocks is not None
+
     def poll(self) -> bool:
-        """Read some more blocks; whether there were any."""
-        if self._blocks is None:
+        """Read some more blocks; whether what they told is to be shown."""
+        if self._blocks is None and self._snapshot is not None and not self._grown:
             return False
-        begun = time.perf_counter()
+        self.read()
+        now = time.perf_counter()
+        if self.is_behind and self._snapshot is not None and now - self._snapped < FIGURES_EVERY:
+            return False
+        self._snapshot, self._snapped, self._grown = self._demux.snapshot(), now, False
+        return True
+
+    def read(self) -> None:
+        """Read some more blocks."""
+        end = time.perf_counter() + READ_TIME
         try:
-            while time.perf_counter() - begun < READ_TIME:
+            while self._blocks is not None and time.perf_counter() < end:
+                self._grown = True
                 data = next(self._blocks, b"")
-                if not data:
+                if data:
+                    self._take(data)
+                else:
                     self._finish()
-                    break
-                self._take(data)
         except TpuTuiError as error:
             self.problem = error
             self._finish()
-        self._snapshot = self._demux.snapshot()
-        return True
 
     def _take(self, data: bytes) -> None:
         self._demux.feed(None, data)

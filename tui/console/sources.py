@@ -45,11 +45,23 @@ class Sources:
         self.store = store
         self.tasks = tasks
         self._wanted = asyncio.Event()
+        self._answered = asyncio.Event()
+        self._started = False
 
     def start(self) -> None:
-        """Begin to list slices and runs."""
-        self.tasks.start(SLICES, self._slices())
+        """Begin to read the runs; the slices are listed from when they are first asked for."""
+        self._started = True
         self.tasks.start(RUNS, self._runs())
+
+    def list_slices(self) -> None:
+        """Begin to list the slices: a run alone needs none, and the cloud's library weighs more than the console."""
+        if self._started and not self.tasks.is_running(SLICES):
+            self.tasks.start(SLICES, self._slices())
+
+    async def listed(self) -> None:
+        """Come back when the slices were listed once, or could not be."""
+        self.list_slices()
+        await self._answered.wait()
 
     def refresh(self) -> None:
         """List the slices now, not at the next turn."""
@@ -66,6 +78,7 @@ class Sources:
             except Exception as error:
                 self.store.fail(SLICES, as_problem(error, "listing the slices"))
                 pause = min(2 * pause, SLICES_EVERY_AT_MOST)
+            self._answered.set()
             self._wanted.clear()
             with_timeout = asyncio.wait_for(self._wanted.wait(), pause)
             try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,6 +19,10 @@ ARRIVALS_BLOCK = 256 * 1024
 
 READ_BLOCK = 1024 * 1024
 """Bytes of a log read and demultiplexed at once."""
+
+_ROUNDS_JOINED, _LEAST_JOINED = 16, 1024
+"""Batches of each log that are taken as one by a reader that is behind, and the fewest of all logs that are looked at
+together: with more, times would be told too roughly, and one worker's cores long before the others'."""
 
 LINE_BLOCK = 64 * 1024
 """Bytes read at once to find where a line begins."""
@@ -44,7 +49,7 @@ Batch = tuple[int, int, int, float]
 class Growth:
     """What has grown in a run directory since the last look, in arrival order and bounded steps.
 
-    Batches of one log that came one after the other are taken as one; far behind, all of a block's are. With
+    Batches of one log that came one after the other are taken as one; far behind, many of each log are. With
     `in_order` each is taken by itself, with its own time.
     """
 
@@ -187,24 +192,25 @@ class Growth:
         if size <= 0:
             return b""
         attempt = self._attempts.get(worker, 0)
-        path = self.directory.log_path(worker)
-        return self._files.read((worker, attempt), lambda: self._place(path, attempt), start, size)
+        return self._files.read((worker, attempt), lambda: self._place(worker, attempt), start, size)
 
-    def _place(self, path: Path, attempt: int) -> Path:
+    def _place(self, worker: int, attempt: int) -> Path:
         """Where the log of an attempt is: beside the newest one once another began."""
+        path = self.directory.log_path(worker)
         earlier = self.directory.attempt_path(attempt) / path.name
         return earlier if earlier.exists() else path
 
 
 def _joined(batches: Sequence[Batch], behind: bool) -> Iterable[Batch]:
-    """Batches of one log that came one after the other as one; `behind`, all of a log as one."""
+    """Batches of one log that came one after the other as one; `behind`, some rounds of all logs, one of each."""
     found: dict[Any, Batch] = {}
     previous = (-1, 0)
     serial = 0
-    for batch in batches:
+    together = max(_LEAST_JOINED, _ROUNDS_JOINED * len({batch[:2] for batch in batches})) if behind else 1
+    for place, batch in enumerate(batches):
         serial += batch[:2] != previous
         previous = batch[:2]
-        found[previous if behind else serial] = batch
+        found[(place // together, previous) if behind else serial] = batch
     return found.values()
 
 
@@ -215,6 +221,7 @@ class _Files:
 
     def __init__(self) -> None:
         self._open: OrderedDict[tuple[int, int], int] = OrderedDict()
+        self._most = min(self.MOST, _file_limit() // 4)
         weakref.finalize(self, _close_all, self._open)
 
     def read(self, key: tuple[int, int], place: Callable[[], Path], start: int, size: int) -> bytes:
@@ -226,10 +233,20 @@ class _Files:
             except FileNotFoundError:
                 return b""
             self._open[key] = descriptor
-            if len(self._open) > self.MOST:
+            if len(self._open) > self._most:
                 os.close(self._open.popitem(last=False)[1])
         self._open.move_to_end(key)
         return os.pread(descriptor, size, start)
+
+
+def _file_limit() -> int:
+    """How many files this process may open; 256 on a Mac as shipped."""
+    try:
+        import resource
+    except ImportError:
+        return sys.maxsize
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return sys.maxsize if soft == resource.RLIM_INFINITY else soft
 
 
 def _close_all(descriptors: OrderedDict[tuple[int, int], int]) -> None:

@@ -88,6 +88,7 @@ class PodScreen(MainScreen):
     def tick(self) -> None:
         """Take what the sources said since the last time."""
         now = self.console.store.clock()
+        self.console.sources.list_slices()
         self._headline.show(self.console.headline())
         self._take_slices(now)
         chosen = self.chosen_slice()

@@ -38,9 +38,13 @@ CHART_ROWS = 10
 MOST_OF_FEW = 8
 """Up to this many cores are few: one host's."""
 CHART_EVERY = 1.0
-"""Seconds between two redraws of the charts: 31 ms each."""
+"""Seconds between two redraws of charts, each of them in its turn: 15 ms each."""
 CHART_SHARE = 20
 """Drawing the charts may take one part in this many of the loop's time."""
+BOTH_CHARTS = 2
+"""Redraws that are owed at once when the charts come to be seen."""
+BREATH = 0.01
+"""Seconds between two goes at reading while the logs are far ahead: for keys, and for what is to be painted."""
 
 
 class RunScreen(MainScreen):
@@ -70,6 +74,7 @@ class RunScreen(MainScreen):
         self._logs = TabLine(id="log-tabs")
         self._headline = Headline(id="headline")
         self._trouble = Trouble(id="trouble")
+        self._stragglers = run_view.Stragglers()
         self._cores_pane = Pane(
             "cores", ContentSwitcher(self._phases, self._cores, initial="phases"), id="pane-cores"
         )
@@ -79,6 +84,10 @@ class RunScreen(MainScreen):
         self._lower = Container(self._logs_pane, id="lower")
         self._charts: tuple[LossChart, RateChart] | None = None
         self._chart_due = 0.0
+        self._next_chart, self._charts_owed = 0, 0
+        self._reading = False
+        self._second = 0
+        self._showed_figures = False
         self._which = ""
         self._attempt = 0
         self._source: object = None
@@ -100,7 +109,7 @@ class RunScreen(MainScreen):
         self._take_workers()
         self._open_log(MERGED)
         self._show_cores()
-        self._trouble.show(run_view.trouble(self.feed))
+        self._show_trouble()
         self.call_after_refresh(self._arrive)
 
     def _arrive(self) -> None:
@@ -118,19 +127,38 @@ class RunScreen(MainScreen):
     # --- data in ------------------------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """Read a little more and repaint what differs."""
+        """Read a little more and repaint what differs; figures and log in turns, so that no tick is long."""
         fresh = self.feed.poll()
         now = time.time()
-        self._headline.show(run_view.headline(self.feed, now))
+        if fresh or int(now) != self._second:
+            self._second = int(now)
+            self._headline.show(run_view.headline(self.feed, now))
         if fresh:
-            self._trouble.show(run_view.trouble(self.feed))
+            self._show_trouble()
             self._take_workers()
             self._show_cores()
         self._share_height()
-        self._take_log()
-        self._take_charts()
+        self._showed_figures = fresh and not self._showed_figures
+        if not self._showed_figures:
+            self._take_log()
+            self._take_charts()
         problem = self.feed.problem
         self._cores_pane.set_problem(str(problem) if problem else "")
+        if self.feed.is_behind and not self._reading:
+            self._reading = True
+            self.set_timer(BREATH, self._read_on)
+
+    def _read_on(self) -> None:
+        """Catch up, a little at a time."""
+        if self.ready and self.feed.is_behind:
+            self.feed.read()
+            self.set_timer(BREATH, self._read_on)
+        else:
+            self._reading = False
+
+    def _show_trouble(self) -> None:
+        lasting = self._stragglers.lasting(self.feed.snapshot, time.monotonic())
+        self._trouble.show(run_view.trouble(self.feed, lasting))
 
     def _take_workers(self) -> None:
         items = [(MERGED, "merged"), *((str(worker), f"worker {worker}") for worker in self.feed.workers)]
@@ -230,11 +258,11 @@ class RunScreen(MainScreen):
         self._mount_charts()
         if self._charts is None or not all(chart.is_mounted for chart in self._charts):
             return
-        series = snapshot.history.pod(snapshot.row)
-        for chart in self._charts:
-            chart.take(series)
-        took = time.monotonic() - begun
-        self._chart_due = begun + max(CHART_EVERY, CHART_SHARE * took)
+        self._charts[self._next_chart].take(snapshot.history.pod(snapshot.row))
+        self._next_chart = (self._next_chart + 1) % len(self._charts)
+        self._charts_owed -= 1
+        if self._charts_owed <= 0:
+            self._chart_due = begun + max(CHART_EVERY, CHART_SHARE * (time.monotonic() - begun))
 
     # --- what keys act on -----------------------------------------------------------------------------------------
 
@@ -290,7 +318,7 @@ class RunScreen(MainScreen):
         self._upper.set_class(self._one_at_a_time and name == "logs", "-away")
         self._lower.set_class(self._one_at_a_time and name != "logs", "-away")
         self._at = name
-        self._chart_due = 0.0
+        self._chart_due, self._charts_owed = 0.0, BOTH_CHARTS
         self.call_after_refresh(self._mount_charts)
 
     def on_resize(self) -> None:

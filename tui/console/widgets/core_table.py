@@ -124,7 +124,7 @@ class CoreTable(LineTable):
     def _trend(self, snapshot: Snapshot, place: int) -> str:
         if snapshot.history is None:
             return ""
-        width = next((size for column, size in self._columns_now() if column.key == TREND), 0)
+        width = self.width_of(TREND)
         return sparkline(snapshot.history.losses(int(snapshot.row[place])), width) if width else ""
 
 

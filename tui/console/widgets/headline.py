@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual.geometry import Size
@@ -12,6 +13,19 @@ from textual.widget import Widget
 
 from tui.console.text import fit, harmless
 from tui.console.widgets.line_table import Cell
+
+GAP = "  "
+
+
+def _fitting(line: tuple[Cell, ...], width: int) -> tuple[Cell, ...]:
+    """The cells of a line; where they are too many, the dim ones go first, the last of them before the others."""
+    shown = list(line)
+    while cell_len(GAP.join(cell.text for cell in shown)) > width:
+        dim = [place for place, cell in enumerate(shown) if cell.tone == "dim"]
+        if not dim:
+            break
+        del shown[dim[-1]]
+    return tuple(shown)
 
 
 class Headline(Widget):
@@ -54,11 +68,11 @@ class Headline(Widget):
     def render_line(self, y: int) -> Strip:
         """Draw one of them, cut with … where it is too long."""
         width, base = self.size.width, self.rich_style
-        line = self._lines[y] if y < len(self._lines) else ()
+        line = _fitting(self._lines[y], width) if y < len(self._lines) else ()
         segments: list[Segment] = []
         room = width
         for number, cell in enumerate(line):
-            gap = "  " if number else ""
+            gap = GAP if number else ""
             text = gap + cell.text
             if len(text) > room:
                 text = fit(text, room)

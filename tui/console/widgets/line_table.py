@@ -20,6 +20,8 @@ from tui.console.text import fit, fit_right
 HEADER = 1
 """Lines at the top that do not scroll."""
 GAP = " "
+MOST_FORMATTED = 512
+"""Rows whose cells are kept until the rows change: some screens of them."""
 
 
 @dataclass(frozen=True)
@@ -152,6 +154,8 @@ class LineTable(ScrollView, can_focus=True):
         self.cursor_key: Hashable = None
         self._empty = empty
         self._painted: dict[int, _Painted] = {}
+        self._cells: dict[int, tuple[Cell, ...]] = {}
+        """Cells of rows that were formatted since the rows last changed."""
         self._layout: list[tuple[Column, int]] = []
         self._layout_width = -1
         self._base_style: Style | None = None
@@ -182,6 +186,8 @@ class LineTable(ScrollView, can_focus=True):
 
     def rows_changed(self) -> None:
         """Repaint what differs from what is on the screen; the cursor stays on its key."""
+        self._cells.clear()
+        self._columns_within(self._width())
         count = self.row_count()
         height = count + HEADER
         if self.virtual_size.height != height:
@@ -224,15 +230,28 @@ class LineTable(ScrollView, can_focus=True):
         return self.scrollable_content_region.width
 
     def _columns_now(self) -> list[tuple[Column, int]]:
-        if self._layout_width != self._width():
-            self._layout_width = self._width()
-            self._layout = fitting(self.columns, self._layout_width)
+        return self._columns_within(self._width())
+
+    def _columns_within(self, width: int) -> list[tuple[Column, int]]:
+        if self._layout_width != width:
+            self._layout_width = width
+            self._layout = fitting(self.columns, width)
+            self._cells.clear()
             self.refresh()
         return self._layout
 
+    def width_of(self, key: str) -> int:
+        """The width that a column has now; 0 while there is no room for it."""
+        return next((size for column, size in self._layout if column.key == key), 0)
+
     def _paint_of(self, row: int) -> _Painted:
         key = self.row_key(row)
-        return _Painted(key, self.row_cells(row), key == self.cursor_key)
+        cells = self._cells.get(row)
+        if cells is None:
+            if len(self._cells) >= MOST_FORMATTED:
+                self._cells.clear()
+            cells = self._cells[row] = self.row_cells(row)
+        return _Painted(key, cells, key == self.cursor_key)
 
     def _refresh_y(self, y: int) -> None:
         self.refresh(Region(0, y, max(1, self.size.width), 1))
@@ -240,6 +259,7 @@ class LineTable(ScrollView, can_focus=True):
     def render_line(self, y: int) -> Strip:
         """Draw one line of the pane."""
         width = self._width()
+        self._columns_within(width)
         if y < HEADER:
             return self._header(width)
         row = self.scroll_offset.y + y - HEADER
@@ -272,7 +292,7 @@ class LineTable(ScrollView, can_focus=True):
         base = self.get_component_rich_style("table--header")
         chosen = self.get_component_rich_style("table--sorted")
         segments: list[Segment] = []
-        for column, size in self._columns_now():
+        for column, size in self._layout:
             is_sorted = column.key == self.sort_key
             arrow = ("▼" if self.sort_reverse else "▲") if is_sorted else ""
             place = fit_right if column.right else fit
@@ -286,7 +306,7 @@ class LineTable(ScrollView, can_focus=True):
             base += self.get_component_rich_style("table--cursor", partial=True)
         cells = dict(zip([column.key for column in self.columns], painted.cells, strict=False))
         segments: list[Segment] = []
-        for column, size in self._columns_now():
+        for column, size in self._layout:
             cell = cells[column.key]
             tone = self.get_component_rich_style(f"table--{cell.tone}", partial=True) if cell.tone else Style.null()
             place = fit_right if column.right else fit

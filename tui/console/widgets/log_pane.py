@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import ClassVar
 
 from rich.cells import cell_len
@@ -21,6 +22,8 @@ TICK_BUDGET = 4 * 1024 * 1024
 """Bytes indexed or searched in one tick: some milliseconds, so that a key never waits."""
 BEHIND_IS_FAR = 64 * 1024
 """From this many bytes on that are not indexed yet, the end is shown from the file's end."""
+PAINT_EVERY = 0.2
+"""Seconds between two paints of a log that grows by screenfuls: nobody reads faster, and each costs 10 ms."""
 SIDEWAYS = 16
 """Columns that one press of left or right moves."""
 WORKER_COLORS = ("cyan", "magenta", "yellow", "green", "bright_blue", "bright_red", "bright_cyan", "bright_magenta")
@@ -69,6 +72,8 @@ class LogPane(ScrollView, can_focus=True):
         self._shown: LineSource | None = None
         self._window: list[Line] = []
         self._window_at: tuple[int, int] | None = None
+        self._painted_at, self._painted_count = 0.0, 0
+        self._base_style: Style | None = None
         self._sideways = 0
         self._empty = "nothing was written yet"
         self._said = ""
@@ -96,11 +101,15 @@ class LogPane(ScrollView, can_focus=True):
         self.refresh()
 
     def tick(self, budget: int = TICK_BUDGET) -> None:
-        """Look for new lines; repaints only when what is on the screen differs."""
+        """Look for new lines; repaints only when what is on the screen differs, and not at every screenful."""
         if self._shown is None:
             return
         self._shown.advance(budget)
-        count = self._shown.count
+        count, now = self._shown.count, time.monotonic()
+        grows_fast = count - self._painted_count >= self._height()
+        if self._window_at is not None and grows_fast and now - self._painted_at < PAINT_EVERY:
+            return
+        self._painted_at, self._painted_count = now, count
         if count != self.virtual_size.height:
             self._set_height(count)
         if self.follow and self.scroll_offset.y != self._last_top():
@@ -168,12 +177,23 @@ class LogPane(ScrollView, can_focus=True):
             if y == 0 and self._empty:
                 text = "nothing found" if self.filter_text else self._empty
                 dim = self.get_component_rich_style("log--dim", partial=True)
-                return Strip([Segment(fit(" " + text, width), self.rich_style + dim)], width)
-            return Strip.blank(width, self.rich_style)
+                return Strip([Segment(fit(" " + text, width), self._base() + dim)], width)
+            return Strip.blank(width, self._base())
         return self._strip(self._window[y], width)
 
+    def _base(self) -> Style:
+        """The pane's own style: working it out for every line would cost more than the line."""
+        if self._base_style is None:
+            self._base_style = self.rich_style
+        return self._base_style
+
+    def notify_style_update(self) -> None:
+        """The theme changed."""
+        self._base_style = None
+        super().notify_style_update()
+
     def _strip(self, line: Line, width: int) -> Strip:
-        base = self.rich_style
+        base = self._base()
         segments: list[Segment] = []
         room = width
         if self.show_worker and line.worker is not None:

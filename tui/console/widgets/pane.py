@@ -5,6 +5,8 @@ from __future__ import annotations
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.containers import Vertical
+from textual.content import Content
+from textual.geometry import Region
 from textual.widget import Widget
 from textual.widgets import Static
 
@@ -56,7 +58,9 @@ class Pane(Vertical):
         """What the pane says about itself."""
         if text != self._subtitle:
             self._subtitle = text
-            self.border_subtitle = Text(harmless(text))
+            # Assigning `border_subtitle` would repaint the whole frame, many times a second.
+            self._border_subtitle = Content(harmless(text))
+            self.refresh(Region(-1, self.size.height, self.outer_size.width, 1))
 
     def set_problem(self, text: str) -> None:
         """What is wrong with the source, and what to do; empty: nothing."""

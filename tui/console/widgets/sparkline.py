@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 NOT_FINITE = "×"
@@ -12,9 +15,9 @@ FLAT = 0.02
 """A spread under this share of the largest value is drawn as flat: small noise must not look like a storm."""
 
 
-def sparkline(values: Iterable[float], width: int) -> str:
+def sparkline(values: npt.ArrayLike, width: int) -> str:
     """All values, oldest first, thinned out to `width` places and right-aligned; nan and inf show as `×`."""
-    series = np.fromiter(values, dtype=np.float64)
+    series = np.asarray(values, dtype=np.float64)
     if len(series) > width:
         series = series[np.linspace(0, len(series) - 1, width).round().astype(np.int64)]
     if not len(series):

@@ -73,11 +73,14 @@ class Trouble(Widget):
         if not told.sentences and self.has_class("-shown"):
             told = Told((OVER,), "dim")
         if told != self._told:
+            height = len(self._lines(self.content_size.width))
+            was_shown = self.has_class("-shown")
             self._told = told
             self._wrapped = (0, 0, [])
             self.can_focus = told.worker is not None
             self.set_class(bool(told.sentences), "-shown")
-            self.refresh(layout=True)
+            same = was_shown and height == len(self._lines(self.content_size.width))
+            self.refresh(layout=not same)
 
     def _lines(self, width: int) -> list[tuple[str, str]]:
         """Text and tone of each line; the sentences wrapped, what is quoted cut at the edge."""
