@@ -196,14 +196,14 @@ SAMPLES = [
         "| epoch 001 | training on xla:0/4:     41 / 4830 loss=15.812, nll_loss=15.812, wps=945, ups=0, "
         "wpb=3986.024, bsz=128.000, num_updates=41, lr=5.22398e-06, gnorm=6.531, oom=0.000, wall=173",
         "| epoch 001 | training on xla:0/6:     41 / 4830 loss=15.938, nll_loss=15.938, wps=753, num_updates=41",
-        rows=[(4, None, 1, 41, 15.812, None), (6, None, 1, 41, 15.938, None)],
+        rows=[(4, None, 1, 41, 15.812, 945.0), (6, None, 1, 41, 15.938, 753.0)],
     ),
     shape(
         "facebookresearch/fairseq#2338",
         "2020-07-17 06:57:45 | INFO | train_inner | epoch 001:    100 / 160368 loss=14.165, ppl=17143.1, wps=0, "
         "ups=0, wpb=1669, bsz=40, num_updates=100, lr=1e-06, gnorm=4.168, train_wall=321, wall=439",
         "2020-07-17 09:57:45 | INFO | valid | epoch 001 | valid on 'valid' subset | loss 9.1 | num_updates 100",
-        rows=[(None, None, 1, 100, 14.165, None)],
+        rows=[(None, None, 1, 100, 14.165, 0.0)],
     ),
     shape(
         "facebookresearch/fairseq#3328: JSON",

@@ -40,6 +40,17 @@ def test_without_rates_that_differ_its_lines_tell_its_pace() -> None:
     assert cost.pace == pytest.approx(0.25, rel=0.1)
 
 
+def test_a_core_that_has_just_come_to_another_worker_is_not_slow() -> None:
+    demux = Demux()
+    for step in range(0, 1000, 10):
+        for core in range(4):
+            demux.feed(core // 2, (training(core=core, step=step) + "\n").encode(), now=1000.0 + step)
+    demux.feed(1, (training(core=0, step=0) + "\n").encode(), now=2000.0)
+    (cost,) = straggler_costs(demux.snapshot(now=2001.0))
+    assert (cost.core, cost.worker, cost.lag) == (0, 1, 990)
+    assert (cost.pace, cost.share, cost.seconds_per_step) == (None, None, None)
+
+
 def test_one_slow_sample_is_no_pace() -> None:
     snapshot = gang(slow_every=2, slow_rate="50.00", hiccup=39)
     (cost,) = straggler_costs(snapshot)

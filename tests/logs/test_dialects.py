@@ -1,12 +1,16 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 
 from tui.errors import UsageError
+from tui.logs.bars import MOST_HELD, Parts
 from tui.logs.demux import Demux
-from tui.logs.dialects import BUILT_IN, try_dialects, user_dialects
+from tui.logs.dialects import BUILT_IN, LONGEST, Dialect, try_dialects, user_dialects
+from tui.logs.patterns import children, ops, parsed, pumped
 from tui.logs.snapshot import CoreRow, Snapshot
 
 
@@ -263,3 +267,70 @@ def test_the_built_in_ones_see_a_lines_own_text_in_a_trial_too() -> None:
 
 def test_an_evaluation_row_without_an_ordinal_is_no_sample() -> None:
     assert read("| Test Device=xla:1 Step=20 Epoch=1 Accuracy=71.20 Time=22:03:40").samples == 0
+
+
+def unending(tree: Sequence[Any]) -> Iterator[int]:
+    """The lengths of what the pattern repeats without an end, blanks at a line's end aside."""
+    for place, (op, argument) in enumerate(tree):
+        at_end = place + 1 < len(tree) and tree[place + 1][0] is ops.AT
+        if op in (ops.MAX_REPEAT, ops.MIN_REPEAT) and argument[1] is ops.MAXREPEAT and not at_end:
+            yield len(argument[2])
+        for child in children(op, argument):
+            yield from unending(child)
+
+
+@pytest.mark.parametrize(
+    "dialect",
+    [each for each in BUILT_IN if each.name != "xla_dist cluster"],
+    ids=lambda dialect: f"{dialect.name}-{BUILT_IN.index(dialect)}",
+)
+def test_built_in_patterns_say_how_often_at_most(dialect: Dialect) -> None:
+    assert list(unending(parsed(dialect.source))) == []
+    assert dialect.reach <= LONGEST
+
+
+@pytest.mark.parametrize("dialect", BUILT_IN, ids=lambda dialect: f"{dialect.name}-{BUILT_IN.index(dialect)}")
+def test_built_in_patterns_meet_what_they_look_for_again_and_again(dialect: Dialect) -> None:
+    """Nothing breaks, and the newest state is the same whether lines are read alone or many at once."""
+    states = []
+    for fast in (False, True):
+        demux = Demux(fast=fast)
+        for lead, pump in pumped(parsed(dialect.source), b""):
+            for hint in dialect.hints:
+                demux.feed(None, lead + hint + pump * 40 + b"\x00" + hint + b"1.5\n")
+        demux.finish()
+        states.append([row.to_json() for row in demux.snapshot().rows()])
+    assert states[0] == states[1]
+
+
+class TestSamplesOverLines:
+    HEAD = "[step={}/100,epoch=2]"
+    LOSS = "    train/CrossEntropyLoss={}"
+
+    def test_a_step_and_its_loss_are_one_sample(self) -> None:
+        row = only(self.HEAD.format(7), "    optim/total_grad_norm=2.5", self.LOSS.format(1.5))
+        assert (row.epoch, row.step, row.loss) == (2, 7, 1.5)
+
+    def test_a_step_without_a_loss_is_none(self) -> None:
+        assert read(self.HEAD.format(7)).samples == 0
+        assert read(self.LOSS.format(1.5)).samples == 0
+
+    def test_the_next_step_takes_nothing_from_the_one_before(self) -> None:
+        told = read(self.HEAD.format(7), self.LOSS.format(1.5), self.HEAD.format(8))
+        assert (told.samples, told.rows()[0].step) == (1, 7)
+
+    def test_workers_are_kept_apart(self) -> None:
+        demux = Demux()
+        for worker in (0, 1):
+            demux.feed(worker, f"{self.HEAD.format(7 + worker)}\n".encode())
+        for worker in (1, 0):
+            demux.feed(worker, f"{self.LOSS.format(2.5 + worker)}\n".encode())
+        rows = [(row.worker, row.step, row.loss) for row in demux.snapshot().rows()]
+        assert rows == [(0, 7, 2.5), (1, 8, 3.5)]
+
+    def test_unfinished_ones_are_not_held_without_end(self) -> None:
+        parts = Parts()
+        for slot in range(MOST_HELD + 10):
+            assert parts.add(slot, "OLMo", {"step": b"1"}) is None
+        assert parts.add(0, "OLMo", {"loss": b"1.5"}) is None
+        assert parts.add(MOST_HELD + 9, "OLMo", {"loss": b"1.5"}) == {"step": b"1", "loss": b"1.5"}

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from tests.logs.shapes import LOGS, SAMPLE_LOG, cut, generated_log, training
 from tui.logs import bulk
 from tui.logs.demux import Demux
-from tui.logs.fast import LOSS_DECIMALS, RATE_DECIMALS, decimal, scan
+from tui.logs.dialects import BUILT_IN, user_dialects
+from tui.logs.digits import decimal
+from tui.logs.fast import LOSS_DECIMALS, RATE_DECIMALS, scan
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -120,6 +122,20 @@ def test_lines_that_begin_with_a_date_are_told_from_those_with_a_prefix(now: flo
     data = ("\n".join(lines * 30) + "\n").encode()
     assert_same(data, [data], None, now)
     assert_same(data, [data], 3, now)
+
+
+def test_a_users_pattern_may_match_what_stands_before_a_lines_own_text() -> None:
+    (own,) = user_dialects({"by-host": {"pattern": r"10\.0\.0\.7 \[\d+\] pass (?P<step>\d+) at (?P<loss>\d+)"}})
+    before = "2020-08-06 02:38:57 10.0.0.7 [2] "
+    data = "".join(f"{before}{training(step=step)}\n{before}pass {step} at 3\n" for step in range(60)).encode()
+    states = []
+    for fast in (False, True):
+        demux = Demux(dialects=[own, *BUILT_IN], fast=fast)
+        demux.feed(None, data)
+        demux.finish()
+        states.append(state_of(demux))
+        assert demux.matched["by-host"] == 60
+    assert states[1] == states[0]
 
 
 def test_plain_lines_are_taken_by_the_fast_way_and_no_others() -> None:

@@ -8,11 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.logs.public_carriers import CARRIERS, MORE_SECTIONS
 from tests.logs.public_shapes import CARRIED, NO_SAMPLES, SAMPLES, SECTIONS, Shape
+from tests.logs.public_trainers import JAX, LANGUAGE
+from tests.logs.public_vision import MORE_NO_SAMPLES, OTHERS, VISION
 from tests.logs.shapes import cut
 from tui.logs.demux import Demux
 
-EVERY = SAMPLES + CARRIED
+TRAINED = SAMPLES + LANGUAGE + JAX + VISION + OTHERS
+EVERY = TRAINED + CARRIED + CARRIERS
+IN_SECTIONS = SECTIONS + MORE_SECTIONS
 
 
 def told(demux: Demux) -> list[tuple[object, ...]]:
@@ -43,7 +48,7 @@ def test_noise_by_the_hundred_around_it_changes_nothing(shape: Shape) -> None:
     assert told(read(noise + text(shape) + noise)) == list(shape.rows)
 
 
-@pytest.mark.parametrize("shape", SECTIONS, ids=lambda shape: shape.seen_in)
+@pytest.mark.parametrize("shape", IN_SECTIONS, ids=lambda shape: shape.seen_in)
 @pytest.mark.parametrize("most", [1, 7, 40, 10_000])
 def test_sections_are_their_hosts_in_any_pieces(shape: Shape, most: int) -> None:
     data = text(shape)
@@ -55,7 +60,7 @@ def test_sections_are_their_hosts_in_any_pieces(shape: Shape, most: int) -> None
     assert told(read(data, fast=False)) == list(shape.rows)
 
 
-@pytest.mark.parametrize(("where", "line"), NO_SAMPLES)
+@pytest.mark.parametrize(("where", "line"), NO_SAMPLES + MORE_NO_SAMPLES)
 def test_what_looks_like_a_sample_is_none(where: str, line: str) -> None:
     demux = read(f"{line}\n".encode())
     assert (demux.samples, told(demux)) == (0, []), where
@@ -76,7 +81,7 @@ def test_any_mixture_in_any_pieces_is_read_as_the_whole(data: bytes, places: lis
 
 
 @given(
-    st.lists(st.sampled_from([text(shape) for shape in EVERY + SECTIONS]), min_size=1, max_size=4).map(b"".join),
+    st.lists(st.sampled_from([text(shape) for shape in EVERY + IN_SECTIONS]), min_size=1, max_size=4).map(b"".join),
     st.lists(st.tuples(st.integers(0, 4000), st.integers(0, 3), st.binary(max_size=4)), max_size=6),
     st.sampled_from([None, 2]),
 )
@@ -98,7 +103,7 @@ def test_damaged_lines_are_read_alike_both_ways_and_break_nothing(
 
 
 @given(
-    st.lists(st.sampled_from([text(shape) for shape in SAMPLES]), min_size=2, max_size=4),
+    st.lists(st.sampled_from([text(shape) for shape in TRAINED]), min_size=2, max_size=4),
     st.randoms(use_true_random=False),
 )
 @settings(max_examples=60)

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui.logs.series import BUCKETS, History
+from tui.logs.series import BUCKETS, History, Runs
 
 
 def filled(rows: list[int], losses: list[float], cuts: list[int] | None = None) -> History:
@@ -17,8 +17,8 @@ def filled(rows: list[int], losses: list[float], cuts: list[int] | None = None) 
         part = np.array(rows[start:end], np.int64)
         loss = np.array(losses[start:end], np.float64)
         numbers = np.arange(start, end)
-        order = np.argsort(part, kind="stable")
-        history.add(part, order, loss, loss * 10, np.ones(end - start, np.int64), numbers, numbers.astype(np.float64))
+        epochs = np.ones(end - start, np.int64)
+        history.add(Runs.of(part), loss, loss * 10, epochs, numbers, numbers.astype(np.float64))
     return history
 
 

@@ -6,18 +6,23 @@ clears it again for the next array, and that cost a fifth of reading a log.
 
 from __future__ import annotations
 
+import gc
 import os
 
-__all__ = ["np", "npt"]
+__all__ = ["np", "npt", "places_of"]
 
 _THREADS = "OPENBLAS_NUM_THREADS"
 """Read by OpenBLAS when it is loaded; starting a thread a processor costs more than reading a small log."""
 
-_before = os.environ.get(_THREADS)
+_before, _collecting = os.environ.get(_THREADS), gc.isenabled()
 os.environ.setdefault(_THREADS, "1")
+# Loading makes many objects that stay: looking for garbage among them takes a tenth of the time.
+gc.disable()
 import numpy as np  # noqa: E402
 import numpy.typing as npt  # noqa: E402
 
+if _collecting:
+    gc.enable()
 if _before is None:
     del os.environ[_THREADS]
 
@@ -26,3 +31,8 @@ _KEPT = 30_000_000
 (mallopt(3), M_MMAP_THRESHOLD: the "dynamic mmap threshold"). The block is never touched, so it costs no memory."""
 
 np.empty(_KEPT, np.uint8)
+
+
+def places_of(marks: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+    """Where marks are set; numpy's own name for it takes twice as long for a short array."""
+    return marks.nonzero()[0]

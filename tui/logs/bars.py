@@ -1,10 +1,14 @@
-"""Progress bars that look alike for training and evaluation: which of them trains."""
+"""What single lines cannot tell: which of two like bars trains, and samples that are spread over lines."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from tui.logs.snapshot import UNKNOWN
+
+MOST_HELD = 8192
+"""Unfinished samples held: one of each worker of the largest pod, and then some."""
 
 
 class Bars:
@@ -37,3 +41,24 @@ class Bars:
         if total.isdigit() and step >= int(total):
             self._full[slot] = (step, total)
         return True
+
+
+class Parts:
+    """Samples that trainers print over several lines: a step, and its figures beneath it or above.
+
+    What is told again belongs to the next sample.
+    """
+
+    def __init__(self) -> None:
+        self._held: dict[tuple[int, str], dict[str, bytes]] = {}
+
+    def add(self, slot: int, name: str, told: Mapping[str, bytes | None]) -> Mapping[str, bytes] | None:
+        """Add what a line of a worker told; all that is known of the sample, once its step and loss are."""
+        news = {column: value for column, value in told.items() if value is not None}
+        held = self._held.setdefault((slot, name), {})
+        if not held.keys().isdisjoint(news):
+            held.clear()
+        held.update(news)
+        while len(self._held) > MOST_HELD:
+            del self._held[next(iter(self._held))]
+        return held if {"step", "loss"} <= held.keys() else None

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tui.logs.arrays import np, npt
+from tui.logs.arrays import np, npt, places_of
 from tui.logs.carriers import LABELLED_SAMPLE
 from tui.logs.dialects import LONGEST, TRAINING
-from tui.logs.fast import MOMENT, TAILS, Bytes, Found, Scanner, Words
+from tui.logs.digits import Words
+from tui.logs.fast import MOMENT, TAILS, Bytes, Found, Scanner
 from tui.logs.prefix import PREFIX, read_moment
 from tui.logs.streams import Stream
 from tui.logs.table import Bools, Floats, Ints, PlainSamples
@@ -30,6 +31,11 @@ FIRST = 16 * 1024
 _FEW_LINES = 12
 """So many other lines are read one by one at once."""
 
+_MOST_MOMENTS = 4096
+"""Moments remembered."""
+
+_NAN = float("nan")
+
 _MOST_LEARNED = 256
 """Prefixes learned from one block."""
 
@@ -39,6 +45,13 @@ _TAIL_PLACES = np.arange(MOMENT + TAILS.start - 2, MOMENT + TAILS.stop - 2)
 
 _POINT_PLACES = np.arange(1, 4)
 """Where the first point of an address can stand."""
+
+_ODD = np.zeros(256, bool)
+_ODD[[*b"\r[({"]] = True
+"""Bytes that lines begin with which other tools, or a progress bar, have begun."""
+
+_DIGIT = np.zeros(256, bool)
+_DIGIT[[*b"0123456789"]] = True
 
 
 @dataclass(slots=True)
@@ -124,7 +137,7 @@ class Tally:
             self._samples[: len(counts)] += counts
         self._is_wall |= is_wall
         if isinstance(seen, float):
-            touched = np.flatnonzero(counts)
+            touched = places_of(counts > 0)
             self._newest[touched] = np.fmax(self._newest[touched], seen)
         else:
             self._newest[: len(counts)] = np.fmax(self._newest[: len(counts)], _newest_of(slots, seen, len(counts)))
@@ -136,6 +149,28 @@ class Tally:
             slots[place].count(int(self._lines[place]), int(self._samples[place]), newest, self._is_wall)
         self._lines[:], self._samples[:], self._newest[:] = 0, 0, np.nan
         self._is_wall = False
+
+
+class Moments:
+    """The dates and times of prefixes in seconds; thousands of lines begin with one."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, float | None] = {}
+
+    def read(self, text: bytes) -> float | None:
+        """The moment that a line's first bytes tell; NaN where there is no such day, None where it is no moment."""
+        try:
+            return self._known[text]
+        except KeyError:
+            pass
+        if len(self._known) >= _MOST_MOMENTS:
+            self._known.clear()
+        moment = None
+        if _MOMENT.fullmatch(text):
+            told = read_moment(text[:-1])
+            moment = _NAN if told is None else told
+        self._known[text] = moment
+        return moment
 
 
 class _Reading:
@@ -175,7 +210,7 @@ class _Reading:
         self._count(slots, dates, owners, samples=1)
         others = np.ones(len(found.ends), bool)
         others[found.lines] = False
-        self._others(np.flatnonzero(others), found)
+        self._others(places_of(others), found)
         demux.queue.end()
         for news in self._news:
             self._learn(*news)
@@ -205,11 +240,11 @@ class _Reading:
             return self._streams[0].known.find(tails)
         of = self._stream_of[owners]
         homes = np.full(len(self._streams), -1, np.int64)
-        for place in np.flatnonzero(np.bincount(of[bare])).tolist():
+        for place in places_of(np.bincount(of[bare]) > 0).tolist():
             homes[place] = self.demux.slot_of(self._streams[place])
         slots: Ints = homes[of]
-        prefixed = np.flatnonzero(~bare)
-        for place in np.flatnonzero(np.bincount(of[prefixed])).tolist():
+        prefixed = places_of(~bare)
+        for place in places_of(np.bincount(of[prefixed]) > 0).tolist():
             mine = prefixed if len(self._streams) == 1 else prefixed[of[prefixed] == place]
             slots[mine] = self._streams[place].known.find(tails[:, mine])
         return slots
@@ -217,22 +252,19 @@ class _Reading:
     def _dates(self, starts: Ints, prefix: Ints) -> tuple[Floats, Bools]:
         """The date of each line's prefix (NaN none), and which lines' beginnings are bare or a prefix's."""
         dates, good = np.full(len(starts), np.nan), np.ones(len(starts), bool)
-        dated = np.flatnonzero(prefix)
+        dated = places_of(prefix > 0)
         if not len(dated):
             return dates, good
         begins = starts if len(dated) == len(starts) else starts[dated]
         changes = self.scanner.moments_change(begins)
-        values, fine = [], []
-        for start in begins[changes].tolist():
-            text = self.scanner.text(start, start + MOMENT)
-            is_prefix = _MOMENT.fullmatch(text) is not None
-            value = read_moment(text[:-1]) if is_prefix else None
-            values.append(np.nan if value is None else value)
-            fine.append(is_prefix)
-        sizes = np.diff(changes, append=len(dated))
-        dates[dated] = np.repeat(values, sizes)
-        if not all(fine):
-            good[dated] = np.repeat(fine, sizes)
+        read, text = self.demux.moments.read, self.scanner.text
+        moments = [read(text(start, start + MOMENT)) for start in begins[changes].tolist()]
+        sizes = np.empty_like(changes)
+        np.subtract(changes[1:], changes[:-1], out=sizes[:-1])
+        sizes[-1] = len(dated) - changes[-1]
+        dates[dated] = np.repeat([_NAN if moment is None else moment for moment in moments], sizes)
+        if None in moments:
+            good[dated] = np.repeat([moment is not None for moment in moments], sizes)
         return dates, good
 
     def _samples(self, found: Found, slots: Ints, dates: Floats, owners: Ints) -> PlainSamples:
@@ -281,24 +313,19 @@ class _Reading:
 
     def _noise(self, starts: Ints, ends: Ints, owners: Ints) -> Ints:
         """Count lines of a known worker that no dialect can match; the others are handed back."""
-        scanner = self.scanner
-        first = scanner.octets(starts)
-        odd = (first == ord("\r")) | (ends - starts > LONGEST)
-        odd |= (first == ord("[")) | (first == ord("(")) | (first == ord("{"))
-        quiet = np.flatnonzero(~odd)
-        begins = starts[quiet]
-        # Each with its line end.
-        joined = scanner.joined(begins, ends[quiet] + 1)
-        bounds = np.cumsum(ends[quiet] + 1 - begins)
-        telling = self.demux.signs.lines_with(joined, bounds)
+        first = self.scanner.octets(starts)
+        odd = _ODD.take(first)
+        odd |= ends - starts > LONGEST
+        quiet = places_of(~odd)
+        begins, stops = starts[quiet], ends[quiet]
+        prefix, is_none = self._prefixes(begins, stops, first[quiet])
+        telling = self._telling(begins if self.demux.looks_at_prefixes else begins + prefix, stops)
         for place in telling.tolist():
-            text = joined[bounds[place - 1] if place else 0 : bounds[place] - 1]
+            text = self.scanner.text(int(begins[place]), int(stops[place]))
             if LABELLED_SAMPLE.match(text.lstrip(b"\r")):
                 return np.arange(len(starts))
-        told = np.ones(len(quiet), bool)
+        told = (prefix > 0) | is_none
         told[telling] = False
-        prefix, is_none = self._prefixes(begins, ends[quiet], first[quiet])
-        told &= (prefix > 0) | is_none
         quiet, prefix = quiet[told], prefix[told]
         begins = starts[quiet]
         tails = self._tails(begins, prefix)
@@ -310,13 +337,19 @@ class _Reading:
         self._count(slots[good], dates[good], owners[quiet][good], samples=0)
         left = np.ones(len(starts), bool)
         left[quiet[good]] = False
-        return np.flatnonzero(left)
+        return places_of(left)
+
+    def _telling(self, starts: Ints, ends: Ints) -> Ints:
+        """Which lines hold something that a dialect could match, from these places on."""
+        # Each with its line end.
+        after = ends + 1
+        return self.demux.signs.lines_with(self.scanner.joined(starts, after), np.cumsum(after - starts))
 
     def _prefixes(self, starts: Ints, ends: Ints, first: npt.NDArray[np.uint8]) -> tuple[Ints, Bools]:
         """How long the prefix of each line could be; and which lines surely have none."""
         prefix = np.zeros(len(starts), np.int64)
         is_none = np.ones(len(starts), bool)
-        dated = np.flatnonzero((first >= ord("0")) & (first <= ord("9")))
+        dated = places_of(_DIGIT.take(first))
         dated = dated[self._could_be_prefixed(starts[dated])]
         is_none[dated] = False
         if not len(dated):
@@ -333,11 +366,12 @@ class _Reading:
     def _could_be_prefixed(self, starts: Ints) -> Bools:
         """Which lines that begin with a digit go on as a prefix may: many loggers begin theirs with a date."""
         octets = self.scanner.octets
-        addressed = (octets(starts[:, None] + _POINT_PLACES) == ord(".")).any(axis=1)
         after = octets(starts + (MOMENT - 1))
         next_ = octets(starts + np.where(after == ord(","), MOMENT + len(",123"), MOMENT))
-        goes_on = (next_ == ord(" ")) | ((next_ >= ord("0")) & (next_ <= ord("9")))
-        could: Bools = addressed | (((after == ord(" ")) | (after == ord(","))) & goes_on)
+        goes_on = _DIGIT.take(next_) | (next_ == ord(" "))
+        could: Bools = ((after == ord(" ")) | (after == ord(","))) & goes_on
+        others = places_of(~could)
+        could[others] = (octets(starts[others, None] + _POINT_PLACES) == ord(".")).any(axis=1)
         return could
 
     def _learn(self, starts: Ints, prefix: Ints, tails: Words) -> None:

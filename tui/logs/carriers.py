@@ -6,6 +6,8 @@ import re
 from collections.abc import Container
 from dataclasses import dataclass
 
+_ISO = rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
+
 _SURE = re.compile(
     # SkyPilot: (head, rank=0, pid=17894), (worker1, rank=1, pid=15406, ip=10.0.0.2), with the task's name before.
     rb"\((?:[\w.-]{1,100}, )?(?:head|worker\d{1,5}), rank=(?P<sky>\d{1,5}), pid=\d{1,9}"
@@ -19,8 +21,17 @@ _SURE = re.compile(
     rb"|\[rank(?P<torch>\d{1,5})\]: ?|\[[a-z][a-z_-]{0,60}\d{1,5}(?:\|\d{1,5})?\]: ?"
     # parallel-ssh: [10.0.0.2] and a tab; kubectl logs --prefix: [pod/name/container]
     rb"|\[(?P<pssh>[\w.-]{0,100}\d[\w.-]{0,100})\]\t|\[pod/(?P<pod>[\w.-]{1,100})/[\w.-]{1,100}\] ?"
+    # Lightning Fabric's own: [rank: 3]
+    rb"|\[rank: (?P<fabric>\d{1,5})\] "
+    # journalctl: a date without a year or one of ISO 8601, the host, the program and its number.
+    rb"|(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|" + _ISO + rb"[+-]\d\d:?\d\d)"
+    rb" (?P<journal>[\w.-]{1,100}) [\w./@-]{1,100}\[\d{1,9}\]: "
+    # gcloud ai custom-jobs stream-logs: a level, a date, the pool and the replica.
+    rb"|[A-Z]{4,8} {1,5}\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d{4} {1,12}(?P<vertex>[a-z]{1,40}\d{0,5}-\d{1,5}) {1,12}"
+    # Dates that docker, kubectl and containerd put before everything else.
+    rb"|" + _ISO + rb"Z:? (?:std(?:out|err) [FP] )?"
 )
-"""Forms that nothing else looks like; each begins with a bracket. Sources: the public documentation of each tool."""
+"""Forms that nothing else looks like. Sources: the public documentation of each tool."""
 
 _JSON = re.compile(rb'\{"[^\n]{0,4000}?"(?:textPayload|message|log)": ?"')
 """One JSON object a line, up to where its text begins: Cloud Logging's entries and what GKE's agents write."""
@@ -28,10 +39,12 @@ _JSON = re.compile(rb'\{"[^\n]{0,4000}?"(?:textPayload|message|log)": ?"')
 _JSON_POD = re.compile(rb'"(?:pod_name|k8s_pod_name|hostname|node_id)": ?"(?P<pod>[\w.-]{1,100})"')
 
 _LABEL = re.compile(
-    # `srun --label` (the task's number) and pdsh, clush, pssh -P (a host): any text may look like that.
-    rb"(?: {0,5}(?P<task>\d{1,5})|(?P<host>[\w-][\w.-]{0,100})): ?"
+    # `srun --label` (the task's number); pdsh, clush, pssh -P (a host), grep (a file): any text may look like that.
+    rb"(?: {0,5}(?P<task>\d{1,5})|(?P<host>[\w/-][\w./-]{0,200})): ?"
     # docker compose: a service, blanks up to a column, a bar; parallel-ssh with blanks; Open MPI without a stream.
-    rb"|(?P<service>[\w-][\w.-]{0,100}) {1,40}\| "
+    rb"|(?P<service>[\w-][\w.@-]{0,100}) {1,40}\| "
+    # stern: a pod and its container; GNU parallel: a tag and a tab.
+    rb"|(?P<stern>[a-z0-9]{1,60}(?:-[a-z0-9]{1,60}){1,12}) [a-z0-9-]{1,60} |(?P<tag>[\w-][\w.-]{0,100})\t"
     rb"|\[(?P<blank>(?=[^\]\n]{0,100}[a-z.])[\w.-]{0,100}\d[\w.-]{0,100})\] {1,2}|\[\d{1,9},(?P<rank>\d{1,5})\]:? ?"
 )
 """Labels to be believed only when they have stood before a sample."""
@@ -45,7 +58,9 @@ _SAMPLE = (
     rb"(?:\|{0,2} ?(?:Training|Test) Device=(?:xla|TPU):|\[(?:xla|TPU):\d"
     rb"|(?:epoch: \d{1,9}, )?step: \d{1,12}, loss: |"
     + _LOG_HEAD + rb"(?:completed step: \d|step: {0,12}\d{1,12} {1,4}loss: |\{['\"]loss['\"]: |Progress on:train"
-    rb"|\| epoch \d)| ?(?:\[\d{4}[^\]\n]{0,40}\] )? ?iteration {1,12}\d{1,12}/"
+    rb"|\| epoch \d|iter \d|steps?:? ?\d|Step[:=]? {0,8}\d|Step\.\.\. \(|\[\d{1,12}\] [\w/]{1,60} ?= ?|Iter \d"
+    rb"|(?:Train )?Epoch: {0,2}\[?\d|Train: \[|Training +\[|eta: |Epoch(?:\(train\))? {1,4}\[\d|Iter\(train\) "
+    rb"|epoch[:=] ?\[?\d)| ?(?:\[\d{4}[^\]\n]{0,40}\] )? ?iteration {1,12}\d{1,12}/"
     rb"|\d{1,12}/(?:\d{1,12}|Unknown) (?:\[[=>.]|\xe2\x94)|Epoch \d{1,9}: {0,4}\d{0,3}%)"
 )  # fmt: skip
 """How the samples of each trainer begin."""
@@ -54,14 +69,15 @@ _INNER = rb"(?:\[[a-z][a-z_-]{0,60}\d{1,5}(?:\|\d{1,5})?\]: ?){0,2}"
 """Labels of torchrun and of torch.distributed between another tool's and a sample."""
 
 LABELLED_SAMPLE = re.compile(
-    rb"(?!(?:Steps|[Tt]rain\w*|[Ee]poch|[Ss]tep|[Ll]oss|INFO|DEBUG|WARNING|ERROR|root|wandb): ?)(?:"
+    rb"(?!(?:Steps|[Tt]rain\w*|[Ee]poch|[Ss]tep|[Ll]oss|INFO|DEBUG|WARNING|ERROR|root|wandb): ?)"
+    rb"(?!(?:[Tt]rain(?:ing)?|(?:[Vv]al|[Ee]val|[Tt]est|[Bb]est|[Dd]ev)\w{0,8})(?:: ?| {1,40}\| ))(?:"
     + _LABEL.pattern + rb")" + _INNER + _SAMPLE
 )  # fmt: skip
 """A label right before a sample: such labels are to be believed from there on."""
 
-_NUMBERS = ("sky", "ray", "mpi", "torch")
-_HOSTS = ("sky_ip", "ray_ip", "pssh", "pod")
-_LABELS = ("task", "host", "service", "blank", "rank")
+_NUMBERS = ("sky", "ray", "mpi", "torch", "fabric")
+_HOSTS = ("sky_ip", "ray_ip", "pssh", "pod", "journal", "vertex")
+_LABELS = ("task", "host", "service", "stern", "tag", "blank", "rank")
 
 _MOST_NESTED = 3
 """Labels before one line: SkyPilot's before torchrun's before Python's own."""

@@ -95,7 +95,9 @@ class _Median:
     def _by_lines(self, history: History, row: int) -> float | None:
         rows = self._rows[self._rows < len(history.counts)]
         median = float(np.median(history.counts[rows])) if len(rows) else 0.0
-        return float(history.counts[row]) / median if median > 0 and row < len(history.counts) else None
+        # A core that has just come (back), on another worker perhaps, has printed few lines and is not slow.
+        told = int(history.counts[row]) if row < len(history.counts) else 0
+        return told / median if median > 0 and told >= RECENT else None
 
 
 def seconds_per_step(snapshot: Snapshot) -> float | None:

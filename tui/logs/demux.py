@@ -87,10 +87,13 @@ class Demux:
         self._matcher = Matcher(self, dialects)
         self.hints = all_hints(dialects)
         """What a line holds that any dialect could match; None when that cannot be told."""
+        self.looks_at_prefixes = any(dialect.is_own for dialect in dialects)
+        """Whether a dialect matches what stands before a line's own text, too."""
         self._streams: dict[int | None, Stream] = {}
         self._slot_numbers: dict[tuple[int | None, str | None], int] = {}
         self.queue = Queue(self.table)
         self.tally = bulk.Tally()
+        self.moments = bulk.Moments()
         self._batch = bulk.Batch(self)
         self._training = TRAINING in dialects
         self.fast = fast and self._training

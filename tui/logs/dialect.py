@@ -28,6 +28,16 @@ GROUPED = rb"\d{1,3}(?:,\d{3}){1,5}(?:\.\d{1,9})?|" + NUMBER
 ENDS = rb"(?![\w.])"
 """A number ends here: what is cut off in its middle is no number."""
 
+EPOCH = rb"(?P<epoch>\d{1,9})"
+STEP = rb"(?P<step>\d{1,12})"
+LOSS = rb"(?P<loss>" + NUMBER + rb")"
+RATE = rb"(?P<rate>" + GROUPED + rb")"
+OF = rb" ?/ ?\d{1,12}"
+"""How many epochs or steps there will be."""
+
+SUFFIXES = {b"k": 1e3, b"K": 1e3, b"M": 1e6, b"G": 1e9, b"B": 1e9, b"T": 1e12}
+"""What stands behind shortened numbers (`2.06k`)."""
+
 
 class Kind(enum.Enum):
     """What a matching line is."""
@@ -61,6 +71,8 @@ class Dialect:
     """Of several matches in one line only the last is the newest state (redrawn progress bars)."""
     is_bar: bool = False
     """A bar that runs to its `total` once an epoch: one that begins again without an epoch is an evaluation's."""
+    is_part: bool = False
+    """A line that tells a part of a sample: the dialects of one name tell step and loss together (see `Parts`)."""
 
     is_own: bool = False
     """A user's: it may look at what stands before a line's own text, too."""

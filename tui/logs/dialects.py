@@ -27,7 +27,9 @@ __all__ = [
     "user_dialects",
 ]
 
-BUILT_IN: tuple[Dialect, ...] = TORCH_XLA + tuple(replace(each, reach=LOOSE_REACH) for each in TRAINERS)
+BUILT_IN: tuple[Dialect, ...] = TORCH_XLA + tuple(
+    replace(each, reach=LOOSE_REACH) if each.reach == LONGEST else each for each in TRAINERS
+)
 """Every dialect that is known without a profile, PyTorch/XLA's first."""
 
 
@@ -92,7 +94,10 @@ class Trial:
 
 
 def try_dialects(lines: Iterable[bytes], dialects: Sequence[Dialect], *, most: int = 5) -> tuple[int, list[Trial]]:
-    """How many lines there are, and what each dialect (by name, in order) matches of them, alone; `most` examples."""
+    """How many lines there are, and what each dialect (by name, in order) matches of them; `most` examples.
+
+    A user's own are each tried alone; of the built-in ones the first takes a line, as it does in a log.
+    """
     counts: dict[str, int] = {dialect.name: 0 for dialect in dialects}
     examples: dict[str, list[tuple[str, Mapping[str, str]]]] = {name: [] for name in counts}
     total = 0
@@ -120,11 +125,15 @@ _HELPING_GROUPS = ("q", "v", "total")
 
 def _matches(line: bytes, own_text: bytes, dialects: Sequence[Dialect]) -> dict[str, re.Match[bytes]]:
     found: dict[str, re.Match[bytes]] = {}
+    taken: str | None = None
     for dialect in dialects:
+        if not dialect.is_own and dialect.kind is Kind.SAMPLE and taken not in (None, dialect.name):
+            continue
         text = line if dialect.is_own else own_text
         if dialect.hints and not any(hint in text for hint in dialect.hints):
             continue
         match = dialect.pattern.search(text, max(0, len(text) - dialect.reach))
         if match is not None:
             found.setdefault(dialect.name, match)
+            taken = dialect.name if dialect.kind is Kind.SAMPLE and not dialect.is_own else taken
     return found

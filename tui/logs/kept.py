@@ -91,7 +91,7 @@ class Summaries:
                 return
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             with os.fdopen(os.open(temporary, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "w") as file:
-                json.dump({"mark": mark, "edges": _edges(log), **summary.to_json()}, file)
+                file.write(json.dumps({"mark": mark, "edges": _edges(log), **summary.to_json()}))
             temporary.replace(place)
             self._prune()
 

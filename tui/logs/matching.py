@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tui.logs.bars import Parts
+from tui.logs.dialect import SUFFIXES
 from tui.logs.dialects import COLUMNS, Dialect, Kind
 from tui.logs.epochs import read_cluster, read_span
 from tui.logs.prefix import PREFIX, read_dated_clock, read_prefix
@@ -28,15 +30,16 @@ class Matcher:
     def __init__(self, demux: Demux, dialects: Sequence[Dialect]) -> None:
         self._demux = demux
         self._dialects = tuple(dialects)
+        self._parts = Parts()
 
     def match(self, stream: Stream, line: bytes, own_text: bytes, now: float | None) -> None:
         """Try every dialect on a line without what tools have put before it; a user's own on the whole line."""
         sampled: Dialect | None = None
         for dialect in self._dialects:
+            if dialect.kind is Kind.SAMPLE and sampled is not None and sampled.name != dialect.name:
+                continue
             text = line if dialect.is_own else own_text
             if dialect.hints and not any(hint in text for hint in dialect.hints):
-                continue
-            if dialect.kind is Kind.SAMPLE and sampled is not None and sampled.name != dialect.name:
                 continue
             matches = list(dialect.pattern.finditer(text, max(0, len(text) - dialect.reach)))
             if not matches:
@@ -73,7 +76,11 @@ class Matcher:
         self, stream: Stream, dialect: Dialect, match: re.Match[bytes], text: bytes, now: float | None
     ) -> None:
         """Take down one core's step, as a dialect found it in a line."""
-        told = match.groupdict()
+        told: Mapping[str, bytes | None] | None = match.groupdict()
+        if dialect.is_part:
+            told = self._parts.add(self._where(stream, match, text)[0], dialect.name, match.groupdict())
+        if told is None:
+            return
         values = {name: told.get(name) for name in COLUMNS}
         try:
             loss, rate, global_rate = (_number(values[name]) for name in ("loss", "rate", "global_rate"))
@@ -148,17 +155,18 @@ class Matcher:
 
 
 def _number(text: bytes | None) -> float:
-    return _NAN if text is None else float(text.replace(b",", b""))
-
-
-_SUFFIXES = {b"k": 1e3, b"M": 1e6, b"G": 1e9}
+    if text is None:
+        return _NAN
+    if text[-1:] in SUFFIXES:
+        return float(text[:-1]) * SUFFIXES[text[-1:]]
+    return float(text.replace(b",", b""))
 
 
 def _count(text: bytes | None) -> int:
     if text is None:
         return UNKNOWN
-    if text[-1:] in _SUFFIXES:
-        return round(float(text[:-1]) * _SUFFIXES[text[-1:]])
+    if text[-1:] in SUFFIXES:
+        return round(_number(text))
     return int(text) if text.isdigit() else int(float(text))
 
 

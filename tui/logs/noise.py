@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tui.logs.arrays import np
+from tui.logs.arrays import np, places_of
 from tui.logs.table import Ints
 
 _WINDOW = 4
@@ -13,8 +13,8 @@ _WINDOW = 4
 _MIX = np.uint32(0x9E37_79B1)
 _SHIFT = np.uint32(16)
 
-_COMMON = frozenset(b" abcdefghijklmnopqrstuvwxyz")
-"""Bytes that text is full of: a window with few of them is seldom found where the string is not."""
+_COMMON, _SELDOM = frozenset(b" abcdefghijklmnopqrstuvwxyz"), frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
+"""Bytes that text is full of, and those it has less of; a window of the rest is hardly found where no string is."""
 
 
 class Signs:
@@ -34,7 +34,9 @@ class Signs:
     def lines_with(self, joined: bytes, ends: Ints) -> Ints:
         """Which lines hold any of the strings: `ends` are the places after each one's line end."""
         windows = np.ndarray((max(0, len(joined) - _WINDOW + 1),), "<u4", joined, strides=(1,))
-        likely = np.flatnonzero(self._table.take((windows * _MIX) >> _SHIFT))
+        hashes = windows * _MIX
+        hashes >>= _SHIFT
+        likely = places_of(self._table.take(hashes))
         hits = [
             place
             for place, window in zip(likely.tolist(), windows[likely].tolist(), strict=True)
@@ -42,14 +44,20 @@ class Signs:
         ]
         for string in self._short:
             hits += _places_of(string, joined)
-        lines = np.searchsorted(ends, np.array(sorted(hits), np.int64), side="right")
-        return lines[np.flatnonzero(np.diff(lines, prepend=-1))].astype(np.int64)
+        if not hits:
+            return np.zeros(0, np.int64)
+        lines = np.searchsorted(ends, np.array(hits, np.int64), side="right")
+        return np.array(sorted(set(lines.tolist())), np.int64)
 
 
 def _rarest(string: bytes) -> int:
     """Where the four bytes of a string are that text holds least often."""
     places = range(len(string) - _WINDOW + 1)
-    return min(places, key=lambda place: sum(byte in _COMMON for byte in string[place : place + _WINDOW]))
+    return min(places, key=lambda place: sum(map(_weight, string[place : place + _WINDOW])))
+
+
+def _weight(byte: int) -> int:
+    return 2 if byte in _COMMON else 1 if byte in _SELDOM else 0
 
 
 def _places_of(string: bytes, text: bytes) -> list[int]:

@@ -42,14 +42,14 @@ def runs_away(source: bytes, reach: int) -> str | None:
     Endless repeats within repeats are refused as they stand; every other repeat is tried on lines that begin as it
     wants them, go on with what it repeats, and then fail. Outside the main thread nothing can break off a search.
     """
-    tree = _parsed(source)
+    tree = parsed(source)
     if _nested(tree, False):
         return "a repeat within a repeat, or alternatives within one, can backtrack without end"
     pattern = re.compile(source)
     pump = b""
     try:
         with _broken_off_after(LONGEST_CHECK):
-            for lead, pump in _pumped(tree, b""):
+            for lead, pump in pumped(tree, b""):
                 if _is_slow(pattern, lead, pump, reach):
                     raise _TooLongError
     except _TooLongError:
@@ -95,14 +95,14 @@ def _is_slow(pattern: re.Pattern[bytes], lead: bytes, pump: bytes, reach: int) -
 
 def required_text(source: bytes) -> bytes | None:
     """The longest text that every match holds; None when there is none worth looking for."""
-    tree = _parsed(source)
+    tree = parsed(source)
     if tree.state.flags & re.IGNORECASE:
         return None
     longest = max(_texts(tree), key=len, default=b"")
     return longest if len(longest) > 1 and b"\n" not in longest else None
 
 
-def _parsed(source: bytes) -> Any:
+def parsed(source: bytes) -> Any:
     """The tree that Python's own parser makes of the pattern."""
     return parser.parse(source)  # type: ignore[arg-type]
 
@@ -120,7 +120,8 @@ def _texts(tree: Sequence[Any]) -> Iterator[bytes]:
     yield run
 
 
-def _children(op: Any, argument: Any) -> list[Any]:
+def children(op: Any, argument: Any) -> list[Any]:
+    """The trees within a part of a tree."""
     if op is ops.SUBPATTERN:
         return [argument[3]]
     if op is ops.BRANCH:
@@ -145,12 +146,12 @@ def _nested(tree: Sequence[Any], within: bool) -> bool:
     for op, argument in tree:
         if within and (op is ops.BRANCH or (op in _REPEATS and argument[0] != argument[1])):
             return True
-        if any(_nested(child, within or _is_endless(op, argument)) for child in _children(op, argument)):
+        if any(_nested(child, within or _is_endless(op, argument)) for child in children(op, argument)):
             return True
     return False
 
 
-def _pumped(tree: Sequence[Any], lead: bytes) -> Iterator[tuple[bytes, bytes]]:
+def pumped(tree: Sequence[Any], lead: bytes) -> Iterator[tuple[bytes, bytes]]:
     """For each repeat: text that leads to it, and what it repeats."""
     for op, argument in tree:
         if op in _REPEATS and (_is_endless(op, argument) or (argument[1] > 1 and _varies(argument[2]))):
@@ -159,8 +160,8 @@ def _pumped(tree: Sequence[Any], lead: bytes) -> Iterator[tuple[bytes, bytes]]:
                 yield lead, pump
                 if lead:
                     yield b"", lead + pump
-        for child in _children(op, argument):
-            yield from _pumped(child, lead)
+        for child in children(op, argument):
+            yield from pumped(child, lead)
         lead += _example([(op, argument)])
 
 
@@ -169,7 +170,7 @@ def _varies(tree: Sequence[Any]) -> bool:
     return any(
         op is ops.BRANCH
         or (op in _REPEATS and argument[0] != argument[1])
-        or any(_varies(child) for child in _children(op, argument))
+        or any(_varies(child) for child in children(op, argument))
         for op, argument in tree
     )
 
@@ -180,7 +181,7 @@ def _alternatives(tree: Sequence[Any]) -> Iterator[bytes]:
         if op is ops.BRANCH:
             yield from (_example(branch) for branch in argument[1])
         else:
-            for child in _children(op, argument):
+            for child in children(op, argument):
                 yield from _alternatives(child)
 
 
@@ -197,7 +198,7 @@ def _example(tree: Sequence[Any]) -> bytes:
         elif op in _REPEATS:
             text += _example(argument[2]) * min(max(1, argument[0]), 64)
         elif op in (ops.SUBPATTERN, ops.BRANCH, _ATOMIC):
-            text += _example(_children(op, argument)[0])
+            text += _example(children(op, argument)[0])
     return text
 
 

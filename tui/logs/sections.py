@@ -1,4 +1,4 @@
-"""Logs in sections, one after the other for each host: what `pssh -i`, `clush -b` and `dshbak` print."""
+"""Logs in sections, one after the other for each host: what `pssh -i`, `clush -b`, `tail -F` and others print."""
 
 from __future__ import annotations
 
@@ -6,6 +6,14 @@ import re
 
 _PSSH = re.compile(rb"\[\d{1,6}\] \d\d:\d\d:\d\d \[(?:SUCCESS|FAILURE)\] (?P<host>[\w.-]{1,100})(?= |$)")
 """parallel-ssh's `pssh -i`: a count, the time, how it ended, the host; its output follows."""
+
+_TAIL = re.compile(rb"==> (?P<host>[\w./~+=:@-]{1,200}) <==\s*$")
+"""`tail` of several files, to which it comes back as they grow."""
+
+_ANSIBLE = re.compile(rb"(?P<host>[\w.-]{1,100}) \| (?:CHANGED|SUCCESS|FAILED) \| rc=-?\d{1,5} >>\s*$")
+"""A command that ansible ran on each host."""
+
+_HEADERS = (_PSSH, _TAIL, _ANSIBLE)
 
 _RULE = re.compile(rb"-{10,80}\s*")
 _HOSTS = re.compile(rb"(?P<hosts>[\w.,\[\]-]{1,2000})(?: \(\d{1,6}\))?\s*")
@@ -23,13 +31,13 @@ class Sections:
     @staticmethod
     def begin_with(line: bytes) -> bool:
         """Whether a log whose first line this is is one in sections."""
-        return _PSSH.match(line) is not None or _RULE.fullmatch(line) is not None
+        return _header(line) is not None or _RULE.fullmatch(line) is not None
 
     def take(self, line: bytes) -> bool:
         """Look at the next line; whether it is part of a header, as far as what came before it tells."""
         rule, hosts = self._before
         self._before = (hosts, line)
-        match = _PSSH.match(line)
+        match = _header(line)
         if match is not None:
             self.host = match["host"].decode()
             return True
@@ -41,3 +49,7 @@ class Sections:
             self.host = named["hosts"].decode()
             self._before = (b"", b"")
         return True
+
+
+def _header(line: bytes) -> re.Match[bytes] | None:
+    return next((match for match in (header.match(line) for header in _HEADERS) if match is not None), None)

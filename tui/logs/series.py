@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from tui.logs.arrays import np, npt
+from tui.logs.arrays import np, npt, places_of
 
 BUCKETS = 64
 """Points kept of each core. When they are full, neighbours become one: a point stands for twice as many samples."""
@@ -18,13 +19,38 @@ Floats = npt.NDArray[np.float64]
 Trail = npt.NDArray[np.float32]
 
 
-_ZERO: Ints = np.zeros(1, np.int64)
-
-
-def runs_of(values: Ints) -> tuple[Ints, Ints]:
+def _runs_of(values: npt.NDArray[Any]) -> tuple[Ints, Ints]:
     """Where runs of equal values begin, and where each ends (its last place)."""
-    starts = np.flatnonzero(values[1:] != values[:-1]) + 1
-    return np.concatenate((_ZERO, starts)), np.concatenate((starts - 1, [len(values) - 1]))
+    edges = places_of(values[1:] != values[:-1])
+    starts, ends = np.empty(len(edges) + 1, np.int64), np.empty(len(edges) + 1, np.int64)
+    starts[0], ends[-1] = 0, len(values) - 1
+    np.add(edges, 1, out=starts[1:])
+    ends[:-1] = edges
+    return starts, ends
+
+
+@dataclass(frozen=True, eq=False)
+class Runs:
+    """Samples of a batch brought together by row, in arrival order within each."""
+
+    order: Ints
+    """Places in the batch."""
+    ordered: npt.NDArray[np.uint16]
+    """The row of each sample, ascending."""
+    rows: Ints
+    """The rows there are; for each, where it starts and ends (its last place) in `order`, and how long it is."""
+    starts: Ints
+    ends: Ints
+    sizes: Ints
+
+    @classmethod
+    def of(cls, rows: Ints) -> Runs:
+        """The rows of a batch, brought together; they fit 16 bits, which numpy sorts fastest."""
+        short = rows.astype(np.uint16)
+        order = short.argsort(kind="stable")
+        ordered = short[order]
+        starts, ends = _runs_of(ordered)
+        return cls(order, ordered, ordered[starts].astype(np.int64), starts, ends, ends - starts + 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,36 +114,38 @@ class History:
             line[half:] = unknown
         self.shift += 1
 
-    def add(self, rows: Ints, order: Ints, loss: Floats, rate: Floats, epoch: Ints, step: Ints, time: Floats) -> None:
-        """Take in a batch of samples in arrival order; `order` sorts them by row and keeps each row's order."""
-        if not len(rows):
-            return
-        self._grow(int(rows.max()) + 1)
-        ordered = rows[order]
-        starts, ends = runs_of(ordered)
-        sizes = ends - starts + 1
-        numbers = np.arange(len(ordered)) - np.repeat(starts, sizes) + self.counts[ordered]
-        fresh = np.flatnonzero(numbers == 0)
-        self._first[ordered[fresh]] = loss[order][fresh]
-        while int(numbers.max()) >> self.shift >= BUCKETS:
+    def add(self, runs: Runs, loss: Floats, rate: Floats, epoch: Ints, step: Ints, time: Floats) -> None:
+        """Take in a batch of samples in arrival order."""
+        rows, sizes = runs.rows, runs.sizes
+        self._grow(int(rows[-1]) + 1)
+        before = self.counts[rows]
+        losses: Trail = loss.astype(np.float32)[runs.order]
+        rates: Trail = rate.astype(np.float32)[runs.order]
+        fresh = places_of(before == 0)
+        if len(fresh):
+            self._first[rows[fresh]] = losses[runs.starts[fresh]]
+        self.counts[rows] = after = before + sizes
+        while int(after.max() - 1) >> self.shift >= BUCKETS:
             self._halve()
-        self.counts[ordered[starts]] += sizes
-        buckets = numbers >> self.shift
-        self._fill(ordered, buckets, loss[order].astype(np.float32), rate[order].astype(np.float32))
-        arrived = np.empty_like(buckets)
-        arrived[order] = buckets
-        self._time[arrived] = time
-        self._epoch[arrived] = epoch
-        self._step[arrived] = step
+        buckets = (np.arange(len(losses)) + np.repeat(before - runs.starts, sizes)) >> self.shift
+        ends = self._fill(runs.ordered.astype(np.int64) * BUCKETS + buckets, losses, rates)
+        # What arrived last in each bucket tells its time.
+        last = np.full(BUCKETS, -1, np.int64)
+        np.maximum.at(last, buckets[ends], runs.order[ends])
+        told = places_of(last >= 0)
+        for line, values in ((self._time, time), (self._epoch, epoch), (self._step, step)):
+            line[told] = values[last[told]]
 
-    def _fill(self, rows: Ints, buckets: Ints, loss: Trail, rate: Trail) -> None:
-        keys = rows * BUCKETS + buckets
-        starts, ends = runs_of(keys)
-        at = (rows[starts], buckets[starts])
-        self._loss[at] = loss[ends]
-        self._rate[at] = rate[ends]
-        self._low[at] = np.fmin(self._low[at], np.fmin.reduceat(loss, starts))
-        self._high[at] = np.fmax(self._high[at], np.fmax.reduceat(loss, starts))
+    def _fill(self, keys: Ints, loss: Trail, rate: Trail) -> Ints:
+        """Put samples, sorted by bucket (of all rows, counted through), into these; where each one's last is."""
+        starts, ends = _runs_of(keys)
+        at = keys[starts]
+        self._loss.reshape(-1)[at] = loss[ends]
+        self._rate.reshape(-1)[at] = rate[ends]
+        low, high = self._low.reshape(-1), self._high.reshape(-1)
+        low[at] = np.fmin(low[at], np.fmin.reduceat(loss, starts))
+        high[at] = np.fmax(high[at], np.fmax.reduceat(loss, starts))
+        return ends
 
     def replace(self, row: int, loss: float, rate: float) -> None:
         """Correct the newest point of a row: another line told more about the same step."""

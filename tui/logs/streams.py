@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 from tui.logs.arrays import np, npt
 from tui.logs.dialects import LONGEST
-from tui.logs.fast import Bytes, Words
+from tui.logs.digits import Words
+from tui.logs.fast import Bytes
 
 _WORTH_SPLITTING = 16_384
 """A larger chunk is not joined to the line it completes: only that line is."""
@@ -39,9 +40,9 @@ class Known:
         if not len(self.hashes):
             return np.full(tails.shape[1], -1, np.int64)
         hashes = _hashes(tails)
-        places = self._shortcut[hashes >> _SHIFT]
+        places = self._shortcut.take((hashes >> _SHIFT).view(np.int64))
         same = self._matches(places, tails)
-        slots: npt.NDArray[np.int64] = self.slots[places]
+        slots: npt.NDArray[np.int64] = self.slots.take(places)
         if same.all():
             return slots
         # Two prefixes can share a shortcut, and some are new.
@@ -52,9 +53,9 @@ class Known:
         return np.where(same, self.slots[places], -1)
 
     def _matches(self, places: npt.NDArray[np.int64], tails: Words) -> npt.NDArray[np.bool_]:
-        same: npt.NDArray[np.bool_] = self.tails[0][places] == tails[0]
-        same &= self.tails[1][places] == tails[1]
-        same &= self.tails[2][places] == tails[2]
+        same: npt.NDArray[np.bool_] = self.tails[0].take(places) == tails[0]
+        same &= self.tails[1].take(places) == tails[1]
+        same &= self.tails[2].take(places) == tails[2]
         return same
 
     def add(self, tail: Words, slot: int) -> None:

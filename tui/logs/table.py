@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from tui.logs.arrays import np, npt
-from tui.logs.fast import LOSS_DECIMALS, RATE_DECIMALS, Words, decimal
-from tui.logs.series import History, runs_of
+from tui.logs.arrays import np, npt, places_of
+from tui.logs.digits import Words, decimal
+from tui.logs.fast import LOSS_DECIMALS, RATE_DECIMALS
+from tui.logs.series import History, Runs
 from tui.logs.snapshot import HAS_GLOBAL_RATE, HAS_LOSS, HAS_RATE, LOG_TIME, NO_TIME, UNKNOWN, WALL_TIME
 
 MOST_ROWS = 65_536
@@ -61,6 +62,10 @@ class Samples:
         """The samples with all columns there: these."""
         return self
 
+    def trails(self) -> tuple[Floats, Floats]:
+        """Losses and rates as numbers."""
+        return self.loss, self.rate
+
 
 SAMPLE_FIELDS = tuple(field.name for field in fields(Samples))
 
@@ -98,11 +103,16 @@ class PlainSamples:
         """Some of the samples: a slice or an array of places."""
         return PlainSamples(*(getattr(self, name)[places] for name in _PLAIN_FIELDS))
 
+    def trails(self) -> tuple[Floats, Floats]:
+        """Losses and rates as numbers."""
+        return decimal(self.loss, LOSS_DECIMALS), decimal(self.rate, RATE_DECIMALS)
+
     def whole(self) -> Samples:
         """The samples with all columns there and all numbers made."""
         size = len(self)
         clock = np.zeros(size, f"S{CLOCK_BYTES}")
         clock.view(np.uint64).reshape(size, CLOCK_BYTES // 8)[:, 0] = self.clock
+        rates = decimal(np.concatenate((self.rate, self.global_rate)), RATE_DECIMALS)
         kind = np.where(np.isnan(self.time), NO_TIME, LOG_TIME)
         return Samples(
             slot=self.slot,
@@ -111,8 +121,8 @@ class PlainSamples:
             epoch=self.epoch,
             step=self.step,
             loss=decimal(self.loss, LOSS_DECIMALS),
-            rate=decimal(self.rate, RATE_DECIMALS),
-            global_rate=decimal(self.global_rate, RATE_DECIMALS),
+            rate=rates[:size],
+            global_rate=rates[size:],
             known=np.full(size, ALL_KNOWN, np.uint8),
             clock=clock,
             time=self.time,
@@ -191,7 +201,7 @@ class CoreTable:
         rows = self._index.rows(keys)
         if (rows >= 0).all() or self.size >= MOST_ROWS:
             return rows
-        missing = np.flatnonzero(rows < 0)
+        missing = places_of(rows < 0)
         firsts: dict[int, int] = {}
         for place, key in zip(missing.tolist(), keys[missing].tolist(), strict=True):
             firsts.setdefault(key, place)
@@ -204,7 +214,7 @@ class CoreTable:
         """Take in a batch; the outcome is the same as taking in its samples one by one."""
         rows = self._rows_for(samples)
         if (rows < 0).any():
-            kept = np.flatnonzero(rows >= 0)
+            kept = places_of(rows >= 0)
             self.dropped += len(rows) - len(kept)
             rows, samples = rows[kept], samples.part(kept)
         if not len(rows):
@@ -213,7 +223,7 @@ class CoreTable:
             self._update_whole(rows, samples)
             return
         whole = samples.known == ALL_KNOWN
-        edges = np.flatnonzero(whole[1:] != whole[:-1]) + 1
+        edges = places_of(whole[1:] != whole[:-1]) + 1
         for start, end in itertools.pairwise([0, *edges.tolist(), len(rows)]):
             if whole[start]:
                 self._update_whole(rows[start:end], samples.part(slice(start, end)))
@@ -223,18 +233,16 @@ class CoreTable:
 
     def _update_whole(self, rows: Ints, samples: Samples | PlainSamples) -> None:
         columns = self.columns
-        counts = np.bincount(rows, minlength=self.size)
-        touched = np.flatnonzero(counts)
-        last = np.empty(self.size, np.int64)
-        # Of several values for one place numpy keeps the last.
-        last[rows] = np.arange(len(rows))
-        last = last[touched]
-        ordered = self._note_steps(samples.epoch, samples.step)
-        order = None
-        if self.history is not None or not ordered:
-            order = np.argsort(rows.astype(np.uint16), kind="stable")
-        if order is not None and not ordered:
-            self._count_wraps(rows[order], samples.step[order], samples.epoch[order])
+        told = self._note_steps(samples.epoch, samples.step)
+        if self.history is not None or not told:
+            runs = Runs.of(rows)
+            if not told:
+                self._count_wraps(runs, samples.step[runs.order], samples.epoch[runs.order])
+            if self.history is not None:
+                self.history.add(runs, *samples.trails(), samples.epoch, samples.step, samples.time)
+            touched, counts, last = runs.rows, runs.sizes, runs.order[runs.ends]
+        else:
+            touched, counts, last = self._last_of(rows)
         fresh = touched[columns["first"][touched] == UNKNOWN]
         if len(fresh):
             first = np.empty(self.size, np.int64)
@@ -243,22 +251,27 @@ class CoreTable:
         newest = samples.part(last).whole()
         for name in SAMPLE_FIELDS[3:]:
             columns[name][touched] = getattr(newest, name)
-        columns["count"][: self.size] += counts
+        columns["count"][touched] += counts
         columns["last"][touched] = self.sequence + last
         self.sequence += len(rows)
-        if self.history is not None and order is not None:
-            every = samples.whole()
-            self.history.add(rows, order, every.loss, every.rate, every.epoch, every.step, every.time)
 
-    def _count_wraps(self, ordered: Ints, steps: Ints, epochs: Ints) -> None:
+    def _last_of(self, rows: Ints) -> tuple[Ints, Ints, Ints]:
+        """The rows that samples belong to, how many each has, and where the last one of each is."""
+        counts = np.bincount(rows, minlength=self.size)
+        touched = places_of(counts > 0)
+        last = np.empty(self.size, np.int64)
+        # Of several values for one place numpy keeps the last.
+        last[rows] = np.arange(len(rows))
+        return touched, counts[touched], last[touched]
+
+    def _count_wraps(self, runs: Runs, steps: Ints, epochs: Ints) -> None:
         """Count where a step goes back though no epoch is told; samples are sorted by row."""
-        starts, _ = runs_of(ordered)
         before = np.empty_like(steps)
         before[1:] = steps[:-1]
-        before[starts] = self.columns["step"][ordered[starts]]
+        before[runs.starts] = self.columns["step"][runs.rows]
         back = (steps < before) & (epochs == UNKNOWN)
         if back.any():
-            np.add.at(self.columns["wraps"], ordered[back], 1)
+            np.add.at(self.columns["wraps"], runs.ordered[back], 1)
 
     def _note_steps(self, epochs: Ints, steps: Ints) -> bool:
         """Note how far each epoch goes; whether every sample tells its epoch."""
@@ -320,16 +333,17 @@ class _Index:
         self._table = np.zeros(1 << bits, np.int64)
         self._table[self._places(self._keys)] = np.arange(len(rows))
 
-    def _places(self, keys: Ints) -> npt.NDArray[np.uint64]:
-        places: npt.NDArray[np.uint64] = (keys.view(np.uint64) * self._MIX) >> self._shift
-        return places
+    def _places(self, keys: Ints) -> Ints:
+        places: npt.NDArray[np.uint64] = keys.view(np.uint64) * self._MIX
+        places >>= self._shift
+        return places.view(np.int64)
 
     def rows(self, keys: Ints) -> Ints:
         """The row of each key, -1 for one that has none. Rows count up in the order of the keys given."""
         if not len(self._keys):
             return np.full(len(keys), -1, np.int64)
-        rows: Ints = self._table[self._places(keys)]
-        wrong = np.flatnonzero(self._keys[rows] != keys)
+        rows: Ints = self._table.take(self._places(keys))
+        wrong = places_of(self._keys.take(rows) != keys)
         if len(wrong):
             sought = np.searchsorted(self._sorted, keys[wrong])
             sought[sought == len(self._sorted)] = 0

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from tui.logs.dialect import ENDS, GROUPED, NUMBER, Dialect, Kind, dialect
+from tui.logs.dialect import ENDS, GROUPED, NUMBER, STEP, Dialect, Kind, dialect
+from tui.logs.homemade import HOMEMADE
+from tui.logs.trainers_jax import BENEATH, JAX
+from tui.logs.trainers_language import LANGUAGE
+from tui.logs.trainers_vision import VISION_AND_SPEECH
 
 _LOSS = rb"(?P<loss>" + NUMBER + rb")"
 
@@ -12,7 +16,7 @@ _PAIR = rb" {1,4}(?!(?:main_model_)?loss:)[\w/.()%-]{1,60}: {1,4}[^\s,]{1,30},"
 _TQDM = rb"(?:\|[^|\n]{0,300}\|)? ?(?P<step>\d{1,12})/(?:\d{1,12}|\?) \["
 """tqdm from its bar (which Colab leaves out) to its clock."""
 
-_LOSS_NAME = rb"(?:train[_/]|step_|batch_)?loss(?:_step)?"
+_LOSS_NAME = rb"(?:(?:reduced_)?train[_/]|step_|batch_)?loss(?:_step)?"
 """A training loss as progress bars name it; `val_loss` and `train_loss_epoch` are others."""
 
 _LIGHTNING = rb"(?<![\w/])Epoch (?P<epoch>\d{1,9})"
@@ -59,7 +63,17 @@ PROGRESS_BARS = (
         "Lightning",
         Kind.SAMPLE,
         [b"Epoch "],
-        _LIGHTNING + rb": {0,4}\d{0,3}%?" + _TQDM + rb"[^\]\n]{0,300}?[ ,]" + _LOSS_NAME + rb"=" + _LOSS + ENDS,
+        _LIGHTNING + rb":(?: :)? {0,4}\d{0,3}%?" + _TQDM + rb"[^\]\n]{0,300}?[ ,]" + _LOSS_NAME + rb"=" + _LOSS
+        + ENDS,
+        last_only=True,
+    ),
+    # Since its second version the bar tells no loss unless it is asked to; a validation's figures come at its end.
+    dialect(
+        "Lightning",
+        Kind.SAMPLE,
+        [b"Epoch "],
+        _LIGHTNING + rb":(?: :)? {0,4}\d{0,3}%\|[^|\n]{0,300}\| ?" + STEP + rb"/(?:\d{1,12}|\?) "
+        rb"\[[^\]\n,]{1,60}, {1,4}[^\]\n,]{1,20}(?:it/s|s/it)(?:, v_num=\w{0,40})?\]",
         last_only=True,
     ),
     dialect(
@@ -125,7 +139,8 @@ LANGUAGE_MODELS = (
         Kind.SAMPLE,
         [b" loss="],
         rb"\| {0,2}epoch (?P<epoch>\d{1,9})(?: \| training on xla:(?P<device>\d{1,4})/(?P<core>\d{1,6}))?: {1,12}"
-        rb"(?P<step>\d{1,12}) / \d{1,12} loss=" + _LOSS + rb", [^\n]{0,300}?num_updates=\d",
+        rb"(?P<step>\d{1,12}) / \d{1,12} loss=" + _LOSS + rb", (?:[^\n]{0,120}?wps=(?P<rate>" + NUMBER + rb"), )?"
+        rb"[^\n]{0,300}?num_updates=\d",
     ),
     dialect(
         "fairseq",
@@ -152,4 +167,8 @@ VISION = (
     ),
 )  # fmt: skip
 
-TRAINERS: tuple[Dialect, ...] = MAXTEXT + HUGGING_FACE + PROGRESS_BARS + LANGUAGE_MODELS + VISION
+TRAINERS: tuple[Dialect, ...] = (
+    MAXTEXT + HUGGING_FACE + PROGRESS_BARS + LANGUAGE_MODELS + VISION
+    + JAX + BENEATH + LANGUAGE + VISION_AND_SPEECH + HOMEMADE
+)  # fmt: skip
+"""Those whose lines say most clearly what they are come first."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -195,7 +196,7 @@ def _newest_of(worker: Ints, last: Ints, owner: int) -> int:
 def _positions(table: CoreTable, epochs: Ints, steps: Ints) -> Floats:
     """How far each core is, in steps since the first epoch seen, whatever epoch it is in."""
     position = steps.astype(np.float64)
-    present = sorted({*np.unique(epochs).tolist()} & table.epoch_steps.keys())
+    present = sorted(set(epochs.tolist()) & table.epoch_steps.keys())
     offset = 0.0
     for before, after in itertools.pairwise(present):
         length = table.epoch_steps[before][1] + max(1, table.smallest_step)
@@ -267,7 +268,7 @@ def _workers(demux: Demux, numbers: Ints, shown: Ints) -> tuple[WorkerFacts, ...
     slots: dict[int, list[Slot]] = {}
     for place, slot in enumerate(demux.slots):
         slots.setdefault(int(numbers[place]), []).append(slot)
-    cores = dict(zip(*(part.tolist() for part in np.unique(shown, return_counts=True)), strict=True))
+    cores = Counter(shown.tolist())
     named = sorted(number for number in slots if number != UNKNOWN)
     return tuple(
         WorkerFacts(

@@ -1,0 +1,102 @@
+"""Numbers of many lines at once: eight bytes are one 64-bit word ("SIMD within a register").
+
+A text is xor-ed with what it should be, 0 for each digit: what is then above 9 (above 0 where only one byte is right)
+shows in a byte's high bit once the complement is added.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tui.logs.arrays import np, npt
+
+Ints = npt.NDArray[np.int64]
+Words = npt.NDArray[np.uint64]
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+_ALL = 0xFFFF_FFFF_FFFF_FFFF
+_HIGH_BITS = np.uint64(0x8080_8080_8080_8080)
+LAST = np.array([0, *(_ALL << (8 * (8 - n)) & _ALL for n in range(1, 9))], np.uint64)
+"""Masks that keep the last n bytes in memory of a word (its high ones: words are little-endian)."""
+
+
+def word_of(text: bytes) -> np.uint64:
+    """Eight bytes (or fewer) as they are read from memory."""
+    word: np.uint64 = np.uint64(int.from_bytes(text, "little"))
+    return word
+
+
+BYTE, _TWO_BYTES, _FOUR_BYTES = np.uint64(8), np.uint64(16), np.uint64(32)
+TEN, _PAIRS = np.uint64(10), np.uint64(0x0000_00FF_0000_00FF)
+_LOW_PAIRS, _HIGH_PAIRS = np.uint64(0x000F_4240_0000_0064), np.uint64(0x0000_2710_0000_0001)
+_NO_DIGITS = (1023 + 64) >> 3
+"""What is left of a number's exponent when its highest byte's highest bit is set."""
+
+_LOW_BITS = np.uint64(0x7F7F_7F7F_7F7F_7F7F)
+
+
+def expected(text: bytes) -> tuple[np.uint64, np.uint64]:
+    """What a word is xor-ed with and what is then added, so that high bits tell bytes that are wrong.
+
+    A `0` in the text stands for any digit, all else for itself.
+    """
+    return word_of(text), word_of(bytes(0x76 if byte == ord("0") else 0x7F for byte in text))
+
+
+DIGITS = expected(b"00000000")
+"""Of an integer that is as long as it can be."""
+
+
+@dataclass(frozen=True, eq=False)
+class Field:
+    """A field of many lines: its digits, right-aligned with zeros before them, and how many bytes it takes."""
+
+    digits: Words
+    length: Ints
+
+    def number(self) -> Ints:
+        """The integers that the digits stand for."""
+        return eight_digits(self.digits).view(np.int64)
+
+
+def strange_bytes(values: Words, above: np.uint64) -> Words:
+    """The high bit of each byte that is not what was expected, once xor-ed with that."""
+    strange: Words = values & _LOW_BITS
+    strange += above
+    strange |= values
+    strange &= _HIGH_BITS
+    return strange
+
+
+def field_of(words: Words, shape: tuple[np.uint64, np.uint64]) -> Field:
+    """What the words end with (in memory) as long as it is as `expected` said."""
+    pattern, above = shape
+    values = words ^ pattern
+    strange = strange_bytes(values, above)
+    # The highest bit that is set is the number's exponent, as floating point has it; eight of them lie in a byte.
+    exponents = strange.astype(np.float64).view(np.int64)
+    exponents >>= 55
+    lengths: Ints = np.minimum(_NO_DIGITS - exponents, 8)
+    values &= LAST.take(lengths)
+    return Field(values, lengths)
+
+
+def eight_digits(values: Words) -> Words:
+    """The number that eight decimal digits (0 to 9 a byte) in a word stand for, the first in memory the highest."""
+    number: Words = values * TEN
+    number += values >> BYTE
+    low = number & _PAIRS
+    low *= _LOW_PAIRS
+    number >>= _TWO_BYTES
+    number &= _PAIRS
+    number *= _HIGH_PAIRS
+    number += low
+    number >>= _FOUR_BYTES
+    return number
+
+
+def decimal(digits: Words, decimals: int) -> Floats:
+    """The numbers that digits with a zero for the point, as `Found` has them, stand for."""
+    whole = (digits & np.uint64((1 << 8 * (7 - decimals)) - 1)) << np.uint64(8)
+    return eight_digits((digits & LAST[decimals]) | whole).astype(np.float64) / 10.0**decimals

@@ -1,0 +1,95 @@
+"""The lines of trainers in JAX, and of those that ran on TPUs before it, as dialects. Sources: their public code."""
+
+from __future__ import annotations
+
+from tui.logs.dialect import ENDS, EPOCH, LOSS, NUMBER, OF, RATE, STEP, Dialect, Kind, dialect
+
+_METRIC = rb"[\w./ -]{1,60}=[^,\s=]{1,40}, "
+"""A metric of clu's LoggingWriter, with its comma."""
+
+_NUMPY = rb"(?:[Aa]rray\()?" + LOSS + rb"(?:, dtype=[\w.'<>]{1,20}(?:, weak_type=True)?\))?"
+"""A number, or an array of one as it prints itself."""
+
+
+def _sample(name: str, hint: bytes, pattern: bytes, **more: bool) -> Dialect:
+    return dialect(name, Kind.SAMPLE, [hint], pattern, **more)
+
+
+JAX: tuple[Dialect, ...] = (
+    dialect(
+        "clu",
+        Kind.SAMPLE,
+        [b"train_loss=", b" loss=", b"train/loss="],
+        rb"(?:^|\] )\[" + STEP + rb"\] (?=(?:[^\n]{0,600}?examples_per_sec(?:ond)?=" + RATE + rb")?)(?:" + _METRIC
+        + rb"){0,32}(?:train[_/])?loss=" + LOSS + ENDS,
+    ),
+    _sample(
+        "Flax examples",
+        b", train_loss: ",
+        rb"(?<!\w)epoch: {1,4}" + EPOCH + rb", train_loss: " + LOSS + rb", train_accuracy: ",
+    ),
+    _sample(
+        "Flax examples",
+        b"Step... (",
+        rb"Step\.\.\. \(" + STEP + rb"(?:" + OF + rb")? \| (?:Training )?Loss: " + LOSS + rb"(?=[,)])",
+    ),
+    _sample("big_vision", b"] training_loss = ", rb"(?:^|\] )\[" + STEP + rb"\] training_loss = " + LOSS + ENDS),
+    _sample("big_vision", b"] img/sec/core = ", rb"(?:^|\] )\[" + STEP + rb"\] img/sec/core = " + RATE + ENDS),
+    _sample(
+        "Vision Transformer",
+        b", Train loss: ",
+        rb"(?<!\w)Step: " + STEP + OF + rb" \d{1,3}\.\d{1,3}%, Train loss: " + LOSS
+        + rb",(?:[^\n]{0,80}? img/sec/core: " + RATE + rb",)?",
+    ),
+    _sample(
+        "Lingvo",
+        b" loss:",
+        rb"\] step: {1,12}" + STEP + rb"[ ,](?=(?:[^\n]{0,80}?examples/sec: " + RATE + rb")?)[^\n]{0,1200}? loss:"
+        + LOSS + rb"(?=[ ,]|$)",
+    ),
+    _sample("TF-Slim", b"global step ", rb"(?<!\w)global step " + STEP + rb": loss = " + LOSS + rb" \("),
+    _sample(
+        "MaxText distillation",
+        b" | step_time=",
+        rb"(?<!\w)step " + STEP + rb" \| step_time=" + NUMBER + rb"s(?:[^\n]{0,200}? loss=" + LOSS + ENDS + rb")?",
+    ),
+    # A dictionary over many lines, sorted by name: the step stands after the loss.
+    _sample("EasyLM", b"'loss': ", rb"^[ {]'loss': " + _NUMPY + rb"[,}]\s*$", is_part=True),
+    _sample("EasyLM", b"'step': ", rb"^[ {]'step': " + STEP + rb"(?:\.0)?[,}]\s*$", is_part=True),
+)  # fmt: skip
+
+BENEATH: tuple[Dialect, ...] = (
+    _sample(
+        "OLMo",
+        b"[step=",
+        rb"\[step=" + STEP + OF + rb"(?:,epoch=" + EPOCH + rb")?[^\]\n]{0,60}\]\s*$",
+        is_part=True,
+    ),
+    dialect(
+        "OLMo",
+        Kind.SAMPLE,
+        [b"train/CrossEntropyLoss=", b"train/CE loss="],
+        rb"^ {2,8}train/(?:CrossEntropyLoss|CE loss)=" + LOSS + ENDS,
+        is_part=True,
+    ),
+    _sample(
+        "OLMo",
+        b"throughput/device/",
+        rb"^ {2,8}throughput/device/(?:tokens_per_second|TPS)=" + RATE + ENDS,
+        is_part=True,
+    ),
+    _sample(
+        "Composer",
+        b"[batch=",
+        rb"^(?:\[epoch=" + EPOCH + rb"(?:" + OF + rb")?\])?\[batch=" + STEP + rb"(?:" + OF + rb")?\]:\s*$",
+        is_part=True,
+    ),
+    _sample("Composer", b" loss/train/total: ", rb"^\s{1,8}Train loss/train/total: " + LOSS + ENDS, is_part=True),
+    _sample(
+        "Composer",
+        b" throughput/samples_per_sec: ",
+        rb"^\s{1,8}Train throughput/samples_per_sec: " + RATE + ENDS,
+        is_part=True,
+    ),
+)  # fmt: skip
+"""A step on a line of its own, its metrics on those beneath it."""

@@ -1,0 +1,175 @@
+"""The lines of trainers of language models, as dialects. Sources: each one's public code and logs."""
+
+from __future__ import annotations
+
+from tui.logs.dialect import ENDS, EPOCH, LOSS, NUMBER, OF, RATE, STEP, Dialect, Kind, dialect
+
+_SHORT = rb"\d{1,6}(?:\.\d{1,6})?[KMGBT]?"
+"""A number as people read it: `22.8K`."""
+
+
+_LONG = 8192
+"""Bytes of a line that tells everything there is: some hundred figures."""
+
+
+def _sample(name: str, hint: bytes, pattern: bytes, **more: bool | int) -> Dialect:
+    return dialect(name, Kind.SAMPLE, [hint], pattern, **more)
+
+
+NANO = (
+    _sample("nanoGPT", b": loss ", rb"(?<![\w{])iter " + STEP + rb": loss " + LOSS + rb", time \d"),
+    _sample(
+        "nanochat",
+        b"| loss: ",
+        rb"(?<!\w)step " + STEP + rb"(?:" + OF + rb")? \(\d{1,3}(?:\.\d{1,4})?%\) {1,2}\| loss: " + LOSS + rb" \|"
+        rb"(?:[^\n]{0,160}? tok/s(?:ec)?: " + RATE + ENDS + rb")?",
+    ),
+    _sample(
+        "nanochat", b"| Training loss: ", rb"(?<!\w)Step " + STEP + OF + rb" \| Training loss: " + LOSS + rb" ?\|"
+    ),
+    _sample(
+        "llm.c",
+        b" tok/s",
+        rb"(?<!\w)step {1,8}" + STEP + OF + rb" \| (?:train )?loss {1,8}" + LOSS + rb" [^\n]{0,160}? "
+        + RATE + rb" tok/s",
+    ),
+    # Evaluation tells `val_loss:` in the loss's place; some versions tell no training loss at all.
+    _sample(
+        "modded-nanogpt",
+        b" train_time:",
+        rb"(?<![\w{])step:" + STEP + OF + rb"(?: train_loss:" + LOSS + rb")? train_time:\d",
+    ),
+    _sample("modded-nanogpt", b" | loss ", rb"^" + STEP + rb" \| loss " + LOSS + rb" \| lr " + NUMBER + rb" \|"),
+)  # fmt: skip
+
+LIGHTNING_AND_TORCH = (
+    _sample(
+        "litgpt",
+        b" iter time: ",
+        rb"(?<!\w)(?:Ep(?:och)? " + EPOCH + rb" \| )?iter \d{1,12} (?:\| )?st[eE]p " + STEP + rb"(?::| \|)"
+        rb"(?: loss(?: train)?(?: \(curr\))?:? " + LOSS + rb",?(?: val[^|\n]{0,40}\|)?)? iter time: \d",
+    ),
+    _sample(
+        "torchtune",
+        b" | loss:",
+        rb"(?<!\w)Step " + STEP + rb" \| loss:" + LOSS + rb" (?:[^\n]{0,300}?tokens_per_second_per_gpu:" + RATE
+        + ENDS + rb")?",
+    ),
+    _sample(
+        "torchtune", b"|Loss: ", rb"(?<![\w|])" + EPOCH + rb"\|" + STEP + rb"\|Loss: " + LOSS + rb"(?=: |$)",
+        last_only=True,
+    ),
+    _sample(
+        "lingua",
+        b"  acc: ",
+        rb"(?<![\w{])step: " + STEP + rb"  acc: \d{1,6}  loss: {1,4}" + LOSS + rb"  (?:[^\n]{0,160}? wps: " + RATE
+        + ENDS + rb")?",
+    ),
+    _sample(
+        "mlx",
+        b": Train loss ",
+        rb"(?<!\w)Iter " + STEP + rb": Train loss " + LOSS + rb",(?:[^\n]{0,1200}? Tokens/sec " + RATE
+        + ENDS + rb")?",
+    ),
+)  # fmt: skip
+
+PARALLEL = (
+    _sample(
+        "GPT-NeoX",
+        b"| iteration ",
+        rb"samples/sec: " + RATE + rb" \| iteration {1,12}" + STEP + rb"/ {0,12}\d{1,12} \|[^\n]{0,600}? \| "
+        rb"(?:lm_)?loss: " + LOSS + rb"(?= ?\|)",
+    ),
+    _sample(
+        "DeepSpeed",
+        b" iter time (s): ",
+        rb"(?<!\w)steps: " + STEP + rb" loss: " + LOSS + rb" iter time \(s\): " + NUMBER + rb" samples/sec: "
+        + RATE + ENDS,
+    ),
+    _sample(
+        "nanotron",
+        b"iteration: ",
+        rb"(?<!\w)iteration: " + STEP + OF + rb" \|[^\n]{0,200}?(?: tokens_per_sec: (?P<rate>" + _SHORT + rb") \|"
+        rb"[^\n]{0,200}?)? lm_loss: " + LOSS + rb"(?= \|)",
+    ),
+    _sample(
+        "NeMo Automodel",
+        b" | epoch ",
+        rb"^(?![^\n]{0,120}\[(?:val|test))[^\n]{0,160}?(?<!\w)step " + STEP + rb" \| epoch " + EPOCH + rb" \| loss "
+        + LOSS + rb" \|(?:[^\n]{0,160}? tps " + RATE + rb"\()?",
+    ),
+    _sample(
+        "PithTrain",
+        b"| cross-entropy-loss ",
+        rb"(?<!\w)step " + STEP + OF + rb" \|[^\n]{0,80}? \| cross-entropy-loss " + LOSS
+        + rb" \|(?:[^\n]{0,160}? tokens-per-second " + RATE + rb" )?",
+    ),
+    _sample(
+        "NVIDIA DLLogger",
+        b" Training Iteration: ",
+        rb"Training Epoch: " + EPOCH + rb" Training Iteration: " + STEP + rb" {1,3}step_loss : " + LOSS + ENDS,
+    ),
+)  # fmt: skip
+
+REINFORCED = (
+    _sample(
+        "verl",
+        b" - actor/",
+        rb"^step:" + STEP + rb" - (?=(?:[^\n]{0,6000}? perf/throughput:" + RATE + rb"(?![\d.]))?)"
+        rb"(?=(?:[^\n]{0,6000}? training/epoch:" + EPOCH + rb"(?![\d]))?)[^\n]{0,6000}? actor/(?:pg_)?loss:" + LOSS
+        + ENDS,
+        reach=_LONG,
+    ),
+)  # fmt: skip
+"""Policies: their loss is the actor's."""
+
+JSON_LINES = (
+    _sample(
+        "LLaMA-Factory",
+        b'"current_steps": ',
+        rb'\{"current_steps": ' + STEP + rb', "total_steps": \d{1,12}, "loss": ' + LOSS
+        + rb', [^{}\n]{0,400}?"epoch": ' + EPOCH + rb"(?:\.\d{1,20})?[,}]",
+    ),
+    _sample(
+        "caikit",
+        b'"name": "loss"',
+        rb'\{"name": "loss", "data": \{"epoch": ' + EPOCH + rb'(?:\.\d{1,20})?, "step": ' + STEP + rb', "value": '
+        + LOSS + rb"[,}]",
+    ),
+)  # fmt: skip
+
+TRANSLATION = (
+    _sample(
+        "fairseq",
+        b" loss=",
+        rb"\| {0,2}epoch " + EPOCH + rb" {1,9}" + STEP + rb" / \d{1,12} loss=" + LOSS + rb" \([^)\n]{1,16}\), wps="
+        + RATE + ENDS.replace(b"\\w.", b"\\w"),
+    ),
+    _sample(
+        "fairseq",
+        b", loss=",
+        rb"(?<!\w)epoch " + EPOCH + rb": {1,4}\d{1,3}%\|[^|\n]{0,300}\| ?" + STEP + rb"/\d{1,12} \[[^\]\n]{0,60}?"
+        rb"(?:it/s|s/it), loss=" + LOSS + rb",(?:[^\]\n]{0,160}? wps=" + RATE + rb",)?",
+        last_only=True,
+    ),
+    _sample(
+        "OpenNMT",
+        b"; xent: ",
+        rb"(?<!\w)Step {1,8}" + STEP + rb"/ {0,12}\d{1,12}; acc: [^\n]{0,60}?; xent: {1,8}" + LOSS
+        + rb"; [^\n]{0,120}?/ {0,6}" + RATE + rb" tok/s",
+    ),
+    _sample(
+        "OpenNMT",
+        b"; xent: ",
+        rb"(?<!\w)Epoch {1,4}" + EPOCH + rb", {1,12}" + STEP + rb"/ {0,12}\d{1,12}; acc: [^\n]{0,60}?; xent: {1,8}"
+        + LOSS + rb";(?:[^\n]{0,60}? " + RATE + rb" tgt tok/s)?",
+    ),
+    _sample(
+        "OpenNMT-tf",
+        b"; Loss = ",
+        rb"(?<!\w)Step = " + STEP + rb" ;(?:[^\n]{0,60}? tokens/s = " + RATE + rb" )?[^\n]{0,160}?; Loss = " + LOSS
+        + ENDS,
+    ),
+)  # fmt: skip
+
+LANGUAGE: tuple[Dialect, ...] = NANO + LIGHTNING_AND_TORCH + PARALLEL + REINFORCED + JSON_LINES + TRANSLATION
