@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from tui import __version__
+from tui.commands import streams
 from tui.commands.output import Output
 from tui.errors import TpuTuiError
+from tui.printable import one_line
 
 EXIT_INTERRUPTED = 130
 _COMMAND_SEPARATOR = "--"
@@ -143,8 +145,21 @@ def _close_broken_pipe() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def _refused(error: OSError, out: Output) -> int:
+    """Tell what the machine refused: no room, no right, a file where a directory should be."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _close_broken_pipe()
+    where = f"{error.filename}: " if error.filename else ""
+    why = one_line(f"{where}{error.strerror or error}")
+    out.problem(TpuTuiError("this machine refused", why=why, remedy="--debug tells where"))
+    return TpuTuiError.exit_code
+
+
 def main(words: Sequence[str] | None = None) -> int:
     """Run one command; 0 done, 1 the answer is no, 2 usage, 3 out of reach, 130 interrupted."""
+    streams.make_usable()
     args = parse(sys.argv[1:] if words is None else list(words))
     out = Output(as_json=args.everywhere.json)
     try:
@@ -171,6 +186,10 @@ def main(words: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         _close_broken_pipe()
         return 0
+    except OSError as error:
+        if args.everywhere.debug:
+            raise
+        return _refused(error, out)
 
 
 if __name__ == "__main__":

@@ -91,3 +91,18 @@ def test_a_person_who_watches_sees_lines_of_what_takes_long_and_groups_at_the_en
     assert out == b"line 1\nline 2\nline 3\n"
     assert b"1: line 3" in seen
     assert b"workers 0-1 (2)" in seen
+
+
+def test_live_lines_that_nobody_reads_any_more_end_the_command_and_no_worker_is_blamed(
+    pod: LocalPod, tmp_path: Path
+) -> None:
+    pid = tmp_path / "pid"
+    script = f"[ -e {pid} ] || echo $$ >{pid}; while :; do echo line; sleep 0.05; done"
+    with pod.shell.start("exec", "local", "--live", "--worker", "1", "--", "sh", "-c", script) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"1: line\n"
+        process.stdout.close()
+        process.wait(60)
+        assert process.stderr is not None
+        assert (process.returncode, process.stderr.read()) == (0, b"")
+    wait_until(lambda: not is_running(int(pid.read_text())), "the command ended", 60)

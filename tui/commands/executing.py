@@ -38,6 +38,9 @@ class Progress:
         self._live = live
         self._watched = live or (sys.stderr.isatty() and not out.as_json)
         self._began = time.monotonic()
+        self._waiting = asyncio.current_task()
+        self.unread = False
+        """Whether whoever read our output went away, as `head` does."""
         self._pending: dict[tuple[int, bool], bytes] = {}
 
     def __call__(self, running: Running, on_stderr: bool, data: bytes) -> None:
@@ -62,10 +65,17 @@ class Progress:
 
     def _tell(self, worker: int, on_stderr: bool, line: bytes) -> None:
         text = f"{worker}: {line.decode('utf-8', 'replace')}"
-        if self._live and not on_stderr:
-            self._out.text(text)
-        else:
-            self._out.note(text)
+        try:
+            if self._live and not on_stderr:
+                self._out.text(text)
+            else:
+                self._out.note(text)
+        except BrokenPipeError:
+            if self._waiting is None or asyncio.current_task() is self._waiting:
+                raise
+            # Raised here, within a connection, it would be taken for the worker's.
+            self.unread = True
+            self._waiting.cancel()
 
 
 async def execute_command(args: argparse.Namespace, operator: Operator, out: Output) -> int:
@@ -87,6 +97,8 @@ async def execute_command(args: argparse.Namespace, operator: Operator, out: Out
                     answers[answer.worker] = answer
                     progress.ended(answer.worker)
     except asyncio.CancelledError:
+        if progress.unread:
+            raise BrokenPipeError from None
         cut = {rank: progress.running[rank].so_far() for rank in progress.running if rank not in answers}
         _tell(args, out, ranks, answers, problems, cut)
         raise

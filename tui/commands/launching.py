@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tui.commands.arguments import directory, seconds
 from tui.commands.following import exit_code, follow, tell_event
 from tui.commands.output import Output
 from tui.errors import OutOfReachError, TpuTuiError, UsageError
@@ -33,7 +33,7 @@ def add_launch(commands: argparse._SubParsersAction[Any]) -> None:
         metavar="K[=V]",
         help="variable for the job; without =V this shell's own value, which `ps` does not show; repeatable",
     )
-    launch.add_argument("--sync", type=Path, metavar="DIR", help="copy this working tree to every worker first")
+    launch.add_argument("--sync", type=directory, metavar="DIR", help="copy this working tree to every worker first")
     launch.add_argument("--conda-env", metavar="E", help="conda environment to activate")
     launch.add_argument("--venv", metavar="P", help="virtual environment to activate, a path on the workers")
     launch.add_argument("--workdir", metavar="D", help="directory on the workers to start in")
@@ -42,7 +42,9 @@ def add_launch(commands: argparse._SubParsersAction[Any]) -> None:
         "--on-failure", choices=("stop", "leave"), default="stop", help="what one failure does to the rest"
     )
     launch.add_argument("--restarts", type=int, default=0, metavar="N", help="relaunch a failed gang up to N times")
-    launch.add_argument("--grace", type=float, default=30.0, metavar="S", help="seconds between SIGTERM and SIGKILL")
+    launch.add_argument(
+        "--grace", type=seconds, default=30.0, metavar="S", help="seconds between SIGTERM and SIGKILL"
+    )
     launch.add_argument(
         "--on-end",
         action="append",

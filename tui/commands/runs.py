@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from tui.commands.arguments import seconds
 from tui.commands.following import ANSWER_IS_NO, follow
 from tui.commands.launching import add_launch
 from tui.commands.output import Output
@@ -53,7 +54,7 @@ def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
 
     stop = commands.add_parser("stop", help="end a run on every worker, each acknowledged by name")
     stop.add_argument("ref", metavar="RUN")
-    stop.add_argument("--grace", type=float, default=30.0, metavar="S", help="seconds between SIGTERM and SIGKILL")
+    stop.add_argument("--grace", type=seconds, default=30.0, metavar="S", help="seconds between SIGTERM and SIGKILL")
     stop.set_defaults(run=stop_run, changes=True)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tui.commands.arguments import directory, seconds
 from tui.commands.checking import add_check
 from tui.commands.executing import execute_command
 from tui.commands.output import Output
@@ -33,13 +33,13 @@ def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
     execute = commands.add_parser("exec", help="one command on every worker; identical outputs are grouped")
     execute.add_argument("slice", metavar="SLICE")
     execute.add_argument("--worker", default="all", help="which workers, as 0-3,7 (default: all)")
-    execute.add_argument("--timeout", type=float, metavar="S", help="seconds after which a worker is given up")
+    execute.add_argument("--timeout", type=seconds, metavar="S", help="seconds after which a worker is given up")
     execute.add_argument("--live", action="store_true", help="each line at once, with its worker; nothing is grouped")
     execute.set_defaults(run=execute_command, takes_job=True, changes=True)
 
     sync = commands.add_parser("sync", help="the working tree to every worker, as git sees it")
     sync.add_argument("slice", metavar="SLICE")
-    sync.add_argument("directory", metavar="DIR", type=Path)
+    sync.add_argument("directory", metavar="DIR", type=directory)
     sync.set_defaults(run=sync_tree, changes=True)
 
     config = commands.add_parser("config", help="where each setting comes from")

@@ -18,6 +18,8 @@ REHEARSAL_MODULE = "tui.localpod.rehearsal"
 LOCAL_PROFILE = "local"
 """The profile that a local pod writes while it lives."""
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+_NAME_LENGTH = 100
+"""Characters of a name that go into a run's id, which names files here and on the workers."""
 _SECRET = re.compile(r"TOKEN|KEY|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE)
 _RUN_ID = re.compile(r"(?P<base>[A-Za-z0-9._-]+)-(?P<day>\d{8})-(?P<clock>\d{6})-(?P<tail>[0-9a-f]{4})")
 
@@ -45,7 +47,7 @@ class RunState(str, enum.Enum):
 def make_run_id(base: str, now: datetime | None = None) -> str:
     """`<name, else slice>-<YYYYmmdd-HHMMSS>-<4 hex>` in UTC; characters a path or shell minds become `-`."""
     moment = now or datetime.now(timezone.utc)
-    safe = _UNSAFE.sub("-", base).strip("-.") or "run"
+    safe = _UNSAFE.sub("-", base)[:_NAME_LENGTH].strip("-.") or "run"
     return f"{safe}-{moment.strftime('%Y%m%d-%H%M%S')}-{os.urandom(2).hex()}"
 
 

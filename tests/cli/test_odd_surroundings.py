@@ -1,0 +1,62 @@
+"""Commands started with closed streams, full disks, other encodings and a home that is none."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commands import Answer, Shell
+
+
+@pytest.fixture
+def hosts(tmp_path: Path) -> Path:
+    """A slice to list."""
+    path = tmp_path / "lab.txt"
+    path.write_text("127.0.0.1:1\n")
+    return path
+
+
+def _through(shell: Shell, redirection: str, *words: str) -> Answer:
+    """A command behind a redirection of sh's."""
+    command = ["sh", "-c", f'exec "$@" {redirection}', "sh", sys.executable, "-m", "tui.cli", *words]
+    done = subprocess.run(command, env=shell.environ, capture_output=True, timeout=90)
+    return Answer(done.returncode, done.stdout, done.stderr.decode())
+
+
+@pytest.mark.parametrize("redirection", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_closed_stream_is_an_empty_one(shell: Shell, hosts: Path, redirection: str) -> None:
+    answer = _through(shell, redirection, "--hosts", str(hosts), "slices", "--json")
+    assert answer.code == 0, answer.errors
+    assert ('"lab"' in answer.out) == (">&-" not in redirection.split())
+    assert answer.errors == ""
+
+
+def test_an_answer_that_cannot_be_written_is_told(shell: Shell, hosts: Path) -> None:
+    answer = _through(shell, ">/dev/full", "--hosts", str(hosts), "slices", "--json")
+    assert answer.code == 1
+    assert "No space left on device" in answer.errors
+    assert "Traceback" not in answer.errors
+    assert "Exception ignored" not in answer.errors
+
+
+def test_a_character_that_the_terminal_lacks_stops_nothing(shell: Shell, hosts: Path) -> None:
+    shell.environ["PYTHONIOENCODING"] = "ascii"
+    (shell.home / "profiles").mkdir()
+    (shell.home / "profiles" / "p.toml").write_text('user = "größe"\n')
+    answer = shell.run("--profile", "p", "config", "show")
+    assert answer.code == 0, answer.errors
+    assert "gr??e" in answer.out
+
+
+@pytest.mark.parametrize("place", ["/etc/passwd", "/dev/null/x", "/proc"])
+@pytest.mark.parametrize("words", [("runs", "--offline"), ("launch", "lab", "--skip-checks", "--", "true")])
+def test_a_home_that_cannot_be_one_is_a_sentence(
+    shell: Shell, hosts: Path, place: str, words: tuple[str, ...]
+) -> None:
+    shell.environ["TPU_TUI_HOME"] = place
+    answer = shell.run("--hosts", str(hosts), *words)
+    assert "Traceback" not in answer.errors
+    assert answer.code in (0, 1, 2) if words[0] == "runs" else answer.code in (1, 2, 3)

@@ -1,0 +1,27 @@
+"""The standard streams of a process that was started in an odd way."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+
+_STREAMS = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
+"""In the order of their descriptors."""
+
+
+def make_usable() -> None:
+    """Put /dev/null where a standard stream is closed, and never fail for a character that an encoding lacks.
+
+    Left closed, its descriptor would go to the next socket or file, which whoever prints would then write into.
+    """
+    for number, (name, mode) in enumerate(_STREAMS):
+        if getattr(sys, name) is None:
+            descriptor = os.open(os.devnull, os.O_RDWR)
+            if descriptor != number:
+                os.dup2(descriptor, number)
+                os.close(descriptor)
+            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="replace")
