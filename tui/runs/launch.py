@@ -22,6 +22,7 @@ from tui.runs.phases import PhaseTimeouts
 from tui.runs.policies import Patience
 from tui.runs.remote import FOLLOW_TIMEOUT, Call, call
 from tui.ssh.access import Access
+from tui.ssh.fleet import check_file_limit
 
 if TYPE_CHECKING:
     from tui.ssh.fleet import Fleet
@@ -82,6 +83,7 @@ def check_spec(spec: LaunchSpec) -> None:
         raise UsageError(f"{spec.run.slice} has no workers to launch on")
     if spec.run.on_failure not in ("stop", "leave"):
         raise UsageError(f"no failure policy {spec.run.on_failure!r}", remedy="stop or leave")
+    check_file_limit(len(spec.run.workers))
 
 
 def launch_call(

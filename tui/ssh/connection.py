@@ -43,16 +43,22 @@ def limited(command: str, seconds: float) -> str:
 
 
 class Slots:
-    """How many sessions a connection may have open; learns a lower limit when the server refuses one more."""
+    """How many sessions a connection may have open; learns a lower limit when the server refuses one more.
 
-    def __init__(self, limit: int) -> None:
+    `single`: the server gives one only. Nobody waits for it then, because it may be a run's follower.
+    """
+
+    def __init__(self, limit: int, single: bool = False) -> None:
         self.limit = limit
         self.used = 0
+        self.single = single
         self._waiting: deque[asyncio.Future[None]] = deque()
 
-    async def take(self) -> None:
-        """Wait for a free slot; first come, first served."""
-        while self.used >= self.limit:
+    async def take(self) -> bool:
+        """Wait for a free slot; first come, first served. False when the single one is taken."""
+        while self.used >= self.limit or (self.single and self.used):
+            if self.single:
+                return False
             turn = asyncio.get_running_loop().create_future()
             self._waiting.append(turn)
             try:
@@ -62,37 +68,51 @@ class Slots:
                     self._wake()
                 raise
         self.used += 1
+        return True
 
     def give(self) -> None:
         """Free a slot."""
         self.used -= 1
         self._wake()
 
-    def _wake(self) -> None:
+    def _wake(self) -> bool:
         while self._waiting:
             turn = self._waiting.popleft()
             if not turn.done():
                 turn.set_result(None)
-                return
+                return True
+        return False
 
     def shrink(self) -> bool:
         """Note that the server had enough of sessions; False when no other of ours is open."""
         if self.used <= 1:
             return False
         self.limit = max(1, min(self.limit, self.used - 1))
+        self.single = self.limit == 1
+        while self.single and self._wake():
+            pass
         return True
 
 
 class WorkerConnection:
     """A logged-in worker. `closed` is set when the connection is gone, whoever ended it."""
 
-    def __init__(self, worker: int, connection: asyncssh.SSHClientConnection, client: Client, sessions: int) -> None:
+    def __init__(
+        self,
+        worker: int,
+        connection: asyncssh.SSHClientConnection,
+        client: Client,
+        sessions: int,
+        *,
+        single: bool = False,
+    ) -> None:
+        """`single`: the server is known to give one session only."""
         self.worker = worker
         self.connection = connection
         self.closed = asyncio.Event()
         self._ended = client.ended
         self._ended.add_done_callback(lambda _: self.closed.set())
-        self._slots = Slots(sessions)
+        self._slots = Slots(sessions, single)
         self._watchers: set[asyncio.Task[None]] = set()
 
     @property
@@ -189,13 +209,15 @@ class WorkerConnection:
     async def _open(self, opener: Callable[[], Awaitable[Any]]) -> Any:
         """Take a slot and open a session in it; one that sshd refuses waits until another of ours ends.
 
-        The caller gives the slot back. Raises SshError with `started` False: nothing was run.
+        The caller gives the slot back. Raises SshError with `started` False: nothing was run. Where the server gives
+        one session only, which may be open for as long as a run lasts, that is raised at once (Reason.TAKEN).
         """
         waits = backoff(0.05, 1.0)
         attempt = 0
         while True:
             attempt += 1
-            await self._slots.take()
+            if not await self._slots.take():
+                raise reasons.taken(self.worker)
             try:
                 return await self._opened(opener)
             except asyncssh.ChannelOpenError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from types import TracebackType
@@ -36,6 +37,8 @@ EARLY_ATTEMPTS = 4
 """Logins tried when sshd hangs up before its greeting: beyond MaxStartups it does so at random."""
 _FILES_A_WORKER = 2
 _SPARE_FILES = 512
+_FILES_AT_LEAST = 48
+"""What a keeper has open beside its workers' connections and logs, with some to spare."""
 _STAGE_OF = {
     reasons.Reason.NAME: "name",
     reasons.Reason.NO_ROUTE: "connect",
@@ -66,6 +69,7 @@ class Fleet:
         self._dialer: Dialer | None = None
         self._turns = asyncio.Semaphore(access.handshakes)
         self._live: dict[int, WorkerConnection] = {}
+        self._second: dict[int, WorkerConnection] = {}
         self._jumps = JumpHosts(access, self._dial)
         self._tunnels: Tunnels | None = None
         self._locks: dict[int, asyncio.Lock] = {}
@@ -87,7 +91,8 @@ class Fleet:
     async def close(self) -> None:
         """Close every connection; the jump hosts' last, the workers go through them."""
         self._closed = True
-        live, self._live = list(self._live.values()), {}
+        live = [*self._live.values(), *self._second.values()]
+        self._live, self._second = {}, {}
         await asyncio.gather(*(connection.close() for connection in live), return_exceptions=True)
         await self._jumps.close()
         if self._tunnels:
@@ -196,9 +201,37 @@ class Fleet:
         try:
             return await use(connection)
         except reasons.SshError as error:
+            if error.reason is reasons.Reason.TAKEN:
+                return await self._beside(index, use)
             if error.started or connection.alive or self._closed:
                 raise
         return await use(await self.connect(index))
+
+    async def _beside(self, index: int, use: Callable[[WorkerConnection], Awaitable[_Result]]) -> _Result:
+        """Use whichever is free first of two connections to a server that gives one session over each.
+
+        A run's follower keeps one of them for as long as the run lasts.
+        """
+        for wait in backoff(0.05, 1.0):
+            for connect in (self._second_connection, self.connect):
+                try:
+                    return await use(await connect(index))
+                except reasons.SshError as error:  # noqa: PERF203 - the next one is tried
+                    if error.reason is not reasons.Reason.TAKEN or self._closed:
+                        raise
+            await asyncio.sleep(wait)
+        raise AssertionError("unreachable")
+
+    async def _second_connection(self, index: int) -> WorkerConnection:
+        async with self._locks.setdefault(index, asyncio.Lock()):
+            second = self._second.get(index)
+            if second is None or not second.alive:
+                second = await self._connect(self._worker(index), single=True)
+                if self._closed:
+                    await second.close()
+                    raise reasons.lost(index, "closed here")
+                self._second[index] = second
+            return second
 
     def _worker(self, index: int) -> Worker:
         try:
@@ -223,7 +256,9 @@ class Fleet:
                 found.update(dict.fromkeys(login_to(worker, self._access).identities))
         return found
 
-    async def _connect(self, worker: Worker, stages: Stages | None = None) -> WorkerConnection:
+    async def _connect(
+        self, worker: Worker, stages: Stages | None = None, *, single: bool = False
+    ) -> WorkerConnection:
         load_asyncssh()
         from tui.ssh.connection import WorkerConnection
 
@@ -242,7 +277,7 @@ class Fleet:
                     through=through,
                     stages=stages,
                 )
-                return WorkerConnection(worker.index, connection, client, self._access.sessions)
+                return WorkerConnection(worker.index, connection, client, self._access.sessions, single=single)
             except reasons.SshError as error:
                 if error.reason is not reasons.Reason.CLOSED_EARLY or attempt == EARLY_ATTEMPTS:
                     raise
@@ -298,14 +333,28 @@ def _as_worker_error(error: TpuTuiError, index: int) -> WorkerError:
     return WorkerError(error.what, worker=index, why=error.why, remedy=error.remedy)
 
 
-def raise_file_limit(needed: int) -> None:
-    """Let this process open `needed` files, as far as its hard limit goes: a connection is a file or two."""
+def check_file_limit(workers: int) -> None:
+    """See that one process can hold a connection and a log for each worker. Raises UsageError."""
+    needed = workers * _FILES_A_WORKER + _FILES_AT_LEAST
+    limit = raise_file_limit(needed)
+    if limit < needed:
+        raise UsageError(
+            f"{workers} workers need {needed} open files",
+            why=f"a process may open {limit} here",
+            remedy="raise the hard limit: ulimit -Hn, limits.conf, LimitNOFILE= or docker run --ulimit nofile=",
+        )
+
+
+def raise_file_limit(needed: int) -> float:
+    """Let this process open `needed` files, as far as its hard limit goes; how many it may open now."""
     try:
         import resource
     except ImportError:
-        return
+        return math.inf
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            return wanted
+    return math.inf if soft == resource.RLIM_INFINITY else soft

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _REMOTE_TEXT = 200
 """Characters of a server's own words that a message repeats."""
+TOO_MANY_FILES = frozenset({errno.EMFILE, errno.ENFILE})
 NO_ROUTE = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN, errno.EADDRNOTAVAIL})
 
 
@@ -34,6 +35,7 @@ class Reason(str, enum.Enum):
     DENIED = "denied"
     LOGIN_TIMED_OUT = "login_timed_out"
     SESSIONS = "sessions"
+    TAKEN = "taken"
     LOST = "lost"
     ROUTE_MISSING = "route_missing"
     OTHER = "other"
@@ -108,6 +110,15 @@ def unconnected(error: BaseException, worker: int | str | None, login: Login, se
             why=where,
             remedy="check this machine's network; an internal address is reached from inside its network only "
             "(route external, or a jump host)",
+        )
+    if number in TOO_MANY_FILES:
+        return SshError(
+            Reason.OTHER,
+            "no connection more fits into this process",
+            worker=worker,
+            why="it has as many files open as it may",
+            remedy="raise the hard limit on open files to a few more than twice the workers (ulimit -Hn; "
+            "limits.conf, LimitNOFILE= or docker run --ulimit nofile=), or name fewer workers",
         )
     return SshError(Reason.OTHER, "the connection failed", worker=worker, why=f"{where}: {one_line(str(error))}")
 
@@ -225,6 +236,11 @@ def too_many_sessions(worker: int | str | None, words: str) -> SshError:
         why=quoted(words),
         remedy="raise MaxSessions in its sshd_config, and see its log",
     )
+
+
+def taken(worker: int | str | None) -> SshError:
+    """The one session that the server gives a connection is open: another connection, or its end, is needed."""
+    return SshError(Reason.TAKEN, "its one session is taken", worker=worker, why="MaxSessions is 1")
 
 
 def lost(worker: int | str | None, words: str, *, started: bool = True) -> SshError:

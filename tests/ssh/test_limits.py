@@ -1,0 +1,35 @@
+"""Servers that let few in at once: every worker is logged in to all the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from tests.sshd import OpensshWorker
+from tui.ssh.fleet import Completed, Fleet
+
+Start = Callable[..., OpensshWorker]
+FEW = ("MaxStartups 2:50:4",)
+"""Beyond two logins at once each further one is hung up on with a chance of a half and more, beyond four each."""
+MANY = 32
+
+
+async def test_thirty_two_logins_at_a_server_that_drops_most_of_them_all_get_in(sshd: Start) -> None:
+    server = sshd(extra=FEW)
+    workers = [replace(server.worker, index=index) for index in range(MANY)]
+    async with Fleet(workers, server.access()) as fleet:
+        rows = [row async for row in fleet.run_all(range(MANY), "true")]
+    assert not [row for row in rows if not isinstance(row, Completed)]
+    assert len(rows) == MANY
+
+
+async def test_a_jump_host_that_drops_logins_is_logged_in_to_once_for_all(sshd: Start) -> None:
+    jump, server = sshd(extra=FEW), sshd(extra=FEW)
+    (jump.root / "known").write_text(f"[127.0.0.1]:{jump.port} {jump.host_key}\n")
+    access = jump.access(jump=f"root@127.0.0.1:{jump.port}", known_hosts=(str(jump.root / "known"),))
+    workers = [replace(server.worker, index=index) for index in range(MANY)]
+    async with Fleet(workers, access) as fleet:
+        rows = [row async for row in fleet.run_all(range(MANY), "true")]
+        assert not [row for row in rows if not isinstance(row, Completed)]
+        assert len(jump.connections()) == 1
+    assert len(rows) == MANY
