@@ -11,6 +11,7 @@ from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 from textual.screen import Screen
 from textual.widget import Widget
+from textual.widgets import Input
 
 import tui.console.app
 from tests.console.stage import Answered, a_slice, make_run, training_line
@@ -54,6 +55,12 @@ class Showing(App[None]):
         widget = self._made()
         if isinstance(widget, Screen):
             self.push_screen(widget)
+
+
+@pytest.fixture(autouse=True)
+def cursor_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cursor that blinks is there or not, as it happens, when the picture is taken."""
+    monkeypatch.setattr(Input.cursor_blink, "_default", False)
 
 
 def snapshot_of(steps: int = 200) -> Snapshot:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from tui.errors import TpuTuiError, UsageError, WorkerError
 from tui.pod.worker import Worker
 from tui.ssh import reasons
-from tui.ssh.access import Access, Prompter, login_to
+from tui.ssh.access import Access, Login, Prompter, login_to
 from tui.ssh.host_keys import HostKeys
 from tui.ssh.jump import JumpHosts
 from tui.ssh.keys import Keys
@@ -62,7 +62,10 @@ class Fleet:
 
     def __init__(self, workers: Sequence[Worker], access: Access, *, prompter: Prompter | None = None) -> None:
         logging.getLogger("asyncssh").addHandler(logging.NullHandler())
-        raise_file_limit(len(workers) * _FILES_A_WORKER + _SPARE_FILES)
+        files = raise_file_limit(len(workers) * _FILES_A_WORKER + _SPARE_FILES)
+        self._room = max(1, files - _FILES_AT_LEAST)
+        """Connections that this process can hold: beyond its limit anything at all may fail to open a file."""
+        self._dialing = 0
         self.workers = {worker.index: worker for worker in workers}
         self._access = access
         self._prompter = prompter
@@ -260,11 +263,35 @@ class Fleet:
         self, worker: Worker, stages: Stages | None = None, *, single: bool = False
     ) -> WorkerConnection:
         load_asyncssh()
-        from tui.ssh.connection import WorkerConnection
-
         login = login_to(worker, self._access)
         through = self._through_iap(worker, login.port) if self._access.route == "iap" else None
         jump = None if through else self._access.jump or login.jump
+        if jump is None and not self._has_room():
+            raise reasons.no_room(worker.index)
+        self._dialing += 1
+        try:
+            return await self._dialed(worker, login, jump, through, stages, single)
+        finally:
+            self._dialing -= 1
+
+    def _has_room(self) -> bool:
+        if self._dialing + len(self._live) + len(self._second) < self._room:
+            return True
+        made = (*self._live.values(), *self._second.values())
+        return self._dialing + sum(connection.alive for connection in made) < self._room
+
+    async def _dialed(
+        self,
+        worker: Worker,
+        login: Login,
+        jump: str | None,
+        through: Callable[[], Awaitable[socket.socket]] | None,
+        stages: Stages | None,
+        single: bool,
+    ) -> WorkerConnection:
+        """Log in, again where sshd hangs up before its greeting."""
+        from tui.ssh.connection import WorkerConnection
+
         waits = backoff()
         for attempt in range(1, EARLY_ATTEMPTS + 1):
             try:

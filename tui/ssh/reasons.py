@@ -112,15 +112,20 @@ def unconnected(error: BaseException, worker: int | str | None, login: Login, se
             "(route external, or a jump host)",
         )
     if number in TOO_MANY_FILES:
-        return SshError(
-            Reason.OTHER,
-            "no connection more fits into this process",
-            worker=worker,
-            why="it has as many files open as it may",
-            remedy="raise the hard limit on open files to a few more than twice the workers (ulimit -Hn; "
-            "limits.conf, LimitNOFILE= or docker run --ulimit nofile=), or name fewer workers",
-        )
+        return no_room(worker)
     return SshError(Reason.OTHER, "the connection failed", worker=worker, why=f"{where}: {one_line(str(error))}")
+
+
+def no_room(worker: int | str | None) -> SshError:
+    """This process may not open as many files as it has workers to connect to."""
+    return SshError(
+        Reason.OTHER,
+        "no connection more fits into this process",
+        worker=worker,
+        why="it has as many files open as it may",
+        remedy="raise the hard limit on open files to a few more than twice the workers (ulimit -Hn; "
+        "limits.conf, LimitNOFILE= or docker run --ulimit nofile=), or name fewer workers",
+    )
 
 
 def tunnel_refused(code: int, words: str, worker: int | str | None, login: Login, jump: str) -> SshError:
