@@ -217,6 +217,10 @@ class _Relay:
         sending, receiving = loop.create_task(self._send()), loop.create_task(self._receive())
         try:
             done, _ = await asyncio.wait({sending, receiving}, return_when=asyncio.FIRST_COMPLETED)
+            if done == {sending} and sending.result():
+                # Cut short, it would lose what it counted as received and was still handing on.
+                await self._socket.close()
+                await asyncio.wait({receiving})
             return all(task.result() for task in done)
         finally:
             for task in (sending, receiving):
