@@ -22,9 +22,9 @@ from tui.console.screens.delete import DeleteDialog, DeleteProgress
 from tui.console.screens.dialog import QuitDialog, TrustDialog
 from tui.console.screens.launch import LaunchDialog
 from tui.console.screens.stop import StopDialog, StopProgress
+from tui.console.widgets.columns import Cell
 from tui.console.widgets.core_table import CoreTable
 from tui.console.widgets.headline import Headline
-from tui.console.widgets.line_table import Cell
 from tui.console.widgets.log_pane import LogPane
 from tui.console.widgets.pane import Pane
 from tui.console.widgets.row_table import RowTable

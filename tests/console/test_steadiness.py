@@ -8,8 +8,8 @@ from textual.app import App, ComposeResult
 
 from tests.console.test_log_pane import Holding, numbered, opened, shown
 from tui.console import run_view
+from tui.console.widgets.columns import Cell
 from tui.console.widgets.headline import Headline
-from tui.console.widgets.line_table import Cell
 from tui.console.widgets.log_pane import LogPane
 from tui.console.widgets.pane import Pane
 from tui.logs.demux import Demux

@@ -8,8 +8,9 @@ from textual.app import App, ComposeResult
 from textual.widget import Widget
 
 from tests.console.stage import training_line
+from tui.console.widgets.columns import Cell, Column, fitting
 from tui.console.widgets.core_table import CoreTable, matching, order_by
-from tui.console.widgets.line_table import Cell, Column, LineTable, fitting
+from tui.console.widgets.line_table import LineTable
 from tui.console.widgets.row_table import Row, RowTable
 from tui.console.widgets.sparkline import sparkline
 from tui.logs.demux import Demux

@@ -21,7 +21,7 @@ from tui.console.screens.stop import StopDialog
 from tui.console.sources import Sources
 from tui.console.store import Store
 from tui.console.tasks import Tasks
-from tui.console.widgets.line_table import Cell
+from tui.console.widgets.columns import Cell
 from tui.errors import TpuTuiError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tui.console import words
 from tui.console.text import elapsed, harmless, harmless_lines
-from tui.console.widgets.line_table import Cell, Column
+from tui.console.widgets.columns import Cell, Column
 from tui.console.widgets.row_table import Row
 from tui.pod.ranks import format_ranks
 from tui.pod.slice import Slice

@@ -11,7 +11,7 @@ import numpy as np
 from tui.console import words
 from tui.console.rows import attendance, exit_codes, run_seconds
 from tui.console.text import elapsed, harmless, harmless_bytes, number
-from tui.console.widgets.line_table import Cell, Column
+from tui.console.widgets.columns import Cell, Column
 from tui.console.widgets.row_table import Row
 from tui.console.widgets.trouble import Told, told_of
 from tui.pod.ranks import format_ranks

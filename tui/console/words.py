@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tui.console.widgets.line_table import Cell
+from tui.console.widgets.columns import Cell
 
 UNKNOWN = Cell("–", "dim")
 

@@ -11,7 +11,7 @@ from textual.widgets import Button, Static
 
 from tui.console.screens.dialog import Dialog, plain
 from tui.console.text import elapsed, harmless
-from tui.console.widgets.line_table import Cell, Column
+from tui.console.widgets.columns import Cell, Column
 from tui.console.widgets.row_table import Row, RowTable
 from tui.pod.ranks import format_ranks
 

@@ -10,7 +10,8 @@ from textual.binding import Binding, BindingType
 
 from tui.console import words
 from tui.console.text import number
-from tui.console.widgets.line_table import Cell, Column, LineTable
+from tui.console.widgets.columns import Cell, Column
+from tui.console.widgets.line_table import LineTable
 from tui.console.widgets.sparkline import sparkline
 from tui.logs.snapshot import HAS_GLOBAL_RATE, HAS_LOSS, HAS_RATE, SORT_KEYS, UNKNOWN, CoreState, Ints, Snapshot
 

@@ -12,7 +12,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from tui.console.text import fit, harmless
-from tui.console.widgets.line_table import Cell
+from tui.console.widgets.columns import Cell
 
 GAP = "  "
 

@@ -16,33 +16,12 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from tui.console.text import fit, fit_right
+from tui.console.widgets.columns import GAP, Cell, Column, fitting
 
 HEADER = 1
 """Lines at the top that do not scroll."""
-GAP = " "
 MOST_FORMATTED = 512
 """Rows whose cells are kept until the rows change: some screens of them."""
-
-
-@dataclass(frozen=True)
-class Column:
-    """One column: `rank` says what goes first when the screen is narrow (0 stays always)."""
-
-    key: str
-    title: str
-    width: int
-    right: bool = False
-    rank: int = 0
-    flexible: bool = False
-    """Takes the room that the others leave."""
-
-
-@dataclass(frozen=True)
-class Cell:
-    """Text and the name of its tone: `good`, `warn`, `bad`, `busy`, `dim`, `accent` or none."""
-
-    text: str
-    tone: str = ""
 
 
 @dataclass(frozen=True)
@@ -50,20 +29,6 @@ class _Painted:
     key: Hashable
     cells: tuple[Cell, ...]
     cursor: bool
-
-
-def fitting(columns: Sequence[Column], width: int) -> list[tuple[Column, int]]:
-    """The columns that fit into `width` and the width of each; the highest ranks go first."""
-    shown = list(columns)
-    while len(shown) > 1 and sum(column.width + len(GAP) for column in shown) > width + len(GAP):
-        worst = max(column.rank for column in shown)
-        if worst == 0:
-            break
-        shown.remove([column for column in shown if column.rank == worst][-1])
-    spare = max(0, width - sum(column.width + len(GAP) for column in shown) + len(GAP))
-    flexible = [column for column in shown if column.flexible]
-    extra = {column.key: spare // len(flexible) for column in flexible}
-    return [(column, column.width + extra.get(column.key, 0)) for column in shown]
 
 
 class LineTable(ScrollView, can_focus=True):

@@ -6,7 +6,8 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tui.console.widgets.line_table import Cell, LineTable
+from tui.console.widgets.columns import Cell
+from tui.console.widgets.line_table import LineTable
 
 
 @dataclass(frozen=True)

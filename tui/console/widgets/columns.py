@@ -1,0 +1,44 @@
+"""What tables are made of: columns, the cells in them, and which columns fit on a screen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+GAP = " "
+"""Between two columns."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: `rank` says what goes first when the screen is narrow (0 stays always)."""
+
+    key: str
+    title: str
+    width: int
+    right: bool = False
+    rank: int = 0
+    flexible: bool = False
+    """Takes the room that the others leave."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Text and the name of its tone: `good`, `warn`, `bad`, `busy`, `dim`, `accent` or none."""
+
+    text: str
+    tone: str = ""
+
+
+def fitting(columns: Sequence[Column], width: int) -> list[tuple[Column, int]]:
+    """The columns that fit into `width` and the width of each; the highest ranks go first."""
+    shown = list(columns)
+    while len(shown) > 1 and sum(column.width + len(GAP) for column in shown) > width + len(GAP):
+        worst = max(column.rank for column in shown)
+        if worst == 0:
+            break
+        shown.remove([column for column in shown if column.rank == worst][-1])
+    spare = max(0, width - sum(column.width + len(GAP) for column in shown) + len(GAP))
+    flexible = [column for column in shown if column.flexible]
+    extra = {column.key: spare // len(flexible) for column in flexible}
+    return [(column, column.width + extra.get(column.key, 0)) for column in shown]
