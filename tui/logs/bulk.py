@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,7 @@ from tui.logs.streams import Stream
 from tui.logs.table import Bools, Floats, Ints, PlainSamples
 
 if TYPE_CHECKING:
-    from tui.logs.demux import Demux, Slot
+    from tui.logs.demux import Demux
 
 BLOCK = 1024 * 1024
 """Bytes looked at together: what fits the caches, with room for the columns made of it."""
@@ -113,42 +112,6 @@ class Batch:
         for part, text in zip(parts, texts, strict=True):
             for line in text.split(b"\n"):
                 self._demux.read_line(part.stream, line, part.now)
-
-
-class Tally:
-    """Lines and samples of each slot, and its newest time, gathered until somebody asks."""
-
-    def __init__(self) -> None:
-        self._lines: Ints = np.zeros(0, np.int64)
-        self._samples: Ints = np.zeros(0, np.int64)
-        self._newest: Floats = np.zeros(0)
-        self._is_wall = False
-
-    def add(self, slots: Ints, seen: Floats | float, *, is_wall: bool, samples: int) -> None:
-        """Count a line of each slot given, which is a sample or is not, and when it was seen (NaN unknown)."""
-        counts = np.bincount(slots)
-        if len(counts) > len(self._lines):
-            more = 2 * len(counts) - len(self._lines)
-            self._lines = np.concatenate((self._lines, np.zeros(more, np.int64)))
-            self._samples = np.concatenate((self._samples, np.zeros(more, np.int64)))
-            self._newest = np.concatenate((self._newest, np.full(more, np.nan)))
-        self._lines[: len(counts)] += counts
-        if samples:
-            self._samples[: len(counts)] += counts
-        self._is_wall |= is_wall
-        if isinstance(seen, float):
-            touched = places_of(counts > 0)
-            self._newest[touched] = np.fmax(self._newest[touched], seen)
-        else:
-            self._newest[: len(counts)] = np.fmax(self._newest[: len(counts)], _newest_of(slots, seen, len(counts)))
-
-    def settle(self, slots: Sequence[Slot]) -> None:
-        """Give the slots what was counted."""
-        for place in np.flatnonzero(self._lines).tolist():
-            newest = float(self._newest[place])
-            slots[place].count(int(self._lines[place]), int(self._samples[place]), newest, self._is_wall)
-        self._lines[:], self._samples[:], self._newest[:] = 0, 0, np.nan
-        self._is_wall = False
 
 
 class Moments:
@@ -394,14 +357,3 @@ class _Reading:
                 slot = self.demux.slot_named(number, address) if stream.slot is None else stream.slot
             stream.known.add(tails[:, place], slot)
             left = left[(tails[:, left] != tails[:, place, None]).any(axis=0)]
-
-
-def _newest_of(slots: Ints, seen: Floats, size: int) -> Floats:
-    """The newest time of each of so many slots; NaN none."""
-    newest = np.full(size, np.nan)
-    if (seen[1:] >= seen[:-1]).all():
-        # Of several values for one place numpy keeps the last.
-        newest[slots] = seen
-    else:
-        np.fmax.at(newest, slots, seen)
-    return newest

@@ -23,6 +23,7 @@ from tui.logs.sections import Sections
 from tui.logs.snapshot import LOG_TIME, NO_TIME, WALL_TIME, Snapshot
 from tui.logs.streams import Stream
 from tui.logs.table import CoreTable
+from tui.logs.tally import Tally
 
 __all__ = ["MOST_SLOTS", "Demux", "Slot", "Snapshot"]
 
@@ -92,7 +93,7 @@ class Demux:
         self._streams: dict[int | None, Stream] = {}
         self._slot_numbers: dict[tuple[int | None, str | None], int] = {}
         self.queue = Queue(self.table)
-        self.tally = bulk.Tally()
+        self.tally = Tally()
         self.moments = bulk.Moments()
         self._batch = bulk.Batch(self)
         self._training = TRAINING in dialects

@@ -1,0 +1,59 @@
+"""How many lines and samples each prefix brought, gathered by column until somebody asks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tui.logs.arrays import np, places_of
+from tui.logs.table import Floats, Ints
+
+if TYPE_CHECKING:
+    from tui.logs.demux import Slot
+
+
+class Tally:
+    """Lines and samples of each slot, and its newest time, gathered until somebody asks."""
+
+    def __init__(self) -> None:
+        self._lines: Ints = np.zeros(0, np.int64)
+        self._samples: Ints = np.zeros(0, np.int64)
+        self._newest: Floats = np.zeros(0)
+        self._is_wall = False
+
+    def add(self, slots: Ints, seen: Floats | float, *, is_wall: bool, samples: int) -> None:
+        """Count a line of each slot given, which is a sample or is not, and when it was seen (NaN unknown)."""
+        counts = np.bincount(slots)
+        if len(counts) > len(self._lines):
+            more = 2 * len(counts) - len(self._lines)
+            self._lines = np.concatenate((self._lines, np.zeros(more, np.int64)))
+            self._samples = np.concatenate((self._samples, np.zeros(more, np.int64)))
+            self._newest = np.concatenate((self._newest, np.full(more, np.nan)))
+        self._lines[: len(counts)] += counts
+        if samples:
+            self._samples[: len(counts)] += counts
+        self._is_wall |= is_wall
+        if isinstance(seen, float):
+            touched = places_of(counts > 0)
+            self._newest[touched] = np.fmax(self._newest[touched], seen)
+        else:
+            self._newest[: len(counts)] = np.fmax(self._newest[: len(counts)], _newest_of(slots, seen, len(counts)))
+
+    def settle(self, slots: Sequence[Slot]) -> None:
+        """Give the slots what was counted."""
+        for place in np.flatnonzero(self._lines).tolist():
+            newest = float(self._newest[place])
+            slots[place].count(int(self._lines[place]), int(self._samples[place]), newest, self._is_wall)
+        self._lines[:], self._samples[:], self._newest[:] = 0, 0, np.nan
+        self._is_wall = False
+
+
+def _newest_of(slots: Ints, seen: Floats, size: int) -> Floats:
+    """The newest time of each of so many slots; NaN none."""
+    newest = np.full(size, np.nan)
+    if (seen[1:] >= seen[:-1]).all():
+        # Of several values for one place numpy keeps the last.
+        newest[slots] = seen
+    else:
+        np.fmax.at(newest, slots, seen)
+    return newest
