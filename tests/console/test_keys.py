@@ -53,7 +53,7 @@ async def test_the_palette_offers_what_fits_the_state(operator: StageOperator) -
     directory = running(operator)
     app = ConsoleApp(operator)
     async with app.run_test(size=FULL) as pilot:
-        await until(pilot, lambda: table(app, "runs").row_count())
+        await until(pilot, lambda: table(app, "runs").row_count() and table(app, "slices").row_count())
 
         def names() -> list[str]:
             assert isinstance(app.screen, MainScreen)
