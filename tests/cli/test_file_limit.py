@@ -13,7 +13,8 @@ from tests.cli.commands import DEADLINE, Answer, Shell
 from tests.sshd import needs_sshd, openssh_worker
 
 pytestmark = needs_sshd
-WORKERS = 40
+WORKERS = 72
+"""More than the lower limit lets be open, logs included."""
 LOW, RAISABLE = "ulimit -n 64", "ulimit -Sn 64; ulimit -Hn 4096"
 
 

@@ -143,8 +143,10 @@ class Follower:
     async def _session(self) -> tuple[asyncssh.SSHClientProcess[bytes], Call]:
         """A session that sends the log from the mirror's end on: the launch's own at first, where there is one."""
         front, self._front = self._front, None
-        if front is not None and not self._mirror.size:
-            return front.process, front.made
+        if front is not None:
+            if not self._mirror.size:
+                return front.process, front.made
+            front.process.close()
         run = self.directory.run
         numbers = (self._mirror.size, FOLLOW_TIMEOUT, self.attempt)
         made = call("follow", run.id, self.worker, *numbers, run_root=run.run_root)

@@ -22,10 +22,9 @@ from tui.runs.phases import PhaseTimeouts
 from tui.runs.policies import Patience
 from tui.runs.remote import FOLLOW_TIMEOUT, Call, call
 from tui.ssh.access import Access
-from tui.ssh.fleet import check_file_limit
+from tui.ssh.fleet import Fleet, check_file_limit
 
 if TYPE_CHECKING:
-    from tui.ssh.fleet import Fleet
     from tui.ssh.tree import Tree
 
 _OTHERS = 2.0
