@@ -141,6 +141,22 @@ async def test_a_rehearsal_is_called_that_in_the_list_and_on_its_screen(operator
         await until(pilot, lambda: "rehearsal, not training" in headline(app))
 
 
+async def test_the_list_of_runs_tells_where_a_run_is_and_why_one_failed(operator: StageOperator) -> None:
+    directory = running(operator)
+    train(directory, range(0, 40, 10), cores=4, epoch=3)
+    failed = running(operator, id="other-20261121-080000-c3d4")
+    train(failed, [10], cores=4)
+    failed.append_event("state", state="failed", cause="worker 2 ended with exit code 1")
+    app = ConsoleApp(operator)
+    async with app.run_test(size=FULL) as pilot:
+        await until(pilot, lambda: "step 30 epoch 3" in shown(table(app, "runs")))
+        train(directory, [40], cores=4, epoch=3)
+        await until(pilot, lambda: "step 40 epoch 3" in shown(table(app, "runs")))
+        [line] = [line for line in shown(table(app, "runs")).splitlines() if "failed" in line]
+        assert "worker 2 ended" in line
+        assert "loss" not in line
+
+
 async def test_a_click_chooses_and_a_double_click_opens(operator: StageOperator) -> None:
     directory = running(operator)
     train(directory, range(0, 20, 5))

@@ -17,7 +17,7 @@ from tui.logs.demux import Demux
 from tui.logs.snapshot import Snapshot
 
 COLUMNS = (
-    Column("name", "name", 8, flexible=True),
+    Column("name", "name", 8, flexible=1),
     Column("size", "size", 6, right=True),
     Column("note", "note", 6, rank=1),
 )

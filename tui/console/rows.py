@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable, Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from tui.console import words
-from tui.console.text import elapsed, harmless, harmless_lines
+from tui.console.text import elapsed, harmless, harmless_lines, number
 from tui.console.widgets.columns import Cell, Column
 from tui.console.widgets.row_table import Row
 from tui.pod.ranks import format_ranks
@@ -17,10 +18,11 @@ from tui.pod.worker import Worker
 if TYPE_CHECKING:
     from tui.checks.digest import Digest, Finding
     from tui.checks.row import CheckRow
+    from tui.runs.glance import Glance
     from tui.runs.status import RunStatus
 
 SLICE_COLUMNS = (
-    Column("name", "slice", 12, flexible=True),
+    Column("name", "slice", 12, flexible=1),
     Column("state", "state", 10),
     Column("health", "health", 9, rank=3),
     Column("type", "type", 12, rank=1),
@@ -32,28 +34,28 @@ SLICE_COLUMNS = (
 )
 WORKER_COLUMNS = (
     Column("index", "wkr", 4, right=True),
-    Column("reachable", "ssh", 12, flexible=True),
+    Column("reachable", "ssh", 12, flexible=1),
     Column("address", "address", 15, rank=1),
     Column("external", "external", 15, rank=3),
-    Column("hostname", "hostname", 18, rank=2, flexible=True),
+    Column("hostname", "hostname", 18, rank=2, flexible=1),
 )
 CHECK_COLUMNS = (
     Column("status", "status", 7),
     Column("check", "check", 12, rank=2),
     Column("workers", "wkr", 7, rank=1),
-    Column("detail", "detail", 16, flexible=True),
+    Column("detail", "detail", 16, flexible=1),
 )
 CODES_WIDTH = 12
 RUN_COLUMNS = (
-    Column("id", "run", 28, flexible=True),
+    Column("id", "run", 28, flexible=1),
     Column("state", "state", 10),
     Column("elapsed", "elapsed", 8, right=True),
     Column("kind", "kind", 9),
     Column("slice", "slice", 12, rank=3),
     Column("exits", "exit codes", CODES_WIDTH, rank=2),
     Column("kept", "attended", 16, rank=4),
-    Column("cause", "cause", 16, rank=1, flexible=True),
-    Column("command", "command", 24, rank=5, flexible=True),
+    Column("latest", "latest", 16, rank=1, flexible=3),
+    Column("command", "command", 24, rank=5, flexible=1),
 )
 _MOST_CODES = 8
 _COUNTED = {"fail": "failed", "unknown": "unknown", "warn": "warn"}
@@ -225,11 +227,24 @@ def attendance(status: RunStatus, now: float) -> Cell:
     return Cell("unattended" if since is None else f"not for {elapsed(now - since)}", "bad")
 
 
-def run_row(status: RunStatus, now: float) -> Row:
-    """A run of the list."""
+def latest(status: RunStatus, glance: Glance | None) -> Cell:
+    """What there is to say of a run: why it ended so, else where it is."""
+    if status.cause:
+        return Cell(harmless(status.cause), "bad" if str(status.state) in ("failed", "lost") else "dim")
+    if glance is None:
+        return Cell("")
+    loss = None if glance.loss is None else number(glance.loss, 5)
+    figures = (("loss", loss), ("step", glance.step), ("epoch", glance.epoch))
+    told = [f"{name} {value}" for name, value in figures if value is not None]
+    bad = glance.loss is not None and not math.isfinite(glance.loss)
+    return Cell(" ".join(told), "bad" if bad else "dim" if status.state.is_over else "")
+
+
+def run_row(status: RunStatus, now: float, glance: Glance | None = None) -> Row:
+    """A run of the list, with its newest figures where they were looked at."""
     seconds = run_seconds(status, now)
     command = " ".join(status.run.argv)
-    cause = harmless(status.cause or "")
+    news = latest(status, glance)
     return Row(
         status.run.id,
         (
@@ -240,7 +255,7 @@ def run_row(status: RunStatus, now: float) -> Row:
             _text(status.run.slice, "dim"),
             exit_codes(status, CODES_WIDTH),
             attendance(status, now),
-            Cell(cause, "bad" if str(status.state) in ("failed", "lost") else "dim"),
+            news,
             _text(command, "dim"),
         ),
         (
@@ -251,7 +266,7 @@ def run_row(status: RunStatus, now: float) -> Row:
             status.run.slice,
             None,
             None,
-            cause,
+            news.text,
             command,
         ),
     )

@@ -28,7 +28,7 @@ SHOWN_PHASES = ("connect", "prepare", "barrier", "start", "confirm")
 PHASE_COLUMNS = (
     Column("worker", "wkr", 4, right=True),
     *(Column(phase, phase, 8, rank=2 if phase in ("prepare", "barrier") else 1) for phase in SHOWN_PHASES),
-    Column("last", "last line, or what went wrong", 20, flexible=True),
+    Column("last", "last line, or what went wrong", 20, flexible=1),
 )
 LASTING = 2.0
 """Seconds for which a core has to be behind until it is told of."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tui.console.store import Store
@@ -13,9 +14,13 @@ from tui.pod.slice import Slice
 if TYPE_CHECKING:
     from tui.checks.row import CheckRow
     from tui.operator import Operator
+    from tui.runs.glance import Glance
+    from tui.runs.status import RunStatus
 
 SLICES = "slices"
 RUNS = "runs"
+FIGURES = "figures"
+"""The newest figures of the listed runs, by run id."""
 SLICES_EVERY = 5.0
 """Seconds between two lists of slices."""
 SLICES_EVERY_AT_MOST = 60.0
@@ -23,6 +28,8 @@ SLICES_EVERY_AT_MOST = 60.0
 RUNS_EVERY = 1.0
 CHECKS_EVERY = 0.2
 """Seconds between two accounts of checks under way: a large pod answers with thousands of rows."""
+FIGURES_BUDGET = 0.1
+"""Seconds that reading the ends of logs may take at a time."""
 RUNS_SHARE = 20
 """Reading the runs may take one part in this many of the loop's time; with more runs it is read less often."""
 
@@ -90,10 +97,34 @@ class Sources:
         while True:
             begun = time.perf_counter()
             try:
-                self.store.tell(RUNS, tuple(self.operator.runs()))
+                statuses = tuple(self.operator.runs())
+                self.store.tell(RUNS, statuses)
             except Exception as error:
+                statuses = ()
                 self.store.fail(RUNS, as_problem(error, "reading the runs"))
-            await asyncio.sleep(max(RUNS_EVERY, RUNS_SHARE * (time.perf_counter() - begun)))
+            pause = max(RUNS_EVERY, RUNS_SHARE * (time.perf_counter() - begun))
+            if statuses:
+                await self._look_at(statuses)
+            await asyncio.sleep(pause)
+
+    async def _look_at(self, statuses: Sequence[RunStatus]) -> None:
+        """Read the newest figures of the runs, beside the loop."""
+        try:
+            known = self.store.get(FIGURES).value or {}
+            self.store.tell(FIGURES, await asyncio.to_thread(self._figures, statuses, known))
+        except Exception as error:
+            self.store.fail(FIGURES, as_problem(error, "reading the runs' figures"))
+
+    def _figures(self, statuses: Sequence[RunStatus], known: Mapping[str, Glance]) -> dict[str, Glance]:
+        """The runs' figures; where there is no time for all, those of runs that have ended stay as they were."""
+        found: dict[str, Glance] = {}
+        until = time.perf_counter() + FIGURES_BUDGET
+        for status in sorted(statuses, key=lambda status: status.state.is_over and status.run.id in known):
+            if time.perf_counter() < until:
+                found[status.run.id] = self.operator.glance(status)
+            elif status.run.id in known:
+                found[status.run.id] = known[status.run.id]
+        return found
 
     def try_workers(self, slice_: Slice) -> None:
         """Try every worker of a slice over SSH."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tui.logs.snapshot import Snapshot
     from tui.reports.summary import Summary
     from tui.runs.discover import DeleteAnswer
+    from tui.runs.glance import Glance, Glances
     from tui.runs.launch import LaunchSpec
     from tui.runs.lines import LogLine
     from tui.runs.stop import StopAnswer
@@ -52,6 +53,7 @@ class Operator(Reach):
     def __init__(self, settings: Settings, *, prompter: Prompter | None = None) -> None:
         super().__init__(settings, prompter=prompter)
         self._known: dict[Path, RunDirectory] = {}
+        self._glances: Glances | None = None
 
     # ── launch ───────────────────────────────────────────────────────────────────────────────────
 
@@ -169,6 +171,14 @@ class Operator(Reach):
         if known.run != directory.run:
             known = self._known[directory.path] = directory
         return status_of(known)
+
+    def glance(self, status: RunStatus) -> Glance:
+        """The newest figures of a run that `runs` listed, from the ends of its logs; for a thread, it reads files."""
+        if self._glances is None:
+            from tui.runs.glance import Glances
+
+            self._glances = Glances(self.dialects)
+        return self._glances.of(self._known[self.settings.runs_home / status.run.id])
 
     async def attend(self, directory: RunDirectory) -> bool:
         """Give the run a keeper if it has none and still needs one; whether one was started."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
@@ -14,7 +16,7 @@ from textual.widgets import Footer
 
 from tui.console import rows
 from tui.console.screens.base import MainScreen
-from tui.console.sources import RUNS, SLICES, checks_of, workers_of
+from tui.console.sources import FIGURES, RUNS, SLICES, checks_of, workers_of
 from tui.console.widgets.filter_bar import FilterBar
 from tui.console.widgets.headline import Headline
 from tui.console.widgets.line_table import LineTable
@@ -29,6 +31,7 @@ from tui.runs.status import RunStatus
 if TYPE_CHECKING:
     from tui.checks.digest import Digest
     from tui.checks.row import CheckRow
+    from tui.runs.glance import Glance
 
 UPPER_PANES = ("slices", "workers", "checks")
 RUN_CLOCK = 1.0
@@ -152,9 +155,13 @@ class PodScreen(MainScreen):
         reading = self.console.store.get(RUNS)
         statuses: tuple[RunStatus, ...] = reading.value or ()
         self._runs = {status.run.id: status for status in statuses}
+        looked = self.console.store.get(FIGURES)
+        figures: Mapping[str, Glance] = looked.value or {}
         moment = time.time()
-        self._tables["runs"].show([rows.run_row(status, moment) for status in statuses])
+        table = [rows.run_row(status, moment, figures.get(status.run.id)) for status in statuses]
+        self._tables["runs"].show(table)
         live = sum(not status.state.is_over for status in statuses)
+        reading = replace(reading, problems=reading.problems + looked.problems)
         self._panes["runs"].show_reading(reading, now, f"{live} of {len(statuses)} live" if statuses else "")
 
     # --- what keys act on -----------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ COLUMNS = (
     Column("name", "name", 18, rank=1),
     Column("answer", "answer", 14),
     Column("exit", "exit", 5, right=True),
-    Column("detail", "detail", 20, flexible=True),
+    Column("detail", "detail", 20, flexible=1),
 )
 
 

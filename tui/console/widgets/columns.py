@@ -18,8 +18,8 @@ class Column:
     width: int
     right: bool = False
     rank: int = 0
-    flexible: bool = False
-    """Takes the room that the others leave."""
+    flexible: int = 0
+    """Shares it takes of the room that the columns leave."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,5 @@ def fitting(columns: Sequence[Column], width: int) -> list[tuple[Column, int]]:
             break
         shown.remove([column for column in shown if column.rank == worst][-1])
     spare = max(0, width - sum(column.width + len(GAP) for column in shown) + len(GAP))
-    flexible = [column for column in shown if column.flexible]
-    extra = {column.key: spare // len(flexible) for column in flexible}
-    return [(column, column.width + extra.get(column.key, 0)) for column in shown]
+    shares = sum(column.flexible for column in shown) or 1
+    return [(column, column.width + spare * column.flexible // shares) for column in shown]

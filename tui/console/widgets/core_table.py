@@ -28,7 +28,7 @@ COLUMNS = (
     Column("loss", "loss", 9, right=True),
     Column("rate", "rate", 8, right=True),
     Column("global_rate", "global", 9, right=True, rank=4),
-    Column(TREND, "loss trend", TREND_WIDTH, rank=1, flexible=True),
+    Column(TREND, "loss trend", TREND_WIDTH, rank=1, flexible=1),
     Column("clock", "clock", 9, right=True, rank=5),
     Column("device", "device", 8, rank=6),
     Column("address", "address", 15, rank=7),
