@@ -48,6 +48,27 @@ def shown(table: LineTable) -> list[str]:
     return [table.render_line(y).text.rstrip() for y in range(table.size.height)]
 
 
+WANTING = (
+    Column("name", "name", 8, flexible=1),
+    Column("news", "news", 6, rank=1, flexible=3, wanted=20),
+    Column("note", "note", 6, rank=2),
+)
+
+
+@pytest.mark.parametrize(
+    ("room", "widths"),
+    [
+        (4, {"name": 8}),
+        (14, {"name": 14}),
+        (15, {"name": 8, "news": 6}),
+        (31, {"name": 12, "news": 18}),
+        (36, {"name": 11, "news": 16, "note": 6}),
+    ],
+)
+def test_a_column_comes_only_where_a_dearer_one_has_the_room_it_wants(room: int, widths: dict[str, int]) -> None:
+    assert {column.key: width for column, width in fitting(WANTING, room)} == widths
+
+
 async def test_rows_sort_by_any_column_and_unknown_stays_last() -> None:
     table = RowTable(COLUMNS)
     async with Holding(table).run_test(size=(40, 12)):

@@ -51,10 +51,10 @@ RUN_COLUMNS = (
     Column("state", "state", 10),
     Column("elapsed", "elapsed", 8, right=True),
     Column("kind", "kind", 9),
-    Column("slice", "slice", 12, rank=3),
-    Column("exits", "exit codes", CODES_WIDTH, rank=2),
-    Column("kept", "attended", 16, rank=4),
-    Column("latest", "latest", 16, rank=1, flexible=3),
+    Column("slice", "slice", 12, rank=4),
+    Column("exits", "exit codes", CODES_WIDTH, rank=3),
+    Column("kept", "attended", 16, rank=2),
+    Column("latest", "latest", 16, rank=1, flexible=3, wanted=30),
     Column("command", "command", 24, rank=5, flexible=1),
 )
 _MOST_CODES = 8
