@@ -7,6 +7,7 @@ from a page of this server, and under a loopback name (so that no foreign name c
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import secrets
 import socket
@@ -15,10 +16,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from aiohttp import web
+from textual_serve.app_service import AppService
 from textual_serve.server import Server
 
 _LOOPBACK_NAMES = {"127.0.0.1", "localhost", "::1"}
 _KEY_BYTES = 24
+QUITTING = 5.0
+"""Seconds that a console may take to quit when its tab has closed."""
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -86,9 +90,28 @@ class _GuardedServer(Server):
         self.public_url = f"http://{request.host}"
         return await super().handle_index(request)
 
+    async def _process_messages(self, websocket: web.WebSocketResponse, app_service: AppService) -> None:
+        """Serve a tab until it closes, and see its console out: a process left behind outlives the event loop."""
+        try:
+            await super()._process_messages(websocket, app_service)
+        finally:
+            await app_service.stop()
+            await _seen_out(app_service._process)
+
     async def on_startup(self, _app: web.Application) -> None:
         """Say where it is."""
         self._announce()
+
+
+async def _seen_out(console: asyncio.subprocess.Process | None) -> None:
+    """Wait for a console that was asked to quit; one that does not within `QUITTING` seconds is killed."""
+    if console is None:
+        return
+    try:
+        await asyncio.wait_for(console.wait(), QUITTING)
+    except asyncio.TimeoutError:
+        console.kill()
+        await console.wait()
 
 
 def run_server(command: str, listening: socket.socket, door: Doorkeeper, announce: Callable[[], None]) -> None:
