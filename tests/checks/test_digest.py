@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from tui.checks.digest import digest
 from tui.checks.matrix import Matrix, port_matrices
 from tui.checks.ports import peers_of
@@ -31,11 +33,39 @@ def test_the_worst_comes_first_and_what_is_alike_is_said_once() -> None:
         ("fail", "device", "worker 3", "held by pid 7"),
         ("unknown", "versions", "worker 1", "no answer"),
         ("warn", "lockfile", "workers 0,2", "left behind"),
-        ("pass", "disk", "workers 0-3", ""),
+        ("pass", "disk", "workers 0-3", "87–90 GiB free"),
     ]
     assert found.counts == {"fail": 1, "unknown": 1, "warn": 2, "pass": 4}
     assert not found.ok
     assert digest(rows[:4]).ok
+
+
+def test_what_differs_in_a_number_is_told_as_its_range() -> None:
+    rows = [said("warn", "device", index, f"held by run a-1, pid {700 + index}", "stop it") for index in range(4)]
+    rows += [said("warn", "load", index, f"load {index}.5 on 2 CPUs") for index in (9, 10)]
+    rows += [said("fail", "chips", index, f"{index} chips seen", f"start {index}") for index in (1, 2)]
+
+    assert [(one.check, one.where, one.detail) for one in digest(rows).findings] == [
+        ("chips", "worker 1", "1 chips seen"),
+        ("chips", "worker 2", "2 chips seen"),
+        ("device", "workers 0-3", "held by run a-1, pid 700–703"),
+        ("load", "workers 9-10", "load 9.5–10.5 on 2 CPUs"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("no answer from 10.0.0.1", "no answer from 10.0.0.2"),
+        ("python 3.10.1", "python 3.11.1"),
+        ("held by run a-1", "held by run a-2"),
+        ("open", "closed"),
+    ],
+)
+def test_what_differs_in_a_name_is_said_apart_unless_it_passed(one: str, other: str) -> None:
+    assert len(digest([said("warn", "x", 0, one), said("warn", "x", 1, other)]).findings) == 2
+    [finding] = digest([said("pass", "x", 0, one), said("pass", "x", 1, other)]).findings
+    assert (finding.where, finding.detail) == ("workers 0-1", "")
 
 
 def test_ports_that_get_through_are_one_sentence_and_no_square() -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from tui.checks.matrix import SEVERITY, Matrix, port_matrices
@@ -12,6 +13,8 @@ from tui.pod.ranks import format_ranks
 
 STATUSES = tuple(SEVERITY)
 """From the worst to the best."""
+_NUMBER = re.compile(r"(?<![^\s(])\d+(?:\.\d+)?(?=[\s,);%]|$)")
+"""A number that stands by itself: no part of an address, a version or a name."""
 _STATES = {"fail": "filtered", "unknown": "not told"}
 
 
@@ -60,21 +63,37 @@ def digest(rows: Sequence[CheckRow]) -> Digest:
 
 
 def _alike(rows: Iterable[CheckRow]) -> list[Finding]:
-    """What workers passed is one finding a check; of all else only the very same is put together."""
+    """What workers passed is one finding a check; of all else what says the same but for numbers."""
     groups: dict[tuple[str, ...], list[CheckRow]] = {}
     for row in rows:
         passed = row.status == "pass" and row.worker is not None
-        words = () if passed else (row.detail, row.remedy or "")
+        words = () if passed else (_shape(row.detail), row.remedy or "")
         groups.setdefault((row.status, row.check, *words), []).append(row)
     return [_finding(group) for group in groups.values()]
 
 
 def _finding(group: Sequence[CheckRow]) -> Finding:
-    """Where several say different things it is enough that they passed."""
     first = group[0]
     workers = tuple(sorted({row.worker for row in group if row.worker is not None}))
-    detail = first.detail if all(row.detail == first.detail for row in group) else ""
+    detail = _together([row.detail for row in group])
     return Finding(first.status, first.check, workers, detail, first.remedy, len(group))
+
+
+def _shape(text: str) -> str:
+    return _NUMBER.sub("#", text)
+
+
+def _together(details: Sequence[str]) -> str:
+    """One text for all, a number in which they differ as its range; nothing where they differ in more than that."""
+    if len({_shape(detail) for detail in details}) != 1:
+        return ""
+    ranges = map(_range, zip(*(_NUMBER.findall(detail) for detail in details), strict=True))
+    return _NUMBER.sub(lambda _: next(ranges), details[0])
+
+
+def _range(numbers: Collection[str]) -> str:
+    low, high = min(numbers, key=float), max(numbers, key=float)
+    return low if float(low) == float(high) else f"{low}–{high}"
 
 
 def _of_ports(pairs: Sequence[CheckRow]) -> list[Finding]:

@@ -102,7 +102,7 @@ def _device_rows(facts: Facts, slice_: Slice) -> list[CheckRow]:
 
 def _owner_row(facts: Facts, owner: Owner, slice_: Slice) -> CheckRow:
     if owner.run is not None:
-        return _row("device", facts, "warn", f"held by run {owner.run}, {owner}", f"tpu-tui stop {owner.run}")
+        return _row("device", facts, "warn", f"held by run {owner.run}, pid {owner.pid}", f"tpu-tui stop {owner.run}")
     kill = _on(facts, slice_, f"kill {owner.pid}")
     return _row("device", facts, "fail", f"held by {owner}", f"{kill} (not -9 first: that leaves libtpu dirty)")
 
