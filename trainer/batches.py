@@ -96,9 +96,15 @@ class Batching:
 
 def _label_and_picture(sample: Sample) -> tuple[int, Picture]:
     try:
-        return int(sample["cls"]), opened(next(sample[key] for key in IMAGE_KEYS if key in sample))
+        told, content = sample["cls"], next(sample[key] for key in IMAGE_KEYS if key in sample)
     except (KeyError, StopIteration) as error:
         raise TrainerError(f"{_name(sample)} lacks a class or an image", why=f"it has {_fields(sample)}") from error
+    try:
+        label = int(told)
+    except ValueError:
+        why = f"{bytes(told[:40])!r} is no whole number"
+        raise TrainerError(f"{_name(sample)} has no class", why=why, remedy="Make the shards again") from None
+    return label, opened(content)
 
 
 def _name(sample: Sample) -> str:

@@ -22,14 +22,17 @@ from zipfile import BadZipFile
 import torch
 
 from trainer import objects
-from trainer.errors import TrainerError
+from trainer.errors import NewerFormatError, TrainerError, check_fields, check_schema
 from trainer.progress import write_line
 
 SCHEMA = 1
 KEPT = 3  # of a run, beside its best: if the newest is damaged, there is another
 BEST = "best.json"
+BEGIN_ELSEWHERE = "give another --checkpoint-dir, or --resume no"
 RESUME_OTHERWISE = "Give another --resume, or auto or no"
+PROBE = ".probe"  # always the same: what a killed run leaves of it, the next one takes away
 NAME = re.compile(r"checkpoint-(\d{6,})\.(pt|json)")
+WRITTEN = re.compile(rf"{NAME.pattern}|{re.escape(BEST)}|{re.escape(PROBE)}")
 DAMAGED = (RuntimeError, ValueError, KeyError, TypeError, EOFError, BadZipFile, pickle.UnpicklingError)
 
 
@@ -68,11 +71,13 @@ class Pointer:
         return (json.dumps({"schema": SCHEMA, **dataclasses.asdict(self)}, indent=1) + "\n").encode()
 
     @classmethod
-    def from_json(cls, text: bytes) -> Pointer:
-        """Read it back; raises ValueError, KeyError or TypeError."""
+    def from_json(cls, text: bytes, where: str) -> Pointer:
+        """Read it back; raises ValueError, KeyError or TypeError, or NewerFormatError naming `where`."""
         loaded: dict[str, Any] = json.loads(text)
-        if loaded["schema"] != SCHEMA:
-            raise ValueError(f"it has schema {loaded['schema']}, this trainer reads {SCHEMA}")
+        what = f"Checkpoint {where}"
+        check_schema(what, loaded.pop("schema"), SCHEMA, BEGIN_ELSEWHERE)
+        for kind, told in ((cls, loaded), (Position, loaded["position"]), (Identity, loaded["identity"])):
+            check_fields(what, told, [each.name for each in dataclasses.fields(kind)], BEGIN_ELSEWHERE)
         return cls(
             file=str(loaded["file"]),
             size=int(loaded["size"]),
@@ -113,15 +118,16 @@ def load(where: str, pointer: Pointer) -> State:
     if hashlib.sha256(content).hexdigest() != pointer.sha256:
         raise ValueError("its checksum is wrong")
     loaded = torch.load(io.BytesIO(content), weights_only=True)
-    if loaded.pop("schema") != SCHEMA:
-        raise ValueError("it has another schema than its pointer")
+    what = f"Checkpoint {objects.join(where, pointer.file)}"
+    check_schema(what, loaded.pop("schema"), SCHEMA, BEGIN_ELSEWHERE)
+    check_fields(what, loaded, [each.name for each in dataclasses.fields(State)], BEGIN_ELSEWHERE)
     return State(**loaded)
 
 
 def newest(where: str, identity: Identity, tell: Callable[[str], None] = write_line) -> tuple[Pointer, State] | None:
     """The newest whole checkpoint in a directory; says which newer ones it passed over, and why.
 
-    Raises TrainerError when it is another model's.
+    Raises TrainerError when it is another model's or a newer trainer's: to begin anew would look as if it were lost.
     """
     names = _names(where)
     for number in sorted({number for number, _ in names}, reverse=True):
@@ -129,10 +135,10 @@ def newest(where: str, identity: Identity, tell: Callable[[str], None] = write_l
         try:
             if (number, "json") not in names:
                 raise ValueError("it was never finished")
-            pointer = Pointer.from_json(objects.read(objects.join(where, f"{name}.json")))
+            pointer = _pointer(where, f"{name}.json")
             _refuse_another_model(objects.join(where, pointer.file), pointer.identity, identity)
             return pointer, load(where, pointer)
-        except _AnotherModelError:
+        except (_AnotherModelError, NewerFormatError):
             raise
         except (TrainerError, *DAMAGED) as error:
             tell(f"Passed over checkpoint {objects.join(where, name)}: {_why(error)}")
@@ -149,7 +155,7 @@ def named(path: str, identity: Identity) -> tuple[Pointer, State]:
     where, _, file = path.rpartition("/")
     where = where or "."
     try:
-        pointer = Pointer.from_json(objects.read(objects.join(where, re.sub(r"\.pt$", ".json", file))))
+        pointer = _pointer(where, re.sub(r"\.pt$", ".json", file))
         _refuse_another_model(path, pointer.identity, identity)
         return pointer, load(where, pointer)
     except DAMAGED as error:
@@ -167,6 +173,7 @@ class Keeper:
         self.run = resumed.run if resumed else secrets.token_hex(8)
         self._own: list[str] = []  # the names that this run has saved, oldest first, but for its best
         self._best: str | None = None
+        objects.remove_temporaries(where, WRITTEN)
         self._look_around()
         self._try_to_write()
 
@@ -190,7 +197,7 @@ class Keeper:
 
     def _try_to_write(self) -> None:
         """What would fail at the first checkpoint is told now, before the hours of training that it was to keep."""
-        probe = objects.join(self._where, f".probe-{secrets.token_hex(4)}")
+        probe = objects.join(self._where, PROBE)
         try:
             objects.write(probe, b"")
             objects.delete(probe)
@@ -212,7 +219,7 @@ class Keeper:
 
     def _belongs(self, name: str) -> Pointer | None:
         try:
-            pointer = Pointer.from_json(objects.read(objects.join(self._where, name)))
+            pointer = _pointer(self._where, name)
         except (TrainerError, *DAMAGED):
             return None
         return pointer if pointer.run == self.run else None
@@ -231,10 +238,17 @@ def _refuse_another_model(path: str, saved: Identity, wanted: Identity) -> None:
         )
 
 
+def _pointer(where: str, name: str) -> Pointer:
+    path = objects.join(where, name)
+    return Pointer.from_json(objects.read(path), path)
+
+
 def _names(where: str) -> set[tuple[int, str]]:
     found = map(NAME.fullmatch, objects.matching(where) if objects.is_there(where) else [])
     return {(int(match[1]), match[2]) for match in found if match}
 
 
 def _why(error: Exception) -> str:
+    if isinstance(error, KeyError):
+        return f"it lacks {error.args[0]}"
     return str(error).rstrip(".") or type(error).__name__

@@ -6,6 +6,7 @@ import hashlib
 import io
 import os
 import random
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,7 @@ KEPT = {
     ".webp": "webp",
 }
 CONVERTED = frozenset((".bmp", ".gif", ".tif", ".tiff", ".pgm", ".pbm", ".pnm", ".tga", ".jp2"))  # to PNG
+REPLACE = "Replace or remove it, or give --on-bad-image skip"
 TRAIN, VALIDATION = "train", ("val", "validation", "test")  # folders of the splits, in this order of preference
 
 
@@ -80,13 +82,13 @@ def _class_folders(directory: Path) -> tuple[list[_File], tuple[str, ...], int]:
     others = 0
     for label, each in enumerate(folders):
         found = [path for path in _below(each) if not path.name.startswith(".")]
-        images = [path for path in found if path.suffix.lower() in KEPT or path.suffix.lower() in CONVERTED]
+        images = [file for path in found if (file := _image(path, label)) is not None]
         others += len(found) - len(images)
         if not images and found:
             raise TrainerError(f"The class folder {each} holds no images", why=f"such as {found[0].name}")
         if not images:
             raise TrainerError(f"The class folder {each} is empty", remedy="Remove it, or put images there")
-        files += [_File(path, label, path.stat().st_size, path.stat().st_mtime_ns) for path in images]
+        files += images
     if not files:
         raise TrainerError(
             f"No images in class folders under {directory}",
@@ -95,15 +97,36 @@ def _class_folders(directory: Path) -> tuple[list[_File], tuple[str, ...], int]:
     return files, tuple(path.name for path in folders), others
 
 
+def _image(path: Path, label: int) -> _File | None:
+    """None for what is no image by its name, or no file: a pipe would be waited on for ever."""
+    if path.suffix.lower() not in KEPT and path.suffix.lower() not in CONVERTED:
+        return None
+    try:
+        status = path.stat()
+    except OSError:  # a link to nothing, say: told when its turn comes, or left out then
+        return _File(path, label, 0, 0)
+    return _File(path, label, status.st_size, status.st_mtime_ns) if stat.S_ISREG(status.st_mode) else None
+
+
 def _below(directory: Path) -> list[Path]:
+    """All files, those behind links to directories too; a link that leads back, to one above, is not followed."""
+
     def refuse(error: OSError) -> None:
         raise TrainerError(f"Cannot read {error.filename}", why=error.strerror or str(error)) from error
 
     def walk() -> Iterator[Path]:
-        for parent, _, names in os.walk(directory, onerror=refuse, followlinks=True):
+        been = {_identity_of(above) for above in directory.resolve().parents}
+        for parent, folders, names in os.walk(directory, onerror=refuse, followlinks=True):
+            been.add(_identity_of(Path(parent)))
+            folders[:] = [name for name in sorted(folders) if _identity_of(Path(parent, name)) not in been]
             yield from (Path(parent) / name for name in names)
 
     return sorted(walk())
+
+
+def _identity_of(directory: Path) -> tuple[int, int]:
+    status = directory.stat()
+    return status.st_dev, status.st_ino
 
 
 def _identity(directory: Path, train: list[_File], val: list[_File]) -> str:
@@ -125,13 +148,10 @@ def _sample(file: _File) -> Sample:
         decoded(content)  # so that a bad file is told now, by its own name, and not in the middle of a training
         return Sample(content, extension, file.label)
     except OSError as error:
-        raise UnreadableImageError(f"Cannot read {file.path}", why=error.strerror or str(error)) from error
+        why = error.strerror or str(error)
+        raise UnreadableImageError(f"Cannot read {file.path}", why=why, remedy=REPLACE) from error
     except ValueError as error:
-        raise UnreadableImageError(
-            f"Cannot decode {file.path}",
-            why=str(error),
-            remedy="Replace or remove it, or give --on-bad-image skip",
-        ) from error
+        raise UnreadableImageError(f"Cannot decode {file.path}", why=str(error), remedy=REPLACE) from error
 
 
 def _as_png(content: bytes) -> bytes:

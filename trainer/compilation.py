@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import torch_xla.core.xla_model as xm
 import torch_xla.debug.metrics as metrics
+import torch_xla.runtime as xr
 
+from trainer.errors import TrainerError
 from trainer.progress import write_line
 
 SETTLED = 2  # steps in which a graph may be compiled: the first has other inputs than those after it
 NANOSECONDS = 1e9
+CACHE_PATH = "XLA_PERSISTENT_CACHE_PATH"  # where torch_xla is told its cache's place
+_CACHING = threading.Lock()
 
 
 class Compilation:
@@ -55,8 +62,33 @@ class Compilation:
         """Let TensorBoard's profiler, or xp.trace, connect to this process."""
         import torch_xla.debug.profiler as profiler
 
-        self._profiler = profiler.start_server(port)
-        write_line(f"The profiler of {self._label} listens on port {port}")
+        try:
+            self._profiler = profiler.start_server(port)  # by the first rank of each worker; None for the others
+        except RuntimeError as error:
+            why = str(error).splitlines()[0]
+            raise TrainerError(
+                f"The profiler cannot listen on port {port}", why=why, remedy="Give another --profiler-port"
+            ) from error
+        if self._profiler is not None:
+            write_line(f"The profiler of {self._label} listens on port {port}")
+
+
+def keep_compiled(directory: str) -> None:
+    """Let this process find the graphs that it compiled in an earlier run; before its first one.
+
+    Each process has a directory of its own, for all write at once; two replicas of TPU v2 and v3 share their process.
+    A directory that the user set by the environment is left as it is.
+    """
+    with _CACHING:
+        if CACHE_PATH in os.environ:
+            return
+        own = Path(directory).expanduser() / f"process-{os.environ.get('PJRT_LOCAL_PROCESS_RANK', '0')}"
+        try:
+            own.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            write_line(f"Compiled graphs are not kept for the next run: {own}: {error.strerror}", descriptor=2)
+            return
+        xr.initialize_cache(str(own))
 
 
 def compiled() -> int:

@@ -16,6 +16,7 @@ MODELS = ("tiny", "tiny-batchnorm", "resnet10", "resnet18", "resnet34", "resnet5
 LARGEST_STRIDE = 32  # a ResNet halves its input five times
 BAD_SHARD_POLICIES = ("stop", "skip")
 RESUME_WORDS = ("auto", "no")
+COMPILED = "~/.cache/tpu-tui/compiled"
 
 
 def _require(condition: bool, what: str, remedy: str = "") -> None:
@@ -160,6 +161,7 @@ class TrainConfig:
     target_accuracy: float | None = None  # percent; a run that stays below ends with an exit code of its own
     metrics_debug: bool = False
     profiler_port: int | None = None
+    compilation_cache: str | None = None  # where compiled graphs are kept; None: COMPILED on TPU; "no": nowhere
     logdir: str | None = None  # TensorBoard's event files: a directory or gs://bucket/prefix
     log_steps: int = 10
     steps_per_epoch: int | None = None  # None: the whole epoch; fake data: 50
@@ -183,6 +185,12 @@ class TrainConfig:
         _require(
             self.profiler_port is None or 0 < self.profiler_port < 65536,
             "--profiler-port must lie between 1 and 65535",
+        )
+
+        _require(
+            self.compilation_cache in (None, "no") or self.replicas.device == "TPU",
+            "--compilation-cache works on TPU only",
+            "XLA's CPU device cannot read back what it compiled: leave it out",
         )
 
     @property
@@ -225,6 +233,7 @@ def parse(arguments: Sequence[str], environ: Mapping[str, str]) -> TrainConfig:
         target_accuracy=options.target_accuracy,
         metrics_debug=options.metrics_debug,
         profiler_port=options.profiler_port,
+        compilation_cache=options.compilation_cache,
         logdir=options.logdir,
         log_steps=options.log_steps,
         steps_per_epoch=options.steps_per_epoch,
@@ -299,6 +308,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--target-accuracy", type=float, metavar="PERCENT", help="end with exit code 21 below it")
     parser.add_argument("--metrics-debug", action="store_true", help="print compilations and transfers each epoch")
     parser.add_argument("--profiler-port", type=int, metavar="PORT", help="serve the profiler there (TPU only)")
+    parser.add_argument(
+        "--compilation-cache",
+        metavar="DIR|no",
+        help=f"where compiled graphs are kept for the next run (TPU only; default: {COMPILED})",
+    )
     parser.add_argument("--logdir", metavar="DIR", help="TensorBoard event files: a directory or gs://bucket/prefix")
     parser.add_argument("--log-steps", type=int, default=10, help="print every so many steps (default: %(default)s)")
     parser.add_argument("--debug", action="store_true", help="tracebacks instead of sentences")

@@ -124,8 +124,9 @@ def _by_patterns(data: DataConfig) -> tuple[ShardSet, ShardSet | None, Manifest 
     manifest, val_manifest = _manifest_beside(urls[0]), _manifest_beside(val_urls[0]) if val_urls else None
     if manifest and val_manifest:
         _check_same_classes(manifest, val_manifest, data)
-    val = _counted(val_urls, val_manifest) if val_urls else None
-    return _counted(urls, manifest), val, manifest or val_manifest
+    skip = data.on_bad_shard == "skip"
+    val = _counted(val_urls, val_manifest, skip) if val_urls else None
+    return _counted(urls, manifest, skip), val, manifest or val_manifest
 
 
 def expand(pattern: str) -> tuple[str, ...]:
@@ -166,20 +167,36 @@ def _manifest_beside(url: str) -> Manifest | None:
     return Manifest.from_json(objects.read(where), where) if objects.exists(where) else None
 
 
-def _counted(urls: tuple[str, ...], manifest: Manifest | None) -> ShardSet:
+def _counted(urls: tuple[str, ...], manifest: Manifest | None, skip_bad: bool) -> ShardSet:
+    """The shards and their samples; `skip_bad` leaves out those that cannot be read to count them."""
     listed = {shard.name: shard for shards in manifest.splits.values() for shard in shards} if manifest else {}
     known = [listed.get(url.rpartition("/")[2]) for url in urls]
     unknown = [url for url, shard in zip(urls, known, strict=True) if shard is None]
     if unknown:
         write_line(f"==> Reading {len(unknown)} shards that no {MANIFEST} tells of, to count their samples ..")
     with ThreadPoolExecutor(COUNTED_AT_ONCE, thread_name_prefix="count") as pool:
-        counted = dict(zip(unknown, pool.map(count_samples, unknown), strict=True))
+        counted = dict(zip(unknown, pool.map(lambda url: _count(url, skip_bad), unknown), strict=True))
+    told = [
+        (url, counted[url] if shard is None else shard.samples, shard) for url, shard in zip(urls, known, strict=True)
+    ]
+    whole = [(url, count, shard) for url, count, shard in told if count is not None]
     return ShardSet(
-        urls,
-        tuple(counted[url] if shard is None else shard.samples for url, shard in zip(urls, known, strict=True)),
-        tuple(None if shard is None else shard.size for shard in known),
-        tuple(None if shard is None else shard.sha256 for shard in known),
+        tuple(url for url, _, _ in whole),
+        tuple(count for _, count, _ in whole),
+        tuple(shard.size if shard else None for _, _, shard in whole),
+        tuple(shard.sha256 if shard else None for _, _, shard in whole),
     )
+
+
+def _count(url: str, skip_bad: bool) -> int | None:
+    try:
+        return count_samples(url)
+    except TrainerError as error:
+        if not skip_bad:
+            raise
+        problem = TrainerError(error.what, why=error.why)  # what to do about it has been chosen
+        write_line(f"Went on without a shard: {problem}", descriptor=2)
+        return None
 
 
 # --- do they fit the run? -------------------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 # Exit codes of a rank and of the process that started it. 1 is a crash; 128 + n a signal, as shells count.
 REFUSED = 2  # a sentence was printed: wrong arguments, no data, no accelerator, no memory
 BELOW_TARGET = 21  # trained to the end, but not to --target-accuracy
@@ -31,6 +33,10 @@ class ConfigError(TrainerError):
     """The arguments or the environment of a run contradict themselves or the machine."""
 
 
+class NewerFormatError(TrainerError):
+    """Something was written by a trainer newer than this one, and must not be taken for damaged."""
+
+
 class PartnerLostError(TrainerError):
     """Another rank ended or froze, so that a collective could not complete."""
 
@@ -44,7 +50,30 @@ class ToldElsewhereError(TrainerError):
 
 
 class StoppedError(TrainerError):
-    """SIGTERM arrived before the first training step."""
+    """SIGTERM was obeyed; where training had begun, what it had reached is saved."""
+
+
+def check_schema(what: str, schema: object, known: int, remedy: str) -> None:
+    """Raise NewerFormatError for a schema that came after the `known` one, ValueError for anything else but it."""
+    if schema == known:
+        return
+    why = f"it has schema {schema}, this trainer reads {known}"
+    if isinstance(schema, int) and schema > known:
+        raise _newer(what, why, remedy)
+    raise ValueError(why)
+
+
+def check_fields(what: str, told: Iterable[str], known: Iterable[str], remedy: str) -> None:
+    """Raise NewerFormatError where something tells what this trainer does not know, and so would not heed."""
+    unknown = sorted(set(told) - set(known))
+    if unknown:
+        raise _newer(what, f"this trainer does not know its {', '.join(unknown)}", remedy)
+
+
+def _newer(what: str, why: str, remedy: str) -> NewerFormatError:
+    return NewerFormatError(
+        f"{what} was written by a newer trainer", why=why, remedy=f"Update the trainer here, or {remedy}"
+    )
 
 
 def _rebuild(kind: type[TrainerError], what: str, why: str, remedy: str) -> TrainerError:

@@ -6,7 +6,7 @@ import contextlib
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from trainer import objects
 from trainer.errors import TrainerError
@@ -17,13 +17,14 @@ class Events:
     """One replica's event file; says what it cannot write, and lets the training go on.
 
     Written without a thread, by tensorboardX's record writer. Cloud Storage cannot append to an object: a file for a
-    bucket grows in a temporary directory, and is uploaded whole whenever it is flushed (a few kB an epoch).
+    bucket grows on this machine, and is uploaded whole whenever it is flushed (a few kB an epoch). It is open but has
+    no name any more, so that nothing of it outlives the process.
     """
 
     def __init__(self, where: str | None, first_step: int = 0) -> None:
         """`where` None: nothing is written. What an earlier run told of `first_step` and after is void."""
         self._where = where
-        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._nameless: IO[bytes] | None = None  # what is to be uploaded
         self._writer: Any = None
         if where is not None:
             self._begin(where, first_step)
@@ -43,8 +44,9 @@ class Events:
             return
         try:
             self._writer.flush()
-            if self._temporary is not None:
-                objects.write(objects.join(self._where, self._path.name), self._path.read_bytes())
+            if self._nameless is not None:
+                self._nameless.seek(0)
+                objects.write(objects.join(self._where, self._name), self._nameless.read())
         except (OSError, TrainerError) as error:
             self._give_up(error)
 
@@ -52,8 +54,8 @@ class Events:
         """Flush, and write no more."""
         self.flush()
         self._drop_writer()
-        if self._temporary is not None:
-            self._temporary.cleanup()
+        if self._nameless is not None:
+            self._nameless.close()
 
     def _begin(self, where: str, first_step: int) -> None:
         try:
@@ -64,14 +66,20 @@ class Events:
             raise TrainerError("--logdir needs tensorboardX", why=str(error), remedy=remedy) from error
         if objects.is_bucket(where):
             objects.matching(where)  # a missing bucket is told before the training, not after its first epoch
-            self._temporary = tempfile.TemporaryDirectory(prefix="events-")
         try:
-            directory = Path(where if self._temporary is None else self._temporary.name)
-            directory.mkdir(parents=True, exist_ok=True)
-            self._writer = EventsWriter(str(directory / "events"))
+            with contextlib.ExitStack() as stack:
+                if objects.is_bucket(where):
+                    directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+                else:
+                    directory = Path(where)
+                    directory.mkdir(parents=True, exist_ok=True)
+                self._writer = EventsWriter(str(directory / "events"))
+                path = Path(self._writer._file_name)
+                self._name = path.name
+                if objects.is_bucket(where):
+                    self._nameless = path.open("rb")
         except OSError as error:
             raise TrainerError(f"Cannot write to {where}", why=error.strerror or str(error)) from error
-        self._path = Path(self._writer._file_name)
         self._write(step=first_step, session_log=SessionLog(status=SessionLog.START))
         self.flush()
 

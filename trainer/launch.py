@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import gc
 import importlib.util
 import multiprocessing
@@ -25,7 +24,8 @@ from pathlib import Path
 import torch
 import torch_xla
 
-from trainer.config import ReplicaConfig, TrainConfig
+from trainer.compilation import keep_compiled
+from trainer.config import COMPILED, ReplicaConfig, TrainConfig
 from trainer.errors import (
     BELOW_TARGET,
     PARTNER_LOST,
@@ -37,6 +37,7 @@ from trainer.errors import (
     ToldElsewhereError,
     TrainerError,
 )
+from trainer.leftovers import die_with_parent
 from trainer.progress import write_line
 from trainer.rendezvous import listen, meet
 from trainer.replicas import GlooReplicas, Replicas, XlaReplicas
@@ -46,7 +47,6 @@ Train = Callable[[Replicas, TrainConfig, "Stopping"], int]  # returns the exit c
 GRACE = 20.0  # seconds from SIGTERM to SIGKILL: a compilation, which no signal interrupts, fits in
 SAVING_GRACE = 300.0  # the same where a checkpoint is to be written first; who sent the signal may be less patient
 CULPRIT_FIRST = 2.0  # seconds that a rank waits before it ends for another's sake, so that the cause is seen first
-SET_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
 
 
 class Stopping:
@@ -146,6 +146,8 @@ class Spawned:
         """
         code = 1
         try:
+            if self._config.replicas.device == "TPU" and self._config.compilation_cache != "no":
+                keep_compiled(self._config.compilation_cache or COMPILED)
             join = partial(XlaReplicas, self._config.log_steps)
             code = _guarded(self._train, self._config, self._stopping, join, self._voice)
         except BaseException:
@@ -278,7 +280,7 @@ def _cpu_rank(
     parent: int,
     voice: Lock,
 ) -> None:
-    ctypes.CDLL(None).prctl(SET_PARENT_DEATH_SIGNAL, signal.SIGTERM)
+    die_with_parent(signal.SIGTERM)
     if os.getppid() != parent:
         sys.exit(STOPPED)
     stopping = Stopping()

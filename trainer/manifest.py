@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from trainer.errors import TrainerError
+from trainer.errors import TrainerError, check_schema
 
 MANIFEST = "manifest.json"
 UNFINISHED = "manifest.unfinished.json"  # there while shards are being made, or after their making was cut short
@@ -42,8 +42,7 @@ class Manifest:
         """Read it back; raises TrainerError naming `where`."""
         try:
             loaded: dict[str, Any] = json.loads(text)
-            if loaded["schema"] != SCHEMA:
-                raise ValueError(f"schema {loaded['schema']}, this trainer reads {SCHEMA}")
+            check_schema(where, loaded["schema"], SCHEMA, "make the shards again with the one here")
             return cls(
                 name=str(loaded["name"]),
                 classes=tuple(str(name) for name in loaded["classes"]),

@@ -11,6 +11,7 @@ import fnmatch
 import functools
 import io
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import IO, Any
 from urllib.parse import quote
 
+from trainer import leftovers
 from trainer.errors import TrainerError
 from trainer.streams import ObjectStream
 
@@ -88,6 +90,12 @@ def matching(directory: str, pattern: str = "*") -> list[str]:
     return sorted(fnmatch.filter((str(blob.name)[len(prefix) :] for blob in blobs), pattern))
 
 
+def remove_temporaries(directory: str, of: re.Pattern[str]) -> None:
+    """Delete what killed writers left of files whose names match; objects in a bucket are whole or not there."""
+    if is_local(directory) and Path(directory).is_dir():
+        leftovers.remove_temporaries(Path(directory), of)
+
+
 def read(url: str) -> bytes:
     """A whole file or object."""
     with open_stream(url) as stream:
@@ -133,17 +141,11 @@ def write(url: str, content: bytes) -> None:
             blob.upload_from_file(io.BytesIO(content), checksum="crc32c", size=len(content), retry=DEFAULT_RETRY)
         return
     path = Path(url)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("wb") as stream:
+        with leftovers.replacing(path) as stream:
             stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.replace(path)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
         remedy = "Make room there, or choose another place" if error.errno == errno.ENOSPC else ""
         raise TrainerError(f"Cannot write {url}", why=error.strerror or str(error), remedy=remedy) from error
 

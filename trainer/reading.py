@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
 from webdataset.tariterators import tar_file_expander
 
 from trainer import objects
@@ -107,7 +108,7 @@ class _Arriving:
 
     def __init__(self, shard: ShardFile, size: int, closed: threading.Event) -> None:
         self._shard, self._closed = shard, closed
-        self._content = memoryview(bytearray(size))
+        self._content = np.empty(size, np.uint8).data  # not filled with zeros first, as a bytearray is
         self._came = 0
         self._failure: Exception | None = None
         self._more = threading.Condition()
@@ -185,6 +186,8 @@ def _mapped(path: str) -> _Bytes:
 def _samples(shard: ShardFile, content: _Bytes) -> Iterator[Sample]:
     given = 0
     try:
+        if not len(content):
+            raise ValueError("it is empty")
         for sample in _grouped(shard.url, _members(content)):
             yield sample
             given += 1

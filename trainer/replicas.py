@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 import torch.distributed as dist
 import torch_xla
@@ -28,6 +29,7 @@ T = TypeVar("T")
 
 ALIGNED = 16  # floats, 64 bytes: arrays that begin elsewhere are copied, or refused, by XLA
 VOTE = torch.Size([1])
+SMALLEST = 4096  # values of a broadcast through the devices; compiled for each size, so sizes are powers of 2
 
 
 class Replicas(ABC):
@@ -53,6 +55,10 @@ class Replicas(ABC):
     def gather(self, thing: T) -> list[T]:
         """What each replica handed in, by rank."""
 
+    @abstractmethod
+    def broadcast(self, thing: T) -> T:
+        """What rank 0 handed in. (To gather it would cost every rank as many copies as there are ranks.)"""
+
     def share(self, make: Callable[[], T]) -> T:
         """Let rank 0 make something for all. What it cannot make it alone complains about; the others just end."""
         made: T | None = None
@@ -62,7 +68,7 @@ class Replicas(ABC):
                 made = make()
             except TrainerError as caught:
                 error = caught
-        made, failed = self.gather((made, error is not None))[0]
+        made, failed = self.broadcast((made, error is not None))
         if error is not None:
             raise error
         if failed:
@@ -149,6 +155,13 @@ class GlooReplicas(Replicas):
             dist.all_gather_object(things, thing)
         return things
 
+    def broadcast(self, thing: T) -> T:
+        """By gloo, pickled."""
+        things = [thing]
+        with _partners():
+            dist.broadcast_object_list(things)
+        return things[0]
+
     def close(self) -> None:
         """Close gloo's connections; a rank that has not closed counts as lost to the others."""
         dist.destroy_process_group()
@@ -184,6 +197,14 @@ class XlaReplicas(Replicas):
         self._gathered += 1
         payloads = xm.rendezvous(f"gather {self._gathered}", pickle.dumps(thing))
         return [pickle.loads(payload) for payload in payloads]
+
+    def broadcast(self, thing: T) -> T:
+        """By way of the devices, pickled: all others' bytes are zeros."""
+        content = np.frombuffer(pickle.dumps(thing), np.uint8) if self.rank == 0 else np.zeros(0, np.uint8)
+        size = int(self.total(torch.tensor([content.size], dtype=torch.int32)).item())
+        values = torch.zeros(max(SMALLEST, 1 << (size - 1).bit_length()), dtype=torch.int32)
+        values[: content.size] = torch.from_numpy(content.astype(np.int32))
+        return pickle.loads(self.total(values)[:size].to(torch.uint8).numpy().tobytes())  # type: ignore[no-any-return]
 
     def close(self) -> None:
         """Wait for the others, so that none is cut off by this one's end."""

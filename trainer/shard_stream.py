@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import random
 import signal
 from collections.abc import Generator, Iterator
@@ -17,12 +16,12 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from trainer.batches import Batch, Batching
 from trainer.dataset import ShardSet
 from trainer.errors import TrainerError
+from trainer.leftovers import die_with_parent
 from trainer.progress import write_line
 from trainer.reading import MAKE_AGAIN, Sample, read_shard, read_shards
 from trainer.split import Piece, Share
 
 FILLED = 10  # a shuffle buffer gives its first sample when it is full to a tenth, and goes on filling
-SET_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
 
 
 class ShardStream(IterableDataset[Any]):
@@ -126,4 +125,4 @@ def batches(stream: ShardStream, loader_workers: int) -> Iterator[Batch]:
 def _outlive_sigterm(_: int) -> None:
     """SIGTERM reaches a whole session; the ranks still need batches up to the step at which all of them stop."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    ctypes.CDLL(None).prctl(SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+    die_with_parent()

@@ -8,34 +8,33 @@ to the manifest when all are.
 from __future__ import annotations
 
 import base64
-import ctypes
 import hashlib
 import io
 import json
 import multiprocessing
 import signal
-import sys
 import tarfile
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 import google_crc32c
 
 from trainer import objects
-from trainer.errors import TrainerError
+from trainer.errors import TrainerError, check_fields, check_schema
 from trainer.images import Sample, Source, UnreadableImageError
+from trainer.leftovers import die_with_parent
 from trainer.manifest import UNFINISHED, Shard
 
 KEY = "%07d"  # seven digits, as the shards of PyTorch/XLA's WebDataset tutorial have them
 SCHEMA = 1  # of the list of what is done
+SHARD_FIELDS = tuple(each.name for each in fields(Shard))
 NOTED_EVERY = 0.1  # seconds
 NOTED_IN_BUCKET_EVERY = 1.0  # Cloud Storage takes one new version of an object a second
 VERIFIED_AT_ONCE = 8  # finished shards that are read again
-SET_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
 
 
 @dataclass(frozen=True)
@@ -128,8 +127,7 @@ def _begin(job: Job) -> None:
     _job = job
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the first process ends the others in order
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+    die_with_parent()
 
 
 def _write(task: Task) -> Written:
@@ -172,8 +170,9 @@ class Progress:
         """With what an earlier run finished, as far as it is still whole; raises TrainerError for another set."""
         try:
             told = json.loads(objects.read(self.url))
-            if told["schema"] != SCHEMA:
-                raise ValueError(f"schema {told['schema']}")
+            check_schema(self.url, told["schema"], SCHEMA, "begin anew with --overwrite")
+            for each in told["done"]:
+                check_fields(self.url, each["shard"], SHARD_FIELDS, "begin anew with --overwrite")
             before = told["made_from"]
             listed = [Written(Shard(**d["shard"]), d["crc32c"], tuple(d["skipped"])) for d in told["done"]]
         except (ValueError, KeyError, TypeError) as error:

@@ -132,6 +132,8 @@ def make(
         "--on-bad-image": "skip" if skip_bad else "stop",
         "classes": list(source.classes),
     }
+    ours = re.compile(rf"{re.escape(source.name)}-(train|val)-\d{{6}}\.tar")
+    objects.remove_temporaries(out, re.compile(rf"{ours.pattern}|{re.escape(MANIFEST)}|{re.escape(UNFINISHED)}"))
     progress = _begun(Progress(out, made_from), overwrite)
     known = {task.name for task in tasks}
     progress.done = {name: each for name, each in progress.done.items() if name in known}
@@ -147,7 +149,7 @@ def make(
     }
     manifest = Manifest(source.name, source.classes, source.image_size, seed, splits)
     objects.write(objects.join(out, MANIFEST), manifest.to_json().encode())
-    _tidy(out, source.name, known)
+    _tidy(out, ours, known)
     return manifest
 
 
@@ -209,11 +211,10 @@ def _write_all(job: Job, tasks: Sequence[Task], workers: int, progress: Progress
         progress.note()
 
 
-def _tidy(out: str, name: str, known: set[str]) -> None:
+def _tidy(out: str, ours: re.Pattern[str], known: set[str]) -> None:
     """Remove the list of what is done, and what an overwritten, larger set had more."""
-    stale = re.compile(rf"{re.escape(name)}-(train|val)-\d{{6}}\.tar")
     for present in objects.matching(out):
-        if present == UNFINISHED or (stale.fullmatch(present) and present not in known):
+        if present == UNFINISHED or (ours.fullmatch(present) and present not in known):
             objects.delete(objects.join(out, present))
 
 

@@ -9,6 +9,7 @@ the processor from what it measures.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import socket
 import subprocess
@@ -58,6 +59,8 @@ def _moved(source: socket.socket, target: socket.socket) -> Iterator[int]:
             yield len(content)
         return
     out, into = os.pipe()
+    with contextlib.suppress(OSError):  # as a rule a user's pipes may be so large
+        fcntl.fcntl(into, fcntl.F_SETPIPE_SZ, CHUNK)  # else 64 KiB go on at a time
     try:
         while amount := os.splice(source.fileno(), into, CHUNK):
             left = amount

@@ -120,3 +120,30 @@ def test_a_class_beyond_the_last_is_named(tmp_path: Path) -> None:
     url = shard(tmp_path / "x.tar", [(ppm(1), 10)] * 4)
     cfg = config(batch=2, train=url, classes=10)
     assert "has class 10" in refused(lambda: trained_values(cfg, Dataset(ShardSet((url,), (4,)), None, 10, 32), 0, 1))
+
+
+def test_a_class_that_is_no_number_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "x.tar"
+    with webdataset.TarWriter(str(path), encoder=False) as writer:
+        writer.write({"__key__": "odd", "ppm": ppm(1), "cls": b"cat"})
+    cfg = config(batch=1, train=str(path), classes=10)
+    text = refused(lambda: trained_values(cfg, Dataset(ShardSet((str(path),), (1,)), None, 10, 32), 0, 1))
+    assert text == f"Sample odd of {path} has no class: b'cat' is no whole number. Make the shards again."
+
+
+def test_a_shard_that_no_manifest_tells_of_and_that_cannot_be_counted_is_named_or_left_out(
+    numbered: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    whole, cut, empty = (tmp_path / f"{name}.tar" for name in ("whole", "cut", "empty"))
+    content = Path(data.expand(numbered)[0]).read_bytes()
+    for path, part in ((whole, content), (cut, content[:700]), (empty, b"")):
+        path.write_bytes(part)
+    for bad, why in ((cut, "damaged or cut off"), (empty, "it is empty")):
+        pattern = f"{tmp_path}/{{whole,{bad.stem}}}.tar"
+        text = refused(lambda: data.find(config(train=pattern, classes=10), 1))  # noqa: B023
+        assert f"Shard {bad} is" in text
+        assert why in text
+        found = data.find(config(batch=2, train=pattern, classes=10, on_bad_shard="skip"), 1)
+        assert found.train is not None
+        assert (found.train.urls, found.train.counts) == ((str(whole),), (10,))
+        assert f"Went on without a shard: Shard {bad} is" in capfd.readouterr().err

@@ -1,9 +1,14 @@
 from __future__ import annotations
 
+import hashlib
+import io
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -88,9 +93,9 @@ def cut_state(directory: Path) -> None:
     path.write_bytes(path.read_bytes()[:-10])
 
 
-def change_schema(directory: Path) -> None:
+def older_schema(directory: Path) -> None:
     path = directory / "checkpoint-000003.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "schema": 99}))
+    path.write_text(json.dumps({**json.loads(path.read_text()), "schema": 0}))
 
 
 @pytest.mark.parametrize(
@@ -100,9 +105,9 @@ def change_schema(directory: Path) -> None:
         (cut_state, "bytes"),
         (lambda directory: (directory / "checkpoint-000003.json").unlink(), "it was never finished"),
         (lambda directory: (directory / "checkpoint-000003.json").write_text("{"), "Expecting"),
-        (lambda directory: (directory / "checkpoint-000003.json").write_text('{"schema": 1}'), "file"),
+        (lambda directory: (directory / "checkpoint-000003.json").write_text('{"schema": 1}'), "it lacks position"),
         (lambda directory: (directory / "checkpoint-000003.pt").unlink(), "Cannot read"),
-        (change_schema, "schema 99"),
+        (older_schema, "it has schema 0, this trainer reads 1"),
     ],
 )
 def test_a_damaged_or_unfinished_checkpoint_is_passed_over_and_said(
@@ -115,6 +120,49 @@ def test_a_damaged_or_unfinished_checkpoint_is_passed_over_and_said(
     [line] = said
     assert line.startswith(f"Passed over checkpoint {tmp_path}/checkpoint-000003: ")
     assert says in line
+
+
+def newer_pointer(directory: Path, **fields: Any) -> None:
+    path = directory / "checkpoint-000003.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
+
+
+def newer_identity(directory: Path) -> None:
+    newer_pointer(directory, identity={**vars(MINE), "precision": "bf16"})
+
+
+def newer_state(directory: Path, **fields: Any) -> None:
+    stream = io.BytesIO()
+    torch.save({"schema": checkpoint.SCHEMA, **vars(state(3)), **fields}, stream)
+    content = stream.getvalue()
+    (directory / "checkpoint-000003.pt").write_bytes(content)
+    newer_pointer(directory, size=len(content), sha256=hashlib.sha256(content).hexdigest())
+
+
+@pytest.mark.parametrize(
+    ("write", "says"),
+    [
+        (partial(newer_pointer, schema=99), "it has schema 99, this trainer reads 1"),
+        (partial(newer_pointer, parts=["a", "b"]), "this trainer does not know its parts"),
+        (newer_identity, "this trainer does not know its precision"),
+        (partial(newer_state, schema=99), "it has schema 99, this trainer reads 1"),
+        (partial(newer_state, averages={}), "this trainer does not know its averages"),
+    ],
+    ids=["pointer's schema", "pointer's field", "identity's field", "state's schema", "state's field"],
+)
+@pytest.mark.parametrize("name", ["", "/checkpoint-000003.pt"], ids=["auto", "named"])
+def test_a_newer_trainers_checkpoint_is_refused_with_what_to_do_and_not_taken_for_damaged(
+    tmp_path: Path, write: Callable[[Path], None], says: str, name: str
+) -> None:
+    kept(str(tmp_path), 3)
+    write(tmp_path)
+    remedy = "Update the trainer here, or give another --checkpoint-dir, or --resume no."
+    with pytest.raises(TrainerError) as refused:
+        checkpoint.named(f"{tmp_path}{name}", MINE)
+    assert re.fullmatch(
+        rf"Checkpoint {tmp_path}/checkpoint-000003\.(json|pt) was written by a newer trainer: {says}\. {remedy}",
+        str(refused.value),
+    )
 
 
 @pytest.mark.parametrize("other", [replace(MINE, model="resnet18"), replace(MINE, classes=1000)])

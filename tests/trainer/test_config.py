@@ -75,6 +75,7 @@ def test_an_ipv6_coordinator_keeps_its_colons() -> None:
         ([*FAKE, "--target-accuracy", "76"], "--target-accuracy needs validation shards"),
         (["--data", "x", "--target-accuracy", "101"], "between 0 and 100"),
         ([*FAKE, "--profiler-port", "9012"], "works on TPU only. PJRT_DEVICE is CPU"),
+        ([*FAKE, "--compilation-cache", "/tmp/compiled"], "works on TPU only. XLA's CPU device cannot read back"),
         ([*FAKE, "--on-bad-shard", "ignore"], "on-bad-shard"),
         ([*FAKE, "--nonsense"], "nrecognized arguments"),
     ],
@@ -149,3 +150,9 @@ def test_a_run_says_at_once_that_it_is_loading(tmp_path: Path) -> None:
     )
     assert ran.stdout.splitlines() == ["==> Loading PyTorch and PyTorch/XLA .."]
     assert "torch was imported" in ran.stderr
+
+
+@pytest.mark.parametrize(("device", "told"), [("TPU", "/tmp/compiled"), ("TPU", "no"), ("CPU", "no")])
+def test_where_compiled_graphs_are_kept_can_be_told(device: str, told: str) -> None:
+    config = parse([*FAKE, "--compilation-cache", told], {"PJRT_DEVICE": device})
+    assert config.compilation_cache == told

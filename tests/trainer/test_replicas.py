@@ -30,6 +30,8 @@ assert answers == [False, True], answers
 assert torch.allclose(model.weight.detach().cpu(), before - 1), "two steps of 0.5 along a gradient of ones"
 assert replicas.total(torch.tensor([2.0, 3.0])).tolist() == [2.0, 3.0]
 assert replicas.gather({"a": 1}) == [{"a": 1}]
+for thing in ({"a": 1}, "longer" * 1000):
+    assert replicas.broadcast(thing) == thing
 assert replicas.share(lambda: "made") == "made"
 try:
     replicas.share(lambda: (_ for _ in ()).throw(TrainerError("cannot")))
@@ -63,6 +65,7 @@ def way(replicas, config, stopping):
         for found, shape in zip(after, shapes):
             assert torch.equal(found.cpu(), torch.full(shape, step + 1.5)), (step, shape, found)
         assert unused.grad is None
+    assert replicas.broadcast(("rank", replicas.rank)) == ("rank", 0)
     os.write(1, b"averaged\\n")
     return 0
 
@@ -83,3 +86,31 @@ def test_xlas_own_collectives_step_vote_sum_and_gather() -> None:
     root = Path(__file__).parents[2]
     ran = subprocess.run([sys.executable, "-c", ALONE], cwd=root, env=environ, capture_output=True, text=True)
     assert ran.stdout.splitlines()[-1:] == ["done"], ran.stderr
+
+
+CACHED = """
+import os, sys, threading
+import torch, torch_xla
+from trainer.compilation import CACHE_PATH, keep_compiled
+
+threads = [threading.Thread(target=keep_compiled, args=(sys.argv[1],)) for _ in range(2)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(os.environ[CACHE_PATH])
+torch.ones(2, device=torch_xla.device()).sum().item()
+keep_compiled(sys.argv[2])
+print(os.environ[CACHE_PATH])
+"""
+
+
+def test_each_process_keeps_what_it_compiles_in_a_directory_of_its_own(tmp_path: Path) -> None:
+    environ = {**os.environ, "PJRT_DEVICE": "CPU", "PJRT_LOCAL_PROCESS_RANK": "3"}
+    root = Path(__file__).parents[2]
+    command = [sys.executable, "-c", CACHED, str(tmp_path / "one"), str(tmp_path / "other")]
+    ran = subprocess.run(command, cwd=root, env=environ, capture_output=True, text=True)
+    own = tmp_path / "one" / "process-3"
+    assert ran.stdout.splitlines() == [str(own), str(own)], ran.stderr
+    assert list(own.iterdir()), "torch_xla has kept nothing there"
+    assert not (tmp_path / "other").exists()

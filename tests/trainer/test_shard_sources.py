@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import pickle
 import struct
 import tarfile
@@ -210,3 +211,32 @@ def test_a_class_without_images_is_named(tmp_path: Path) -> None:
     (tmp_path / "dog").mkdir()
     with pytest.raises(TrainerError, match=r"class folder .*dog is empty"):
         class_folders.folder(tmp_path, 0.0, seed=1)
+
+
+def test_links_that_lead_back_are_not_followed_and_each_image_is_taken_once(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        picture(tmp_path / "set" / name / "1.png", 10)
+    picture(tmp_path / "elsewhere" / "2.png", 20)
+    for number in range(2):
+        (tmp_path / "set" / "a" / f"itself{number}").symlink_to(".")
+        (tmp_path / "set" / "a" / f"above{number}").symlink_to("..")
+    (tmp_path / "set" / "a" / "more").symlink_to(tmp_path / "elsewhere")
+    source = class_folders.folder(tmp_path / "set", 0.0, 1)
+    count, sample_at = source.splits["train"]
+    assert sorted(sample_at(index).label for index in range(count)) == [0, 0, 1]
+
+
+def test_a_link_to_nothing_is_named_when_its_turn_comes(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "1.jpg").symlink_to("/nowhere.jpg")
+    _, sample_at = class_folders.folder(tmp_path, 0.0, 1).splits["train"]
+    with pytest.raises(images.UnreadableImageError, match=r"Cannot read .*/1.jpg: No such file.*--on-bad-image skip"):
+        sample_at(0)
+
+
+def test_a_pipe_that_is_called_like_an_image_is_not_waited_for(tmp_path: Path) -> None:
+    picture(tmp_path / "a" / "1.png", 10)
+    os.mkfifo(tmp_path / "a" / "2.png")
+    source = class_folders.folder(tmp_path, 0.0, 1)
+    assert source.splits["train"][0] == 1
+    assert "1 files" in source.notes[0]

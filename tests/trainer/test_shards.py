@@ -278,8 +278,30 @@ def test_a_bucket_that_is_not_there_is_named(object_store: str) -> None:
         shards.make(images.shapes(4, 2, 16, seed=1), "gs://no-such-bucket/x", samples_per_shard=4, repeat={}, seed=3)
 
 
-def test_a_manifest_of_another_schema_is_refused() -> None:
-    with pytest.raises(TrainerError, match="schema 9"):
+def test_a_newer_trainers_manifest_is_refused_with_what_to_do() -> None:
+    says = "there was written by a newer trainer: it has schema 9, this trainer reads 1. Update the trainer here, or"
+    with pytest.raises(TrainerError, match=says):
         Manifest.from_json('{"schema": 9}', "there")
+
+
+def test_what_is_no_manifest_is_said_to_be_none() -> None:
+    with pytest.raises(TrainerError, match="there is not a manifest of shards: it has schema 0, this trainer reads"):
+        Manifest.from_json('{"schema": 0}', "there")
     with pytest.raises(TrainerError, match="there is not a manifest"):
         Manifest.from_json("[]", "there")
+
+
+@pytest.mark.parametrize(
+    ("newer", "says"),
+    [({"schema": 9}, "it has schema 9"), ({"done": [{"shard": {"codec": "zstd"}}]}, "does not know its codec")],
+    ids=["schema", "field"],
+)
+def test_a_list_of_what_a_newer_trainer_has_done_is_refused_with_what_to_do(
+    tmp_path: Path, newer: dict[str, object], says: str
+) -> None:
+    told = {"schema": 1, "made_from": {}, "done": [], **newer}
+    (tmp_path / "manifest.unfinished.json").write_text(json.dumps(told))
+    with pytest.raises(TrainerError, match=rf"was written by a newer trainer: .*{says}.*, or begin anew with --over"):
+        shards.make(
+            images.shapes(4, 4, 32, seed=1), str(tmp_path), samples_per_shard=4, repeat={}, seed=1, tell=print
+        )

@@ -80,7 +80,8 @@ def test_bf16_keeps_parameters_and_momentum_in_float32(pod: Pod, tmp_path: Path)
 
     [worker] = pod.run([*RUN, *FAKE, *LEARNING, "--bf16", "--checkpoint-dir", str(tmp_path / "kept")])
     assert worker.exit_code == 0, worker
-    pointer = checkpoint.Pointer.from_json(objects.read(str(tmp_path / "kept" / "checkpoint-000001.json")))
+    path = str(tmp_path / "kept" / "checkpoint-000001.json")
+    pointer = checkpoint.Pointer.from_json(objects.read(path), path)
     saved = checkpoint.load(str(tmp_path / "kept"), pointer).floats
     assert {value.dtype for value in saved.values()} == {torch.float32}
     weights = saved["model.body.0.weight"]

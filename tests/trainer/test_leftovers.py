@@ -1,0 +1,140 @@
+"""What a process that was killed in the middle of writing leaves is removed, and nothing else."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import re
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch", reason="torch is not installed")
+
+from trainer import checkpoint, images, leftovers, objects, shards
+from trainer.checkpoint import Identity, Keeper, Position, State
+
+ANYTHING = re.compile(".*")
+MINE = Identity("resnet50", 10, "plan")
+
+
+def write_for_ever(path: Path, begun: Any) -> None:
+    with leftovers.replacing(path) as stream:
+        stream.write(b"half")
+        stream.flush()
+        begun.send(None)
+        signal.pause()
+
+
+@pytest.fixture
+def writer() -> Iterator[Any]:
+    """Starts a process that is in the middle of writing a file when it comes back; all are killed afterwards."""
+    context = multiprocessing.get_context("fork")
+    with ExitStack() as stack:
+
+        def begin(path: Path) -> Any:
+            ours, theirs = context.Pipe(duplex=False)
+            process = context.Process(target=write_for_ever, args=(path, theirs))
+            process.start()
+            stack.callback(end, process)
+            ours.recv()
+            ours.close()
+            theirs.close()
+            return process
+
+        yield begin
+
+
+def end(process: Any) -> None:
+    process.kill()
+    process.join()
+
+
+def temporaries(directory: Path) -> list[str]:
+    return [path.name for path in directory.iterdir() if path.name.startswith(".")]
+
+
+def aged(path: Path) -> None:
+    then = time.time() - leftovers.LONG_AGO - 60
+    os.utime(path, (then, then))
+
+
+def test_what_a_killed_writer_left_is_removed_and_what_a_living_one_writes_is_not(
+    writer: Any, tmp_path: Path
+) -> None:
+    writer(tmp_path / "living")
+    end(writer(tmp_path / "killed"))
+    assert len(temporaries(tmp_path)) == 2
+    aged(next(tmp_path.glob(".living*")))  # one that waits for a slow disk
+    leftovers.remove_temporaries(tmp_path, ANYTHING)
+    [left] = temporaries(tmp_path)
+    assert left.startswith(".living.")
+
+
+def test_what_another_machine_writes_is_left_until_it_has_been_silent_for_long(writer: Any, tmp_path: Path) -> None:
+    end(writer(tmp_path / "file"))
+    elsewhere = tmp_path / ".file.another-host.17.part"
+    next(tmp_path.glob(".file*")).rename(elsewhere)
+    leftovers.remove_temporaries(tmp_path, ANYTHING)
+    assert elsewhere.exists()
+    aged(elsewhere)
+    leftovers.remove_temporaries(tmp_path, ANYTHING)
+    assert not elsewhere.exists()
+
+
+def test_a_writer_whose_file_is_taken_for_a_leftover_before_it_is_locked_makes_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock, taken = leftovers.fcntl.flock, []
+
+    def late(stream: Any, how: int) -> None:
+        if how == leftovers.fcntl.LOCK_EX and not taken:
+            taken.append(True)
+            leftovers.remove_temporaries(tmp_path, ANYTHING)
+        lock(stream, how)
+
+    monkeypatch.setattr(leftovers.fcntl, "flock", late)
+    with leftovers.replacing(tmp_path / "file") as stream:
+        stream.write(b"whole")
+    assert taken
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"file": b"whole"}
+
+
+def test_a_run_removes_what_a_killed_one_left_in_its_checkpoint_directory(writer: Any, tmp_path: Path) -> None:
+    Keeper(str(tmp_path), MINE, None).save(State({}, {}), Position(1, 1))
+    whole = sorted(path.name for path in tmp_path.iterdir())
+    for name in ("checkpoint-000002.pt", "checkpoint-000002.json", "best.json", ".probe"):
+        end(writer(tmp_path / name))
+    (tmp_path / ".probe").touch()
+    end(writer(tmp_path / "notes.txt"))
+    writer(tmp_path / "checkpoint-000003.pt")
+    newest = checkpoint.newest(str(tmp_path), MINE)
+    assert newest is not None
+    Keeper(str(tmp_path), MINE, newest[0])
+    left = sorted(
+        path.name for path in tmp_path.iterdir() if not path.name.startswith((".notes", ".checkpoint-000003"))
+    )
+    assert left == whole
+    assert len(temporaries(tmp_path)) == 2
+
+
+def test_making_shards_again_removes_what_a_killed_making_left(writer: Any, tmp_path: Path) -> None:
+    source = images.shapes(20, 4, 32, seed=1)
+    for name in ("shapes-train-000001.tar", "manifest.unfinished.json", "manifest.json", "else-train-000001.tar"):
+        end(writer(tmp_path / name))
+    shards.make(source, str(tmp_path), samples_per_shard=10, repeat={}, seed=1, tell=lambda _: None)
+    assert [name.split(".")[1] for name in temporaries(tmp_path)] == ["else-train-000001"]
+
+
+def test_a_probe_that_a_killed_run_left_in_a_bucket_is_gone_after_the_next_start(
+    object_store: str, tmp_path: Path
+) -> None:
+    where = f"gs://trainer-test/{tmp_path.name}"
+    objects.write(f"{where}/.probe", b"")
+    Keeper(where, MINE, None)
+    assert objects.matching(where) == []
