@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import random
 from pathlib import Path
@@ -114,6 +115,7 @@ def cut(data: bytes, places: list[int]) -> list[bytes]:
     return [data[start:end] for start, end in itertools.pairwise(ends)]
 
 
+@functools.lru_cache(maxsize=4)
 def generated_log(
     lines: int, cores: int, *, workers: int = 4, junk: float = 0.05, seed: int = 1, prefix: bool = True
 ) -> bytes:

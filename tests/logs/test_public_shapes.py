@@ -9,14 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.logs.public_carriers import CARRIERS, MORE_SECTIONS
+from tests.logs.public_frameworks import FRAMEWORKS
+from tests.logs.public_frameworks_too import FRAMEWORKS_TOO
+from tests.logs.public_homemade import HOMEMADE, HOMEMADE_CARRIED
+from tests.logs.public_none import MISSED, STILL_NO_SAMPLES
 from tests.logs.public_shapes import CARRIED, NO_SAMPLES, SAMPLES, SECTIONS, Shape
 from tests.logs.public_trainers import JAX, LANGUAGE
 from tests.logs.public_vision import MORE_NO_SAMPLES, OTHERS, VISION
 from tests.logs.shapes import cut
 from tui.logs.demux import Demux
 
-TRAINED = SAMPLES + LANGUAGE + JAX + VISION + OTHERS
-EVERY = TRAINED + CARRIED + CARRIERS
+TRAINED = SAMPLES + LANGUAGE + JAX + VISION + OTHERS + FRAMEWORKS + FRAMEWORKS_TOO + HOMEMADE
+EVERY = TRAINED + CARRIED + CARRIERS + HOMEMADE_CARRIED
 IN_SECTIONS = SECTIONS + MORE_SECTIONS
 
 
@@ -64,6 +68,18 @@ def test_sections_are_their_hosts_in_any_pieces(shape: Shape, most: int) -> None
 def test_what_looks_like_a_sample_is_none(where: str, line: str) -> None:
     demux = read(f"{line}\n".encode())
     assert (demux.samples, told(demux)) == (0, []), where
+
+
+@pytest.mark.parametrize("line", STILL_NO_SAMPLES)
+def test_what_looks_like_a_homemade_sample_is_none(line: str) -> None:
+    demux = read(f"{line}\n".encode())
+    assert (demux.samples, told(demux)) == (0, [])
+
+
+@pytest.mark.parametrize("shape", MISSED, ids=lambda shape: shape.seen_in)
+def test_what_is_not_understood_is_not_taken_for_something_else(shape: Shape) -> None:
+    wanted = {(step, loss) for _core, _worker, _epoch, step, loss, _rate in shape.rows}
+    assert {(row[3], row[4]) for row in told(read(text(shape)))} <= wanted
 
 
 @given(

@@ -43,6 +43,22 @@ class Bars:
         return True
 
 
+class Summaries:
+    """Some jobs tell an epoch's loss and no step's, others both: an epoch's is their sum then, and no sample."""
+
+    def __init__(self) -> None:
+        self._stepped: set[int] = set()
+
+    def told(self, slot: int, sample: Mapping[str, bytes | None]) -> None:
+        """Note what a worker's sample tells."""
+        if sample.get("step") is not None and sample.get("loss") is not None:
+            self._stepped.add(slot)
+
+    def is_sample(self, slot: int, epoch: int) -> bool:
+        """Whether the loss of an epoch is all that a worker tells."""
+        return epoch != UNKNOWN and slot not in self._stepped
+
+
 class Parts:
     """Samples that trainers print over several lines: a step, and its figures beneath it or above.
 

@@ -22,14 +22,16 @@ _SURE = re.compile(
     # parallel-ssh: [10.0.0.2] and a tab; kubectl logs --prefix: [pod/name/container]
     rb"|\[(?P<pssh>[\w.-]{0,100}\d[\w.-]{0,100})\]\t|\[pod/(?P<pod>[\w.-]{1,100})/[\w.-]{1,100}\] ?"
     # Lightning Fabric's own: [rank: 3]
-    rb"|\[rank: (?P<fabric>\d{1,5})\] "
+    rb"|\[rank: {1,3}(?P<fabric>\d{1,5})\] "
     # journalctl: a date without a year or one of ISO 8601, the host, the program and its number.
     rb"|(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|" + _ISO + rb"[+-]\d\d:?\d\d)"
     rb" (?P<journal>[\w.-]{1,100}) [\w./@-]{1,100}\[\d{1,9}\]: "
     # gcloud ai custom-jobs stream-logs: a level, a date, the pool and the replica.
     rb"|[A-Z]{4,8} {1,5}\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d{4} {1,12}(?P<vertex>[a-z]{1,40}\d{0,5}-\d{1,5}) {1,12}"
-    # Dates that docker, kubectl and containerd put before everything else.
+    # Dates that docker, kubectl and containerd put before everything else; those of others, before another's label.
     rb"|" + _ISO + rb"Z:? (?:std(?:out|err) [FP] )?"
+    rb"|(?:[A-Z][a-z]{2} {1,2}\d{1,2}(?:, \d{4},)?|\d{4}-\d\d-\d\d) \d\d:\d\d:\d\d(?:[.,]\d{1,9})?:? (?:running: )?"
+    rb"(?=\[(?:\d{1,9},)?\d{1,5}\]<std|\[(?:rank|default)\d{1,5}\]: ?|\([\w.:/-]{0,100} ?pid=\d)"
 )
 """Forms that nothing else looks like. Sources: the public documentation of each tool."""
 
@@ -42,7 +44,7 @@ _LABEL = re.compile(
     # `srun --label` (the task's number); pdsh, clush, pssh -P (a host), grep (a file): any text may look like that.
     rb"(?: {0,5}(?P<task>\d{1,5})|(?P<host>[\w/-][\w./-]{0,200})): ?"
     # docker compose: a service, blanks up to a column, a bar; parallel-ssh with blanks; Open MPI without a stream.
-    rb"|(?P<service>[\w-][\w.@-]{0,100}) {1,40}\| "
+    rb"|(?P<service>[\w-][\w.@-]{0,100}) {2,40}\| "
     # stern: a pod and its container; GNU parallel: a tag and a tab.
     rb"|(?P<stern>[a-z0-9]{1,60}(?:-[a-z0-9]{1,60}){1,12}) [a-z0-9-]{1,60} |(?P<tag>[\w-][\w.-]{0,100})\t"
     rb"|\[(?P<blank>(?=[^\]\n]{0,100}[a-z.])[\w.-]{0,100}\d[\w.-]{0,100})\] {1,2}|\[\d{1,9},(?P<rank>\d{1,5})\]:? ?"
@@ -60,7 +62,12 @@ _SAMPLE = (
     + _LOG_HEAD + rb"(?:completed step: \d|step: {0,12}\d{1,12} {1,4}loss: |\{['\"]loss['\"]: |Progress on:train"
     rb"|\| epoch \d|iter \d|steps?:? ?\d|Step[:=]? {0,8}\d|Step\.\.\. \(|\[\d{1,12}\] [\w/]{1,60} ?= ?|Iter \d"
     rb"|(?:Train )?Epoch: {0,2}\[?\d|Train: \[|Training +\[|eta: |Epoch(?:\(train\))? {1,4}\[\d|Iter\(train\) "
-    rb"|epoch[:=] ?\[?\d)| ?(?:\[\d{4}[^\]\n]{0,40}\] )? ?iteration {1,12}\d{1,12}/"
+    rb"|epoch[:=] ?\[?\d"
+    # What people print themselves.
+    rb"|\[{0,2}(?:[Tt]rain(?:ing)? )?(?:[Gg]lobal[_ ])?(?:[Ee]poch|EPOCH|[Ss]tep|[Ii]ter(?:ation)?"
+    rb"|[Bb]atch)[^\w\n]{1,8}"
+    rb"\d[^\n]{0,160}?(?<![A-Za-z])(?:train_|avg_)?[Ll]oss[ :=]{1,4}[-\dn]"
+    rb")| ?(?:\[\d{4}[^\]\n]{0,40}\] )? ?iteration {1,12}\d{1,12}/"
     rb"|\d{1,12}/(?:\d{1,12}|Unknown) (?:\[[=>.]|\xe2\x94)|Epoch \d{1,9}: {0,4}\d{0,3}%)"
 )  # fmt: skip
 """How the samples of each trainer begin."""

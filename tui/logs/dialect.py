@@ -73,6 +73,8 @@ class Dialect:
     """A bar that runs to its `total` once an epoch: one that begins again without an epoch is an evaluation's."""
     is_part: bool = False
     """A line that tells a part of a sample: the dialects of one name tell step and loss together (see `Parts`)."""
+    is_summary: bool = False
+    """An epoch's loss, which is a sample only of those who tell no steps (see `Summaries`)."""
 
     is_own: bool = False
     """A user's: it may look at what stands before a line's own text, too."""

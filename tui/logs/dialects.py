@@ -119,8 +119,8 @@ def _own_text(line: bytes) -> bytes:
     return line if before is None else line[before.length :]
 
 
-_HELPING_GROUPS = ("q", "v", "total")
-"""Groups that no column holds: which quotes were used, how long a bar is."""
+_HELPING_GROUPS = ("q", "v", "total", "unit")
+"""Groups that no column holds: which quotes were used, how long a bar is, how a rate is named."""
 
 
 def _matches(line: bytes, own_text: bytes, dialects: Sequence[Dialect]) -> dict[str, re.Match[bytes]]:

@@ -13,8 +13,9 @@ _WINDOW = 4
 _MIX = np.uint32(0x9E37_79B1)
 _SHIFT = np.uint32(16)
 
-_COMMON, _SELDOM = frozenset(b" abcdefghijklmnopqrstuvwxyz"), frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
-"""Bytes that text is full of, and those it has less of; a window of the rest is hardly found where no string is."""
+_COMMON, _SELDOM = frozenset(b"abcdefghijklmnopqrstuvwxyz"), frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
+"""Bytes that text is full of, and those it has less of; a window of the rest is hardly found where no string is.
+Blanks come in runs, so that a window of them is found everywhere."""
 
 
 class Signs:
@@ -37,11 +38,12 @@ class Signs:
         hashes = windows * _MIX
         hashes >>= _SHIFT
         likely = places_of(self._table.take(hashes))
-        hits = [
-            place
-            for place, window in zip(likely.tolist(), windows[likely].tolist(), strict=True)
-            if any(joined.startswith(string, place - before) for string, before in self._long.get(window, ()))
-        ]
+        hits = []
+        for place, window in zip(likely.tolist(), windows[likely].tolist(), strict=True):
+            for string, before in self._long.get(window, ()):
+                if joined.startswith(string, place - before):
+                    hits.append(place)
+                    break
         for string in self._short:
             hits += _places_of(string, joined)
         if not hits:
@@ -53,11 +55,11 @@ class Signs:
 def _rarest(string: bytes) -> int:
     """Where the four bytes of a string are that text holds least often."""
     places = range(len(string) - _WINDOW + 1)
-    return min(places, key=lambda place: sum(map(_weight, string[place : place + _WINDOW])))
+    return min(reversed(places), key=lambda place: sum(map(_weight, string[place : place + _WINDOW])))
 
 
 def _weight(byte: int) -> int:
-    return 2 if byte in _COMMON else 1 if byte in _SELDOM else 0
+    return 3 if byte == ord(" ") else 2 if byte in _COMMON else 1 if byte in _SELDOM else 0
 
 
 def _places_of(string: bytes, text: bytes) -> list[int]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from tui.logs.dialect import ENDS, GROUPED, NUMBER, STEP, Dialect, Kind, dialect
-from tui.logs.homemade import HOMEMADE
+from tui.logs.homemade import BARS, HOMEMADE
 from tui.logs.trainers_jax import BENEATH, JAX
 from tui.logs.trainers_language import LANGUAGE
+from tui.logs.trainers_others import OTHERS
 from tui.logs.trainers_vision import VISION_AND_SPEECH
 
 _LOSS = rb"(?P<loss>" + NUMBER + rb")"
@@ -45,20 +46,12 @@ HUGGING_FACE = (
         [b"{'loss'", b'{"loss"'],
         rb"\{(?P<q>['\"])loss(?P=q): (?P<v>['\"]?)" + _LOSS + rb"(?P=v), [^{}]{0,2000}?"
         rb"(?P=q)epoch(?P=q): (?P=v)(?P<epoch>\d{1,9})(?:\.\d{1,20})?(?:[eE][-+]\d{1,3})?(?P=v)"
-        rb"(?:, (?P=q)step(?P=q): (?P=v)(?P<step>\d{1,12})(?P=v))?[^{}]{0,600}\}",
+        rb"(?:, (?P=q)(?:step|global_step/max_steps)(?P=q): ['\"]?(?P<step>\d{1,12})(?:/\d{1,12})?['\"]?(?=[,}]))?"
+        rb"[^{}]{0,600}\}",
     ),
 )
 
 PROGRESS_BARS = (
-    dialect(
-        "accelerate",
-        Kind.SAMPLE,
-        [b"it/s, ", b"s/it, "],
-        rb"(?:^ {0,8}|(?:Steps|Training|[Tt]rain|Epoch \[?(?P<epoch>\d{1,9})/\d{1,9}\]?)(?![\w/])[^|\n/\[]{0,40}?)"
-        rb"\d{1,3}%" + _TQDM + rb"[^\]\n]{0,60}?(?:it/s|s/it), "
-        rb"(?:[\w./-]{1,40}=[^,\]\s]{1,30}, ){0,8}" + _LOSS_NAME + rb"=" + _LOSS + rb"(?=[,\]])",
-        last_only=True,
-    ),
     dialect(
         "Lightning",
         Kind.SAMPLE,
@@ -118,6 +111,19 @@ PROGRESS_BARS = (
     ),
 )  # fmt: skip
 
+ACCELERATE = (
+    dialect(
+        "accelerate",
+        Kind.SAMPLE,
+        [b"it/s, ", b"s/it, "],
+        rb"(?:^ {0,8}|(?:Steps|Training|[Tt]rain|Epoch \[?(?P<epoch>\d{1,9})/\d{1,9}\]?)(?![\w/])[^|\n/\[]{0,40}?)"
+        rb"\d{1,3}%" + _TQDM + rb"[^\]\n]{0,60}?(?:it/s|s/it), "
+        rb"(?:[\w./-]{1,40}=[^,\]\s]{1,30}, ){0,8}" + _LOSS_NAME + rb"=" + _LOSS + rb"(?=[,\]])",
+        last_only=True,
+    ),
+)  # fmt: skip
+"""Bars that stand behind other text."""
+
 LANGUAGE_MODELS = (
     dialect(
         "torchtitan",
@@ -169,6 +175,6 @@ VISION = (
 
 TRAINERS: tuple[Dialect, ...] = (
     MAXTEXT + HUGGING_FACE + PROGRESS_BARS + LANGUAGE_MODELS + VISION
-    + JAX + BENEATH + LANGUAGE + VISION_AND_SPEECH + HOMEMADE
+    + JAX + BENEATH + LANGUAGE + VISION_AND_SPEECH + OTHERS + BARS + ACCELERATE + HOMEMADE
 )  # fmt: skip
 """Those whose lines say most clearly what they are come first."""

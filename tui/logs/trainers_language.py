@@ -39,6 +39,7 @@ NANO = (
         b" train_time:",
         rb"(?<![\w{])step:" + STEP + OF + rb"(?: train_loss:" + LOSS + rb")? train_time:\d",
     ),
+    _sample("GPT-2", b"] loss=", rb"^\[" + STEP + rb" \| [\d.]{1,12}\] loss=" + LOSS + rb" avg="),
     _sample("modded-nanogpt", b" | loss ", rb"^" + STEP + rb" \| loss " + LOSS + rb" \| lr " + NUMBER + rb" \|"),
 )  # fmt: skip
 
@@ -68,7 +69,8 @@ LIGHTNING_AND_TORCH = (
     _sample(
         "mlx",
         b": Train loss ",
-        rb"(?<!\w)Iter " + STEP + rb": Train loss " + LOSS + rb",(?:[^\n]{0,1200}? Tokens/sec " + RATE
+        rb"(?<!\w)Iter " + STEP + rb": Train loss " + LOSS + rb", (?:Learning|It/)(?:[^\n]{0,1200}? Tokens/sec "
+        + RATE
         + ENDS + rb")?",
     ),
 )  # fmt: skip
@@ -172,4 +174,30 @@ TRANSLATION = (
     ),
 )  # fmt: skip
 
-LANGUAGE: tuple[Dialect, ...] = NANO + LIGHTNING_AND_TORCH + PARALLEL + REINFORCED + JSON_LINES + TRANSLATION
+MORE_TRANSLATION = (
+    _sample(
+        "Marian",
+        b" : Cost ",
+        rb"(?<!\w)Ep\. " + EPOCH + rb" : Up\. " + STEP + rb" : Sen\. [\d,.KMB]{1,20} : Cost " + LOSS
+        + rb"(?:[^\n]{0,120}? : " + RATE + rb" words/s)?",
+    ),
+    _sample(
+        "XLM",
+        b" words/s - ",
+        rb" - {1,12}" + STEP + rb" - {1,12}[\d.]{1,12} sent/s - {1,12}" + RATE
+        + rb" words/s - [\w-]{1,40}: {1,4}" + LOSS
+        + rb" ",
+    ),
+    _sample(
+        "ParlAI",
+        b" total_exs:",
+        rb"\[ time:[\d.]{1,16}s total_exs:\d{1,16}(?: epochs:" + EPOCH + rb"(?:\.\d{1,4})?)?[^\]\n]{0,40}\] \{"
+        rb"(?=[^}\n]{0,1200}?'(?:num_updates|total_train_updates)': " + STEP
+        + rb"[,}])[^}\n]{0,1200}?'(?:mean_)?loss': "
+        + LOSS + rb"[,}]",
+    ),
+)  # fmt: skip
+
+LANGUAGE: tuple[Dialect, ...] = (
+    NANO + LIGHTNING_AND_TORCH + PARALLEL + REINFORCED + JSON_LINES + TRANSLATION + MORE_TRANSLATION
+)

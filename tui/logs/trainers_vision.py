@@ -59,7 +59,18 @@ CLASSIFIERS = (
         "MXNet",
         b" Batch [",
         rb"(?<!\w)Epoch\[" + EPOCH + rb"\] Batch \[(?:\d{1,12}-)?" + STEP + rb"\]\s{1,4}Speed: " + RATE
-        + rb" samples/sec(?:[^\n]{0,160}?(?<![\w-])(?:loss|cross-entropy)=" + LOSS + ENDS + rb")?",
+        + rb" samples/sec(?:[^\n]{0,160}?(?<![\w-])(?:loss(?:value)?|cross-entropy)=" + LOSS + ENDS + rb")?",
+    ),
+    _sample(
+        "GluonCV",
+        b"][Batch ",
+        rb"\[Epoch " + EPOCH + rb"\]\[Batch " + STEP + rb"\], Speed: " + RATE + rb" samples/sec, ",
+    ),
+    _sample(
+        "OpenPCDet",
+        b"Train:  ",
+        rb"(?<!\w)Train: {1,8}" + EPOCH + OF + rb" \([^)\n]{1,6}%\) \[ {0,9}" + STEP + OF
+        + rb" [^\n\]]{1,20}\] {1,4}Loss: {1,4}" + LOSS + rb" ",
     ),
     _sample(
         "InsightFace",
@@ -90,7 +101,7 @@ DETECTORS = (
     # A table whose columns are parts of a loss: their sum is told nowhere.
     _sample(
         "Ultralytics",
-        b"G     ",
+        b"G   ",
         rb"^ {2,9}" + EPOCH + rb"/\d{1,9} {1,12}[\d.]{1,6}[GM]? {1,12}(?:" + NUMBER
         + rb" {1,12}){2,10}\d{1,6}: {1,4}\d{1,3}%"
         rb"[^\d\n]{1,400}" + STEP + rb"/\d{1,12} [\[\d]",
@@ -106,6 +117,44 @@ DETECTORS = (
     ),
 )  # fmt: skip
 
+TUTORIALS = (
+    _sample("PyTorch tutorials", b"] loss: ", rb"^\[" + EPOCH + rb", {1,8}" + STEP + rb"\] loss: " + LOSS + ENDS),
+    _sample("PyTorch tutorials", b"loss: ", rb"^loss: " + LOSS + rb" {1,4}\[ {0,9}" + STEP + rb"/ {0,9}\d{1,12}\]$"),
+    _sample(
+        "PyTorch examples",
+        b" batches | ",
+        rb"\| epoch {1,4}" + EPOCH + rb" \| {0,9}" + STEP + rb"/ {0,9}\d{1,12} batches \| [^\n]{0,120}?\| loss {1,8}"
+        + LOSS + rb" \|",
+    ),
+    # Two losses against each other, and no whole.
+    _sample("PyTorch examples", b" Loss_", rb"^\[" + EPOCH + OF + rb"\]" + _STEP_OF + rb"\s{1,4}Loss_[DG]: "),
+    _sample(
+        "PyTorch examples",
+        b"] Loss: ",
+        rb"^\[" + EPOCH + OF + rb"\]" + _STEP_OF + rb"\s{1,4}Loss: " + LOSS + ENDS,
+    ),
+    _sample(
+        "PyTorch-GAN",
+        b"[D loss: ",
+        rb"\[Epoch " + EPOCH + OF + rb"\] \[Batch " + STEP + rb"/\d{1,12}\] \[D loss: ",
+    ),
+)  # fmt: skip
+
+IMAGES = (
+    _sample(
+        "BasicSR",
+        b"iter: ",
+        rb"[\[<]epoch: {0,9}" + EPOCH + rb", iter: {1,12}(?P<step>\d{1,3}(?:,\d{3}){0,3}), lr:",
+    ),
+    _sample("CycleGAN", b", iters: ", rb"\(epoch: " + EPOCH + rb", iters: " + STEP + rb", time: [\d.]{1,12}, data: "),
+    _sample("StyleGAN", b" kimg ", rb"(?<!\w)tick " + STEP + rb" {1,12}kimg [\d.]{1,12} "),
+    _sample(
+        "Darknet",
+        b" avg",
+        rb"(?<![\w.,])" + STEP + rb": " + LOSS + rb", [-\w.]{1,24} avg(?: loss)?, [\d.]{1,12} rate, [\d.]{1,16} sec",
+    ),
+)  # fmt: skip
+
 SPEECH = (
     _sample(
         "icefall",
@@ -118,6 +167,19 @@ SPEECH = (
         b"epoch:train:",
         rb"(?<!\w)" + EPOCH + rb"epoch:train:\d{1,12}-" + STEP + rb"batch: [^\n]{0,400}?(?<!\w)loss=" + LOSS + rb", ",
     ),
+    _sample(
+        "SpeechBrain",
+        b" - train loss: ",
+        rb"[Ee]poch: " + EPOCH + rb", [^\n]{0,160}?steps: " + STEP + rb", [^\n]{0,80}? - train loss: " + LOSS + ENDS,
+    ),
+    _sample(
+        "WeNet",
+        b"TRAIN Batch ",
+        rb"TRAIN Batch " + EPOCH + rb"/" + STEP + rb" loss " + LOSS + rb" [^\n]{0,200}? rank (?P<core>\d{1,5})\s*$",
+    ),
+    _sample("Tacotron 2", b" Grad Norm ", rb"^Train loss " + STEP + rb" " + LOSS + rb" Grad Norm "),
+    _sample("Coqui", b"GLOBAL_STEP: ", rb"--> [^\n]{0,80}GLOBAL_STEP: " + STEP + rb"\s*$", is_part=True),
+    _sample("Coqui", b"| > loss: ", rb"^\s{0,12}\| > loss: " + LOSS + rb" ", is_part=True),
 )  # fmt: skip
 
-VISION_AND_SPEECH: tuple[Dialect, ...] = CLASSIFIERS + DETECTORS + SPEECH
+VISION_AND_SPEECH: tuple[Dialect, ...] = CLASSIFIERS + TUTORIALS + DETECTORS + IMAGES + SPEECH

@@ -1,0 +1,68 @@
+"""The lines of trainers of agents, and of benchmarks, as dialects. Sources: each one's public code and logs."""
+
+from __future__ import annotations
+
+from tui.logs.dialect import ENDS, LOSS, OF, RATE, STEP, Dialect, Kind, dialect
+
+
+def _sample(name: str, hint: bytes, pattern: bytes, **more: bool) -> Dialect:
+    return dialect(name, Kind.SAMPLE, [hint], pattern, **more)
+
+
+_VALUE = rb" {1,60}\| {0,4}"
+_CLOSED = rb" {0,60}\|\s*$"
+
+TABLES = (
+    # OpenAI's logger, as Stable-Baselines3 and the diffusion models use it.
+    _sample("Stable-Baselines3", b" fps  ", rb"^\| {1,8}fps" + _VALUE + RATE + _CLOSED, is_part=True),
+    dialect(
+        "Stable-Baselines3",
+        Kind.SAMPLE,
+        [b" total_timesteps ", b"| step  "],
+        rb"^\| {1,8}(?:total_timesteps|step)" + _VALUE + rb"(?P<step>\d{1,12}(?:\.\d{1,9})?(?:e\+\d\d)?)" + _CLOSED,
+        is_part=True,
+    ),
+    _sample("Stable-Baselines3", b" loss  ", rb"^\| {1,8}loss" + _VALUE + LOSS + _CLOSED, is_part=True),
+    _sample("RSL-RL", b"Learning iteration ", rb"^\s{0,80}Learning iteration " + STEP + OF + rb"\s*$", is_part=True),
+    _sample("RSL-RL", b"Steps per second: ", rb"^\s{0,80}Steps per second: " + RATE + rb"\s*$", is_part=True),
+    _sample("RSL-RL", b"Computation: ", rb"^\s{0,80}Computation: " + RATE + rb" steps/s \(", is_part=True),
+    dialect(
+        "RSL-RL",
+        Kind.SAMPLE,
+        [b"urrogate loss: "],
+        rb"^\s{0,80}(?:Mean surrogate|Surrogate) loss: " + LOSS + rb"\s*$",
+        is_part=True,
+    ),
+)  # fmt: skip
+"""Tables with a figure a line; a policy's loss is the actor's."""
+
+AGENTS = (
+    _sample(
+        "LeRobot",
+        b" epch:",
+        rb"(?<!\w)step:(?P<step>\d{1,12}[KMB]?) smpl:\w{1,12} ep:\w{1,12} epch:(?P<epoch>\d{1,9})(?:\.\d{1,4})?"
+        rb" loss:" + LOSS + ENDS,
+    ),
+    _sample(
+        "keras-rl",
+        b": episode: ",
+        rb"^ {0,12}" + STEP + rb"/\d{1,12}: episode: \d{1,9}, duration: [^\n]{0,80}? steps per second: {1,4}" + RATE
+        + rb",[^\n]{0,400}? loss: " + LOSS + rb",",
+    ),
+    _sample(
+        "Acme",
+        b" | Learner Steps = ",
+        rb"\[Learner\] [^\n]{0,800}?\| Learner Steps = " + STEP + rb" \|[^\n]{0,400}? \| Loss = " + LOSS + ENDS,
+    ),
+)  # fmt: skip
+
+BENCHMARKS = (
+    _sample(
+        "TensorFlow benchmarks",
+        b"images/sec: ",
+        rb"^" + STEP + rb"\s{1,12}images/sec: " + RATE + rb" \+/- [\d.]{1,12} \(jitter = [\d.]{1,12}\)\s{1,12}" + LOSS
+        + ENDS,
+    ),
+)  # fmt: skip
+
+OTHERS: tuple[Dialect, ...] = TABLES + AGENTS + BENCHMARKS

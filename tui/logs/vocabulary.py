@@ -1,0 +1,91 @@
+"""The usual words for a step, an epoch, a loss and a rate, as parts of patterns: a grammar of names and values."""
+
+from __future__ import annotations
+
+from tui.logs.dialect import ENDS, GROUPED, LOSS
+
+_EVALUATION = (
+    rb"(?:[Vv]al(?:id(?:ation|ating)?)?|VAL(?:ID(?:ATION)?)?|[Ee]val(?:uat(?:e|ed|ing|ion))?|EVAL(?:UATION)?"
+    rb"|[Tt]est(?:ing)?|TEST(?:ING)?|[Dd]ev|DEV|CV|[Bb]est|BEST|[Pp]redict(?:ing|ion)|[Cc]heckpoint|[Ss]av(?:ed|ing)"
+    rb"|[Ll]oad(?:ed|ing)|[Rr]esum(?:ed|ing)|[Ff]inding)(?![A-Za-z])"
+)
+"""Words after which a loss is no training step's."""
+
+_WORD = rb"[A-Za-z]{1,60}(?![A-Za-z])"
+_BETWEEN = rb"[^A-Za-z\n]{1,400}(?![^A-Za-z\n])"
+ANY = rb"(?:" + _BETWEEN + rb"|" + _WORD + rb")"
+UNTIL = rb"(?:" + _BETWEEN + rb"|(?!" + _EVALUATION + rb")" + _WORD + rb")"
+"""A word, or what stands between two: any, and those that may stand before a training loss."""
+
+PLAIN = rb"(?:(?!(?<![A-Za-z])" + _EVALUATION + rb")[^\n])"
+"""A character of what may stand before a training loss."""
+
+LOG_LINE = (
+    rb"^(?!\s{0,40}(?:[#+>]|//|def |class |return |print|logg(?:er|ing)\.|if |for |while |with |assert|self\.)"
+    # What is cut off of others' lines; fairseq's summary of an epoch.
+    rb"|[^\n]{0,60}?(?: Device=(?:xla|TPU):| iteration {2,12}\d|\| epoch \d{3} \| ))"
+)
+"""A line's beginning; not that of source code, of a comment or of a command, nor of what only its trainer's own
+dialect should read."""
+
+_ALONE = rb"(?<![\w./-])(?:(?<![A-Za-z_][ .])|(?<=INFO )"
+"""Where a name begins that no other word qualifies (`Critic loss`, `at step`), but for those that follow."""
+
+NAMED_LOSS = (
+    _ALONE
+    + rb"|(?=[Tt]rain))(?:(?:[Tt]rain(?:ing)?|TRAIN|[Tt]ot(?:al)?|[Aa]vg|[Aa]verage|[Mm]ean|[Rr]unning|[Bb]atch"
+    rb"|[Ss]tep|[Cc]urr(?:ent)?|[Ll][Mm])[ _/.-]{0,2}){0,2}(?:[Ll]oss|LOSS)"
+    rb"(?:[_.](?:mean|avg|step)|/train|\((?:train|avg|mean)\))?"
+    rb"(?:[ \t]{0,8}[:=][ \t]{0,12}|[ \t]{1,12}(?:is )?)(?:(?:tensor|[Aa]rray|DeviceArray)\()?"
+    + LOSS
+    + rb"(?![\w%]|\.(?!\s))"
+)
+"""The whole loss of a training step, by its name."""
+
+_GLOBAL = rb"(?:[Gg]lobal[_ ]?[Ss]tep|GLOBAL_STEP)"
+_SEPARATED = rb"(?=[ \t:=#\[])[ \t]{0,4}[:=#]?[ \t]{0,8}\[?[ \t]{0,8}"
+NAMED_STEP = (
+    rb"(?:" + _ALONE + rb"|(?<=[Tt]rain )|(?<=[Tt]raining )|(?<=TRAIN ))(?:" + _GLOBAL
+    + rb"|(?!" + ANY + rb"{0,40}?" + _GLOBAL + _SEPARATED + rb"\d)"
+    rb"(?:[Ss]teps?|STEP|[Ii]ter(?:ation|s)?|ITER|[Bb]atch|[Uu]pdates?|num_updates|[Ee]pisode"
+    rb"|(?:grad|train(?:ing)?|optim(?:izer)?|cur(?:rent)?)_(?:step|iter)))"
+    + _SEPARATED + rb"(?P<step>\d{1,3}(?:,\d{3}){1,3}|\d{1,12}[kKM]?)(?![\w%]|[.,]\d))"
+)  # fmt: skip
+"""A step by its name: that of the whole run, where there is one of an epoch beside it."""
+
+NAMED_EPOCH = _ALONE + (
+    rb"|(?<=[Tt]rain )|(?<=[Tt]raining )|(?<=TRAIN ))(?:[Ee]poch|EPOCH|[Ee]p|EP)\.?[\]\[:=#| \t(]{1,12}"
+    rb"(?P<epoch>\d{1,9})(?!\d)"
+)
+
+NAMED_RANK = rb"(?<![\w-])(?:[Rr]ank|RANK)[ :=#]{0,4}(?P<core>\d{1,5})(?!\d|[./]\d)"
+
+_COUNTED = (
+    rb"(?i:tok(?:en)?s?|samples?|examples?|ex|im(?:a)?g(?:e)?s?|words?|frames?|seq(?:uence)?s?|records?|batch(?:es)?"
+    rb"|sent(?:ence)?s?|it(?:er(?:ation)?)?s?|steps?)"
+)
+_A_SECOND = rb"(?:/s(?:ec(?:ond)?)?|_per_s(?:ec(?:ond)?)?| per s(?:ec(?:ond)?)?)(?![\w/])"
+_NAMED_RATE = (
+    rb"(?<![\w.,/])(?P<unit>(?:(?i:throughput|speed|[tw]ps|sps|fps)|ips|imps|(?:[a-z]{1,16}_)?" + _COUNTED + _A_SECOND
+    + rb")(?:[ \t]{0,4}[:=][ \t]{0,8}|[ \t]{1,8}(?:is )?))?(?P<rate>" + GROUPED
+    + rb")(?(unit)" + ENDS.replace(b".", b"") + rb"| ?" + _COUNTED + _A_SECOND + rb")"
+)  # fmt: skip
+
+_NUMBER_TOO = rb"[\d.,]{1,60}(?![\d.,])|[^A-Za-z\d.,\n]{1,400}(?![^A-Za-z\d.,\n])"
+RATED = rb"(?=(?:(?:" + _WORD + rb"|" + _NUMBER_TOO + rb"){0,120}?" + _NAMED_RATE + rb")?)"
+"""A rate that may stand anywhere in a line, by its name or by the unit behind it."""
+
+
+def somewhere(pattern: bytes) -> bytes:
+    """What stands at a word's beginning anywhere in the beginning of a line."""
+    return rb"(?=" + ANY + rb"{0,60}?" + pattern + rb")"
+
+
+def nowhere(pattern: bytes) -> bytes:
+    """What must not stand there."""
+    return rb"(?!" + ANY + rb"{0,60}?" + pattern + rb")"
+
+
+def perhaps(pattern: bytes) -> bytes:
+    """What may stand there."""
+    return rb"(?=(?:" + ANY + rb"{0,60}?" + pattern + rb")?)"
