@@ -18,10 +18,10 @@ def test_workers_of_which_a_check_says_the_same_are_told_together() -> None:
 
 
 def test_of_a_check_that_differs_everywhere_the_first_few_are_told_and_the_rest_named() -> None:
-    rows = [row("device", n, "fail", f"held by pid {n}") for n in range(5)]
+    rows = [row("device", n, "fail", f"held by user{n}") for n in range(5)]
     assert check_lines(rows, done=True).splitlines() == [
-        "✗ worker 0: device: held by pid 0",
-        "✗ worker 1: device: held by pid 1",
+        "✗ worker 0: device: held by user0",
+        "✗ worker 1: device: held by user1",
         "  and likewise workers 2-4",
         "0 checks passed",
     ]

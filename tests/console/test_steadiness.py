@@ -7,38 +7,10 @@ import pytest
 from textual.app import App, ComposeResult
 
 from tests.console.test_log_pane import Holding, numbered, opened, shown
-from tui.console import run_view
 from tui.console.widgets.columns import Cell
 from tui.console.widgets.headline import Headline
 from tui.console.widgets.log_pane import LogPane
 from tui.console.widgets.pane import Pane
-from tui.logs.demux import Demux
-from tui.logs.snapshot import Snapshot
-
-
-def cores_at(*steps: int) -> Snapshot:
-    """The first line of each core, and its newest."""
-    demux = Demux()
-    for newest in ((1,) * len(steps), steps):
-        for core, step in enumerate(newest):
-            line = f"| Training Device=xla:0/{core} Epoch=1 Step={step} Loss=1.00000 Rate=1.00 "
-            demux.feed(0, f"{line}GlobalRate=1.00 Time=10:00:00\n".encode(), now=10.0)
-    return demux.snapshot(10.0)
-
-
-def test_a_core_that_is_behind_for_a_moment_is_not_told_of() -> None:
-    stragglers = run_view.Stragglers()
-    level, behind = cores_at(100, 100, 100), cores_at(100, 50, 100)
-    assert stragglers.lasting(level, 0.0) == ()
-    assert stragglers.lasting(behind, 1.0) == ()
-    assert stragglers.lasting(level, 2.0) == ()
-    assert stragglers.lasting(behind, 3.0) == ()
-    assert stragglers.lasting(behind, 3.0 + run_view.LASTING) == (1,)
-    assert stragglers.lasting(level, 9.0) == ()
-
-
-def test_a_core_that_is_behind_when_a_run_is_opened_is_told_of_at_once() -> None:
-    assert run_view.Stragglers().lasting(cores_at(100, 100, 50), 0.0) == (2,)
 
 
 async def test_a_log_that_grows_by_screenfuls_is_not_painted_at_every_one(

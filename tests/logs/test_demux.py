@@ -341,6 +341,30 @@ class TestLag:
         lines += [training(core=core, step=30) for core in range(2)]
         assert {row.state for row in read(*lines).rows()} == {"training"}
 
+    @pytest.mark.parametrize(("pause", "told"), [(10.0, (2,)), (0.5, (2,)), (0.1, ())])
+    def test_a_straggler_is_behind_for_a_while_by_the_pace_of_the_others(
+        self, pause: float, told: tuple[int, ...]
+    ) -> None:
+        demux = Demux()
+        for step in range(20):
+            for core in range(3):
+                if core != 2 or step < 15:
+                    demux.feed(core, training(core=core, step=step * 10).encode() + b"\n", now=1000.0 + step * pause)
+        assert demux.snapshot(now=1000.0 + 20 * pause).stragglers == told
+
+    def test_a_restart_leaves_only_what_comes_to_compare_with(self) -> None:
+        demux = Demux()
+        for step in range(0, 100, 10):
+            demux.feed(
+                0, b"".join(training(core=core, step=step).encode() + b"\n" for core in range(3)), now=1000.0 + step
+            )
+        demux.restart()
+        assert {row.state for row in demux.snapshot(now=1100.0).rows()} == {"training"}
+        demux.feed(0, training(core=0, step=20).encode() + b"\n", now=1101.0)
+        snapshot = demux.snapshot(now=1101.0)
+        assert [row.state for row in snapshot.rows()] == ["training", "waiting", "waiting"]
+        assert (snapshot.step_now, snapshot.stragglers) == (20, ())
+
 
 class TestStates:
     def test_a_core_without_lines_for_long_is_silent(self) -> None:

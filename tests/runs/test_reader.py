@@ -104,6 +104,34 @@ class TestRunReader:
         snapshot = drained(RunReader(directory)).snapshot(now=1000.0)
         assert (snapshot.samples, snapshot.rows()[0].step) == (4, 60)
 
+    def test_the_first_core_of_a_restart_is_no_straggler_behind_what_was_before(
+        self, directory: RunDirectory
+    ) -> None:
+        for step in range(0, 100, 10):
+            for worker in range(3):
+                write(directory, worker, training(core=worker, step=step) + "\n", 1000.0 + step)
+        reader = drained(RunReader(directory))
+        directory.append_event("state", state="preparing")
+        set_logs_aside(directory, 0)
+        write(directory, 1, training(core=1, step=40) + "\n", 1200.0)
+        rows = drained(reader).snapshot(now=1200.0).rows()
+        assert [(row.state, row.lag) for row in rows] == [("waiting", None), ("training", 0), ("waiting", None)]
+        for worker in (0, 2):
+            write(directory, worker, training(core=worker, step=50) + "\n", 1201.0)
+        rows = drained(reader).snapshot(now=1201.0).rows()
+        assert [(row.state, row.lag) for row in rows] == [("training", 0), ("training", 10), ("training", 0)]
+
+    def test_while_some_of_it_is_unread_nobody_is_a_straggler(self, directory: RunDirectory) -> None:
+        for step in range(0, 1000, 10):
+            write(directory, 0, training(core=0, step=step) + "\n", 1000.0 + step)
+            write(directory, 1, training(core=1, step=step) + "\n", 1000.0 + step)
+            write(directory, 2, training(core=2, step=min(step, 100)) + "\n", 1000.0 + step)
+        reader = RunReader(directory)
+        while reader.poll(1000):
+            if reader.growth.is_ahead:
+                assert reader.snapshot(now=2000.0).stragglers == ()
+        assert reader.snapshot(now=2000.0).stragglers == (2,)
+
     def test_a_line_that_a_restart_cut_off_is_not_glued_to_the_new_log(self, directory: RunDirectory) -> None:
         write(directory, 0, training(core=0, step=70) + "\n" + training(core=0, step=80)[:40])
         directory.attempt_path(0).mkdir(parents=True)

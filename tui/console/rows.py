@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from tui.console import words
-from tui.console.text import elapsed, harmless, harmless_lines, number
+from tui.console.text import elapsed, harmless, harmless_lines
 from tui.console.widgets.columns import Cell, Column
 from tui.console.widgets.row_table import Row
 from tui.pod.ranks import format_ranks
@@ -233,11 +233,8 @@ def latest(status: RunStatus, glance: Glance | None) -> Cell:
         return Cell(harmless(status.cause), "bad" if str(status.state) in ("failed", "lost") else "dim")
     if glance is None:
         return Cell("")
-    loss = None if glance.loss is None else number(glance.loss, 5)
-    figures = (("loss", loss), ("step", glance.step), ("epoch", glance.epoch))
-    told = [f"{name} {value}" for name, value in figures if value is not None]
     bad = glance.loss is not None and not math.isfinite(glance.loss)
-    return Cell(" ".join(told), "bad" if bad else "dim" if status.state.is_over else "")
+    return Cell(str(glance), "bad" if bad else "dim" if status.state.is_over else "")
 
 
 def run_row(status: RunStatus, now: float, glance: Glance | None = None) -> Row:

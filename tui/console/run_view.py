@@ -30,8 +30,6 @@ PHASE_COLUMNS = (
     *(Column(phase, phase, 8, rank=2 if phase in ("prepare", "barrier") else 1) for phase in SHOWN_PHASES),
     Column("last", "last line, or what went wrong", 20, flexible=1),
 )
-LASTING = 2.0
-"""Seconds for which a core has to be behind until it is told of."""
 _MOST_NAMED = 6
 _MOST_DETAILS = 3
 QUOTED = 6
@@ -102,30 +100,15 @@ def _named(what: str, cores: tuple[int | None, ...]) -> str:
     return f"{what}: core {names}" + (f" and {len(cores) - _MOST_NAMED} more" if len(cores) > _MOST_NAMED else "")
 
 
-class Stragglers:
-    """Cores that have been behind for a while: workers' lines come in turns, and between them many seem to be."""
-
-    def __init__(self) -> None:
-        self._since: dict[int | None, float] | None = None
-
-    def lasting(self, snapshot: Snapshot | None, now: float) -> tuple[int | None, ...]:
-        """Those of a newer snapshot, taken at `now` in seconds; what the first one says is believed."""
-        if snapshot is None or not len(snapshot):
-            return ()
-        before = dict.fromkeys(snapshot.stragglers, now - LASTING) if self._since is None else self._since
-        self._since = {core: before.get(core, now) for core in snapshot.stragglers}
-        return tuple(core for core, since in self._since.items() if now - since >= LASTING)
-
-
-def trouble(feed: Feed, stragglers: tuple[int | None, ...]) -> Told:
+def trouble(feed: Feed) -> Told:
     """What needs a person: why it failed with the worker's last lines, lost links, nan, stragglers, notes; named."""
     status, snapshot = feed.status, feed.snapshot
     said: list[tuple[str, str]] = [] if status is None else _of_the_run(status)
     if snapshot is not None and len(snapshot) and (status is None or not status.state.is_over):
         if snapshot.nan_cores:
             said.append((_named("nan", snapshot.nan_cores), "bad"))
-        if stragglers:
-            said.append((_named("straggler", stragglers), "warn"))
+        if snapshot.stragglers:
+            said.append((_named("straggler", snapshot.stragglers), "warn"))
     if status is None:
         return told_of(said)
     if status.notes and not said:

@@ -10,7 +10,7 @@ from tui.logs.arrays import np, npt, places_of
 from tui.logs.carriers import LABELLED_SAMPLE
 from tui.logs.dialects import LONGEST, TRAINING
 from tui.logs.digits import Words
-from tui.logs.fast import MOMENT, TAILS, Bytes, Found, Scanner
+from tui.logs.fast import MOMENT, TAILS, Bytes, Found, Heads, Scanner
 from tui.logs.prefix import PREFIX, read_moment
 from tui.logs.streams import Stream
 from tui.logs.table import Bools, Floats, Ints, PlainSamples
@@ -149,34 +149,53 @@ class _Reading:
         self._streams = list({id(part.stream): part.stream for part in parts}.values())
         places = {id(stream): place for place, stream in enumerate(self._streams)}
         self._stream_of = np.array([places[id(part.stream)] for part in parts])
-        self._news: list[tuple[Ints, Ints, Words]] = []
+        self._news: tuple[Ints, Ints, Words] | None = None
         """Beginnings, lengths and tails of prefixes not seen before."""
 
     def read(self) -> None:
-        """Take in the batch."""
+        """Take in the batch: samples and what can tell nothing together, then the rest in the order of its lines."""
         demux = self.demux
         found = self.scanner.scan()
-        owners = self._owners(found.starts)
-        tails = self._tails(found.starts, found.prefix)
-        slots = self._slots(owners, found.prefix, tails)
-        dates, good = self._dates(found.starts, found.prefix)
-        known = slots >= 0
-        if not known.all():
-            self._note_new(found.starts, found.prefix, tails, ~known)
-            good &= known
+        left = np.ones(len(found.ends), bool)
+        left[found.lines] = False
+        others = places_of(left)
+        places, quiet_prefix = self._quiet(found.begins[others], found.ends[others])
+        quiet = others[places]
+        starts = np.concatenate((found.starts, found.begins[quiet]))
+        prefix = np.concatenate((found.prefix, quiet_prefix))
+        owners = self._owners(starts)
+        slots, dates, good = self._read_prefixes(starts, prefix, owners)
+        samples = len(found)
+        left[quiet[good[samples:]]] = False
         if not good.all():
-            found, slots, dates, owners = found.part(good), slots[good], dates[good], owners[good]
-        demux.queue.begin(self._samples(found, slots, dates, owners), found.lines)
-        demux.samples += len(slots)
-        if len(slots):
-            demux.matched[TRAINING.name] = demux.matched.get(TRAINING.name, 0) + len(slots)
-        self._count(slots, dates, owners, samples=1)
-        others = np.ones(len(found.ends), bool)
-        others[found.lines] = False
-        self._others(places_of(others), found)
+            left[found.lines[~good[:samples]]] = True
+            found = found.part(good[:samples])
+            samples, slots, dates, owners = len(found), slots[good], dates[good], owners[good]
+        demux.queue.begin(self._samples(found, slots[:samples], dates[:samples], owners[:samples]), found.lines)
+        demux.samples += samples
+        if samples:
+            demux.matched[TRAINING.name] = demux.matched.get(TRAINING.name, 0) + samples
+        self._count(slots, dates, owners, samples)
+        self._read_singly(places_of(left), found)
         demux.queue.end()
-        for news in self._news:
-            self._learn(*news)
+        self._learn()
+
+    def _read_prefixes(self, starts: Ints, prefix: Ints, owners: Ints) -> tuple[Ints, Floats, Bools]:
+        """Slot and date (NaN none) of each line; and which lines have a prefix seen before, or surely none."""
+        if not prefix.any():
+            heads, tails = None, np.zeros((3, len(starts)), np.uint64)
+        else:
+            heads = self.scanner.heads(starts)
+            tails = heads.tails(prefix)
+        slots = self._slots(owners, prefix, tails)
+        good = slots >= 0
+        if not good.all():
+            new = ~good & (prefix > 0)
+            self._news = starts[new], prefix[new], tails[:, new]
+        if heads is None:
+            return slots, np.full(len(starts), np.nan), good
+        dates, are_dates = self._dates(starts, prefix, heads)
+        return slots, dates, good & are_dates
 
     def _owners(self, starts: Ints) -> Ints:
         """The part that each line belongs to."""
@@ -185,43 +204,35 @@ class _Reading:
         owners: Ints = np.searchsorted(self._bounds, starts, side="right").astype(np.int64)
         return owners
 
-    def _tails(self, starts: Ints, prefix: Ints) -> Words:
-        """Address and number of each line's prefix as three rows of words, zeros where there is none."""
-        if not prefix.any():
-            return np.zeros((3, len(starts)), np.uint64)
-        return self.scanner.tails(starts + prefix, prefix - MOMENT)
-
-    def _note_new(self, starts: Ints, prefix: Ints, tails: Words, new: Bools) -> None:
-        """Remember to learn the prefixes of these lines."""
-        new &= prefix > 0
-        self._news.append((starts[new], prefix[new], tails[:, new]))
-
     def _slots(self, owners: Ints, prefix: Ints, tails: Words) -> Ints:
         """The slot of each line; -1 where the prefix is none, or was not seen before."""
         bare = prefix == 0
-        if len(self._streams) == 1 and not bare.any():
-            return self._streams[0].known.find(tails)
+        slots: Ints
+        if len(self._streams) == 1:
+            slots = self._streams[0].known.find(tails)
+            if bare.any():
+                slots[bare] = self.demux.slot_of(self._streams[0])
+            return slots
         of = self._stream_of[owners]
         homes = np.full(len(self._streams), -1, np.int64)
         for place in places_of(np.bincount(of[bare]) > 0).tolist():
             homes[place] = self.demux.slot_of(self._streams[place])
-        slots: Ints = homes[of]
+        slots = homes[of]
         prefixed = places_of(~bare)
         for place in places_of(np.bincount(of[prefixed]) > 0).tolist():
-            mine = prefixed if len(self._streams) == 1 else prefixed[of[prefixed] == place]
+            mine = prefixed[of[prefixed] == place]
             slots[mine] = self._streams[place].known.find(tails[:, mine])
         return slots
 
-    def _dates(self, starts: Ints, prefix: Ints) -> tuple[Floats, Bools]:
+    def _dates(self, starts: Ints, prefix: Ints, heads: Heads) -> tuple[Floats, Bools]:
         """The date of each line's prefix (NaN none), and which lines' beginnings are bare or a prefix's."""
         dates, good = np.full(len(starts), np.nan), np.ones(len(starts), bool)
         dated = places_of(prefix > 0)
-        if not len(dated):
-            return dates, good
-        begins = starts if len(dated) == len(starts) else starts[dated]
-        changes = self.scanner.moments_change(begins)
+        every = len(dated) == len(starts)
+        changes = heads.moments_change(None if every else dated)
         read, text = self.demux.moments.read, self.scanner.text
-        moments = [read(text(start, start + MOMENT)) for start in begins[changes].tolist()]
+        begins = starts[dated[changes]].tolist()
+        moments = [read(text(start, start + MOMENT)) for start in begins]
         sizes = np.empty_like(changes)
         np.subtract(changes[1:], changes[:-1], out=sizes[:-1])
         sizes[-1] = len(dated) - changes[-1]
@@ -246,8 +257,8 @@ class _Reading:
             seen=seen,
         )
 
-    def _count(self, slots: Ints, dates: Floats, owners: Ints, *, samples: int) -> None:
-        """What `Demux` counts of every line, and of samples that are lines."""
+    def _count(self, slots: Ints, dates: Floats, owners: Ints, samples: int) -> None:
+        """What `Demux` counts of every line; the first ones are samples."""
         if not len(slots):
             return
         demux = self.demux
@@ -261,21 +272,21 @@ class _Reading:
             seen = self.nows[owners] if self.is_wall else dates
         demux.tally.add(slots, seen, is_wall=self.is_wall, samples=samples)
 
-    def _others(self, lines: Ints, found: Found) -> None:
-        """Read all other lines: those that can tell nothing together, then the rest in their order."""
+    def _read_singly(self, lines: Ints, found: Found) -> None:
+        """Read these lines one by one, in their order."""
         starts, ends = found.begins[lines], found.ends[lines]
-        owners = self._owners(starts)
-        left = np.arange(len(lines))
-        carried = any(stream.is_carried for stream in self._streams)
-        if len(lines) > _FEW_LINES and self.demux.hints is not None and not carried:
-            left = self._noise(starts, ends, owners)
-        for place in left.tolist():
-            self.demux.queue.line = int(lines[place])
-            part = self.parts[owners[place]]
-            self.demux.read_line(part.stream, self.scanner.text(int(starts[place]), int(ends[place])), part.now)
+        owners = self._owners(starts).tolist()
+        for line, start, end, owner in zip(lines.tolist(), starts.tolist(), ends.tolist(), owners, strict=True):
+            self.demux.queue.line = line
+            part = self.parts[owner]
+            self.demux.read_line(part.stream, self.scanner.text(start, end), part.now)
 
-    def _noise(self, starts: Ints, ends: Ints, owners: Ints) -> Ints:
-        """Count lines of a known worker that no dialect can match; the others are handed back."""
+    def _quiet(self, starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
+        """Which lines no dialect can match, and how long the prefix of each could be; none where nobody can tell."""
+        none: Ints = np.zeros(0, np.int64)
+        carried = any(stream.is_carried for stream in self._streams)
+        if len(starts) <= _FEW_LINES or self.demux.hints is None or carried:
+            return none, none
         first = self.scanner.octets(starts)
         odd = _ODD.take(first)
         odd |= ends - starts > LONGEST
@@ -286,21 +297,10 @@ class _Reading:
         for place in telling.tolist():
             text = self.scanner.text(int(begins[place]), int(stops[place]))
             if LABELLED_SAMPLE.match(text.lstrip(b"\r")):
-                return np.arange(len(starts))
+                return none, none
         told = (prefix > 0) | is_none
         told[telling] = False
-        quiet, prefix = quiet[told], prefix[told]
-        begins = starts[quiet]
-        tails = self._tails(begins, prefix)
-        slots = self._slots(owners[quiet], prefix, tails)
-        dates, good = self._dates(begins, prefix)
-        known = slots >= 0
-        self._note_new(begins, prefix, tails, ~known)
-        good &= known
-        self._count(slots[good], dates[good], owners[quiet][good], samples=0)
-        left = np.ones(len(starts), bool)
-        left[quiet[good]] = False
-        return places_of(left)
+        return quiet[told], prefix[told]
 
     def _telling(self, starts: Ints, ends: Ints) -> Ints:
         """Which lines hold something that a dialect could match, from these places on."""
@@ -337,8 +337,11 @@ class _Reading:
         could[others] = (octets(starts[others, None] + _POINT_PLACES) == ord(".")).any(axis=1)
         return could
 
-    def _learn(self, starts: Ints, prefix: Ints, tails: Words) -> None:
+    def _learn(self) -> None:
         """Note the prefixes of lines that have been read one by one because of them."""
+        if self._news is None:
+            return
+        starts, prefix, tails = self._news
         left = np.arange(len(starts))
         for _ in range(_MOST_LEARNED):
             if not len(left):

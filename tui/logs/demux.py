@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -81,6 +80,8 @@ class Demux:
         self.facts: dict[str, Any] = {}
         self.matched: dict[str, int] = {}
         self.lines = self.bytes = self.samples = self.overlong = 0
+        self.begun = 0
+        """Samples taken in when the job was last started again."""
         self.first_moment = self.last_moment = _NAN
         self.thresholds = view.Thresholds.from_settings(thresholds or {})
         self._addresses = dict(addresses or {})
@@ -136,12 +137,21 @@ class Demux:
         if stream.slot is not None:
             self.slots[stream.slot].ended = False
 
-    def snapshot(self, now: float | None = None) -> Snapshot:
-        """Everything known, sorted by core; `now` (UTC seconds) tells who has been silent."""
+    def restart(self) -> None:
+        """The job was started again on all workers: what its cores told before is no measure for what comes."""
+        self._batch.flush()
+        self.queue.flush()
+        self.begun = self.table.sequence
+
+    def snapshot(self, now: float | None = None, *, partial: bool = False) -> Snapshot:
+        """Everything known, sorted by core; `now` (UTC seconds) tells who has been silent.
+
+        `partial` says that some workers' lines have been read further than others', which makes nobody a straggler.
+        """
         self._batch.flush()
         self.queue.flush()
         self.tally.settle(self.slots)
-        return view.snapshot(self, now)
+        return view.snapshot(self, now, partial=partial)
 
     # -- lines
 
@@ -157,10 +167,6 @@ class Demux:
     def signs(self) -> Signs:
         """Finds lines that a dialect could match, or that hold escapes."""
         return Signs((*(self.hints or ()), b"\x1b"))
-
-    @cached_property
-    def _hinted(self) -> re.Pattern[bytes]:
-        return re.compile(b"|".join(re.escape(hint) for hint in self.hints or ()))
 
     def slot_named(self, number: int | None, address: str | None) -> int:
         """The slot of a worker by its number and address, made when new."""
@@ -259,7 +265,7 @@ class Demux:
         if whole is not None:
             self.matched[TRAINING.name] = self.matched.get(TRAINING.name, 0) + 1
             self._matcher.sample(stream, TRAINING, whole, own_text, now)
-        elif self.hints is None or self._hinted.search(text):
+        else:
             self._matcher.match(stream, text, own_text, now)
 
     def _sectioned(self, stream: Stream, sections: Sections, text: bytes) -> None:

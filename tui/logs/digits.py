@@ -20,6 +20,9 @@ _HIGH_BITS = np.uint64(0x8080_8080_8080_8080)
 LAST = np.array([0, *(_ALL << (8 * (8 - n)) & _ALL for n in range(1, 9))], np.uint64)
 """Masks that keep the last n bytes in memory of a word (its high ones: words are little-endian)."""
 
+FIRST = np.array([(1 << 8 * n) - 1 for n in range(9)], np.uint64)
+"""Masks that keep the first n bytes in memory of a word."""
+
 
 def word_of(text: bytes) -> np.uint64:
     """Eight bytes (or fewer) as they are read from memory."""

@@ -14,6 +14,7 @@ from tui.logs.arrays import np, npt, places_of
 from tui.logs.digits import (
     BYTE,
     DIGITS,
+    FIRST,
     LAST,
     TEN,
     Bools,
@@ -111,6 +112,32 @@ class Chunk:
         return self._bytes[:, offset]
 
 
+class Heads:
+    """The beginnings of lines: room for a prefix each."""
+
+    def __init__(self, chunk: Chunk) -> None:
+        self._chunk = chunk
+
+    def tails(self, prefix: Ints) -> Words:
+        """Address and number of each line's prefix of a length as three rows of words; zeros where there is none."""
+        lengths = prefix - MOMENT
+        found = np.empty((3, len(prefix)), np.uint64)
+        for row, words in enumerate(found):
+            mask = FIRST.take(lengths - 8 * row, mode="clip")
+            np.bitwise_and(self._chunk.words(MOMENT + 8 * row), mask, out=words)
+        return found
+
+    def moments_change(self, dated: Ints | None) -> Ints:
+        """Which of these lines (None: all) begin with another date and time than the one before them."""
+        at = slice(None) if dated is None else dated
+        late, early, middle = (self._chunk.words(offset)[at] for offset in (MOMENT - 8, 0, 8))
+        differ = np.ones(len(late), bool)
+        np.not_equal(late[1:], late[:-1], out=differ[1:])
+        differ[1:] |= early[1:] != early[:-1]
+        differ[1:] |= middle[1:] != middle[:-1]
+        return places_of(differ)
+
+
 class _Chunks:
     """Gathers stretches of a buffer: 64 bytes at once cost no more than 8."""
 
@@ -156,25 +183,9 @@ class Scanner:
         """The byte at each of these places, which may lie a little beyond the end (zeros)."""
         return self._octets.take(places + _PAD)
 
-    def tails(self, places: Ints, lengths: Ints) -> Words:
-        """The last bytes (at most 24) before each place as three rows of words, zeros before what belongs to it."""
-        chunks = self._chunks.at(places + (_PAD - 24), 32)
-        found = np.empty((3, len(places)), np.uint64)
-        for row, words in enumerate(found):
-            mask = LAST.take(lengths - 8 * row, mode="clip")
-            np.bitwise_and(chunks.words(16 - 8 * row), mask, out=words)
-        return found
-
-    def moments_change(self, places: Ints) -> Ints:
-        """Which of these lines (their first bytes are given) begin with another date and time than the one before."""
-        differ = np.ones(len(places), bool)
-        chunks = self._chunks.at(places + _PAD, 32)
-        late, early = chunks.words(MOMENT - 8), chunks.words(0)
-        np.not_equal(late[1:], late[:-1], out=differ[1:])
-        differ[1:] |= early[1:] != early[:-1]
-        early = chunks.words(8)
-        differ[1:] |= early[1:] != early[:-1]
-        return places_of(differ)
+    def heads(self, places: Ints) -> Heads:
+        """The beginnings of lines, which are at these places."""
+        return Heads(self._chunks.at(places + _PAD, 64))
 
     def joined(self, starts: Ints, ends: Ints) -> bytes:
         """These stretches of the block, one after the other."""

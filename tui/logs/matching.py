@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tui.logs.bars import Parts
+from tui.logs.bars import Parts, Summaries
 from tui.logs.dialect import SUFFIXES
-from tui.logs.dialects import COLUMNS, Dialect, Kind
+from tui.logs.dialects import COLUMNS, TRAINING, Dialect, Kind
 from tui.logs.epochs import read_cluster, read_span
 from tui.logs.prefix import PREFIX, read_dated_clock, read_prefix
 from tui.logs.snapshot import HAS_GLOBAL_RATE, HAS_LOSS, HAS_RATE, LOG_TIME, NO_TIME, UNKNOWN, WALL_TIME
@@ -29,18 +29,18 @@ class Matcher:
 
     def __init__(self, demux: Demux, dialects: Sequence[Dialect]) -> None:
         self._demux = demux
-        self._dialects = tuple(dialects)
+        self._hints = _Hints(dialects)
+        self._has_own = any(dialect.is_own for dialect in dialects)
         self._parts = Parts()
+        self._summaries = Summaries()
 
     def match(self, stream: Stream, line: bytes, own_text: bytes, now: float | None) -> None:
         """Try every dialect on a line without what tools have put before it; a user's own on the whole line."""
         sampled: Dialect | None = None
-        for dialect in self._dialects:
+        for dialect in self._hints.could_match(line if self._has_own else own_text):
             if dialect.kind is Kind.SAMPLE and sampled is not None and sampled.name != dialect.name:
                 continue
             text = line if dialect.is_own else own_text
-            if dialect.hints and not any(hint in text for hint in dialect.hints):
-                continue
             matches = list(dialect.pattern.finditer(text, max(0, len(text) - dialect.reach)))
             if not matches:
                 continue
@@ -94,6 +94,10 @@ class Matcher:
             slot = self._demux.slot_named(_count(values["worker"]), None)
         if dialect.is_bar:
             epoch = self._demux.bars.epoch_of(slot)
+        if dialect.is_summary and not self._summaries.is_sample(slot, epoch):
+            return
+        if dialect is not TRAINING:
+            self._summaries.told(slot, told)
         known = (
             (HAS_LOSS if values["loss"] is not None else 0)
             | (HAS_RATE if values["rate"] is not None else 0)
@@ -154,6 +158,38 @@ class Matcher:
                 self._demux.facts[name] = float(value)
 
 
+class _Hints:
+    """Which dialects could match a line, by the hints it holds: of lines that differ in digits only, told once."""
+
+    _DIGITS_ALIKE = bytes.maketrans(b"123456789", b"000000000")
+    _MOST, _LONGEST = 2048, 512
+    """Shapes of lines remembered, and the bytes of one that is."""
+
+    def __init__(self, dialects: Sequence[Dialect]) -> None:
+        self._dialects = [(each, [hint.translate(self._DIGITS_ALIKE) for hint in each.hints]) for each in dialects]
+        self._always = any(not hints for _, hints in self._dialects)
+        every = {hint for _, hints in self._dialects for hint in hints}
+        self._any = re.compile(b"|".join(map(re.escape, sorted(every))))
+        self._known: dict[bytes, tuple[Dialect, ...]] = {}
+
+    def could_match(self, text: bytes) -> tuple[Dialect, ...]:
+        """The dialects to be tried on a text, in their order."""
+        shape = text.translate(self._DIGITS_ALIKE)
+        found = self._known.get(shape)
+        if found is None:
+            found = self._hinted(shape)
+            if len(shape) <= self._LONGEST:
+                if len(self._known) >= self._MOST:
+                    self._known.clear()
+                self._known[shape] = found
+        return found
+
+    def _hinted(self, shape: bytes) -> tuple[Dialect, ...]:
+        if not self._always and not self._any.search(shape):
+            return ()
+        return tuple(each for each, hints in self._dialects if not hints or any(hint in shape for hint in hints))
+
+
 def _number(text: bytes | None) -> float:
     if text is None:
         return _NAN
@@ -167,7 +203,7 @@ def _count(text: bytes | None) -> int:
         return UNKNOWN
     if text[-1:] in SUFFIXES:
         return round(_number(text))
-    return int(text) if text.isdigit() else int(float(text))
+    return int(text) if text.isdigit() else int(_number(text))
 
 
 def _time(now: float | None, moment: float | None) -> tuple[float, int]:

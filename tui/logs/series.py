@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,9 @@ from tui.logs.arrays import np, npt, places_of
 BUCKETS = 64
 """Points kept of each core. When they are full, neighbours become one: a point stands for twice as many samples."""
 
-_FIRST_ROWS = 64
+MOST_ROWS = 65_536
+"""Rows at most: twice the cores of the largest pod. A row's number fits 16 bits, which numpy sorts fastest."""
+
 _TAIL = 8
 """Steps at the end that some cores may not have told yet, and no core that ended long ago."""
 
@@ -19,14 +22,12 @@ Floats = npt.NDArray[np.float64]
 Trail = npt.NDArray[np.float32]
 
 
-def _runs_of(values: npt.NDArray[Any]) -> tuple[Ints, Ints]:
-    """Where runs of equal values begin, and where each ends (its last place)."""
+def _ends_of(values: npt.NDArray[Any]) -> Ints:
+    """The last place of each run of equal values."""
     edges = places_of(values[1:] != values[:-1])
-    starts, ends = np.empty(len(edges) + 1, np.int64), np.empty(len(edges) + 1, np.int64)
-    starts[0], ends[-1] = 0, len(values) - 1
-    np.add(edges, 1, out=starts[1:])
-    ends[:-1] = edges
-    return starts, ends
+    ends = np.empty(len(edges) + 1, np.int64)
+    ends[:-1], ends[-1] = edges, len(values) - 1
+    return ends
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +50,9 @@ class Runs:
         short = rows.astype(np.uint16)
         order = short.argsort(kind="stable")
         ordered = short[order]
-        starts, ends = _runs_of(ordered)
+        ends = _ends_of(ordered)
+        starts = np.zeros_like(ends)
+        np.add(ends[:-1], 1, out=starts[1:])
         return cls(order, ordered, ordered[starts].astype(np.int64), starts, ends, ends - starts + 1)
 
 
@@ -71,41 +74,37 @@ class PodSeries:
     rate_total: Floats
 
 
+def _room(kind: type[np.generic], row: int) -> npt.NDArray[Any]:
+    """Zeros for all rows there can be, `row` of them each; the system gives memory only to those written to.
+
+    So nothing is copied when rows are added, and old and new columns are never held side by side.
+    """
+    return np.frombuffer(mmap.mmap(-1, MOST_ROWS * row * np.dtype(kind).itemsize), kind)
+
+
 class History:
-    """Loss (last, smallest, largest) and rate of each core in buckets of 2**n samples, `n` growing with the run.
+    """Loss and rate of each core, the last one told in each bucket of 2**n samples, `n` growing with the run.
 
     The same samples leave the same history however they were cut into batches.
     """
 
     def __init__(self) -> None:
         self.shift = 0
-        self.counts: Ints = np.zeros(0, np.int64)
-        self._first: Trail = np.zeros(0, np.float32)
-        self._loss, self._low, self._high, self._rate = (np.zeros((0, BUCKETS), np.float32) for _ in range(4))
+        self.counts: Ints = _room(np.int64, 1)
+        """Samples of each row there can be."""
+        self._rows = 0
+        self._first: Trail = _room(np.float32, 1)
+        self._loss, self._rate = (_room(np.float32, BUCKETS).reshape(-1, BUCKETS) for _ in range(2))
         self._time: Floats = np.full(BUCKETS, np.nan)
         self._epoch: Ints = np.full(BUCKETS, -1, np.int64)
         self._step: Ints = np.full(BUCKETS, -1, np.int64)
 
-    def _grow(self, rows: int) -> None:
-        have = len(self.counts)
-        if rows <= have:
-            return
-        more = max(rows, 2 * have, _FIRST_ROWS) - have
-        empty = np.full((more, BUCKETS), np.nan, np.float32)
-        self.counts = np.concatenate((self.counts, np.zeros(more, np.int64)))
-        self._first = np.concatenate((self._first, np.full(more, np.nan, np.float32)))
-        self._loss, self._low, self._high, self._rate = (
-            np.concatenate((old, empty)) for old in (self._loss, self._low, self._high, self._rate)
-        )
-
     def _halve(self) -> None:
-        def pairs(old: npt.NDArray[np.float32]) -> tuple[Trail, Trail]:
-            return old[:, 0::2], old[:, 1::2]
-
         half = BUCKETS // 2
-        for array, join in ((self._loss, _later), (self._rate, _later), (self._low, np.fmin), (self._high, np.fmax)):
-            joined = join(*pairs(array))
-            array[:, :half] = joined
+        for whole in (self._loss, self._rate):
+            array = whole[: self._rows]
+            first, second = array[:, 0::2], array[:, 1::2]
+            array[:, :half] = np.where(np.isnan(second), first, second)
             array[:, half:] = np.nan
         for line, unknown in ((self._time, np.nan), (self._epoch, -1), (self._step, -1)):
             first, second = line[0::2].copy(), line[1::2].copy()
@@ -117,18 +116,21 @@ class History:
     def add(self, runs: Runs, loss: Floats, rate: Floats, epoch: Ints, step: Ints, time: Floats) -> None:
         """Take in a batch of samples in arrival order."""
         rows, sizes = runs.rows, runs.sizes
-        self._grow(int(rows[-1]) + 1)
         before = self.counts[rows]
         losses: Trail = loss.astype(np.float32)[runs.order]
         rates: Trail = rate.astype(np.float32)[runs.order]
         fresh = places_of(before == 0)
         if len(fresh):
-            self._first[rows[fresh]] = losses[runs.starts[fresh]]
+            self._begin(rows[fresh], losses[runs.starts[fresh]])
         self.counts[rows] = after = before + sizes
         while int(after.max() - 1) >> self.shift >= BUCKETS:
             self._halve()
         buckets = (np.arange(len(losses)) + np.repeat(before - runs.starts, sizes)) >> self.shift
-        ends = self._fill(runs.ordered.astype(np.int64) * BUCKETS + buckets, losses, rates)
+        keys = runs.ordered.astype(np.int64) * BUCKETS + buckets
+        ends = _ends_of(keys)
+        at = keys[ends]
+        self._loss.reshape(-1)[at] = losses[ends]
+        self._rate.reshape(-1)[at] = rates[ends]
         # What arrived last in each bucket tells its time.
         last = np.full(BUCKETS, -1, np.int64)
         np.maximum.at(last, buckets[ends], runs.order[ends])
@@ -136,29 +138,22 @@ class History:
         for line, values in ((self._time, time), (self._epoch, epoch), (self._step, step)):
             line[told] = values[last[told]]
 
-    def _fill(self, keys: Ints, loss: Trail, rate: Trail) -> Ints:
-        """Put samples, sorted by bucket (of all rows, counted through), into these; where each one's last is."""
-        starts, ends = _runs_of(keys)
-        at = keys[starts]
-        self._loss.reshape(-1)[at] = loss[ends]
-        self._rate.reshape(-1)[at] = rate[ends]
-        low, high = self._low.reshape(-1), self._high.reshape(-1)
-        low[at] = np.fmin(low[at], np.fmin.reduceat(loss, starts))
-        high[at] = np.fmax(high[at], np.fmax.reduceat(loss, starts))
-        return ends
+    def _begin(self, rows: Ints, losses: Trail) -> None:
+        """Rows that have told nothing before, and the first loss of each."""
+        self._rows = max(self._rows, int(rows.max()) + 1)
+        self._first[rows] = losses
+        self._loss[rows] = self._rate[rows] = np.nan
 
     def replace(self, row: int, loss: float, rate: float) -> None:
         """Correct the newest point of a row: another line told more about the same step."""
         bucket = (int(self.counts[row]) - 1) >> self.shift
         if not np.isnan(loss):
             self._loss[row, bucket] = loss
-            self._low[row, bucket] = np.fmin(self._low[row, bucket], np.float32(loss))
-            self._high[row, bucket] = np.fmax(self._high[row, bucket], np.float32(loss))
         if not np.isnan(rate):
             self._rate[row, bucket] = rate
 
     def _filled(self, row: int) -> int:
-        return ((int(self.counts[row]) - 1) >> self.shift) + 1 if row < len(self.counts) else 0
+        return ((int(self.counts[row]) - 1) >> self.shift) + 1
 
     def interval(self) -> float:
         """Seconds that usually lie between two lines of a core; NaN where its lines tell no times."""
@@ -173,13 +168,6 @@ class History:
             trail[0] = self._first[row]
         return trail
 
-    def loss_range(self, row: int) -> tuple[Trail, Trail]:
-        """A core's smallest and largest loss within each point of `losses`: no spike is lost by thinning out."""
-        filled = self._filled(row)
-        if not filled:
-            return np.zeros(0, np.float32), np.zeros(0, np.float32)
-        return self._low[row, :filled].copy(), self._high[row, :filled].copy()
-
     def rates(self, row: int) -> Trail:
         """A core's rate, oldest first."""
         filled = self._filled(row)
@@ -187,19 +175,18 @@ class History:
 
     def pod(self, rows: Ints) -> PodSeries:
         """The pod's loss and rate over the run, from the given rows (one for each core)."""
-        rows = rows[rows < len(self.counts)]
-        filled = max((self._filled(int(row)) for row in rows[np.argsort(self.counts[rows])[-1:]]), default=0)
-        loss = self._loss[rows, :filled].astype(np.float64)
-        rate = self._rate[rows, :filled].astype(np.float64)
+        rows = rows[self.counts[rows] > 0]
+        filled = self._filled(int(rows[np.argmax(self.counts[rows])])) if len(rows) else 0
+        loss, rate = self._loss[rows, :filled], self._rate[rows, :filled]
         told = _told_by_all(np.count_nonzero(~np.isnan(rate), axis=0))
         return PodSeries(
             time=self._time[:filled].copy(),
             epoch=self._epoch[:filled].copy(),
             step=self._step[:filled].copy(),
             loss_median=_median(loss),
-            loss_min=np.fmin.reduce(loss, axis=0, initial=np.nan),
-            loss_max=np.fmax.reduce(loss, axis=0, initial=np.nan),
-            rate_total=np.where(told, np.nansum(rate, axis=0), np.nan),
+            loss_min=np.fmin.reduce(loss, axis=0, initial=np.nan).astype(np.float64),
+            loss_max=np.fmax.reduce(loss, axis=0, initial=np.nan).astype(np.float64),
+            rate_total=np.where(told, np.nansum(rate, axis=0, dtype=np.float64), np.nan),
         )
 
 
@@ -212,17 +199,13 @@ def _told_by_all(cores: Ints) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
     return told
 
 
-def _later(first: Trail, second: Trail) -> Trail:
-    return np.where(np.isnan(second), first, second)
-
-
-def _median(values: Floats) -> Floats:
+def _median(values: Trail) -> Floats:
     """The median of each column, NaNs left out; NaN for a column that has nothing else."""
     ordered = np.sort(values, axis=0)
     counts = np.count_nonzero(~np.isnan(values), axis=0)
     columns = np.arange(values.shape[1])
     if not len(values):
         return np.full(values.shape[1], np.nan)
-    low = ordered[np.maximum(counts - 1, 0) // 2, columns]
+    low = ordered[np.maximum(counts - 1, 0) // 2, columns].astype(np.float64)
     high = ordered[np.minimum(counts // 2, len(values) - 1), columns]
     return np.where(counts > 0, (low + high) / 2, np.nan)

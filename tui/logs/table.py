@@ -10,12 +10,8 @@ from typing import Any
 from tui.logs.arrays import np, npt, places_of
 from tui.logs.digits import Words, decimal
 from tui.logs.fast import LOSS_DECIMALS, RATE_DECIMALS
-from tui.logs.series import History, Runs
+from tui.logs.series import MOST_ROWS, History, Runs
 from tui.logs.snapshot import HAS_GLOBAL_RATE, HAS_LOSS, HAS_RATE, LOG_TIME, NO_TIME, UNKNOWN, WALL_TIME
-
-MOST_ROWS = 65_536
-"""Rows kept apart at most: twice the cores of the largest pod; what comes beyond is counted, not kept.
-A row's number fits 16 bits, which numpy sorts fastest."""
 
 MOST_EPOCHS = 4096
 """Epochs whose length is remembered."""
@@ -228,8 +224,7 @@ class CoreTable:
             if whole[start]:
                 self._update_whole(rows[start:end], samples.part(slice(start, end)))
             else:
-                for place in range(start, end):
-                    self._update_one(int(rows[place]), samples, place)
+                self._update_parts(rows[start:end], samples.part(slice(start, end)))
 
     def _update_whole(self, rows: Ints, samples: Samples | PlainSamples) -> None:
         columns = self.columns
@@ -237,7 +232,7 @@ class CoreTable:
         if self.history is not None or not told:
             runs = Runs.of(rows)
             if not told:
-                self._count_wraps(runs, samples.step[runs.order], samples.epoch[runs.order])
+                self._count_wraps(runs, samples.step, samples.epoch)
             if self.history is not None:
                 self.history.add(runs, *samples.trails(), samples.epoch, samples.step, samples.time)
             touched, counts, last = runs.rows, runs.sizes, runs.order[runs.ends]
@@ -255,6 +250,20 @@ class CoreTable:
         columns["last"][touched] = self.sequence + last
         self.sequence += len(rows)
 
+    def _update_parts(self, rows: Ints, samples: Samples) -> None:
+        """Samples that do not tell everything: together as far as none may add to the step before it."""
+        runs = Runs.of(rows)
+        adds = np.empty(len(rows), bool)
+        adds[runs.order] = samples.step[runs.order] == self._steps_before(runs, samples.step)
+        adds &= samples.step != UNKNOWN
+        start = 0
+        for place in [*places_of(adds).tolist(), len(rows)]:
+            if place > start:
+                self._update_whole(rows[start:place], samples.part(slice(start, place)))
+            if place < len(rows):
+                self._update_one(int(rows[place]), samples, place)
+            start = place + 1
+
     def _last_of(self, rows: Ints) -> tuple[Ints, Ints, Ints]:
         """The rows that samples belong to, how many each has, and where the last one of each is."""
         counts = np.bincount(rows, minlength=self.size)
@@ -264,12 +273,16 @@ class CoreTable:
         last[rows] = np.arange(len(rows))
         return touched, counts[touched], last[touched]
 
-    def _count_wraps(self, runs: Runs, steps: Ints, epochs: Ints) -> None:
-        """Count where a step goes back though no epoch is told; samples are sorted by row."""
-        before = np.empty_like(steps)
-        before[1:] = steps[:-1]
+    def _steps_before(self, runs: Runs, steps: Ints) -> Ints:
+        """The step that each sample's row told before it; samples brought together by row."""
+        before: Ints = np.empty_like(steps)
+        before[1:] = steps[runs.order[:-1]]
         before[runs.starts] = self.columns["step"][runs.rows]
-        back = (steps < before) & (epochs == UNKNOWN)
+        return before
+
+    def _count_wraps(self, runs: Runs, steps: Ints, epochs: Ints) -> None:
+        """Count where a step goes back though no epoch is told."""
+        back = (steps[runs.order] < self._steps_before(runs, steps)) & (epochs[runs.order] == UNKNOWN)
         if back.any():
             np.add.at(self.columns["wraps"], runs.ordered[back], 1)
 

@@ -22,7 +22,7 @@ class Tally:
         self._is_wall = False
 
     def add(self, slots: Ints, seen: Floats | float, *, is_wall: bool, samples: int) -> None:
-        """Count a line of each slot given, which is a sample or is not, and when it was seen (NaN unknown)."""
+        """Count a line of each slot given, so many of the first being samples; `seen` when (NaN unknown)."""
         counts = np.bincount(slots)
         if len(counts) > len(self._lines):
             more = 2 * len(counts) - len(self._lines)
@@ -31,7 +31,7 @@ class Tally:
             self._newest = np.concatenate((self._newest, np.full(more, np.nan)))
         self._lines[: len(counts)] += counts
         if samples:
-            self._samples[: len(counts)] += counts
+            self._samples[: len(counts)] += np.bincount(slots[:samples], minlength=len(counts))
         self._is_wall |= is_wall
         if isinstance(seen, float):
             touched = places_of(counts > 0)

@@ -35,6 +35,9 @@ _ALTERNATING_DEVICES = 1
 """Two threads of one process print devices 0 and 1 for one ordinal; a higher device number is a core of its own."""
 
 
+LASTING = 2.0
+"""Seconds that a straggler is behind at least: workers' lines come in turns, and between them many seem late."""
+
 MISSED = 3
 """Lines that a core must have left out before it counts as silent: some jobs print one every ten minutes."""
 
@@ -44,7 +47,7 @@ class Thresholds:
     """When a core counts as behind or silent."""
 
     straggler: float = 3.0
-    """Lines behind the median (a line every so many steps)."""
+    """Lines behind the median (a line every so many steps), if that is `LASTING` seconds of its pace or more."""
     silent: float = 120.0
     """Seconds without a line of its own; where a core's lines are rarer, `MISSED` of them."""
 
@@ -62,8 +65,8 @@ class _Cores:
     slots: Ints
 
 
-def snapshot(demux: Demux, now: float | None) -> Snapshot:
-    """The view of everything a demultiplexer knows."""
+def snapshot(demux: Demux, now: float | None, *, partial: bool = False) -> Snapshot:
+    """The view of everything a demultiplexer knows; of some workers less than of others when it is `partial`."""
     table = demux.table
     numbers = worker_numbers(demux)
     cores = _cores(table, numbers)
@@ -76,17 +79,17 @@ def snapshot(demux: Demux, now: float | None) -> Snapshot:
     columns = {name: table.column(name)[rows] for name in ("core", "device", "step", "loss", "rate", "global_rate")}
     columns |= {name: table.column(name)[rows] for name in ("known", "time", "time_kind", "clock")}
     epoch, wraps = table.column("epoch")[rows], table.column("wraps")[rows]
-    sampled = table.column("count")[rows] > 0
+    sampled = _sampled(demux, rows)
     position = _positions(table, np.where(epoch == UNKNOWN, wraps, epoch), columns["step"])
     position[~sampled | (columns["step"] == UNKNOWN)] = np.nan
     lag, middle = _lags(position)
     if demux.book.offset is not None:
         epoch = np.where((epoch == UNKNOWN) & sampled, wraps + demux.book.offset, epoch)
     ended = np.array([slot.ended for slot in demux.slots], bool)[slots]
-    behind = lag > demux.thresholds.straggler * max(1, table.smallest_step)
-    state = _states(
-        sampled, columns["known"], columns["loss"], ended | _is_over(demux), behind, _silent(demux, rows, now)
-    )
+    usual = _usual(demux, rows, now)
+    behind = _behind(demux, lag, usual) & (not partial)
+    silent = _silent(demux, rows, now, usual)
+    state = _states(sampled, columns["known"], columns["loss"], ended | _is_over(demux), behind, silent)
     facts_of = _workers(demux, numbers, workers)
     times = [slot for slot in demux.slots if np.isfinite(slot.last_seen)]
     newest = max(times, key=lambda slot: slot.last_seen, default=None)
@@ -220,20 +223,46 @@ def _lags(position: Floats) -> tuple[Floats, int | None]:
     return position[middle] - position, middle
 
 
-def _silent(demux: Demux, rows: Ints, now: float | None) -> Bools:
-    """Rows that have told nothing for too long: by the clock in a live run, after the other cores in a saved one."""
-    table, patience = demux.table, demux.thresholds.silent
+def _sampled(demux: Demux, rows: Ints) -> Bools:
+    """Rows that have told a step; once any has since a restart, only those: earlier attempts' compare to nothing."""
+    ever: Bools = demux.table.column("count")[rows] > 0
+    since: Bools = demux.table.column("last")[rows] >= demux.begun
+    return ever & since if (ever & since).any() else ever
+
+
+def _usual(demux: Demux, rows: Ints, now: float | None) -> float:
+    """Seconds that usually lie between two lines of a core; NaN where lines tell no times."""
+    table = demux.table
     if now is not None:
-        usual = float("nan") if table.history is None else table.history.interval()
-        quiet: Bools = now - table.column("seen")[rows] > np.fmax(patience, MISSED * usual)
-        return quiet
-    dated: Bools = table.column("time_kind")[rows] == LOG_TIME
-    times = table.column("time")[rows]
-    newest = np.fmax.reduce(times[dated], initial=-np.inf)
+        return float("nan") if table.history is None else table.history.interval()
     most = int(table.column("count").max(initial=0))
-    usual = (newest - demux.first_moment) / (most - 1) if most > 1 else float("nan")
-    late: Bools = newest - times > np.fmax(patience, MISSED * usual)
-    return late & dated
+    return (_newest_date(table, rows) - demux.first_moment) / (most - 1) if most > 1 else float("nan")
+
+
+def _newest_date(table: CoreTable, rows: Ints) -> float:
+    """The newest date among rows of a saved log; -inf where none tells one."""
+    dated = table.column("time_kind")[rows] == LOG_TIME
+    return float(np.fmax.reduce(table.column("time")[rows][dated], initial=-np.inf))
+
+
+def _behind(demux: Demux, lag: Floats, usual: float) -> Bools:
+    """Stragglers: so many lines behind the median, which told what they now tell a while ago."""
+    lines = lag / max(1, demux.table.smallest_step)
+    behind: Bools = lines > demux.thresholds.straggler
+    if usual > 0:
+        behind &= lines * usual >= LASTING
+    return behind
+
+
+def _silent(demux: Demux, rows: Ints, now: float | None, usual: float) -> Bools:
+    """Rows that have told nothing for too long: by the clock in a live run, after the other cores in a saved one."""
+    table, patience = demux.table, np.fmax(demux.thresholds.silent, MISSED * usual)
+    if now is not None:
+        quiet: Bools = now - table.column("seen")[rows] > patience
+        return quiet
+    late: Bools = _newest_date(table, rows) - table.column("time")[rows] > patience
+    late &= table.column("time_kind")[rows] == LOG_TIME
+    return late
 
 
 def _is_over(demux: Demux) -> bool:

@@ -90,6 +90,11 @@ class Growth:
             if data:
                 yield Span(worker, start, data, moment, self._attempts.get(worker, 0))
 
+    @property
+    def is_ahead(self) -> bool:
+        """Whether the logs are known to have more than was read of them."""
+        return bool(self._pending)
+
     def look_at_events(self) -> bool:
         """Take in new events; whether there were any."""
         try:

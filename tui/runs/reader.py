@@ -10,7 +10,7 @@ from tui.logs.demux import Demux
 from tui.logs.dialects import BUILT_IN, Dialect
 from tui.logs.snapshot import Snapshot
 from tui.runs.directory import RunDirectory
-from tui.runs.growth import POLL_BUDGET, Growth
+from tui.runs.growth import POLL_BUDGET, Growth, Span
 
 
 class RunReader:
@@ -40,15 +40,21 @@ class RunReader:
                 (self.demux.end if over else self.demux.resume)(worker.index)
         read = False
         for span in self.growth.read(budget_bytes):
-            if self._attempts.setdefault(span.worker, span.attempt) != span.attempt:
-                self._attempts[span.worker] = span.attempt
-                self.demux.finish(span.time, worker=span.worker)
+            if self._attempts.get(span.worker, 0) != span.attempt:
+                self._begin_log(span)
             self.demux.feed(span.worker, span.data, now=span.time)
             read = True
         if self.growth.is_over and not read:
             self.demux.finish()
         return read or changed
 
+    def _begin_log(self, span: Span) -> None:
+        """Another log of a worker's begins; the first of an attempt tells that all were started again."""
+        self.demux.finish(span.time, worker=span.worker)
+        if span.attempt > max(self._attempts.values(), default=0):
+            self.demux.restart()
+        self._attempts[span.worker] = span.attempt
+
     def snapshot(self, now: float | None = None) -> Snapshot:
         """Every core as of what was read; `now` is the present unless given."""
-        return self.demux.snapshot(time.time() if now is None else now)
+        return self.demux.snapshot(time.time() if now is None else now, partial=self.growth.is_ahead)

@@ -26,6 +26,7 @@ def plain(text: str) -> Text:
 class Dialog(ModalScreen[Answer]):
     """A modal frame in the middle of the screen. `esc` answers with `default_answer`."""
 
+    VERTICAL_BREAKPOINTS = [(0, "-tiny"), (16, "-roomy")]  # noqa: RUF012 - Textual declares it so
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", "Back", id="dialog.leave"),
         Binding("left,up", "app.focus_previous", "Previous", show=False, id="dialog.previous"),

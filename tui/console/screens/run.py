@@ -15,6 +15,8 @@ from textual.widgets import ContentSwitcher, Footer
 from tui.console import run_view
 from tui.console.feed import MERGED, Feed, RunFeed
 from tui.console.screens.base import NARROW, SHORT, TALL, MainScreen
+from tui.console.screens.shares import Shape, room_above, shares
+from tui.console.widgets.chart_panes import ChartPanes
 from tui.console.widgets.core_table import CoreTable
 from tui.console.widgets.filter_bar import FilterBar
 from tui.console.widgets.headline import Headline
@@ -26,23 +28,10 @@ from tui.console.widgets.tab_line import TabLine
 from tui.console.widgets.trouble import Trouble
 
 if TYPE_CHECKING:
-    from tui.console.widgets.charts import LossChart, RateChart
     from tui.logs.archive import SavedLog
     from tui.runs.directory import RunDirectory
 
 PANES = ("cores", "charts", "logs")
-PANE_EXTRA = 3
-"""Rows of a pane with a table that are no rows of it: frame and header."""
-CHART_ROWS = 10
-"""Rows of a chart's pane below which nobody reads a curve from it."""
-MOST_OF_FEW = 8
-"""Up to this many cores are few: one host's."""
-CHART_EVERY = 1.0
-"""Seconds between two redraws of charts, each of them in its turn: 15 ms each."""
-CHART_SHARE = 20
-"""Drawing the charts may take one part in this many of the loop's time."""
-BOTH_CHARTS = 2
-"""Redraws that are owed at once when the charts come to be seen."""
 BREATH = 0.01
 """Seconds between two goes at reading while the logs are far ahead: for keys, and for what is to be painted."""
 
@@ -74,24 +63,20 @@ class RunScreen(MainScreen):
         self._logs = TabLine(id="log-tabs")
         self._headline = Headline(id="headline")
         self._trouble = Trouble(id="trouble")
-        self._stragglers = run_view.Stragglers()
         self._cores_pane = Pane(
             "cores", ContentSwitcher(self._phases, self._cores, initial="phases"), id="pane-cores"
         )
-        self._charts_pane = Vertical(id="pane-charts")
+        self._charts_pane = ChartPanes(id="pane-charts")
         self._logs_pane = Pane("logs", Vertical(self._logs, self._log), id="pane-logs")
         self._upper = Horizontal(self._cores_pane, self._charts_pane, id="upper")
         self._lower = Container(self._logs_pane, id="lower")
-        self._charts: tuple[LossChart, RateChart] | None = None
-        self._chart_due = 0.0
-        self._next_chart, self._charts_owed = 0, 0
         self._reading = False
         self._second = 0
         self._showed_figures = False
         self._which = ""
         self._attempt = 0
         self._source: object = None
-        self._shape: tuple[object, ...] = ()
+        self._shape: Shape | None = None
 
     def compose(self) -> ComposeResult:
         """Cores and charts above the logs; behind tabs where there is no room for them all."""
@@ -115,7 +100,7 @@ class RunScreen(MainScreen):
     def _arrive(self) -> None:
         self._show_cores()
         self.action_pane(self._at)
-        self._mount_charts()
+        self._charts_pane.load()
         self.ready = True
         self.tick()
 
@@ -141,7 +126,7 @@ class RunScreen(MainScreen):
         self._showed_figures = fresh and not self._showed_figures
         if not self._showed_figures:
             self._take_log()
-            self._take_charts()
+            self._charts_pane.take(self.feed.snapshot)
         problem = self.feed.problem
         self._cores_pane.set_problem(str(problem) if problem else "")
         if self.feed.is_behind and not self._reading:
@@ -157,8 +142,7 @@ class RunScreen(MainScreen):
             self._reading = False
 
     def _show_trouble(self) -> None:
-        lasting = self._stragglers.lasting(self.feed.snapshot, time.monotonic())
-        self._trouble.show(run_view.trouble(self.feed, lasting))
+        self._trouble.show(run_view.trouble(self.feed))
 
     def _take_workers(self) -> None:
         items = [(MERGED, "merged"), *((str(worker), f"worker {worker}") for worker in self.feed.workers)]
@@ -186,28 +170,22 @@ class RunScreen(MainScreen):
             pane.set_title(run_view.phase_title(self.feed))
 
     def _share_height(self) -> None:
-        """The upper half as high as its table and charts need; the logs get the rest.
-
-        A few cores stand above the charts, and the charts side by side; many stand beside them.
-        """
-        away = self._one_at_a_time
-        started = self._cores_pane.body.current == "cores"  # type: ignore[attr-defined]
-        rows = run_view.rows_expected(self.feed) + PANE_EXTRA
-        room = self._upper_room()
-        shape = (away, self._stacked, self._upper_pane, started, rows, room)
+        used = self._headline.size.height + (self._trouble.size.height if self._trouble.display else 0) + 1
+        shape = Shape(
+            rows=run_view.rows_expected(self.feed),
+            room=room_above(self.size.height, used),
+            started=self._cores_pane.body.current == "cores",  # type: ignore[attr-defined]
+            one_at_a_time=self._one_at_a_time,
+            stacked=self._stacked,
+            charts_in_front=self._upper_pane == "charts",
+        )
         if shape == self._shape:
             return
-        self._shape = shape
-        beside = started and not away and not self._stacked
-        few = beside and rows <= MOST_OF_FEW + PANE_EXTRA and rows + CHART_ROWS <= room
-        self.set_class(few, "-few")
-        self.set_class(not started, "-phases")
-        if few:
-            needed = rows + max(CHART_ROWS, room // 3)
-        else:
-            needed = max(rows, 2 * CHART_ROWS) if beside or self._upper_pane == "charts" else rows
-        self._cores_pane.styles.height = rows if few else None
-        self._upper.styles.height = None if away else min(needed, room)
+        self._shape, parts = shape, shares(shape)
+        self.set_class(parts.few, "-few")
+        self.set_class(not shape.started, "-phases")
+        self._cores_pane.styles.height = parts.cores
+        self._upper.styles.height = parts.upper
 
     @property
     def _stacked(self) -> bool:
@@ -218,11 +196,6 @@ class RunScreen(MainScreen):
     def _one_at_a_time(self) -> bool:
         """Whether one pane fills the screen."""
         return self.has_class(SHORT) or (self.has_class(NARROW) and not self._stacked)
-
-    def _upper_room(self) -> int:
-        """Rows that the upper half may take at most: three fifths."""
-        used = self._headline.size.height + (self._trouble.size.height if self._trouble.display else 0) + 1
-        return max(PANE_EXTRA + 1, (self.size.height - used) * 3 // 5)
 
     def _open_log(self, which: str) -> None:
         self._which = which
@@ -238,31 +211,6 @@ class RunScreen(MainScreen):
         if self._lower.display:
             self.feed.follow_merged(self._source)  # type: ignore[arg-type]
             self._log.tick()
-
-    def _mount_charts(self) -> None:
-        """The plotting library is loaded after the first paint, and only when charts are to be seen."""
-        if self._charts is None and self._charts_pane.display:
-            from tui.console.widgets.charts import LossChart, RateChart
-
-            self._charts = LossChart(id="loss"), RateChart(id="rate")
-            self._charts_pane.mount(
-                Pane("loss: median, min and max of the cores", self._charts[0], id="pane-loss"),
-                Pane("rate: examples/s of the pod", self._charts[1], id="pane-rate"),
-            )
-
-    def _take_charts(self) -> None:
-        begun = time.monotonic()
-        snapshot = self.feed.snapshot
-        if snapshot is None or snapshot.history is None or begun < self._chart_due or not self._charts_pane.display:
-            return
-        self._mount_charts()
-        if self._charts is None or not all(chart.is_mounted for chart in self._charts):
-            return
-        self._charts[self._next_chart].take(snapshot.history.pod(snapshot.row))
-        self._next_chart = (self._next_chart + 1) % len(self._charts)
-        self._charts_owed -= 1
-        if self._charts_owed <= 0:
-            self._chart_due = begun + max(CHART_EVERY, CHART_SHARE * (time.monotonic() - begun))
 
     # --- what keys act on -----------------------------------------------------------------------------------------
 
@@ -318,8 +266,8 @@ class RunScreen(MainScreen):
         self._upper.set_class(self._one_at_a_time and name == "logs", "-away")
         self._lower.set_class(self._one_at_a_time and name != "logs", "-away")
         self._at = name
-        self._chart_due, self._charts_owed = 0.0, BOTH_CHARTS
-        self.call_after_refresh(self._mount_charts)
+        self._charts_pane.hurry()
+        self.call_after_refresh(self._charts_pane.load)
 
     def on_resize(self) -> None:
         """The panes that fit are others now."""

@@ -51,19 +51,18 @@ class Chart(Vertical):
         self._again: Callable[[], None] | None = None
         self._plot = PlotWidget(allow_pan_and_zoom=False)
         self._plot.can_focus = False
+        for margin, size in (
+            (PlotWidget.margin_top, 0),
+            (PlotWidget.margin_bottom, 1),
+            (PlotWidget.margin_left, MARGIN_LEFT),
+        ):
+            self._plot.set_reactive(margin, size)
         self._empty = Static("no samples yet", classes="empty", markup=False)
 
     def compose(self) -> ComposeResult:
         """The plot."""
         yield self._plot
         yield self._empty
-
-    def on_mount(self) -> None:
-        """Narrow margins: there is not much room."""
-        plot = self._plot
-        plot.margin_top = 0
-        plot.margin_bottom = 1
-        plot.margin_left = MARGIN_LEFT
 
     def on_resize(self) -> None:
         """As many ticks as there is room for now."""

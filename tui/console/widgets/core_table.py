@@ -20,18 +20,18 @@ TREND_WIDTH = 10
 
 COLUMNS = (
     Column("core", "core", 5, right=True),
-    Column("worker", "wkr", 4, right=True),
+    Column("worker", "wkr", 4, right=True, rank=2),
     Column("state", "state", 11),
-    Column("epoch", "epoch", 5, right=True, rank=2),
+    Column("epoch", "epoch", 5, right=True, rank=4),
     Column("step", "step", 7, right=True),
-    Column("lag", "lag", 5, right=True, rank=3),
+    Column("lag", "lag", 5, right=True, rank=5),
     Column("loss", "loss", 9, right=True),
-    Column("rate", "rate", 8, right=True),
-    Column("global_rate", "global", 9, right=True, rank=4),
-    Column(TREND, "loss trend", TREND_WIDTH, rank=1, flexible=1),
-    Column("clock", "clock", 9, right=True, rank=5),
-    Column("device", "device", 8, rank=6),
-    Column("address", "address", 15, rank=7),
+    Column("rate", "rate", 8, right=True, rank=1),
+    Column("global_rate", "global", 9, right=True, rank=6),
+    Column(TREND, "loss trend", TREND_WIDTH, rank=3, flexible=1),
+    Column("clock", "clock", 9, right=True, rank=7),
+    Column("device", "device", 8, rank=8),
+    Column("address", "address", 15, rank=9),
 )
 _LONGEST_CLOCK = 24
 

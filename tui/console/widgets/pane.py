@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.containers import Vertical
-from textual.content import Content
 from textual.geometry import Region
 from textual.widget import Widget
 from textual.widgets import Static
 
 from tui.console.store import Reading
 from tui.console.text import elapsed, harmless
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 STALE_AFTER = 12.0
 """Seconds after which the age of what is shown is shown too."""
@@ -33,6 +37,9 @@ class Pane(Vertical):
         & > .problem.-shown { display: block; }
     }
     """
+
+    _edge: tuple[Region, ...] = ()
+    """The line of the frame that alone is to be repainted, while it is being changed."""
 
     def __init__(self, title: str, body: Widget, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
@@ -58,9 +65,13 @@ class Pane(Vertical):
         """What the pane says about itself."""
         if text != self._subtitle:
             self._subtitle = text
-            # Assigning `border_subtitle` would repaint the whole frame, many times a second.
-            self._border_subtitle = Content(harmless(text))
-            self.refresh(Region(-1, self.size.height, self.outer_size.width, 1))
+            self._edge = (Region(-1, self.size.height, self.outer_size.width, 1),)
+            self.border_subtitle = Text(harmless(text)) if text else None
+            self._edge = ()
+
+    def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Self:
+        """As any widget does it; another subtitle, of which there are many a second, repaints its own line only."""
+        return super().refresh(*(regions or self._edge), repaint=repaint, layout=layout, recompose=recompose)
 
     def set_problem(self, text: str) -> None:
         """What is wrong with the source, and what to do; empty: nothing."""

@@ -1,0 +1,54 @@
+"""The console on a terminal of 40 columns and 10 lines: a phone's, or a corner of somebody's tmux."""
+
+from __future__ import annotations
+
+from textual.widgets import Button
+
+from tests.console.driving import running, shown, table, until
+from tests.console.stage import StageOperator, train
+from tui.console.app import ConsoleApp
+from tui.console.screens.run import RunScreen
+from tui.console.screens.stop import StopDialog
+
+TINY = (40, 10)
+
+
+async def test_no_number_of_a_core_is_cut_off(operator: StageOperator) -> None:
+    directory = running(operator)
+    train(directory, range(0, 50, 10))
+    app = ConsoleApp(operator, open_run=directory)
+    async with app.run_test(size=TINY) as pilot:
+        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+        await pilot.pause()
+        head, first = shown(table(app, "cores")).splitlines()[:2]
+        assert head.split() == ["core▲", "state", "step", "loss"]
+        core, state, _, loss = first.split()
+        assert (core, state) == ("0", "training")
+        assert len(loss.partition(".")[2]) == 5
+
+
+async def test_a_question_keeps_its_answers_in_sight(operator: StageOperator) -> None:
+    directory = running(operator)
+    train(directory, range(0, 50, 10))
+    app = ConsoleApp(operator, open_run=directory)
+    async with app.run_test(size=TINY) as pilot:
+        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+        await pilot.press("x")
+        await until(pilot, lambda: isinstance(app.screen, StopDialog))
+        await pilot.pause()
+        for button in app.screen.query(Button):
+            assert app.screen.region.contains_region(button.region)
+            assert button.region.area
+
+
+async def test_charts_without_height_for_two_show_the_loss_alone(operator: StageOperator) -> None:
+    directory = running(operator)
+    train(directory, range(0, 50, 10))
+    app = ConsoleApp(operator, open_run=directory)
+    async with app.run_test(size=TINY) as pilot:
+        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+        await pilot.press("2")
+        await until(pilot, lambda: app.screen.query("#pane-loss") and app.screen.query_one("#pane-loss").size.height)
+        await until(pilot, lambda: not app.screen.query_one("#pane-rate").display)
+        await pilot.resize_terminal(80, 24)
+        await until(pilot, lambda: app.screen.query_one("#pane-rate").display)

@@ -1,0 +1,57 @@
+"""How the panes of a run share its screen: a pure function of what there is to show and of the room for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+FRAME = 3
+"""Rows of a pane with a table that are no rows of it: frame and header."""
+CHART_ROWS = 10
+"""Rows of a chart's pane below which nobody reads a curve from it."""
+MOST_OF_FEW = 8
+"""Up to this many cores are few: one host's."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What the panes have to share."""
+
+    rows: int
+    """Rows of the table in the upper half, without its frame."""
+    room: int
+    """Rows that the upper half may take at most."""
+    started: bool
+    """Whether there are cores to show, and so charts."""
+    one_at_a_time: bool
+    """Whether one pane fills the screen."""
+    stacked: bool
+    """Whether the upper half has width for one pane only."""
+    charts_in_front: bool
+    """Whether that one is the charts."""
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Heights in rows; None is all there is."""
+
+    few: bool
+    """Whether the cores stand above the charts, and these side by side; many cores stand beside them."""
+    upper: int | None
+    cores: int | None
+
+
+def room_above(height: int, used: int) -> int:
+    """Rows that the upper half may take of a screen of which so many are used: three fifths, and one row at least."""
+    return max(FRAME + 1, (height - used) * 3 // 5)
+
+
+def shares(shape: Shape) -> Shares:
+    """The upper half as high as its table and charts need; the logs get the rest."""
+    rows = shape.rows + FRAME
+    if shape.one_at_a_time:
+        return Shares(False, None, None)
+    beside = shape.started and not shape.stacked
+    if beside and shape.rows <= MOST_OF_FEW and rows + CHART_ROWS <= shape.room:
+        return Shares(True, min(rows + max(CHART_ROWS, shape.room // 3), shape.room), rows)
+    charts = beside or shape.charts_in_front
+    return Shares(False, min(max(rows, 2 * CHART_ROWS) if charts else rows, shape.room), None)

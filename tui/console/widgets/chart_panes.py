@@ -1,0 +1,66 @@
+"""The charts of a run in their frames: loaded when they are first to be seen, drawn in turns and not too often."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from textual.containers import Vertical
+
+from tui.console.widgets.pane import Pane
+
+if TYPE_CHECKING:
+    from tui.console.widgets.charts import LossChart, RateChart
+    from tui.logs.snapshot import Snapshot
+
+CHART_EVERY = 1.0
+"""Seconds between two redraws of charts, each of them in its turn: 15 ms each."""
+CHART_SHARE = 20
+"""Drawing the charts may take one part in this many of the loop's time."""
+LEAST_ROWS = 6
+"""Rows of a chart with its frame and axis that show a curve at all."""
+BOTH_CHARTS = 2
+"""Redraws that are owed at once when the charts come to be seen."""
+
+
+class ChartPanes(Vertical):
+    """Loss and rate of the pod over the run, one beside or above the other."""
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self._charts: tuple[LossChart, RateChart] | None = None
+        self._due = 0.0
+        self._next, self._owed = 0, 0
+
+    def on_resize(self) -> None:
+        """Where two charts would be nothing but frames, one above the other, the loss has the room alone."""
+        self.set_class(self.size.height < 2 * LEAST_ROWS, "-low")
+
+    def load(self) -> None:
+        """Make the charts if they are to be seen: the plotting library is loaded after the first paint only."""
+        if self._charts is None and self.display:
+            from tui.console.widgets.charts import LossChart, RateChart
+
+            self._charts = LossChart(id="loss"), RateChart(id="rate")
+            self.mount(
+                Pane("loss: median, min and max of the cores", self._charts[0], id="pane-loss"),
+                Pane("rate: examples/s of the pod", self._charts[1], id="pane-rate"),
+            )
+
+    def hurry(self) -> None:
+        """Draw both as soon as there is something to draw: they have just come to be seen."""
+        self._due, self._owed = 0.0, BOTH_CHARTS
+
+    def take(self, snapshot: Snapshot | None) -> None:
+        """Draw the next chart, if it is time."""
+        begun = time.monotonic()
+        if snapshot is None or snapshot.history is None or begun < self._due or not self.display:
+            return
+        self.load()
+        if self._charts is None or not all(chart.is_mounted for chart in self._charts):
+            return
+        self._charts[self._next].take(snapshot.history.pod(snapshot.row))
+        self._next = (self._next + 1) % len(self._charts)
+        self._owed -= 1
+        if self._owed <= 0:
+            self._due = begun + max(CHART_EVERY, CHART_SHARE * (time.monotonic() - begun))
