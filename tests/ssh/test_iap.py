@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import hashlib
 import os
+import socket
 import sys
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
+from termios import FIONREAD, TIOCOUTQ
 from typing import Any
 
 import pytest
@@ -19,11 +22,15 @@ from tests.sshd import OpensshWorker, needs_sshd
 from tui.pod.worker import Worker
 from tui.ssh.access import Access
 from tui.ssh.fleet import Fleet
+from tui.ssh.iap import Target, Tunnels
 from tui.ssh.iap_frames import Frame, Ledger, Tag, decode
 from tui.ssh.reasons import Reason, SshError
 
 Start = Callable[..., OpensshWorker]
 BIG = 3_000_000
+SENT = b"said after the cut"
+TURNS = 200
+"""Turns of the event loop in which nothing moves before nothing will."""
 
 
 @pytest.fixture
@@ -82,6 +89,45 @@ async def test_a_tunnel_cut_while_nothing_is_said_goes_on(sshd: Start, iap: IapS
         iap.cut_all()
         assert (await fleet.run(0, "echo still")).stdout == b"still\n"
         assert await fleet.connect(0) is connection
+
+
+async def test_a_tunnel_that_is_cut_while_nobody_reads_hands_on_what_it_counted(iap: IapServer) -> None:
+    """Nobody takes what it has received when its next message finds the WebSocket gone."""
+    poured, arrived = os.urandom(BIG), asyncio.get_running_loop().create_future()
+
+    async def machine(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(poured)
+        arrived.set_result(await reader.readexactly(len(SENT)))
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(machine, "127.0.0.1", 0) as server:
+        iap.machines["machine", 22] = server.sockets[0].getsockname()[:2]
+        tunnels = Tunnels(Access(user="me", iap_url=iap.url))
+        local = await tunnels.open(Target("p", "z", "machine", 22), 0)
+        with local:
+            await _until_still(local, FIONREAD)
+            iap.cut_all()
+            for letter in SENT:
+                local.send(bytes([letter]))
+                await _until_still(local, TIOCOUTQ)
+            assert len(iap.queries) == 1, "it went on before all was handed on"
+            received = bytearray()
+            while len(received) < len(poured):
+                received += await asyncio.get_running_loop().sock_recv(local, BIG)
+            assert await arrived == SENT
+        await tunnels.close()
+    assert len(iap.queries) == 2
+    assert hashlib.sha256(received).digest() == hashlib.sha256(poured).digest()
+
+
+async def _until_still(sock: socket.socket, count: int) -> None:
+    """Wait until the bytes queued on a socket stay the same: everything else here runs on this loop too."""
+    queued, still = -1, 0
+    while still < TURNS:
+        before, queued = queued, int.from_bytes(fcntl.ioctl(sock, count, bytes(4)), sys.byteorder)
+        still = still + 1 if queued == before else 0
+        await asyncio.sleep(0)
 
 
 @needs_sshd

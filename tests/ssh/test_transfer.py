@@ -14,7 +14,8 @@ import pytest
 from tests.sshd import OpensshWorker
 from tui.errors import UsageError, WorkerError
 from tui.ssh.fleet import Fleet
-from tui.ssh.transfer import SyncResult, code_directory, send_tree, sync_tree
+from tui.ssh.parcel import read_parcel
+from tui.ssh.transfer import SyncResult, code_directory, send_parcel, sync_tree
 from tui.ssh.tree import read_tree
 
 Start = Callable[..., OpensshWorker]
@@ -180,13 +181,13 @@ async def test_a_file_that_changes_meanwhile_is_never_taken_for_the_one_it_was(
     server = sshd()
     (tmp_path / "source").mkdir()
     (tmp_path / "source/a").write_bytes(b"x" * 90_000)
-    tree = read_tree(tmp_path / "source")
+    parcel = read_parcel(tmp_path / "source")
     (tmp_path / "source/a").write_bytes(now)
     async with Fleet([server.worker], server.access()) as fleet:
-        (error,) = [row async for row in send_tree(fleet, [0], tree)]
+        (error,) = [row async for row in send_parcel(fleet, [0], parcel)]
         assert isinstance(error, WorkerError)
         assert why in error.why
-        assert not (server.home / ".tpu-tui/code" / tree.hash).exists()
+        assert not (server.home / ".tpu-tui/code" / parcel.tree.hash).exists()
         (result,) = await _sync(fleet, tmp_path / "source")
     assert not result.skipped
 

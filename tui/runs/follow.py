@@ -27,6 +27,7 @@ from tui.runs.remote import (
     call,
     channel_errors,
     outcome_of,
+    pace_of,
     parse_line,
 )
 from tui.runs.status import status_of
@@ -149,7 +150,8 @@ class Follower:
             front.process.close()
         run = self.directory.run
         numbers = (self._mirror.size, FOLLOW_TIMEOUT, self.attempt)
-        made = call("follow", run.id, self.worker, *numbers, run_root=run.run_root)
+        pace = pace_of(len(run.workers))
+        made = call("follow", run.id, self.worker, *numbers, run_root=run.run_root, pace=pace)
         process = await self.fleet.process(self.worker, made.command)
         try:
             process.stdin.write(made.input)

@@ -119,4 +119,4 @@ def refusal(worker: Worker, answer: Answer) -> LaunchError:
     what, remedy = _REFUSALS.get(kind, ("refused the launch", ""))
     if kind == "command" and text.startswith("command not found"):
         what, text = text, ""
-    return LaunchError(what, worker=worker.index, why=text, remedy=remedy)
+    return LaunchError(what, worker=worker.index, why=text.strip(), remedy=remedy)

@@ -20,12 +20,13 @@ from tui.runs.front import Front
 from tui.runs.job import check_job, job_text, masked
 from tui.runs.phases import PhaseTimeouts
 from tui.runs.policies import Patience
-from tui.runs.remote import FOLLOW_TIMEOUT, Call, call
+from tui.runs.remote import FOLLOW_TIMEOUT, Call, call, pace_of
 from tui.ssh.access import Access
-from tui.ssh.fleet import Fleet, check_file_limit
+from tui.ssh.file_limit import check_file_limit
+from tui.ssh.fleet import Fleet
 
 if TYPE_CHECKING:
-    from tui.ssh.tree import Tree
+    from tui.ssh.parcel import Parcel
 
 _OTHERS = 2.0
 """Seconds in which other workers may fail too once one has, so that all of them are named."""
@@ -116,6 +117,7 @@ def launch_call(
         lease=spec.run.lease,
         force=spec.force,
         sync=spec.sync is not None,
+        pace=pace_of(len(spec.run.workers)),
     )
 
 
@@ -169,7 +171,7 @@ class Gang:
         self.fleet = fleet
         self.fronts: dict[int, Front] = {}
         self.passed_barrier = False
-        self._tree: Tree | None = None
+        self._parcel: Parcel | None = None
         self._record = b""
         self._lost: asyncio.Future[TpuTuiError] = asyncio.get_running_loop().create_future()
 
@@ -205,10 +207,10 @@ class Gang:
     async def _read_tree(self) -> None:
         """Read the tree that is to be synced, once, and note its hash in run.json here and on every worker."""
         if self.spec.sync is not None:
-            from tui.ssh.tree import read_tree
+            from tui.ssh.parcel import read_parcel
 
-            self._tree = await asyncio.to_thread(read_tree, self.spec.sync)
-            self.spec = replace(self.spec, run=replace(self.spec.run, code_hash=self._tree.hash))
+            self._parcel = await asyncio.to_thread(read_parcel, self.spec.sync)
+            self.spec = replace(self.spec, run=replace(self.spec.run, code_hash=self._parcel.tree.hash))
             self.directory.amend(self.spec.run)
         self._record = to_bytes(self.spec.run.to_json())
 
@@ -241,11 +243,11 @@ class Gang:
         return code_directory(self.spec.run.run_root, self.spec.run.code_hash)
 
     async def _sync(self, worker: Worker) -> str:
-        from tui.ssh.transfer import send_tree
+        from tui.ssh.transfer import send_parcel
 
-        assert self._tree is not None
+        assert self._parcel is not None
         detail = ""
-        async for result in send_tree(self.fleet, [worker.index], self._tree, run_root=self.spec.run.run_root):
+        async for result in send_parcel(self.fleet, [worker.index], self._parcel, run_root=self.spec.run.run_root):
             if isinstance(result, TpuTuiError):
                 raise result
             detail = "there already" if result.skipped else f"{result.bytes} bytes"
@@ -326,7 +328,8 @@ def _late(phase: str, worker: Worker, timeout: float) -> WorkerError:
 
 
 def _told(error: TpuTuiError) -> str:
-    return error.what + (f": {error.why}" if error.why else "") + (f". {error.remedy}" if error.remedy else "")
+    todo = f". {error.remedy[0].upper()}{error.remedy[1:]}" if error.remedy else ""
+    return error.what + (f": {error.why}" if error.why else "") + todo
 
 
 async def _all_or_first_failure(tasks: Collection[asyncio.Task[None]], timeout: float) -> list[asyncio.Task[None]]:

@@ -22,6 +22,10 @@ ARM_TIMEOUT = 600
 """Seconds a prepared worker waits for the go of the gang before it gives up (a slow sync elsewhere counts)."""
 FOLLOW_TIMEOUT = 600
 """Seconds after which a follower on the worker ends and is opened again, so that none outlives a silent client."""
+SHORTEST_PACE, LONGEST_PACE = 0.1, 1.0
+"""Seconds between two looks of a worker at its log, in small pods and in the largest."""
+MOST_LOOKS = 320
+"""Looks a second of all workers together: each that finds something costs this machine a packet, however small."""
 _MAX_ANSWER = 64 * 1024
 
 
@@ -64,16 +68,22 @@ def call(
     lease: float = 30.0,
     force: bool = False,
     sync: bool = False,
+    pace: float = SHORTEST_PACE,
 ) -> Call:
-    """Build one call; `lease` in seconds. Raises UsageError when the run id could not stand in a path or a shell."""
+    """Build one call; `lease` and `pace` in seconds. Raises UsageError for a run id that cannot stand in a path."""
     if not is_run_id(run_id):
         raise UsageError(f"{run_id!r} is not a run id")
     numbers = f"tt_bar={ARM_TIMEOUT} tt_lease={max(1, round(lease))} tt_force={int(force)} tt_sync={int(sync)}"
-    text = f"tt_root={shlex.quote(run_root)} {numbers}\n{script()}".encode()
+    text = f"tt_root={shlex.quote(run_root)} {numbers} tt_pace={pace:.2f}\n{script()}".encode()
     nonce = os.urandom(8).hex()
     words = " ".join([verb, run_id, str(worker), nonce, *map(str, arguments)])
     command = f"exec sh -c 'tt_s=$(head -c {len(text)}); eval \"$tt_s\"' tpu-tui {words}"
     return Call(command, text + data, nonce)
+
+
+def pace_of(workers: int) -> float:
+    """Seconds between two looks of each worker at its log in a pod of so many."""
+    return min(LONGEST_PACE, max(SHORTEST_PACE, workers / MOST_LOOKS))
 
 
 def parse_line(nonce: str, line: bytes) -> Answer | None:

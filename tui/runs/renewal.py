@@ -51,16 +51,16 @@ async def _present(run: Run, watch: SliceWatch) -> Run | None:
 
 async def bring_code(run: Run, fleet: Fleet, tree_path: Path) -> None:
     """Copy the run's own code to machines that may be new. Raises LaunchError when it is not here any more."""
-    from tui.ssh.transfer import send_tree
-    from tui.ssh.tree import read_tree
+    from tui.ssh.parcel import read_parcel
+    from tui.ssh.transfer import send_parcel
 
-    tree = await asyncio.to_thread(read_tree, tree_path)
-    if tree.hash != run.code_hash:
+    parcel = await asyncio.to_thread(read_parcel, tree_path)
+    if parcel.tree.hash != run.code_hash:
         raise LaunchError(
             "the run's code cannot be copied to the new machines",
             why=f"{tree_path} has changed since the launch",
             remedy="launch the run anew",
         )
-    async for result in send_tree(fleet, [worker.index for worker in run.workers], tree, run_root=run.run_root):
+    async for result in send_parcel(fleet, [worker.index for worker in run.workers], parcel, run_root=run.run_root):
         if isinstance(result, TpuTuiError):
             raise result

@@ -1,6 +1,7 @@
 # What runs on a worker: sh, coreutils and util-linux only. Called as
 #   exec sh -c 'tt_s=$(head -c BYTES); eval "$tt_s"' tpu-tui VERB RUN WORKER NONCE ARGS...
-# with this script (after a line of settings: tt_root tt_bar tt_lease tt_force tt_sync) and then the verb's data on stdin.
+# with this script on stdin, after a line of settings (tt_root tt_bar tt_lease tt_force tt_sync tt_pace) and before the
+# verb's data.
 # Answers are lines that begin with @NONCE; anything else is somebody's start-up file talking.
 # All variables begin with tt_, because a variable that the login environment exports is changed for the job too.
 
@@ -492,7 +493,7 @@ tell_room() {
   done
 }
 
-# Sends attempt $3's log from byte $1 on, for at most $2 seconds.
+# Sends attempt $3's log from byte $1 on, for at most $2 seconds, looking for more every $tt_pace.
 follow() {
   enter "$3" || { say norun; exit 4; }
   tt_size=$(stat -c %s log 2>/dev/null) || tt_size=0
@@ -505,7 +506,7 @@ follow() {
     tt_w=$!
     tell_room &
     tt_room=$!
-    { timeout "$2" tail -c "+$(($1 + 1))" -s 0.1 --pid="$tt_w" -f <log; kill "$tt_w"; } 2>/dev/null &
+    { timeout "$2" tail -c "+$(($1 + 1))" -s "$tt_pace" --pid="$tt_w" -f <log; kill "$tt_w"; } 2>/dev/null &
     wait "$tt_w"
     kill "$tt_room" 2>/dev/null
     wait

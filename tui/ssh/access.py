@@ -114,6 +114,8 @@ class Login:
     """Names under which its host key may be filed besides the address, the most telling first."""
     identities: tuple[str, ...] = ()
     known_hosts: tuple[str, ...] = ()
+    compressing: bool = False
+    """For one more connection, made because it compresses: nobody is asked anything for it again."""
 
 
 def local_user() -> str:

@@ -121,6 +121,11 @@ class WorkerConnection:
         return not self.closed.is_set() and not self.connection.is_closed()
 
     @property
+    def compresses(self) -> bool:
+        """Whether what is sent is compressed on the way."""
+        return self.connection.get_extra_info("send_compression") not in (None, "none")
+
+    @property
     def cause(self) -> str:
         """Why the connection ended, in the library's or the server's words; empty while it lives."""
         error = self._ended.result() if self._ended.done() else None

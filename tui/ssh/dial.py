@@ -26,6 +26,8 @@ from tui.ssh.sockets import first_words, taking_turns
 
 KEX = "^curve25519-sha256,curve25519-sha256@libssh.org"
 """Asked for first because it costs 1 ms of CPU where post-quantum exchanges cost tens; the others stay."""
+COMPRESSION = ("zlib@openssh.com", "zlib", "none")
+"""Asked for where it pays; a server that has none is still spoken to."""
 CIPHERS = "^aes128-gcm@openssh.com,aes256-gcm@openssh.com,chacha20-poly1305@openssh.com"
 MAX_AUTH_TRIES_WORDS = "too many authentication failures"
 GREETING_TIMEOUT = 3.0
@@ -141,13 +143,14 @@ class Dialer:
                 asked = True
                 trusted = await self._ask(login, worker, vouched, unknown.key, unknown.error)
             except SshError as error:
-                if error.reason is not reasons.Reason.DENIED or not await self.keys.unlock_more(seen):
+                denied = error.reason is reasons.Reason.DENIED and not login.compressing
+                if not denied or not await self.keys.unlock_more(seen):
                     raise
 
     async def _ask(
         self, login: Login, worker: int | str | None, vouched: tuple[str, ...], key: asyncssh.SSHKey, error: SshError
     ) -> Trusted:
-        if self.prompter is None:
+        if self.prompter is None or login.compressing:
             raise error
         async with self._questions:
             trusted = self.host_keys.trusted(login, vouched)
@@ -250,12 +253,12 @@ class Dialer:
                 server_host_key_algs=trusted.algorithms,
                 x509_trusted_certs=None,
                 **_algorithms(),
-                compression_algs="none",
+                compression_algs=COMPRESSION if login.compressing else "none",
                 password_auth=False,
                 gss_auth=False,
                 gss_kex=False,
                 host_based_auth=False,
-                kbdint_auth=self.prompter is not None,
+                kbdint_auth=self.prompter is not None and not login.compressing,
                 login_timeout=0,
                 keepalive_interval=self.access.keepalive,
                 keepalive_count_max=self.access.keepalive_count,

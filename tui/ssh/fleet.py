@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import math
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
@@ -15,6 +15,7 @@ from tui.errors import TpuTuiError, UsageError, WorkerError
 from tui.pod.worker import Worker
 from tui.ssh import reasons
 from tui.ssh.access import Access, Login, Prompter, login_to
+from tui.ssh.file_limit import FILES_AT_LEAST, file_limit_for
 from tui.ssh.host_keys import HostKeys
 from tui.ssh.jump import JumpHosts
 from tui.ssh.keys import Keys
@@ -35,10 +36,6 @@ __all__ = ["Completed", "Fleet", "PortState", "Reach"]
 
 EARLY_ATTEMPTS = 4
 """Logins tried when sshd hangs up before its greeting: beyond MaxStartups it does so at random."""
-_FILES_A_WORKER = 2
-_SPARE_FILES = 512
-_FILES_AT_LEAST = 48
-"""What a keeper has open beside its workers' connections and logs, with some to spare."""
 _STAGE_OF = {
     reasons.Reason.NAME: "name",
     reasons.Reason.NO_ROUTE: "connect",
@@ -62,8 +59,8 @@ class Fleet:
 
     def __init__(self, workers: Sequence[Worker], access: Access, *, prompter: Prompter | None = None) -> None:
         logging.getLogger("asyncssh").addHandler(logging.NullHandler())
-        files = raise_file_limit(len(workers) * _FILES_A_WORKER + _SPARE_FILES)
-        self._room = max(1, files - _FILES_AT_LEAST)
+        files = file_limit_for(len(workers))
+        self._room = max(1, files - FILES_AT_LEAST)
         """Connections that this process can hold: beyond its limit anything at all may fail to open a file."""
         self._dialing = 0
         self.workers = {worker.index: worker for worker in workers}
@@ -73,6 +70,7 @@ class Fleet:
         self._turns = asyncio.Semaphore(access.handshakes)
         self._live: dict[int, WorkerConnection] = {}
         self._second: dict[int, WorkerConnection] = {}
+        self._compressing: set[WorkerConnection] = set()
         self._jumps = JumpHosts(access, self._dial)
         self._tunnels: Tunnels | None = None
         self._locks: dict[int, asyncio.Lock] = {}
@@ -94,9 +92,9 @@ class Fleet:
     async def close(self) -> None:
         """Close every connection; the jump hosts' last, the workers go through them."""
         self._closed = True
-        live = [*self._live.values(), *self._second.values()]
-        self._live, self._second = {}, {}
-        await asyncio.gather(*(connection.close() for connection in live), return_exceptions=True)
+        made = self._made()
+        self._live, self._second, self._compressing = {}, {}, set()
+        await asyncio.gather(*(connection.close() for connection in made), return_exceptions=True)
         await self._jumps.close()
         if self._tunnels:
             await self._tunnels.close()
@@ -165,6 +163,21 @@ class Fleet:
     async def process(self, index: int, command: str) -> asyncssh.SSHClientProcess[bytes]:
         """A command whose streams the caller reads and writes, as bytes; the caller closes it."""
         return await self._with(index, lambda connection: connection.process(command))
+
+    async def compressing(self, index: int) -> WorkerConnection | None:
+        """One more connection to a worker, which compresses; None where none is to be had.
+
+        The caller closes it. Nobody is asked anything for it.
+        """
+        try:
+            connection = await self._connect(self._worker(index), compressing=True)
+        except TpuTuiError:
+            return None
+        if connection.compresses and not self._closed:
+            self._compressing = {other for other in self._compressing if other.alive} | {connection}
+            return connection
+        await connection.close()
+        return None
 
     async def probe(self, index: int, host: str, port: int, timeout: float = 5.0) -> PortState:
         """Whether `host:port` answers, seen from the worker. Raises what `connect` raises."""
@@ -260,10 +273,10 @@ class Fleet:
         return found
 
     async def _connect(
-        self, worker: Worker, stages: Stages | None = None, *, single: bool = False
+        self, worker: Worker, stages: Stages | None = None, *, single: bool = False, compressing: bool = False
     ) -> WorkerConnection:
         load_asyncssh()
-        login = login_to(worker, self._access)
+        login = replace(login_to(worker, self._access), compressing=compressing)
         through = self._through_iap(worker, login.port) if self._access.route == "iap" else None
         jump = None if through else self._access.jump or login.jump
         if jump is None and not self._has_room():
@@ -274,10 +287,13 @@ class Fleet:
         finally:
             self._dialing -= 1
 
+    def _made(self) -> list[WorkerConnection]:
+        return [*self._live.values(), *self._second.values(), *self._compressing]
+
     def _has_room(self) -> bool:
-        if self._dialing + len(self._live) + len(self._second) < self._room:
+        made = self._made()
+        if self._dialing + len(made) < self._room:
             return True
-        made = (*self._live.values(), *self._second.values())
         return self._dialing + sum(connection.alive for connection in made) < self._room
 
     async def _dialed(
@@ -358,30 +374,3 @@ def _as_worker_error(error: TpuTuiError, index: int) -> WorkerError:
             error.worker = index
         return error
     return WorkerError(error.what, worker=index, why=error.why, remedy=error.remedy)
-
-
-def check_file_limit(workers: int) -> None:
-    """See that one process can hold a connection and a log for each worker. Raises UsageError."""
-    needed = workers * _FILES_A_WORKER + _FILES_AT_LEAST
-    limit = raise_file_limit(needed)
-    if limit < needed:
-        raise UsageError(
-            f"{workers} workers need {needed} open files",
-            why=f"a process may open {limit} here",
-            remedy="raise the hard limit: ulimit -Hn, limits.conf, LimitNOFILE= or docker run --ulimit nofile=",
-        )
-
-
-def raise_file_limit(needed: int) -> float:
-    """Let this process open `needed` files, as far as its hard limit goes; how many it may open now."""
-    try:
-        import resource
-    except ImportError:
-        return math.inf
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        with contextlib.suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-            return wanted
-    return math.inf if soft == resource.RLIM_INFINITY else soft

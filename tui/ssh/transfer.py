@@ -1,39 +1,47 @@
 """Code to every worker: one command a worker, whose script and files come on its standard input.
 
 A worker needs sh and coreutils only. Files are cut out of the stream with `head -c`, checked with sha256sum, and the
-finished directory is renamed into place, so nobody ever sees half of it.
+finished directory is renamed into place, so nobody ever sees half of it. Where the link turns out to be slow, all of
+it goes over a connection that compresses.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-import re
+import math
 import secrets
 import shlex
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tui.errors import WorkerError
 from tui.ssh.fleet import Fleet, each
+from tui.ssh.parcel import BLOCK, Parcel, number, read_parcel
 from tui.ssh.reasons import quoted
-from tui.ssh.tree import Entry, Tree, read_tree
 
 if TYPE_CHECKING:
     import asyncssh
 
+    from tui.ssh.connection import WorkerConnection
+
 RUN_ROOT = "~/.tpu-tui"
-_BLOCK = 1 << 16
-_NUMBER = 20
-"""Digits of a length in the stream, padded with zeros."""
-_INLINE = 32 * 1024
-"""Bytes of a text that a shell still writes by itself."""
-_INLINE_TOTAL = 8 * 1024 * 1024
-_NAMES_A_COMMAND = 100
-_CONTROL = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]")
+SLOW = 2_000_000
+"""Bytes per second to all workers together below which compression pays: zlib takes in some 15 MB of code a second of
+one core and leaves a quarter, so it keeps a link of up to 4 MB/s busy, and needs half a core for one of 2 MB/s.
+"""
+FIRST = 1 << 20
+"""Bytes that are sent before the link is judged, by how long their second half takes; a quarter of a smaller tree.
+TCP has sped up by then: where the round trip is 100 ms, it sends half a MiB in one.
+"""
+LARGE = 2 << 20
+"""Bytes of a tree for which the link is judged at all: it costs a round trip."""
+LOGIN = 2.0
+"""Seconds that must be saved, after the first bytes were sent twice: the login that this takes needs one or two."""
 _WORDS = 160
 """Bytes of a worker's complaints that a message repeats."""
 _PARTING = 2.0
@@ -58,19 +66,25 @@ new=.new-$hash-$nonce
 trap 'cd "$root/code" && rm -rf "$new" "$new.sha256"' EXIT
 trap 'exit 1' HUP INT TERM
 mkdir "$new" || { say failed "cannot make $root/code/$new"; exit 1; }
-say want
-head -c "$(number)" >"$new.sha256"
-script=$(head -c "$(number)")
-( set -e; cd "$new"; eval "$script" )
-[ $? = 0 ] || { say failed "a file could not be written"; exit 1; }
-right "$new" "$new.sha256" || { say failed "what arrived is not what was sent"; exit 1; }
-sync -f "$new" 2>/dev/null
 intact() { [ -e "$hash.sha256" ] && right "$hash" "$hash.sha256"; }
-if [ -e "$hash" ] && ! intact; then mv "$hash" ".old-$hash-$nonce"; fi
-mv -f "$new.sha256" "$hash.sha256"
-mv -T "$new" "$hash" 2>/dev/null || right "$hash" "$hash.sha256" || { say failed "cannot be put in place"; exit 1; }
-rm -rf "$new" "$new.sha256"
-say done
+unpack() {
+  head -c "$(number)" >"$new.sha256"
+  script=$(head -c "$(number)")
+  ( set -e; cd "$new"; eval "$script" )
+  [ $? = 0 ] || { say failed "a file could not be written"; exit 1; }
+  right "$new" "$new.sha256" || { say failed "what arrived is not what was sent"; exit 1; }
+  sync -f "$new" 2>/dev/null
+  if [ -e "$hash" ] && ! intact; then mv "$hash" ".old-$hash-$nonce"; fi
+  mv -f "$new.sha256" "$hash.sha256"
+  mv -T "$new" "$hash" 2>/dev/null || right "$hash" "$hash.sha256" || { say failed "cannot be put in place"; exit 1; }
+  rm -rf "$new" "$new.sha256"
+  say done
+}
+say want
+half=$(number)
+[ "$half" != 0 ] || { unpack; exit; }
+exec 3>&1
+{ for _ in 1 2; do head -c "$half"; say got >&3; done; exec cat; } | unpack
 """
 
 
@@ -91,6 +105,9 @@ def code_directory(run_root: str, hash_: str) -> str:
 
 OnSent = Callable[[int, int, int], None]
 """Told how far a worker is: its index, bytes sent to it and bytes to send, script and checksums included."""
+OnBytes = Callable[[int], None]
+Start = Callable[[str], Awaitable["asyncssh.SSHClientProcess[bytes]"]]
+"""Starts a command on a worker."""
 
 
 async def sync_tree(
@@ -105,199 +122,191 @@ async def sync_tree(
 
     The tree is read once, in a thread of its own, before anything is sent. Raises UsageError when it cannot be read.
     """
-    tree = await asyncio.to_thread(read_tree, directory)
-    async for result in send_tree(fleet, indices, tree, run_root=run_root, on_sent=on_sent):
+    parcel = await asyncio.to_thread(read_parcel, directory)
+    async for result in send_parcel(fleet, indices, parcel, run_root=run_root, on_sent=on_sent):
         yield result
 
 
-async def send_tree(
+async def send_parcel(
     fleet: Fleet,
     indices: Iterable[int],
-    tree: Tree,
+    parcel: Parcel,
     *,
     run_root: str = RUN_ROOT,
     on_sent: OnSent | None = None,
 ) -> AsyncIterator[SyncResult | WorkerError]:
     """As `sync_tree`, for a tree that was read before."""
-    parcel = await asyncio.to_thread(_pack, tree)
 
     async def one(index: int) -> SyncResult:
-        return await _send(fleet, index, parcel, run_root, on_sent)
+        return await _Errand(fleet, index, parcel, run_root, on_sent).run()
 
     async for _, result in each(indices, one):
         yield result
 
 
-@dataclass(frozen=True)
-class _Parcel:
-    """A tree ready to be sent: `script` makes it out of itself and of the `streamed` files' bytes."""
+class _Refused(Exception):
+    """The worker does not say what was to be heard; its own words, none when it broke off."""
 
-    tree: Tree
-    script: bytes
-    manifest: bytes
-    streamed: tuple[Entry, ...]
-
-    @property
-    def size(self) -> int:
-        """Bytes that travel to a worker."""
-        texts = len(self.manifest) + len(self.script) + 2 * _NUMBER
-        return texts + sum(entry.size for entry in self.streamed)
+    def __init__(self, words: str = "") -> None:
+        super().__init__(words)
+        self.words = words
 
 
-async def _send(fleet: Fleet, index: int, parcel: _Parcel, run_root: str, on_sent: OnSent | None) -> SyncResult:
-    import asyncssh
+class _Delivery:
+    """One command on a worker that takes the tree in: what is sent to it, and what it answers."""
 
-    tree = parcel.tree
-    nonce = secrets.token_hex(8)
-    remote = _REMOTE.encode()
-    arguments = shlex.join([nonce, tree.hash, run_root])
-    process = await fleet.process(index, f"exec sh -c 's=$(head -c {len(remote)}); eval \"$s\"' tpu-tui {arguments}")
-    try:
-        process.stdin.write(remote)
-        answer, words = await _answer(process, nonce)
-        if answer == "want":
-            complaints = asyncio.ensure_future(_last_words(process))
-            try:
-                # A worker that gave up reads no further: its answer says why.
-                with suppress(BrokenPipeError):
-                    await _stream(process, parcel, index, on_sent)
-                answer, words = await _answer(process, nonce)
-                if answer != "done":
-                    await asyncio.wait({complaints}, timeout=_PARTING)
-                    words = f"{words}: {quoted(complaints.result())}" if complaints.done() else words
-            finally:
-                complaints.cancel()
-    except (OSError, asyncssh.Error) as error:
-        raise WorkerError(
-            "the code did not arrive", worker=index, why=quoted(str(error)) or "the connection broke off"
-        ) from error
-    finally:
-        process.close()
-    if answer not in ("have", "done"):
-        raise WorkerError(
-            "the code did not arrive",
-            worker=index,
-            why=quoted(words) or "the worker broke off",
-            remedy="see its disk (`df`), and that sh, head, sha256sum and mv are on its PATH",
-        )
-    return SyncResult(index, tree.hash, tree.bytes if answer == "done" else 0, skipped=answer == "have")
+    def __init__(
+        self, process: asyncssh.SSHClientProcess[bytes], nonce: str, blocks: Iterator[bytes], on_sent: OnBytes
+    ) -> None:
+        self._process = process
+        self._mark = f"@{nonce} ".encode()
+        self._blocks = blocks
+        self._on_sent = on_sent
+        self._sent = 0
 
+    async def expect(self, *words: str) -> str:
+        """The worker's next word, one of these; a login shell's chatter is left out. Raises _Refused for another."""
+        for _ in range(_MOST_CHATTER):
+            line = await self._process.stdout.readline()
+            if not line:
+                raise _Refused
+            _, found, rest = line.partition(self._mark)
+            if found:
+                word, _, more = rest.decode("utf-8", "replace").strip().partition(" ")
+                if word in words:
+                    return word
+                raise _Refused(more)
+        raise _Refused("the login shell prints too much")
 
-async def _last_words(process: asyncssh.SSHClientProcess[bytes]) -> bytes:
-    """The end of what the worker's programs complain about."""
-    kept = b""
-    while block := await process.stderr.read(_BLOCK):
-        kept = (kept + block)[-_WORDS:]
-    return kept
+    async def pour(self, most: float = math.inf) -> None:
+        """Send until so many bytes are on their way, or all, and then the end."""
+        # A worker that gave up reads no further: its answer says why.
+        with suppress(BrokenPipeError):
+            while self._sent < most:
+                block = next(self._blocks, b"")
+                if not block:
+                    self._process.stdin.write_eof()
+                    return
+                self._process.stdin.write(block)
+                await self._process.stdin.drain()
+                self._sent += len(block)
+                self._on_sent(self._sent)
 
+    async def pour_first(self, first: int) -> float:
+        """Send so many bytes; how many seconds their second half took."""
+        halves = asyncio.ensure_future(self._second_half())
+        try:
+            await self.pour(first)
+            return await halves
+        finally:
+            halves.cancel()
+            await asyncio.gather(halves, return_exceptions=True)
 
-async def _answer(process: asyncssh.SSHClientProcess[bytes], nonce: str) -> tuple[str, str]:
-    """The worker's next word that carries our nonce, and what follows it; others are a login shell's chatter."""
-    mark = f"@{nonce} ".encode()
-    for _ in range(_MOST_CHATTER):
-        line = await process.stdout.readline()
-        if not line:
-            return "", ""
-        _, found, rest = line.partition(mark)
-        if found:
-            word, _, words = rest.decode("utf-8", "replace").strip().partition(" ")
-            return word, words
-    return "", "the login shell prints too much"
+    async def _second_half(self) -> float:
+        await self.expect("got")
+        began = time.monotonic()
+        await self.expect("got")
+        return time.monotonic() - began
 
+    async def last_words(self) -> bytes:
+        """The end of what the worker's programs complain about."""
+        kept = b""
+        while block := await self._process.stderr.read(BLOCK):
+            kept = (kept + block)[-_WORDS:]
+        return kept
 
-async def _stream(
-    process: asyncssh.SSHClientProcess[bytes], parcel: _Parcel, index: int, on_sent: OnSent | None
-) -> None:
-    sent, size = 0, parcel.size
-    for block in _pieces(parcel, index):
-        process.stdin.write(block)
-        await process.stdin.drain()
-        sent += len(block)
-        if on_sent is not None:
-            on_sent(index, sent, size)
-    process.stdin.write_eof()
+    def give_up(self) -> None:
+        """Send no more: the worker's programs end."""
+        with suppress(OSError):
+            self._process.stdin.write_eof()
 
 
-def _pieces(parcel: _Parcel, index: int) -> Iterator[bytes]:
-    for text in (parcel.manifest, parcel.script):
-        yield b"%0*d" % (_NUMBER, len(text)) + text
-    for entry in parcel.streamed:
-        yield from _blocks(parcel.tree, entry, index)
+class _Errand:
+    """One tree on its way to one worker."""
 
+    def __init__(self, fleet: Fleet, index: int, parcel: Parcel, run_root: str, on_sent: OnSent | None) -> None:
+        self._fleet = fleet
+        self._index = index
+        self._parcel = parcel
+        self._run_root = run_root
+        self._on_sent = on_sent
+        self._told = 0
+        self._faster: WorkerConnection | None = None
+        """A connection that compresses, made where the link is slow."""
 
-def _blocks(tree: Tree, entry: Entry, index: int) -> Iterator[bytes]:
-    left = entry.size
-    with (tree.directory / os.fsdecode(entry.path)).open("rb") as file:
-        while left:
-            block = file.read(min(left, _BLOCK))
-            if not block:
-                raise WorkerError(
-                    "the code did not arrive",
-                    worker=index,
-                    why=f"{quoted(entry.path)} became shorter while it was sent",
-                    remedy="sync again when nothing writes there",
-                )
-            left -= len(block)
-            yield block
+    async def run(self) -> SyncResult:
+        """Bring it there. Raises WorkerError."""
+        import asyncssh
 
+        tree = self._parcel.tree
+        try:
+            last = await self._attempt(partial(self._fleet.process, self._index), measured=self._parcel.size >= LARGE)
+            if self._faster is not None:
+                last = await self._attempt(self._faster.process, measured=False)
+        except _Refused as refused:
+            raise WorkerError(
+                "the code did not arrive",
+                worker=self._index,
+                why=quoted(refused.words) or "the worker broke off",
+                remedy="see its disk (`df`), and that sh, head, sha256sum and mv are on its PATH",
+            ) from None
+        except (OSError, asyncssh.Error) as error:
+            raise WorkerError(
+                "the code did not arrive", worker=self._index, why=quoted(str(error)) or "the connection broke off"
+            ) from error
+        finally:
+            if self._faster is not None:
+                await self._faster.close()
+        skipped = last == "have"
+        return SyncResult(self._index, tree.hash, 0 if skipped else tree.bytes, skipped)
 
-def _pack(tree: Tree) -> _Parcel:
-    """The sh program that makes the tree, every name quoted, directories first.
+    async def _attempt(self, start: Start, *, measured: bool) -> str:
+        """The worker's last word: `done`, `have` when it was there, `got` when it is left to a faster way."""
+        nonce = secrets.token_hex(8)
+        remote = _REMOTE.encode()
+        arguments = shlex.join([nonce, self._parcel.tree.hash, self._run_root])
+        process = await start(f"exec sh -c 's=$(head -c {len(remote)}); eval \"$s\"' tpu-tui {arguments}")
+        try:
+            process.stdin.write(remote)
+            delivery = _Delivery(process, nonce, self._parcel.blocks(self._index), self._tell)
+            if await delivery.expect("have", "want") == "have":
+                return "have"
+            first = min(FIRST, self._parcel.size // 4) if measured else 0
+            process.stdin.write(number(first // 2))
+            return await self._sent(delivery, first)
+        finally:
+            process.close()
 
-    Small texts stand in it as they are, written by the shell itself: a process a file would cost far more. All other
-    files are cut out of the stream that follows, in order.
-    """
-    entries = tree.entries
-    folders = {entry.path.rpartition(b"/")[0] for entry in entries} | {e.path for e in entries if e.kind == "d"}
-    lines = _in_groups(b"mkdir -p", [_quoted(folder) for folder in sorted(folders - {b""})])
-    streamed: list[Entry] = []
-    inline = 0
-    for entry in entries:
-        name = _quoted(entry.path)
-        if entry.kind == "l":
-            lines.append(b"ln -s -- " + _quoted(entry.target, here=False) + b" " + name)
-        elif entry.kind in ("f", "x"):
-            text = _small_text(tree, entry) if inline + entry.size <= _INLINE_TOTAL else None
-            if text is None:
-                streamed.append(entry)
-                lines.append(b"head -c %d >%s" % (entry.size, name))
-            else:
-                inline += entry.size
-                lines.append(b"printf %s " + _quoted(text, here=False) + b" >" + name)
-    lines += _in_groups(b"chmod u+x", [_quoted(entry.path) for entry in entries if entry.kind == "x"])
-    return _Parcel(tree, b"\n".join(lines) + b"\n", _manifest(entries), tuple(streamed))
+    async def _sent(self, delivery: _Delivery, first: int) -> str:
+        complaints = asyncio.ensure_future(delivery.last_words())
+        try:
+            if first and await self._is_slow(delivery, first):
+                self._faster = await self._fleet.compressing(self._index)
+                if self._faster is not None:
+                    return "got"
+            await delivery.pour()
+            return await delivery.expect("done")
+        except _Refused as refused:
+            delivery.give_up()
+            await asyncio.wait({complaints}, timeout=_PARTING)
+            if complaints.done():
+                raise _Refused(f"{refused.words}: {quoted(complaints.result())}") from None
+            raise
+        finally:
+            complaints.cancel()
+            await asyncio.gather(complaints, return_exceptions=True)
 
+    async def _is_slow(self, delivery: _Delivery, first: int) -> bool:
+        """Send the first part; whether the link is slow, and all of it again but compressed is sooner there."""
+        seconds = await delivery.pour_first(first)
+        if first / 2 * len(self._fleet.workers) >= SLOW * seconds:
+            return False
+        rate = first / 2 / seconds
+        shrinks_to = await asyncio.to_thread(lambda: self._parcel.shrinks_to)
+        return self._parcel.size * (1 - shrinks_to) - first > LOGIN * rate
 
-def _in_groups(command: bytes, names: list[bytes]) -> list[bytes]:
-    return [
-        command + b" " + b" ".join(names[start : start + _NAMES_A_COMMAND])
-        for start in range(0, len(names), _NAMES_A_COMMAND)
-    ]
-
-
-def _small_text(tree: Tree, entry: Entry) -> bytes | None:
-    """A file's bytes where a shell can carry them: short, no NUL or other control character, valid UTF-8."""
-    if entry.size > _INLINE:
-        return None
-    try:
-        data = (tree.directory / os.fsdecode(entry.path)).read_bytes()
-        data.decode()
-    except (OSError, UnicodeDecodeError):
-        return None
-    return None if len(data) != entry.size or _CONTROL.search(data) else data
-
-
-def _quoted(path: bytes, *, here: bool = True) -> bytes:
-    return b"'" + ((b"./" if here else b"") + path).replace(b"'", b"'\"'\"'") + b"'"
-
-
-def _manifest(entries: Iterable[Entry]) -> bytes:
-    """What `sha256sum -c` reads: a name with a backslash or newline is escaped and its line begins with one."""
-    lines = []
-    for entry in entries:
-        if entry.kind not in ("f", "x") or b"\r" in entry.path:
-            continue
-        escaped = re.sub(rb"[\\\n]", lambda m: b"\\n" if m[0] == b"\n" else b"\\\\", entry.path)
-        mark = b"\\" if escaped != entry.path else b""
-        lines.append(mark + entry.digest.encode() + b"  ./" + escaped + b"\n")
-    return b"".join(lines)
+    def _tell(self, sent: int) -> None:
+        """Pass on how far it is; what is sent a second time is no step back."""
+        if self._on_sent is not None and sent > self._told:
+            self._told = sent
+            self._on_sent(self._index, sent, self._parcel.size)
