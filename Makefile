@@ -8,13 +8,16 @@ PIP_INSTALL := -m pip install --quiet --disable-pip-version-check -c constraints
 SYSTEM_PACKAGES := openssh-server iproute2 nftables nmap tmux zsh fish tcsh
 
 # Most tests wait for processes and networks; the trainer's fill every core and run by themselves.
-IN_PARALLEL := -n 4 --dist loadfile
+# In the order of collection, which tests/conftest.py makes: xdist's own puts files of few tests last, which take longest.
+IN_PARALLEL := -n 4 --dist loadfile --no-loadscope-reorder
 
 .PHONY: demo test check bench chaos shots clean system-packages
 
 demo: $(VENV)/.trainer
 	$(BIN)/tpu-tui demo $(DEMO_ARGS)
 
+# Every command, keeper and worker that a test starts is a process that would else compile the package anew.
+test: export PYTHONDONTWRITEBYTECODE =
 test: check $(VENV)/.trainer system-packages
 	$(BIN)/python -m pytest $(IN_PARALLEL) --ignore tests/trainer $(PYTEST_ARGS)
 	$(BIN)/python -m pytest tests/trainer $(PYTEST_ARGS)

@@ -18,5 +18,24 @@ if [ ! -e $venv/.ready ] || [ pyproject.toml -nt $venv/.ready ] || [ constraints
     $venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
     touch $venv/.ready
 fi
+
+leave_out() {
+    for path in "$@"; do
+        [ -e "$path" ] || { echo "$0: there is no $path to leave out" >&2; exit 1; }
+        options="$options --ignore $path"
+    done
+}
+options=
+# Its packages are not for this Python.
+leave_out tests/trainer
+# What these prove is the doing of sh on a worker, of gcloud and of the kernel; the Python around them runs in the other
+# tests of the same packages.
+leave_out tests/runs/test_worker_follow.py tests/runs/test_worker_job.py tests/runs/test_worker_launch.py \
+    tests/runs/test_worker_stop.py tests/runs/test_shells.py \
+    tests/localpod/test_api_gcloud.py tests/localpod/test_guardian.py tests/cli/test_file_limit.py
+# Screens and dialogs are drawn by test_snapshots and driven by test_pod_screen and test_keys; patterns, the one thing of the
+# logs that Pythons differ in, are in test_dialects and test_public_shapes, bytes and samples in test_demux.
+leave_out tests/console/test_run_screen.py tests/console/test_dialogs.py tests/logs/test_archive.py tests/logs/test_fast.py
 echo "On $($venv/bin/python --version):"
-exec $venv/bin/python -m pytest -q -p no:cacheprovider --ignore tests/trainer "$@"
+# shellcheck disable=SC2086
+exec $venv/bin/python -m pytest -q -p no:cacheprovider $options "$@"

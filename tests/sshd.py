@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 import secrets
@@ -187,14 +188,26 @@ def bare_path(directory: Path) -> str:
     """A directory that holds only the programs of coreutils, util-linux and sh, fit to be a PATH."""
     bin_ = directory / "bin"
     bin_.mkdir()
-    listing = subprocess.run(["dpkg", "-L", *BARE_PACKAGES], check=True, capture_output=True, text=True).stdout
-    for line in listing.splitlines():
-        program = Path(line)
-        if program.parent.name in ("bin", "sbin") and program.is_file() and not (bin_ / program.name).exists():
-            (bin_ / program.name).symlink_to(program)
-    if not (bin_ / "sh").exists():
-        (bin_ / "sh").symlink_to("/bin/sh")
+    for name, program in bare_programs().items():
+        (bin_ / name).symlink_to(program)
     return str(bin_)
+
+
+@functools.cache
+def bare_programs(packages: tuple[str, ...] = BARE_PACKAGES) -> dict[str, str]:
+    """Name and place of each program of these Debian packages, and of sh."""
+    listing = subprocess.run(["dpkg", "-L", *packages], check=True, capture_output=True, text=True).stdout
+    found = {"sh": "/bin/sh"}
+    for program in map(Path, listing.splitlines()):
+        if program.parent.name in ("bin", "sbin") and program.is_file():
+            found.setdefault(program.name, str(program))
+    return found
+
+
+def has_bare_path(directory: Path) -> bool:
+    """Whether what `bare_path` made is still all that is there."""
+    there = (directory / "bin").iterdir()
+    return {path.name: str(path.readlink()) if path.is_symlink() else "" for path in there} == bare_programs()
 
 
 def _version() -> tuple[int, int]:

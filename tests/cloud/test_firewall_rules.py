@@ -21,7 +21,11 @@ from tui.pod.slice import Slice
 from tui.pod.worker import Worker
 from tui.settings import Settings
 
-pytest.importorskip("google.cloud.compute_v1", reason="google-cloud-compute is not installed")
+
+@pytest.fixture(scope="module", autouse=True)
+def google_compute() -> None:
+    """Loaded here, in one process: loaded above, every process that only collects tests would spend seconds on it."""
+    pytest.importorskip("google.cloud.compute_v1", reason="google-cloud-compute is not installed")
 
 
 @dataclass

@@ -7,18 +7,31 @@ import os
 import shutil
 import signal
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import asyncssh
 import pytest
+import pytest_asyncio
 
-from tests.pods import is_running, local_pod, log_in, pod_home, small_pod, until
+from tests.pods import is_running, log_in, running_pod, until
 from tui.localpod.host import MAX_SESSIONS
 from tui.localpod.pod import LocalPod
 
-__all__ = ["local_pod", "pod_home", "small_pod"]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 MIB = 1 << 20
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def pod(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LocalPod]:
+    """One pod of four workers for all tests that leave its workers as they are; its parent knows a secret."""
+    home = tmp_path_factory.mktemp("home")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TPU_TUI_HOME", str(home))
+        patch.setenv("AWS_SECRET_ACCESS_KEY", "hush")
+        async with running_pod(home, workers=4) as pod:
+            yield pod
 
 
 def memory_of(pid: int) -> int:
@@ -27,9 +40,9 @@ def memory_of(pid: int) -> int:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS"))
 
 
-async def test_64_mebibytes_go_through_a_command_unchanged(small_pod: LocalPod) -> None:
+async def test_64_mebibytes_go_through_a_command_unchanged(pod: LocalPod) -> None:
     data = os.urandom(MIB) * 64
-    async with log_in(small_pod) as connection, connection.create_process("cat", encoding=None) as process:
+    async with log_in(pod) as connection, connection.create_process("cat", encoding=None) as process:
         process.stdin.write(data)
         process.stdin.write_eof()
         assert await process.stdout.read() == data
@@ -37,36 +50,36 @@ async def test_64_mebibytes_go_through_a_command_unchanged(small_pod: LocalPod) 
         assert process.exit_status == 0
 
 
-async def test_output_and_errors_come_on_streams_of_their_own(small_pod: LocalPod) -> None:
+async def test_output_and_errors_come_on_streams_of_their_own(pod: LocalPod) -> None:
     command = "head -c 3000000 /dev/zero; head -c 2000000 /dev/zero | tr '\\0' 'e' >&2; printf end"
-    async with log_in(small_pod) as connection:
+    async with log_in(pod) as connection:
         done = await connection.run(command, encoding=None)
     assert done.stdout == bytes(3_000_000) + b"end"
     assert done.stderr == b"e" * 2_000_000
 
 
-async def test_no_byte_is_changed_or_invented(small_pod: LocalPod) -> None:
+async def test_no_byte_is_changed_or_invented(pod: LocalPod) -> None:
     every = bytes(range(256)) * 3
-    async with log_in(small_pod) as connection:
+    async with log_in(pod) as connection:
         assert (await connection.run("cat", input=every, encoding=None)).stdout == every
 
 
 @pytest.mark.parametrize("code", [0, 1, 3, 127, 255])
-async def test_the_exit_code_is_the_commands(small_pod: LocalPod, code: int) -> None:
-    async with log_in(small_pod) as connection:
+async def test_the_exit_code_is_the_commands(pod: LocalPod, code: int) -> None:
+    async with log_in(pod) as connection:
         done = await connection.run(f"exit {code}")
     assert (done.exit_status, done.exit_signal) == (code, None)
 
 
 @pytest.mark.parametrize(("name", "told"), [("KILL", "KILL"), ("SEGV", "SEGV"), ("XCPU", "XCPU@openssh.com")])
-async def test_a_signal_that_ended_the_command_is_named(small_pod: LocalPod, name: str, told: str) -> None:
-    async with log_in(small_pod) as connection:
+async def test_a_signal_that_ended_the_command_is_named(pod: LocalPod, name: str, told: str) -> None:
+    async with log_in(pod) as connection:
         done = await connection.run(f"kill -s {name} $$")
     assert done.exit_signal[0] == told
 
 
-async def test_a_signal_sent_over_the_channel_reaches_the_process_group(small_pod: LocalPod) -> None:
-    async with log_in(small_pod) as connection:
+async def test_a_signal_sent_over_the_channel_reaches_the_process_group(pod: LocalPod) -> None:
+    async with log_in(pod) as connection:
         waiting = "trap 'echo caught; exit 5' TERM; echo up; while :; do sleep 0.05; done"
         process = await connection.create_process(waiting)
         assert await process.stdout.readline() == "up\n"
@@ -75,61 +88,63 @@ async def test_a_signal_sent_over_the_channel_reaches_the_process_group(small_po
     assert (done.stdout, done.exit_status) == ("caught\n", 5)
 
 
-async def test_a_command_that_reads_nothing_holds_the_client_back(small_pod: LocalPod) -> None:
-    [pid] = small_pod.machines.pids("local")
-    async with log_in(small_pod) as connection:
-        await connection.run("true")
-        before = memory_of(pid)
-        process = await connection.create_process("exec sleep 1000", encoding=None)
-        process.stdin.write(bytes(64 * MIB))
-        assert (await connection.run("echo here")).stdout == "here\n"
-        assert memory_of(pid) - before < 16 * MIB
-        assert process.channel.get_write_buffer_size() > 32 * MIB
-        process.kill()
-
-
-async def test_a_client_that_reads_nothing_holds_the_command_back(small_pod: LocalPod) -> None:
-    [pid] = small_pod.machines.pids("local")
-    async with log_in(small_pod) as connection:
-        await connection.run("true")
-        before = memory_of(pid)
-        process = await connection.create_process("head -c 100000000 /dev/zero", encoding=None)
-        process.channel.pause_reading()
-        for _ in range(20):
+async def test_a_command_that_reads_nothing_holds_the_client_back(tmp_path: Path) -> None:
+    async with running_pod(tmp_path / "home") as pod:
+        [pid] = pod.machines.pids("local")
+        async with log_in(pod) as connection:
             await connection.run("true")
-        assert memory_of(pid) - before < 16 * MIB
-        process.channel.resume_reading()
-        assert len(await process.stdout.read()) == 100_000_000
+            before = memory_of(pid)
+            process = await connection.create_process("exec sleep 1000", encoding=None)
+            process.stdin.write(bytes(64 * MIB))
+            assert (await connection.run("echo here")).stdout == "here\n"
+            assert memory_of(pid) - before < 16 * MIB
+            assert process.channel.get_write_buffer_size() > 32 * MIB
+            process.kill()
 
 
-async def test_what_a_background_job_holds_open_keeps_the_channel(small_pod: LocalPod) -> None:
-    async with log_in(small_pod) as connection:
+async def test_a_client_that_reads_nothing_holds_the_command_back(tmp_path: Path) -> None:
+    async with running_pod(tmp_path / "home") as pod:
+        [pid] = pod.machines.pids("local")
+        async with log_in(pod) as connection:
+            await connection.run("true")
+            before = memory_of(pid)
+            process = await connection.create_process("head -c 100000000 /dev/zero", encoding=None)
+            process.channel.pause_reading()
+            for _ in range(20):
+                await connection.run("true")
+            assert memory_of(pid) - before < 16 * MIB
+            process.channel.resume_reading()
+            assert len(await process.stdout.read()) == 100_000_000
+
+
+async def test_what_a_background_job_holds_open_keeps_the_channel(pod: LocalPod) -> None:
+    async with log_in(pod) as connection:
         command = "mkfifo pipe && touch made; { read line <pipe; echo late $line; } & exit 4"
         process = await connection.create_process(command)
-        await until((small_pod.machines.homes("local")[0] / "made").exists, "the pipe is made")
+        await until((pod.machines.homes("local")[0] / "made").exists, "the pipe is made")
         await connection.run("echo word >pipe")
         done = await process.wait()
     assert (done.stdout, done.exit_status) == ("late word\n", 4)
 
 
-async def test_jobs_outlive_their_connection_as_under_openssh(small_pod: LocalPod) -> None:
-    home = small_pod.machines.homes("local")[0]
-    connection = await log_in(small_pod)
+async def test_jobs_outlive_their_connection_as_under_openssh(pod: LocalPod) -> None:
+    home = pod.machines.homes("local")[0]
+    connection = await log_in(pod)
     plain = await connection.create_process("echo $$ >plain; exec sleep 1000")
     await connection.run("setsid sh -c 'echo $$ >own; exec sleep 1000' </dev/null >/dev/null 2>&1 &")
     files = [home / "plain", home / "own"]
     await until(lambda: all(file.exists() and file.read_text() for file in files), "both jobs run")
     connection.abort()
     await connection.wait_closed()
-    async with log_in(small_pod) as again:
+    async with log_in(pod) as again:
         assert (await again.run("true")).exit_status == 0
     assert all(is_running(int(file.read_text())) for file in files)
     del plain
 
 
-async def test_a_command_that_writes_to_a_closed_connection_gets_sigpipe(small_pod: LocalPod) -> None:
-    home = small_pod.machines.homes("local")[0]
-    connection = await log_in(small_pod)
+async def test_a_command_that_writes_to_a_closed_connection_gets_sigpipe(pod: LocalPod) -> None:
+    home = pod.machines.homes("local")[0]
+    connection = await log_in(pod)
     process = await connection.create_process("sh -c 'while :; do echo more; done'; echo $? >code; mv code ended")
     await process.stdout.readline()
     connection.abort()
@@ -137,8 +152,8 @@ async def test_a_command_that_writes_to_a_closed_connection_gets_sigpipe(small_p
     assert int((home / "ended").read_text()) == 128 + signal.SIGPIPE
 
 
-async def test_a_connection_has_ten_sessions_and_no_more(small_pod: LocalPod) -> None:
-    async with log_in(small_pod) as connection:
+async def test_a_connection_has_ten_sessions_and_no_more(pod: LocalPod) -> None:
+    async with log_in(pod) as connection:
         held = [await connection.create_process("read line") for _ in range(MAX_SESSIONS)]
         with pytest.raises(asyncssh.ChannelOpenError) as refused:
             await connection.run("true")
@@ -150,46 +165,46 @@ async def test_a_connection_has_ten_sessions_and_no_more(small_pod: LocalPod) ->
             process.close()
 
 
-async def test_strangers_are_not_let_in(small_pod: LocalPod) -> None:
+async def test_strangers_are_not_let_in(pod: LocalPod) -> None:
     stranger = asyncssh.generate_private_key("ssh-ed25519")
     with pytest.raises(asyncssh.PermissionDenied):
-        await log_in(small_pod, client_keys=[stranger])
+        await log_in(pod, client_keys=[stranger])
     with pytest.raises(asyncssh.PermissionDenied):
-        await log_in(small_pod, username="nobody-here")
+        await log_in(pod, username="nobody-here")
 
 
-async def test_a_key_added_to_authorized_keys_lets_in_at_once(small_pod: LocalPod) -> None:
+async def test_a_key_added_to_authorized_keys_lets_in_at_once(pod: LocalPod) -> None:
     added = asyncssh.generate_private_key("ssh-ed25519")
-    authorized = small_pod.machines.homes("local")[0] / ".ssh" / "authorized_keys"
+    authorized = pod.machines.homes("local")[0] / ".ssh" / "authorized_keys"
     authorized.write_text(authorized.read_text() + added.export_public_key("openssh").decode())
-    async with log_in(small_pod, client_keys=[added]) as connection:
+    async with log_in(pod, client_keys=[added]) as connection:
         assert (await connection.run("echo in")).stdout == "in\n"
 
 
-async def test_a_worker_answers_with_the_key_that_was_vouched_for(local_pod: LocalPod) -> None:
-    workers = local_pod.machines.workers("local")
+async def test_a_worker_answers_with_the_key_that_was_vouched_for(pod: LocalPod) -> None:
+    workers = pod.machines.workers("local")
     assert len({worker.host_key_public for worker in workers}) == 4
     wrong = asyncssh.import_known_hosts(f"[{workers[1].address}]:{workers[1].port} {workers[0].host_key_public}\n")
     with pytest.raises(asyncssh.HostKeyNotVerifiable):
-        await log_in(local_pod, 1, known_hosts=wrong)
+        await log_in(pod, 1, known_hosts=wrong)
 
 
-async def test_files_go_over_sftp_into_the_home(small_pod: LocalPod, tmp_path: Path) -> None:
-    home = small_pod.machines.homes("local")[0]
+async def test_files_go_over_sftp_into_the_home(pod: LocalPod, tmp_path: Path) -> None:
+    home = pod.machines.homes("local")[0]
     (tmp_path / "sent").write_bytes(os.urandom(5 * MIB))
-    async with log_in(small_pod) as connection, connection.start_sftp_client() as sftp:
+    async with log_in(pod) as connection, connection.start_sftp_client() as sftp:
         await sftp.put(str(tmp_path / "sent"), "kept")
         await sftp.get("kept", str(tmp_path / "back"))
     assert (home / "kept").read_bytes() == (tmp_path / "sent").read_bytes() == (tmp_path / "back").read_bytes()
 
 
 @pytest.mark.skipif(shutil.which("scp") is None, reason="no OpenSSH client here")
-async def test_openssh_itself_gets_along_with_a_worker(small_pod: LocalPod, tmp_path: Path) -> None:
-    [worker] = small_pod.machines.workers("local")
+async def test_openssh_itself_gets_along_with_a_worker(pod: LocalPod, tmp_path: Path) -> None:
+    worker = pod.machines.workers("local")[0]
     (tmp_path / "known").write_text(f"[{worker.address}]:{worker.port} {worker.host_key_public}\n")
-    options = ["-F", "none", "-i", str(small_pod.identity), "-o", f"UserKnownHostsFile={tmp_path}/known"]
+    options = ["-F", "none", "-i", str(pod.identity), "-o", f"UserKnownHostsFile={tmp_path}/known"]
     options += ["-o", "IdentitiesOnly=yes", "-o", "StrictHostKeyChecking=yes"]
-    place = f"{small_pod.profile()['user']}@{worker.address}"
+    place = f"{pod.profile()['user']}@{worker.address}"
     assert await openssh("scp", *options, "-P", str(worker.port), __file__, f"{place}:copy") == (0, "", "")
     ssh = ["ssh", *options, "-p", str(worker.port)]
     assert await openssh(*ssh, place, "echo said; echo wrong >&2; exit 9") == (9, "said\n", "wrong\n")
@@ -207,16 +222,16 @@ async def openssh(*words: str) -> tuple[int | None, str, str]:
     return process.returncode, out.decode(), errors.decode()
 
 
-async def test_a_closed_port_is_told_in_the_words_of_the_errno(local_pod: LocalPod) -> None:
-    other = local_pod.machines.workers("local")[1].address
-    async with log_in(local_pod) as connection:
+async def test_a_closed_port_is_told_in_the_words_of_the_errno(pod: LocalPod) -> None:
+    other = pod.machines.workers("local")[1].address
+    async with log_in(pod) as connection:
         with pytest.raises(asyncssh.ChannelOpenError) as refused:
             await connection.open_connection(other, 8476)
     assert (refused.value.code, refused.value.reason) == (asyncssh.OPEN_CONNECT_FAILED, os.strerror(111))
 
 
-async def test_a_forwarded_connection_comes_from_the_workers_own_address(local_pod: LocalPod) -> None:
-    workers = local_pod.machines.workers("local")
+async def test_a_forwarded_connection_comes_from_the_workers_own_address(pod: LocalPod) -> None:
+    workers = pod.machines.workers("local")
     callers: list[str] = []
 
     async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -226,7 +241,7 @@ async def test_a_forwarded_connection_comes_from_the_workers_own_address(local_p
         writer.close()
 
     server = await asyncio.start_server(echo, workers[1].address, 0)
-    async with server, log_in(local_pod) as connection:
+    async with server, log_in(pod) as connection:
         reader, writer = await connection.open_connection(*server.sockets[0].getsockname())
         writer.write(b"through\n")
         assert await reader.readline() == b"through\n"
@@ -234,26 +249,24 @@ async def test_a_forwarded_connection_comes_from_the_workers_own_address(local_p
     assert callers == [workers[0].address]
 
 
-async def test_commands_see_a_workers_environment_and_nothing_of_the_parents(
-    small_pod: LocalPod, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    home = small_pod.machines.homes("local")[0]
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush")
-    async with log_in(small_pod) as connection:
+async def test_commands_see_a_workers_environment_and_nothing_of_the_parents(pod: LocalPod) -> None:
+    home = pod.machines.homes("local")[0]
+    assert os.environ["AWS_SECRET_ACCESS_KEY"] == "hush"
+    async with log_in(pod) as connection:
         done = await connection.run("pwd; python -c 'import trainer, sys; print(sys.executable)'; env", check=True)
     lines = done.stdout.splitlines()
     variables = dict(line.split("=", 1) for line in lines[2:])
     assert lines[0] == variables["HOME"] == str(home)
-    assert variables["HOSTNAME"] == small_pod.machines.workers("local")[0].hostname
-    assert variables["STORAGE_EMULATOR_HOST"] == small_pod.announcement()["storage"]
+    assert variables["HOSTNAME"] == pod.machines.workers("local")[0].hostname
+    assert variables["STORAGE_EMULATOR_HOST"] == pod.announcement()["storage"]
     assert Path(variables["TPU_TUI_DEVICES"]).exists()
     assert Path(variables["TPU_TUI_LOCKFILE"]).parent == home.parent
     assert "hush" not in done.stdout
     assert "TPU_TUI_HOME" not in variables
 
 
-async def test_an_interactive_shell_has_a_terminal_of_the_asked_size(small_pod: LocalPod) -> None:
-    async with log_in(small_pod) as connection:
+async def test_an_interactive_shell_has_a_terminal_of_the_asked_size(pod: LocalPod) -> None:
+    async with log_in(pod) as connection:
         shell = await connection.create_process(term_type="xterm", term_size=(101, 33))
         shell.stdin.write("stty size; command -v python; exit 6\n")
         done = await shell.wait()
@@ -262,9 +275,9 @@ async def test_an_interactive_shell_has_a_terminal_of_the_asked_size(small_pod: 
     assert done.exit_status == 6
 
 
-async def test_a_terminals_jobs_are_hung_up_with_it(small_pod: LocalPod) -> None:
-    home = small_pod.machines.homes("local")[0]
-    async with log_in(small_pod) as connection:
+async def test_a_terminals_jobs_are_hung_up_with_it(pod: LocalPod) -> None:
+    home = pod.machines.homes("local")[0]
+    async with log_in(pod) as connection:
         process = await connection.create_process(
             "trap 'echo >hung-up; exit' HUP; echo up; while :; do sleep 0.05; done", term_type="xterm"
         )

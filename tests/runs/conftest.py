@@ -11,7 +11,7 @@ import pytest
 
 from tests.runs.pipes import PipeWorker, tagged, until
 from tests.runs.ssh_pod import Pod
-from tests.sshd import OpensshWorker, bare_path, openssh_worker
+from tests.sshd import OpensshWorker, bare_path, has_bare_path, openssh_worker
 
 
 @pytest.fixture(scope="module")
@@ -37,10 +37,11 @@ def pod(three_workers: list[OpensshWorker], tmp_path: Path) -> Iterator[Pod]:
     for worker in three_workers:
         if worker.process is None:
             worker.start()
-        for directory in (worker.home, worker.root / "bin"):
-            until(lambda gone=directory: is_removed(gone))
+        until(lambda gone=worker.home: is_removed(gone))
         worker.home.mkdir()
-        bare_path(worker.root)
+        if not has_bare_path(worker.root):
+            shutil.rmtree(worker.root / "bin")
+            bare_path(worker.root)
 
 
 @pytest.fixture(params=["dash", "bash"])

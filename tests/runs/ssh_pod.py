@@ -80,11 +80,10 @@ class Pod:
             if attendance.alive and attendance.pid:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(attendance.pid, signal.SIGKILL)
-        for worker in self.workers:
-            for tag in worker.home.glob(".tpu-tui/runs/*/*/tag"):
-                for pid in tagged(tag.read_text().strip() or "none"):
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(pid, signal.SIGKILL)
+        found = [tag for worker in self.workers for tag in worker.home.glob(".tpu-tui/runs/*/*/tag")]
+        for pid in tagged(*filter(None, (tag.read_text().strip() for tag in found))):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     def mirrors_are_exact(self, directory: RunDirectory) -> bool:
         return all(

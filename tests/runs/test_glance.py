@@ -37,7 +37,9 @@ def test_the_newest_lines_of_the_workers_tell_the_median(tmp_path: Path) -> None
     for worker, loss in enumerate(("3.0", "1.5", "2.0")):
         for step in (10, 20, 30):
             add(directory, worker, training(core=worker, epoch=2, step=step, loss=loss) + "\n")
-    assert Glances().of(directory) == Glance(2, 30, 2.0)
+    found = Glances().of(directory)
+    assert found == Glance(2, 30, 2.0)
+    assert str(found) == "loss 2.00000 step 30 epoch 2"
 
 
 def test_only_the_end_of_a_log_is_read_and_a_line_cut_there_is_none(tmp_path: Path) -> None:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from pathlib import Path
 
-from tests.runs.pipes import PipeWorker, a_run, ended, needs_linux
+import pytest
+
+from tests.runs.pipes import PipeWorker, a_run, ended, needs_linux, until
+from tui.runs.remote import MOST_LOOKS, call, pace_of
 
 pytestmark = needs_linux
 
@@ -48,6 +53,28 @@ def test_a_follower_whose_time_is_up_says_nothing_of_an_end(worker: PipeWorker) 
     heard, _, _ = worker.ask("follow", run, 0, 1, 0)
     assert [answer.word for answer in heard] == ["log", "room"]
     worker.ask("stop", run, 10, 0)
+
+
+@pytest.mark.parametrize(("workers", "pace"), [(1, 0.1), (32, 0.1), (64, 0.2), (128, 0.4), (2048, 1.0)])
+def test_workers_of_a_large_pod_look_at_their_logs_less_often(worker: PipeWorker, workers: int, pace: float) -> None:
+    assert pace_of(workers) == pytest.approx(pace)
+    assert workers / pace_of(workers) <= max(MOST_LOOKS, workers)
+    run = a_run("sleep", "1000")
+    worker.launch(run).through()
+    worker.open(call("follow", run.id, 0, 0, 600, 0, run_root=run.run_root, pace=pace_of(workers)))
+    until(lambda: f"{pace:.2f}" in _pauses(worker.directory(run)))
+    worker.ask("stop", run, 10, 0)
+
+
+def _pauses(directory: Path) -> list[str]:
+    """What every `tail` in a directory was told to wait between two looks."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError, ValueError):
+            words = (process / "cmdline").read_bytes().split(b"\0")
+            if words[0] == b"tail" and (process / "cwd").resolve() == directory.resolve():
+                found.append(words[words.index(b"-s") + 1].decode())
+    return found
 
 
 def test_status_and_list_tell_what_runs_here(worker: PipeWorker) -> None:
