@@ -8,28 +8,12 @@ from pathlib import Path
 import asyncssh
 import pytest
 
-from tests.cli.commands import Answer, Shell
+from tests.cli.commands import Shell
+from tests.cli.lab import Lab
 from tests.sshd import OpensshWorker, needs_sshd, sshd
 
 __all__ = ["sshd"]
 pytestmark = needs_sshd
-
-
-class Lab:
-    """Three OpenSSH machines, a hosts file that names them, and a terminal that has the key to them."""
-
-    def __init__(self, shell: Shell, workers: list[OpensshWorker], directory: Path) -> None:
-        self.shell = shell
-        self.workers = workers
-        self.hosts = directory / "lab.txt"
-        self.hosts.write_text(
-            "# three machines\n" + "".join(f"{one.user}@{one.host}:{one.port}\n" for one in workers)
-        )
-
-    def run(self, *words: str, host_keys: str = "accept-new") -> Answer:
-        identity = str(self.workers[0].identity)
-        everywhere = ("--hosts", str(self.hosts), "--identity", identity, "--host-keys", host_keys)
-        return self.shell.run(*everywhere, *words)
 
 
 @pytest.fixture

@@ -7,42 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.commands import Answer, Shell
+from tests.cli.commands import Shell
+from tests.cli.lab import Lab
 from tests.sshd import OpensshWorker, needs_sshd, sshd
 
 __all__ = ["sshd"]
 pytestmark = needs_sshd
-
-
-class Lab:
-    """Two OpenSSH machines and a profile that names them, with limits of its own."""
-
-    def __init__(self, shell: Shell, workers: list[OpensshWorker], directory: Path) -> None:
-        self.shell = shell
-        self.workers = workers
-        self.hosts = directory / "lab.txt"
-        self.hosts.write_text("".join(f"{one.user}@{one.host}:{one.port}\n" for one in workers))
-
-    def limit(self, **thresholds: float) -> None:
-        easy = {"load_per_cpu": 1e6, "disk_free_gib": 0.0, "disk_full_gib": 0.0, "memory_free_share": 0.0}
-        lines = [
-            f'hosts = "{self.hosts}"',
-            f'identity = "{self.workers[0].identity}"',
-            'host_keys = "accept-new"',
-            "runtime = 'none'",
-            "[thresholds]",
-            *(f"{name} = {value}" for name, value in {**easy, **thresholds}.items()),
-        ]
-        profile = self.shell.home / "profiles" / "default.toml"
-        profile.parent.mkdir(parents=True, exist_ok=True)
-        profile.write_text("\n".join(lines) + "\n")
-
-    def launch(self, *words: str) -> Answer:
-        return self.shell.run("launch", "lab", *words, "--", "echo", "hello")
-
-    @property
-    def runs(self) -> list[str]:
-        return [run["run"] for run in self.shell.run("runs", "--offline", "--json").document]
 
 
 @pytest.fixture
@@ -51,7 +21,7 @@ def lab(shell: Shell, sshd: Callable[..., OpensshWorker], tmp_path: Path) -> Lab
 
 
 def test_a_failed_check_refuses_the_launch_and_can_be_overruled(lab: Lab) -> None:
-    lab.limit(disk_full_gib=1e9)
+    lab.write_profile(disk_full_gib=1e9)
     refused = lab.launch()
     assert refused.code == 1
     assert "disk: " in refused.errors
@@ -66,7 +36,7 @@ def test_a_failed_check_refuses_the_launch_and_can_be_overruled(lab: Lab) -> Non
 
 
 def test_a_warning_is_shown_and_the_launch_goes_on(lab: Lab) -> None:
-    lab.limit(disk_free_gib=1e9)
+    lab.write_profile(disk_free_gib=1e9)
     answer = lab.launch()
     assert answer.code == 0, answer.errors
     assert "disk: " in answer.errors
@@ -74,7 +44,7 @@ def test_a_warning_is_shown_and_the_launch_goes_on(lab: Lab) -> None:
 
 
 def test_a_worker_that_cannot_be_reached_is_out_of_reach_and_nothing_is_launched(lab: Lab) -> None:
-    lab.limit()
+    lab.write_profile()
     lab.workers[1].stop()
     answer = lab.launch()
     assert answer.code == 3
@@ -83,7 +53,7 @@ def test_a_worker_that_cannot_be_reached_is_out_of_reach_and_nothing_is_launched
 
 
 def test_a_dry_run_looks_at_nothing_and_shows_what_is_done_at_the_end(lab: Lab) -> None:
-    lab.limit(disk_full_gib=1e9)
+    lab.write_profile(disk_full_gib=1e9)
     answer = lab.launch("--dry-run", "--on-end", "report", "--on-end", "command:echo done")
     assert answer.code == 0, answer.errors
     assert "on end: write the report" in answer.out
@@ -93,7 +63,7 @@ def test_a_dry_run_looks_at_nothing_and_shows_what_is_done_at_the_end(lab: Lab) 
 
 
 def test_a_threshold_that_is_no_while_is_refused(lab: Lab) -> None:
-    lab.limit(lost_after_seconds=-5.0)
+    lab.write_profile(lost_after_seconds=-5.0)
     answer = lab.launch("--dry-run")
     assert answer.code == 2
     assert "lost_after_seconds is -5" in answer.errors

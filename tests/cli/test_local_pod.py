@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.cli.commands import DEADLINE
 from tests.cli.conftest import LocalPod
 from tests.pods import wait_until
 
@@ -268,6 +269,27 @@ def test_secret_values_are_shown_nowhere(pod: LocalPod) -> None:
         assert b"hush-hush" not in path.read_bytes(), path
 
 
+def test_whoever_waits_for_a_run_is_told_when_nobody_looks_after_it_any_more(pod: LocalPod, tmp_path: Path) -> None:
+    end = tmp_path / "end"
+    job = ("sh", "-c", f"echo begun; until test -e {end}; do sleep 0.1; done")
+    words = ("launch", "local", "--skip-checks", "--name", "orphan", "--json", "--", *job)
+    with pod.shell.start(*words) as waiting:
+        assert waiting.stdout is not None
+        assert waiting.stderr is not None
+        directory = Path(json.loads(waiting.stdout.readline())["directory"])
+        assert b"begun" in waiting.stdout.readline()
+        os.kill(int((directory / "keeper").read_text().split()[0]), signal.SIGKILL)
+        told = iter(waiting.stderr.readline, b"")
+        absence = next(line for line in told if b"nobody looks after" in line)
+        assert b" since 20" in absence
+        assert f"tpu-tui attach {directory.name}".encode() in next(told)
+        assert "unattended since" in pod.run("status", "orphan", "--offline").out
+        end.touch()
+        assert pod.run("attach", "orphan").code == 0
+        assert waiting.wait(DEADLINE) == 0
+        assert any(b"is looked after again" in line for line in told)
+
+
 def test_read_only_refuses_what_changes_and_allows_what_looks(pod: LocalPod) -> None:
     for words in (["launch", "local"], ["exec", "local"]):
         refused = pod.run("--read-only", *words, "--", "true")
@@ -282,9 +304,19 @@ def test_a_slice_comes_and_goes(pod: LocalPod) -> None:
     assert len(pod.run("slices", "--json").document) == 1
     made = pod.run(*words)
     assert made.code == 0, made.errors
+    again = pod.run("slices", "start", "small")
+    assert (again.code, "it must be STOPPED" in again.errors) == (2, True), "what runs cannot be started"
     assert {row["name"] for row in pod.run("slices", "--json").document} == {"local", "small"}
     assert pod.run("exec", "small", "--", "true").code == 0
     assert pod.run("slices", "delete", "small").code == 2, "nobody could be asked for its name"
+    would = pod.run("slices", "delete", "small", "--dry-run", "--json").document
+    assert (would["dry_run"], len(would["steps"])) == (True, 1)
+    assert would["steps"][0].startswith("would delete small in local-a, now READY")
+    assert pod.run("slices", "stop", "small").code == 0
+    stopped = pod.run("workers", "small", "--json")
+    assert (stopped.code, [row["reachable"] for row in stopped.document]) == (3, [False])
+    assert "small is STOPPED" in stopped.document[0]["error"]
+    assert "slices start small" in stopped.errors
     assert pod.run("slices", "delete", "small", "--yes").code == 0
     assert {row["name"] for row in pod.run("slices", "--json").document} == {"local"}
 

@@ -1,13 +1,15 @@
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from tui.cli import main, parse
+from tui.cli import main
+from tui.commands.parsing import parse
 
 
 def test_every_command_is_found_in_the_family_that_adds_it() -> None:
-    from tui.cli import FAMILIES, build_parser
+    from tui.commands.parsing import FAMILIES, build_parser
 
     whole = build_parser().format_help()
     for commands in FAMILIES.values():
@@ -55,7 +57,7 @@ def test_wrong_usage_ends_with_2_and_a_sentence(words: list[str], capsys: pytest
 
 def test_help_imports_neither_google_nor_asyncssh_nor_textual_nor_numpy() -> None:
     script = (
-        "import sys\nfrom tui.cli import build_parser\nbuild_parser().format_help()\n"
+        "import sys\nfrom tui.commands.parsing import build_parser\nbuild_parser().format_help()\n"
         "heavy = {'google', 'grpc', 'asyncssh', 'textual', 'numpy', 'torch', 'rich'}\n"
         "print(sorted(heavy & {name.partition('.')[0] for name in sys.modules}))"
     )
@@ -63,12 +65,49 @@ def test_help_imports_neither_google_nor_asyncssh_nor_textual_nor_numpy() -> Non
     assert done.stdout.strip() == "[]"
 
 
-def test_a_closed_pipe_is_silent() -> None:
-    done = subprocess.run(
-        f"{sys.executable} -m tui.cli config show --json | true",
-        shell=True,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stderr == ""
+@pytest.mark.parametrize("words", ["config show --json", "--help", "launch --help", "--version"])
+def test_a_closed_pipe_is_silent(words: str) -> None:
+    command = f"{{ sleep 0.3; {sys.executable} -m tui.cli {words}; echo $? >&2; }} | true"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
+    assert done.stderr == "0\n"
+
+
+def test_further_words_may_stand_behind_an_option() -> None:
+    assert parse(["runs", "delete", "a", "--on", "here", "b", "c"]).words == ["delete", "a", "b", "c"]
+    assert parse(["runs", "--offline", "pod"]).words == ["pod"]
+    assert parse(["compare", "a", "--offline", "-"]).refs == ["a", "-"]
+
+
+def test_a_word_too_many_is_refused_with_the_commands_own_help(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["status", "run", "more"], ["runs", "--bogus"], ["config", "show", "x"]):
+        with pytest.raises(SystemExit):
+            parse(words)
+        told = capsys.readouterr().err
+        assert words[-1] in told
+        assert f"tpu-tui {words[0]} --help" in told
+
+
+def test_help_tells_what_a_command_does_and_where_the_job_stands(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse(["launch", "--help"])
+    told = capsys.readouterr().out
+    assert "SLICE -- COMMAND …" in told
+    assert "Start a command on every worker of a slice, or on none." in told
+    assert "tpu-tui --help" in told
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (["slices", "delete", "pod", "--yes"], "slices delete"),
+        (["local", "up"], "local up"),
+        (["demo"], "demo"),
+        (["keys", "add", "pod"], "keys add"),
+    ],
+)
+def test_read_only_refuses_by_the_name_that_was_typed(
+    words: list[str], name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TPU_TUI_HOME", str(tmp_path))
+    assert main(["--read-only", *words]) == 2
+    assert f"{name} is refused by --read-only" in capsys.readouterr().err

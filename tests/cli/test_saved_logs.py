@@ -39,6 +39,23 @@ def test_what_is_piped_in_is_a_log_too(tmp_path: Path) -> None:
     assert len(json.loads(piped.stdout)) == 16
 
 
+def test_that_no_line_is_wanted_is_told(tmp_path: Path) -> None:
+    nobody = run("logs", str(SAMPLE_LOG), "--worker", "99", home=tmp_path)
+    assert (nobody.returncode, nobody.stdout) == (0, b"")
+    assert b"No line of " in nobody.stderr
+    assert run("logs", str(SAMPLE_LOG), "--tail", "0", home=tmp_path).stderr == b""
+
+
+def test_a_report_and_a_comparison_take_what_is_piped_in(tmp_path: Path) -> None:
+    log = SAMPLE_LOG.read_bytes()
+    report = run("report", "-", "--format", "json", "--out", str(tmp_path), home=tmp_path, given=log)
+    assert report.returncode == 0, report.stderr
+    assert len(json.loads((tmp_path / "report.json").read_text())["cores"]) == 16
+    compared = run("compare", "-", str(SAMPLE_LOG), "--json", home=tmp_path, given=log)
+    first, second = json.loads(compared.stdout)
+    assert first["rate_total"] == second["rate_total"]
+
+
 def test_of_a_packed_log_that_is_cut_off_the_rows_are_printed_and_the_rest_is_told(tmp_path: Path) -> None:
     path = tmp_path / "cut.log.gz"
     path.write_bytes(gzip.compress(generated_log(40_000, 8))[:-5000])

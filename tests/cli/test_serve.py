@@ -93,13 +93,13 @@ def test_settings_hold_in_every_tab(shell: Shell) -> None:
 
 
 def test_the_console_keeps_the_options_it_was_served_with() -> None:
-    from tui.cli import _flags, parse
+    from tui.commands.parsing import flags, parse
     from tui.commands.serve import words_of
 
     words = ["--project=p", "--zone=a", "--zone=b", "--read-only", "--hosts=/h"]
-    flags = _flags(parse([*words, "serve"]).everywhere)
-    assert sorted(words_of(flags)) == sorted(words)
-    assert _flags(parse(words_of(flags)).everywhere) == flags
+    given = flags(parse([*words, "serve"]).everywhere)
+    assert sorted(words_of(given)) == sorted(words)
+    assert flags(parse(words_of(given)).everywhere) == given
 
 
 def test_a_served_console_ends_with_its_tab(shell: Shell) -> None:
@@ -120,6 +120,29 @@ def test_a_served_console_ends_with_its_tab(shell: Shell) -> None:
     assert alive == []
     process.terminate()
     process.communicate(timeout=DEADLINE)
+
+
+def test_ctrl_c_ends_the_consoles_of_open_tabs_without_a_word(shell: Shell) -> None:
+    process = shell.start("serve", "--port", "0", "--json")
+    assert process.stdout is not None
+    address = json.loads(process.stdout.readline())["url"]
+
+    async def look() -> list[psutil.Process]:
+        async with browser() as session:
+            await (await session.get(address)).read()
+            async with session.ws_connect(f"{address.partition('?')[0]}ws") as terminal:
+                await asyncio.wait_for(terminal.receive(), DEADLINE)
+                opened = children(process.pid)
+                process.send_signal(signal.SIGINT)
+                while not terminal.closed:
+                    await asyncio.wait_for(terminal.receive(), DEADLINE)
+                return opened
+
+    opened = asyncio.run(look())
+    assert process.communicate(timeout=DEADLINE) == (b"", b"")
+    assert process.returncode == 0
+    assert opened
+    assert not any(child.is_running() for child in opened)
 
 
 def children(pid: int) -> list[psutil.Process]:

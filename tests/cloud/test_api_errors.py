@@ -103,3 +103,18 @@ def test_an_unknown_zone_is_recognised() -> None:
 
     assert is_unknown_location(answered(grpc.StatusCode.PERMISSION_DENIED, message))
     assert not is_unknown_location(answered(grpc.StatusCode.PERMISSION_DENIED, "no"))
+
+
+def test_an_unknown_zone_is_the_zones_fault_and_not_the_logins() -> None:
+    message = "Location us-central9-z is not found or access is unauthorized."
+    told = explain(answered(grpc.StatusCode.PERMISSION_DENIED, message), ASKED)
+    assert isinstance(told, UsageError)
+    assert "no such zone" in told.why
+    assert "locations list" in told.remedy
+
+
+def test_a_slice_in_the_wrong_state_is_a_usage_error() -> None:
+    told = explain(answered(grpc.StatusCode.FAILED_PRECONDITION, "The node is READY."), ASKED)
+    assert isinstance(told, UsageError)
+    assert told.why == "The node is READY"
+    assert "tpu-tui slices" in told.remedy

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from tests.logs.shapes import training
 from tui.logs.demux import Demux
-from tui.reports.comparison import Compared, compare, comparison_rows
+from tui.reports.comparison import Compared, compare, comparison_rows, comparison_texts
 from tui.reports.summary import RunFacts, Summary, summarise
 
 
@@ -47,16 +47,16 @@ def test_a_log_without_figures_is_still_a_column() -> None:
 def test_of_the_commands_only_what_differs_is_shown() -> None:
     first = run("a", cores=1, rate=1.0, argv=("python", "train.py", "--lr", "0.1"))
     second = run("b", cores=1, rate=1.0, argv=("python", "train.py", "--lr", "0.2"))
-    rows = {row[0]: row[1:] for row in comparison_rows(compare([first, second]))}
-    assert rows["command"] == ("0.1", "0.2")
-    assert "command" not in {row[0]: row[1:] for row in comparison_rows(compare([first, first]))}
+    assert comparison_texts(compare([first, second])) == [("command", "0.1", "0.2")]
+    assert comparison_texts(compare([first, first])) == []
 
 
 def test_remote_text_stays_on_one_line_and_unknown_is_null() -> None:
     (one,) = compare([run("a", cores=1, rate=1.0, cause="it said\n\x1b[31mno")])
-    rows = {row[0]: row[1:] for row in comparison_rows([one])}
-    assert "\n" not in rows["cause"][0]
-    assert "\x1b" not in rows["cause"][0]
+    ((name, cause),) = comparison_texts([one])
+    assert name == "cause"
+    assert "\n" not in cause
+    assert "\x1b" not in cause
     document = one.to_json()
     assert set(document) == set(Compared.__slots__)
     assert document["max_accuracy"] is None

@@ -17,6 +17,7 @@ from tui.logs.demux import Demux
 from tui.reports.data import to_document, write_csv, write_json
 from tui.reports.facts import summary_of_log
 from tui.reports.html import write_html
+from tui.reports.layout import span
 from tui.reports.markdown import escape, write_markdown
 from tui.reports.summary import RunFacts, Summary, WorkerFact, summarise
 from tui.reports.text import write_text
@@ -52,13 +53,29 @@ class TestSummary:
         assert "Core 3 (worker 1) has a loss that is not a finite number." in remarks
         assert "Core 2 printed no training line, though higher ordinals did." in remarks
 
+    def test_workers_that_ended_alike_are_told_in_one_sentence(self) -> None:
+        codes = [3, 0, 3, None, None]
+        signals = [None, None, None, "KILL", "KILL"]
+        ends = enumerate(zip(codes, signals, strict=True))
+        workers = tuple(WorkerFact(worker, exit_code=code, signal=signal) for worker, (code, signal) in ends)
+        remarks = failed_run(workers=workers).remarks
+        assert "Workers 0,2 exited with code 3." in remarks
+        assert "Workers 3-4 were killed by signal KILL." in remarks
+
+    def test_a_loss_that_is_nan_on_every_core_is_not_unknown(self) -> None:
+        demux = Demux()
+        demux.feed(0, f"{training(core=0, step=10, loss='nan')}\n".encode(), now=1000.0)
+        summary = summarise(RunFacts("nan"), demux.snapshot(now=1001.0))
+        assert to_document(summary)["loss"] == {"median": "nan", "min": "nan", "max": "nan"}
+        assert summarise(RunFacts("none"), Demux().snapshot()).loss is None
+
     def test_says_how_long_it_took(self) -> None:
         assert failed_run().seconds == 86_400 + 3723
 
     def test_figures_of_each_worker(self) -> None:
         first, second = failed_run().workers
         assert (first.cores, first.samples, first.loss, first.rate) == (2, 4, 6.875, 100.0)
-        assert (second.exit_code, second.loss, second.rate) == (3, None, 258.47)
+        assert (second.exit_code, str(second.loss), second.rate) == (3, "nan", 258.47)
 
     @pytest.mark.parametrize(("told", "agree"), [("80.00", True), ("160.00", False)])
     def test_checks_that_the_rates_add_up(self, told: str, agree: bool) -> None:
@@ -173,3 +190,11 @@ class TestFiles:
         (tmp_path / "file").write_text("")
         with pytest.raises(UsageError, match="cannot write"):
             write_report(failed_run(), ["md"], tmp_path / "file")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [(None, "–"), (0.0, "00:00:00"), (0.04, "0.1 s"), (0.4, "0.4 s"), (0.6, "00:00:01"), (90_123.0, "1 d 01:02:03")],
+)
+def test_a_duration_is_never_shown_as_nothing(seconds: float | None, told: str) -> None:
+    assert span(seconds) == told

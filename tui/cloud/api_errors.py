@@ -58,6 +58,10 @@ def explain(error: Exception, asked: Asked, tried: float = 0.0) -> TpuTuiError:
         return _token(asked, str(error))
     if not isinstance(error, exceptions.GoogleAPICallError):
         return CloudError(asked.what, why=_said(error))
+    if is_unknown_location(error):
+        why = f"there is no such zone, or project {asked.project} cannot use it"
+        remedy = f"gcloud compute tpus locations list --project {asked.project} shows the zones there are"
+        return UsageError(asked.what, why=why, remedy=remedy)
     for kind, explained in _BY_KIND.items():
         if isinstance(error, kind):
             return explained(error, asked, tried)
@@ -127,6 +131,10 @@ def _not_found(error: exceptions.GoogleAPICallError, asked: Asked, _tried: float
     return UsageError(asked.what, why=_said(error))
 
 
+def _in_the_wrong_state(error: exceptions.GoogleAPICallError, asked: Asked, _tried: float) -> TpuTuiError:
+    return UsageError(asked.what, why=_said(error).rstrip("."), remedy="tpu-tui slices shows its state")
+
+
 def _exists(error: exceptions.GoogleAPICallError, asked: Asked, _tried: float) -> TpuTuiError:
     return UsageError(asked.what, why=_said(error), remedy="take another name, or delete that one first")
 
@@ -148,6 +156,7 @@ _BY_KIND = {
     exceptions.NotFound: _not_found,
     exceptions.AlreadyExists: _exists,
     exceptions.TooManyRequests: _exhausted,
+    exceptions.FailedPrecondition: _in_the_wrong_state,
     exceptions.InvalidArgument: _not_found,
 }
 """gRPC's codes are subclasses of HTTP's: PERMISSION_DENIED is a Forbidden, UNAUTHENTICATED an Unauthorized."""

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import argparse
 import math
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
+
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 def seconds(text: str) -> float:
@@ -23,3 +26,13 @@ def directory(text: str) -> Path:
     if not text:
         raise argparse.ArgumentTypeError("no directory is named")
     return Path(text)
+
+
+def ago(text: str) -> datetime | None:
+    """The moment so long before now: `30s`, `10m`, `2h`, `7d`, as far back as dates go; None for any other text."""
+    if not (text[:-1].isdecimal() and text[-1] in _UNITS):
+        return None
+    try:
+        return datetime.now(timezone.utc) - timedelta(**{_UNITS[text[-1]]: int(text[:-1])})
+    except OverflowError:
+        return datetime.min.replace(tzinfo=timezone.utc)

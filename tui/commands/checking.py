@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import shutil
 import textwrap
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from tui.commands.output import Output
@@ -73,8 +74,8 @@ def _print_digest(name: str, found: Digest, out: Output) -> None:
     columns = shutil.get_terminal_size((80, 24)).columns
     counts = ", ".join(f"{count} {_COUNTED[status]}" for status, count in found.counts.items() if count)
     out.text(f"{name}: {counts or 'nothing was checked'}")
-    for finding in found.findings:
-        _print_finding(finding, columns, out)
+    for finding, following in zip_longest(found.findings, found.findings[1:]):
+        _print_finding(finding, columns, out, with_remedy=following is None or following.remedy != finding.remedy)
     for matrix in found.matrices:
         _print_matrix(matrix, columns, out)
     if found.matrices:
@@ -83,7 +84,7 @@ def _print_digest(name: str, found: Digest, out: Output) -> None:
         out.text(" " * _INDENT + LEGEND)
 
 
-def _print_finding(finding: Finding, columns: int, out: Output) -> None:
+def _print_finding(finding: Finding, columns: int, out: Output, *, with_remedy: bool) -> None:
     """A sentence, broken where it is too long for the screen; a remedy never is, for it may be a command to copy."""
     where = f"{finding.where}: " if finding.where and finding.detail else finding.where
     text = f"{finding.check:<12} {where}{finding.detail}"
@@ -96,7 +97,7 @@ def _print_finding(finding: Finding, columns: int, out: Output) -> None:
     )
     for place, line in enumerate(lines):
         out.text(f"{_WORDS[finding.status] if not place else '':<{_INDENT}}{line}")
-    if finding.remedy:
+    if finding.remedy and with_remedy:
         out.text(f"{'':<{_INDENT}}→ {finding.remedy}")
 
 

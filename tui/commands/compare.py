@@ -18,12 +18,12 @@ def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
     compare = commands.add_parser("compare", help="runs or saved logs side by side: loss, rate per core, efficiency")
     compare.add_argument("refs", metavar="RUN|FILE", nargs="+", help="the first is what the others are told against")
     compare.add_argument("--offline", action="store_true", help="only what is on this machine")
-    compare.set_defaults(run=compare_runs)
+    compare.set_defaults(run=compare_runs, many="refs")
 
 
 async def compare_runs(args: argparse.Namespace, operator: Operator, out: Output) -> int:
     """Print a column for each run; JSON: an object for each, in the order they were named."""
-    from tui.reports.comparison import compare, comparison_rows
+    from tui.reports.comparison import compare, comparison_rows, comparison_texts
 
     if len(args.refs) < 2:
         raise UsageError("compare takes two runs or more", remedy=f"tpu-tui compare {args.refs[0]} OTHER")
@@ -41,6 +41,9 @@ async def compare_runs(args: argparse.Namespace, operator: Operator, out: Output
     places = [str(place) for place in range(1, len(compared) + 1)]
     names = ("run", *(one.run for one in compared))
     out.table(("figure", *places), [names, *comparison_rows(compared)], right=places)
+    for name, *texts in comparison_texts(compared):
+        out.text()
+        out.facts((f"{name} {place}", text) for place, text in zip(places, texts, strict=True))
     return code
 
 

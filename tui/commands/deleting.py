@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
+from tui.commands.arguments import ago
 from tui.commands.output import Output
 from tui.errors import OutOfReachError, TpuTuiError, UsageError
 
 if TYPE_CHECKING:
     from tui.operator import Operator
     from tui.runs.directory import RunDirectory
-
-_UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 
 
 async def delete_runs(args: argparse.Namespace, operator: Operator, out: Output) -> int:
@@ -23,7 +21,7 @@ async def delete_runs(args: argparse.Namespace, operator: Operator, out: Output)
     refs = args.words[1:]
     if bool(refs) == bool(args.older_than):
         raise UsageError("which runs?", remedy="tpu-tui runs delete RUN …, or tpu-tui runs delete --older-than 7d")
-    chosen = [operator.open_run(ref) for ref in refs] or _older(operator, _age(args.older_than))
+    chosen = [operator.open_run(ref) for ref in refs] or _older(operator, args.older_than)
     rows: list[dict[str, Any]] = []
     code = 0
     for directory in chosen:
@@ -58,13 +56,10 @@ async def _delete(directory: RunDirectory, where: str, operator: Operator) -> Tp
     return None
 
 
-def _older(operator: Operator, age: timedelta) -> list[RunDirectory]:
-    before = (datetime.now(timezone.utc) - age).isoformat()
+def _older(operator: Operator, age: str) -> list[RunDirectory]:
+    moment = ago(age)
+    if moment is None:
+        raise UsageError(f"no age: {age!r}", remedy="write it as 7d, 12h or 30m")
+    before = moment.isoformat()
     statuses = [status for status in operator.runs() if status.state.is_over]
     return [operator.open_run(s.run.id) for s in statuses if (s.ended or s.run.created) < before]
-
-
-def _age(text: str) -> timedelta:
-    if text[:-1].isdecimal() and text[-1:] in _UNITS:
-        return timedelta(**{_UNITS[text[-1]]: int(text[:-1])})
-    raise UsageError(f"no age: {text!r}", remedy="write it as 7d, 12h or 30m")

@@ -121,8 +121,7 @@ def _tell(
         out.document([_row(rank, answers.get(rank) or cut.get(rank), problems.get(rank)) for rank in ranks])
     else:
         _print_grouped(answers, cut, out, endings_only=args.live)
-    for rank in sorted(problems):
-        out.problem(problems[rank])
+    out.problems([problems[rank] for rank in sorted(problems)])
     unanswered = [rank for rank in ranks if rank not in answers and rank not in problems]
     if unanswered:
         out.note(f"Interrupted: no answer yet of worker {format_ranks(unanswered)}.")

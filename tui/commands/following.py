@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import contextlib
+import sys
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from tui.commands.output import Output
+from tui.commands.output import Output, to_the_second
 from tui.errors import OutOfReachError
 from tui.pod.run import RunState
 
 if TYPE_CHECKING:
     from tui.operator import Operator
-    from tui.runs.directory import Event, RunDirectory
+    from tui.runs.directory import Attendance, Event, RunDirectory
     from tui.runs.status import RunStatus
 
 ANSWER_IS_NO = 1
@@ -23,18 +25,27 @@ async def follow(operator: Operator, directory: RunDirectory, out: Output) -> in
     from tui.runs.lines import LogLine
 
     many = len(directory.run.workers) > 1
-    try:
+    teller = Teller(directory.id, out)
+    with goes_on_without_us(directory.id, out):
         async for item in operator.watch(directory):
             if not isinstance(item, LogLine):
-                tell_event(item, directory, out)
+                teller.tell(item)
             elif out.as_json:
                 out.line(item.to_json())
             else:
                 out.text(f"[{item.worker}] {item.text}" if many else item.text)
-    except asyncio.CancelledError:
-        out.note(f"\n{directory.id} goes on without this window. tpu-tui attach {directory.id} follows it again.")
-        raise
     return exit_code(operator.status_of(directory))
+
+
+@contextlib.contextmanager
+def goes_on_without_us(run: str, out: Output) -> Iterator[None]:
+    """Say at Ctrl-C that the run is left alone, and how to come back to it."""
+    try:
+        yield
+    except asyncio.CancelledError:
+        below_the_c = "\n" if sys.stderr.isatty() else ""
+        out.note(f"{below_the_c}{run} goes on without this window. tpu-tui attach {run} follows it again.")
+        raise
 
 
 def exit_code(status: RunStatus) -> int:
@@ -45,23 +56,57 @@ def exit_code(status: RunStatus) -> int:
     return OutOfReachError.exit_code if unreached else ANSWER_IS_NO
 
 
-def tell_event(event: Event, directory: RunDirectory, out: Output) -> None:
-    """Say on stderr what happened to the run; a phase only when it failed, once for all workers when it is done."""
-    fields = event.fields
-    where = "" if event.worker is None else f"worker {event.worker}: "
-    if event.kind == "state":
-        cause, remedy = fields.get("cause") or "", fields.get("remedy") or ""
-        todo = f"\n  → {remedy}" if remedy and not _is_told(remedy, cause) else ""
-        out.note(f"{directory.id} {fields.get('state')}{': ' + cause if cause else ''}{todo}")
-    elif event.kind == "phase" and fields.get("status") == "failed":
-        out.note(f"{where}{fields.get('phase')} failed: {fields.get('detail') or 'no reason given'}")
-    elif event.kind == "link":
-        detail = f": {fields['detail']}" if fields.get("detail") else ""
-        out.note(f"{where}connection {fields.get('status')}{detail}")
-    elif event.kind == "exit":
-        out.note(f"{where}ended, {_how_it_ended(fields)}")
-    elif event.kind == "note":
-        out.note(f"{where}{fields.get('text', '')}")
+class Teller:
+    """Says on stderr what happens to a run: a phase only when it failed, the reason of many workers only once."""
+
+    def __init__(self, run: str, out: Output) -> None:
+        self._run = run
+        self._out = out
+        self._reasons: set[tuple[str, str]] = set()
+
+    def tell(self, item: Event | Attendance) -> None:
+        """Say one thing, where it is worth a line."""
+        from tui.runs.directory import Attendance
+
+        text = self._attendance(item) if isinstance(item, Attendance) else self._event(item)
+        if text:
+            self._out.note(text)
+
+    def _attendance(self, attended: Attendance) -> str:
+        if attended.alive:
+            return f"{self._run} is looked after again"
+        from tui.operator import rfc3339
+
+        since = f" since {to_the_second(rfc3339(attended.since))}" if attended.since else ""
+        return (
+            f"nobody looks after {self._run}{since}: the process that did has ended. The workers go on, but their "
+            "logs are not copied here, and no failure, restart or end is acted on"
+            f"\n  → tpu-tui attach {self._run} looks after it again, also from another terminal"
+        )
+
+    def _event(self, event: Event) -> str:
+        fields = event.fields
+        where = "" if event.worker is None else f"worker {event.worker}: "
+        if event.kind == "state":
+            cause, remedy = fields.get("cause") or "", fields.get("remedy") or ""
+            todo = f"\n  → {remedy}" if remedy and not _is_told(remedy, cause) else ""
+            return f"{self._run} {fields.get('state')}{': ' + cause if cause else ''}{todo}"
+        if event.kind == "phase" and fields.get("status") == "failed":
+            return f"{where}{fields.get('phase')} failed{self._why(fields)}"
+        if event.kind == "link":
+            detail = f": {fields['detail']}" if fields.get("detail") else ""
+            return f"{where}connection {fields.get('status')}{detail}"
+        if event.kind == "exit":
+            return f"{where}ended, {_how_it_ended(fields)}"
+        return f"{where}{fields.get('text', '')}" if event.kind == "note" else ""
+
+    def _why(self, fields: Mapping[str, Any]) -> str:
+        detail = str(fields.get("detail") or "no reason given")
+        reason = (str(fields.get("phase")), detail)
+        if reason in self._reasons:
+            return " for the same reason"
+        self._reasons.add(reason)
+        return f": {detail}"
 
 
 def _is_told(remedy: str, cause: str) -> bool:

@@ -54,9 +54,7 @@ async def add_key(args: argparse.Namespace, operator: Operator, out: Output) -> 
 
 
 def _tell(args: argparse.Namespace, plan: KeyPlan, reached: list[Reach], makes: bool, out: Output) -> None:
-    for one in reached:
-        if one.error:
-            out.problem(one.error)
+    out.problems([one.error for one in reached if one.error])
     if not out.as_json:
         if reached and not any(one.error for one in reached):
             out.text(f"All {len(reached)} workers let {plan.user} in.")

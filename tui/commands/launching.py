@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import os
 from typing import TYPE_CHECKING, Any
 
 from tui.commands.arguments import directory, seconds
-from tui.commands.following import exit_code, follow, tell_event
+from tui.commands.following import Teller, exit_code, follow, goes_on_without_us
 from tui.commands.output import Output
 from tui.errors import OutOfReachError, TpuTuiError, UsageError
 from tui.pod.run import RunState
@@ -15,6 +16,7 @@ from tui.pod.run import RunState
 if TYPE_CHECKING:
     from tui.operator import LaunchRequest, Operator
     from tui.runs.directory import RunDirectory
+    from tui.runs.launch import LaunchSpec
     from tui.runs.status import RunStatus
 
 _LOGIN_CHECKS = ("reachability", "tcp", "handshake", "host_key")
@@ -24,7 +26,7 @@ _LOGIN_CHECKS = ("reachability", "tcp", "handshake", "host_key")
 def add_launch(commands: argparse._SubParsersAction[Any]) -> None:
     """Add the command's parser."""
     launch = commands.add_parser("launch", help="start a command on every worker of a slice, or on none")
-    launch.add_argument("slice", metavar="SLICE")
+    launch.add_argument("slice", metavar="SLICE -- COMMAND …", help="the slice, and what to run on its workers")
     launch.add_argument("--name", help="what the run is called (default: the slice)")
     launch.add_argument(
         "--env",
@@ -113,7 +115,7 @@ async def launch_run(args: argparse.Namespace, operator: Operator, out: Output) 
         return 0
     if not request.skip_checks:
         await _check(request, operator, out)
-    directory = await operator.launch(spec)
+    directory = await _launched(spec, operator, out)
     answer = {
         "run": directory.id,
         "slice": directory.run.slice,
@@ -134,13 +136,26 @@ async def launch_run(args: argparse.Namespace, operator: Operator, out: Output) 
     return 0 if status.state is RunState.RUNNING else exit_code(status)
 
 
+async def _launched(spec: LaunchSpec, operator: Operator, out: Output) -> RunDirectory:
+    """Give the run to its keeper; Ctrl-C tells of it from the moment on that there is something to come back to."""
+    try:
+        return await operator.launch(spec)
+    except asyncio.CancelledError:
+        if operator.has_run(spec.run.id):
+            with goes_on_without_us(spec.run.id, out):
+                raise
+        raise
+
+
 async def _until_started(operator: Operator, directory: RunDirectory, out: Output) -> RunStatus:
     """Tell what happens until every worker runs or the launch has failed."""
-    async for event in operator.events(directory):
-        tell_event(event, directory, out)
-        status = operator.status_of(directory)
-        if status.state is RunState.RUNNING or status.state.is_over:
-            return status
+    teller = Teller(directory.id, out)
+    with goes_on_without_us(directory.id, out):
+        async for item in operator.events(directory):
+            teller.tell(item)
+            status = operator.status_of(directory)
+            if status.state is RunState.RUNNING or status.state.is_over:
+                return status
     return operator.status_of(directory)
 
 

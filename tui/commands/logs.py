@@ -10,12 +10,14 @@ import json
 import sys
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tui.commands.arguments import ago
 from tui.commands.output import Output, finite
 from tui.errors import OutOfReachError, UsageError
+from tui.pod.naming import STDIN, path_of
 
 if TYPE_CHECKING:
     from tui.logs.archive import SavedLog
@@ -28,11 +30,7 @@ CORE_COLUMNS = (
     *("core", "device", "worker", "address", "epoch", "step"),
     *("loss", "rate", "global rate", "clock", "lag", "state"),
 )
-STDIN = "-"
-"""As a file's name: what is piped in."""
-
 REPORT_FORMATS = ("html", "md", "json", "csv", "txt")
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
@@ -123,7 +121,7 @@ def _open_file(ref: str, flags: Mapping[str, Any]) -> tuple[SavedLog, Path] | No
 
     It is read with the profile's dialects too.
     """
-    path = Path("/dev/stdin" if ref == STDIN else ref).expanduser()
+    path = path_of(ref)
     if ref != STDIN and not path.is_file():
         return None
     from tui.logs.archive import open_log
@@ -157,7 +155,9 @@ def _show_saved(log: SavedLog, cache: Path | None, args: argparse.Namespace, out
     elif choice.is_everything and args.tail is None:
         _copy(log.blocks(), out)
     else:
-        _copy((line.data for line in log.picked(choice, tail=args.tail, cache=cache)), out)
+        found = _copy((line.data for line in log.picked(choice, tail=args.tail, cache=cache)), out)
+        if not found and args.tail != 0:
+            out.note(f"No line of {log.name} is such a one.")
     return 0
 
 
@@ -196,7 +196,7 @@ async def show_logs(args: argparse.Namespace, operator: Operator, out: Output) -
     if len(source.run.workers) == 1 and args.worker is None:
         args.worker = source.run.workers[0].index
     if args.follow:
-        await _follow(operator, source, args, since, _line_writer(args, out))
+        await _follow(operator, source, args, since, out)
         return code
     mirrored = None if args.merged or out.as_json or since is not None else _mirrored(source, args)
     if mirrored is not None:
@@ -234,15 +234,18 @@ def _mirrored(directory: RunDirectory, args: argparse.Namespace) -> Iterable[byt
     return [line.data for line in found] if len(found) == args.tail else None
 
 
-def _copy(blocks: Iterable[bytes], out: Output) -> None:
-    """Bytes as they are into a file or pipe; on a terminal with control characters made visible."""
+def _copy(blocks: Iterable[bytes], out: Output) -> bool:
+    """Bytes as they are into a file or pipe; on a terminal with control characters made visible. Whether any came."""
     sys.stdout.flush()
+    found = False
     for block in blocks:
+        found = True
         if sys.stdout.isatty():
             out.text(block.decode("utf-8", "replace").removesuffix("\n"))
         else:
             sys.stdout.buffer.write(block)
     sys.stdout.flush()
+    return found
 
 
 def _stored_lines(directory: RunDirectory, args: argparse.Namespace, since: float | None) -> Iterable[LogLine]:
@@ -292,9 +295,13 @@ async def _follow(
     directory: RunDirectory,
     args: argparse.Namespace,
     since: float | None,
-    write: Callable[[Any], None],
+    out: Output,
 ) -> None:
+    from tui.commands.following import Teller
+    from tui.runs.directory import Attendance
+
     await operator.attend(directory)
+    write, teller = _line_writer(args, out), Teller(directory.id, out)
     workers = None if args.worker is None else (args.worker,)
     shown: AsyncIterator[Any] = operator.lines(directory, workers=workers, core=args.core)
     if args.tail is not None:
@@ -302,7 +309,9 @@ async def _follow(
             write(line)
         shown = operator.lines(directory, workers=workers, core=args.core, fresh_only=True)
     async for line in shown:
-        if since is None or (line.time is not None and line.time >= since):
+        if isinstance(line, Attendance):
+            teller.tell(line)
+        elif since is None or (line.time is not None and line.time >= since):
             write(line)
         if not args.everywhere.json:
             sys.stdout.flush()
@@ -312,8 +321,8 @@ def _parse_since(text: str | None) -> float | None:
     """A Unix time from a duration back from now, or from RFC 3339 (UTC unless it says otherwise)."""
     if text is None:
         return None
-    if text[:-1].isdecimal() and text[-1] in _UNITS:
-        return (datetime.now(timezone.utc) - timedelta(**{_UNITS[text[-1]]: int(text[:-1])})).timestamp()
+    if (back := ago(text)) is not None:
+        return back.timestamp()
     try:
         moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:

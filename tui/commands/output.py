@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 import sys
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tui.errors import TpuTuiError
@@ -42,25 +43,24 @@ class Output:
         print(printable(value), flush=True)
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]], *, right: Iterable[str] = ()) -> None:
-        """Print aligned columns, never cut: what is piped stays whole. Columns in `right` are right-aligned."""
+        """Print aligned columns, never cut; what is piped has a line a row. Columns in `right` are right-aligned."""
         lines = [[name.upper() for name in columns], *([_cell(value) for value in row] for row in rows)]
-        self._aligned(lines, {columns.index(name) for name in right})
+        self._aligned(lines, frozenset(columns.index(name) for name in right))
 
     def facts(self, rows: Iterable[tuple[str, Any]]) -> None:
         """Print names and values, a line each."""
         self._aligned([[name, _cell(value)] for name, value in rows])
 
     @staticmethod
-    def _aligned(lines: list[list[str]], to_right: Container[int] = ()) -> None:
-        from rich.cells import cell_len
+    def _aligned(lines: list[list[str]], right: frozenset[int] = frozenset()) -> None:
+        from tui.commands.tables import aligned, fitted
 
-        widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
-        for line in lines:
-            padded = [
-                " " * (width - cell_len(cell)) + cell if i in to_right else cell + " " * (width - cell_len(cell))
-                for i, (cell, width) in enumerate(zip(line, widths, strict=True))
-            ]
-            print("  ".join(padded).rstrip())
+        if sys.stdout.isatty():
+            shown = fitted(lines, right, shutil.get_terminal_size().columns)
+        else:
+            shown = aligned(lines, right)
+        for line in shown:
+            print(line)
 
     def note(self, text: str) -> None:
         """Tell the person something that is no part of the answer."""
@@ -69,6 +69,17 @@ class Output:
     def problem(self, error: TpuTuiError) -> None:
         """Tell an error: what, where, why and what to do."""
         self.note(f"tpu-tui: {error}")
+
+    def problems(self, errors: Sequence[TpuTuiError]) -> None:
+        """Tell several, and once behind them what to do about all of those that ask for the same."""
+        for place, error in enumerate(errors):
+            following = errors[place + 1].remedy if place + 1 < len(errors) else ""
+            self.note(f"tpu-tui: {error.sentence if error.remedy == following else error}")
+
+
+def to_the_second(moment: str | None) -> str | None:
+    """RFC 3339 in UTC without what nobody reads in a table."""
+    return None if moment is None else f"{moment[:19].replace('T', ' ')}Z"
 
 
 def _cell(value: Any) -> str:

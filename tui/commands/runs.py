@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tui.commands.arguments import seconds
 from tui.commands.following import ANSWER_IS_NO, follow
 from tui.commands.launching import add_launch
-from tui.commands.output import Output
+from tui.commands.output import Output, to_the_second
 from tui.errors import OutOfReachError, TpuTuiError, UsageError
 from tui.pod.run import RunState
 
@@ -36,7 +36,7 @@ def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
         "--on", choices=("workers", "here", "both"), default="both", help="where to delete (default both)"
     )
     runs.add_argument("--older-than", metavar="T", help="delete all that ended before, as 7d or 12h")
-    runs.set_defaults(run=runs_command)
+    runs.set_defaults(run=runs_command, many="words")
 
     status = commands.add_parser("status", help="how a run is doing")
     status.add_argument("ref", metavar="RUN")
@@ -99,17 +99,17 @@ async def list_runs(slice_name: str | None, offline: bool, operator: Operator, o
         out.note("No runs yet. tpu-tui launch SLICE -- COMMAND … starts one.")
         return code
     out.table(
-        ("run", "slice", "state", "workers", "started", "ended", "attended", "cause"),
+        ("run", "slice", "state", "workers", "started", "ended", "attended", "latest"),
         [
             (
                 s.run.id,
                 s.run.slice,
                 s.state,
                 len(s.run.workers),
-                _to_the_second(s.started),
-                _to_the_second(s.ended),
+                to_the_second(s.started),
+                to_the_second(s.ended),
                 _attended(s),
-                s.cause or "",
+                s.cause or str(operator.glance(s)),
             )
             for s in statuses
         ],
@@ -130,18 +130,13 @@ async def _discovered(slice_name: str | None, operator: Operator) -> list[TpuTui
         return [error]
 
 
-def _to_the_second(moment: str | None) -> str | None:
-    """RFC 3339 without what nobody reads in a table."""
-    return None if moment is None else f"{moment[:19].replace('T', ' ')}Z"
-
-
 def _attended(status: RunStatus) -> str:
     if status.state.is_over or status.attended.alive:
         return "yes" if status.attended.alive else ""
     from tui.operator import rfc3339
 
     since = status.attended.since
-    return f"unattended since {rfc3339(since)}" if since else "unattended"
+    return f"unattended since {to_the_second(rfc3339(since))}" if since else "unattended"
 
 
 async def show_status(args: argparse.Namespace, operator: Operator, out: Output) -> int:
@@ -153,7 +148,7 @@ async def show_status(args: argparse.Namespace, operator: Operator, out: Output)
         if out.as_json:
             (out.line if args.watch else out.document)(document)
         else:
-            _print_status(document, directory, out)
+            _print_status(document, _attended(operator.status_of(directory)), directory, out)
         if not args.watch or RunState(document["state"]).is_over:
             break
         await asyncio.sleep(WATCH_INTERVAL)
@@ -165,29 +160,33 @@ async def show_status(args: argparse.Namespace, operator: Operator, out: Output)
     return 0
 
 
-def _print_status(document: dict[str, Any], directory: RunDirectory, out: Output) -> None:
-    loss = document["loss"] or {}
+def _print_status(document: dict[str, Any], attended: str, directory: RunDirectory, out: Output) -> None:
+    loss, rate = document["loss"], document["rate_total"]
+    stragglers = ", ".join(f"core {core}" for core in document["stragglers"]) or None
     rows = [
         ("run", document["run"]),
         ("slice", document["slice"]),
         ("state", document["state"]),
         ("cause", document["cause"]),
         ("remedy", document["remedy"]),
-        ("attended", None if RunState(document["state"]).is_over else document["attended"]),
-        ("started", _to_the_second(document["started"])),
-        ("ended", _to_the_second(document["ended"])),
+        ("attended", attended or None),
+        ("started", to_the_second(document["started"])),
+        ("ended", to_the_second(document["ended"])),
         ("epoch", document["epoch"]),
         ("step", document["step"]),
-        ("loss median", loss.get("median")),
-        ("loss min … max", None if not loss else f"{loss.get('min')} … {loss.get('max')}"),
-        ("pod rate", document["rate_total"]),
+        ("loss", loss and "{median} (median of the cores; {min} to {max})".format(**_to_read(loss))),
+        ("rate", rate and f"{rate:,.2f} examples/s, all cores"),
         ("cores", document["cores"]),
-        ("stragglers", ", ".join(str(core) for core in document["stragglers"]) or "none"),
+        ("stragglers", stragglers),
         ("silent", ", ".join(f"worker {worker}" for worker in document["silent"]) or None),
         ("exit codes", " ".join("-" if code is None else str(code) for code in document["exit_codes"])),
         ("directory", directory.path),
     ]
     out.facts([row for row in rows if row[1] is not None])
+
+
+def _to_read(loss: dict[str, Any]) -> dict[str, Any]:
+    return {name: f"{value:.5f}" if isinstance(value, float) else value for name, value in loss.items()}
 
 
 async def stop_run(args: argparse.Namespace, operator: Operator, out: Output) -> int:

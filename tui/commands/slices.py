@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tui.commands.arguments import directory, seconds
@@ -16,6 +18,7 @@ from tui.errors import OutOfReachError, UsageError
 
 if TYPE_CHECKING:
     from tui.operator import Operator
+    from tui.pod.worker import Worker
 
 ANSWER_IS_NO = 1
 OUT_OF_REACH = OutOfReachError.exit_code
@@ -31,7 +34,7 @@ def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
     add_check(commands)
 
     execute = commands.add_parser("exec", help="one command on every worker; identical outputs are grouped")
-    execute.add_argument("slice", metavar="SLICE")
+    execute.add_argument("slice", metavar="SLICE -- COMMAND …", help="the slice, and what to run on its workers")
     execute.add_argument("--worker", default="all", help="which workers, as 0-3,7 (default: all)")
     execute.add_argument("--timeout", type=seconds, metavar="S", help="seconds after which a worker is given up")
     execute.add_argument("--live", action="store_true", help="each line at once, with its worker; nothing is grouped")
@@ -105,27 +108,32 @@ async def list_slices(_args: argparse.Namespace, operator: Operator, out: Output
 async def change_slice(args: argparse.Namespace, operator: Operator, out: Output) -> int:
     """Create, delete, start or stop a slice, and wait with progress."""
     if args.action == "create":
-        steps = operator.create_slice(args.slice, args.accelerator_type, args.runtime_version, spot=args.spot)
-        intent = f"create {args.slice}, {args.accelerator_type} with {args.runtime_version}" + args.spot * ", spot"
+        steps = operator.create_slice(
+            args.slice, args.accelerator_type, args.runtime_version, spot=args.spot, dry_run=args.dry_run
+        )
     else:
         slice_ = await operator.slice(args.slice)
-        intent = f"{args.action} {slice_.path}, {slice_.accelerator_type}, now {slice_.state}"
-        steps = operator.change_slice(slice_, args.action)
+        steps = operator.change_slice(slice_, args.action, dry_run=args.dry_run)
         if args.action == "delete" and not (args.yes or args.dry_run):
             _ask_for_name(slice_.name)
+    told = await _tell(steps, out)
     if args.dry_run:
-        out.note(f"Would {intent}. Nothing was done.")
-    told = [] if args.dry_run else await _tell(steps, out)
+        out.note("Nothing was done.")
     if out.as_json:
         out.document({"slice": args.slice, "action": args.action, "dry_run": args.dry_run, "steps": told})
     return 0
 
 
 async def _tell(steps: AsyncIterator[str], out: Output) -> list[str]:
-    told = []
-    async for step in steps:
-        told.append(step)
-        out.note(step)
+    told: list[str] = []
+    try:
+        async for step in steps:
+            told.append(step)
+            out.note(step)
+    except asyncio.CancelledError:
+        if told:
+            out.note("Interrupted: what was asked for goes on. tpu-tui slices shows how far it is.")
+        raise
     return told
 
 
@@ -144,16 +152,26 @@ def _ask_for_name(name: str) -> None:
 
 async def show_workers(args: argparse.Namespace, operator: Operator, out: Output) -> int:
     """Print a slice's workers, each tried over SSH."""
-    workers = await operator.workers(await operator.slice(args.slice))
+    slice_ = await operator.slice(args.slice)
+    try:
+        workers = await operator.workers(slice_)
+    except OutOfReachError as error:
+        out.problem(error)
+        workers = [replace(one, reachable=False, error=error.sentence) for one in slice_.workers]
     if out.as_json:
         out.document([worker.to_json() for worker in workers])
-    else:
-        out.table(
-            ("worker", "hostname", "internal ip", "external ip", "port", "reachable", "error"),
-            [(w.index, w.hostname, w.internal_ip, w.external_ip, w.port, w.reachable, w.error) for w in workers],
-            right=("worker", "port"),
-        )
-    return 0 if all(worker.reachable for worker in workers) else OUT_OF_REACH
+    elif workers:
+        _print_workers(workers, out)
+    return 0 if workers and all(worker.reachable for worker in workers) else OUT_OF_REACH
+
+
+def _print_workers(workers: Sequence[Worker], out: Output) -> None:
+    names = ("worker", "hostname", "internal ip", "external ip", "port", "reachable", "error")
+    errors = [(one.error or "").removeprefix(f"worker {one.index}: ") or None for one in workers]
+    cells = [(w.index, w.hostname, w.internal_ip, w.external_ip, w.port, w.reachable) for w in workers]
+    out.table(names, [(*row, error) for row, error in zip(cells, errors, strict=True)], right=("worker", "port"))
+    for remedy in dict.fromkeys(one.remedy for one in workers if one.remedy):
+        out.note(f"  → {remedy}")
 
 
 async def show_config(_args: argparse.Namespace, operator: Operator, out: Output) -> int:
@@ -162,8 +180,14 @@ async def show_config(_args: argparse.Namespace, operator: Operator, out: Output
     if out.as_json:
         out.document([{"name": s.name, "value": _plain(s.value), "origin": s.origin} for s in settings])
     else:
-        out.table(("setting", "value", "from"), [(s.name, _plain(s.value), s.origin) for s in settings])
+        out.table(("setting", "value", "from"), [(s.name, _in_words(_plain(s.value)), s.origin) for s in settings])
     return 0
+
+
+def _in_words(value: Any) -> Any:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {item}" for name, item in value.items()) or None
+    return (", ".join(value) or None) if isinstance(value, list) else value
 
 
 def _plain(value: Any) -> Any:

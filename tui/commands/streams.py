@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import sys
+from collections.abc import Iterator
 
 _STREAMS = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
 """In the order of their descriptors."""
@@ -25,3 +27,17 @@ def make_usable() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
             stream.reconfigure(errors="replace")
+
+
+@contextlib.contextmanager
+def silent_where_nobody_reads() -> Iterator[None]:
+    """A closed pipe on stdout is no error: whoever read has read enough."""
+    try:
+        yield
+    except BrokenPipeError:
+        discard_stdout()
+
+
+def discard_stdout() -> None:
+    """Point stdout at /dev/null, so that the interpreter's last flush has nobody to complain to."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

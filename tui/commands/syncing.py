@@ -69,8 +69,7 @@ async def sync_tree(args: argparse.Namespace, operator: Operator, out: Output) -
                 rows.append(answer)
     finally:
         meter.clear()
-    for problem in problems:
-        out.problem(problem)
+    out.problems(problems)
     rows.sort(key=lambda row: row.worker)
     if out.as_json:
         out.document([{"worker": r.worker, "hash": r.hash, "bytes": r.bytes, "skipped": r.skipped} for r in rows])

@@ -50,11 +50,13 @@ async def plan_key(settings: Settings, api: TpuApi, access: Access, slice_: Slic
     user = login_to(slice_.workers[0], access).user
     metadata, of_project = await asyncio.gather(api.metadata(slice_), project_metadata(settings))
     if login_keys.os_login(metadata, of_project or {}):
+        makes = "" if key.exists else f"ssh-keygen -t ed25519 -f {key.path}, "
         raise UsageError(
             f"{slice_.name} uses OS Login: keys in its metadata are not read",
             why=f"{login_keys.OS_LOGIN} is TRUE",
-            remedy=f"gcloud compute os-login ssh-keys add --key-file={key.path}.pub, then log in with --user as "
-            "gcloud compute os-login describe-profile tells (posixAccounts.username)",
+            remedy=f"{makes}gcloud compute os-login ssh-keys add --key-file={key.path}.pub, then log in with --user "
+            "as gcloud compute os-login describe-profile tells (posixAccounts.username); "
+            "it takes the role roles/compute.osLogin",
         )
     found = None
     if key.public is not None:

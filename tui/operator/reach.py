@@ -86,6 +86,8 @@ class Reach:
         Raises UsageError (unknown or ambiguous, with the candidates) and CloudError.
         """
         zone, slash, name = ref.rpartition("/")
+        if not name:
+            raise UsageError("no slice is named", remedy="tpu-tui slices lists them")
         if slash:
             return await self.inventory.get(name, zone)
         if len(self.settings.zones) == 1:
@@ -107,7 +109,9 @@ class Reach:
 
         async def tried(worker: Worker) -> Worker:
             reach = await fleet.reach(worker.index, REACH_TIMEOUT)
-            return replace(worker, reachable=reach.ok, error=reach.error.sentence if reach.error else None)
+            if reach.error is None:
+                return replace(worker, reachable=reach.ok)
+            return replace(worker, reachable=False, error=reach.error.sentence, remedy=reach.error.remedy or None)
 
         known, _ = self._fleets[slice_.path]
         return list(await asyncio.gather(*(tried(worker) for worker in known.workers)))
@@ -162,21 +166,27 @@ class Reach:
     # ── the life of a slice ──────────────────────────────────────────────────────────────────────
 
     def create_slice(
-        self, ref: str, accelerator_type: str, runtime_version: str, *, spot: bool = False
+        self, ref: str, accelerator_type: str, runtime_version: str, *, spot: bool = False, dry_run: bool = False
     ) -> AsyncIterator[str]:
-        """Make a slice (`name`, or `zone/name` where several zones are configured); yields its progress."""
+        """Make a slice (`name`, or `zone/name` where several zones are configured); yields its progress.
+
+        `dry_run` yields what would be asked for, and asks for nothing.
+        """
         zone, _, name = ref.rpartition("/")
+        if not name:
+            raise UsageError("no name is given for the slice", remedy="tpu-tui slices create NAME …")
         if not zone and len(self.settings.zones) != 1:
             raise UsageError("which zone?", remedy=f"--zone ZONE, or tpu-tui slices create ZONE/{name}")
         where = zone or self.settings.zones[0]
-        steps: AsyncIterator[str] = self._tpu_api().create(where, name, accelerator_type, runtime_version, spot=spot)
+        create = self._tpu_api().create
+        steps: AsyncIterator[str] = create(where, name, accelerator_type, runtime_version, spot=spot, dry_run=dry_run)
         return steps
 
-    def change_slice(self, slice_: Slice, action: str) -> AsyncIterator[str]:
-        """Delete, start or stop a slice; yields its progress."""
+    def change_slice(self, slice_: Slice, action: str, *, dry_run: bool = False) -> AsyncIterator[str]:
+        """Delete, start or stop a slice; yields its progress, or with `dry_run` only what would be done."""
         api = self._tpu_api()
         change = {"delete": api.delete, "start": api.start, "stop": api.stop}[action]
-        steps: AsyncIterator[str] = change(slice_.zone, slice_.name)
+        steps: AsyncIterator[str] = change(slice_.zone, slice_.name, dry_run=dry_run)
         return steps
 
     def _tpu_api(self) -> Any:

@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tui.errors import OutOfReachError, TpuTuiError, UsageError
+from tui.operator.attendance import AttendanceWatch
 from tui.operator.reach import Reach
+from tui.pod.naming import STDIN, path_of
 from tui.pod.run import is_run_id
 from tui.pod.slice import Slice
-from tui.runs.directory import Event, RunDirectory, list_runs, resolve
+from tui.runs.directory import Attendance, Event, RunDirectory, list_runs, resolve
 from tui.runs.request import LaunchRequest, check_request, run_from
 from tui.runs.status import RunStatus, status_of
 
@@ -113,6 +115,10 @@ class Operator(Reach):
             await asyncio.gather(*(fleet.connect(index) for index in strangers))
             return replace(spec, access=fleet.access)
 
+    def has_run(self, run: str) -> bool:
+        """Whether there is a directory for the run of that id here."""
+        return (self.settings.runs_home / run).is_dir()
+
     # ── runs ─────────────────────────────────────────────────────────────────────────────────────
 
     def runs(self, slice_name: str | None = None) -> list[RunStatus]:
@@ -203,13 +209,13 @@ class Operator(Reach):
     async def open_source(
         self, ref: str, *, offline: bool = False, note: Callable[[str], None] = lambda _: None
     ) -> RunDirectory | SavedLog:
-        """A run, or a saved log where the text is a file's path or `gs://bucket/object`.
+        """A run, or a saved log where the text is a file's path, `gs://bucket/object` or `-` for what is piped in.
 
         Raises UsageError, and CloudError for a bucket that cannot or may not be read. `offline` asks no bucket for a
         newer log; `note` is told when there is something to wait for.
         """
-        path = Path(ref).expanduser()
-        if ref.startswith("gs://") or path.is_file():
+        path = path_of(ref)
+        if ref == STDIN or ref.startswith("gs://") or path.is_file():
             return await self.open_log(ref, offline=offline, note=note)
         try:
             return self.open_run(ref) if path.exists() or "/" in ref else await self.find_run(ref)
@@ -221,7 +227,7 @@ class Operator(Reach):
     async def open_log(
         self, ref: str, *, offline: bool = False, note: Callable[[str], None] = lambda _: None
     ) -> SavedLog:
-        """The saved log at a path or at `gs://bucket/object`, read with the profile's dialects too."""
+        """The saved log at a path, at `gs://bucket/object` or piped in (`-`); the profile's dialects hold too."""
         if ref.startswith("gs://"):
             from tui.operator.bucket_logs import BucketLogs
 
@@ -229,7 +235,7 @@ class Operator(Reach):
             return await logs.open(ref, dialects=self.dialects, offline=offline, note=note)
         from tui.logs.archive import open_log
 
-        return open_log(Path(ref).expanduser(), dialects=self.dialects)
+        return open_log(path_of(ref), dialects=self.dialects)
 
     @property
     def dialects(self) -> tuple[Dialect, ...]:
@@ -300,33 +306,43 @@ class Operator(Reach):
         finally:
             await buckets.close()
 
-    async def events(self, directory: RunDirectory) -> AsyncIterator[Event]:
-        """The run's events from the first one on, as they are written; ends with the run or its last keeper."""
-        offset = 0
+    async def events(self, directory: RunDirectory) -> AsyncIterator[Event | Attendance]:
+        """The run's events from the first one on, as they are written, until it has ended.
+
+        Between them, whether a keeper looks after it, whenever that changes.
+        """
+        offset, watch = 0, AttendanceWatch()
         while True:
-            over = self.status_of(directory).state.is_over
+            status = self.status_of(directory)
             fresh, offset = directory.events(offset)
             for event in fresh:
                 yield event
-            if over:
+            if status.state.is_over:
                 return
+            if changed := watch.change(status):
+                yield changed
             await asyncio.sleep(WATCH_INTERVAL)
 
-    async def watch(self, directory: RunDirectory) -> AsyncIterator[Event | LogLine]:
-        """Events and log lines in order of arrival, from the first byte until the run has ended."""
+    async def watch(self, directory: RunDirectory) -> AsyncIterator[Event | LogLine | Attendance]:
+        """Events and log lines in order of arrival, from the first byte until the run has ended.
+
+        Between them, whether a keeper looks after it, whenever that changes.
+        """
         from tui.runs.lines import LineReader
 
-        offset = 0
+        offset, watch = 0, AttendanceWatch()
         lines = LineReader(directory)
         while True:
-            over = self.status_of(directory).state.is_over
+            status = self.status_of(directory)
             fresh, offset = directory.events(offset)
-            for line in lines.poll(final=over):
+            for line in lines.poll(final=status.state.is_over):
                 yield line
             for event in fresh:
                 yield event
-            if over:
+            if status.state.is_over:
                 return
+            if changed := watch.change(status):
+                yield changed
             await asyncio.sleep(WATCH_INTERVAL)
 
     async def lines(
@@ -336,20 +352,26 @@ class Operator(Reach):
         workers: Sequence[int] | None = None,
         core: int | None = None,
         fresh_only: bool = False,
-    ) -> AsyncIterator[LogLine]:
-        """The run's lines in order of arrival until it has ended; `fresh_only` leaves out what is there already."""
+    ) -> AsyncIterator[LogLine | Attendance]:
+        """The run's lines in order of arrival until it has ended; `fresh_only` leaves out what is there already.
+
+        Between them, whether a keeper looks after it, whenever that changes.
+        """
         from tui.runs.lines import LineReader
 
         reader = LineReader(directory, workers=workers, core=core)
         if fresh_only:
             for _ in reader.poll(budget_bytes=sys.maxsize):
                 pass
+        watch = AttendanceWatch()
         while True:
-            over = self.status_of(directory).state.is_over
-            for line in reader.poll(final=over):
+            status = self.status_of(directory)
+            for line in reader.poll(final=status.state.is_over):
                 yield line
-            if over:
+            if status.state.is_over:
                 return
+            if changed := watch.change(status):
+                yield changed
             await asyncio.sleep(WATCH_INTERVAL)
 
     async def stop(self, directory: RunDirectory, grace: float = 30.0) -> AsyncIterator[StopAnswer]:

@@ -150,7 +150,7 @@ def _scaled_steps(batch_size: int, steps: int | None, global_batch: int) -> tupl
         return scaled, []
     return scaled, [
         f"{batch_size:,} × {steps:,} = {samples:,} examples do not divide by {global_batch:,}: "
-        f"{scaled:,} steps show {surplus:,} more"
+        f"{_counted(scaled, 'step')} show{'s' if scaled == 1 else ''} {surplus:,} more"
     ]
 
 
@@ -197,10 +197,14 @@ def _notes(
     if lr is not None and scaled_lr is not None:
         notes.append("the learning rate by the linear rule is a starting point, not a result")
         if warm_up is not None:
-            notes.append(f"warm up from {lr:g} to {scaled_lr:g} over the first {warm_up:g} epochs")
+            over = "the first epoch" if warm_up == 1 else f"the first {warm_up:g} epochs"
+            notes.append(f"warm up from {lr:g} to {scaled_lr:g} over {over}")
     return tuple(notes)
 
 
 def _shape(kind: Accelerator) -> str:
-    workers = "1 worker" if kind.workers == 1 else f"{kind.workers:,} workers"
-    return f"{workers}, {kind.devices:,} cores ({kind.chips:,} chip{'s' if kind.chips > 1 else ''})"
+    return f"{_counted(kind.workers, 'worker')}, {_counted(kind.devices, 'core')} ({_counted(kind.chips, 'chip')})"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

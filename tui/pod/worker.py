@@ -27,6 +27,8 @@ class Worker:
     """Its machine as Compute Engine names it (`projects/P/zones/Z/instances/NAME`), by which IAP finds it."""
     reachable: bool | None = None
     error: str | None = None
+    remedy: str | None = None
+    """What to do about the error."""
 
     @property
     def name(self) -> str:
@@ -43,4 +45,5 @@ class Worker:
             "port": self.port,
             "reachable": self.reachable,
             "error": self.error,
+            "remedy": self.remedy,
         }

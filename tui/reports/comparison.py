@@ -104,7 +104,6 @@ def comparison_rows(compared: Sequence[Compared]) -> list[tuple[str, ...]]:
         ("workers", [_text(one.workers) for one in compared]),
         ("cores", [str(one.cores) for one in compared]),
         ("state", [one.state for one in compared]),
-        ("cause", [one.cause for one in compared]),
         ("duration", [None if one.seconds is None else span(one.seconds) for one in compared]),
         ("restarts", [_text(one.restarts or None) for one in compared]),
         ("epoch", [_text(one.epoch) for one in compared]),
@@ -117,8 +116,16 @@ def comparison_rows(compared: Sequence[Compared]) -> list[tuple[str, ...]]:
         ("speed-up", [None if one.speedup is None else f"{one.speedup:.2f} x" for one in compared]),
         ("efficiency", [None if one.efficiency is None else f"{one.efficiency * 100:.0f} %" for one in compared]),
         ("code", [None if one.code_hash is None else one.code_hash[:12] for one in compared]),
-        ("command", _commands(compared)),
     ]
+    return _told(rows)
+
+
+def comparison_texts(compared: Sequence[Compared]) -> list[tuple[str, ...]]:
+    """The same of what is too long for a column: why each ended as it did, and what it ran where that differs."""
+    return _told([("cause", [one.cause for one in compared]), ("command", _commands(compared))])
+
+
+def _told(rows: list[tuple[str, list[str | None]]]) -> list[tuple[str, ...]]:
     return [
         (name, *(one_line(cell) if cell else UNKNOWN for cell in cells))
         for name, cells in rows

@@ -231,9 +231,11 @@ def number(value: float | None, digits: int = 2) -> str:
 
 
 def span(seconds: float | None) -> str:
-    """A duration as `1 d 02:03:04`; a dash where it is unknown."""
+    """A duration as `1 d 02:03:04`, below half a second as `0.4 s`; a dash where it is unknown."""
     if seconds is None:
         return UNKNOWN
+    if 0 < seconds < 0.5:
+        return f"{max(seconds, 0.1):.1f} s"
     whole = round(abs(seconds))
     days, rest = divmod(whole, 86_400)
     clock = f"{rest // 3600:02d}:{rest % 3600 // 60:02d}:{rest % 60:02d}"

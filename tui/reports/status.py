@@ -6,12 +6,13 @@ from typing import Any
 
 from tui.logs.costs import straggler_costs
 from tui.logs.snapshot import Snapshot
+from tui.reports.summary import told_loss
 from tui.runs.status import RunStatus
 
 
 def status_document(status: RunStatus, snapshot: Snapshot | None) -> dict[str, Any]:
     """The names that `status --json` and `runs --json` print; figures are None where no log was read."""
-    spread = snapshot.loss_spread if snapshot is not None else None
+    spread = told_loss(snapshot) if snapshot is not None else None
     return {
         "run": status.run.id,
         "slice": status.run.slice,

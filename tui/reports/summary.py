@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from statistics import median
 from typing import Any
 
 from tui.logs.costs import StragglerCost, straggler_costs
@@ -146,7 +147,7 @@ def summarise(facts: RunFacts, snapshot: Snapshot) -> Summary:
         seconds=_seconds(facts.started, facts.ended),
         epoch=snapshot.median_epoch,
         step=snapshot.median_step,
-        loss=snapshot.loss_spread,
+        loss=told_loss(snapshot),
         rate_total=snapshot.rate_total,
         max_accuracy=snapshot.max_accuracy,
         average_global_rate=told.get("average_global_rate"),
@@ -163,6 +164,13 @@ def summarise(facts: RunFacts, snapshot: Snapshot) -> Summary:
         dialects=dict(snapshot.dialects),
         chart=_chart(snapshot),
     )
+
+
+def told_loss(snapshot: Snapshot) -> Spread | None:
+    """The loss over all cores; nan where every core that tells one tells that, None where none does."""
+    if snapshot.loss_spread is None and snapshot.nan_cores:
+        return Spread(math.nan, math.nan, math.nan)
+    return snapshot.loss_spread
 
 
 REHEARSAL_MODULE = "tui.localpod.rehearsal"
@@ -209,7 +217,7 @@ def _workers(facts: RunFacts, snapshot: Snapshot) -> tuple[WorkerFigures, ...]:
         fact = WorkerFact(-1) if number is None else recorded.get(number, WorkerFact(number))
         place, logged = seen.get(number, (-1, None))
         mine = snapshot.slot == place
-        losses, rates = snapshot.loss[mine], snapshot.rate[mine]
+        rates = snapshot.rate[mine]
         rates = rates[rates == rates]
         figures.append(
             WorkerFigures(
@@ -223,18 +231,19 @@ def _workers(facts: RunFacts, snapshot: Snapshot) -> tuple[WorkerFigures, ...]:
                 lines=logged.lines if logged else 0,
                 samples=logged.samples if logged else 0,
                 cores=logged.cores if logged else 0,
-                loss=_median([float(loss) for loss in losses if not math.isnan(loss)]),
+                loss=_median_loss(snapshot, mine),
                 rate=float(rates.sum()) if len(rates) else None,
             )
         )
     return tuple(figures)
 
 
-def _median(values: list[float]) -> float | None:
-    if not values:
-        return None
-    ordered = sorted(values)
-    return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
+def _median_loss(snapshot: Snapshot, mine: Any) -> float | None:
+    """The median of one worker's cores (a mask over all); nan where they tell nothing else."""
+    losses = [float(loss) for loss in snapshot.loss[mine] if not math.isnan(loss)]
+    if losses:
+        return median(losses)
+    return math.nan if bool((snapshot.state[mine] == CoreState.NAN).any()) else None
 
 
 def _rate_check(snapshot: Snapshot) -> RateCheck | None:
@@ -256,11 +265,7 @@ def _remarks(
     remarks = []
     if facts.cause:
         remarks.append(f"Cause: {facts.cause}.")
-    for worker in workers:
-        if worker.signal:
-            remarks.append(f"Worker {worker.worker} was killed by signal {worker.signal}.")
-        elif worker.exit_code:
-            remarks.append(f"Worker {worker.worker} exited with code {worker.exit_code}.")
+    remarks += _end_remarks(workers)
     remarks += _core_remarks(snapshot)
     idle = [worker.worker for worker in workers if worker.worker is not None and not worker.samples]
     if idle and snapshot.samples:
@@ -273,6 +278,21 @@ def _remarks(
             f"In epoch {check.epoch} the cores' GlobalRate adds up to {check.cores_sum:,.2f} examples/s, "
             f"but the job tells {check.told:,.2f}: some core is missing or counted twice."
         )
+    return remarks
+
+
+def _end_remarks(workers: tuple[WorkerFigures, ...]) -> list[str]:
+    """How workers ended that did not end well, those that ended alike in one sentence."""
+    alike: dict[tuple[str | None, int | None], list[int]] = {}
+    for worker in workers:
+        if worker.worker is not None and (worker.signal or worker.exit_code):
+            code = None if worker.signal else worker.exit_code
+            alike.setdefault((worker.signal, code), []).append(worker.worker)
+    remarks = []
+    for (signal, code), numbers in alike.items():
+        were = "was" if len(numbers) == 1 else "were"
+        how = f"{were} killed by signal {signal}" if signal else f"exited with code {code}"
+        remarks.append(f"{_who('Worker', numbers)} {how}.")
     return remarks
 
 
@@ -291,7 +311,7 @@ def _core_remarks(snapshot: Snapshot) -> list[str]:
             continue
         cores = [row.core for row in rows if row.core is not None]
         owners = sorted({row.worker for row in rows if row.worker is not None})
-        where = f" (worker {format_ranks(owners)})" if owners else ""
+        where = f" ({_who('worker', owners)})" if owners else ""
         what = _who("Core", cores) if cores else "The stream"
         remarks.append(f"{what}{where} {one if len(rows) == 1 else many}.")
     return remarks

@@ -229,7 +229,7 @@ def resolve(runs_home: Path, text: str) -> RunDirectory:
         raise UsageError(f"{text!r} is part of {len(matches)} runs", remedy="one of: " + _some(matches))
     if (as_path / RUN_FILE).exists():
         return RunDirectory.open(as_path.resolve())
-    raise UsageError(f"no run {text!r}", why=f"in {runs_home}", remedy="runs here: " + (_some(names) or "none yet"))
+    raise UsageError(f"no run {text!r} in {runs_home}", remedy="runs here: " + (_some(names) or "none yet"))
 
 
 def _newest(runs_home: Path) -> RunDirectory:

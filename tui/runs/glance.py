@@ -28,6 +28,12 @@ class Glance:
     step: int | None = None
     loss: float | None = None
 
+    def __str__(self) -> str:
+        """`loss 1.03036 step 28 epoch 4`, as far as it is known."""
+        loss = None if self.loss is None else f"{self.loss:.5f}"
+        told = (("loss", loss), ("step", self.step), ("epoch", self.epoch))
+        return " ".join(f"{name} {value}" for name, value in told if value is not None)
+
 
 class Glances:
     """The newest figures of runs, read again only where a log has grown. `dialects` are a user's own."""

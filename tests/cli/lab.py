@@ -1,0 +1,49 @@
+"""SSH machines without a cloud: real OpenSSH servers, a hosts file that names them, and the key to them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.cli.commands import Answer, Shell
+from tests.sshd import OpensshWorker
+
+
+class Lab:
+    """Machines that a terminal knows as the slice `lab`, through options or through a profile."""
+
+    def __init__(self, shell: Shell, workers: list[OpensshWorker], directory: Path) -> None:
+        self.shell = shell
+        self.workers = workers
+        self.hosts = directory / "lab.txt"
+        lines = [f"{one.user}@{one.host}:{one.port}\n" for one in workers]
+        self.hosts.write_text(f"# {len(workers)} machines\n" + "".join(lines))
+
+    def run(self, *words: str, host_keys: str = "accept-new") -> Answer:
+        """A command whose options name the machines."""
+        identity = str(self.workers[0].identity)
+        everywhere = ("--hosts", str(self.hosts), "--identity", identity, "--host-keys", host_keys)
+        return self.shell.run(*everywhere, *words)
+
+    def write_profile(self, **thresholds: float) -> None:
+        """Name the machines in the default profile, with these limits and none else that this machine could break."""
+        easy = {"load_per_cpu": 1e6, "disk_free_gib": 0.0, "disk_full_gib": 0.0, "memory_free_share": 0.0}
+        lines = [
+            f'hosts = "{self.hosts}"',
+            f'identity = "{self.workers[0].identity}"',
+            'host_keys = "accept-new"',
+            "runtime = 'none'",
+            "[thresholds]",
+            *(f"{name} = {value}" for name, value in {**easy, **thresholds}.items()),
+        ]
+        profile = self.shell.home / "profiles" / "default.toml"
+        profile.parent.mkdir(parents=True, exist_ok=True)
+        profile.write_text("\n".join(lines) + "\n")
+
+    def launch(self, *words: str) -> Answer:
+        """Launch a short command with the profile's settings."""
+        return self.shell.run("launch", "lab", *words, "--", "echo", "hello")
+
+    @property
+    def runs(self) -> list[str]:
+        """The ids of the runs known here."""
+        return [run["run"] for run in self.shell.run("runs", "--offline", "--json").document]

@@ -1,0 +1,107 @@
+"""Ctrl-C at any moment of a command: exit code 130, and not a word about Python."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commands import DEADLINE, Answer, Shell
+from tests.logs.shapes import SAMPLE_LOG
+from tests.pods import wait_until
+from tests.sshd import make_key
+
+_STRUCK_AT_AN_IMPORT = """
+import os, signal, sys
+
+class Striker:
+    def find_spec(self, name, path=None, target=None):
+        if name == struck:
+            os.kill(os.getpid(), signal.SIGINT)
+
+struck, sys.argv = sys.argv[1], ["tpu-tui", *sys.argv[2:]]
+sys.meta_path.insert(0, Striker())
+from tui.cli import main
+sys.exit(main())
+"""
+_STRUCK_AT_THE_END = """
+import atexit, os, signal, sys
+atexit.register(lambda: os.kill(os.getpid(), signal.SIGINT))
+from tui.cli import main
+sys.exit(main())
+"""
+
+
+@pytest.fixture
+def hosts(tmp_path: Path) -> Path:
+    """A slice to list."""
+    path = tmp_path / "lab.txt"
+    path.write_text("127.0.0.1:1\n")
+    return path
+
+
+def run(shell: Shell, program: str, *words: str) -> Answer:
+    command = [sys.executable, "-c", program, *words]
+    done = subprocess.run(command, env=shell.environ, stdin=subprocess.DEVNULL, capture_output=True, timeout=DEADLINE)
+    return Answer(done.returncode, done.stdout, done.stderr.decode())
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "argparse",
+        "tui.commands.output",
+        "tui.commands.slices",
+        "asyncio",
+        "tui.operator.reach",
+        "tui.settings.resolve",
+    ],
+)
+def test_while_something_is_imported(shell: Shell, hosts: Path, module: str) -> None:
+    answer = run(shell, _STRUCK_AT_AN_IMPORT, module, "--hosts", str(hosts), "slices", "--json")
+    assert (answer.code, answer.out, answer.errors) == (130, "", "")
+
+
+def test_while_the_command_works(shell: Shell, hosts: Path) -> None:
+    answer = run(shell, _STRUCK_AT_AN_IMPORT, "tui.cloud.hosts_file", "--hosts", str(hosts), "slices", "--json")
+    assert (answer.code, answer.errors) == (130, "")
+
+
+@pytest.mark.parametrize("module", ["tui.logs.archive", "numpy"])
+def test_while_what_reads_a_saved_log_is_imported(shell: Shell, module: str) -> None:
+    answer = run(shell, _STRUCK_AT_AN_IMPORT, module, "cores", str(SAMPLE_LOG), "--json")
+    assert (answer.code, answer.out, answer.errors) == (130, "", "")
+
+
+def test_while_a_run_is_handed_to_its_keeper(shell: Shell, hosts: Path, tmp_path: Path) -> None:
+    make_key(tmp_path / "key")
+    everywhere = ("--hosts", str(hosts), "--identity", str(tmp_path / "key"))
+    words = ("launch", "lab", "--skip-checks", "--detach", "--", "true")
+    answer = run(shell, _STRUCK_AT_AN_IMPORT, "tui.runs.keeper", *everywhere, *words)
+    (known,) = shell.run("runs", "--offline", "--json").document
+    assert (answer.code, answer.out) == (130, "")
+    assert f"{known['run']} goes on without this window. tpu-tui attach {known['run']}" in answer.errors
+    wait_until(
+        lambda: shell.run("runs", "--offline", "--json").document[0]["state"] == "failed",
+        "the keeper found nobody to launch on",
+        DEADLINE,
+    )
+
+
+def test_after_the_answer(shell: Shell, hosts: Path) -> None:
+    answer = run(shell, _STRUCK_AT_THE_END, "--hosts", str(hosts), "slices", "--json")
+    assert (answer.code, answer.errors) == (130, "")
+    assert answer.document[0]["name"] == "lab"
+
+
+def test_whoever_has_it_ignored_is_not_interrupted(shell: Shell, hosts: Path) -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        answer = run(shell, _STRUCK_AT_AN_IMPORT, "argparse", "--hosts", str(hosts), "slices", "--json")
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert answer.code == 0, answer.errors
+    assert answer.document[0]["name"] == "lab"

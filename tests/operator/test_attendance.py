@@ -1,0 +1,61 @@
+"""Whether somebody looks after a run: told once when it changes, and not for a moment's absence."""
+
+from __future__ import annotations
+
+import pytest
+
+from tui.operator.attendance import UNATTENDED_AFTER, AttendanceWatch
+from tui.pod.run import Run, RunState
+from tui.runs.directory import Attendance
+from tui.runs.status import RunStatus
+
+RUN = Run(id="r", slice="pod", argv=("true",), workers=())
+THERE, AWAY = Attendance(True, 10.0, 1), Attendance(False, 10.0, 1)
+
+
+class Watched:
+    """A watch with a clock of its own."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self._watch = AttendanceWatch(lambda: self.now)
+
+    def look(self, attended: Attendance, state: RunState = RunState.RUNNING) -> Attendance | None:
+        return self._watch.change(RunStatus(RUN, state, attended, ()))
+
+
+@pytest.fixture
+def watched() -> Watched:
+    return Watched()
+
+
+def test_an_absence_is_told_once(watched: Watched) -> None:
+    assert watched.look(THERE) is None
+    assert watched.look(AWAY) is None
+    watched.now = UNATTENDED_AFTER
+    assert watched.look(AWAY) is AWAY
+    watched.now = 100.0
+    assert watched.look(AWAY) is None
+
+
+def test_a_return_is_told_once_and_a_second_absence_again(watched: Watched) -> None:
+    for watched.now in (0.0, 2.0):
+        watched.look(AWAY)
+    assert watched.look(THERE) is THERE
+    assert watched.look(THERE) is None
+    assert watched.look(AWAY) is None
+    watched.now = 4.0
+    assert watched.look(AWAY) is AWAY
+
+
+def test_a_moment_between_two_keepers_is_no_news(watched: Watched) -> None:
+    watched.look(AWAY)
+    watched.now = UNATTENDED_AFTER / 2
+    assert watched.look(THERE) is None
+    watched.now = UNATTENDED_AFTER
+    assert watched.look(AWAY) is None
+
+
+def test_a_run_that_is_over_needs_nobody(watched: Watched) -> None:
+    for watched.now in (0.0, 100.0):
+        assert watched.look(AWAY, RunState.SUCCEEDED) is None
