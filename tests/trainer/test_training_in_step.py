@@ -56,7 +56,8 @@ def test_what_is_saved_does_not_depend_on_who_saves(pod: Pod, colours: str, tmp_
     [worker] = pod.run(arguments, cores=2, way=layouts.save_in_mid_epoch)
     assert worker.exit_code == 0, worker
     own = [torch.load(tmp_path / f"kept.rank{rank}") for rank in (0, 1)]
-    pointer = checkpoint.Pointer.from_json(objects.read(str(tmp_path / "kept" / "checkpoint-000001.json")))
+    path = str(tmp_path / "kept" / "checkpoint-000001.json")
+    pointer = checkpoint.Pointer.from_json(objects.read(path), path)
     saved = checkpoint.load(str(tmp_path / "kept"), pointer).floats
     assert own[0]
     for name, first in own[0].items():
