@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -13,14 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tui.errors import OutOfReachError, TpuTuiError, UsageError
-from tui.operator.attendance import AttendanceWatch
-from tui.operator.reach import Reach
+from tui.operator.following import Following
 from tui.pod.naming import STDIN, path_of
 from tui.pod.run import is_run_id
 from tui.pod.slice import Slice
-from tui.runs.directory import Attendance, Event, RunDirectory, list_runs, resolve
+from tui.runs.directory import RunDirectory, list_runs, resolve
 from tui.runs.request import LaunchRequest, check_request, run_from
-from tui.runs.status import RunStatus, status_of
+from tui.runs.status import RunStatus
 
 if TYPE_CHECKING:
     from tui.checks.row import CheckRow
@@ -31,13 +29,10 @@ if TYPE_CHECKING:
     from tui.runs.discover import DeleteAnswer
     from tui.runs.glance import Glance, Glances
     from tui.runs.launch import LaunchSpec
-    from tui.runs.lines import LogLine
     from tui.runs.stop import StopAnswer
     from tui.settings import Settings
     from tui.ssh.access import Prompter
 
-WATCH_INTERVAL = 0.1
-"""Seconds between two looks at a run directory: what a person reads as at once."""
 DISCOVER_TIMEOUT = 15.0
 """Seconds a slice's workers have to tell which runs they know."""
 REFRESH_TIMEOUT = 5.0
@@ -49,12 +44,11 @@ def rfc3339(moment: float) -> str:
     return datetime.fromtimestamp(moment, timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-class Operator(Reach):
+class Operator(Following):
     """Everything tpu-tui can do: what reaches slices and workers, and the runs on this machine."""
 
     def __init__(self, settings: Settings, *, prompter: Prompter | None = None) -> None:
         super().__init__(settings, prompter=prompter)
-        self._known: dict[Path, RunDirectory] = {}
         self._glances: Glances | None = None
 
     # ── launch ───────────────────────────────────────────────────────────────────────────────────
@@ -170,13 +164,6 @@ class Operator(Reach):
             except TpuTuiError:
                 raise unknown from None
             return self.open_run(ref)
-
-    def status_of(self, directory: RunDirectory) -> RunStatus:
-        """The run's state, from its events alone; only those are read that came since somebody asked last."""
-        known = self._known.setdefault(directory.path, directory)
-        if known.run != directory.run:
-            known = self._known[directory.path] = directory
-        return status_of(known)
 
     def glance(self, status: RunStatus) -> Glance:
         """The newest figures of a run that `runs` listed, from the ends of its logs; for a thread, it reads files."""
@@ -305,74 +292,6 @@ class Operator(Reach):
             return [str(await buckets.upload(path, folder / path.name)) for path in files]
         finally:
             await buckets.close()
-
-    async def events(self, directory: RunDirectory) -> AsyncIterator[Event | Attendance]:
-        """The run's events from the first one on, as they are written, until it has ended.
-
-        Between them, whether a keeper looks after it, whenever that changes.
-        """
-        offset, watch = 0, AttendanceWatch()
-        while True:
-            status = self.status_of(directory)
-            fresh, offset = directory.events(offset)
-            for event in fresh:
-                yield event
-            if status.state.is_over:
-                return
-            if changed := watch.change(status):
-                yield changed
-            await asyncio.sleep(WATCH_INTERVAL)
-
-    async def watch(self, directory: RunDirectory) -> AsyncIterator[Event | LogLine | Attendance]:
-        """Events and log lines in order of arrival, from the first byte until the run has ended.
-
-        Between them, whether a keeper looks after it, whenever that changes.
-        """
-        from tui.runs.lines import LineReader
-
-        offset, watch = 0, AttendanceWatch()
-        lines = LineReader(directory)
-        while True:
-            status = self.status_of(directory)
-            fresh, offset = directory.events(offset)
-            for line in lines.poll(final=status.state.is_over):
-                yield line
-            for event in fresh:
-                yield event
-            if status.state.is_over:
-                return
-            if changed := watch.change(status):
-                yield changed
-            await asyncio.sleep(WATCH_INTERVAL)
-
-    async def lines(
-        self,
-        directory: RunDirectory,
-        *,
-        workers: Sequence[int] | None = None,
-        core: int | None = None,
-        fresh_only: bool = False,
-    ) -> AsyncIterator[LogLine | Attendance]:
-        """The run's lines in order of arrival until it has ended; `fresh_only` leaves out what is there already.
-
-        Between them, whether a keeper looks after it, whenever that changes.
-        """
-        from tui.runs.lines import LineReader
-
-        reader = LineReader(directory, workers=workers, core=core)
-        if fresh_only:
-            for _ in reader.poll(budget_bytes=sys.maxsize):
-                pass
-        watch = AttendanceWatch()
-        while True:
-            status = self.status_of(directory)
-            for line in reader.poll(final=status.state.is_over):
-                yield line
-            if status.state.is_over:
-                return
-            if changed := watch.change(status):
-                yield changed
-            await asyncio.sleep(WATCH_INTERVAL)
 
     async def stop(self, directory: RunDirectory, grace: float = 30.0) -> AsyncIterator[StopAnswer]:
         """Stop the run on every worker; an answer for each, confirmed only when nothing of it is left there."""
