@@ -53,15 +53,15 @@ class _Interruptible:
     def __enter__(self) -> None:
         import signal
 
-        self._quits = signal.getsignal(signal.SIGINT) is _quit
-        if self._quits:
+        self._before = signal.getsignal(signal.SIGINT)
+        if self._before is _quit:
             signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def __exit__(self, *_: object) -> None:
         import signal
 
-        if self._quits:
-            signal.signal(signal.SIGINT, _quit)
+        if signal.getsignal(signal.SIGINT) is not self._before:
+            signal.signal(signal.SIGINT, self._before)
 
 
 def _main(words: list[str]) -> int:
@@ -141,11 +141,7 @@ def _run_on_a_loop(args: argparse.Namespace, given: Mapping[str, Any], out: Outp
 
     async def run() -> int:
         if sys.version_info < (3, 11):  # later asyncio.run itself turns the first Ctrl-C into a cancellation
-            import signal
-
-            task = asyncio.current_task()
-            assert task is not None
-            asyncio.get_running_loop().add_signal_handler(signal.SIGINT, task.cancel)
+            _cancel_at_ctrl_c()
         operator = Operator(settings, prompter=prompter_for_terminal())
         try:
             return int(await args.run(args, operator, out))
@@ -157,6 +153,21 @@ def _run_on_a_loop(args: argparse.Namespace, given: Mapping[str, Any], out: Outp
             return asyncio.run(run())
     except asyncio.CancelledError:
         return EXIT_INTERRUPTED
+
+
+def _cancel_at_ctrl_c() -> None:
+    """Let Ctrl-C cancel this task at once, and wake its loop."""
+    import asyncio
+    import signal
+
+    task, loop = asyncio.current_task(), asyncio.get_running_loop()
+    assert task is not None
+
+    def cancel(_signal: int, _frame: object) -> None:
+        task.cancel()
+        loop.call_soon_threadsafe(lambda: None)
+
+    signal.signal(signal.SIGINT, cancel)
 
 
 def _refuse_if_read_only(args: argparse.Namespace, settings: Settings) -> None:
