@@ -70,15 +70,13 @@ def _main(words: list[str]) -> int:
     from tui.commands.parsing import parse
 
     streams.make_usable()
-    try:
-        args = parse(words)
-    except SystemExit:  # --help and --version have printed
-        with streams.silent_where_nobody_reads():
-            sys.stdout.flush()
-        raise
-    out = Output(as_json=args.everywhere.json)
     with streams.silent_where_nobody_reads():
-        return _told(args, out)
+        try:
+            args = parse(words)
+        except SystemExit:  # --help and --version have printed
+            sys.stdout.flush()
+            raise
+        return _told(args, Output(as_json=args.everywhere.json))
     return 0
 
 
