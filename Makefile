@@ -7,9 +7,11 @@ PIP_INSTALL := -m pip install --quiet --disable-pip-version-check -c constraints
 # Debian packages the tests use: real SSH servers, network namespaces with firewalls, nmap to compare with, login shells.
 SYSTEM_PACKAGES := openssh-server iproute2 nftables nmap tmux zsh fish tcsh
 
-# Most tests wait for processes and networks; the trainer's fill every core and run by themselves.
 # In the order of collection, which tests/conftest.py makes: xdist's own puts files of few tests last, which take longest.
-IN_PARALLEL := -n 4 --dist loadfile --no-loadscope-reorder
+BY_FILE := --dist loadfile --no-loadscope-reorder
+# Most tests wait for processes and networks; the trainer's, which import PyTorch in each, fill two cores by twos.
+IN_PARALLEL := -n 4 $(BY_FILE)
+TRAINERS := -n 2 $(BY_FILE)
 
 .PHONY: demo test check bench chaos shots clean system-packages
 
@@ -20,7 +22,7 @@ demo: $(VENV)/.trainer
 test: export PYTHONDONTWRITEBYTECODE =
 test: check $(VENV)/.trainer system-packages
 	$(BIN)/python -m pytest $(IN_PARALLEL) --ignore tests/trainer $(PYTEST_ARGS)
-	$(BIN)/python -m pytest tests/trainer $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(TRAINERS) tests/trainer $(PYTEST_ARGS)
 	sh tests/older_python.sh $(IN_PARALLEL)
 
 check: $(VENV)/.dev

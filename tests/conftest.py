@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-LONGEST = ("runs", "cli", "localpod", "console")
-"""Packages whose files take minutes of waiting: begun last, one of them would hold up the end by itself."""
+LONGEST = ("trainer/test_training", "runs/", "cli/", "localpod/", "console/")
+"""Whose files take minutes, most of them of waiting: begun last, one of them would hold up the end by itself."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest first; otherwise as collected."""
-    items.sort(key=lambda item: _place(item.path.parts))
+    items.sort(key=lambda item: _place(item.path))
 
 
-def _place(parts: Sequence[str]) -> int:
-    package = parts[len(Path(__file__).parent.parts)]
-    return LONGEST.index(package) if package in LONGEST else len(LONGEST)
+def _place(path: Path) -> int:
+    within = path.relative_to(Path(__file__).parent).as_posix()
+    return next((place for place, beginning in enumerate(LONGEST) if within.startswith(beginning)), len(LONGEST))

@@ -28,14 +28,27 @@ leave_out() {
 options=
 # Its packages are not for this Python.
 leave_out tests/trainer
-# What these prove is the doing of sh on a worker, of gcloud and of the kernel; the Python around them runs in the other
-# tests of the same packages.
+# What these prove is the doing of sh on a worker, of its SSH server, of nmap and of the kernel; the Python around them runs
+# in the other tests of the same packages.
 leave_out tests/runs/test_worker_follow.py tests/runs/test_worker_job.py tests/runs/test_worker_launch.py \
-    tests/runs/test_worker_stop.py tests/runs/test_shells.py \
-    tests/localpod/test_api_gcloud.py tests/localpod/test_guardian.py tests/cli/test_file_limit.py
-# Screens and dialogs are drawn by test_snapshots and driven by test_pod_screen and test_keys; patterns, the one thing of the
-# logs that Pythons differ in, are in test_dialects and test_public_shapes, bytes and samples in test_demux.
-leave_out tests/console/test_run_screen.py tests/console/test_dialogs.py tests/logs/test_archive.py tests/logs/test_fast.py
+    tests/runs/test_worker_stop.py tests/runs/test_shells.py tests/checks/test_ports_in_namespaces.py \
+    tests/runs/test_few_sessions.py tests/localpod/test_guardian.py tests/cli/test_file_limit.py
+# Two homes are two machines in tests/runs/test_discover too, and tests/cli/test_local_pod looks for a secret everywhere.
+leave_out tests/cli/test_two_machines.py tests/cli/test_secrets.py
+# A local pod stands in for TPU VMs on the machine of a person who tries it. test_pod and tests/cli/test_local_pod run one on
+# this Python as well, and its API, store, sessions and rehearsal with it.
+leave_out tests/localpod/test_api_errors.py tests/localpod/test_api_faults.py tests/localpod/test_api_gcloud.py \
+    tests/localpod/test_api_lists.py tests/localpod/test_api_nodes.py tests/localpod/test_api_operations.py \
+    tests/localpod/test_api_queued_resources.py tests/localpod/test_api_rest.py tests/localpod/test_api_server.py \
+    tests/localpod/test_bucket.py tests/localpod/test_keepers.py tests/localpod/test_rehearsal.py \
+    tests/localpod/test_session.py
+# Screens are drawn by test_snapshots, with what texts and sizes they have, and driven by test_pod_screen and test_keys.
+leave_out tests/console/test_run_screen.py tests/console/test_dialogs.py tests/console/test_tiny.py \
+    tests/console/test_text.py
+# Patterns are the one thing of the logs that Pythons differ in. test_dialects has lines of every dialect, test_carriers of
+# every launcher, test_demux cuts bytes into samples; the tables of public logs and the other ways to read bring no other.
+leave_out tests/logs/test_public_shapes.py tests/logs/test_readings.py tests/logs/test_archive.py tests/logs/test_fast.py \
+    tests/logs/test_kept.py tests/logs/test_picking.py
 echo "On $($venv/bin/python --version):"
 # shellcheck disable=SC2086
 exec $venv/bin/python -m pytest -q -p no:cacheprovider $options "$@"

@@ -18,7 +18,11 @@ import pytest
 from tests.trainer import layouts
 
 ROOT = Path(__file__).parents[2]
-QUICK_COMPILATION = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+QUICK_COMPILATION = (
+    "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true --xla_cpu_use_fusion_emitters=false "
+    "--xla_cpu_parallel_codegen_split_count=1 --xla_cpu_enable_concurrency_optimized_scheduler=false"
+)
+"""Half the CPU of a small training: what these leave out makes programs fast that run for long."""
 DEADLINE = 110  # seconds for a whole training; a compilation takes most of it
 
 

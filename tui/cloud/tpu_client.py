@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from tui.errors import UsageError
+from tui.errors import CloudError, UsageError
 from tui.settings import Settings
 
 if TYPE_CHECKING:
@@ -21,6 +23,8 @@ LOCAL_PATIENCE_SECONDS = 4.0
 """The same on a local pod, which is there or is not."""
 _FIRST_PAUSE_SECONDS = 0.2
 _LONGEST_PAUSE_SECONDS = 4.0
+_ASYNC_REST = "google.auth.aio.transport.sessions"
+"""REST over aiohttp, which google.api_core goes without where it cannot be imported: a third of its start-up."""
 _NO_PROJECT = "name one with --project, TPU_TUI_PROJECT, a profile or gcloud config set project"
 
 
@@ -84,13 +88,16 @@ class TpuConnection:
             return await call(client, max(1.0, started + self._patience - clock()))
 
         try:
-            return await retry(once)()
+            answer = await retry(once)()
         except (GoogleAPIError, GoogleAuthError) as error:
             asked = api_errors.Asked(what, self.project, endpoint=self._endpoint)
             told = api_errors.explain(error, asked, clock() - started)
             if api_errors.is_unknown_location(error):
                 raise UnknownZone(told.what, why=told.why, remedy=told.remedy) from error
             raise told from error
+        if answer is None:
+            raise unreadable(what)
+        return answer
 
     async def close(self) -> None:
         """Close the channel."""
@@ -119,12 +126,33 @@ class TpuConnection:
         return TpuAsyncClient(credentials=found.credentials, transport="grpc_asyncio")
 
 
+def unreadable(what: str) -> CloudError:
+    """gRPC hands out None for bytes that are no message of the API's."""
+    why = "what answers there does not speak the Cloud TPU API"
+    return CloudError(what, why=why, remedy="look at endpoints in tpu-tui config show, and at proxies on the way")
+
+
 def _import_google() -> None:
     from tui.cloud.credentials import silence_libraries
 
     silence_libraries()
-    for name in ("grpc.aio", "google.cloud.tpu_v2", "tui.cloud.api_errors"):
-        importlib.import_module(name)
+    with _without(_ASYNC_REST):
+        for name in ("grpc.aio", "google.cloud.tpu_v2", "tui.cloud.api_errors"):
+            importlib.import_module(name)
+
+
+@contextlib.contextmanager
+def _without(module: str) -> Iterator[None]:
+    """What is imported here does not find that module, unless it is there already; others find it afterwards."""
+    if module in sys.modules:
+        yield
+        return
+    modules = cast("dict[str, object]", sys.modules)
+    modules[module] = None  # by the language's reference, an import of it then fails
+    try:
+        yield
+    finally:
+        modules.pop(module, None)
 
 
 def request_options(timeout: float) -> dict[str, Any]:

@@ -1,0 +1,105 @@
+"""What replicas are asked to do together, each way run by a worker's process that `layouts` starts."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+from trainer.config import TrainConfig
+
+AVERAGED = "averaged by rank"
+"""What each rank of `together` says at its end."""
+
+
+def alone(config: TrainConfig) -> int:
+    """XLA's own collectives, over the one replica that a CPU device allows."""
+    import torch
+
+    from trainer.compilation import compiled
+    from trainer.errors import TrainerError
+    from trainer.replicas import XlaReplicas
+
+    replicas = XlaReplicas(vote_every=2)
+    assert (replicas.rank, replicas.world, replicas.label) == (0, 1, "xla:0/0"), replicas.label
+    model = torch.nn.Linear(3, 1, bias=False).to(replicas.device)
+    before = model.weight.detach().cpu().clone()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    answers = []
+    for _ in range(2):
+        model(torch.ones(1, 3, device=replicas.device)).sum().backward()
+        answers.append(replicas.step(optimizer, stop=True))
+    assert answers == [False, True], answers
+    assert torch.allclose(model.weight.detach().cpu(), before - 1), "two steps of 0.5 along a gradient of ones"
+    assert replicas.total(torch.tensor([2.0, 3.0])).tolist() == [2.0, 3.0]
+    assert replicas.gather({"a": 1}) == [{"a": 1}]
+    known = compiled()
+    for thing in ("", "longer" * 100):
+        assert replicas.gather(thing) == [thing]
+    assert compiled() == known, "no graph may depend on how long a thing is"
+    for thing in ({"a": 1}, "longer" * 1000):
+        assert replicas.broadcast(thing) == thing
+    assert replicas.share(lambda: "made") == "made"
+
+    def fail() -> None:
+        raise TrainerError("cannot")
+
+    told = ""
+    try:
+        replicas.share(fail)
+    except TrainerError as error:
+        told = str(error)
+    assert told == "cannot."
+    replicas.close()
+    print("done", flush=True)
+    return 0
+
+
+def together(config: TrainConfig) -> int:
+    """Three averages of gradients over all replicas, with a vote each, and a broadcast."""
+    from trainer.launch import Stopping, launch
+    from trainer.replicas import Replicas
+
+    def rank(replicas: Replicas, config: TrainConfig, stopping: Stopping) -> int:
+        import torch
+        import torch_xla
+
+        shapes = [(3,), (), (2, 5, 7), (1,), (17, 3)]  # none of which fills whole lines of memory
+        parameters = [torch.zeros(shape, device=replicas.device, requires_grad=True) for shape in shapes]
+        unused = torch.zeros(4, device=replicas.device, requires_grad=True)
+        for step in range(3):
+            for parameter in parameters:
+                gradient = torch.full(parameter.shape, step + 1.0 + replicas.rank)
+                parameter.grad = 2 * gradient.to(replicas.device) / 2
+            stops = replicas.average([*parameters, unused], stop=step == 1 and replicas.rank == 1)
+            assert stops is (step == 1), (step, stops)
+            after = [parameter.grad + 0 for parameter in parameters]
+            torch_xla.sync()
+            for found, shape in zip(after, shapes, strict=True):
+                assert torch.equal(found.cpu(), torch.full(shape, step + 1.5)), (step, shape, found)
+            assert unused.grad is None
+        assert replicas.broadcast(("rank", replicas.rank)) == ("rank", 0)
+        os.write(1, f"{AVERAGED} {replicas.rank}\n".encode())
+        return 0
+
+    return launch(rank, config)
+
+
+def cached(config: TrainConfig) -> int:
+    """Two threads that keep what is compiled in the directory `--logdir`, and later one that would change it."""
+    import torch
+    import torch_xla
+
+    from trainer.compilation import CACHE_PATH, keep_compiled
+
+    assert config.logdir is not None
+    threads = [threading.Thread(target=keep_compiled, args=(config.logdir,)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    print(os.environ[CACHE_PATH])
+    torch.ones(2, device=torch_xla.device()).sum().item()
+    keep_compiled(str(Path(config.logdir).with_name("other")))
+    print(os.environ[CACHE_PATH], flush=True)
+    return 0
