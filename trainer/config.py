@@ -138,6 +138,11 @@ class ReplicaConfig:
     def from_environ(cls, environ: Mapping[str, str], cores: int | None, timeout: float) -> ReplicaConfig:
         """Read the place in the slice; `cores` from the command line beats TPU_TUI_CORES."""
         device = environ.get("PJRT_DEVICE", "").strip().upper() or "CPU"
+        _require(
+            device != "TPU" or cores is None,
+            "--num-cores works on CPU devices only",
+            "Leave it out: on TPU, PyTorch/XLA starts a replica on every core of each worker",
+        )
         return cls(
             device=device,
             worker=_integer(environ, "TPU_TUI_WORKER", 0),
@@ -204,6 +209,8 @@ class TrainConfig:
 def parse(arguments: Sequence[str], environ: Mapping[str, str]) -> TrainConfig:
     """A run from the command line and the environment; raises ConfigError, or SystemExit for `--help`."""
     options = _parser().parse_args(arguments)
+    for name, value in vars(options).items():
+        _require(value != "", f"--{name.replace('_', '-')} is empty", "Perhaps a variable is not set in your shell")
     return TrainConfig(
         model=options.model,
         data=DataConfig(
@@ -299,7 +306,7 @@ def _parser() -> argparse.ArgumentParser:
     step.add_argument("--seed", type=int, default=42)
     place = parser.add_argument_group("replicas")
     place.add_argument("--num-cores", type=int, help="replicas on this worker (CPU; default: TPU_TUI_CORES or 1)")
-    place.add_argument("--timeout", type=float, default=300.0, metavar="S", help="for the others (default: 300)")
+    place.add_argument("--timeout", type=float, default=300.0, metavar="S", help="for the others (CPU; default: 300)")
     place.add_argument("--no-memory-check", action="store_true")
     keep = parser.add_argument_group("checkpoints")
     keep.add_argument("--checkpoint-dir", metavar="DIR", help="directory or gs://bucket/prefix of this run's state")

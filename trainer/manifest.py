@@ -22,6 +22,10 @@ class Shard:
     size: int  # bytes
     sha256: str
 
+    def __post_init__(self) -> None:
+        if min(self.samples, self.size) < 0:
+            raise ValueError(f"{self.name} cannot hold {self.samples} samples in {self.size} bytes")
+
 
 @dataclass(frozen=True)
 class Manifest:
@@ -55,7 +59,7 @@ class Manifest:
                     for split, shards in loaded["splits"].items()
                 },
             )
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise TrainerError(
                 f"{where} is not a manifest of shards",
                 why=str(error),

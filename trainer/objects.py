@@ -26,6 +26,7 @@ from trainer.streams import ObjectStream
 BUCKET_SCHEME = "gs://"
 PIPE_SCHEME = "pipe:"
 READ_BYTES = 1024 * 1024  # of an object at a time; all of it comes with one request
+PATIENCE = 30.0  # seconds that a listing is tried again: it comes first, and shows whether there is a network
 STORAGE = "https://storage.googleapis.com"
 
 
@@ -80,13 +81,18 @@ def matching(directory: str, pattern: str = "*") -> list[str]:
     """Names right inside a directory or prefix, sorted; raises TrainerError for a missing bucket or directory."""
     if not is_bucket(directory):
         if not is_there(directory):
+            if Path(directory).exists():
+                raise TrainerError(f"{directory} is a file", remedy="Name a directory, or gs://bucket/prefix")
             raise TrainerError(
                 f"There is no directory {directory}", remedy="Make shards with python -m trainer.shards"
             )
         return sorted(fnmatch.filter((path.name for path in Path(directory).iterdir()), pattern))
     bucket, prefix = _parts(directory.rstrip("/") + "/")
+    from google.cloud.storage.retry import DEFAULT_RETRY
+
     with _told(directory):
-        blobs = list(_client().list_blobs(bucket, prefix=prefix, delimiter="/"))
+        retry = DEFAULT_RETRY.with_timeout(PATIENCE)
+        blobs = list(_client().list_blobs(bucket, prefix=prefix, delimiter="/", retry=retry))
     return sorted(fnmatch.filter((str(blob.name)[len(prefix) :] for blob in blobs), pattern))
 
 
@@ -220,7 +226,7 @@ def _client_of(pid: int, emulator: str) -> Any:  # noqa: ARG001
 
     if emulator:
         return storage.Client(project="local", credentials=AnonymousCredentials())  # type: ignore[no-untyped-call]
-    return storage.Client()
+    return storage.Client(project=None)  # objects belong to buckets, and credentials may be of no project
 
 
 @contextlib.contextmanager

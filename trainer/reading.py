@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
 from webdataset.tariterators import tar_file_expander
 
 from trainer import objects
@@ -73,27 +72,37 @@ def read_shards(shards: Sequence[ShardFile], verify: bool = False) -> Iterator[I
     """
     waiting = deque(shards)
     begun: deque[Iterator[Sample]] = deque()
-    closed = threading.Event()
-    with ThreadPoolExecutor(AHEAD, thread_name_prefix="fetch") as pool:
-        try:
-            while waiting or begun:
-                while waiting and len(begun) < AHEAD:
-                    begun.append(_begun(waiting.popleft(), verify, pool, closed))
-                yield begun.popleft()
-        finally:
-            closed.set()
-            pool.shutdown(wait=False, cancel_futures=True)
+    with ThreadPoolExecutor(AHEAD, thread_name_prefix="fetch") as pool, contextlib.closing(_Fetching(pool)) as ahead:
+        while waiting or begun:
+            while waiting and len(begun) < AHEAD:
+                begun.append(ahead.begun(waiting.popleft(), verify))
+            yield begun.popleft()
 
 
-def _begun(shard: ShardFile, verify: bool, pool: ThreadPoolExecutor, closed: threading.Event) -> Iterator[Sample]:
-    """A shard's samples, for which something has been set going already."""
-    if _is_streamed(shard):
-        return read_shard(shard, verify)
-    if verify or shard.size is None or objects.is_local(shard.url):
-        return _whole(shard, pool.submit(_content, shard, verify))
-    arriving = _Arriving(shard, shard.size, closed)
-    pool.submit(arriving.fetch)
-    return _samples(shard, arriving)
+class _Fetching:
+    """Sets shards going in a pool's threads, one after the other."""
+
+    def __init__(self, pool: ThreadPoolExecutor) -> None:
+        self._pool = pool
+        self._closed = threading.Event()
+        self._last = threading.Event()  # set when the shard before has begun to come: so the first one comes first
+        self._last.set()
+
+    def begun(self, shard: ShardFile, verify: bool) -> Iterator[Sample]:
+        """A shard's samples, for which something has been set going already."""
+        if _is_streamed(shard):
+            return read_shard(shard, verify)
+        if verify or shard.size is None or objects.is_local(shard.url):
+            return _whole(shard, self._pool.submit(_content, shard, verify))
+        arriving = _Arriving(shard, shard.size, self._closed)
+        self._pool.submit(arriving.fetch, self._last)
+        self._last = arriving.begun
+        return _samples(shard, arriving)
+
+    def close(self) -> None:
+        """Let go of what nobody will read."""
+        self._closed.set()
+        self._pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _whole(shard: ShardFile, content: Future[_Bytes]) -> Iterator[Sample]:
@@ -101,46 +110,68 @@ def _whole(shard: ShardFile, content: Future[_Bytes]) -> Iterator[Sample]:
 
 
 class _Arriving:
-    """A bucket's shard on its way: what has come of it can be read, and whoever reads on waits for more.
+    """A bucket's shard on its way: what has come of it can be read, once and in order; who reads on waits for more.
 
     So an epoch's first batch waits for its own samples, not for all of the shards that are fetched at once.
     """
 
     def __init__(self, shard: ShardFile, size: int, closed: threading.Event) -> None:
-        self._shard, self._closed = shard, closed
-        self._content = np.empty(size, np.uint8).data  # not filled with zeros first, as a bytearray is
+        self._shard, self._size, self._closed = shard, size, closed
+        self._parts: deque[bytes] = deque()  # as they came: to lay them into one array, each would be copied again
         self._came = 0
         self._failure: Exception | None = None
         self._more = threading.Condition()
+        self.begun = threading.Event()  # the first bytes have come, or none will
+        self._part, self._part_begins = b"", 0  # the one that is being read
 
-    def fetch(self) -> None:
-        """Get all of it; what goes wrong is raised where the missing bytes are read."""
+    def fetch(self, after: threading.Event) -> None:
+        """Get all of it, once `after` has happened; what goes wrong is raised where the missing bytes are read."""
+        after.wait()
         try:
             with objects.open_object(self._shard.url) as stream:
-                while self._came < len(self._content):
+                while self._came < self._size:
                     if self._closed.is_set():
                         raise TrainerError(f"Shard {self._shard.url} is not read any more")
-                    read = stream.readinto(self._content[self._came : self._came + PART])
+                    part = stream.read(PART)
                     _check_size(self._shard, stream.size)
                     with self._more:
-                        self._came += read
+                        self._parts.append(part)
+                        self._came += len(part)
                         self._more.notify_all()
+                    self.begun.set()
         except Exception as error:
             with self._more:
                 self._failure = error
                 self._more.notify_all()
+        finally:
+            self.begun.set()
 
     def __len__(self) -> int:
-        return len(self._content)
+        return self._size
 
-    def __getitem__(self, part: slice) -> bytes:
-        needed = min(part.stop, len(self._content))
-        if self._came < needed:
-            with self._more:
-                self._more.wait_for(lambda: self._came >= needed or self._failure is not None)
-                if self._came < needed and self._failure is not None:
-                    raise self._failure
-        return bytes(self._content[part])
+    def __getitem__(self, wanted: slice) -> bytes:
+        start, stop = wanted.start, min(wanted.stop, self._size)
+        if self._came < stop:
+            self._await(stop)
+        if start >= stop:  # behind the end
+            return b""
+        while self._part_begins + len(self._part) <= start:
+            self._go_on()
+        pieces = [self._part[start - self._part_begins : stop - self._part_begins]]
+        while self._part_begins + len(self._part) < stop:
+            self._go_on()
+            pieces.append(self._part[: stop - self._part_begins])
+        return b"".join(pieces)
+
+    def _await(self, needed: int) -> None:
+        with self._more:
+            self._more.wait_for(lambda: self._came >= needed or self._failure is not None)
+            if self._came < needed and self._failure is not None:
+                raise self._failure
+
+    def _go_on(self) -> None:
+        self._part_begins += len(self._part)
+        self._part = self._parts.popleft()
 
 
 def _is_streamed(shard: ShardFile) -> bool:
@@ -171,6 +202,8 @@ def _check_size(shard: ShardFile, size: int | None) -> None:
 
 
 def _mapped(path: str) -> _Bytes:
+    if Path(path).exists() and not Path(path).is_file():  # a named pipe would be waited on for ever
+        raise TrainerError(f"Cannot read {path}", why="it is no file", remedy=MAKE_AGAIN)
     try:
         with Path(path).open("rb") as file:
             content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 ALIGNED = 16  # floats, 64 bytes: arrays that begin elsewhere are copied, or refused, by XLA
 VOTE = torch.Size([1])
-SMALLEST = 4096  # values of a broadcast through the devices; compiled for each size, so sizes are powers of 2
+SMALLEST = 4096  # bytes told through the devices; compiled for each size, so sizes are powers of 2
 
 
 class Replicas(ABC):
@@ -174,7 +174,7 @@ class XlaReplicas(Replicas):
         """`vote_every`: steps between votes on stopping, for each vote waits for the device."""
         super().__init__(xr.global_ordinal(), xr.world_size(), xr.local_ordinal(), xr.host_index())
         self._vote_every = vote_every
-        self._steps = self._gathered = 0
+        self._steps = 0
 
     def step(self, optimizer: torch.optim.Optimizer, stop: bool) -> bool:
         """One graph. The vote is taken every `vote_every` steps only."""
@@ -193,22 +193,34 @@ class XlaReplicas(Replicas):
         return summed.cpu()
 
     def gather(self, thing: T) -> list[T]:
-        """By way of the devices, pickled."""
-        self._gathered += 1
-        payloads = xm.rendezvous(f"gather {self._gathered}", pickle.dumps(thing))
-        return [pickle.loads(payload) for payload in payloads]
+        """By way of the devices, pickled, in rows of one length; pickle tells its own end.
+
+        (A rendezvous would be compiled anew for each other length, and fetch every replica's part by itself.)
+        """
+        content = torch.frombuffer(bytearray(pickle.dumps(thing)), dtype=torch.uint8)
+        length = torch.tensor([content.numel()], dtype=torch.int32, device=self.device)
+        longest = xm.all_reduce(xm.REDUCE_MAX, length)
+        assert isinstance(longest, torch.Tensor)
+        row = torch.zeros(_padded(int(longest.item())), dtype=torch.uint8)
+        row[: content.numel()] = content
+        rows = xm.all_gather(row.to(self.device)).cpu().view(self.world, -1)
+        return [pickle.loads(each.numpy().tobytes()) for each in rows]
 
     def broadcast(self, thing: T) -> T:
         """By way of the devices, pickled: all others' bytes are zeros."""
         content = np.frombuffer(pickle.dumps(thing), np.uint8) if self.rank == 0 else np.zeros(0, np.uint8)
         size = int(self.total(torch.tensor([content.size], dtype=torch.int32)).item())
-        values = torch.zeros(max(SMALLEST, 1 << (size - 1).bit_length()), dtype=torch.int32)
+        values = torch.zeros(_padded(size), dtype=torch.int32)
         values[: content.size] = torch.from_numpy(content.astype(np.int32))
         return pickle.loads(self.total(values)[:size].to(torch.uint8).numpy().tobytes())  # type: ignore[no-any-return]
 
     def close(self) -> None:
         """Wait for the others, so that none is cut off by this one's end."""
         xm.rendezvous("close")
+
+
+def _padded(size: int) -> int:
+    return max(SMALLEST, 1 << (size - 1).bit_length())
 
 
 def _on_host(tensor: torch.Tensor) -> torch.Tensor:

@@ -262,6 +262,8 @@ def _told(out: str, manifest: Manifest, split: str, shards: Sequence[Shard]) -> 
 def _source(options: argparse.Namespace) -> Source:
     if options.workers < 1:
         raise TrainerError("--workers must be at least 1")
+    if not options.out:
+        raise TrainerError("--out is empty", remedy="Name a directory, or gs://bucket/prefix")
     if options.source == "cifar10":
         return images.cifar10(Path(options.archive))
     if options.source == "folder":

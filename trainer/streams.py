@@ -47,8 +47,12 @@ class ObjectStream(io.RawIOBase):
         """The object's bytes; None before the first is read."""
         return self._size
 
+    def read(self, size: int = -1) -> bytes:
+        """The next bytes as they come, at most so many; none at the object's end, never before it."""
+        return self._next(size) if size >= 0 else self.readall()
+
     def readinto(self, buffer: Any) -> int:
-        """The next bytes; 0 at the object's end, never before it."""
+        """The same, into a buffer; returns how many they were."""
         content = self._next(len(buffer))
         buffer[: len(content)] = content
         return len(content)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Callable
@@ -15,6 +16,7 @@ webdataset = pytest.importorskip("webdataset", reason="webdataset is not install
 from tests.trainer.small_shards import config, ppm, refused, shard, trained_values  # noqa: E402
 from trainer import data  # noqa: E402
 from trainer.data import PADDING, Dataset, ShardSet  # noqa: E402
+from trainer.reading import ShardFile, read_shard  # noqa: E402
 
 
 @pytest.mark.parametrize("loaders", [0, 2])
@@ -147,3 +149,8 @@ def test_a_shard_that_no_manifest_tells_of_and_that_cannot_be_counted_is_named_o
         assert found.train is not None
         assert (found.train.urls, found.train.counts) == ((str(whole),), (10,))
         assert f"Went on without a shard: Shard {bad} is" in capfd.readouterr().err
+
+
+def test_a_shard_that_is_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "0.tar")
+    assert "0.tar: it is no file" in refused(lambda: list(read_shard(ShardFile(str(tmp_path / "0.tar")))))

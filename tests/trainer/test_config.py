@@ -43,6 +43,12 @@ def test_the_number_of_cores_on_the_command_line_beats_the_environment() -> None
     assert parse([*FAKE, "--num-cores", "3"], {"TPU_TUI_CORES": "8"}).replicas.cores == 3
 
 
+def test_on_tpu_the_number_of_cores_is_the_slices_and_cannot_be_chosen() -> None:
+    assert parse(FAKE, {"PJRT_DEVICE": "TPU", "TPU_TUI_CORES": "8"}).replicas.device == "TPU"
+    with pytest.raises(ConfigError, match="--num-cores works on CPU devices only"):
+        parse([*FAKE, "--num-cores", "4"], {"PJRT_DEVICE": "TPU"})
+
+
 def test_an_ipv6_coordinator_keeps_its_colons() -> None:
     assert parse(FAKE, {"TPU_TUI_COORDINATOR": "[::1]:8476"}).replicas.coordinator == ("::1", 8476)
 
@@ -72,6 +78,8 @@ def test_an_ipv6_coordinator_keeps_its_colons() -> None:
         ([*FAKE, "--label-smoothing", "1"], "--label-smoothing"),
         ([*FAKE, "--checkpoint-steps", "5"], "Give --checkpoint-dir too"),
         ([*FAKE, "--checkpoint-dir", "x", "--checkpoint-steps", "0"], "--checkpoint-steps must be at least 1"),
+        ([*FAKE, "--checkpoint-dir", ""], "--checkpoint-dir is empty"),
+        (["--data", ""], "--data is empty"),
         ([*FAKE, "--target-accuracy", "76"], "--target-accuracy needs validation shards"),
         (["--data", "x", "--target-accuracy", "101"], "between 0 and 100"),
         ([*FAKE, "--profiler-port", "9012"], "works on TPU only. PJRT_DEVICE is CPU"),

@@ -57,6 +57,7 @@ class Gate:
         host, port = server.removeprefix("http://").split(":")
         self._address, self._first = (host, int(port)), first
         self.opened = threading.Event()
+        self.seen: list[str] = []  # "asked" and "answered", in the order in which they happened
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         self._thread = threading.Thread(target=self._serve)
@@ -73,9 +74,12 @@ class Gate:
             while True:
                 client, _ = self._listener.accept()
                 with client, socket.create_connection(self._address) as server:
-                    server.sendall(client.recv(65536).replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", 1))
+                    request = client.recv(65536)
+                    self.seen.append("asked")
+                    server.sendall(request.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", 1))
                     left = self._first
                     while answer := server.recv(min(left, 65536) if left else 65536):
+                        self.seen.append("answered")
                         client.sendall(answer)
                         left = max(0, left - len(answer))
                         if not left:
@@ -105,13 +109,61 @@ def test_a_buckets_shard_is_read_while_the_rest_of_it_is_still_on_its_way(slow_s
         assert [int(sample["cls"]) for sample in (*first, *samples)] == [n % 10 for n in range(12)]
 
 
+def begun() -> threading.Event:
+    event = threading.Event()
+    event.set()
+    return event
+
+
+def test_a_buckets_shard_is_not_asked_for_before_the_one_before_it_begins_to_come(
+    slow_shard: tuple[ShardFile, Gate],
+) -> None:
+    file, gate = slow_shard
+    assert file.size is not None
+    closed, before = threading.Event(), threading.Event()
+    arriving = reading._Arriving(file, file.size, closed)
+    fetching = threading.Thread(target=arriving.fetch, args=(before,))
+    fetching.start()
+    gate.seen.append("begun")
+    before.set()
+    gate.opened.set()
+    fetching.join()
+    assert gate.seen[:3] == ["begun", "asked", "answered"]
+    assert arriving.begun.is_set()
+
+
+@pytest.mark.parametrize("part", [1, 511, 512, 1000])
+def test_a_buckets_shard_reads_alike_in_whatever_parts_it_comes(
+    slow_shard: tuple[ShardFile, Gate], monkeypatch: pytest.MonkeyPatch, part: int
+) -> None:
+    file, gate = slow_shard
+    assert file.size is not None
+    gate.opened.set()
+    whole = objects.read(file.url)
+    monkeypatch.setattr(reading, "PART", part)
+    arriving = reading._Arriving(file, file.size, threading.Event())
+    arriving.fetch(begun())
+    places = [*range(0, file.size, 700), file.size, file.size + 512]
+    assert [arriving[place : place + 690] for place in places] == [whole[place : place + 690] for place in places]
+    early = reading._Arriving(file, file.size, threading.Event())
+    early.fetch(begun())
+    assert early[file.size : file.size + 512] == b""
+
+
+def test_a_buckets_shard_that_cannot_come_does_not_hold_up_the_one_after_it(object_store: str) -> None:
+    missing = reading._Arriving(ShardFile("gs://trainer-test/none.tar", 1024), 1024, threading.Event())
+    missing.fetch(begun())
+    assert missing.begun.is_set()
+    assert "There is no object" in refused(lambda: missing[0:512])
+
+
 def test_a_buckets_shard_that_nobody_reads_any_more_is_not_fetched_on(slow_shard: tuple[ShardFile, Gate]) -> None:
     file, _ = slow_shard
     assert file.size is not None
     closed = threading.Event()
     closed.set()
     arriving = reading._Arriving(file, file.size, closed)
-    arriving.fetch()  # or it would wait at the gate for ever
+    arriving.fetch(begun())  # or it would wait at the gate for ever
     assert "is not read any more" in refused(lambda: arriving[0:512])
 
 

@@ -20,7 +20,7 @@ webdataset = pytest.importorskip("webdataset", reason="the trainer's packages ar
 
 from tests.trainer.made_shards import make, samples_of  # noqa: E402
 from trainer import images, objects, shards  # noqa: E402
-from trainer.errors import TrainerError  # noqa: E402
+from trainer.errors import REFUSED, TrainerError  # noqa: E402
 from trainer.manifest import MANIFEST, UNFINISHED, Manifest  # noqa: E402
 
 
@@ -282,6 +282,22 @@ def test_a_newer_trainers_manifest_is_refused_with_what_to_do() -> None:
     says = "there was written by a newer trainer: it has schema 9, this trainer reads 1. Update the trainer here, or"
     with pytest.raises(TrainerError, match=says):
         Manifest.from_json('{"schema": 9}', "there")
+
+
+def test_a_manifest_of_numbers_that_cannot_be_is_none(shapes: str) -> None:
+    told = (Path(shapes) / "manifest.json").read_text()
+    with pytest.raises(TrainerError, match=r"shapes-train-000000.tar cannot hold -32 samples"):
+        Manifest.from_json(told.replace('"samples": 32', '"samples": -32', 1), "there")
+    with pytest.raises(TrainerError, match="there is not a manifest"):
+        Manifest.from_json("[" * 100_000, "there")
+
+
+def test_shards_go_into_a_directory_and_nowhere_else(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    for out, says in ((str(file), f"{file} is a file"), ("", "--out is empty")):
+        assert shards.main(["shapes", "--train", "4", "--val", "2", "--out", out]) == REFUSED
+        assert says in capfd.readouterr().err
 
 
 def test_what_is_no_manifest_is_said_to_be_none() -> None:

@@ -1,0 +1,48 @@
+"""The object store for benchmarks: it does not outlive whoever started it."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from trainer import emulator
+
+OWNER = """
+import sys, time
+from pathlib import Path
+from trainer import emulator
+
+with emulator.running(Path(sys.argv[1]), "trainer-test") as url:
+    print(url, flush=True)
+    time.sleep(600)
+"""
+PATIENCE = 60
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process of its parent's end")
+@pytest.mark.skipif(emulator.binary() is None, reason="no fake-gcs-server for this machine")
+def test_the_object_store_ends_with_the_process_that_started_it_even_if_that_is_killed(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", OWNER, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]) as owner:
+        assert owner.stdout is not None
+        host, port = owner.stdout.readline().strip().removeprefix("http://").split(":")
+        assert answers(host, int(port))
+        owner.send_signal(signal.SIGKILL)
+    deadline = time.monotonic() + PATIENCE
+    while answers(host, int(port)):
+        assert time.monotonic() < deadline, "the store lives on"
+        time.sleep(0.05)
+
+
+def answers(host: str, port: int) -> bool:
+    try:
+        socket.create_connection((host, port), timeout=PATIENCE).close()
+    except ConnectionRefusedError:
+        return False
+    return True
