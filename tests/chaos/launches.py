@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from tests.runs.pipes import tagged, until
 from tests.runs.ssh_pod import Pod, over, unattended
@@ -28,8 +29,6 @@ DEADLINE = 120.0
 """Seconds for what takes one or two when this machine has nothing else to do."""
 AIM = 0.012
 """Seconds over which aimed kills are spread, from the last start but one on."""
-SETTLE = 3.0
-"""Seconds in which a keeper that was being started has signed, or will never."""
 
 
 @dataclass
@@ -177,6 +176,16 @@ def end(pod: Pod, directory: RunDirectory) -> None:
     until(lambda: not tagged(*pod.tags(directory)))
 
 
+def being_given_a_keeper(directory: RunDirectory) -> bool:
+    """Whether a process is about to become the run's keeper: whoever started it may be gone."""
+    asked = os.fsencode(str(directory.path.resolve()))
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if asked in path.read_bytes().split(b"\0"):
+                return True
+    return False
+
+
 def kill_a_command(pod: Pod, rng: random.Random, tally: Tally, *, span: float) -> None:
     """One `launch` command killed at a random moment of `span` seconds: once its keeper is there, all run."""
     runs = pod.home / "runs"
@@ -186,8 +195,8 @@ def kill_a_command(pod: Pod, rng: random.Random, tally: Tally, *, span: float) -
         command.kill()
     made = [path for path in set(runs.glob("*")) - before if (path / "run.json").exists()]
     directory = RunDirectory.open(made[0]) if made else None
-    with contextlib.suppress(AssertionError):
-        until(lambda: directory is None or directory.attended().alive, SETTLE)
+    if directory is not None:
+        until(lambda: directory.attended().alive or not being_given_a_keeper(directory), DEADLINE)
     if directory is None or not directory.attended().alive:
         tally.none += 1
         assert directory is None or not directory.events_size(), "a keeper came and went"

@@ -35,6 +35,8 @@ print(json.dumps({
     "started": started,
     "as before": ctypes.util.find_library is before,
     "collects": gc.isenabled(),
+    "certificates": "cryptography.x509" in sys.modules,
+    "remains": "asyncssh.crypto.x509" in sys.modules,
 }))
 """
 
@@ -47,6 +49,12 @@ def test_loading_starts_no_compiler_and_leaves_the_process_as_it_was() -> None:
     assert not {"gcc", "cc", "ld"} & set(cast(list[str], found["started"]))
     assert found["as before"]
     assert found["collects"]
+
+
+def test_nothing_is_loaded_for_certificates_that_no_worker_has() -> None:
+    found = told_by(_LOADED)
+    assert not found["certificates"]
+    assert not found["remains"]
 
 
 _ALIKE = """

@@ -8,6 +8,7 @@ on in the background; where another keeper holds the lock it answers that one's 
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import subprocess
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from tui.runs.policies import Patience
     from tui.ssh.access import Access
 
+YOUNG_OBJECTS = 50_000
+"""Objects made before garbage is looked for: those of connections live as long as the run does."""
 _PACKAGE_ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -87,7 +90,10 @@ async def attend(
     """
     if directory.attended().alive or is_complete(directory):
         return False
-    start_keeper(directory, None, access=access, patience=patience, read_only=read_only)
+    import asyncio
+
+    # Another interpreter starts: whoever asks goes on meanwhile.
+    await asyncio.to_thread(start_keeper, directory, None, access=access, patience=patience, read_only=read_only)
     return True
 
 
@@ -109,6 +115,7 @@ def _environment(read_only: bool) -> dict[str, str]:
 
 def main(arguments: list[str]) -> int:
     """Read the document, take the lock, answer, go to the background and keep the run."""
+    gc.set_threshold(YOUNG_OBJECTS)
     directory = RunDirectory.open(Path(arguments[0]))
     document = json.loads(sys.stdin.buffer.read() or b"{}")
     claim = Claim.take(directory)

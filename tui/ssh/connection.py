@@ -203,8 +203,7 @@ class WorkerConnection:
     async def close(self) -> None:
         """Close the connection and wait (bounded) until it is."""
         self.connection.close()
-        with contextlib.suppress(asyncio.TimeoutError, asyncssh.Error, OSError):
-            await asyncio.wait_for(self.connection.wait_closed(), CLOSE_TIMEOUT)
+        await asyncio.wait({self._ended}, timeout=CLOSE_TIMEOUT)
         if not self.connection.is_closed():
             self.connection.abort()
         for watcher in list(self._watchers):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import socket
 import time
 import warnings
@@ -19,6 +18,7 @@ from tui.printable import one_line
 from tui.ssh import reasons
 from tui.ssh.access import ACCEPT_NEW, Access, Login, Prompter
 from tui.ssh.corked import Line
+from tui.ssh.handshake import shake_hands
 from tui.ssh.host_keys import HostKeys, Trusted, fingerprint, key_type, refusal, unfiled
 from tui.ssh.keys import Keys
 from tui.ssh.reasons import SshError
@@ -113,6 +113,8 @@ class Dialer:
     """Handshakes at once."""
     prompter: Prompter | None = None
     _questions: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _templates: dict[bool, asyncssh.SSHClientConnectionOptions] = field(default_factory=dict)
+    """By whether they are for a connection that compresses."""
 
     async def dial(
         self,
@@ -237,33 +239,43 @@ class Dialer:
         client: Client,
         offered: list[Any],
     ) -> asyncio.Future[asyncssh.SSHClientConnection]:
-        """Begin the handshake; every option is given, so no file of the user's changes what is checked."""
-        return asyncio.ensure_future(
-            asyncssh.connect(
-                login.host,
-                login.port,
-                tunnel=tunnel or (Line(sock) if sock else ()),
+        """Begin the handshake, with what differs from one worker to the next."""
+        carrier = tunnel if sock is None else Line(sock)
+        assert carrier is not None
+        return shake_hands(
+            self._options(login.compressing),
+            carrier,
+            offered,
+            host=login.host,
+            port=login.port,
+            username=login.user,
+            protocol_factory=lambda: client,
+            known_hosts=lambda *_: (list(trusted.keys), list(trusted.authorities), list(trusted.revoked)),
+            server_host_key_algs=trusted.algorithms,
+        )
+
+    def _options(self, compressing: bool) -> asyncssh.SSHClientConnectionOptions:
+        """What all connections have in common; every option is given, so no file of the user's changes it."""
+        if compressing not in self._templates:
+            self._templates[compressing] = asyncssh.SSHClientConnectionOptions(
                 config=None,
-                username=login.user,
-                client_factory=lambda: client,
-                client_keys=offered or None,
+                client_keys=None,
                 agent_path=None,
-                known_hosts=lambda *_: (list(trusted.keys), list(trusted.authorities), list(trusted.revoked)),
                 host_key_alias=None,
-                server_host_key_algs=trusted.algorithms,
                 x509_trusted_certs=None,
-                **_algorithms(),
-                compression_algs=COMPRESSION if login.compressing else "none",
+                kex_algs=KEX,
+                encryption_algs=CIPHERS,
+                compression_algs=COMPRESSION if compressing else "none",
                 password_auth=False,
                 gss_auth=False,
                 gss_kex=False,
                 host_based_auth=False,
-                kbdint_auth=self.prompter is not None and not login.compressing,
+                kbdint_auth=self.prompter is not None and not compressing,
                 login_timeout=0,
                 keepalive_interval=self.access.keepalive,
                 keepalive_count_max=self.access.keepalive_count,
             )
-        )
+        return self._templates[compressing]
 
     async def _bounded(
         self, task: asyncio.Future[asyncssh.SSHClientConnection], client: Client
@@ -340,16 +352,6 @@ class _Unknown(Exception):
         super().__init__(error.what)
         self.key = key
         self.error = error
-
-
-@functools.cache
-def _algorithms() -> dict[str, list[str]]:
-    """The names that `KEX` and `CIPHERS` stand for: asyncssh would match all it knows against them at every login."""
-    options = asyncssh.SSHClientConnectionOptions(
-        config=None, client_keys=None, agent_path=None, kex_algs=KEX, encryption_algs=CIPHERS
-    )
-    chosen = {"kex_algs": options.kex_algs, "encryption_algs": options.encryption_algs, "mac_algs": options.mac_algs}
-    return {option: [name.decode() for name in names] for option, names in chosen.items()}
 
 
 def _quiet_old_algorithms() -> None:

@@ -1,0 +1,62 @@
+"""How many steps a login takes, told by the server's own log, and what becomes of asyncssh's messages."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.ssh.test_keys import _add, agent
+from tests.sshd import OpensshWorker, make_key
+from tui.ssh.access import Access
+from tui.ssh.fleet import Fleet
+
+__all__ = ["agent"]
+
+Start = Callable[..., OpensshWorker]
+ASKED = "Postponed publickey"
+"""What sshd notes when a client asks whether a key would be welcome."""
+KEYLESS = "Failed none"
+
+
+async def _log_in(server: OpensshWorker, access: Access) -> None:
+    async with Fleet([server.worker], access) as fleet:
+        assert (await fleet.run(0, "true")).exit_code == 0
+
+
+async def test_the_first_key_is_offered_signed_and_nothing_is_asked_before(sshd: Start) -> None:
+    server = sshd(extra=("LogLevel DEBUG1",))
+    await _log_in(server, server.access())
+    assert "Accepted publickey" in server.log
+    assert ASKED not in server.log
+    assert KEYLESS not in server.log
+
+
+async def test_after_a_refused_key_the_server_is_asked_about_the_next(sshd: Start, tmp_path: Path) -> None:
+    server = sshd(extra=("LogLevel DEBUG1",))
+    make_key(tmp_path / "stranger")
+    paths = (str(tmp_path / "stranger"), str(server.identity))
+    await _log_in(server, server.access(identity=None, identities=paths))
+    assert "Failed publickey" in server.log
+    assert ASKED in server.log
+
+
+async def test_an_agent_is_not_asked_to_sign_before_the_server_wants_its_key(
+    sshd: Start,
+    agent: str,
+) -> None:
+    server = sshd(extra=("LogLevel DEBUG1",))
+    _add(agent, server.identity)
+    await _log_in(server, server.access(identity=None, agent=agent))
+    assert ASKED in server.log
+
+
+async def test_messages_are_worded_for_those_who_read_them(sshd: Start, caplog: pytest.LogCaptureFixture) -> None:
+    server = sshd()
+    await _log_in(server, server.access())
+    assert not [one for one in caplog.records if one.name.startswith("asyncssh")]
+    with caplog.at_level(logging.INFO, logger="asyncssh"):
+        await _log_in(server, server.access())
+    assert "Auth for user root succeeded" in caplog.text

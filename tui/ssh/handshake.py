@@ -1,0 +1,132 @@
+"""One handshake and login by asyncssh, without what it does again at every connection and need not.
+
+`asyncssh.connect` works all its options out for each connection, in a thread; asks the server without a key what it
+would take, then whether it would take a key, before it signs with that key; and words a message for each packet. Here
+options are worked out once, and the first key is offered signed: two steps of a login less.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import logging
+from collections.abc import Sequence
+from typing import Any, Protocol, cast
+
+import asyncssh
+from asyncssh.logging import SSHLogger
+from asyncssh.public_key import SSHLocalKeyPair
+
+_PUBLIC_KEY = b"publickey"
+_SIGNED = b"\1"
+"""The flag in a request to log in with a key which says that its signature follows (RFC 4252, section 7)."""
+
+
+class Carrier(Protocol):
+    """What a connection goes over: a socket (`corked.Line`), or a connection to a jump host."""
+
+    async def create_connection(self, session_factory: Any, remote_host: str, remote_port: int, /) -> Any:
+        """Put what the factory makes onto a way to the host."""
+
+
+def shake_hands(
+    template: asyncssh.SSHClientConnectionOptions,
+    carrier: Carrier,
+    keys: Sequence[Any],
+    **differing: Any,
+) -> asyncio.Future[asyncssh.SSHClientConnection]:
+    """Begin a login with `template`'s options but for those that differ, and our keys in the order they are tried.
+
+    Cancelled, it closes the connection. The result raises what `asyncssh.connect` raises.
+    """
+    options: Any = copy.copy(template)
+    options.client_keys = list(asyncssh.load_keypairs(keys)) if keys else None
+    for name, value in differing.items():
+        setattr(options, name, value)
+    return asyncio.ensure_future(_logged_in(options, carrier))
+
+
+async def _logged_in(options: Any, carrier: Carrier) -> asyncssh.SSHClientConnection:
+    loop = asyncio.get_running_loop()
+    options.waiter = loop.create_future()
+    made: Any = None
+    try:
+        _, made = await carrier.create_connection(lambda: _Connection(loop, options), options.host, options.port)
+        made.set_extra_info(host=options.host, port=options.port)
+        await options.waiter
+    except BaseException:
+        options.waiter.cancel()
+        if made is not None:
+            made.abort()
+            await made.wait_closed()
+        raise
+    return cast(asyncssh.SSHClientConnection, made)
+
+
+class _Connection(asyncssh.SSHClientConnection):
+    """Offers its first key at once, signed; a server that refuses it is asked as usual about the others.
+
+    A key that an agent holds is asked about first: its owner may have to confirm each signature.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, options: asyncssh.SSHClientConnectionOptions) -> None:
+        super().__init__(loop, options, wait="auth")
+        self._offered: Any = None
+        self._may_sign_at_once = bool(options.client_keys)
+        if options.client_keys:
+            self._auth_methods = [_PUBLIC_KEY, *self._auth_methods]
+
+    async def public_key_auth_requested(self) -> Any:
+        """The next key to try; which one is kept in mind."""
+        self._offered = await super().public_key_auth_requested()
+        return self._offered
+
+    async def send_userauth_request(self, method: bytes, *args: bytes, key: Any = None, trivial: bool = True) -> None:
+        """Send a request; that which would ask whether the first key is welcome is sent as the login itself."""
+        if method == _PUBLIC_KEY and self._may_sign_at_once:
+            self._may_sign_at_once = False
+            if isinstance(self._offered, SSHLocalKeyPair):
+                args, key, trivial = (_SIGNED, *args[1:]), self._offered, False
+        await super().send_userauth_request(method, *args, key=key, trivial=trivial)
+
+    @property
+    def logger(self) -> SSHLogger:
+        """Where asyncssh tells what it does; nobody words it where nobody reads it."""
+        return super().logger if _is_read() else _UNREAD
+
+    def log_sent_packet(self, *args: Any, **kwargs: Any) -> None:
+        """Tell of a packet sent."""
+        if _is_read():
+            super().log_sent_packet(*args, **kwargs)
+
+    def log_received_packet(self, *args: Any, **kwargs: Any) -> None:
+        """Tell of a packet that came."""
+        if _is_read():
+            super().log_received_packet(*args, **kwargs)
+
+
+class _Unread(SSHLogger):
+    """A logger of which only warnings and errors are worded."""
+
+    def get_child(self, child: str = "", context: str = "") -> SSHLogger:  # noqa: ARG002
+        """The same: there is nothing to tell apart."""
+        return self
+
+    def log(self, level: int, msg: object, *args: Any, **kwargs: Any) -> None:
+        """Log what matters."""
+        if level >= logging.WARNING:
+            super().log(level, msg, *args, **kwargs)
+
+    def debug1(self, msg: str, *args: Any, **kwargs: Any) -> None:
+        """Leave a message out."""
+
+    debug2 = packet = debug1  # type: ignore[assignment]
+    info = debug1  # type: ignore[assignment]
+
+
+_LOGGER = logging.getLogger("asyncssh")
+_UNREAD = _Unread(_LOGGER)
+
+
+def _is_read() -> bool:
+    return _LOGGER.isEnabledFor(logging.INFO)
