@@ -126,47 +126,15 @@ STILL_NO_SAMPLES: list[str] = [
 
 MISSED: list[Shape] = [
     shape(
-        "JAX on pods, processes named",
-        "[Process 0] Step 100/10000 | Loss: 2.45 | Tokens/sec: 50000",
-        "[Process 0] Checkpoint saved: checkpoints/model_step100.pkl",
-        rows=[(None, 0, None, 100, 2.45, 50000.0)],
-    ),
-    shape(
-        "JAX documentation",
-        "0000, train/loss: 2.17808.",
-        "0100, train/loss: 0.19394.",
-        rows=one(100, 0.19394),
-    ),
-    shape(
         "jiesutd/NCRFpp#100",
         "     Instance: 5500; Time: 5.38s; loss: 390.2033; acc: 63247/75573=0.8369",
         rows=one(5500, 390.2033),
-    ),
-    shape(
-        "horovod/horovod#1421: a step and its loss on two lines",
-        "[1,1]<stdout>:Epoch 0/100, Batch 16/29316",
-        "[1,1]<stdout>:Total loss is  236.61468505859375 ETA is  7:57:00.494483",
-        rows=[(None, 1, 0, 16, 236.61468505859375, None)],
     ),
     shape(
         "Kotlin/kotlindl#8",
         "Training batch 64 begins.",
         "Training batch 64 ends with loss NaN.",
         rows=[(None, None, None, 64, float("nan"), None)],
-    ),
-    shape(
-        "fastai/fastai",
-        "epoch     train_loss  valid_loss  accuracy  time    ",
-        "0         0.453210    0.501230    0.812345  02:13     ",
-        rows=one(None, 0.45321, epoch=0),
-    ),
-    shape(
-        "apple/turicreate#2771",
-        "+--------------+--------------+--------------+",
-        "| Iteration    | Loss         | Elapsed Time |",
-        "+--------------+--------------+--------------+",
-        "| 6            | 5.62333      | 5.84s        |",
-        rows=one(6, 5.62333),
     ),
     shape(
         "what people print: no. 7",
@@ -202,6 +170,21 @@ MISSED: list[Shape] = [
         "[Training][e2e_mask_rcnn_R-50-FPN_1x.yaml][iter: 80/90000][lr: 0.004400][eta: 22:07:32]",
         "          total_loss: 1.517374 (1.552808), iter_time: 0.7195 (0.8858), data_time: 0.2417 (0.2413)",
         rows=one(80, 1.517374),
+    ),
+    shape(
+        'what people print: steps of how many, ms/step',
+        '|   120/600 steps |  5.21 ms/step | loss 8.3210',
+        rows=[(None, None, None, 120, 8.321, None)],
+    ),
+    shape(
+        'what people print: [12/600] s/step',
+        '[12/600] 29.8s/step | loss=0.6100 ploss=0.3000 kl=0.1000 | r=0.310 task=a | skip=5% | ETA=9.1min | VRAM=900MB',
+        rows=[(None, None, None, 12, 0.61, None)],
+    ),
+    shape(
+        "what people print: a bar in Keras' manner",
+        '20/20 [==================== 100%] - 2.31s 115ms/step | loss: 0.4132 | acc: 0.8101 | val_loss: 0.5100 | val_acc: 0.8000',
+        rows=[(None, None, None, 20, 0.4132, None)],
     ),
 ]  # fmt: skip
 """What a reader would understand and we do not, or not whole."""

@@ -14,12 +14,13 @@ from tests.logs.public_frameworks_too import FRAMEWORKS_TOO
 from tests.logs.public_homemade import HOMEMADE, HOMEMADE_CARRIED
 from tests.logs.public_none import MISSED, STILL_NO_SAMPLES
 from tests.logs.public_shapes import CARRIED, NO_SAMPLES, SAMPLES, SECTIONS, Shape
+from tests.logs.public_tables import HEADED, NOT_HEADED
 from tests.logs.public_trainers import JAX, LANGUAGE
 from tests.logs.public_vision import MORE_NO_SAMPLES, OTHERS, VISION
 from tests.logs.shapes import cut
 from tui.logs.demux import Demux
 
-TRAINED = SAMPLES + LANGUAGE + JAX + VISION + OTHERS + FRAMEWORKS + FRAMEWORKS_TOO + HOMEMADE
+TRAINED = SAMPLES + LANGUAGE + JAX + VISION + OTHERS + FRAMEWORKS + FRAMEWORKS_TOO + HOMEMADE + HEADED
 EVERY = TRAINED + CARRIED + CARRIERS + HOMEMADE_CARRIED
 IN_SECTIONS = SECTIONS + MORE_SECTIONS
 
@@ -70,7 +71,7 @@ def test_what_looks_like_a_sample_is_none(where: str, line: str) -> None:
     assert (demux.samples, told(demux)) == (0, []), where
 
 
-@pytest.mark.parametrize("line", STILL_NO_SAMPLES)
+@pytest.mark.parametrize("line", STILL_NO_SAMPLES + NOT_HEADED)
 def test_what_looks_like_a_homemade_sample_is_none(line: str) -> None:
     demux = read(f"{line}\n".encode())
     assert (demux.samples, told(demux)) == (0, [])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from tui.logs.snapshot import UNKNOWN
@@ -31,10 +30,9 @@ class Bars:
         """The epoch that a worker named last."""
         return self._epochs.get(slot, UNKNOWN)
 
-    def is_training(self, slot: int, bar: re.Match[bytes]) -> bool:
+    def is_training(self, slot: int, told: Mapping[str, bytes]) -> bool:
         """Whether a worker's bar (`step` of `total`) belongs to a training epoch."""
-        told = bar.groupdict()
-        step, total = int(told.get("step") or 0), told.get("total") or b""
+        step, total = int(told.get("step", 0)), told.get("total", b"")
         full = self._full.get(slot)
         if full is not None:
             return full == (step, total)
@@ -49,9 +47,9 @@ class Summaries:
     def __init__(self) -> None:
         self._stepped: set[int] = set()
 
-    def told(self, slot: int, sample: Mapping[str, bytes | None]) -> None:
+    def told(self, slot: int, sample: Mapping[str, bytes]) -> None:
         """Note what a worker's sample tells."""
-        if sample.get("step") is not None and sample.get("loss") is not None:
+        if "step" in sample and "loss" in sample:
             self._stepped.add(slot)
 
     def is_sample(self, slot: int, epoch: int) -> bool:
@@ -68,9 +66,8 @@ class Parts:
     def __init__(self) -> None:
         self._held: dict[tuple[int, str], dict[str, bytes]] = {}
 
-    def add(self, slot: int, name: str, told: Mapping[str, bytes | None]) -> Mapping[str, bytes] | None:
+    def add(self, slot: int, name: str, news: Mapping[str, bytes]) -> Mapping[str, bytes] | None:
         """Add what a line of a worker told; all that is known of the sample, once its step and loss are."""
-        news = {column: value for column, value in told.items() if value is not None}
         held = self._held.setdefault((slot, name), {})
         if not held.keys().isdisjoint(news):
             held.clear()

@@ -11,6 +11,7 @@ from tui.logs.carriers import LABELLED_SAMPLE
 from tui.logs.dialects import LONGEST, TRAINING
 from tui.logs.digits import Words
 from tui.logs.fast import MOMENT, TAILS, Bytes, Found, Heads, Scanner
+from tui.logs.headers import may_be_header
 from tui.logs.prefix import PREFIX, read_moment
 from tui.logs.streams import Stream
 from tui.logs.table import Bools, Floats, Ints, PlainSamples
@@ -287,6 +288,8 @@ class _Reading:
         carried = any(stream.is_carried for stream in self._streams)
         if len(starts) <= _FEW_LINES or self.demux.hints is None or carried:
             return none, none
+        if self.demux.is_beneath_header:
+            return none, none
         first = self.scanner.octets(starts)
         odd = _ODD.take(first)
         odd |= ends - starts > LONGEST
@@ -296,7 +299,7 @@ class _Reading:
         telling = self._telling(begins if self.demux.looks_at_prefixes else begins + prefix, stops)
         for place in telling.tolist():
             text = self.scanner.text(int(begins[place]), int(stops[place]))
-            if LABELLED_SAMPLE.match(text.lstrip(b"\r")):
+            if LABELLED_SAMPLE.match(text.lstrip(b"\r")) or may_be_header(text):
                 return none, none
         told = (prefix > 0) | is_none
         told[telling] = False

@@ -20,7 +20,8 @@ _SURE = re.compile(
     # torch.distributed's own and torchrun --tee: [rank0]: and [default0]:; torchx names the role and the replica.
     rb"|\[rank(?P<torch>\d{1,5})\]: ?|\[[a-z][a-z_-]{0,60}\d{1,5}(?:\|\d{1,5})?\]: ?"
     # parallel-ssh: [10.0.0.2] and a tab; kubectl logs --prefix: [pod/name/container]
-    rb"|\[(?P<pssh>[\w.-]{0,100}\d[\w.-]{0,100})\]\t|\[pod/(?P<pod>[\w.-]{1,100})/[\w.-]{1,100}\] ?"
+    rb"|\[(?P<pssh>(?=[^\]\n]{0,100}[A-Za-z.])[\w.-]{0,100}\d[\w.-]{0,100})\]\t"
+    rb"|\[pod/(?P<pod>[\w.-]{1,100})/[\w.-]{1,100}\] ?"
     # Lightning Fabric's own: [rank: 3]
     rb"|\[rank: {1,3}(?P<fabric>\d{1,5})\] "
     # journalctl: a date without a year or one of ISO 8601, the host, the program and its number.
@@ -81,6 +82,9 @@ LABELLED_SAMPLE = re.compile(
     + _LABEL.pattern + rb")" + _INNER + _SAMPLE
 )  # fmt: skip
 """A label right before a sample: such labels are to be believed from there on."""
+
+SURE_AND_LABEL = (_SURE, _LABEL, _JSON)
+"""Every form of a label."""
 
 _NUMBERS = ("sky", "ray", "mpi", "torch", "fabric")
 _HOSTS = ("sky_ip", "ray_ip", "pssh", "pod", "journal", "vertex")

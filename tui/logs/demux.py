@@ -163,6 +163,11 @@ class Demux:
             self._streams[worker] = stream
         return stream
 
+    @property
+    def is_beneath_header(self) -> bool:
+        """Whether a line may belong to one before it, though nothing in it says so: each is read alone then."""
+        return self._matcher.openings.any
+
     @cached_property
     def signs(self) -> Signs:
         """Finds lines that a dialect could match, or that hold escapes."""
@@ -237,6 +242,9 @@ class Demux:
         stream.line_slot, stream.line_moment = stream.slot, None
 
     def _read_segments(self, stream: Stream, line: bytes, now: float | None) -> None:
+        is_plain = stream.at_start and not stream.xla_dist and not stream.labels and self.sections is None
+        if is_plain and self._matcher.match_known(stream, line, now):
+            return
         if b"\r" not in line:
             self._segment(stream, line, now)
             return
@@ -263,8 +271,7 @@ class Demux:
         own_text = text[start:] if start else text
         whole = TRAINING.pattern.fullmatch(own_text, 2) if self._training and own_text.startswith(b"| ") else None
         if whole is not None:
-            self.matched[TRAINING.name] = self.matched.get(TRAINING.name, 0) + 1
-            self._matcher.sample(stream, TRAINING, whole, own_text, now)
+            self._matcher.training(stream, whole, now)
         else:
             self._matcher.match(stream, text, own_text, now)
 

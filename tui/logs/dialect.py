@@ -50,6 +50,8 @@ class Kind(enum.Enum):
     """Something about an epoch as a whole."""
     FACT = "fact"
     """Something told once about the run."""
+    HEADER = "header"
+    """What the lines beneath are: the names over a table, a step above its loss."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,9 @@ class Dialect:
 
     is_own: bool = False
     """A user's: it may look at what stands before a line's own text, too."""
+
+    is_digit_blind: bool = True
+    """Whether the pattern takes every digit for any other, so that lines that differ in digits only match alike."""
 
     @cached_property
     def pattern(self) -> re.Pattern[bytes]:

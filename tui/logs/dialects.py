@@ -44,7 +44,7 @@ def user_dialects(mapping: Mapping[str, Any]) -> tuple[Dialect, ...]:
 
 
 def _user_dialect(name: str, entry: Any) -> Dialect:
-    from tui.logs.patterns import required_text, runs_away
+    from tui.logs.patterns import is_digit_blind, required_text, runs_away
 
     def wrong(why: str, remedy: str = "") -> UsageError:
         return UsageError(f"dialect {name!r} in the profile cannot be used", why=why, remedy=remedy)
@@ -76,7 +76,15 @@ def _user_dialect(name: str, entry: Any) -> Dialect:
     if why := runs_away(source.encode(), LOOSE_REACH):
         raise wrong(f"its pattern could hold up everything: {why}", "say how often at most: {1,30} instead of + or *")
     text = required_text(source.encode())
-    return Dialect(name, Kind.SAMPLE, (text,) if text else (), source.encode(), reach=LOOSE_REACH, is_own=True)
+    return Dialect(
+        name,
+        Kind.SAMPLE,
+        (text,) if text else (),
+        source.encode(),
+        reach=LOOSE_REACH,
+        is_own=True,
+        is_digit_blind=is_digit_blind(source.encode()),
+    )
 
 
 @dataclass(frozen=True)

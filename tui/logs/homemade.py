@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tui.logs.dialect import ENDS, EPOCH, LOSS, OF, RATE, STEP, Dialect, Kind, dialect
 from tui.logs.vocabulary import (
+    BEGINS_WITH_WORKER,
     LOG_LINE,
     NAMED_EPOCH,
     NAMED_LOSS,
@@ -91,7 +92,7 @@ HOMEMADE: tuple[Dialect, ...] = (
         LOG_LINE + somewhere(NAMED_STEP) + rb"(?=" + UNTIL + rb"{0,80}?" + NAMED_LOSS
         # What is cut off, and an evaluation that tells both losses.
         + rb"(?!, rate|[ ,|;-]{1,4}(?:[Vv]al|[Tt]est|[Dd]ev|[Ee]val)[a-z]{0,7}[ _]?[Ll]oss))"
-        + perhaps(NAMED_EPOCH) + perhaps(NAMED_RANK) + RATED + _ONCE,
+        + perhaps(NAMED_EPOCH) + perhaps(NAMED_RANK) + BEGINS_WITH_WORKER + RATED + _ONCE,
     ),
     # A place in an epoch, in brackets and without a name.
     dialect(
@@ -100,7 +101,7 @@ HOMEMADE: tuple[Dialect, ...] = (
         _HINTS,
         LOG_LINE + rb"(?=" + UNTIL + rb"{0,40}?" + NAMED_EPOCH.replace(b"[Ee]poch|", b"[Ee]pochs?|")
         + rb"(?:" + OF + rb")?\]?[ \t:,|-]{0,6}\[ {0,9}" + STEP + rb" ?/ ?\d{1,12}[^\]\n]{0,16}\]" + UNTIL
-        + rb"{0,60}?" + NAMED_LOSS + rb")" + perhaps(NAMED_RANK) + RATED + _ONCE,
+        + rb"{0,60}?" + NAMED_LOSS + rb")" + perhaps(NAMED_RANK) + BEGINS_WITH_WORKER + RATED + _ONCE,
     ),
     dialect(
         "epochs",
@@ -108,7 +109,7 @@ HOMEMADE: tuple[Dialect, ...] = (
         _HINTS,
         LOG_LINE + nowhere(NAMED_STEP.replace(b"?P<step>", b"?:")) + rb"(?="
         + UNTIL + rb"{0,40}?" + NAMED_EPOCH + UNTIL + rb"{0,60}?" + NAMED_LOSS + rb")"
-        + perhaps(NAMED_RANK) + RATED + _ONCE,
+        + perhaps(NAMED_RANK) + BEGINS_WITH_WORKER + RATED + _ONCE,
         is_summary=True,
     ),
     # Beneath a line that names the epoch.

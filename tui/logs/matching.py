@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from tui.logs.bars import Parts, Summaries
 from tui.logs.dialect import SUFFIXES
-from tui.logs.dialects import COLUMNS, TRAINING, Dialect, Kind
+from tui.logs.dialects import TRAINING, Dialect, Kind
 from tui.logs.epochs import read_cluster, read_span
+from tui.logs.headers import Openings
 from tui.logs.prefix import PREFIX, read_dated_clock, read_prefix
+from tui.logs.readings import GLUED_WITHIN, Found, Reader, Reading
 from tui.logs.snapshot import HAS_GLOBAL_RATE, HAS_LOSS, HAS_RATE, LOG_TIME, NO_TIME, UNKNOWN, WALL_TIME
 from tui.logs.streams import Stream
 from tui.logs.table import CLOCK_BYTES
@@ -18,10 +20,10 @@ from tui.logs.table import CLOCK_BYTES
 if TYPE_CHECKING:
     from tui.logs.demux import Demux
 
-_GLUED_WITHIN = 512
-"""Bytes before a sample in which a prefix glued into the line is looked for."""
-
 _NAN = float("nan")
+
+_MOST_COUNTED = 1e15
+"""No step is larger: one told as `2.5e+88` is none."""
 
 
 class Matcher:
@@ -29,43 +31,71 @@ class Matcher:
 
     def __init__(self, demux: Demux, dialects: Sequence[Dialect]) -> None:
         self._demux = demux
-        self._hints = _Hints(dialects)
-        self._has_own = any(dialect.is_own for dialect in dialects)
+        self._reader = Reader(dialects)
         self._parts = Parts()
         self._summaries = Summaries()
+        self.openings = Openings()
 
     def match(self, stream: Stream, line: bytes, own_text: bytes, now: float | None) -> None:
         """Try every dialect on a line without what tools have put before it; a user's own on the whole line."""
-        sampled: Dialect | None = None
-        for dialect in self._hints.could_match(line if self._has_own else own_text):
-            if dialect.kind is Kind.SAMPLE and sampled is not None and sampled.name != dialect.name:
-                continue
-            text = line if dialect.is_own else own_text
-            matches = list(dialect.pattern.finditer(text, max(0, len(text) - dialect.reach)))
-            if not matches:
-                continue
-            self._demux.matched[dialect.name] = self._demux.matched.get(dialect.name, 0) + 1
-            if dialect.kind is Kind.SAMPLE:
-                sampled = dialect
-                for match in matches[-1:] if dialect.last_only else matches:
-                    if not dialect.is_bar or self._demux.bars.is_training(self._where(stream, match, text)[0], match):
-                        self.sample(stream, dialect, match, text, now)
-            elif dialect.kind is Kind.TEST:
-                for match in matches:
-                    self._test_row(stream, match, text, now)
-            elif dialect.kind is Kind.EPOCH:
-                for match in matches:
-                    self._epoch_told(dialect, match)
-                    self._demux.bars.begin(self._where(stream, match, text)[0], int(match["epoch"]))
-            else:
-                self._note_facts(matches[-1].groupdict())
+        self._take(stream, self._reader.read(line, own_text), line, own_text, now)
 
-    def _where(self, stream: Stream, match: re.Match[bytes], text: bytes) -> tuple[int, float | None]:
+    def match_known(self, stream: Stream, line: bytes, now: float | None) -> bool:
+        """Take down a whole line whose like has been read before and had nothing put before it; whether it is one."""
+        reading = self._reader.known(line)
+        if reading is None or not reading.is_bare:
+            return False
+        stream.at_start = False
+        self._take(stream, reading, line, line, now)
+        return True
+
+    def training(self, stream: Stream, match: re.Match[bytes], now: float | None) -> None:
+        """Take down a line that is PyTorch/XLA's own from its beginning to its end."""
+        self._demux.matched[TRAINING.name] = self._demux.matched.get(TRAINING.name, 0) + 1
+        told = {name: value for name, value in match.groupdict().items() if value is not None}
+        slot = self._demux.slot_of(stream) if stream.line_slot is None else stream.line_slot
+        self.sample(stream, TRAINING, told, (slot, stream.line_moment), now)
+
+    def _take(self, stream: Stream, reading: Reading, line: bytes, own_text: bytes, now: float | None) -> None:
+        matched, bars = self._demux.matched, self._demux.bars
+        for dialect, found in reading.found:
+            matched[dialect.name] = matched.get(dialect.name, 0) + 1
+            text = line if dialect.is_own else own_text
+            if dialect.kind is Kind.SAMPLE:
+                for each in found:
+                    told = each.told(text)
+                    if not dialect.is_bar or bars.is_training(self._where(stream, each, text)[0], told):
+                        self.sample(stream, dialect, told, self._where(stream, each, text), now)
+            elif dialect.kind is Kind.TEST:
+                for each in found:
+                    self._test_row(each.told(text), self._where(stream, each, text)[0], now)
+            elif dialect.kind is Kind.EPOCH:
+                for each in found:
+                    told = each.told(text)
+                    self._epoch_told(dialect, told)
+                    bars.begin(self._where(stream, each, text)[0], int(told["epoch"]))
+            elif dialect.kind is Kind.HEADER:
+                self.openings.begin(self._where(stream, found[0], text)[0], dialect, found[0].told(text), text)
+            else:
+                self._note_facts(found[-1].told(text))
+        if self.openings.any and not reading.found:
+            self._take_beneath(stream, own_text, now)
+
+    def _take_beneath(self, stream: Stream, line: bytes, now: float | None) -> None:
+        """Take down what a line tells that stands under a header."""
+        slot = self._demux.slot_of(stream) if stream.line_slot is None else stream.line_slot
+        row = self.openings.take(slot, line)
+        if row is not None:
+            dialect, told = row
+            self._demux.matched[dialect.name] = self._demux.matched.get(dialect.name, 0) + 1
+            self.sample(stream, dialect, told, (slot, stream.line_moment), now)
+
+    def _where(self, stream: Stream, found: Found, text: bytes) -> tuple[int, float | None]:
         """Slot and date of a match: the line's own, or those of a prefix glued into the line before it."""
         slot, moment = stream.line_slot, stream.line_moment
-        if stream.slot is None and match.start() > 2:
-            nearest = max(0, match.start() - _GLUED_WITHIN)
-            for glued in PREFIX.finditer(text, nearest, match.start()):
+        if found.is_glued and stream.slot is None:
+            nearest = max(0, found.start - GLUED_WITHIN)
+            for glued in PREFIX.finditer(text, nearest, found.start):
                 if glued["address"] is not None:
                     prefix = read_prefix(text, True, glued.start())
                     if prefix is not None:
@@ -73,25 +103,32 @@ class Matcher:
         return (self._demux.slot_of(stream) if slot is None else slot), moment
 
     def sample(
-        self, stream: Stream, dialect: Dialect, match: re.Match[bytes], text: bytes, now: float | None
+        self,
+        stream: Stream,
+        dialect: Dialect,
+        told: Mapping[str, bytes],
+        where: tuple[int, float | None],
+        now: float | None,
     ) -> None:
-        """Take down one core's step, as a dialect found it in a line."""
-        told: Mapping[str, bytes | None] | None = match.groupdict()
+        """Take down one core's step as a dialect found it: what it tells, its worker's slot and its date."""
+        slot, moment = where
         if dialect.is_part:
-            told = self._parts.add(self._where(stream, match, text)[0], dialect.name, match.groupdict())
-        if told is None:
-            return
-        values = {name: told.get(name) for name in COLUMNS}
+            whole = self._parts.add(slot, dialect.name, told)
+            if whole is None:
+                return
+            told = whole
+        tells = told.get
         try:
-            loss, rate, global_rate = (_number(values[name]) for name in ("loss", "rate", "global_rate"))
-            core, device, epoch, step = (_count(values[name]) for name in ("core", "device", "epoch", "step"))
+            loss, rate, global_rate = _number(tells("loss")), _number(tells("rate")), _number(tells("global_rate"))
+            core, device = _count(tells("core")), _count(tells("device"))
+            epoch, step = _count(tells("epoch")), _count(tells("step"))
         except (ValueError, OverflowError):
             return
-        if values["loss"] is not None and loss == dialect.ignored_loss:
-            values["loss"], loss = None, _NAN
-        slot, moment = self._where(stream, match, text)
-        if values["worker"] is not None and stream.slot is None:
-            slot = self._demux.slot_named(_count(values["worker"]), None)
+        has_loss = "loss" in told
+        if has_loss and loss == dialect.ignored_loss:
+            has_loss, loss = False, _NAN
+        if "worker" in told and stream.slot is None:
+            slot = self._demux.slot_named(_count(told["worker"]), None)
         if dialect.is_bar:
             epoch = self._demux.bars.epoch_of(slot)
         if dialect.is_summary and not self._summaries.is_sample(slot, epoch):
@@ -99,11 +136,11 @@ class Matcher:
         if dialect is not TRAINING:
             self._summaries.told(slot, told)
         known = (
-            (HAS_LOSS if values["loss"] is not None else 0)
-            | (HAS_RATE if values["rate"] is not None else 0)
-            | (HAS_GLOBAL_RATE if values["global_rate"] is not None else 0)
+            (HAS_LOSS if has_loss else 0)
+            | (HAS_RATE if "rate" in told else 0)
+            | (HAS_GLOBAL_RATE if "global_rate" in told else 0)
         )
-        clock = (values["clock"] or b"")[:CLOCK_BYTES]
+        clock = told.get("clock", b"")[:CLOCK_BYTES]
         if moment is None and len(clock) > len(b"00:00:00"):
             moment = read_dated_clock(clock)
         time, kind = _time(now, moment)
@@ -114,18 +151,16 @@ class Matcher:
         self._demux.samples += 1
         self._demux.slots[slot].samples += 1
 
-    def _test_row(self, stream: Stream, match: re.Match[bytes], text: bytes, now: float | None) -> None:
-        told = match.groupdict()
-        slot, _ = self._where(stream, match, text)
+    def _test_row(self, told: Mapping[str, bytes], slot: int, now: float | None) -> None:
         self._demux.queue.flush()
-        row = self._demux.table.row_for(slot, int(told["core"]), _count(told["device"]))
+        row = self._demux.table.row_for(slot, int(told["core"]), _count(told.get("device")))
         if row >= 0 and now is not None:
             self._demux.table.columns["seen"][row] = now
-        if told.get("accuracy") is not None:
+        if "accuracy" in told:
             self._demux.facts["replica_accuracy"] = _number(told["accuracy"])
 
-    def _epoch_told(self, dialect: Dialect, match: re.Match[bytes]) -> None:
-        told = {name: value.decode() for name, value in match.groupdict().items() if value is not None}
+    def _epoch_told(self, dialect: Dialect, found: Mapping[str, bytes]) -> None:
+        told = {name: value.decode() for name, value in found.items()}
         epoch = int(told.pop("epoch"))
         figures: dict[str, Any] = {}
         for name, value in told.items():
@@ -144,10 +179,8 @@ class Matcher:
         if accuracy is not None:
             self._demux.facts["max_accuracy"] = max(self._demux.facts.get("max_accuracy", accuracy), accuracy)
 
-    def _note_facts(self, told: Mapping[str, bytes | None]) -> None:
+    def _note_facts(self, told: Mapping[str, bytes]) -> None:
         for name, value in told.items():
-            if value is None:
-                continue
             if name == "cluster":
                 self._demux.facts[name] = read_cluster(value.decode("utf-8", "replace"))
             elif name == "total_train_time":
@@ -156,38 +189,6 @@ class Matcher:
                 self._demux.facts[name] = max(self._demux.facts.get(name, float(value)), float(value))
             else:
                 self._demux.facts[name] = float(value)
-
-
-class _Hints:
-    """Which dialects could match a line, by the hints it holds: of lines that differ in digits only, told once."""
-
-    _DIGITS_ALIKE = bytes.maketrans(b"123456789", b"000000000")
-    _MOST, _LONGEST = 2048, 512
-    """Shapes of lines remembered, and the bytes of one that is."""
-
-    def __init__(self, dialects: Sequence[Dialect]) -> None:
-        self._dialects = [(each, [hint.translate(self._DIGITS_ALIKE) for hint in each.hints]) for each in dialects]
-        self._always = any(not hints for _, hints in self._dialects)
-        every = {hint for _, hints in self._dialects for hint in hints}
-        self._any = re.compile(b"|".join(map(re.escape, sorted(every))))
-        self._known: dict[bytes, tuple[Dialect, ...]] = {}
-
-    def could_match(self, text: bytes) -> tuple[Dialect, ...]:
-        """The dialects to be tried on a text, in their order."""
-        shape = text.translate(self._DIGITS_ALIKE)
-        found = self._known.get(shape)
-        if found is None:
-            found = self._hinted(shape)
-            if len(shape) <= self._LONGEST:
-                if len(self._known) >= self._MOST:
-                    self._known.clear()
-                self._known[shape] = found
-        return found
-
-    def _hinted(self, shape: bytes) -> tuple[Dialect, ...]:
-        if not self._always and not self._any.search(shape):
-            return ()
-        return tuple(each for each, hints in self._dialects if not hints or any(hint in shape for hint in hints))
 
 
 def _number(text: bytes | None) -> float:
@@ -201,9 +202,12 @@ def _number(text: bytes | None) -> float:
 def _count(text: bytes | None) -> int:
     if text is None:
         return UNKNOWN
-    if text[-1:] in SUFFIXES:
-        return round(_number(text))
-    return int(text) if text.isdigit() else int(_number(text))
+    if text.isdigit():
+        return int(text)
+    told = _number(text)
+    if told > _MOST_COUNTED:
+        raise OverflowError
+    return round(told) if text[-1:] in SUFFIXES else int(told)
 
 
 def _time(now: float | None, moment: float | None) -> tuple[float, int]:

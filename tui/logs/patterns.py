@@ -32,6 +32,7 @@ _ATOMIC = getattr(ops, "ATOMIC_GROUP", None)
 """Of Python 3.11 and newer."""
 
 _REPEATS = tuple(op for op in (ops.MAX_REPEAT, ops.MIN_REPEAT, _POSSESSIVE) if op is not None)
+_DIGITS = b"0123456789"
 _FAILING = b"\x00\x01"
 _CANDIDATES = b"a0 =,.:-/_AzZ9\t" + bytes(range(256))
 
@@ -100,6 +101,37 @@ def required_text(source: bytes) -> bytes | None:
         return None
     longest = max(_texts(tree), key=len, default=b"")
     return longest if len(longest) > 1 and b"\n" not in longest else None
+
+
+def is_digit_blind(source: bytes) -> bool:
+    """Whether the pattern takes every digit for any other: lines that differ in digits only then match alike."""
+    tree = parsed(source)
+    return not any(_tells_digits(op, argument, tree) for op, argument in _parts(tree))
+
+
+def _parts(tree: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
+    for op, argument in tree:
+        yield op, argument
+        for child in children(op, argument):
+            yield from _parts(child)
+
+
+def _tells_digits(op: Any, argument: Any, tree: Any) -> bool:
+    if op is ops.GROUPREF:
+        group = next(child[3] for part, child in _parts(tree) if part is ops.SUBPATTERN and child[0] == argument)
+        return any(_digits_taken(part, child) for part, child in _parts(group))
+    return 0 < _digits_taken(op, argument) < len(_DIGITS)
+
+
+def _digits_taken(op: Any, argument: Any) -> int:
+    """How many of the ten digits one character of a pattern can be."""
+    if op is ops.LITERAL:
+        return int(argument in _DIGITS)
+    if op is ops.NOT_LITERAL:
+        return len(_DIGITS) - (argument in _DIGITS)
+    if op is ops.IN:
+        return sum(_is_in(argument, digit) for digit in _DIGITS)
+    return len(_DIGITS) if op in (ops.ANY, ops.GROUPREF) else 0
 
 
 def parsed(source: bytes) -> Any:

@@ -117,8 +117,9 @@ class History:
         """Take in a batch of samples in arrival order."""
         rows, sizes = runs.rows, runs.sizes
         before = self.counts[rows]
-        losses: Trail = loss.astype(np.float32)[runs.order]
-        rates: Trail = rate.astype(np.float32)[runs.order]
+        with np.errstate(over="ignore"):
+            losses: Trail = loss.astype(np.float32)[runs.order]
+            rates: Trail = rate.astype(np.float32)[runs.order]
         fresh = places_of(before == 0)
         if len(fresh):
             self._begin(rows[fresh], losses[runs.starts[fresh]])
@@ -147,10 +148,11 @@ class History:
     def replace(self, row: int, loss: float, rate: float) -> None:
         """Correct the newest point of a row: another line told more about the same step."""
         bucket = (int(self.counts[row]) - 1) >> self.shift
-        if not np.isnan(loss):
-            self._loss[row, bucket] = loss
-        if not np.isnan(rate):
-            self._rate[row, bucket] = rate
+        with np.errstate(over="ignore"):
+            if not np.isnan(loss):
+                self._loss[row, bucket] = loss
+            if not np.isnan(rate):
+                self._rate[row, bucket] = rate
 
     def _filled(self, row: int) -> int:
         return ((int(self.counts[row]) - 1) >> self.shift) + 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tui.logs.dialect import ENDS, GROUPED, NUMBER, STEP, Dialect, Kind, dialect
+from tui.logs.headers import HEADERS
 from tui.logs.homemade import BARS, HOMEMADE
 from tui.logs.trainers_jax import BENEATH, JAX
 from tui.logs.trainers_language import LANGUAGE
@@ -159,6 +160,12 @@ LANGUAGE_MODELS = (
 
 VISION = (
     dialect(
+        "TF object detection",
+        Kind.SAMPLE,
+        [b" per-step time "],
+        rb"(?<!\w)Step " + STEP + rb" per-step time [\d.]{1,12}s loss=" + _LOSS + ENDS,
+    ),
+    dialect(
         "timm",
         Kind.SAMPLE,
         [b"Train: "],
@@ -175,6 +182,6 @@ VISION = (
 
 TRAINERS: tuple[Dialect, ...] = (
     MAXTEXT + HUGGING_FACE + PROGRESS_BARS + LANGUAGE_MODELS + VISION
-    + JAX + BENEATH + LANGUAGE + VISION_AND_SPEECH + OTHERS + BARS + ACCELERATE + HOMEMADE
+    + JAX + BENEATH + LANGUAGE + VISION_AND_SPEECH + OTHERS + BARS + ACCELERATE + HOMEMADE + HEADERS
 )  # fmt: skip
 """Those whose lines say most clearly what they are come first."""

@@ -53,9 +53,10 @@ JAX: tuple[Dialect, ...] = (
         b" | step_time=",
         rb"(?<!\w)step " + STEP + rb" \| step_time=" + NUMBER + rb"s(?:[^\n]{0,200}? loss=" + LOSS + ENDS + rb")?",
     ),
+    _sample("JAX examples", b", train/loss: ", rb"^" + STEP + rb", train/loss: " + LOSS + rb"\.?(?![\w.])"),
     # A dictionary over many lines, sorted by name: the step stands after the loss.
     _sample("EasyLM", b"'loss': ", rb"^[ {]'loss': " + _NUMPY + rb"[,}]\s*$", is_part=True),
-    _sample("EasyLM", b"'step': ", rb"^[ {]'step': " + STEP + rb"(?:\.0)?[,}]\s*$", is_part=True),
+    _sample("EasyLM", b"'step': ", rb"^[ {]'step': " + STEP + rb"(?:\.\d)?[,}]\s*$", is_part=True),
 )  # fmt: skip
 
 BENEATH: tuple[Dialect, ...] = (

@@ -65,4 +65,25 @@ BENCHMARKS = (
     ),
 )  # fmt: skip
 
-OTHERS: tuple[Dialect, ...] = TABLES + AGENTS + BENCHMARKS
+_TRAIN_METRIC = rb"(?:\w{0,24}logloss|rmse|mae|l\d)"
+
+TREES = (
+    _sample(
+        "LightGBM",
+        b"\ttraining's ",
+        rb"^\[" + STEP + rb"\]\ttraining's " + _TRAIN_METRIC + rb": " + LOSS + ENDS,
+    ),
+    _sample(
+        "LightGBM",
+        b", training ",
+        rb"\[LightGBM\] \[Info\] Iteration:" + STEP + rb", training " + _TRAIN_METRIC + rb" : " + LOSS + ENDS,
+    ),
+    _sample(
+        "XGBoost",
+        b"]\ttrain-",
+        rb"^(?:\[[\d:]{5,12}\] )?\[" + STEP + rb"\]\ttrain-" + _TRAIN_METRIC + rb":" + LOSS + ENDS,
+    ),
+)
+"""Trees that are boosted, a round at a time."""
+
+OTHERS: tuple[Dialect, ...] = TABLES + AGENTS + BENCHMARKS + TREES

@@ -138,13 +138,13 @@ def worker_numbers(demux: Demux) -> Ints:
 
 def _cores(table: CoreTable, numbers: Ints) -> _Cores:
     """Which rows are shown: one for each core, its newest; `numbers` gives the worker of each slot."""
-    every = np.arange(table.size)
     core, slot = table.column("core"), table.column("slot")
-    if not table.size:
+    every = np.flatnonzero(~_only_sum_up(table, numbers))
+    if not len(every):
         return _Cores(every, every)
-    order = np.lexsort((slot, core))
+    order = every[np.lexsort((slot[every], core[every]))]
     starts = np.flatnonzero(np.r_[True, core[order][1:] != core[order][:-1]])
-    sizes = np.diff(np.r_[starts, table.size])
+    sizes = np.diff(np.r_[starts, len(order)])
     single = order[starts[sizes == 1]]
     rows, slots = [single], [slot[single]]
     for start, size in zip(starts.tolist(), sizes.tolist(), strict=True):
@@ -153,6 +153,17 @@ def _cores(table: CoreTable, numbers: Ints) -> _Cores:
             rows.append(chosen.rows)
             slots.append(chosen.slots)
     return _Cores(np.concatenate(rows), np.concatenate(slots))
+
+
+def _only_sum_up(table: CoreTable, numbers: Ints) -> Bools:
+    """Rows without an ordinal and a step, of workers whose cores tell theirs: epochs summed up in other words."""
+    core, slot = table.column("core"), table.column("slot")
+    named = core != UNKNOWN
+    of_cores = np.zeros(len(numbers), bool)
+    of_cores[slot[named]] = True
+    summing: Bools = ~named & (table.column("step") == UNKNOWN)
+    summing &= of_cores[slot] | (named.any() & (numbers[slot] == UNKNOWN))
+    return summing
 
 
 def _choose(table: CoreTable, group: Ints, numbers: Ints) -> _Cores:

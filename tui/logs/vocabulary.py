@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tui.logs.dialect import ENDS, GROUPED, LOSS
 
-_EVALUATION = (
+EVALUATION = (
     rb"(?:[Vv]al(?:id(?:ation|ating)?)?|VAL(?:ID(?:ATION)?)?|[Ee]val(?:uat(?:e|ed|ing|ion))?|EVAL(?:UATION)?"
     rb"|[Tt]est(?:ing)?|TEST(?:ING)?|[Dd]ev|DEV|CV|[Bb]est|BEST|[Pp]redict(?:ing|ion)|[Cc]heckpoint|[Ss]av(?:ed|ing)"
     rb"|[Ll]oad(?:ed|ing)|[Rr]esum(?:ed|ing)|[Ff]inding)(?![A-Za-z])"
@@ -14,10 +14,10 @@ _EVALUATION = (
 _WORD = rb"[A-Za-z]{1,60}(?![A-Za-z])"
 _BETWEEN = rb"[^A-Za-z\n]{1,400}(?![^A-Za-z\n])"
 ANY = rb"(?:" + _BETWEEN + rb"|" + _WORD + rb")"
-UNTIL = rb"(?:" + _BETWEEN + rb"|(?!" + _EVALUATION + rb")" + _WORD + rb")"
+UNTIL = rb"(?:" + _BETWEEN + rb"|(?!" + EVALUATION + rb")" + _WORD + rb")"
 """A word, or what stands between two: any, and those that may stand before a training loss."""
 
-PLAIN = rb"(?:(?!(?<![A-Za-z])" + _EVALUATION + rb")[^\n])"
+PLAIN = rb"(?:(?!(?<![A-Za-z])" + EVALUATION + rb")[^\n])"
 """A character of what may stand before a training loss."""
 
 LOG_LINE = (
@@ -45,7 +45,7 @@ NAMED_LOSS = (
 _GLOBAL = rb"(?:[Gg]lobal[_ ]?[Ss]tep|GLOBAL_STEP)"
 _SEPARATED = rb"(?=[ \t:=#\[])[ \t]{0,4}[:=#]?[ \t]{0,8}\[?[ \t]{0,8}"
 NAMED_STEP = (
-    rb"(?:" + _ALONE + rb"|(?<=[Tt]rain )|(?<=[Tt]raining )|(?<=TRAIN ))(?:" + _GLOBAL
+    rb"(?:" + _ALONE + rb"|(?<=[Tt]rain )|(?<=[Tt]raining )|(?<=TRAIN )|(?<=Epoch ))(?:" + _GLOBAL
     + rb"|(?!" + ANY + rb"{0,40}?" + _GLOBAL + _SEPARATED + rb"\d)"
     rb"(?:[Ss]teps?|STEP|[Ii]ter(?:ation|s)?|ITER|[Bb]atch|[Uu]pdates?|num_updates|[Ee]pisode"
     rb"|(?:grad|train(?:ing)?|optim(?:izer)?|cur(?:rent)?)_(?:step|iter)))"
@@ -58,13 +58,20 @@ NAMED_EPOCH = _ALONE + (
     rb"(?P<epoch>\d{1,9})(?!\d)"
 )
 
-NAMED_RANK = rb"(?<![\w-])(?:[Rr]ank|RANK)[ :=#]{0,4}(?P<core>\d{1,5})(?!\d|[./]\d)"
+NAMED_RANK = rb"(?<![\w-])(?:[Rr]ank|RANK|(?<=\[)GPU)[ :=#]{0,4}(?P<core>\d{1,5})(?!\d|[./]\d)"
+
+BEGINS_WITH_WORKER = (
+    rb"(?=(?:"
+    + ANY
+    + rb"{0,6}?(?<![\w-])(?:[Pp]roc(?:ess)?|[Ww]orker|[Hh]ost)[ #]?(?P<worker>\d{1,5})(?=\]|: |\)))?)"
+)
+"""A process or a machine that is named before what it says: `[Process 0]`, `Worker 3:`."""
 
 _COUNTED = (
     rb"(?i:tok(?:en)?s?|samples?|examples?|ex|im(?:a)?g(?:e)?s?|words?|frames?|seq(?:uence)?s?|records?|batch(?:es)?"
     rb"|sent(?:ence)?s?|it(?:er(?:ation)?)?s?|steps?)"
 )
-_A_SECOND = rb"(?:/s(?:ec(?:ond)?)?|_per_s(?:ec(?:ond)?)?| per s(?:ec(?:ond)?)?)(?![\w/])"
+_A_SECOND = rb"(?:/s(?:ec(?:ond)?)?| / [Ss]ec|_per_s(?:ec(?:ond)?)?| per s(?:ec(?:ond)?)?)(?![\w/])"
 _NAMED_RATE = (
     rb"(?<![\w.,/])(?P<unit>(?:(?i:throughput|speed|[tw]ps|sps|fps)|ips|imps|(?:[a-z]{1,16}_)?" + _COUNTED + _A_SECOND
     + rb")(?:[ \t]{0,4}[:=][ \t]{0,8}|[ \t]{1,8}(?:is )?))?(?P<rate>" + GROUPED

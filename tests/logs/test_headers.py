@@ -1,0 +1,90 @@
+"""Tables and steps above their losses: what ends them, and what beneath them is nobody's step."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.logs.shapes import training
+from tui.logs.demux import Demux
+
+FASTAI = "epoch     train_loss  valid_loss  accuracy  time    "
+
+
+def read(*lines: str, worker: int | None = None, fast: bool = True) -> Demux:
+    demux = Demux(fast=fast)
+    demux.feed(worker, "".join(f"{line}\n" for line in lines).encode())
+    demux.finish()
+    return demux
+
+
+def told(demux: Demux) -> list[tuple[int | None, int | None, float | None]]:
+    return [(row.epoch, row.step, row.loss) for row in demux.snapshot().rows()]
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_warnings_between_its_rows_do_not_end_a_table(fast: bool) -> None:
+    noise = ["UserWarning: something is deprecated"] * 300
+    demux = read(*noise, FASTAI, *noise, "0         1.25        0.5         0.8       00:10", *noise,
+                 "1         0.75        0.4         0.9       00:10", *noise, fast=fast)  # fmt: skip
+    assert (told(demux), demux.samples) == ([(1, None, 0.75)], 2)
+
+
+def test_a_file_of_names_by_commas_ends_with_its_rows() -> None:
+    assert told(read("step,loss", "1,2.5", "2,2.25", "done", "3,2.125")) == [(None, 2, 2.25)]
+
+
+def test_a_row_that_goes_back_is_none() -> None:
+    assert told(read(FASTAI, "4         1.25        0.5         0.8       00:10",
+                     "1         9.75        0.4         0.9       00:10")) == [(4, None, 1.25)]  # fmt: skip
+
+
+def test_the_next_header_begins_anew() -> None:
+    demux = read(FASTAI, "4         1.25        0.5         0.8       00:10", FASTAI,
+                 "0         0.75        0.4         0.9       00:10")  # fmt: skip
+    assert (told(demux), demux.samples) == ([(0, None, 0.75)], 2)
+
+
+def test_rows_that_evaluate_are_none() -> None:
+    lines = ["epoch | split | loss", "1 | train | 2.5", "1 | valid | 1.5", "2 | train | 2.25", "2 | valid | 1.25"]
+    assert told(read(*lines)) == [(2, None, 2.25)]
+
+
+def test_a_table_whose_loss_is_missing_in_a_row_tells_the_last_there_was() -> None:
+    assert told(read("step,train_loss,val_loss", "1,2.5,", "2,,1.5")) == [(None, 1, 2.5)]
+
+
+def test_each_workers_rows_are_under_its_own_header() -> None:
+    demux = Demux()
+    demux.feed(0, b"step,loss\n1,2.5\n")
+    demux.feed(1, b"2,9.5\n")
+    demux.feed(0, b"2,2.25\n")
+    demux.finish()
+    assert told(demux) == [(None, 2, 2.25)]
+
+
+def test_a_step_waits_for_its_loss_through_two_lines() -> None:
+    assert told(read("Step 100", "lr: 0.1", "time: 3", "loss: 2.5")) == [(None, 100, 2.5)]
+    assert told(read("Step 100", "lr: 0.1", "time: 3", "grad: 1", "loss: 2.5")) == []
+
+
+@pytest.mark.parametrize("between", ["Evaluating ...", "validation", "  val acc: 0.5"])
+def test_a_loss_after_an_evaluation_is_not_the_steps(between: str) -> None:
+    assert told(read("Step 100", between, "loss: 2.5")) == []
+
+
+@pytest.mark.parametrize("summary", ["Epoch 1 train loss: 0.45", "Epoch 1 | Loss: 0.45", "epoch,train_loss\n1,0.45"])
+@pytest.mark.parametrize("worker", [None, 0])
+@pytest.mark.parametrize("fast", [True, False])
+def test_an_epoch_summed_up_in_other_words_is_no_core(summary: str, worker: int | None, fast: bool) -> None:
+    cores = [training(core, step, "0.50000") for step in (0, 10) for core in range(4)]
+    for lines in ([*cores, summary], [summary, *cores]):
+        rows = read(*lines, worker=worker, fast=fast).snapshot().rows()
+        assert [(row.core, row.loss) for row in rows] == [(0, 0.5), (1, 0.5), (2, 0.5), (3, 0.5)]
+
+
+def test_a_worker_that_tells_epochs_only_keeps_its_row_beside_one_that_names_cores() -> None:
+    demux = Demux()
+    demux.feed(0, f"{training(0, 10, '0.50000')}\n".encode())
+    demux.feed(1, b"Epoch 1 | Loss: 0.45\n")
+    demux.finish()
+    assert [(row.core, row.worker, row.loss) for row in demux.snapshot().rows()] == [(0, 0, 0.5), (None, 1, 0.45)]

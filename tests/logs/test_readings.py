@@ -1,0 +1,145 @@
+"""Lines that differ in digits only are read by what was found in the first of them, and tell the same as if alone."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.logs.public_none import STILL_NO_SAMPLES
+from tests.logs.public_shapes import NO_SAMPLES
+from tests.logs.public_vision import MORE_NO_SAMPLES
+from tests.logs.test_public_shapes import EVERY, text
+from tui.logs import carriers, prefix, readings
+from tui.logs.demux import Demux
+from tui.logs.dialect import Dialect
+from tui.logs.dialects import BUILT_IN, user_dialects
+from tui.logs.patterns import is_digit_blind
+from tui.logs.readings import Reader
+
+CORPUS = [text(shape) for shape in EVERY]
+LINES = sorted({line for log in CORPUS for line in log.splitlines()})
+NOT_SAMPLES = [line.encode() for line in STILL_NO_SAMPLES] + [
+    line.encode() for _, line in NO_SAMPLES + MORE_NO_SAMPLES
+]
+
+
+def varied(log: bytes, chance: random.Random) -> bytes:
+    """The same with other digits."""
+    return bytes(chance.choice(b"0123456789") if byte in b"0123456789" else byte for byte in log)
+
+
+def told(demux: Demux) -> object:
+    rows = [row.to_json() for row in demux.snapshot().rows()]
+    return rows, demux.samples, demux.matched, demux.facts
+
+
+@pytest.mark.parametrize("dialect", BUILT_IN, ids=[f"{place}-{each.name}" for place, each in enumerate(BUILT_IN)])
+def test_no_dialect_tells_one_digit_from_another(dialect: Dialect) -> None:
+    assert dialect.is_digit_blind
+    assert is_digit_blind(dialect.source)
+
+
+def test_nor_does_what_stands_before_a_line() -> None:
+    patterns = [prefix.PREFIX, prefix.NUMBERED_SAMPLE, carriers.LABELLED_SAMPLE, *carriers.SURE_AND_LABEL]
+    assert [pattern.pattern for pattern in patterns if not is_digit_blind(pattern.pattern)] == []
+
+
+@pytest.mark.parametrize(
+    ("source", "blind"),
+    [
+        (rb"step (?P<step>\d+) loss (?P<loss>[-\d.e]+)", True),
+        (rb"(?P<q>['\"])loss(?P=q): (?P<loss>[0-9.]+)", True),
+        (rb"v2 step (?P<step>\d+)", False),
+        (rb"step (?P<step>[1-9]\d*)", False),
+        (rb"step (?P<step>[^0]+)", False),
+        (rb"(?:loss|step) [^a]+", True),
+        (rb"(?P<step>\d+)/(?P=step)", False),
+        (rb"(?=.{3}7)loss", False),
+    ],
+)
+def test_patterns_that_tell_digits_apart_are_known(source: bytes, blind: bool) -> None:
+    assert is_digit_blind(source) is blind
+
+
+@given(st.randoms(use_true_random=False))
+@settings(max_examples=60)
+def test_every_line_tells_after_its_like_what_it_tells_alone(chance: random.Random) -> None:
+    reader = Reader(BUILT_IN)
+    for line in (varied(line, chance) for line in chance.sample(LINES + NOT_SAMPLES, 8)):
+        alone = Reader(BUILT_IN).read(line, line)
+        reader.read(varied(line, chance), varied(line, chance))
+        assert reader.read(line, line) == alone
+
+
+@given(
+    st.lists(st.sampled_from(CORPUS), min_size=1, max_size=4),
+    st.randoms(use_true_random=False),
+    st.sampled_from([None, 3]),
+)
+@settings(max_examples=40)
+def test_a_log_is_read_alike_with_and_without_a_memory(
+    logs: list[bytes], chance: random.Random, worker: int | None
+) -> None:
+    data = b"".join(varied(log, chance) if chance.random() < 0.7 else log for log in logs for _ in range(3))
+    states = []
+    for most in (0, readings.LONGEST_SHAPE):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(readings, "LONGEST_SHAPE", most)
+            demux = Demux()
+            demux.feed(worker, data)
+            demux.finish()
+            states.append(told(demux))
+    assert states[0] == states[1]
+
+
+def test_lines_of_ever_new_shapes_fill_no_memory() -> None:
+    reader = Reader(BUILT_IN)
+    for number in range(3 * readings.MOST_SHAPES):
+        name = "".join(chr(ord("a") + int(digit)) for digit in str(number))
+        line = f"step 5 loss 2.5 {name}".encode()
+        reader.read(line, line)
+    assert readings.MOST_SHAPES <= reader.size <= 2 * readings.MOST_SHAPES
+
+
+def test_a_shape_that_comes_again_and_again_is_never_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readings, "MOST_SHAPES", 4)
+    reader = Reader(BUILT_IN)
+    first = reader.read(b"step 5 loss 2.5", b"step 5 loss 2.5")
+    for name in "abcdefghijklmnop":
+        line = f"step 5 loss 2.5 {name}".encode()
+        reader.read(line, line)
+        assert reader.read(b"step 6 loss 9.5", b"step 6 loss 9.5") is first
+
+
+def test_a_pattern_that_tells_digits_apart_is_tried_on_every_line() -> None:
+    mine = user_dialects({"mine": r"v2 at (?P<step>\d+) cost (?P<loss>[\d.]+)"})
+    demux = Demux(dialects=(*mine, *BUILT_IN))
+    demux.feed(0, b"v1 at 10 cost 1.5\nv2 at 20 cost 2.5\nv3 at 30 cost 3.5\n")
+    (row,) = demux.snapshot().rows()
+    assert (row.step, row.loss, demux.samples) == (20, 2.5, 1)
+
+
+def test_a_users_pattern_finds_the_same_behind_a_prefix_and_without_one() -> None:
+    mine = user_dialects({"mine": r"at (?P<step>\d+) cost (?P<loss>[\d.]+)"})
+    demux = Demux(dialects=(*mine, *BUILT_IN))
+    demux.feed(None, b"10.164.0.43 [0] at 10 cost 1.5\nat 20 cost 2.5\n10.164.0.44 [1] at 30 cost 3.5\n")
+    demux.feed(None, b"10.164.0.43 [0] at 40 cost 4.5\nat 50 cost 5.5\n10.164.0.44 [1] at 60 cost 6.5\n")
+    demux.finish()
+    assert [(row.worker, row.step, row.loss) for row in demux.snapshot().rows()] == [(0, 40, 4.5), (1, 60, 6.5)]
+    assert demux.samples == 6
+
+
+@pytest.mark.parametrize("step", ["1e+88", "9.5e+99"])
+def test_a_step_that_no_run_reaches_is_none(step: str) -> None:
+    demux = Demux()
+    demux.feed(0, f"| step | {step} |\n| loss | 2.5 |\n| step     | {step}    |\n| loss     | 2.5      |\n".encode())
+    assert demux.snapshot().rows() == []
+
+
+def test_a_loss_beyond_what_a_curve_can_draw_is_still_told() -> None:
+    demux = Demux()
+    demux.feed(0, b"step 5 loss 2.5e+88\n")
+    assert [row.loss for row in demux.snapshot().rows()] == [2.5e88]

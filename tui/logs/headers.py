@@ -1,0 +1,203 @@
+"""Lines that say what the numbers beneath them are: the names over a table, and a step over its loss."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from tui.logs.dialect import ENDS, EPOCH, LOSS, NUMBER, OF, STEP, Dialect, Kind, dialect
+from tui.logs.vocabulary import EVALUATION
+
+_WORD = rb"[A-Za-z_(][\w./%()'-]{0,40}"
+_NAME = _WORD + rb"(?: [A-Za-z(][\w./%()'-]{0,40}){0,3}"
+_TELLS = rb"(?=[^\n]{0,400}?[Ll]oss)(?=[^\n]{0,400}?(?:[Ee]poch|[Ss]tep|[Ii]teration|(?<![A-Za-z])[Ii]ter))"
+
+TABLE = dialect(
+    "table",
+    Kind.HEADER,
+    [b"oss,", b",loss", b"_loss", b"/loss", b"oss\t", b"\tloss", b"oss  ", b"  loss", b"  Loss", b"oss |", b"| loss"],
+    rb"^\s{0,8}" + _TELLS + rb"(?:\|? {0,4}" + _NAME + rb"(?: {0,40}\| {0,4}" + _NAME + rb"){1,40} {0,40}\|?"
+    rb"|" + _NAME + rb"(?: {2,40}" + _NAME + rb"){1,40}|" + _NAME + rb"(?:\t" + _NAME + rb"){1,40}"
+    rb"|" + _NAME + rb"(?:, ?" + _NAME + rb"){1,200})\s{0,60}$",
+)
+"""The names over a table: fastai's, Turi Create's, that of a CSV file."""
+
+STEP_ABOVE = dialect(
+    "step above its loss",
+    Kind.HEADER,
+    [b"Step ", b"Step: ", b"Iteration ", b"Iteration: ", b"Batch ", b"Batch: "],
+    rb"^[^\w\n]{0,12}(?:[Ee]poch:? {1,4}" + EPOCH + rb"(?:" + OF + rb")?[ ,|]{1,4})?"
+    rb"(?:Global |Training )?(?:Step|Iteration|Batch):? {1,4}" + STEP + rb"(?:" + OF + rb")?:?\s{0,8}$",
+)
+"""A step on a line of its own, of people's own printing; its loss stands right beneath it."""
+
+HEADERS: tuple[Dialect, ...] = (TABLE, STEP_ABOVE)
+
+_ROW = dialect("table", Kind.SAMPLE, (), rb"")
+_ROW_OF_EPOCH = dialect("table", Kind.SAMPLE, (), rb"", is_summary=True)
+_BENEATH = dialect("step above its loss", Kind.SAMPLE, (), rb"")
+
+_LIKELY = re.compile(rb"(?:Step|Iteration|Batch):? {1,4}\d{1,12}(?: ?/ ?\d{1,12})?:?\s{0,8}$")
+_FIGURES = re.compile(rb"\d\.\d|[:=] ?\d")
+
+_LOSS_LINE = re.compile(rb"^\s{0,8}(?:[-*] )?(?:[Tt]rain(?:ing)? |[Tt]otal )?[Ll]oss(?::| is| =) {1,4}" + LOSS + ENDS)
+_EVALUATES = re.compile(rb"(?<![A-Za-z])" + EVALUATION)
+
+_STEPS = ("global_step", "step", "iteration", "iter", "training_step", "train_step", "steps")
+_LOSSES = (
+    "train_loss", "training_loss", "train/loss", "loss/train", "train_loss_step", "loss",
+    "total_loss", "train_total_loss",
+)  # fmt: skip
+_RATES = ("samples/sec", "samples_per_sec", "samples_per_second", "tokens/sec", "tokens_per_sec", "tokens_per_second",
+          "examples/sec", "throughput")  # fmt: skip
+_SPLITS = ("train", "split", "phase", "mode", "stage")
+_TRAINING = (b"true", b"train", b"training", b"yes")
+
+_VALUE = re.compile(NUMBER + rb"(?=s?$)")
+_FIGURE = re.compile(rb"(?:" + NUMBER + rb"[s%]?|\d{1,3}(?::\d\d){1,2}(?:\.\d{1,6})?|None|#na#)$")
+_RULE = re.compile(rb"[\s+=-]{0,400}$")
+
+
+class Opened(Protocol):
+    """What a header has begun."""
+
+    patience: int
+    """Lines that may come between without ending it."""
+
+    def row(self, line: bytes) -> tuple[Dialect, Mapping[str, bytes]] | None:
+        """What a line tells, if it belongs beneath the header."""
+        ...
+
+    def ends_with(self, line: bytes) -> bool:
+        """Whether nothing beneath a line belongs to the header any more."""
+        ...
+
+
+class Table:
+    """Rows of numbers under a line of names. Their steps only go up."""
+
+    def __init__(self, header: bytes) -> None:
+        self._separator = _separator_of(header)
+        names = [cell.decode("ascii").lower().replace(" ", "_") for cell in self._cells(header)]
+        self._size = len(names)
+        found = {
+            "step": _first(_STEPS, names),
+            "epoch": _first(("epoch",), names),
+            "loss": _first(_LOSSES, names),
+            "rate": _first(_RATES, names),
+        }
+        self._places = {column: place for column, place in found.items() if place is not None}
+        self._split = _first(_SPLITS, names)
+        self._dialect = _ROW if "step" in self._places else _ROW_OF_EPOCH
+        self._last = -1.0
+        self.patience = 0 if self._separator in (b",", b"\t") else 1000
+
+    @property
+    def is_training(self) -> bool:
+        """Whether its rows tell a training loss, and of which step or epoch."""
+        return "loss" in self._places and len(self._places.keys() & {"step", "epoch"}) > 0
+
+    def _cells(self, line: bytes) -> list[bytes]:
+        text = line.strip(b" \r")
+        if self._separator == b"  ":
+            return re.split(rb" {2,}", text)
+        if self._separator == b"|":
+            text = text.strip(b"|")
+        return [cell.strip() for cell in text.split(self._separator)]
+
+    def row(self, line: bytes) -> tuple[Dialect, Mapping[str, bytes]] | None:
+        """What a line of numbers tells by its places; nothing where it has no training loss."""
+        cells = self._cells(line)
+        if len(cells) != self._size or not all(map(self._fits, cells)):
+            return None
+        told = {name: match[0] for name, place in self._places.items() if (match := _VALUE.match(cells[place]))}
+        if not told.keys() & {"step", "epoch"} or "loss" not in told:
+            return self._dialect, {}
+        place = max(float(told[name]) for name in ("step", "epoch") if name in told)
+        if place < self._last or (self._split is not None and cells[self._split].lower() not in _TRAINING):
+            return self._dialect, {}
+        self._last = place
+        return self._dialect, told
+
+    def _fits(self, cell: bytes) -> bool:
+        return len(cell) < 60 if self._separator != b"  " else _FIGURE.match(cell) is not None
+
+    def ends_with(self, line: bytes) -> bool:
+        """A document's table has a rule of its own: such tables are results, and nobody's steps."""
+        return line.startswith((b"|-", b"|:", b"| -", b"| :"))
+
+
+class StepAbove:
+    """A step whose loss is still to come."""
+
+    patience = 2
+
+    def __init__(self, told: Mapping[str, bytes]) -> None:
+        self._told = told
+
+    def row(self, line: bytes) -> tuple[Dialect, Mapping[str, bytes]] | None:
+        """The step with its loss, when a line tells that first."""
+        match = _LOSS_LINE.match(line)
+        return None if match is None else (_BENEATH, {**self._told, "loss": match["loss"]})
+
+    def ends_with(self, line: bytes) -> bool:
+        """What is evaluated from here on is not the step's."""
+        return _EVALUATES.search(line) is not None
+
+
+class Openings:
+    """What headers have begun, of each worker."""
+
+    def __init__(self) -> None:
+        self._opened: dict[int, tuple[Opened, int]] = {}
+
+    @property
+    def any(self) -> bool:
+        """Whether the next line may stand beneath a header."""
+        return bool(self._opened)
+
+    def begin(self, slot: int, header: Dialect, told: Mapping[str, bytes], line: bytes) -> None:
+        """A header has come."""
+        if header.name != TABLE.name:
+            self._opened[slot] = StepAbove(told), StepAbove.patience
+            return
+        table = Table(line)
+        if table.is_training:
+            self._opened[slot] = table, table.patience
+
+    def take(self, slot: int, line: bytes) -> tuple[Dialect, Mapping[str, bytes]] | None:
+        """What a worker's line tells that nothing else has read."""
+        opened, left = self._opened.get(slot, (None, 0))
+        if opened is None:
+            return None
+        if opened.ends_with(line):
+            del self._opened[slot]
+            return None
+        row = opened.row(line)
+        if row is not None:
+            if isinstance(opened, StepAbove):
+                del self._opened[slot]
+            else:
+                self._opened[slot] = opened, opened.patience
+            return row if row[1] else None
+        if left > 0 or _RULE.match(line):
+            self._opened[slot] = opened, left - 1
+        else:
+            del self._opened[slot]
+        return None
+
+
+def may_be_header(line: bytes) -> bool:
+    """Whether a line, with anything before it, may be a header: more may than are."""
+    return _LIKELY.search(line) is not None or (
+        _FIGURES.search(line) is None and any(hint in line for hint in TABLE.hints)
+    )
+
+
+def _separator_of(header: bytes) -> bytes:
+    return next((each for each in (b"|", b"\t", b",") if each in header), b"  ")
+
+
+def _first(wanted: Sequence[str], names: Sequence[str]) -> int | None:
+    return next((names.index(name) for name in wanted if name in names), None)
