@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import os
+import re
 import signal
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,9 @@ import pytest
 from tests.cli.commands import DEADLINE
 from tests.cli.conftest import LocalPod
 from tests.pods import wait_until
+from tui.pod.run import RunState
+from tui.runs.directory import RunDirectory
+from tui.runs.status import status_of
 
 REHEARSAL = ("python3", "-m", "tui.localpod.rehearsal")
 
@@ -25,27 +29,30 @@ def launch(pod: LocalPod, *words: str, job: tuple[str, ...]) -> dict[str, Any]:
     return dict(answer.document)
 
 
-def worker_log(pod: LocalPod, run: str, worker: int) -> bytes:
-    """The log on the worker itself, read by a command there."""
-    done = pod.run(
-        "exec",
-        "local",
-        "--worker",
-        str(worker),
-        "--json",
-        "--",
-        "sh",
-        "-c",
-        f"base64 ~/.tpu-tui/runs/{run}/{worker}/log",
-    )
-    return base64.b64decode(done.document[0]["stdout"])
+def worker_logs(pod: LocalPod, run: str) -> list[bytes]:
+    """The logs on the workers themselves, read by a command there."""
+    script = f"base64 ~/.tpu-tui/runs/{run}/*/log"
+    done = pod.run("exec", "local", "--json", "--", "sh", "-c", script)
+    return [base64.b64decode(row["stdout"]) for row in done.document]
+
+
+def await_state(run: dict[str, Any], state: RunState) -> None:
+    """Wait until the run's directory tells that state: a command each time would cost a second of CPU."""
+    directory = RunDirectory.open(Path(run["directory"]))
+    wait_until(lambda: status_of(directory).state is state, f"the run is {state.value}")
+
+
+def cores_in(directory: Path) -> set[bytes]:
+    """The ordinals of the cores that have told a step."""
+    logs = [path.read_bytes() for path in directory.glob("worker-*.log")]
+    return {core for log in logs for core in re.findall(rb"Training Device=xla:\d+/(\d+) .*\n", log)}
 
 
 @pytest.fixture(scope="module")
 def rehearsed(pod: LocalPod) -> dict[str, Any]:
     """A rehearsal run that goes on for long, once every one of its 32 cores has told a step."""
-    run = launch(pod, "--name", "night", job=(*REHEARSAL, "--interval", "0.05", "--steps", "100000"))
-    wait_until(lambda: len(pod.run("cores", run["run"], "--json").document) == 32, "32 cores have told a step")
+    run = launch(pod, "--name", "night", job=(*REHEARSAL, "--interval", "0.2", "--steps", "100000"))
+    wait_until(lambda: len(cores_in(Path(run["directory"]))) == 32, "32 cores have told a step")
     return run
 
 
@@ -139,7 +146,7 @@ def test_status_tells_state_figures_and_exit_codes(pod: LocalPod, rehearsed: dic
 
 def test_one_workers_log_is_byte_for_byte_what_it_wrote(pod: LocalPod, rehearsed: dict[str, Any]) -> None:
     shown = pod.run("logs", "night", "--worker", "2").raw
-    assert worker_log(pod, rehearsed["run"], 2).startswith(shown)
+    assert worker_logs(pod, rehearsed["run"])[2].startswith(shown)
     assert b"Device=xla:" in shown
     only = pod.run("logs", "night", "--core", "17", "--tail", "3").out.splitlines()
     assert len(only) == 3
@@ -160,9 +167,8 @@ def test_a_killed_keeper_is_told_and_attach_goes_on_where_the_mirror_ended(
     directory = Path(rehearsed["directory"])
     keeper = int((directory / "keeper").read_text().split()[0])
     os.kill(keeper, signal.SIGKILL)
-    wait_until(
-        lambda: not pod.run("status", "night", "--json", "--offline").document["attended"], "the keeper is gone"
-    )
+    wait_until(lambda: not RunDirectory.open(directory).attended().alive, "the keeper is gone")
+    assert not pod.run("status", "night", "--json", "--offline").document["attended"]
     assert "unattended since" in pod.run("runs").out
     with pod.shell.start("attach", "night", "--json") as attached:
         assert attached.stdout is not None
@@ -181,11 +187,13 @@ def test_stop_is_acknowledged_by_every_worker_and_mirrors_are_whole(pod: LocalPo
     assert answer.code == 0, answer.errors
     assert answer.document["stopped"]
     assert [(row["worker"], row["confirmed"]) for row in answer.document["workers"]] == [(n, True) for n in range(4)]
-    wait_until(lambda: pod.run("status", "night", "--json").document["state"] == "stopped", "the run is stopped")
+    await_state(rehearsed, RunState.STOPPED)
+    assert pod.run("status", "night", "--json").document["state"] == "stopped"
     directory = Path(rehearsed["directory"])
-    for worker in range(4):
+    logs = worker_logs(pod, rehearsed["run"])
+    assert len(logs) == 4
+    for worker, there in enumerate(logs):
         mirror = (directory / f"worker-{worker:03d}.log").read_bytes()
-        there = worker_log(pod, rehearsed["run"], worker)
         assert hashlib.sha256(mirror).hexdigest() == hashlib.sha256(there).hexdigest()
     assert pod.run("stop", "night", "--json").document["stopped"], "a second stop answers the same"
 
@@ -209,6 +217,7 @@ def test_a_report_is_uploaded_to_the_bucket(pod: LocalPod, rehearsed: dict[str, 
     answer = pod.run("report", "night", "--out", str(tmp_path), "--upload", folder, "--json")
     assert answer.document["files"] == [str(tmp_path / "report.md"), f"{folder}/report.md"]
     missing = pod.run("report", "night", "--out", str(tmp_path), "--upload", "gs://no-such-bucket-here/x")
+    assert f"Written here all the same: {tmp_path}/report.md" in missing.errors
     assert missing.code in (2, 3)
     assert "no-such-bucket-here" in missing.errors
 
@@ -262,16 +271,14 @@ def test_secret_values_are_shown_nowhere(pod: LocalPod) -> None:
     assert dry.code == 0
     assert "hush-hush" not in dry.out + dry.errors
     run = launch(pod, "--env", "HF_TOKEN=hush-hush", job=("sh", "-c", 'test "${#HF_TOKEN}" = 9'))
-    wait_until(
-        lambda: pod.run("status", run["run"], "--json").document["state"] == "succeeded", "the job saw its secret"
-    )
+    await_state(run, RunState.SUCCEEDED)  # the job saw its secret
     for path in Path(run["directory"]).iterdir():
         assert b"hush-hush" not in path.read_bytes(), path
 
 
-def test_whoever_waits_for_a_run_is_told_when_nobody_looks_after_it_any_more(pod: LocalPod, tmp_path: Path) -> None:
+def test_whoever_waits_for_a_run_has_it_looked_after_again(pod: LocalPod, tmp_path: Path) -> None:
     end = tmp_path / "end"
-    job = ("sh", "-c", f"echo begun; until test -e {end}; do sleep 0.1; done")
+    job = ("sh", "-c", f"echo begun; until test -e {end}; do sleep 0.1; done; echo ended")
     words = ("launch", "local", "--skip-checks", "--name", "orphan", "--json", "--", *job)
     with pod.shell.start(*words) as waiting:
         assert waiting.stdout is not None
@@ -282,12 +289,31 @@ def test_whoever_waits_for_a_run_is_told_when_nobody_looks_after_it_any_more(pod
         told = iter(waiting.stderr.readline, b"")
         absence = next(line for line in told if b"nobody looks after" in line)
         assert b" since 20" in absence
-        assert f"tpu-tui attach {directory.name}".encode() in next(told)
-        assert "unattended since" in pod.run("status", "orphan", "--offline").out
-        end.touch()
-        assert pod.run("attach", "orphan").code == 0
-        assert waiting.wait(DEADLINE) == 0
+        assert b"another one is started" in absence
         assert any(b"is looked after again" in line for line in told)
+        end.touch()
+        assert waiting.wait(DEADLINE) == 0
+        assert b"ended" in waiting.stdout.read()
+
+
+def test_whoever_waits_is_let_go_when_nobody_can_look_after_the_run(pod: LocalPod, tmp_path: Path) -> None:
+    end = tmp_path / "end"
+    job = ("sh", "-c", f"echo begun; until test -e {end}; do sleep 0.1; done")
+    words = ("launch", "local", "--skip-checks", "--name", "forsaken", "--json", "--", *job)
+    with pod.shell.start(*words) as waiting:
+        assert waiting.stdout is not None
+        assert waiting.stderr is not None
+        directory = Path(json.loads(waiting.stdout.readline())["directory"])
+        assert b"begun" in waiting.stdout.readline()
+        record = (directory / "run.json").read_bytes()
+        (directory / "run.json").write_bytes(b"{")
+        os.kill(int((directory / "keeper").read_text().split()[0]), signal.SIGKILL)
+        assert waiting.wait(DEADLINE) == 3
+        assert f"tpu-tui attach {directory.name}".encode() in waiting.stderr.read()
+    (directory / "run.json").write_bytes(record)
+    assert "unattended since" in pod.run("status", "forsaken", "--offline").out
+    end.touch()
+    assert pod.run("attach", "forsaken").code == 0
 
 
 def test_read_only_refuses_what_changes_and_allows_what_looks(pod: LocalPod) -> None:
@@ -322,14 +348,14 @@ def test_a_slice_comes_and_goes(pod: LocalPod) -> None:
 
 
 def test_unknown_names_end_with_2_and_what_there_is(pod: LocalPod) -> None:
-    for words in (
-        ["workers", "lokal"],
-        ["status", "nope"],
-        ["cores", "/no/such/file"],
-        ["exec", "local", "--worker", "9", "--", "true"],
+    for words, told in (
+        (["workers", "lokal"], "local"),
+        (["status", "nope"], ""),
+        (["cores", "/no/such/file"], ""),
+        (["exec", "local", "--worker", "9", "--", "true"], ""),
     ):
         answer = pod.run(*words)
         assert answer.code == 2, words
         assert "Traceback" not in answer.errors
         assert "→" in answer.errors
-    assert "local" in pod.run("workers", "lokal").errors
+        assert told in answer.errors

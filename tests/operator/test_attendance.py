@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tui.operator.attendance import UNATTENDED_AFTER, AttendanceWatch
+from tui.operator.attendance import PAUSES, UNATTENDED_AFTER, WHILE, AttendanceWatch, Successors
 from tui.pod.run import Run, RunState
 from tui.runs.directory import Attendance
 from tui.runs.status import RunStatus
@@ -59,3 +59,21 @@ def test_a_moment_between_two_keepers_is_no_news(watched: Watched) -> None:
 def test_a_run_that_is_over_needs_nobody(watched: Watched) -> None:
     for watched.now in (0.0, 100.0):
         assert watched.look(AWAY, RunState.SUCCEEDED) is None
+
+
+def test_a_keeper_that_came_and_went_unseen_is_a_new_absence(watched: Watched) -> None:
+    watched.look(AWAY)
+    watched.now = UNATTENDED_AFTER
+    assert watched.look(AWAY) is AWAY
+    gone_again = Attendance(False, 20.0, 2)
+    assert watched.look(gone_again) is gone_again
+    assert watched.look(gone_again) is None
+
+
+def test_keepers_follow_one_another_ever_slower_and_not_for_ever() -> None:
+    now = [0.0]
+    successors = Successors(lambda: now[0])
+    assert [successors.pause() for _ in PAUSES] == list(PAUSES)
+    assert successors.pause() is None
+    now[0] = WHILE
+    assert successors.pause() == PAUSES[0]

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tui.commands.output import Output, to_the_second
-from tui.errors import OutOfReachError
+from tui.errors import OutOfReachError, TpuTuiError
 from tui.pod.run import RunState
 
 if TYPE_CHECKING:
@@ -26,10 +26,12 @@ async def follow(operator: Operator, directory: RunDirectory, out: Output) -> in
 
     many = len(directory.run.workers) > 1
     teller = Teller(directory.id, out)
+    looking_after = LookingAfter(operator, directory)
     with goes_on_without_us(directory.id, out):
         async for item in operator.watch(directory):
             if not isinstance(item, LogLine):
-                teller.tell(item)
+                teller.tell(item, found_another=looking_after.may_go_on)
+                await looking_after.heed(item)
             elif out.as_json:
                 out.line(item.to_json())
             else:
@@ -56,6 +58,42 @@ def exit_code(status: RunStatus) -> int:
     return OutOfReachError.exit_code if unreached else ANSWER_IS_NO
 
 
+class LookingAfter:
+    """Gives a run that is followed another keeper where it lost its own, as `attach` does once."""
+
+    def __init__(self, operator: Operator, directory: RunDirectory) -> None:
+        from tui.operator.attendance import Successors
+
+        self._operator = operator
+        self._directory = directory
+        self._successors = Successors()
+        self.may_go_on = not operator.settings.read_only
+        """Whether a keeper that ends is followed by another: nobody acts who is only to look on."""
+
+    async def heed(self, item: Event | Attendance) -> None:
+        """Start a keeper when told that there is none. Raises OutOfReachError when none is to be had."""
+        from tui.runs.directory import Attendance
+
+        if not self.may_go_on or not isinstance(item, Attendance) or item.alive:
+            return
+        pause = self._successors.pause()
+        if pause is None:
+            raise self._left_alone("every process that did has ended within the hour")
+        await asyncio.sleep(pause)
+        try:
+            await self._operator.attend(self._directory)
+        except TpuTuiError as error:
+            raise self._left_alone(error.sentence) from error
+
+    def _left_alone(self, why: str) -> OutOfReachError:
+        run = self._directory.id
+        return OutOfReachError(
+            f"nobody looks after {run}, and its workers go on",
+            why=why,
+            remedy=f"see {self._directory.path}/keeper.log; tpu-tui attach {run} looks after it again",
+        )
+
+
 class Teller:
     """Says on stderr what happens to a run: a phase only when it failed, the reason of many workers only once."""
 
@@ -64,20 +102,22 @@ class Teller:
         self._out = out
         self._reasons: set[tuple[str, str]] = set()
 
-    def tell(self, item: Event | Attendance) -> None:
-        """Say one thing, where it is worth a line."""
+    def tell(self, item: Event | Attendance, *, found_another: bool = False) -> None:
+        """Say one thing, where it is worth a line; `found_another`: a keeper that ended is about to be followed."""
         from tui.runs.directory import Attendance
 
-        text = self._attendance(item) if isinstance(item, Attendance) else self._event(item)
+        text = self._attendance(item, found_another) if isinstance(item, Attendance) else self._event(item)
         if text:
             self._out.note(text)
 
-    def _attendance(self, attended: Attendance) -> str:
+    def _attendance(self, attended: Attendance, found_another: bool) -> str:
         if attended.alive:
             return f"{self._run} is looked after again"
         from tui.operator import rfc3339
 
         since = f" since {to_the_second(rfc3339(attended.since))}" if attended.since else ""
+        if found_another:
+            return f"nobody looks after {self._run}{since}: the process that did has ended, another one is started"
         return (
             f"nobody looks after {self._run}{since}: the process that did has ended. The workers go on, but their "
             "logs are not copied here, and no failure, restart or end is acted on"

@@ -7,8 +7,8 @@ import asyncio
 import os
 from typing import TYPE_CHECKING, Any
 
-from tui.commands.arguments import directory, seconds
-from tui.commands.following import Teller, exit_code, follow, goes_on_without_us
+from tui.commands.arguments import directory, given, seconds, whole
+from tui.commands.following import LookingAfter, Teller, exit_code, follow, goes_on_without_us
 from tui.commands.output import Output
 from tui.errors import OutOfReachError, TpuTuiError, UsageError
 from tui.pod.run import RunState
@@ -27,7 +27,7 @@ def add_launch(commands: argparse._SubParsersAction[Any]) -> None:
     """Add the command's parser."""
     launch = commands.add_parser("launch", help="start a command on every worker of a slice, or on none")
     launch.add_argument("slice", metavar="SLICE -- COMMAND …", help="the slice, and what to run on its workers")
-    launch.add_argument("--name", help="what the run is called (default: the slice)")
+    launch.add_argument("--name", type=given, help="what the run is called (default: the slice)")
     launch.add_argument(
         "--env",
         action="append",
@@ -36,14 +36,14 @@ def add_launch(commands: argparse._SubParsersAction[Any]) -> None:
         help="variable for the job; without =V this shell's own value, which `ps` does not show; repeatable",
     )
     launch.add_argument("--sync", type=directory, metavar="DIR", help="copy this working tree to every worker first")
-    launch.add_argument("--conda-env", metavar="E", help="conda environment to activate")
-    launch.add_argument("--venv", metavar="P", help="virtual environment to activate, a path on the workers")
-    launch.add_argument("--workdir", metavar="D", help="directory on the workers to start in")
+    launch.add_argument("--conda-env", type=given, metavar="E", help="conda environment to activate")
+    launch.add_argument("--venv", type=given, metavar="P", help="virtual environment on the workers to activate")
+    launch.add_argument("--workdir", type=given, metavar="D", help="directory on the workers to start in")
     launch.add_argument("--runtime", choices=("pjrt", "cpu", "xrt", "none"), help="variables torch_xla is given")
     launch.add_argument(
         "--on-failure", choices=("stop", "leave"), default="stop", help="what one failure does to the rest"
     )
-    launch.add_argument("--restarts", type=int, default=0, metavar="N", help="relaunch a failed gang up to N times")
+    launch.add_argument("--restarts", type=whole, default=0, metavar="N", help="relaunch a failed gang up to N times")
     launch.add_argument(
         "--grace", type=seconds, default=30.0, metavar="S", help="seconds between SIGTERM and SIGKILL"
     )
@@ -150,9 +150,11 @@ async def _launched(spec: LaunchSpec, operator: Operator, out: Output) -> RunDir
 async def _until_started(operator: Operator, directory: RunDirectory, out: Output) -> RunStatus:
     """Tell what happens until every worker runs or the launch has failed."""
     teller = Teller(directory.id, out)
+    looking_after = LookingAfter(operator, directory)
     with goes_on_without_us(directory.id, out):
         async for item in operator.events(directory):
-            teller.tell(item)
+            teller.tell(item, found_another=looking_after.may_go_on)
+            await looking_after.heed(item)
             status = operator.status_of(directory)
             if status.state is RunState.RUNNING or status.state.is_over:
                 return status

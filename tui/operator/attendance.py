@@ -1,4 +1,4 @@
-"""Whether somebody looks after a run that goes on, told when it changes. Pure, but for the clock."""
+"""Whether somebody looks after a run that goes on, and how often another may be asked to. Pure, but for the clock."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ from collections.abc import Callable
 from tui.runs.directory import Attendance
 from tui.runs.status import RunStatus
 
+PAUSES = (0.0, 5.0, 30.0)
+"""Seconds to wait before the first, second and third keeper that is to follow another within `WHILE`; no fourth."""
+WHILE = 3600.0
+"""Seconds after which a keeper that ended counts no more."""
 UNATTENDED_AFTER = 1.0
 """Seconds without a keeper after which it is told: one that just ended its work, or that hands over, is no news."""
 
@@ -18,17 +22,40 @@ class AttendanceWatch:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._alive = True
+        self._told_since: float | None = None
         self._missed_since: float | None = None
 
     def change(self, status: RunStatus) -> Attendance | None:
-        """The run's attendance when it is another than the last that was told."""
+        """The run's attendance when it is another than the last that was told.
+
+        An absence is told again when a keeper came and went in between, seen or not.
+        """
         if status.attended.alive or status.state.is_over:
             self._missed_since = None
             told, self._alive = self._alive, True
             return None if told or status.state.is_over else status.attended
         if self._missed_since is None:
             self._missed_since = self._clock()
-        if not self._alive or self._clock() - self._missed_since < UNATTENDED_AFTER:
+        known = not self._alive and status.attended.since == self._told_since
+        if known or self._clock() - self._missed_since < UNATTENDED_AFTER:
             return None
         self._alive = False
+        self._told_since = status.attended.since
         return status.attended
+
+
+class Successors:
+    """The keepers that were started for one run because the one before had ended: not too many, nor too soon."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._begun: list[float] = []
+
+    def pause(self) -> float | None:
+        """Seconds to wait before the next one is started, which this counts; None: too many have ended."""
+        now = self._clock()
+        self._begun = [moment for moment in self._begun if now - moment < WHILE]
+        if len(self._begun) >= len(PAUSES):
+            return None
+        self._begun.append(now)
+        return PAUSES[len(self._begun) - 1]
