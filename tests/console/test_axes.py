@@ -2,11 +2,14 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tui.console.widgets.axes import RunTime, clock, ticks_within
+from tui.console.widgets.charts import readable, time_axis
+from tui.logs.series import PodSeries
 
 
 @pytest.mark.parametrize(
@@ -21,7 +24,8 @@ def test_ticks_are_round_numbers(low: float, high: float, most: int, ticks: list
 def test_ticks_are_inside_and_never_too_many(low: float, span: float, most: int) -> None:
     ticks = ticks_within(low, low + span, most)
     assert len(ticks) <= most
-    assert all(low - span * 1e-6 <= tick <= low + span * (1 + 1e-6) for tick in ticks)
+    slack = span * 1e-6 + abs(low) * 1e-12
+    assert all(low - slack <= tick <= low + span + slack for tick in ticks)
 
 
 @pytest.mark.parametrize("high", [0.0, -1.0, math.nan, math.inf])
@@ -48,3 +52,31 @@ def test_the_time_axis_counts_in_whole_minutes(end: float, labels: list[str]) ->
 @pytest.mark.parametrize("end", [1.0, 59.0, 3600.0, 86400.0, 1e7])
 def test_the_time_axis_fits_however_long_the_run(end: float) -> None:
     assert 1 <= len(RunTime().get_ticks(0.0, end, 5)) <= 6
+
+
+def series(times: list[float]) -> PodSeries:
+    none = np.full(len(times), np.nan)
+    steps = np.arange(len(times))
+    return PodSeries(np.array(times, np.float64), steps, steps, none, none, none, none)
+
+
+@pytest.mark.parametrize(
+    ("times", "x"),
+    [
+        ([100, 101, 102, 103], [0, 1, 2, 3]),
+        ([100, 103, 106, 103, 104, 105], [0, 3, 3, 3, 4, 5]),
+        ([100, 101, 50, 51], None),
+        ([100, math.nan, 102], None),
+        ([100, 100, 100], None),
+    ],
+    ids=["as it should be", "one core tells late", "a clock set back", "unknown", "one moment"],
+)
+def test_time_is_the_axis_wherever_it_goes_on(times: list[float], x: list[float] | None) -> None:
+    told = time_axis(series(times))
+    assert (told[1] == "time") is (x is not None)
+    assert told[0].tolist() == (list(range(len(times))) if x is None else x)
+
+
+def test_a_label_that_would_not_end_on_the_axis_is_left_out() -> None:
+    assert readable([0.0, 20.0, 40.0], ["00:00", "00:20", "00:40"], 41.0, 50) == [0.0, 20.0]
+    assert readable([0.0, 20.0, 40.0], ["00:00", "00:20", "00:40"], 45.0, 50) == [0.0, 20.0, 40.0]

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tui.checks.row import CheckRow
-from tui.console.draft import check_lines, parse_env, parse_restarts, scaled
+from tui.console.draft import check_lines, parse_env, parse_restarts, scaled, shell_note
 from tui.errors import UsageError
 
 
@@ -65,3 +65,19 @@ def test_nothing_is_scaled_before_both_fields_are_filled() -> None:
 def test_an_unknown_type_is_told() -> None:
     with pytest.raises(UsageError, match="no accelerator type"):
         scaled("v3-8", "local-4", "1024")
+
+
+@pytest.mark.parametrize(
+    ("argv", "sign"),
+    [
+        (("env;", "echo", "a"), "env;"),
+        (("python3", "train.py", "2>&1"), "2>&1"),
+        (("echo", "$TPU_TUI_WORKER"), "$TPU_TUI_WORKER"),
+        (("sh", "-c", "echo $HOME; true"), None),
+        (("nice", "/bin/bash", "-c", "a | b;"), None),
+        (("python3", "train.py", "--price", "5$"), None),
+    ],
+)
+def test_a_command_meant_for_a_shell_is_told_that_none_reads_it(argv: tuple[str, ...], sign: str | None) -> None:
+    assert shell_note(argv).startswith(f"! no shell reads this: {sign} stays") is (sign is not None)
+    assert bool(shell_note(argv)) is (sign is not None)

@@ -8,7 +8,8 @@ from tui.console.app import ConsoleApp
 from tui.console.palette import entries
 from tui.console.screens.base import MainScreen
 from tui.console.screens.dialog import TextDialog
-from tui.console.screens.help import TEXTUALS
+from tui.console.screens.help import TEXTUALS, help_text
+from tui.console.screens.launch import LaunchDialog
 from tui.console.screens.run import RunScreen
 from tui.console.widgets.core_table import CoreTable
 from tui.console.widgets.log_pane import LogPane
@@ -25,7 +26,7 @@ async def test_slash_filters_the_focused_pane_and_escape_takes_it_away(operator:
         await pilot.press("slash", "w", "2")
         bar = app.screen.query_one("#filter-bar")
         assert bar.region.area
-        assert not bar.region.overlaps(app.screen.query_one("Footer").region)
+        assert not bar.region.overlaps(app.screen.query_one("KeysLine").region)
         await until(pilot, lambda: cores.row_count() == 8)
         await pilot.press("enter", "down")
         assert cores.has_focus
@@ -34,6 +35,22 @@ async def test_slash_filters_the_focused_pane_and_escape_takes_it_away(operator:
         await pilot.press("l", "slash", *"Step=15")
         log = app.screen.query_one(LogPane)
         await until(pilot, lambda: "31 lines with" in log.summary)
+
+
+async def test_n_steps_through_a_filtered_log_and_is_a_new_run_without_one(operator: StageOperator) -> None:
+    directory = running(operator)
+    train(directory, range(0, 20, 5))
+    app = ConsoleApp(operator, open_run=directory)
+    async with app.run_test(size=FULL) as pilot:
+        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+        await pilot.press("l", "slash", *"Step=15", "enter")
+        log = app.screen.query_one(LogPane)
+        await until(pilot, lambda: log.summary.startswith("31 lines with") and log.has_focus)
+        await pilot.press("n")
+        await until(pilot, lambda: "of 31 lines" in log.summary)
+        assert isinstance(app.screen, RunScreen)
+        await pilot.press("slash", "escape", "n")
+        await until(pilot, lambda: isinstance(app.screen, LaunchDialog))
 
 
 async def test_what_is_typed_right_after_slash_acts_on_nothing(operator: StageOperator) -> None:
@@ -85,6 +102,8 @@ async def test_help_names_every_key_of_the_screen(operator: StageOperator) -> No
             for binding in bound:
                 if binding.description and not binding.system and binding.action not in TEXTUALS:
                     assert binding.description in told
+        assert any("on this screen" in line and "in a table" in line for line in told.splitlines()), "two columns"
+        told = help_text(screen, screen.query("#slices"))
         assert told.index("New run") < told.index("in a table") < told.index("Next pane")
         await pilot.press("escape")
         await until(pilot, lambda: app.screen is screen)

@@ -131,3 +131,31 @@ async def test_a_log_that_is_not_there_yet_says_so(tmp_path: Path) -> None:
     async with Holding(pane).run_test(size=(41, 6)) as pilot:
         await opened(pilot, pane, tmp_path / "log")
         assert shown(pane)[0] == " nothing was written yet"
+
+
+async def test_found_lines_are_stepped_through_among_their_neighbours(tmp_path: Path) -> None:
+    path, pane = tmp_path / "log", LogPane()
+    numbered(path, 1000)
+    async with Holding(pane).run_test(size=(60, 10)) as pilot:
+        await opened(pilot, pane, path)
+        pane.focus()
+        pane.set_filter("50")
+        await settled(pilot, pane)
+        await pilot.press("home", "n")
+        assert "line 000049" in shown(pane), "what does not hold the text is there again"
+        assert shown(pane)[3] == "line 000050"
+        assert "1 of 20 lines" in pane.summary
+        await pilot.press("n")
+        assert shown(pane)[3] == "line 000150"
+        await pilot.press("n", "N", "N", "N")
+        assert shown(pane)[3] == "line 000050", "there is nothing before the first"
+        numbered(path, 60, 1000)
+        await settled(pilot, pane)
+        assert "1 of 21 lines" in pane.summary, "the search goes on"
+        await pilot.press("m")
+        await settled(pilot, pane)
+        assert shown(pane)[:2] == ["line 000050", "line 000150"]
+        pane.set_filter("")
+        await settled(pilot, pane)
+        await pilot.press("n")
+        assert pane.summary.startswith("1,060 lines")

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
+from textual.widgets import Static
 
+from tests.console.driving import until
+from tests.console.stage import StageOperator
 from tests.logs.shapes import training
+from tui.console.app import ConsoleApp
 from tui.console.replay import SavedFeed
+from tui.console.screens.run import RunScreen
+from tui.console.widgets.core_table import CoreTable
 from tui.logs.archive import open_log
 
 LOGS = {
@@ -38,3 +45,19 @@ def test_each_workers_lines_are_chosen_by_what_a_tool_put_before_them(tool: str,
     for worker, expected in ((0, lines[:1]), (1, lines[1:])):
         assert [feed._owners.read(line)[0] == worker for line in lines] == [line in expected for line in lines]
     feed.close()
+
+
+async def test_a_packed_log_that_is_cut_off_says_so_beneath_its_cores(
+    operator: StageOperator, tmp_path: Path
+) -> None:
+    path = tmp_path / "out.log.gz"
+    whole = gzip.compress("".join(training(step=step) + "\n" for step in range(2000)).encode())
+    path.write_bytes(whole[: len(whole) // 2])
+    app = ConsoleApp(operator, replay=open_log(path))
+    async with app.run_test(size=(100, 26)) as pilot:
+        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+        problem = app.screen.query_one("#pane-cores .problem", Static)
+        await until(pilot, lambda: "it is cut off" in str(problem.content))
+        await until(pilot, lambda: app.screen.query_one(CoreTable).row_count() == 1)
+        pane = app.screen.query_one("#pane-cores")
+        await until(pilot, lambda: problem.region.area and pane.region.contains_region(problem.region))

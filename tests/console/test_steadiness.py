@@ -5,10 +5,16 @@ from pathlib import Path
 
 import pytest
 from textual.app import App, ComposeResult
+from textual.events import Key
 
+from tests.console.driving import FULL, headline, running, table, until
+from tests.console.stage import StageOperator, train
 from tests.console.test_log_pane import Holding, numbered, opened, shown
+from tui.console.app import ConsoleApp
+from tui.console.screens.run import RunScreen
 from tui.console.widgets.columns import Cell
 from tui.console.widgets.headline import Headline
+from tui.console.widgets.keys_line import KeysLine
 from tui.console.widgets.log_pane import LogPane
 from tui.console.widgets.pane import Pane
 
@@ -54,3 +60,52 @@ async def test_a_subtitle_repaints_its_own_edge_only(tmp_path: Path) -> None:
         await opened(pilot, log, tmp_path / "log")
         pane.set_subtitle("1,000 lines")
         assert [(region.y, region.height) for region in pane._exchange_repaint_regions()] == [(9, 1)]
+
+
+async def test_a_figure_is_on_the_headline_whole_or_not_at_all() -> None:
+    app = Heading()
+    async with app.run_test(size=(30, 5)):
+        headline = app.query_one(Headline)
+        headline.show([[Cell("epoch 3"), Cell("loss 0.74"), Cell("best accuracy 52.76 %")]])
+        assert headline.render_line(0).text.strip() == "epoch 3  loss 0.74"
+
+
+@pytest.mark.parametrize("size", [(80, 24), (140, 44)])
+async def test_a_run_screen_is_laid_out_right_from_the_first(operator: StageOperator, size: tuple[int, int]) -> None:
+    directory = running(operator)
+    train(directory, range(0, 20, 5))
+    app = ConsoleApp(operator)
+    async with app.run_test(size=size) as pilot:
+        await until(pilot, lambda: table(app, "runs").row_count())
+        app.flows.open_run(directory)
+        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.query("#pane-logs"))
+        screen = app.screen
+        assert screen.has_class("-short") is (size[1] < 34)
+        assert screen.query_one("#lower").has_class("-away") is (size[1] < 34)
+        assert directory.id in headline(app)
+
+
+async def test_a_key_right_after_the_one_that_changes_the_pane_acts_on_that_pane(operator: StageOperator) -> None:
+    directory = running(operator)
+    app = ConsoleApp(operator)
+    async with app.run_test(size=FULL) as pilot:
+        await until(pilot, lambda: table(app, "runs").row_count() and table(app, "slices").row_count())
+        await pilot.press("3")
+        for key in ("4", "enter"):
+            app.post_message(Key(key, None))
+        await until(pilot, lambda: len(app.screen_stack) > 1)
+        assert isinstance(app.screen, RunScreen)
+        assert app.screen.feed.title == directory.id
+
+
+@pytest.mark.parametrize("width", [40, 80, 120, 200])
+async def test_the_line_of_keys_holds_what_fits_and_cuts_none(operator: StageOperator, width: int) -> None:
+    app = ConsoleApp(operator)
+    async with app.run_test(size=(140, 30)) as pilot:
+        await until(pilot, lambda: table(app, "slices").row_count())
+        await pilot.resize_terminal(width, 30)
+        keys = lambda: list(app.screen.query_one(KeysLine).children)  # noqa: E731
+        await until(pilot, lambda: keys() and all(key.region.right <= width and key.region.area for key in keys()))
+        told = [str(key.render()) for key in keys()]
+        assert told[:2] == ["⏎ Open", "? Help"]
+        assert ("^d Delete" in told) is (width >= 120)

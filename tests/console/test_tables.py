@@ -69,6 +69,54 @@ def test_a_column_comes_only_where_a_dearer_one_has_the_room_it_wants(room: int,
     assert {column.key: width for column, width in fitting(WANTING, room)} == widths
 
 
+@pytest.mark.parametrize(
+    ("room", "needs", "widths"),
+    [
+        (31, {"name": 14, "news": 10}, {"name": 14, "news": 9, "note": 6}),
+        (24, {"name": 14, "news": 20}, {"name": 14, "news": 9}),
+        (29, {"name": 8, "news": 10}, {"name": 8, "news": 12, "note": 6}),
+    ],
+    ids=["by rank", "before a cheaper one is shown", "no more than it needs"],
+)
+def test_what_is_to_spare_goes_to_cells_that_need_it(
+    room: int, needs: dict[str, int], widths: dict[str, int]
+) -> None:
+    assert {column.key: width for column, width in fitting(WANTING, room, needs)} == widths
+
+
+async def test_a_column_grows_with_what_stands_in_it_and_never_shrinks() -> None:
+    table = RowTable((Column("name", "name", 4, flexible=1), Column("rest", "rest", 4, flexible=9)))
+    row = lambda name: Row(1, (Cell(name), Cell("-")))  # noqa: E731
+    async with Holding(table).run_test(size=(40, 5)) as pilot:
+        table.show([row("short")])
+        await pilot.pause()
+        table.show([row("a-name-of-some-length")])
+        await pilot.pause()
+        assert "a-name-of-some-length" in shown(table)[1]
+        wide = table.width_of("name")
+        table.show([row("short")])
+        await pilot.pause()
+        assert table.width_of("name") == wide
+
+
+async def test_the_cursor_stays_on_top_until_it_is_moved_and_comes_back_there_with_home() -> None:
+    table = RowTable((Column("name", "name", 8),))
+    table.stays_on_top = True
+    row = lambda name: Row(name, (Cell(name),))  # noqa: E731
+    async with Holding(table).run_test(size=(40, 8)) as pilot:
+        table.show([row("pass")])
+        await pilot.pause()
+        table.show([row("fail"), row("pass")])
+        assert table.cursor_key == "fail"
+        table.focus()
+        await pilot.press("down")
+        table.show([row("worse"), row("fail"), row("pass")])
+        assert table.cursor_key == "pass"
+        await pilot.press("home")
+        table.show([row("worst"), row("worse"), row("fail"), row("pass")])
+        assert table.cursor_key == "worst"
+
+
 async def test_rows_sort_by_any_column_and_unknown_stays_last() -> None:
     table = RowTable(COLUMNS)
     async with Holding(table).run_test(size=(40, 12)):

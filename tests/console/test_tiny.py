@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
 from textual.widgets import Button
 
-from tests.console.driving import running, shown, table, until
+from tests.console.driving import fail, running, shown, table, until
 from tests.console.stage import StageOperator, train
 from tui.console.app import ConsoleApp
 from tui.console.screens.run import RunScreen
 from tui.console.screens.stop import StopDialog
+from tui.console.widgets.log_pane import LogPane
+from tui.console.widgets.trouble import Trouble
 
 TINY = (40, 10)
 
@@ -52,3 +55,22 @@ async def test_charts_without_height_for_two_show_the_loss_alone(operator: Stage
         await until(pilot, lambda: not app.screen.query_one("#pane-rate").display)
         await pilot.resize_terminal(80, 24)
         await until(pilot, lambda: app.screen.query_one("#pane-rate").display)
+
+
+@pytest.mark.parametrize("size", [TINY, (80, 24), (200, 60)], ids=["40x10", "80x24", "200x60"])
+async def test_trouble_leaves_room_for_what_it_is_about(operator: StageOperator, size: tuple[int, int]) -> None:
+    directory = running(operator)
+    fail(directory, cause="worker 2 exited with 1; its last lines: " + "x y " * 200)
+    app = ConsoleApp(operator, open_run=directory)
+    async with app.run_test(size=size) as pilot:
+        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+        told = app.screen.query_one(Trouble)
+        drawn = lambda: [told.render_line(y).text.strip() for y in range(told.size.height)]  # noqa: E731
+        await until(pilot, lambda: told.size.height and "FileNotFoundError" in drawn()[-1])
+        assert drawn()[0].startswith("✗ worker 2 exited with 1; l opens")
+        assert "x y" not in " ".join(drawn()), "what is quoted beneath is not said twice"
+        assert told.size.height <= max(3, size[1] // 3)
+        await pilot.press("l")
+        log = app.screen.query_one(LogPane)
+        await until(pilot, lambda: log.size.height and "FileNotFoundError" in shown(log))
+        assert not app.screen.show_vertical_scrollbar

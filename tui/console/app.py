@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from textual.app import App
 from textual.binding import Binding, BindingType
 
+from tui.console.endings import Endings
 from tui.console.flows import Flows
 from tui.console.palette import ConsoleCommands
 from tui.console.prompter import DialogPrompter
@@ -18,7 +19,7 @@ from tui.console.screens.help import help_text
 from tui.console.screens.pod import ActingPodScreen, PodScreen
 from tui.console.screens.run import RunScreen
 from tui.console.screens.stop import StopDialog
-from tui.console.sources import Sources
+from tui.console.sources import RUNS, Sources
 from tui.console.store import Store
 from tui.console.tasks import Tasks
 from tui.console.widgets.columns import Cell
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from tui.runs.directory import RunDirectory
 
 TICKS_PER_SECOND = 15
+FRAMED = 12
+"""Columns of the screen that a dialog leaves to its frame and to what is behind it."""
 log = logging.getLogger(__name__)
 
 
@@ -68,6 +71,7 @@ class ConsoleApp(App[None]):
         self.tasks = Tasks()
         self.sources = Sources(operator, self.store, self.tasks)
         self.flows = Flows(self)
+        self._endings, self._runs_seen = Endings(), 0
         self._open_run = open_run
         self._replay = replay
 
@@ -95,6 +99,11 @@ class ConsoleApp(App[None]):
 
     def _tick(self) -> None:
         """Repaint the main screen on top, and a dialog above it that shows progress."""
+        runs = self.store.get(RUNS)
+        if runs.revision != self._runs_seen:
+            self._runs_seen = runs.revision
+            for status in self._endings.among(runs.value or ()):
+                self.flows.tell_end(status)
         for screen in reversed(self.screen_stack):
             if isinstance(screen, (MainScreen, StopDialog, DeleteDialog)):
                 if screen.ready:
@@ -131,7 +140,7 @@ class ConsoleApp(App[None]):
         """Every key of the screen one is on."""
         screen = self.screen
         panes = {type(widget): widget for widget in screen.focus_chain if widget._bindings.key_to_bindings}
-        self.flows.describe("keys", help_text(screen, panes.values()))
+        self.flows.describe("keys", help_text(screen, panes.values(), self.size.width - FRAMED))
 
     def action_maximize(self) -> None:
         """The focused pane alone on the screen, or all of them again."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 _MOST_ALIKE = 2
 """Accounts of one check that are told whole; the other workers' are named only."""
+_SHELLS = frozenset({"sh", "bash", "dash", "zsh", "fish", "ksh"})
+_SHELL_SIGNS = frozenset({"|", "||", "&&", "&", ";", ">", ">>", "<", "2>&1"})
+_VARIABLE = re.compile(r"\$\w|\$\{\w|\$\(")
 _MARKS = {"fail": "✗", "warn": "!", "unknown": "?"}
 
 
@@ -95,6 +99,14 @@ def _number(word: str, what: str) -> float:
         raise UsageError(
             f"{word!r} is no {what}", remedy="batch, then steps, then learning rate: 1024 5000 0.1"
         ) from None
+
+
+def shell_note(argv: Sequence[str]) -> str:
+    """What to know of a command that looks as if a shell were to read it; empty where it does not."""
+    signs = [word for word in argv if word in _SHELL_SIGNS or word.endswith(";") or _VARIABLE.search(word)]
+    if not signs or any(word.rpartition("/")[2] in _SHELLS for word in argv):
+        return ""
+    return f"! no shell reads this: {signs[0]} stays as it is; sh -c '…' around the command makes one read it"
 
 
 def check_lines(rows: Sequence[CheckRow], *, done: bool) -> str:

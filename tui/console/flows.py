@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from textual.app import SuspendNotSupported
 
+from tui.console.endings import ending
 from tui.console.feed import RunFeed
 from tui.console.screens.delete import DeleteDialog, DeleteProgress
 from tui.console.screens.dialog import QuitDialog, TextDialog
@@ -19,19 +20,25 @@ from tui.console.screens.stop import StopDialog, StopProgress
 from tui.console.sources import RUNS, SLICES, checks_of
 from tui.console.text import harmless_lines
 from tui.errors import TpuTuiError, UsageError
+from tui.pod.run import RunState
 
 if TYPE_CHECKING:
+    from textual.notifications import SeverityLevel
+
     from tui.console.app import ConsoleApp
     from tui.console.draft import Draft
     from tui.logs.archive import SavedLog
     from tui.logs.dialects import Dialect
     from tui.pod.slice import Slice
     from tui.runs.directory import RunDirectory
+    from tui.runs.status import RunStatus
 
 CHECKED_BY_ITSELF = 64
 """Slices of up to this many workers are checked when they are first looked at."""
 LOOK_BEFORE_CHECK = 0.5
 """Seconds the cursor has to rest on a slice before that."""
+ATTEND_EVERY = 20.0
+"""Seconds between two tries to give a run a keeper: one that cannot reach the workers is gone at once, each time."""
 REPORT_FORMATS = ("md", "txt", "json")
 
 
@@ -42,6 +49,8 @@ class Flows:
         self.app = app
         self.stops: dict[str, StopProgress] = {}
         self.deletions: dict[str, DeleteProgress] = {}
+        self._attend_due: dict[str, float] = {}
+        """When a run may be given a keeper again, by its id (the store's clock)."""
 
     def say(self, problem: TpuTuiError) -> None:
         """An error that has no pane of its own."""
@@ -137,7 +146,7 @@ class Flows:
         feed = RunFeed(directory, dialects=self._dialects(), thresholds=self.app.operator.settings.thresholds)
         self.app.push_screen(screen(feed, at=at))
         if not self.app.read_only:
-            self.app.tasks.start(f"attend {directory.id}", self._attend(directory), self.say)
+            self.attend(directory)
 
     def _dialects(self) -> tuple[Dialect, ...]:
         """The profile's own; where one cannot be read that is said, and the built-in ones have to do."""
@@ -147,9 +156,25 @@ class Flows:
             self.say(error)
             return ()
 
+    def attend(self, directory: RunDirectory) -> None:
+        """Give a run a keeper if it has none: at once, and not again before some time has passed."""
+        name, now = f"attend {directory.id}", self.app.store.clock()
+        if now >= self._attend_due.get(directory.id, now) and not self.app.tasks.is_running(name):
+            self._attend_due[directory.id] = now + ATTEND_EVERY
+            self.app.tasks.start(name, self._attend(directory), self.say)
+
     async def _attend(self, directory: RunDirectory) -> None:
         if await self.app.operator.attend(directory):
             self.app.notify("nobody attended this run; a keeper was started", timeout=4)
+
+    def tell_end(self, status: RunStatus) -> None:
+        """Ring the terminal's bell for a run that has ended, and say how where it is not on the screen already."""
+        self.app.bell()
+        screen = self.app.screen
+        if isinstance(screen, RunScreen) and screen.feed.title == status.run.id:
+            return
+        severity: SeverityLevel = "information" if status.state is RunState.SUCCEEDED else "error"
+        self.app.notify(harmless_lines(ending(status)), severity=severity, markup=False, timeout=30)
 
     def leave_run(self) -> None:
         """Back to the pod screen, or out where the run was all there is."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tui.runs.status import RunStatus
 
 SLICE_COLUMNS = (
-    Column("name", "slice", 12, flexible=1),
+    Column("name", "slice", 11, flexible=1),
     Column("state", "state", 10),
     Column("health", "health", 9, rank=3),
     Column("type", "type", 12, rank=1),
@@ -34,7 +34,7 @@ SLICE_COLUMNS = (
 )
 WORKER_COLUMNS = (
     Column("index", "wkr", 4, right=True),
-    Column("reachable", "ssh", 12, flexible=1),
+    Column("reachable", "ssh", 9, flexible=1),
     Column("address", "address", 15, rank=1),
     Column("external", "external", 15, rank=3),
     Column("hostname", "hostname", 18, rank=2, flexible=1),
@@ -47,15 +47,15 @@ CHECK_COLUMNS = (
 )
 CODES_WIDTH = 12
 RUN_COLUMNS = (
-    Column("id", "run", 28, flexible=1),
+    Column("id", "run", 28, flexible=1, wanted=40),
     Column("state", "state", 10),
     Column("elapsed", "elapsed", 8, right=True),
     Column("kind", "kind", 9),
-    Column("slice", "slice", 12, rank=4),
-    Column("exits", "exit codes", CODES_WIDTH, rank=3),
-    Column("kept", "attended", 16, rank=2),
-    Column("latest", "latest", 16, rank=1, flexible=3, wanted=30),
-    Column("command", "command", 24, rank=5, flexible=1),
+    Column("slice", "slice", 12, rank=3, flexible=1),
+    Column("exits", "exit codes", CODES_WIDTH, rank=5),
+    Column("kept", "attended", 13, rank=2),
+    Column("latest", "latest", 16, rank=1, flexible=3, wanted=36),
+    Column("command", "command", 24, rank=4, flexible=1),
 )
 _MOST_CODES = 8
 _COUNTED = {"fail": "failed", "unknown": "unknown", "warn": "warn"}

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tui.console import words
-from tui.console.rows import attendance, exit_codes, run_seconds
+from tui.console.document import document
+from tui.console.rows import exit_codes, run_seconds
 from tui.console.text import elapsed, harmless, harmless_bytes, number
+from tui.console.touch import attendance, left_alone, lost_links, out_of_touch
 from tui.console.widgets.columns import Cell, Column
 from tui.console.widgets.row_table import Row
 from tui.console.widgets.trouble import Told, told_of
+from tui.logs.snapshot import CoreState
 from tui.pod.ranks import format_ranks
 from tui.pod.run import RunState
 
@@ -30,10 +32,13 @@ PHASE_COLUMNS = (
     *(Column(phase, phase, 8, rank=2 if phase in ("prepare", "barrier") else 1) for phase in SHOWN_PHASES),
     Column("last", "last line, or what went wrong", 20, flexible=1),
 )
+LEFT_ALONE = "nobody follows this run any more: its logs and figures stand still"
 _MOST_NAMED = 6
 _MOST_DETAILS = 3
 QUOTED = 6
 """Last lines of a failed worker's log that are quoted."""
+LAST_WORDS = "; its last lines: "
+"""What parts a cause from the lines that are quoted beneath it."""
 
 
 def headline(feed: Feed, now: float) -> list[list[Cell]]:
@@ -50,13 +55,13 @@ def _identity(feed: Feed, now: float) -> list[Cell]:
         return [words.run_state("saved log"), Cell(feed.title), Cell("replayed, nothing here is live", "dim")]
     cells = [words.run_state(str(status.state)), Cell(status.run.id), Cell(elapsed(run_seconds(status, now)))]
     cells.append(Cell(f"on {status.run.slice}, {len(status.run.workers)} workers", "dim"))
+    if not status.state.is_over:
+        cells.append(attendance(status, now))
     if status.run.is_rehearsal:
         cells.append(Cell("rehearsal, not training", "warn"))
     elif status.run.runtime == "cpu":
         cells.append(Cell("cpu", "dim"))
-    if not status.state.is_over:
-        cells.append(attendance(status, now))
-    else:
+    if status.state.is_over:
         cells.append(Cell(f"exit {exit_codes(status).text}", exit_codes(status).tone))
     return cells
 
@@ -100,25 +105,32 @@ def _named(what: str, cores: tuple[int | None, ...]) -> str:
     return f"{what}: core {names}" + (f" and {len(cores) - _MOST_NAMED} more" if len(cores) > _MOST_NAMED else "")
 
 
-def trouble(feed: Feed) -> Told:
+def trouble(feed: Feed, now: float) -> Told:
     """What needs a person: why it failed with the worker's last lines, lost links, nan, stragglers, notes; named."""
     status, snapshot = feed.status, feed.snapshot
-    said: list[tuple[str, str]] = [] if status is None else _of_the_run(status)
+    worker = None if status is None else failed_worker(status)
+    quoted = () if worker is None else tuple(harmless_bytes(line) for line in feed.last_lines(worker, QUOTED))
+    said: list[tuple[str, str]] = [] if status is None else _of_the_run(status, now, bool(quoted))
     if snapshot is not None and len(snapshot) and (status is None or not status.state.is_over):
         if snapshot.nan_cores:
             said.append((_named("nan", snapshot.nan_cores), "bad"))
-        if snapshot.stragglers:
-            said.append((_named("straggler", snapshot.stragglers), "warn"))
+        behind = _behind(snapshot, out_of_touch(status, now))
+        if behind:
+            said.append((_named("straggler", behind), "warn"))
     if status is None:
         return told_of(said)
     if status.notes and not said:
         said.append((status.notes[-1], "dim"))
     told = told_of(said, _failed_phases(status))
-    worker = failed_worker(status)
-    if worker is None:
-        return told
-    quoted = tuple(harmless_bytes(line) for line in feed.last_lines(worker, QUOTED))
-    return replace(told, worker=worker, quoted=quoted)
+    return told if worker is None else replace(told, worker=worker, quoted=quoted)
+
+
+def _behind(snapshot: Snapshot, unseen: frozenset[int]) -> tuple[int | None, ...]:
+    """Stragglers, but for cores of workers that nobody hears of: those may be as far as the others."""
+    if not unseen:
+        return snapshot.stragglers
+    flagged = (snapshot.state == CoreState.STRAGGLER) & ~np.isin(snapshot.worker, list(unseen))
+    return tuple(int(core) for core in snapshot.core[flagged])
 
 
 def failed_worker(status: RunStatus) -> int | None:
@@ -128,20 +140,23 @@ def failed_worker(status: RunStatus) -> int | None:
     return next((worker.worker for worker in status.workers if worker.phase_status == "failed"), None)
 
 
-def _of_the_run(status: RunStatus) -> list[tuple[str, str]]:
+def _of_the_run(status: RunStatus, now: float, is_quoted: bool) -> list[tuple[str, str]]:
     said: list[tuple[str, str]] = []
+    if left_alone(status, now):
+        said.append((f"{LEFT_ALONE}; tpu-tui attach {status.run.id} follows it on", "bad"))
     if status.cause:
-        where = "" if status.first_failure is None else f"worker {status.first_failure}: "
-        own = status.cause if status.cause.startswith(where) else where + status.cause
+        cause = status.cause.partition(LAST_WORDS)[0] if is_quoted else status.cause
+        where = "" if status.first_failure is None else f"worker {status.first_failure}"
+        own = cause if cause.startswith(where) else f"{where}: {cause}"
         if status.first_failure is not None:
             own += "; l opens its log"
         tone = "bad" if status.state in (RunState.FAILED, RunState.LOST) else "warn"
         said.append((own, tone))
         if status.remedy:
             said.append((f"→ {status.remedy}", tone))
-    lost = [worker.worker for worker in status.workers if worker.link == "lost" and not worker.ended]
-    if lost and not status.state.is_over:
-        said.append((f"connection lost: worker {format_ranks(lost)}", "warn"))
+    lost = lost_links(status)
+    if lost:
+        said.append((f"connection lost: worker {format_ranks(lost)}; its figures stand still", "warn"))
     if status.silent and not status.state.is_over:
         said.append((f"silent: worker {format_ranks(status.silent)} has written nothing for a while", "warn"))
     return said
@@ -229,17 +244,18 @@ def core_at(snapshot: Snapshot, key: int) -> CoreRow:
 def describe(feed: Feed) -> str:
     """Everything about the run or the saved log as a document."""
     snapshot = feed.snapshot
-    document: dict[str, object] = {}
+    told: dict[str, object] = {}
     status = feed.status
     if status is not None:
-        document["run"] = status.run.to_json()
-        document["state"] = str(status.state)
-        document["exit_codes"] = list(status.exit_codes)
-        document["started"], document["ended"], document["cause"] = status.started, status.ended, status.cause
-        document["notes"] = list(status.notes)
-        document["workers"] = [asdict(worker) for worker in status.workers]
+        told["state"] = str(status.state)
+        told["cause"] = status.cause
+        told["started"], told["ended"] = status.started, status.ended
+        told["exit_codes"] = list(status.exit_codes)
+        told["notes"] = list(status.notes)
+        told["run"] = status.run.to_json()
+        told["workers"] = [_known(asdict(worker)) for worker in status.workers]
     if snapshot is not None:
-        document["log"] = {
+        told["log"] = {
             "lines": snapshot.lines,
             "bytes": snapshot.bytes,
             "samples": snapshot.samples,
@@ -248,4 +264,9 @@ def describe(feed: Feed) -> str:
             "workers": [worker.to_json() for worker in snapshot.workers],
             "epochs": [epoch.to_json() for epoch in snapshot.epochs],
         }
-    return json.dumps(document, indent=2, ensure_ascii=False, default=str)
+    return document(told)
+
+
+def _known(fields: dict[str, object]) -> dict[str, object]:
+    """What is known of a worker's part in a run: most of it never happens."""
+    return {name: value for name, value in fields.items() if value is not None and value is not False and value != ""}

@@ -47,6 +47,10 @@ class Filtered:
         each = max(1, self._source.size // max(1, self._source.count))
         return self._source.behind + missing * each
 
+    def number(self, place: int) -> int:
+        """The number, in the source, of a found line by its place among the found."""
+        return self._found[place] if place < len(self._found) else self._source.finished
+
     def advance(self, budget: int) -> bool:
         """Search about `budget` bytes more of what the source has indexed."""
         before = self.count

@@ -152,7 +152,7 @@ class Sources:
             async for row in self.operator.check(slice_):
                 rows.append(row)
                 if (now := time.monotonic()) >= due:
-                    self.store.tell(name, tuple(rows), busy=f"checking… {len(rows)} so far, esc cancels")
+                    self.store.tell(name, tuple(rows), busy="checking… esc cancels")
                     due = now + CHECKS_EVERY
         finally:
             self.store.tell(name, tuple(rows))

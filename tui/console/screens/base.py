@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
@@ -22,6 +22,15 @@ NARROW, NORMAL, WIDE = "-narrow", "-normal", "-wide"
 SHORT, TALL = "-short", "-tall"
 
 
+def size_up(screen: Screen[Any]) -> None:
+    """Give a screen the classes of its breakpoints before its first layout: Textual does after it, and all jumps."""
+    size = screen.app.size
+    for points, extent in ((screen.HORIZONTAL_BREAKPOINTS, size.width), (screen.VERTICAL_BREAKPOINTS, size.height)):
+        chosen = max((point for point in points or () if point[0] <= extent), default=(0, ""))[1]
+        for _, name in points or ():
+            screen.set_class(name == chosen, name)
+
+
 class MainScreen(Screen[None]):
     """A screen that is drawn from data on the app's tick."""
 
@@ -29,10 +38,10 @@ class MainScreen(Screen[None]):
     VERTICAL_BREAKPOINTS = [(0, SHORT), (34, TALL)]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "filter", "Filter", key_display="/", id="filter", priority=True),
-        Binding("colon", "app.command_palette", "Commands", key_display=":", show=False, id="palette"),
+        Binding("colon", "app.command_palette", "Commands", key_display=":", id="palette"),
         Binding("question_mark", "app.show_help", "Help", key_display="?", id="help"),
-        Binding("e", "export", "Export a report", show=False, id="export"),
-        Binding("d", "describe", "Describe", show=False, id="describe"),
+        Binding("e", "export", "Export", tooltip="Export a report", id="export"),
+        Binding("d", "describe", "Describe", id="describe"),
         Binding("q", "app.ask_quit", "Quit", id="quit"),
     ]
 

@@ -13,6 +13,7 @@ from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Button, Input, Static
 
+from tui.console.screens.base import size_up
 from tui.console.text import harmless
 
 Answer = TypeVar("Answer")
@@ -45,6 +46,7 @@ class Dialog(ModalScreen[Answer]):
 
     def compose(self) -> ComposeResult:
         """The frame."""
+        size_up(self)
         with Vertical(id="dialog") as frame:
             frame.border_title = Text(harmless(self.TITLE_TEXT))
             yield from self.body()

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
+from itertools import zip_longest
 
 from textual.binding import Binding
 from textual.screen import Screen
 from textual.widget import Widget
 
 KEYS_WIDTH = 16
+COLUMN_WIDTH = 50
+SIDEWAYS = ("scroll_", "page_")
+"""How actions begin that Textual binds for panes that scroll sideways; ours do not."""
 _SIGNS = {
     "slash": "/",
     "colon": ":",
@@ -29,12 +33,15 @@ def keys_of(bindings: Iterable[Binding]) -> list[tuple[str, str]]:
         if not binding.description or binding.system:
             continue
         key = _SIGNS.get(binding.key, binding.key).replace("ctrl+", "^")
-        found.setdefault(binding.action, (binding.description, []))[1].append(key)
+        found.setdefault(binding.action, (binding.tooltip or binding.description, []))[1].append(key)
     return [(" ".join(dict.fromkeys(keys)), description) for description, keys in found.values()]
 
 
-def help_text(screen: Screen[object], widgets: Iterable[Widget]) -> str:
-    """All keys of a screen and of the panes on it; what Textual binds on every screen comes last."""
+def help_text(screen: Screen[object], widgets: Iterable[Widget], width: int = 0) -> str:
+    """All keys of a screen and of the panes on it; what Textual binds on every screen comes last.
+
+    In two columns where so many columns of text hold them.
+    """
     groups = [("on this screen", _bindings(screen, inherited=False))]
     groups += [(pane_name(widget), _bindings(widget, inherited=True)) for widget in widgets]
     groups.append(("everywhere", [bound for bound in _bindings(screen, inherited=True) if bound.action in TEXTUALS]))
@@ -43,7 +50,16 @@ def help_text(screen: Screen[object], widgets: Iterable[Widget]) -> str:
         keys = keys_of(bindings)
         if keys:
             parts.append("\n".join([title, *(f"  {key:<{KEYS_WIDTH}}{told}" for key, told in keys)]))
-    return "\n\n".join(dict.fromkeys(parts)) + f"\n\n{MORE}"
+    lines = "\n\n".join(dict.fromkeys(parts)).splitlines()
+    return "\n".join(_side_by_side(lines) if width >= 2 * COLUMN_WIDTH else lines) + f"\n\n{MORE}"
+
+
+def _side_by_side(lines: list[str]) -> list[str]:
+    """Parts of lines with a blank one between any two, in two columns of about the same height."""
+    ends = [number for number, line in enumerate(lines) if not line] or [len(lines)]
+    middle = min(ends, key=lambda end: abs(2 * end - len(lines)))
+    left, right = lines[:middle], lines[middle + 1 :]
+    return [f"{a:<{COLUMN_WIDTH}}{b}".rstrip() for a, b in zip_longest(left, right, fillvalue="")]
 
 
 TEXTUALS = {
@@ -56,7 +72,12 @@ TEXTUALS = {
 
 def _bindings(node: Screen[object] | Widget, *, inherited: bool) -> list[Binding]:
     """A screen's or a pane's bindings, with or without those that every Textual screen has."""
-    bindings = [binding for bound in node._bindings.key_to_bindings.values() for binding in bound]
+    bindings = [
+        binding
+        for bound in node._bindings.key_to_bindings.values()
+        for binding in bound
+        if not binding.action.startswith(SIDEWAYS)
+    ]
     if not inherited:
         return [binding for binding in bindings if binding.action not in TEXTUALS]
     return [dataclasses.replace(one, description=TEXTUALS.get(one.action, one.description)) for one in bindings]

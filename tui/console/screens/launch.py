@@ -15,7 +15,8 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Label, Select, Static, TextArea
 
-from tui.console.draft import Draft, check_lines, parse_env, parse_restarts, scaled
+from tui.console.draft import Draft, check_lines, parse_env, parse_restarts, scaled, shell_note
+from tui.console.screens.base import size_up
 from tui.console.screens.dialog import plain
 from tui.console.text import harmless
 from tui.errors import TpuTuiError, UsageError
@@ -57,6 +58,7 @@ class LaunchDialog(ModalScreen["str | None"]):
 
     def compose(self) -> ComposeResult:
         """Fields beside the preview, or above it where there is no room."""
+        size_up(self)
         draft = self._draft
         options = [
             (Text(harmless(f"{s.name}  {s.state or ''}  {len(s.workers)} workers")), s.path) for s in draft.slices
@@ -225,7 +227,9 @@ class LaunchDialog(ModalScreen["str | None"]):
         if not self.is_mounted:
             return
         self._spec = spec
+        note = shell_note(request.argv)
         script = self.console.operator.dry_run(spec)
+        script = f"{note}\n\n{script}" if note else script
         rows = await self._check(request, script)
         button = self.query_one("#launch", Button)
         button.label = "Launch all the same" if any(hinders(row) for row in rows) else "Launch"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -12,13 +11,14 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
-from textual.widgets import Footer
 
 from tui.console import rows
-from tui.console.screens.base import MainScreen
+from tui.console.document import document
+from tui.console.screens.base import MainScreen, size_up
 from tui.console.sources import FIGURES, RUNS, SLICES, checks_of, workers_of
 from tui.console.widgets.filter_bar import FilterBar
 from tui.console.widgets.headline import Headline
+from tui.console.widgets.keys_line import KeysLine
 from tui.console.widgets.line_table import LineTable
 from tui.console.widgets.log_pane import LogPane
 from tui.console.widgets.pane import Pane
@@ -66,10 +66,12 @@ class PodScreen(MainScreen):
             "checks": RowTable(rows.CHECK_COLUMNS, empty="c checks the chosen slice", id="checks"),
             "runs": RowTable(rows.RUN_COLUMNS, empty="no runs yet", id="runs"),
         }
+        self._tables["checks"].stays_on_top = True
         self._panes = {name: Pane(name, table, id=f"pane-{name}") for name, table in self._tables.items()}
 
     def compose(self) -> ComposeResult:
         """Three panes side by side, or behind tabs where there is no room; the runs beneath."""
+        size_up(self)
         yield self._headline
         yield TabLine([(name, f"{n + 1} {name}") for n, name in enumerate(UPPER_PANES)], id="pane-tabs")
         with Horizontal(id="upper"):
@@ -77,7 +79,7 @@ class PodScreen(MainScreen):
                 yield self._panes[name]
         yield self._panes["runs"]
         yield FilterBar()
-        yield Footer(show_command_palette=False, compact=True)
+        yield KeysLine()
 
     def on_mount(self) -> None:
         """Show the first pane and give the slices the keys."""
@@ -119,7 +121,8 @@ class PodScreen(MainScreen):
         table.show([rows.slice_row(slice_) for slice_ in slices])
         if slices and self.chosen_slice() is None:
             table.action_cursor_to(0)
-        self._panes["slices"].show_reading(reading, now, f"{len(slices)}" if slices else "")
+        count = f"{len(slices)} slice{'s' * (len(slices) > 1)}" if slices else ""
+        self._panes["slices"].show_reading(reading, now, count)
 
     def _take_workers(self, chosen: Slice | None, now: float) -> None:
         name = workers_of(chosen) if chosen else ""
@@ -197,7 +200,7 @@ class PodScreen(MainScreen):
         if name in UPPER_PANES:
             self.query_one(TabLine).choose(name)
             self._show_upper(name)
-        self._tables[name].focus()
+        self.set_focus(self._tables[name])
 
     @on(TabLine.Chosen)
     def _bring_up(self, event: TabLine.Chosen) -> None:
@@ -241,16 +244,16 @@ class PodScreen(MainScreen):
         focused = self.focused.id if self.focused else None
         chosen = self.chosen_slice()
         if focused == "runs" and (status := self.chosen_status()) is not None:
-            return status.run.id, json.dumps(status.run.to_json(), indent=2, ensure_ascii=False)
+            return status.run.id, document(status.run.to_json())
         if focused == "checks" and chosen is not None:
             return f"checks of {chosen.name}", self._check_text(chosen)
         if chosen is None:
             return "nothing is chosen", ""
-        document = chosen.to_json() | {"endpoints": [worker.to_json() for worker in chosen.workers]}
+        told = chosen.to_json() | {"endpoints": [worker.to_json() for worker in chosen.workers]}
         tried = self.console.store.get(workers_of(chosen)).value
         if tried:
-            document["endpoints"] = [worker.to_json() for worker in tried]
-        return chosen.path, json.dumps(document, indent=2, ensure_ascii=False)
+            told["endpoints"] = [worker.to_json() for worker in tried]
+        return chosen.path, document(told)
 
     def _check_text(self, chosen: Slice) -> str:
         found, key = self._checks, self._tables["checks"].cursor_key
@@ -266,8 +269,8 @@ class ActingPodScreen(PodScreen):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("n", "new_run", "New run", id="new"),
         Binding("x,ctrl+k", "stop_run", "Stop", id="stop"),
-        Binding("s", "shell", "Shell", show=False, id="shell"),
-        Binding("ctrl+d", "delete_slice", "Delete the slice", show=False, id="delete"),
+        Binding("s", "shell", "Shell", id="shell"),
+        Binding("ctrl+d", "delete_slice", "Delete", tooltip="Delete the slice", id="delete"),
     ]
 
     def action_new_run(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from typing import TYPE_CHECKING, ClassVar
 
@@ -10,16 +9,19 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container, Horizontal, Vertical
-from textual.widgets import ContentSwitcher, Footer
+from textual.widgets import ContentSwitcher
 
 from tui.console import run_view
+from tui.console.document import document
 from tui.console.feed import MERGED, Feed, RunFeed
-from tui.console.screens.base import NARROW, SHORT, TALL, MainScreen
+from tui.console.screens.base import NARROW, SHORT, TALL, MainScreen, size_up
 from tui.console.screens.shares import Shape, room_above, shares
+from tui.console.touch import left_alone, out_of_touch
 from tui.console.widgets.chart_panes import ChartPanes
 from tui.console.widgets.core_table import CoreTable
 from tui.console.widgets.filter_bar import FilterBar
 from tui.console.widgets.headline import Headline
+from tui.console.widgets.keys_line import KeysLine
 from tui.console.widgets.line_table import LineTable
 from tui.console.widgets.log_pane import LogPane
 from tui.console.widgets.pane import Pane
@@ -49,7 +51,7 @@ class RunScreen(MainScreen):
         Binding("1", "pane('cores')", "Cores", show=False, id="pane.cores"),
         Binding("2", "pane('charts')", "Charts", show=False, id="pane.charts"),
         Binding("3", "pane('logs')", "Logs", show=False, id="pane.logs"),
-        Binding("z", "app.maximize", "Zoom the pane", show=False, id="zoom"),
+        Binding("z", "app.maximize", "Zoom", tooltip="Zoom the pane", id="zoom"),
     ]
 
     def __init__(self, feed: Feed, *, at: str = "cores") -> None:
@@ -80,25 +82,30 @@ class RunScreen(MainScreen):
 
     def compose(self) -> ComposeResult:
         """Cores and charts above the logs; behind tabs where there is no room for them all."""
+        size_up(self)
+        self._bring(self._at)
         yield self._headline
         yield self._trouble
         yield TabLine([(name, f"{n + 1} {name}") for n, name in enumerate(PANES)], id="pane-tabs")
         yield self._upper
         yield self._lower
         yield FilterBar()
-        yield Footer(show_command_palette=False, compact=True)
+        yield KeysLine()
 
     def on_mount(self) -> None:
         """Read a first piece at once, so that the first paint says something."""
         self.feed.poll()
+        now = time.time()
+        self._headline.show(run_view.headline(self.feed, now))
         self._take_workers()
         self._open_log(MERGED)
-        self._show_cores()
-        self._show_trouble()
+        self._show_cores(now)
+        self._show_trouble(now)
         self.call_after_refresh(self._arrive)
 
     def _arrive(self) -> None:
-        self._show_cores()
+        self._show_cores(time.time())
+        self._share_height()
         self.action_pane(self._at)
         self._charts_pane.load()
         self.ready = True
@@ -118,10 +125,10 @@ class RunScreen(MainScreen):
         if fresh or int(now) != self._second:
             self._second = int(now)
             self._headline.show(run_view.headline(self.feed, now))
-        if fresh:
-            self._show_trouble()
+            self._show_trouble(now)
+            self._look_after(now)
             self._take_workers()
-            self._show_cores()
+            self._show_cores(now)
         self._share_height()
         self._showed_figures = fresh and not self._showed_figures
         if not self._showed_figures:
@@ -141,14 +148,17 @@ class RunScreen(MainScreen):
         else:
             self._reading = False
 
-    def _show_trouble(self) -> None:
-        self._trouble.show(run_view.trouble(self.feed))
+    def _show_trouble(self, now: float) -> None:
+        self._trouble.show(run_view.trouble(self.feed, now))
+
+    def _look_after(self, now: float) -> None:
+        """A run left alone while one looks at it; looking changes nothing."""
 
     def _take_workers(self) -> None:
         items = [(MERGED, "merged"), *((str(worker), f"worker {worker}") for worker in self.feed.workers)]
         self._logs.set_items(items)
 
-    def _show_cores(self) -> None:
+    def _show_cores(self, now: float) -> None:
         snapshot = self.feed.snapshot
         pane = self._cores_pane
         switcher = pane.body
@@ -161,7 +171,7 @@ class RunScreen(MainScreen):
                 switcher.current = "cores"
                 if had_keys:
                     self._cores.focus()
-            self._cores.show(snapshot)
+            self._cores.show(snapshot, out_of_touch(self.feed.status, now))
             pane.set_title("cores")
             pane.set_subtitle(run_view.core_note(snapshot, self._cores))
         else:
@@ -253,9 +263,9 @@ class RunScreen(MainScreen):
         self.query_one("#pane-tabs", TabLine).choose(name)
         self._bring(name)
         if name == "cores":
-            (self._cores if self.query_one(ContentSwitcher).current == "cores" else self._phases).focus()
+            self.set_focus(self._cores if self.query_one(ContentSwitcher).current == "cores" else self._phases)
         elif name == "logs":
-            self._log.focus()
+            self.set_focus(self._log)
 
     def _bring(self, name: str) -> None:
         if name != "logs":
@@ -323,7 +333,7 @@ class RunScreen(MainScreen):
         key = self._cores.cursor_key
         if self._cores.has_focus and self._cores.snapshot is not None and isinstance(key, int):
             core = run_view.core_at(self._cores.snapshot, key)
-            return f"core {core.core}", json.dumps(core.to_json(), indent=2)
+            return f"core {core.core}", document(core.to_json())
         return self.feed.title, run_view.describe(self.feed)
 
 
@@ -333,8 +343,13 @@ class ActingRunScreen(RunScreen):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("x,ctrl+k", "stop_run", "Stop", id="stop"),
         Binding("n", "new_run", "New run", id="new"),
-        Binding("s", "shell", "Shell", show=False, id="shell"),
+        Binding("s", "shell", "Shell", id="shell"),
     ]
+
+    def _look_after(self, now: float) -> None:
+        """Give a run that was left alone a keeper again."""
+        if left_alone(self.feed.status, now) and isinstance(self.feed, RunFeed):
+            self.console.flows.attend(self.feed.directory)
 
     def action_stop_run(self) -> None:
         """Ask, then stop this run."""

@@ -30,6 +30,8 @@ PLOT_EDGES = 3
 """Rows of a plot that are its frame and its time axis."""
 ENOUGH_TICKS = 5
 TIME, SAMPLES = "time", "samples"
+LEAST_DISTINCT = 0.5
+"""Share of points that have to have a time of their own for time to be the axis."""
 
 
 class Chart(Vertical):
@@ -103,15 +105,27 @@ class Chart(Vertical):
         axis = RunTime() if is_time else NumericAxisFormatter()
         plot.set_x_formatter(axis)
         plot.set_xlimits(float(x[0]), float(x[-1]))
-        most = max(2, (self.size.width - MARGIN_LEFT) // COLUMNS_A_TICK)
-        plot.set_xticks(axis.get_ticks(float(x[0]), float(x[-1]), most) if is_time else None)
+        columns = max(1, self.size.width - MARGIN_LEFT)
+        ticks = axis.get_ticks(float(x[0]), float(x[-1]), max(2, columns // COLUMNS_A_TICK)) if is_time else []
+        plot.set_xticks(readable(ticks, axis.get_labels_for_ticks(ticks), float(x[-1]), columns) if is_time else None)
+
+
+def readable(ticks: Sequence[float], labels: Sequence[str], last: float, columns: int) -> list[float]:
+    """Ticks whose labels, centred beneath them, end within an axis of so many columns from 0 to `last`."""
+    ends = [tick / (last or 1.0) * columns + len(label) / 2 for tick, label in zip(ticks, labels, strict=True)]
+    return [tick for tick, end in zip(ticks, ends, strict=True) if end <= columns + 0.5]
 
 
 def time_axis(series: PodSeries) -> tuple[Floats, str]:
-    """Where each point stands, and what that is called."""
+    """Where each point stands, and what that is called.
+
+    A core far behind tells old points late: no point stands after a later one. Clocks that go back are no axis.
+    """
     time = series.time
-    if len(time) and np.isfinite(time).all() and (np.diff(time) >= 0).all() and time[-1] > time[0]:
-        return time - time[0], TIME
+    if len(time) and np.isfinite(time).all():
+        x = np.minimum.accumulate(time[::-1])[::-1]
+        if x[-1] > x[0] and np.count_nonzero(np.diff(x)) >= LEAST_DISTINCT * (len(x) - 1):
+            return x - x[0], TIME
     return np.arange(len(time), dtype=np.float64), SAMPLES
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 GAP = " "
@@ -21,7 +21,8 @@ class Column:
     flexible: int = 0
     """Shares it takes of the room that the columns leave."""
     wanted: int = 0
-    """Width that there has to be room for before a column of a higher rank is shown."""
+    """Width that there has to be room for before a column of a higher rank is shown; before one of rank 2 where this
+    one stays always. What its cells need is enough."""
 
 
 @dataclass(frozen=True)
@@ -32,17 +33,33 @@ class Cell:
     tone: str = ""
 
 
-def fitting(columns: Sequence[Column], width: int) -> list[tuple[Column, int]]:
-    """The columns that fit into `width` and the width of each; the highest ranks go first."""
+def fitting(
+    columns: Sequence[Column], width: int, needs: Mapping[str, int] | None = None
+) -> list[tuple[Column, int]]:
+    """The columns that fit into `width` and the width of each; the highest ranks go first.
+
+    `needs` says how wide a column's cells are, by its key: what is to spare goes there first, the lowest rank served
+    before the others, and the rest to all that are flexible.
+    """
+    needs = needs or {}
     shown = list(columns)
-    while (worst := max(column.rank for column in shown)) and _needed(shown, worst) > width:
+    while (worst := max(column.rank for column in shown)) and _needed(shown, worst, needs) > width:
         shown.remove([column for column in shown if column.rank == worst][-1])
-    spare = max(0, width - _needed(shown, 0))
+    spare = max(0, width - _needed(shown, 0, needs))
+    widths = {column.key: column.width for column in shown}
+    for column in sorted(shown, key=lambda column: column.rank):
+        more = min(spare, max(0, needs.get(column.key, 0) - column.width)) if column.flexible else 0
+        widths[column.key] += more
+        spare -= more
     shares = sum(column.flexible for column in shown) or 1
-    return [(column, column.width + spare * column.flexible // shares) for column in shown]
+    return [(column, widths[column.key] + spare * column.flexible // shares) for column in shown]
 
 
-def _needed(columns: Sequence[Column], rank: int) -> int:
+def _needed(columns: Sequence[Column], rank: int, needs: Mapping[str, int]) -> int:
     """The width that columns need, those of a lower rank than this one as wide as they want to be."""
-    widths = (max(column.width, column.wanted) if column.rank < rank else column.width for column in columns)
-    return sum(widths) + len(GAP) * (len(columns) - 1)
+    total = len(GAP) * (len(columns) - 1)
+    for column in columns:
+        counts = column.rank < rank and (column.rank or rank > 1)
+        wanted = min(column.wanted, needs.get(column.key, column.wanted)) if counts else 0
+        total += max(column.width, wanted)
+    return total

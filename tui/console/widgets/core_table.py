@@ -28,7 +28,7 @@ COLUMNS = (
     Column("loss", "loss", 9, right=True),
     Column("rate", "rate", 8, right=True, rank=1),
     Column("global_rate", "global", 9, right=True, rank=6),
-    Column(TREND, "loss trend", TREND_WIDTH, rank=3, flexible=1),
+    Column(TREND, "loss trend", TREND_WIDTH, right=True, rank=3, flexible=1),
     Column("clock", "clock", 9, right=True, rank=7),
     Column("device", "device", 8, rank=8),
     Column("address", "address", 15, rank=9),
@@ -52,19 +52,21 @@ class CoreTable(LineTable):
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(COLUMNS, sort="core", empty="no core has told anything yet", id=id)
+        self.stays_on_top = True
         self._snapshot: Snapshot | None = None
         self._order: Ints = np.empty(0, np.int64)
         self._keys: Ints = np.empty(0, np.int64)
+        self._unseen: frozenset[int] = frozenset()
 
     @property
     def snapshot(self) -> Snapshot | None:
         """What is being shown."""
         return self._snapshot
 
-    def show(self, snapshot: Snapshot) -> None:
-        """Take a newer snapshot; only lines that differ are repainted."""
-        if snapshot is not self._snapshot:
-            self._snapshot = snapshot
+    def show(self, snapshot: Snapshot, unseen: frozenset[int] = frozenset()) -> None:
+        """Take a newer snapshot, and the workers nobody hears of; only lines that differ are repainted."""
+        if snapshot is not self._snapshot or unseen != self._unseen:
+            self._snapshot, self._unseen = snapshot, unseen
             self.reorder()
             self.rows_changed()
 
@@ -101,6 +103,9 @@ class CoreTable(LineTable):
         known = int(snapshot.known[place])
         tone = words.core_tone(str(state))
         flagged = tone if state in (CoreState.STRAGGLER, CoreState.NAN, CoreState.SILENT) else ""
+        word, usual = Cell(_STATE_WORDS.get(state, str(state)), tone), ""
+        if self._unseen and state in _LIVE and int(snapshot.worker[place]) in self._unseen:
+            word, usual, flagged = UNSEEN, "dim", ""
         loss = float(snapshot.loss[place]) if known & HAS_LOSS else None
         rate = float(snapshot.rate[place]) if known & HAS_RATE else None
         whole = float(snapshot.global_rate[place]) if known & HAS_GLOBAL_RATE else None
@@ -109,12 +114,12 @@ class CoreTable(LineTable):
         return (
             _integer(snapshot.core[place], flagged),
             _integer(snapshot.worker[place]),
-            Cell(_STATE_WORDS.get(state, str(state)), tone),
+            word,
             _integer(snapshot.epoch[place]),
             _integer(snapshot.step[place]),
             Cell("–", "dim") if np.isnan(lag) else Cell(f"{int(lag)}", "warn" if flagged and lag > 0 else "dim"),
-            Cell(number(loss, 5), "bad" if state is CoreState.NAN else ""),
-            Cell(number(rate, 2), "warn" if state is CoreState.STRAGGLER else ""),
+            Cell(number(loss, 5), "bad" if state is CoreState.NAN else usual),
+            Cell(number(rate, 2), "warn" if flagged and state is CoreState.STRAGGLER else usual),
             Cell(number(whole, 2), "dim"),
             Cell(self._trend(snapshot, place), "busy"),
             Cell(bytes(snapshot.clock[place])[-_LONGEST_CLOCK:].decode("ascii", "replace") or "–", "dim"),
@@ -129,6 +134,9 @@ class CoreTable(LineTable):
         return sparkline(snapshot.history.losses(int(snapshot.row[place])), width) if width else ""
 
 
+_LIVE = frozenset((CoreState.TRAINING, CoreState.WAITING, CoreState.SILENT, CoreState.STRAGGLER))
+UNSEEN = Cell("? no link", "warn")
+"""The state of a core whose worker nobody hears of: its figures are the last that came."""
 _STATE_WORDS = {CoreState.STRAGGLER: "▲ straggler", CoreState.NAN: "✗ nan", CoreState.SILENT: "… silent"}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Protocol
 
 from textual.binding import Binding, BindingType
+from textual.widget import Widget
 from textual.widgets import Input
 
 
@@ -15,9 +16,6 @@ class Filterable(Protocol):
 
     def set_filter(self, text: str) -> None:
         """Show only what matches."""
-
-    def focus(self, scroll_visible: bool = True) -> object:
-        """Take the keys."""
 
 
 class FilterBar(Input):
@@ -66,6 +64,6 @@ class FilterBar(Input):
 
     def _close(self) -> None:
         target, self._target = self._target, None
-        if target is not None:
-            target.focus()
+        if isinstance(target, Widget):
+            self.screen.set_focus(target)
         self.display = False

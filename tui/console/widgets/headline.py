@@ -15,16 +15,21 @@ from tui.console.text import fit, harmless
 from tui.console.widgets.columns import Cell
 
 GAP = "  "
+LEAST_CELLS = 2
+"""Cells that a line keeps, however narrow it is."""
 
 
 def _fitting(line: tuple[Cell, ...], width: int) -> tuple[Cell, ...]:
-    """The cells of a line; where they are too many, the dim ones go first, the last of them before the others."""
+    """The cells of a line; where they are too many, the dim ones go first, the last of them before the others.
+
+    Then the last ones go that hold a figure: half a number would be another number.
+    """
     shown = list(line)
     while cell_len(GAP.join(cell.text for cell in shown)) > width:
         dim = [place for place, cell in enumerate(shown) if cell.tone == "dim"]
-        if not dim:
+        if not dim and (len(shown) <= LEAST_CELLS or not any(map(str.isdigit, shown[-1].text))):
             break
-        del shown[dim[-1]]
+        del shown[dim[-1] if dim else -1]
     return tuple(shown)
 
 

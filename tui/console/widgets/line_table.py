@@ -70,7 +70,7 @@ class LineTable(ScrollView, can_focus=True):
         Binding("home,g", "cursor_to(0)", "First row", show=False, id="table.first"),
         Binding("end,G", "cursor_to(-1)", "Last row", show=False, id="table.last"),
         Binding("enter", "open", "Open", id="table.open"),
-        Binding("o", "next_sort", "Sort by the next column", show=False, id="table.sort"),
+        Binding("o", "next_sort", "Sort", tooltip="Sort by the next column", id="table.sort"),
         Binding("O", "reverse_sort", "Reverse the order", show=False, id="table.reverse"),
     ]
 
@@ -117,10 +117,15 @@ class LineTable(ScrollView, can_focus=True):
         self.rows_drawn = 0
         """Rows formatted and drawn since the start: what the paint budgets count."""
         self.cursor_key: Hashable = None
+        self.stays_on_top = False
+        """Whether the cursor is on the first row, whichever that is, until somebody moves it from there."""
+        self._at_rest = True
         self._empty = empty
         self._painted: dict[int, _Painted] = {}
         self._cells: dict[int, tuple[Cell, ...]] = {}
         """Cells of rows that were formatted since the rows last changed."""
+        self._needs: dict[str, int] = {}
+        """How wide the cells of a flexible column are, by its key, where a kind says so."""
         self._layout: list[tuple[Column, int]] = []
         self._layout_width = -1
         self._base_style: Style | None = None
@@ -158,7 +163,7 @@ class LineTable(ScrollView, can_focus=True):
         if self.virtual_size.height != height:
             self.virtual_size = Size(self.size.width, height)
             self.refresh()
-        if self.cursor_key is None and count:
+        if count and (self.cursor_key is None or (self.stays_on_top and self._at_rest)):
             self._move_to(0, scroll=False)
         self._keep_in_view()
         top = self.scroll_offset.y
@@ -200,7 +205,7 @@ class LineTable(ScrollView, can_focus=True):
     def _columns_within(self, width: int) -> list[tuple[Column, int]]:
         if self._layout_width != width:
             self._layout_width = width
-            self._layout = fitting(self.columns, width)
+            self._layout = fitting(self.columns, width, self._needs)
             self._cells.clear()
             self.refresh()
         return self._layout
@@ -327,7 +332,12 @@ class LineTable(ScrollView, can_focus=True):
         """Put the cursor on the row with this key, where it is to be seen."""
         row = self.row_of(key)
         if row is not None:
-            self._move_to(row)
+            self._go_to(row)
+
+    def _go_to(self, row: int, *, scroll: bool = True) -> None:
+        """Somebody moves the cursor."""
+        self._at_rest = row <= 0
+        self._move_to(row, scroll=scroll)
 
     def _cursor_row(self) -> int:
         row = None if self.cursor_key is None else self.row_of(self.cursor_key)
@@ -335,15 +345,15 @@ class LineTable(ScrollView, can_focus=True):
 
     def action_cursor(self, by: int) -> None:
         """Move the cursor by rows."""
-        self._move_to(self._cursor_row() + by)
+        self._go_to(self._cursor_row() + by)
 
     def action_page(self, by: int) -> None:
         """Move the cursor by pages."""
-        self._move_to(self._cursor_row() + by * self._page())
+        self._go_to(self._cursor_row() + by * self._page())
 
     def action_cursor_to(self, row: int) -> None:
         """Move the cursor to a row; -1 is the last."""
-        self._move_to(row if row >= 0 else self.row_count() - 1)
+        self._go_to(row if row >= 0 else self.row_count() - 1)
 
     def action_open(self) -> None:
         """Say that the row under the cursor is wanted."""
@@ -381,6 +391,6 @@ class LineTable(ScrollView, can_focus=True):
             return
         row = self.scroll_offset.y + offset.y - HEADER
         if row < self.row_count():
-            self._move_to(row, scroll=False)
+            self._go_to(row, scroll=False)
             if event.chain >= 2:
                 self.action_open()

@@ -40,9 +40,10 @@ class LogPane(ScrollView, can_focus=True):
         scrollbar-size-vertical: 1;
         & > .log--dim { text-style: dim; }
         & > .log--found { background: $warning-darken-2; text-style: bold; }
+        & > .log--current { background: $surface-lighten-2; }
     }
     """
-    COMPONENT_CLASSES: ClassVar[set[str]] = {"log--dim", "log--found"}
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"log--dim", "log--found", "log--current"}
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", "Up", show=False, id="log.up"),
         Binding("down,j", "move(1)", "Down", show=False, id="log.down"),
@@ -52,6 +53,9 @@ class LogPane(ScrollView, can_focus=True):
         Binding("right", "sideways(1)", "Right", show=False, id="log.right"),
         Binding("home,g", "first", "First line", show=False, id="log.first"),
         Binding("end,G", "last", "Last line, and follow", show=False, id="log.last"),
+        Binding("n", "match(1)", "Next line found, in its place", show=False, id="log.next_match"),
+        Binding("N", "match(-1)", "Previous line found", show=False, id="log.previous_match"),
+        Binding("m", "around", "Only lines found, or all of them", show=False, id="log.around"),
     ]
 
     class Changed(Message):
@@ -70,6 +74,10 @@ class LogPane(ScrollView, can_focus=True):
         """Lines drawn since the start: what the paint budgets count."""
         self._source: LineSource | None = None
         self._shown: LineSource | None = None
+        self._found: Filtered | None = None
+        """The lines that hold the filter's text."""
+        self._match: int | None = None
+        """Place among the found of the one that is shown among its neighbours; None while only found ones are."""
         self._window: list[Line] = []
         self._window_at: tuple[int, int] | None = None
         self._painted_at, self._painted_count = 0.0, 0
@@ -94,8 +102,10 @@ class LogPane(ScrollView, can_focus=True):
     def set_filter(self, text: str) -> None:
         """Show only lines that hold this text, whatever its case, of the whole log."""
         self.filter_text = text
+        self._match = None
         if self._source is not None:
-            self._shown = Filtered(self._source, text) if text else self._source
+            self._found = Filtered(self._source, text) if text else None
+            self._shown = self._found or self._source
         self._window_at = None
         self.tick()
         self.refresh()
@@ -104,7 +114,7 @@ class LogPane(ScrollView, can_focus=True):
         """Look for new lines; repaints only when what is on the screen differs, and not at every screenful."""
         if self._shown is None:
             return
-        self._shown.advance(budget)
+        (self._found or self._shown).advance(budget)
         count, now = self._shown.count, time.monotonic()
         grows_fast = count - self._painted_count >= self._height()
         if self._window_at is not None and grows_fast and now - self._painted_at < PAINT_EVERY:
@@ -137,8 +147,10 @@ class LogPane(ScrollView, can_focus=True):
         if self._shown is None:
             return ""
         parts = [f"{self._shown.count:,} lines"]
-        if self.filter_text:
-            parts[0] = f"{self._shown.count:,} lines with “{self.filter_text}”"
+        if self._found is not None:
+            place = "" if self._match is None else f"{self._match + 1:,} of "
+            parts[0] = f"{place}{self._found.count:,} lines with “{self.filter_text}”"
+            parts += ["n N step through them"] * (self._match is None and self._found.count > 0)
         if self._shown.behind > BEHIND_IS_FAR:
             done = 100 * (1 - self._shown.behind / max(1, self._shown.size))
             parts.append(f"{'searched' if self.filter_text else 'read'} {max(0, int(done))} %")
@@ -179,7 +191,10 @@ class LogPane(ScrollView, can_focus=True):
                 dim = self.get_component_rich_style("log--dim", partial=True)
                 return Strip([Segment(fit(" " + text, width), self._base() + dim)], width)
             return Strip.blank(width, self._base())
-        return self._strip(self._window[y], width)
+        strip = self._strip(self._window[y], width)
+        if self._match is None or self._found is None or self._found.number(self._match) != self.scroll_offset.y + y:
+            return strip
+        return strip.apply_style(self.get_component_rich_style("log--current", partial=True))
 
     def _base(self) -> Style:
         """The pane's own style: working it out for every line would cost more than the line."""
@@ -244,6 +259,37 @@ class LogPane(ScrollView, can_focus=True):
         self.follow = False
         self._scroll_at_once(min(max(0, top), self._last_top()))
         self._tell()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """What is about found lines there is only with a filter: else the keys are the screen's."""
+        if action in ("match", "around"):
+            return self._found is not None
+        return super().check_action(action, parameters)
+
+    def action_match(self, by: int) -> None:
+        """The next or previous line found, with the lines around it; at first one that is to be seen."""
+        if self._found is None or not self._found.count:
+            return
+        last = self._found.count - 1
+        place = (last if self.follow else self.scroll_offset.y) if self._match is None else self._match + by
+        self._match = min(max(0, place), last)
+        self._look(self._source, self._found.number(self._match) - self._height() // 3)
+
+    def action_around(self) -> None:
+        """From the found lines to all lines and back."""
+        if self._match is None:
+            self.action_match(0)
+        else:
+            place, self._match = self._match, None
+            self._look(self._found, place)
+
+    def _look(self, source: LineSource | None, top: int) -> None:
+        """Show other lines, from this one on."""
+        self._shown, self.follow = source, False
+        self._set_height(source.count if source is not None else 0)
+        self._window_at = None
+        self._go(top)
+        self.refresh()
 
     def action_move(self, by: int) -> None:
         """Scroll by lines."""

@@ -6,6 +6,8 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rich.cells import cell_len
+
 from tui.console.widgets.columns import Cell
 from tui.console.widgets.line_table import LineTable
 
@@ -40,8 +42,18 @@ class RowTable(LineTable):
     def show(self, rows: Sequence[Row]) -> None:
         """Take new rows; only lines that differ are repainted."""
         self._rows = tuple(rows)
+        self._measure()
         self.reorder()
         self.rows_changed()
+
+    def _measure(self) -> None:
+        """How wide flexible columns have to be; they grow only, so that nothing wobbles."""
+        for place, column in enumerate(self.columns):
+            if column.flexible:
+                widest = max((cell_len(row.cells[place].text) for row in self._rows), default=0)
+                if widest > self._needs.get(column.key, 0):
+                    self._needs[column.key] = widest
+                    self._layout_width = -1
 
     def reorder(self) -> None:
         """Filter and sort."""

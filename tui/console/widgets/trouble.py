@@ -17,10 +17,13 @@ from textual.widget import Widget
 
 from tui.console.text import fit, harmless
 
-MOST_TOLD, MOST_TOLD_SHORT = 10, 6
-"""Lines that sentences may take, on a high and on a low screen."""
+MOST_TOLD = 10
+"""Lines that sentences may take."""
 MOST_QUOTED, MOST_QUOTED_SHORT = 6, 3
+"""Lines that are quoted, on a high and on a low screen."""
 LOW_SCREEN = 34
+SHARE, LEAST = 3, 3
+"""Of the screen's height one part in so many, and at least so many lines: what is beneath has to be seen, too."""
 SIGNS = {"bad": "✗", "warn": "▲"}
 OVER = "nothing is wrong any more"
 
@@ -86,11 +89,12 @@ class Trouble(Widget):
         """Text and tone of each line; the sentences wrapped, what is quoted cut at the edge."""
         height = self.screen.size.height
         if self._wrapped[:2] != (width, height):
-            low = height < LOW_SCREEN
-            lines = self._sentences(width)[: MOST_TOLD_SHORT if low else MOST_TOLD]
-            quoted = self._told.quoted[-(MOST_QUOTED_SHORT if low else MOST_QUOTED) :]
+            room = max(LEAST, height // SHARE)
+            quoted = self._told.quoted[-(MOST_QUOTED_SHORT if height < LOW_SCREEN else MOST_QUOTED) :]
+            kept = min(len(quoted), max(1, room // 4))
+            lines = self._sentences(width)[: min(MOST_TOLD, room - kept)]
             name = "" if self._told.worker is None else f"{self._told.worker:>3}│"
-            lines += [(fit(name + harmless(text), width), "") for text in quoted]
+            lines += [(fit(name + harmless(text), width), "") for text in quoted[-(room - len(lines)) :]]
             self._wrapped = (width, height, lines)
         return self._wrapped[2]
 

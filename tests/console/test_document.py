@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+from tests.console.stage import a_slice, make_run
+from tui.console.document import document
+
+
+def test_a_document_reads_without_brackets() -> None:
+    told = {
+        "name": "night",
+        "argv": ["python3", "-c", "print('a b')"],
+        "zone": None,
+        "spot": False,
+        "exit_codes": [0, None, 1],
+        "labels": {},
+        "env": {"LR": "0.1"},
+        "workers": [{"index": 0, "ip": "10.0.0.1"}, {"index": 1, "ip": None}],
+        "why": "it broke\ntwice",
+        "keys": ["k" * 60, "l" * 60],
+    }
+    assert document(told).splitlines() == [
+        "name: night",
+        "argv: python3 -c 'print('\"'\"'a b'\"'\"')'",
+        "zone: –",
+        "spot: no",
+        "exit_codes: 0, –, 1",
+        "labels: none",
+        "env:",
+        "  LR: 0.1",
+        "workers:",
+        "  - index: 0",
+        "    ip: 10.0.0.1",
+        "  - index: 1",
+        "    ip: –",
+        "why:",
+        "  it broke",
+        "  twice",
+        "keys:",
+        "  - " + "k" * 60,
+        "  - " + "l" * 60,
+    ]
+
+
+def test_every_field_of_a_slice_and_of_a_run_is_in_its_document() -> None:
+    for thing in (a_slice(), make_run(a_slice())):
+        fields = thing.to_json()
+        text = document(fields)
+        assert [name for name in fields if f"{name}:" not in text] == []

@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+from tests.console.driving import FULL, fail, running, table, until
+from tests.console.stage import StageOperator
+from tui.console.app import ConsoleApp
+from tui.console.endings import Endings, ending
+
+
+def test_each_end_is_told_once_and_none_that_was_there_before(operator: StageOperator) -> None:
+    ended, failing, stopping = (running(operator, id=f"r{n}-20261121-090000-a1b2") for n in range(3))
+    ended.append_event("state", state="succeeded")
+    endings = Endings()
+    now = lambda: [operator.status_of(directory) for directory in (ended, failing, stopping)]  # noqa: E731
+    assert endings.among(now()) == []
+    fail(failing)
+    stopping.append_event("state", state="stopped")
+    assert [ending(status) for status in endings.among(now())] == [f"{failing.id} failed: exit code 1"]
+    assert endings.among(now()) == []
+
+
+async def test_the_end_of_a_run_is_told_and_rings_wherever_one_is(operator: StageOperator) -> None:
+    directory = running(operator)
+    app = ConsoleApp(operator)
+    rung: list[bool] = []
+    app.bell = lambda: rung.append(True)  # type: ignore[method-assign]
+    async with app.run_test(size=FULL) as pilot:
+        await until(pilot, lambda: table(app, "runs").row_count())
+        fail(directory)
+        await until(pilot, lambda: rung)
+        [told] = app._notifications
+        assert told.message == f"{directory.id} failed: exit code 1"
+        assert told.severity == "error"

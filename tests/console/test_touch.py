@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.console.driving import FULL, headline, running, shown, table, trouble, until
+from tests.console.stage import StageOperator, train
+from tui.console.app import ConsoleApp
+from tui.console.screens.run import RunScreen
+from tui.console.touch import left_alone, out_of_touch
+from tui.console.widgets.core_table import CoreTable
+from tui.runs.directory import KEEPER_FILE, Attendance, RunDirectory
+
+NOW = 1_790_000_000.0
+
+
+def leave_alone(directory: RunDirectory) -> None:
+    """A keeper was there, and is not any more: nobody holds its lock."""
+    (directory.path / KEEPER_FILE).write_text("1 0 here")
+
+
+@pytest.mark.parametrize(
+    ("attended", "told"),
+    [
+        (Attendance(True, NOW - 60), False),
+        (Attendance(False, NOW - 1), False),
+        (Attendance(False, NOW - 60), True),
+        (Attendance(False, None), False),
+    ],
+    ids=["attended", "just gone", "gone", "never there"],
+)
+def test_a_run_is_left_alone_once_its_keeper_is_gone(
+    operator: StageOperator, attended: Attendance, told: bool
+) -> None:
+    status = replace(operator.status_of(running(operator)), attended=attended)
+    assert left_alone(status, NOW) is told
+    assert out_of_touch(status, NOW) == (frozenset(range(4)) if told else frozenset())
+
+
+@pytest.mark.parametrize("read_only", [False, True], ids=["acting", "read-only"])
+async def test_a_run_left_alone_says_so_and_gets_a_keeper_from_who_looks_on(
+    operator: StageOperator, read_only: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    async def attend(directory: RunDirectory) -> bool:
+        asked.append(directory.id)
+        return False
+
+    monkeypatch.setattr(operator, "attend", attend)
+    directory = running(operator)
+    train(directory, range(0, 20, 5))
+    app = ConsoleApp(operator, open_run=directory)
+    app.read_only = read_only
+    clock = [1000.0]
+    app.store.clock = lambda: clock[0]
+    async with app.run_test(size=FULL) as pilot:
+        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+        cores = app.screen.query_one(CoreTable)
+        await until(pilot, lambda: cores.row_count() == 32)
+        asked.clear()
+        clock[0] += 60
+        leave_alone(directory)
+        await until(pilot, lambda: "unattended for" in headline(app))
+        await until(pilot, lambda: "nobody follows this run any more" in trouble(app))
+        await until(pilot, lambda: shown(cores).count("? no link") == cores.size.height - 1)
+        assert asked == ([] if read_only else [directory.id])
+
+
+async def test_figures_of_a_worker_out_of_reach_are_no_stragglers(operator: StageOperator) -> None:
+    directory = running(operator)
+    train(directory, range(0, 100, 5))
+    app = ConsoleApp(operator, open_run=directory)
+    async with app.run_test(size=FULL) as pilot:
+        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+        await until(pilot, lambda: "straggler: core 13" in trouble(app))
+        directory.append_event("link", worker=1, status="lost", detail="")
+        await until(pilot, lambda: "connection lost: worker 1; its figures stand still" in trouble(app))
+        assert "straggler" not in trouble(app)
+        told = [line.split()[:4] for line in shown(table(app, "cores")).splitlines()[1:33]]
+        assert [int(core) for core, _, *state in told if state == ["?", "no"]] == list(range(8, 16))

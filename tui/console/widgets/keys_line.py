@@ -1,0 +1,60 @@
+"""The line of keys at the bottom: as many as there is room for, the most wanted first, none of them cut."""
+
+from __future__ import annotations
+
+from rich.cells import cell_len
+from textual import events
+from textual.app import ComposeResult
+from textual.widget import Widget
+from textual.widgets import Footer
+
+BETWEEN = 2
+"""Columns that a key takes beside its sign and its words: a blank between the two, and one after."""
+MOST_WANTED = (
+    "open",
+    "back",
+    "app.show_help",
+    "new_run",
+    "stop_run",
+    "check",
+    "logs",
+    "filter",
+    "follow",
+    "app.ask_quit",
+    "describe",
+    "next_sort",
+    "shell",
+    "export",
+    "app.command_palette",
+    "app.maximize",
+    "delete_slice",
+)
+"""Actions in the order in which their keys are shown; others come after them."""
+
+
+class KeysLine(Footer):
+    """Textual's footer in an order of its own and without the keys that do not fit; `?` tells of all."""
+
+    def __init__(self) -> None:
+        super().__init__(show_command_palette=False, compact=True)
+        self._room = 0
+
+    def compose(self) -> ComposeResult:
+        """The keys that fit into the screen's width."""
+        self._room = room = self.app.size.width
+        for key in sorted(super().compose(), key=_place):
+            room -= cell_len(str(getattr(key, "key_display", ""))) + cell_len(str(getattr(key, "description", "")))
+            room -= BETWEEN
+            if room < -1:  # the blank after the last one may be missing
+                return
+            yield key
+
+    def on_resize(self, event: events.Resize) -> None:
+        """More keys, or fewer."""
+        if event.size.width != self._room:
+            self.call_after_refresh(self.recompose)
+
+
+def _place(key: Widget) -> int:
+    action = getattr(key, "action", "")
+    return MOST_WANTED.index(action) if action in MOST_WANTED else len(MOST_WANTED)
