@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from tui.settings import Settings
 
 EXIT_INTERRUPTED = 130
+YOUNG_OBJECTS = 50_000
+"""Objects made before garbage is looked for: those of connections live as long as the command does."""
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -95,7 +97,7 @@ def _told(args: argparse.Namespace, out: Output) -> int:
             import traceback
 
             traceback.print_exc()
-        problem = error if isinstance(error, TpuTuiError) else _refusal(error)
+        problem = error if isinstance(error, TpuTuiError) else _refused_by_the_machine(error)
         out.problem(problem)
         return problem.exit_code
 
@@ -128,11 +130,13 @@ def _answered(args: argparse.Namespace, out: Output) -> int:
 def _run_on_a_loop(args: argparse.Namespace, given: Mapping[str, Any], out: Output) -> int:
     """Run a command on an event loop of its own."""
     import asyncio
+    import gc
 
     from tui.commands.prompter import prompter_for_terminal
     from tui.operator import Operator
     from tui.settings import load
 
+    gc.set_threshold(YOUNG_OBJECTS)
     settings = load(given)
     if getattr(args, "changes", False):
         _refuse_if_read_only(args, settings)
@@ -168,29 +172,18 @@ def _cancel_at_ctrl_c() -> None:
     signal.signal(signal.SIGINT, cancel)
 
 
+def _refused_by_the_machine(error: OSError) -> TpuTuiError:
+    from tui.commands.refusals import by_this_machine
+
+    return by_this_machine(error)
+
+
 def _refuse_if_read_only(args: argparse.Namespace, settings: Settings) -> None:
     from tui.commands.parsing import full_name
-    from tui.errors import UsageError
+    from tui.commands.refusals import by_read_only
 
     if settings.read_only:
-        raise UsageError(
-            f"{full_name(args)} is refused by --read-only", remedy="leave --read-only out to let it change things"
-        )
-
-
-def _refusal(error: OSError) -> TpuTuiError:
-    """What the machine refused, as a sentence: no room, no right, a file where a directory should be."""
-    from tui.commands import streams
-    from tui.errors import TpuTuiError
-    from tui.printable import one_line
-
-    try:
-        sys.stdout.flush()
-    except OSError:
-        streams.discard_stdout()
-    where = f"{error.filename}: " if error.filename else ""
-    why = one_line(f"{where}{error.strerror or error}")
-    return TpuTuiError("this machine refused", why=why, remedy="--debug tells where")
+        raise by_read_only(full_name(args), settings)
 
 
 if __name__ == "__main__":

@@ -60,6 +60,16 @@ def test_text_is_readable_at_80_columns_the_worst_first(shell: Shell, sshd: Star
     assert any(line.startswith("pass  disk         workers 0-2") for line in lines)
 
 
+def test_a_finding_is_one_line_where_it_is_piped(shell: Shell, sshd: Start, tmp_path: Path) -> None:
+    where = options(tmp_path, sshd(bare=True), extra=f"root@127.0.0.1:{free_port()}\n")
+    del shell.environ["COLUMNS"]
+    answer = shell.run(*where, "check", "lab")
+    told = [line for line in answer.out.splitlines()[1:] if line and "→" not in line]
+    told = told[: next((place for place, line in enumerate(told) if line.startswith("tcp:")), None)]
+    assert all(line[:4] in ("FAIL", "????", "warn", "pass") for line in told)
+    assert max(map(len, told)) > 80
+
+
 def test_the_document_has_every_row_and_0_means_that_nothing_failed(
     shell: Shell, sshd: Start, tmp_path: Path
 ) -> None:

@@ -34,14 +34,23 @@ def test_a_worker_in_order_passes_everything() -> None:
 
 @pytest.mark.parametrize(("free", "expected"), [(6.0, "pass"), (4.9, "warn"), (0.4, "fail")])
 def test_room_is_judged_by_thresholds(free: float, expected: str) -> None:
-    disk = Disk("home", int(free * GIB), 100 * GIB, None)
+    facts = replace(FINE, disks=(Disk("home", int(free * GIB), 100 * GIB, None), FINE.disks[1]))
 
-    assert status(replace(FINE, disks=(disk,)), "disk") == [expected]
-    assert status(replace(FINE, disks=(disk,)), "disk", disk_free_gib=0.1, disk_full_gib=0.1) == ["pass"]
+    assert status(facts, "disk") == [expected, "pass"]
+    assert status(facts, "disk", disk_free_gib=0.1, disk_full_gib=0.1) == ["pass", "pass"]
+
+
+def test_a_disk_that_is_not_told_is_unknown_and_one_that_takes_nothing_fails() -> None:
+    assert status(replace(FINE, disks=()), "disk") == ["unknown", "unknown"]
+    closed = replace(FINE.disks[0], writable=False)
+    assert status(replace(FINE, disks=(closed, FINE.disks[1])), "disk") == ["fail", "pass"]
 
 
 def test_a_disk_can_be_full_of_files() -> None:
-    assert status(replace(FINE, disks=(Disk("tmp", 90 * GIB, 100 * GIB, 3),)), "disk") == ["fail"]
+    assert status(replace(FINE, disks=(FINE.disks[0], Disk("tmp", 90 * GIB, 100 * GIB, 3))), "disk") == [
+        "pass",
+        "fail",
+    ]
 
 
 def test_memory_and_load() -> None:

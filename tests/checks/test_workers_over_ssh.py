@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import subprocess
@@ -198,6 +199,25 @@ async def test_a_full_disk_fails(sshd: Start) -> None:
     assert rows[0].status == "fail"
     assert "0.0 of 0.0 GiB free on home" in rows[0].detail
     assert "runs delete" in (rows[0].remedy or "")
+
+
+async def test_a_home_that_was_mounted_read_only_fails_where_runs_are_kept_there(sshd: Start) -> None:
+    worker = sshd(bare=True, environment={"TPU_TUI_DEVICES": ""})
+    mount_small(worker.home)
+    slice_ = slice_of(worker)
+    with ExitStack() as stack:
+        stack.callback(subprocess.run, ["umount", "-l", str(worker.home)], check=True)
+        await asyncio.to_thread(subprocess.run, ["mount", "-o", "remount,ro", str(worker.home)], check=True)
+        found = []
+        for root in ("~/.tpu-tui", "/tmp/no/such/place"):
+            async with Fleet(slice_.workers, worker.access()) as fleet:
+                rows = [row async for row in before_launch(slice_, fleet, run_root=root) if row.check == "disk"]
+            found.append([(row.status, row.detail.partition(" on ")[2] or row.detail) for row in rows])
+
+    assert found == [
+        [("fail", "home cannot be written to"), ("pass", "/tmp")],
+        [("warn", "home cannot be written to"), ("pass", "run_root"), ("pass", "/tmp")],
+    ]
 
 
 async def test_a_chip_held_by_a_run_is_a_run_to_stop_and_no_mystery(

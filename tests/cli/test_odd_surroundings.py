@@ -60,3 +60,23 @@ def test_a_home_that_cannot_be_one_is_a_sentence(
     answer = shell.run("--hosts", str(hosts), *words)
     assert "Traceback" not in answer.errors
     assert answer.code in (0, 1, 2) if words[0] == "runs" else answer.code in (1, 2, 3)
+
+
+@pytest.mark.parametrize("encoding", [{"PYTHONUTF8": "0", "LC_ALL": "C"}, {"PYTHONIOENCODING": "latin-1"}])
+def test_json_loses_no_character_that_the_encoding_lacks(shell: Shell, encoding: dict[str, str]) -> None:
+    (shell.home / "profiles").mkdir()
+    (shell.home / "profiles" / "p.toml").write_text('user = "größe…"\n', encoding="utf-8")
+    shell.environ.update(encoding)
+    answer = shell.run("--profile", "p", "config", "show", "--json")
+    assert answer.code == 0, answer.errors
+    assert {"größe…"} <= {str(row["value"]) for row in answer.document}
+    for words in (("--help",), ("--profile", "p", "config", "show")):
+        assert shell.run(*words).errors == ""
+
+
+def test_a_home_that_may_not_be_written_to_is_named(shell: Shell, hosts: Path) -> None:
+    shell.environ["TPU_TUI_HOME"] = "/dev/null/x"
+    answer = shell.run("--hosts", str(hosts), "launch", "lab", "--skip-checks", "--", "true")
+    assert "TPU_TUI_HOME" in answer.errors or answer.code == 3
+    shell.environ["TPU_TUI_HOME"] = "/etc/passwd"
+    assert "let TPU_TUI_HOME name a directory" in shell.run("runs", "--offline").errors

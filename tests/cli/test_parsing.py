@@ -115,3 +115,40 @@ def test_read_only_refuses_by_the_name_that_was_typed(
     monkeypatch.setenv("TPU_TUI_HOME", str(tmp_path))
     assert main(["--read-only", *words]) == 2
     assert f"{name} is refused by --read-only" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["lanch", "x"], "no such command: lanch\n  → did you mean launch?"),
+        (["ls"], "no such command: ls\n  → did you mean slices?"),
+        (["version"], "did you mean --version?"),
+        (["frobnicate"], "no such command: frobnicate\n  → tpu-tui --help"),
+        (["--jsn", "slices"], "no such option: --jsn\n  → did you mean --json?"),
+        (["slices", "--projekt", "x"], "no such option: --projekt\n  → did you mean --project?"),
+        (["slices", "create", "--tpye=v2-8", "x"], "no such option: --tpye\n  → did you mean --type?"),
+        (["status", "--detach", "x"], "no such option: --detach\n  → tpu-tui status --help"),
+        (["slices", "creat", "x"], "'creat' is none of create, delete, start, stop\n  → did you mean create?"),
+        (["cores", "x", "--sort", "los"], "did you mean loss?"),
+        (["config"], "required: show"),
+        (["keys", "\x1b[31m", "x"], "add: '␛[31m' is none of add"),
+    ],
+)
+def test_a_word_that_is_none_is_named_with_what_was_probably_meant(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parse(words)
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["--help"], ["launch", "--help"], ["slices", "create", "--help"]])
+def test_help_may_also_come_first_and_without_dashes(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    told = []
+    for asked in (words, ["help", *words[:-1]]):
+        with pytest.raises(SystemExit) as ended:
+            parse(asked)
+        assert ended.value.code == 0
+        told.append(capsys.readouterr().out)
+    assert told[0] == told[1] != ""

@@ -37,3 +37,49 @@ def test_runs_as_json_holds_no_figures_that_were_only_glanced_at(shell: Shell) -
     made(shell, "goes-20260102-000000-aaaa")
     [run] = shell.run("runs", "--offline", "--json").document
     assert (run["run"], run["loss"], run["step"]) == ("goes-20260102-000000-aaaa", None, None)
+
+
+def test_a_dialect_that_is_none_hides_no_run_and_no_state(shell: Shell) -> None:
+    made(shell, "goes-20260102-000000-aaaa")
+    (shell.home / "profiles").mkdir()
+    (shell.home / "profiles" / "default.toml").write_text("[dialects.mine]\npattern = '('\n")
+
+    listed = shell.run("runs", "--offline")
+    assert listed.code == 0
+    assert "loss 1.50000 step 30 epoch 2" in listed.out
+    assert "dialect 'mine' in the profile cannot be used" in listed.errors
+
+    status = shell.run("status", "last", "--offline", "--json")
+    assert status.code == 2
+    assert status.document["run"] == "goes-20260102-000000-aaaa"
+    assert status.document["loss"] is None
+    assert "dialect 'mine'" in status.errors
+    assert shell.run("cores", "last", "--offline").code == 2  # figures of the wrong lines would be worse than none
+
+
+def test_options_of_deleting_are_refused_where_nothing_is_deleted(shell: Shell) -> None:
+    for option, value in (("--older-than", "7d"), ("--on", "here")):
+        answer = shell.run("runs", option, value, "--offline")
+        assert answer.code == 2
+        assert "runs delete" in answer.errors
+
+
+def test_that_nothing_is_old_enough_to_delete_is_told(shell: Shell) -> None:
+    answer = shell.run("runs", "delete", "--older-than", "7d")
+    assert (answer.code, answer.out) == (0, "")
+    assert "none is deleted" in answer.errors
+
+
+def test_no_runs_of_one_slice_are_not_told_as_no_runs_at_all(shell: Shell) -> None:
+    made(shell, "goes-20260102-000000-aaaa")
+    assert "No runs of other yet" in shell.run("runs", "other", "--offline").errors
+
+
+def test_read_only_mode_says_where_it_was_set(shell: Shell) -> None:
+    (shell.home / "profiles").mkdir()
+    (shell.home / "profiles" / "default.toml").write_text("read_only = true\n")
+    for words in (("runs", "delete", "x"), ("exec", "x", "--", "true")):
+        answer = shell.run(*words)
+        assert answer.code == 2
+        assert "default.toml" in answer.errors
+        assert "--read-only" not in answer.errors

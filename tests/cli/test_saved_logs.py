@@ -11,10 +11,16 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from tests.logs.shapes import SAMPLE_LOG, generated_log
+import pytest
+
+from tests.logs.shapes import SAMPLE_LOG, generated_log, training
 from tests.stores import needs_store
 from tui.cloud.buckets import Buckets, parse_url
+from tui.commands.parsing import parse
 from tui.localpod.bucket import Bucket
+from tui.pod.run import Run
+from tui.pod.worker import Worker
+from tui.runs.directory import RunDirectory
 from tui.settings import Settings
 
 
@@ -119,3 +125,44 @@ async def test_a_log_in_a_bucket_is_named_by_its_address(tmp_path: Path) -> None
     assert behind.returncode == 3
     assert b"may have changed since" in behind.stderr
     assert (await answer("cores", url, "--json", "--offline")).returncode == 0
+
+
+def test_last_is_the_newest_run_and_a_file_of_that_name_is_named_with_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, here = tmp_path / "home", tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    (here / "last").write_text(training(core=7, step=1) + "\n")
+    for words in (("cores",), ("logs",), ("report",)):
+        assert run(*words, "last", home=home).returncode == 0  # no run yet: it can only be the file
+    directory = RunDirectory.create(
+        home / "runs", Run(id="pod-20260102-000000-aaaa", slice="pod", argv=("x",), workers=(Worker(0),))
+    )
+    directory.log_path(0).write_text(training(core=3, step=1) + "\n")
+    for ref, core in (("last", 3), ("./last", 7)):
+        assert f"/{core} ".encode() in run("logs", ref, "--offline", home=home).stdout
+    assert json.loads(run("cores", "./last", "--json", home=home).stdout)[0]["core"] == 7
+    assert json.loads(run("cores", "last", "--offline", "--json", home=home).stdout) == []  # nothing has arrived yet
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("cores", ""),
+        ("compare", "a", ""),
+        ("replay", ""),
+        ("report", "a", "--upload", ""),
+        ("report", "a", "--out", ""),
+        ("check", "pod", "--bucket", ""),
+        *(("launch", "pod", option, "", "--", "true") for option in ("--name", "--venv", "--conda-env", "--workdir")),
+    ],
+    ids=lambda words: " ".join(filter(None, words)),
+)
+def test_an_empty_word_is_not_taken_for_one_left_out(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parse(words)
+    assert ended.value.code == 2
+    assert "empty" in capsys.readouterr().err or "--out" in words

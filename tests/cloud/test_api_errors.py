@@ -118,3 +118,19 @@ def test_a_slice_in_the_wrong_state_is_a_usage_error() -> None:
     assert isinstance(told, UsageError)
     assert told.why == "The node is READY"
     assert "tpu-tui slices" in told.remedy
+
+
+def test_a_limit_on_requests_asks_for_patience_and_not_for_deleting() -> None:
+    message = "Quota exceeded for quota metric 'Read requests' and limit 'Read requests per minute'"
+    for error in (
+        answered(grpc.StatusCode.RESOURCE_EXHAUSTED, "Quota exceeded", "RATE_LIMIT_EXCEEDED"),
+        answered(grpc.StatusCode.RESOURCE_EXHAUSTED, message),
+    ):
+        assert "wait a minute" in explain(error, ASKED).remedy
+    used_up = answered(grpc.StatusCode.RESOURCE_EXHAUSTED, "Quota 'TPUV2sPreemptiblePerProjectPerZone' exhausted")
+    assert "delete what is not needed" in explain(used_up, ASKED).remedy
+
+
+@pytest.mark.parametrize("code", [grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN, grpc.StatusCode.ABORTED])
+def test_what_google_says_no_more_about_has_a_next_step(code: grpc.StatusCode) -> None:
+    assert "try again" in explain(answered(code, "internal error"), ASKED).remedy

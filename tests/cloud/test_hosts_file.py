@@ -84,6 +84,12 @@ def test_a_worker_named_twice_is_refused_with_both_lines(tmp_path: Path) -> None
     assert caught.value.why == f"{path}, lines 1 and 4"
 
 
+@pytest.mark.parametrize("again", ["LAB-1", "lab-1.", "ada@Lab-1:22"])
+def test_capitals_and_a_final_dot_make_no_other_machine(tmp_path: Path, again: str) -> None:
+    with pytest.raises(UsageError, match="is named twice"):
+        read(tmp_path, f"lab-1\n{again}\n")
+
+
 @pytest.mark.parametrize(("text", "what"), [("", "names no worker"), ("# nobody\n\n", "names no worker")])
 def test_a_file_without_workers_is_refused(tmp_path: Path, text: str, what: str) -> None:
     with pytest.raises(UsageError, match=what):

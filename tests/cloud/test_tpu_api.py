@@ -284,3 +284,29 @@ async def test_the_settings_choose_the_source(cloud: Cloud, tmp_path: Path) -> N
     assert [slice_.name for slice_ in (await over_api.slices()).slices] == ["pod"]
     assert [slice_.name for slice_ in (await over_file.slices()).slices] == ["lab"]
     await over_api.close()
+
+
+class _Babble(grpc.GenericRpcHandler):
+    """Answers every call with bytes that are no message."""
+
+    def service(self, _details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
+        async def answer(_request: bytes, _context: grpc.aio.ServicerContext) -> bytes:
+            return b"\xff\xfe\x01no message"
+
+        return grpc.unary_unary_rpc_method_handler(answer)
+
+
+async def test_something_else_that_answers_is_told_as_such(tmp_path: Path) -> None:
+    server = grpc.aio.server(handlers=[_Babble()])
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    endpoints = {"tpu": f"127.0.0.1:{port}"}
+    api = TpuApi(Settings(home=tmp_path, project="local", zones=("local-a",), endpoints=endpoints), patience=5.0)
+    try:
+        [problem] = (await api.slices()).problems
+        assert "does not speak the Cloud TPU API" in problem.why
+        with pytest.raises(CloudError, match="slice pod cannot be read"):
+            await api.get("pod", "local-a")
+    finally:
+        await api.close()
+        await server.stop(None)

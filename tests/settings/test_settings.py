@@ -207,6 +207,8 @@ def test_broken_toml_names_file_and_line(machine: Machine) -> None:
         ('read_only = "perhaps"', "read_only should be true or false"),
         ('zones = ["projects/p/zones/z"]', "zones should be bare names"),
         ('thresholds = { silent = "much" }', "thresholds should hold numbers only, and silent is none"),
+        ("thresholds = { silent = -5 }", "thresholds should hold numbers from 0 up, and silent is -5"),
+        ("thresholds = { silent = nan }", "thresholds should hold numbers from 0 up, and silent is nan"),
         ("thresholds = { stragler = 3 }", "thresholds has no stragler: did you mean straggler"),
         ('endpoints = { tpus = "x" }', "endpoints should hold tpu, compute, storage"),
     ],
@@ -223,7 +225,7 @@ def test_a_value_that_cannot_be_names_file_and_line(machine: Machine, line: str,
 
 def test_a_binary_profile_and_a_directory_are_refused_in_words(machine: Machine) -> None:
     machine.write_profile("default", "").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(UsageError, match="profile default cannot be read"):
+    with pytest.raises(UsageError, match=r"profile default cannot be read: .*default.toml is not UTF-8 text"):
         machine.load()
 
     (machine.home / "profiles" / "folder.toml").mkdir()

@@ -34,6 +34,8 @@ class Disk:
     free: int
     size: int
     files_free: int | None
+    writable: bool = True
+    """False for what was mounted to be read only, and what belongs to somebody else."""
 
 
 @dataclass(frozen=True)
@@ -221,7 +223,7 @@ def _disk(row: Sequence[str]) -> Disk | None:
     free, size, files, files_total = (_number(row, place) for place in (1, 2, 3, 4))
     if free is None or not size:
         return None
-    return Disk(row[0], free * _KIB, size * _KIB, files if files_total else None)
+    return Disk(row[0], free * _KIB, size * _KIB, files if files_total else None, row[5:] != ["closed"])
 
 
 def _clock(readings: Sequence[float | None], sent: float, received: float) -> Clock | None:

@@ -20,7 +20,9 @@ origin() { tt_w=${SSH_CONNECTION:-}; [ -z "$tt_w" ] || say origin "${tt_w%% *}";
 clock() { say clock "$(date +%s.%N)"; }
 
 disk() {
-  tt_w=$(df -k --output=avail,size,iavail,itotal -- "$2" 2>/dev/null | tail -n 1) && set -- "$1" $tt_w && say disk "$@"
+  tt_w=$(df -k --output=avail,size,iavail,itotal -- "$2" 2>/dev/null | tail -n 1) || return
+  [ -w "$2" ] || tt_w="$tt_w closed"
+  set -- "$1" $tt_w && say disk "$@"
 }
 
 memory() {
@@ -161,6 +163,10 @@ tt_env=$(head -c "$tt_job")
 clock
 origin
 disk home "$HOME"
+case $tt_root in "$HOME" | "$HOME"/*) ;; *)
+  tt_v=$tt_root; while [ ! -e "$tt_v" ]; do tt_v=${tt_v%/*}; tt_v=${tt_v:-/}; done
+  disk run_root "$tt_v" ;;
+esac
 disk tmp /tmp
 memory
 load

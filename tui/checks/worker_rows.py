@@ -9,6 +9,9 @@ from tui.pod import accelerator
 from tui.pod.slice import Slice
 
 GIB = 1024**3
+_ALWAYS_TOLD = {"home": "home", "tmp": "/tmp"}
+"""Places that every worker has, by what a person calls them."""
+_WRITE_REMEDY = "see whether it is mounted read only after a disk's error (mount, dmesg), and whose it is (ls -ld)"
 _LEAST_FILES = 1000
 """Room for fewer files than this is a full disk, whatever its bytes."""
 
@@ -16,7 +19,7 @@ _LEAST_FILES = 1000
 def rows_of_facts(facts: Facts, slice_: Slice, limits: Thresholds) -> list[CheckRow]:
     """The rows of one worker; those that need the other workers are in `tui.checks.across`."""
     return [
-        *(_disk_row(facts, disk, limits) for disk in facts.disks),
+        *_disk_rows(facts, limits),
         *_memory_rows(facts, limits),
         *_load_rows(facts, limits),
         _chips_row(facts, slice_),
@@ -35,9 +38,21 @@ def _on(facts: Facts, slice_: Slice, command: str) -> str:
     return f"tpu-tui exec {slice_.path} --worker {facts.worker} -- {command}"
 
 
+def _disk_rows(facts: Facts, limits: Thresholds) -> list[CheckRow]:
+    told = {disk.place for disk in facts.disks}
+    silent = [name for place, name in _ALWAYS_TOLD.items() if place not in told]
+    return [
+        *(_disk_row(facts, disk, limits) for disk in facts.disks),
+        *(_row("disk", facts, "unknown", f"it does not tell the room on {name}") for name in silent),
+    ]
+
+
 def _disk_row(facts: Facts, disk: Disk, limits: Thresholds) -> CheckRow:
-    where = "home" if disk.place == "home" else f"/{disk.place}"
+    where = _ALWAYS_TOLD.get(disk.place, disk.place)
     told = f"{disk.free / GIB:.1f} of {disk.size / GIB:.1f} GiB free on {where}"
+    if not disk.writable:
+        needless = disk.place == "home" and any(other.place == "run_root" for other in facts.disks)
+        return _row("disk", facts, "warn" if needless else "fail", f"{where} cannot be written to", _WRITE_REMEDY)
     if disk.files_free is not None and disk.files_free < _LEAST_FILES:
         told = f"room for {disk.files_free} more files on {where} ({told})"
         return _row("disk", facts, "fail", told, _clear_remedy(disk))
@@ -49,7 +64,7 @@ def _disk_row(facts: Facts, disk: Disk, limits: Thresholds) -> CheckRow:
 
 
 def _clear_remedy(disk: Disk) -> str:
-    if disk.place == "home":
+    if disk.place != "tmp":
         return "tpu-tui runs delete --on workers --older-than 7d frees old logs; see also old checkpoints"
     return "delete what old jobs left there: /tmp/tpu_logs, data sets, checkpoints"
 

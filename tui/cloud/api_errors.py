@@ -20,6 +20,7 @@ _PLUGIN_FAILED = "metadata from plugin failed"
 """gRPC's words when fetching an access token failed: an UNAVAILABLE that no retry cures."""
 _EVENT_ID = re.compile(r"\s*\[EID: [^\]]*\]")
 _NO_LOCATION = re.compile(r"Location \S+ is not found or access is unauthorized")
+_EACH_MINUTE = re.compile(r"\bper minute\b|\bper 100 seconds\b|[Rr]ate limit")
 _DISABLED = ("SERVICE_DISABLED", "API_DISABLED")
 _WRONG_PROJECT = ("CONSUMER_INVALID", "RESOURCE_PROJECT_INVALID", "CONSUMER_SUSPENDED")
 _QUOTA_PROJECT = ("USER_PROJECT_DENIED", "CONSUMER_QUOTA_PROJECT_REQUIRED")
@@ -65,7 +66,7 @@ def explain(error: Exception, asked: Asked, tried: float = 0.0) -> TpuTuiError:
     for kind, explained in _BY_KIND.items():
         if isinstance(error, kind):
             return explained(error, asked, tried)
-    return CloudError(asked.what, why=_said(error))
+    return CloudError(asked.what, why=_said(error), remedy=_THEIR_FAULT)
 
 
 def _said(error: Exception) -> str:
@@ -139,8 +140,13 @@ def _exists(error: exceptions.GoogleAPICallError, asked: Asked, _tried: float) -
     return UsageError(asked.what, why=_said(error), remedy="take another name, or delete that one first")
 
 
+_THEIR_FAULT = "try again; https://status.cloud.google.com tells whether it is more than this once"
+
+
 def _exhausted(error: exceptions.GoogleAPICallError, asked: Asked, _tried: float) -> TpuTuiError:
     said = _said(error)
+    if error.reason == "RATE_LIMIT_EXCEEDED" or _EACH_MINUTE.search(said):
+        return CloudError(asked.what, why=said, remedy="wait a minute; other programs of the project count too")
     if "capacity" in said:
         return CloudError(asked.what, why=said, remedy="try another zone, --spot, or later")
     page = f"https://console.cloud.google.com/iam-admin/quotas?project={asked.project}"

@@ -54,19 +54,24 @@ def slice_name(path: Path) -> str:
 def read_hosts(path: Path) -> Slice:
     """Read a hosts file. Raises UsageError naming file and line for what is no worker, and for one given twice."""
     workers: list[Worker] = []
-    lines: dict[tuple[str | None, int], int] = {}
+    lines: dict[tuple[str, int], int] = {}
     for number, line in enumerate(_text(path).splitlines(), 1):
         entry = line.split("#", 1)[0].strip()
         if not entry:
             continue
         worker = _worker(len(workers), entry, f"{path}, line {number}")
-        first = lines.setdefault((worker.internal_ip or worker.hostname, worker.port), number)
+        first = lines.setdefault((_same_for_dns(worker.internal_ip or worker.hostname or ""), worker.port), number)
         if first != number:
             raise UsageError(f"{entry!r} is named twice", why=f"{path}, lines {first} and {number}")
         workers.append(worker)
     if not workers:
         raise UsageError("the hosts file names no worker", why=str(path), remedy=f"write one worker a line: {_FORM}")
     return Slice(name=slice_name(path), source="hosts_file", workers=tuple(workers))
+
+
+def _same_for_dns(host: str) -> str:
+    """A name as DNS compares it: capitals and a final dot make no other machine."""
+    return host.lower().removesuffix(".")
 
 
 def _text(path: Path) -> str:

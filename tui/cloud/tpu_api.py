@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tui.cloud import nodes
 from tui.cloud.inventory import Listing, no_such_slice, pick
 from tui.cloud.lifecycle import Lifecycle
-from tui.cloud.tpu_client import TpuConnection, UnknownZone, request_options
+from tui.cloud.tpu_client import TpuConnection, UnknownZone, request_options, unreadable
 from tui.errors import CloudError, OutOfReachError, TpuTuiError, UsageError, near_matches
 from tui.pod.slice import Slice
 from tui.settings import Settings
@@ -206,8 +206,11 @@ class TpuApi:
         token = ""
         while token or not pages:
             pager = await self._api.ask(_cannot_list(zone), _of_page(call, token))
-            pages.append(await pager.pages.__anext__())
-            token = pages[-1].next_page_token
+            page = await pager.pages.__anext__()
+            if page is None:
+                raise unreadable(_cannot_list(zone))
+            pages.append(page)
+            token = page.next_page_token
         return pages
 
     async def _node(self, name: str, zone: str) -> tpu_v2.Node | None:

@@ -21,6 +21,21 @@ def seconds(text: str) -> float:
     return value
 
 
+def whole(text: str) -> int:
+    """0 or more, as `4096`, also written `4,096` or `4_096`."""
+    bare = text.replace(",", "").replace("_", "")
+    if not (bare.isascii() and bare.isdecimal()):
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number")
+    return int(bare)
+
+
+def given(text: str) -> str:
+    """Any text but the empty one: an option with an unset variable behind it is not taken for one left out."""
+    if not text:
+        raise argparse.ArgumentTypeError("its value is empty")
+    return text
+
+
 def directory(text: str) -> Path:
     """A path; an empty word, as an unset variable leaves it, is not taken for the current directory."""
     if not text:

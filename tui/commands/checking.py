@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import sys
 import textwrap
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
+from tui.commands.arguments import given
 from tui.commands.output import Output
 from tui.errors import UsageError
 
@@ -21,6 +23,7 @@ _WORDS = {"fail": "FAIL", "unknown": "????", "warn": "warn", "pass": "pass"}
 _COUNTED = {"fail": "failed", "unknown": "unknown", "warn": "warnings", "pass": "passed"}
 _INDENT = 6
 """Columns of the first word and the blanks after it."""
+_WIDEST_MATRIX = 200
 
 
 def add_check(commands: argparse._SubParsersAction[Any]) -> None:
@@ -31,6 +34,7 @@ def add_check(commands: argparse._SubParsersAction[Any]) -> None:
     check.add_argument(
         "--bucket",
         action="append",
+        type=given,
         default=[],
         metavar="gs://BUCKET",
         help="whether a bucket is in the slice's region; repeatable",
@@ -71,13 +75,13 @@ def _address(bucket: str) -> str:
 
 
 def _print_digest(name: str, found: Digest, out: Output) -> None:
-    columns = shutil.get_terminal_size((80, 24)).columns
+    columns = shutil.get_terminal_size((sys.maxsize, 0)).columns
     counts = ", ".join(f"{count} {_COUNTED[status]}" for status, count in found.counts.items() if count)
     out.text(f"{name}: {counts or 'nothing was checked'}")
     for finding, following in zip_longest(found.findings, found.findings[1:]):
         _print_finding(finding, columns, out, with_remedy=following is None or following.remedy != finding.remedy)
     for matrix in found.matrices:
-        _print_matrix(matrix, columns, out)
+        _print_matrix(matrix, min(columns, _WIDEST_MATRIX), out)
     if found.matrices:
         from tui.checks.matrix import LEGEND
 
@@ -85,7 +89,7 @@ def _print_digest(name: str, found: Digest, out: Output) -> None:
 
 
 def _print_finding(finding: Finding, columns: int, out: Output, *, with_remedy: bool) -> None:
-    """A sentence, broken where it is too long for the screen; a remedy never is, for it may be a command to copy."""
+    """A sentence, broken where it is too long for a screen; a remedy never is, for it may be a command to copy."""
     where = f"{finding.where}: " if finding.where and finding.detail else finding.where
     text = f"{finding.check:<12} {where}{finding.detail}"
     lines = textwrap.wrap(

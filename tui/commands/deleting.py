@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tui.commands.arguments import ago
 from tui.commands.output import Output
+from tui.commands.refusals import by_read_only
 from tui.errors import OutOfReachError, TpuTuiError, UsageError
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 async def delete_runs(args: argparse.Namespace, operator: Operator, out: Output) -> int:
     """Delete the runs named, or all that ended long enough ago; tells what is left and why."""
     if operator.settings.read_only:
-        raise UsageError("deleting runs is refused by --read-only")
+        raise by_read_only("runs delete", operator.settings)
     refs = args.words[1:]
     if bool(refs) == bool(args.older_than):
         raise UsageError("which runs?", remedy="tpu-tui runs delete RUN …, or tpu-tui runs delete --older-than 7d")
@@ -25,7 +26,7 @@ async def delete_runs(args: argparse.Namespace, operator: Operator, out: Output)
     rows: list[dict[str, Any]] = []
     code = 0
     for directory in chosen:
-        problem = await _delete(directory, args.on, operator)
+        problem = await _delete(directory, args.on or "both", operator)
         rows.append({"run": directory.id, "deleted": problem is None, "detail": problem and problem.sentence})
         if problem is None:
             if not out.as_json:
@@ -35,6 +36,8 @@ async def delete_runs(args: argparse.Namespace, operator: Operator, out: Output)
             code = max(code, problem.exit_code)
     if out.as_json:
         out.document(rows)
+    elif not rows:
+        out.note(f"No run here ended more than {args.older_than} ago: none is deleted.")
     return code
 
 

@@ -21,7 +21,7 @@ _YES = ("y", "yes")
 def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
     """Add this family's parser."""
     keys = commands.add_parser("keys", help="add: your public SSH key to a slice's metadata, as gcloud's ssh does")
-    keys.add_argument("action", choices=("add",))
+    keys.add_argument("action", metavar="add", choices=("add",))
     keys.add_argument("slice", metavar="SLICE")
     keys.add_argument("--yes", action="store_true", help="do not ask")
     keys.add_argument("--dry-run", action="store_true", help="say what would be done, and do nothing")

@@ -6,7 +6,6 @@ Saved logs are files or `gs://bucket/object`.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -14,10 +13,10 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tui.commands.arguments import ago
-from tui.commands.output import Output, finite
-from tui.errors import OutOfReachError, UsageError
-from tui.pod.naming import STDIN, path_of
+from tui.commands.arguments import ago, directory, given, whole
+from tui.commands.output import Output, in_json
+from tui.errors import OutOfReachError, TpuTuiError, UsageError
+from tui.pod.naming import names_a_file, path_of
 
 if TYPE_CHECKING:
     from tui.logs.archive import SavedLog
@@ -43,33 +42,33 @@ def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
 
     logs = commands.add_parser("logs", help="a log in order, byte for byte")
     _add_ref(logs, "RUN|FILE")
-    logs.add_argument("--worker", type=int, metavar="N", help="only this worker's, byte for byte")
-    logs.add_argument("--core", type=int, metavar="N", help="only lines about this core")
+    logs.add_argument("--worker", type=whole, metavar="N", help="only this worker's, byte for byte")
+    logs.add_argument("--core", type=whole, metavar="N", help="only lines about this core")
     logs.add_argument("--merged", action="store_true", help="all workers' in order of arrival (the default)")
     logs.add_argument("-f", "--follow", action="store_true", help="go on until the run ends")
-    logs.add_argument("--tail", type=int, metavar="N", help="only the last N lines")
+    logs.add_argument("--tail", type=whole, metavar="N", help="only the last N lines")
     logs.add_argument("--since", metavar="T", help="only lines since then: 10m, 2h, or 2026-01-31T18:00:00Z")
     logs.set_defaults(run=show_logs, run_on_file=show_file)
 
     report = commands.add_parser("report", help="what happened, as a file to keep")
     _add_ref(report, "RUN|FILE")
     report.add_argument("--format", action="append", choices=REPORT_FORMATS, help="repeatable (default: md)")
-    report.add_argument("--out", type=Path, metavar="DIR", help="where to (default: the run's directory, or here)")
-    report.add_argument("--upload", metavar="gs://…", help="copy them into this folder of a bucket too")
+    report.add_argument("--out", type=directory, metavar="DIR", help="default: the run's directory, or here")
+    report.add_argument("--upload", type=given, metavar="gs://…", help="copy them into this folder of a bucket too")
     report.set_defaults(run=write_report)
 
     dialect = commands.add_parser("dialect", help="which lines of a log each dialect understands")
-    dialect.add_argument("action", choices=("test",))
-    dialect.add_argument("ref", metavar="FILE")
+    dialect.add_argument("action", metavar="test", choices=("test",))
+    dialect.add_argument("ref", metavar="FILE", type=given)
     dialect.set_defaults(run=try_dialects)
 
     replay = commands.add_parser("replay", help="the console on a saved log")
-    replay.add_argument("ref", metavar="FILE")
+    replay.add_argument("ref", metavar="FILE", type=given)
     replay.set_defaults(run_blocking=replay_log)
 
 
 def _add_ref(parser: argparse.ArgumentParser, metavar: str) -> None:
-    parser.add_argument("ref", metavar=metavar)
+    parser.add_argument("ref", metavar=metavar, type=given)
     parser.add_argument("--offline", action="store_true", help="only what is on this machine")
 
 
@@ -121,9 +120,9 @@ def _open_file(ref: str, flags: Mapping[str, Any]) -> tuple[SavedLog, Path] | No
 
     It is read with the profile's dialects too.
     """
-    path = path_of(ref)
-    if ref != STDIN and not path.is_file():
+    if not names_a_file(ref):
         return None
+    path = path_of(ref)
     from tui.logs.archive import open_log
     from tui.settings import load
 
@@ -145,7 +144,7 @@ def show_file(args: argparse.Namespace, flags: Mapping[str, Any], out: Output) -
 def _show_saved(log: SavedLog, cache: Path | None, args: argparse.Namespace, out: Output) -> int:
     from tui.logs.picking import Choice
 
-    since = _checked_since(args)
+    since = _parse_since(args.since)
     if args.follow:
         raise UsageError("a saved log does not grow", remedy=f"tail -f {args.ref} follows a file")
     choice = Choice(args.worker, args.core, since)
@@ -159,13 +158,6 @@ def _show_saved(log: SavedLog, cache: Path | None, args: argparse.Namespace, out
         if not found and args.tail != 0:
             out.note(f"No line of {log.name} is such a one.")
     return 0
-
-
-def _checked_since(args: argparse.Namespace) -> float | None:
-    """The `--since` of a command line, and a look at its `--tail`."""
-    if args.tail is not None and args.tail < 0:
-        raise UsageError("--tail is a number of lines, 0 or more")
-    return _parse_since(args.since)
 
 
 def _print_cores(rows: Sequence[Mapping[str, Any]], out: Output) -> None:
@@ -188,7 +180,7 @@ async def show_logs(args: argparse.Namespace, operator: Operator, out: Output) -
     """Print a log: one worker's bytes as they are, or lines with their worker."""
     from tui.runs.directory import RunDirectory
 
-    since = _checked_since(args)
+    since = _parse_since(args.since)
     source, code = await _opened(args, operator, out)
     if not isinstance(source, RunDirectory):
         return _show_saved(source, operator.settings.home / "cache", args, out) or code
@@ -285,7 +277,7 @@ def _write_lines(lines: Iterable[Any], write: Callable[[Any], None], out: Output
         return
     before = "["
     for line in lines:
-        sys.stdout.write(before + json.dumps(finite(line.to_json()), ensure_ascii=False))
+        sys.stdout.write(before + in_json(line.to_json()))
         before = ",\n"
     print("]" if before != "[" else "[]")
 
@@ -337,7 +329,11 @@ async def write_report(args: argparse.Namespace, operator: Operator, out: Output
     written = await operator.report(source, formats, args.out)
     files = [str(path) for path in written]
     if args.upload:
-        files += await operator.upload(written, args.upload)
+        try:
+            files += await operator.upload(written, args.upload)
+        except TpuTuiError:
+            out.note(f"Written here all the same: {', '.join(files)}")
+            raise
     if out.as_json:
         out.document({"files": files})
     else:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from tui.commands import streams
 from tui.errors import TpuTuiError
 from tui.printable import one_line, printable
 
@@ -24,6 +25,11 @@ def finite(value: Any) -> Any:
     return value
 
 
+def in_json(value: Any, *, indent: int | None = None) -> str:
+    """The value as JSON; every character escaped that stdout's encoding might not have, so that none is lost."""
+    return json.dumps(finite(value), ensure_ascii=not streams.holds_everything(sys.stdout), indent=indent)
+
+
 class Output:
     """Where a command's answer goes; `as_json` makes stdout machine-readable and nothing else."""
 
@@ -32,11 +38,11 @@ class Output:
 
     def document(self, value: Any) -> None:
         """Print the one JSON document that answers."""
-        print(json.dumps(finite(value), ensure_ascii=False, indent=2 if sys.stdout.isatty() else None))
+        print(in_json(value, indent=2 if sys.stdout.isatty() else None))
 
     def line(self, value: Any) -> None:
         """Print one JSON line of a stream, at once."""
-        print(json.dumps(finite(value), ensure_ascii=False), flush=True)
+        print(in_json(value), flush=True)
 
     def text(self, value: str = "") -> None:
         """Print text that may hold remote words; control characters become visible."""

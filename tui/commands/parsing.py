@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from tui import __version__
+from tui.commands.mistyped import asked_of, command_meant, unknown_option, word_meant
+from tui.printable import one_line
 
 _COMMAND_SEPARATOR = "--"
 
@@ -33,6 +35,8 @@ exit codes:
   130  interrupted
 """
 _HOLD_EVERYWHERE = "Options that hold everywhere, as --json, --profile and --zone: tpu-tui --help"
+_HELP = "help"
+"""`tpu-tui help launch` is `tpu-tui launch --help`, as other tools have it."""
 
 
 class _Commands(argparse._SubParsersAction):  # type: ignore[type-arg]
@@ -52,10 +56,23 @@ class _Parser(argparse.ArgumentParser):
         self.register("action", "parsers", _Commands)
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"tpu-tui: {message}\n  → {self.prog} --help\n")
+        self.refuse(message)
+
+    def refuse(self, message: str, remedy: str = "") -> NoReturn:
+        """End with 2: what is wrong, and what was probably meant or where help is."""
+        self.exit(2, f"tpu-tui: {message}\n  → {remedy or f'{self.prog} --help'}\n")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is None or value in action.choices:
+            return
+        choices, shown = [str(choice) for choice in action.choices], one_line(str(value))
+        if action.dest == "command":
+            self.refuse(f"no such command: {shown}", command_meant(shown, choices))
+        name = "/".join(action.option_strings) or action.metavar or action.dest
+        self.refuse(f"{name}: {shown!r} is none of {', '.join(choices)}", word_meant(shown, choices))
 
 
-def _options_that_hold_everywhere() -> argparse.ArgumentParser:
+def _options_that_hold_everywhere() -> _Parser:
     """Options accepted before or after the command, up to `--`."""
     parser = _Parser(add_help=False, allow_abbrev=False, prog="tpu-tui")
     group = parser.add_argument_group("options that hold everywhere")
@@ -79,12 +96,12 @@ def _options_that_hold_everywhere() -> argparse.ArgumentParser:
     return parser
 
 
-def build_parser(command: str | None = None) -> argparse.ArgumentParser:
+def build_parser(command: str | None = None) -> _Parser:
     """The whole command line, for parsing and for `--help`; with a command that there is, only its part of it."""
     parser = _Parser(
         prog="tpu-tui",
         description="See, check, launch, watch, stop and report training runs on Cloud TPU pods. "
-        "Without a command it opens the console.",
+        "Without a command it opens the console; `tpu-tui help COMMAND` tells about one.",
         epilog=_everywhere_help() + _EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -104,8 +121,12 @@ def _everywhere_help() -> str:
 def parse(words: Sequence[str]) -> argparse.Namespace:
     """Read the words of a command line; what follows `--` is the job's and is left untouched as `args.argv`."""
     cut = words.index(_COMMAND_SEPARATOR) if _COMMAND_SEPARATOR in words else len(words)
-    everywhere, rest = _options_that_hold_everywhere().parse_known_args(list(words[:cut]))
+    shared = _options_that_hold_everywhere()
+    everywhere, rest = shared.parse_known_args(list(words[:cut]))
+    if rest[:1] == [_HELP]:
+        rest = [*rest[1:], "--help"]
     parser = build_parser(rest[0] if rest else None)
+    _refuse_unknown_option(rest, shared, parser)
     args, left_over = parser.parse_known_args(rest)
     _take_further_words(args, left_over, parser)
     args.argv = list(words[cut + 1 :])
@@ -115,7 +136,15 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     return args
 
 
-def _take_further_words(args: argparse.Namespace, words: list[str], parser: argparse.ArgumentParser) -> None:
+def _refuse_unknown_option(words: list[str], shared: _Parser, parser: _Parser) -> None:
+    """Name an option that is none before argparse takes its value for one of the command's words."""
+    asked = asked_of(words, parser)
+    unknown = unknown_option(words, shared, asked) if asked else None
+    if asked and unknown:
+        parser.refuse(f"no such option: {unknown[0]}", unknown[1] or f"{asked.prog} --help")
+
+
+def _take_further_words(args: argparse.Namespace, words: list[str], parser: _Parser) -> None:
     """Give a command that takes any number of words (`args.many` names them) those that stood behind an option.
 
     argparse gives a positional argument one unbroken row of words only.

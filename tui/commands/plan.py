@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from tui.commands.arguments import whole
 from tui.commands.output import Output
 from tui.errors import UsageError
 
@@ -24,8 +25,8 @@ def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
     )
     plan.add_argument("--from", dest="source", metavar="TYPE", help="where it runs now, as v2-8")
     plan.add_argument("--to", dest="target", metavar="TYPE", help="where it shall run, as v3-32")
-    plan.add_argument("--batch-size", type=_whole, metavar="N", help="global batch on the first slice")
-    plan.add_argument("--steps", type=_whole, metavar="N", help="steps of the whole training on the first slice")
+    plan.add_argument("--batch-size", type=whole, metavar="N", help="global batch on the first slice")
+    plan.add_argument("--steps", type=whole, metavar="N", help="steps of the whole training on the first slice")
     plan.add_argument("--epochs", type=_number, metavar="N", help="epochs, where the training counts those")
     plan.add_argument("--lr", type=_number, metavar="R", help="learning rate on the first slice")
     plan.add_argument(
@@ -35,14 +36,6 @@ def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
         help="instead: how finished runs on several slice sizes scale, and whether to go up (default: all runs)",
     )
     plan.set_defaults(run_blocking=show_plan)
-
-
-def _whole(text: str) -> int:
-    """`4096`, also written `4,096` or `4_096`."""
-    bare = text.replace(",", "").replace("_", "")
-    if not (bare.isascii() and bare.isdecimal()):
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number")
-    return int(bare)
 
 
 def _number(text: str) -> float:

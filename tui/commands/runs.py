@@ -12,7 +12,7 @@ from tui.commands.arguments import seconds
 from tui.commands.following import ANSWER_IS_NO, follow
 from tui.commands.launching import add_launch
 from tui.commands.output import Output, to_the_second
-from tui.errors import OutOfReachError, TpuTuiError, UsageError
+from tui.errors import TpuTuiError, UsageError
 from tui.pod.run import RunState
 
 if TYPE_CHECKING:
@@ -32,9 +32,7 @@ def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
     )
     runs.add_argument("words", metavar="SLICE | delete RUN …", nargs="*", help="only those on this slice")
     runs.add_argument("--offline", action="store_true", help="only what is on this machine")
-    runs.add_argument(
-        "--on", choices=("workers", "here", "both"), default="both", help="where to delete (default both)"
-    )
+    runs.add_argument("--on", choices=("workers", "here", "both"), help="where to delete (default both)")
     runs.add_argument("--older-than", metavar="T", help="delete all that ended before, as 7d or 12h")
     runs.set_defaults(run=runs_command, many="words")
 
@@ -80,6 +78,8 @@ async def runs_command(args: argparse.Namespace, operator: Operator, out: Output
         from tui.commands.deleting import delete_runs
 
         return await delete_runs(args, operator, out)
+    if args.older_than or args.on:
+        raise UsageError("--older-than and --on say what to delete", remedy="tpu-tui runs delete --older-than 7d")
     if len(args.words) > 1:
         raise UsageError("runs takes one slice", remedy="tpu-tui runs SLICE, or tpu-tui runs delete RUN …")
     return await list_runs(args.words[0] if args.words else None, args.offline, operator, out)
@@ -96,7 +96,8 @@ async def list_runs(slice_name: str | None, offline: bool, operator: Operator, o
         out.document([operator.status_document(status, None) for status in statuses])
         return code
     if not statuses:
-        out.note("No runs yet. tpu-tui launch SLICE -- COMMAND … starts one.")
+        where = f" of {slice_name}" if slice_name else ""
+        out.note(f"No runs{where} yet. tpu-tui launch {slice_name or 'SLICE'} -- COMMAND … starts one.")
         return code
     out.table(
         ("run", "slice", "state", "workers", "started", "ended", "attended", "latest"),
@@ -115,6 +116,8 @@ async def list_runs(slice_name: str | None, offline: bool, operator: Operator, o
         ],
         right=("workers",),
     )
+    if operator.dialect_problem:
+        out.problem(operator.dialect_problem)
     return code
 
 
@@ -128,6 +131,9 @@ async def _discovered(slice_name: str | None, operator: Operator) -> list[TpuTui
         return []
     except TpuTuiError as error:
         return [error]
+    except OSError as error:
+        why = f"{error.filename or operator.settings.runs_home}: {error.strerror or error}"
+        return [TpuTuiError("runs of other machines cannot be kept here", why=why)]
 
 
 def _attended(status: RunStatus) -> str:
@@ -154,10 +160,10 @@ async def show_status(args: argparse.Namespace, operator: Operator, out: Output)
         await asyncio.sleep(WATCH_INTERVAL)
         if not out.as_json and sys.stdout.isatty():
             print("\x1b[H\x1b[2J", end="")
-    if behind:
-        out.problem(behind)
-        return OutOfReachError.exit_code
-    return 0
+    problem = behind or operator.dialect_problem
+    if problem:
+        out.problem(problem)
+    return problem.exit_code if problem else 0
 
 
 def _print_status(document: dict[str, Any], attended: str, directory: RunDirectory, out: Output) -> None:

@@ -46,7 +46,7 @@ def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
     sync.set_defaults(run=sync_tree, changes=True)
 
     config = commands.add_parser("config", help="where each setting comes from")
-    config.add_argument("action", choices=("show",))
+    config.add_argument("action", metavar="show", choices=("show",))
     config.set_defaults(run=show_config)
 
 
@@ -186,7 +186,7 @@ async def show_config(_args: argparse.Namespace, operator: Operator, out: Output
 
 def _in_words(value: Any) -> Any:
     if isinstance(value, dict):
-        return ", ".join(f"{name} {item}" for name, item in value.items()) or None
+        return ", ".join(f"{name} {_in_words(item)}" for name, item in value.items()) or None
     return (", ".join(value) or None) if isinstance(value, list) else value
 
 

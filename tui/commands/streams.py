@@ -7,6 +7,7 @@ import io
 import os
 import sys
 from collections.abc import Iterator
+from typing import TextIO
 
 _STREAMS = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
 """In the order of their descriptors."""
@@ -25,8 +26,13 @@ def make_usable() -> None:
                 os.close(descriptor)
             setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+        if isinstance(stream, io.TextIOWrapper) and (stream.errors == "strict" or not holds_everything(stream)):
             stream.reconfigure(errors="replace")
+
+
+def holds_everything(stream: TextIO) -> bool:
+    """Whether the stream's encoding has every character, as UTF-8 has and the C locale's has not."""
+    return (getattr(stream, "encoding", None) or "").lower().replace("-", "").startswith("utf")
 
 
 @contextlib.contextmanager

@@ -7,13 +7,13 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tui.errors import OutOfReachError, TpuTuiError, UsageError
 from tui.operator.following import Following
-from tui.pod.naming import STDIN, path_of
+from tui.pod.naming import names_a_file, path_of
 from tui.pod.run import is_run_id
 from tui.pod.slice import Slice
 from tui.runs.directory import RunDirectory, list_runs, resolve
@@ -170,7 +170,7 @@ class Operator(Following):
         if self._glances is None:
             from tui.runs.glance import Glances
 
-            self._glances = Glances(self.dialects)
+            self._glances = Glances(() if self.dialect_problem else self.dialects)
         return self._glances.of(self._known[self.settings.runs_home / status.run.id])
 
     async def attend(self, directory: RunDirectory) -> bool:
@@ -202,7 +202,7 @@ class Operator(Following):
         newer log; `note` is told when there is something to wait for.
         """
         path = path_of(ref)
-        if ref == STDIN or ref.startswith("gs://") or path.is_file():
+        if ref.startswith("gs://") or names_a_file(ref):
             return await self.open_log(ref, offline=offline, note=note)
         try:
             return self.open_run(ref) if path.exists() or "/" in ref else await self.find_run(ref)
@@ -227,6 +227,19 @@ class Operator(Following):
     @property
     def dialects(self) -> tuple[Dialect, ...]:
         """The profile's own dialects. Raises UsageError for one that is none."""
+        return self._read_dialects()
+
+    @cached_property
+    def dialect_problem(self) -> UsageError | None:
+        """What is wrong with the profile's own dialects: without them a run's state is known, its figures are not."""
+        if self.settings.dialects:
+            try:
+                self._read_dialects()
+            except UsageError as error:
+                return error
+        return None
+
+    def _read_dialects(self) -> tuple[Dialect, ...]:
         from tui.logs.dialects import user_dialects
 
         return user_dialects(self.settings.dialects)
@@ -254,8 +267,9 @@ class Operator(Following):
         return [row.to_json() for row in snapshot.rows()]
 
     async def status(self, directory: RunDirectory) -> dict[str, Any]:
-        """The document that `status --json` prints."""
-        return self.status_document(self.status_of(directory), await self.snapshot(directory))
+        """The document that `status --json` prints; without figures where `dialect_problem` says why."""
+        snapshot = None if self.dialect_problem else await self.snapshot(directory)
+        return self.status_document(self.status_of(directory), snapshot)
 
     def status_document(self, status: RunStatus, snapshot: Snapshot | None) -> dict[str, Any]:
         """A run's state with the figures of its cores; figures are null where no log was read."""

@@ -126,7 +126,7 @@ def known_type(name: str) -> Accelerator:
 def _require_positive(numbers: dict[str, int | float | None]) -> None:
     for name, number in numbers.items():
         if number is not None and not (number > 0 and math.isfinite(number)):
-            raise UsageError(f"the {name} should be more than 0, not {number:g}")
+            raise UsageError(f"the {name} should be a number more than 0, not {number:g}")
 
 
 def _share(batch_size: int, old: Accelerator) -> tuple[int, list[str]]:

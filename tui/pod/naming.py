@@ -6,6 +6,13 @@ from pathlib import Path
 
 STDIN = "-"
 """As a file's name: what is piped in."""
+LAST = "last"
+"""The newest run; a file of that name is `./last`."""
+
+
+def names_a_file(ref: str) -> bool:
+    """Whether the word means a saved log on this machine, or what is piped in."""
+    return ref == STDIN or (ref != LAST and path_of(ref).is_file())
 
 
 def path_of(ref: str) -> Path:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tui.errors import TpuTuiError, UsageError
+from tui.pod.naming import LAST
 from tui.pod.run import Run, is_run_id
 
 RUN_FILE = "run.json"
@@ -217,7 +218,7 @@ def resolve(runs_home: Path, text: str) -> RunDirectory:
     as_path = Path(text).expanduser()
     if (os.sep in text or text in (".", "..")) and (as_path / RUN_FILE).exists():
         return RunDirectory.open(as_path.resolve())
-    if text == "last":
+    if text == LAST:
         return _newest(runs_home)
     if is_run_id(text) and (runs_home / text).is_dir():
         return RunDirectory.open(runs_home / text)

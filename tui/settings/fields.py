@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -128,6 +129,8 @@ def _thresholds(value: Any, place: Place) -> Mapping[str, float]:
             raise ValueError(f"has no {name}: " + (f"did you mean {near[0]}?" if near else ", ".join(THRESHOLDS)))
         if not isinstance(number, (int, float)) or isinstance(number, bool):
             raise ValueError(f"should hold numbers only, and {name} is none")
+        if not 0 <= number < math.inf:
+            raise ValueError(f"should hold numbers from 0 up, and {name} is {number}")
     return {name: float(number) for name, number in table.items()}
 
 

@@ -55,8 +55,11 @@ def read_profile(home: Path, name: str, user_home: Path) -> Profile:
         text = path.read_text("utf-8")
     except FileNotFoundError:
         raise UsageError(f"no such profile: {name}", remedy=_profiles_there_are(home, name)) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"profile {name} cannot be read", why=f"{path}: {error}") from None
+    except UnicodeDecodeError as error:
+        why = f"{path} is not UTF-8 text (byte {error.start})"
+        raise UsageError(f"profile {name} cannot be read", why=why) from None
+    except OSError as error:
+        raise UsageError(f"profile {name} cannot be read", why=f"{path}: {error.strerror}") from None
     document = _parsed(name, path, text)
     values = {key: value for key, value in document.items() if key != LOCAL_TABLE}
     local = document.get(LOCAL_TABLE, {})

@@ -1,0 +1,67 @@
+"""Words that are no command and no option: what was probably meant."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Collection, Sequence
+
+_ELSEWHERE = {
+    "kill": "stop",
+    "ls": "slices",
+    "list": "slices",
+    "ps": "runs",
+    "run": "launch",
+    "ssh": "exec",
+    "tail": "logs",
+    "top": "cores",
+    "version": "--version",
+}
+"""What other tools call it, and what it is called here."""
+
+
+_LIKE_ENOUGH = 0.7
+"""As difflib counts; less brings up words that have nothing to do with each other."""
+
+
+def command_meant(word: str, commands: Collection[str]) -> str:
+    """The command that was probably meant, by its like or by what other tools call it; empty where none was."""
+    usual = _ELSEWHERE.get(word)
+    return f"did you mean {usual}?" if usual else word_meant(word, commands)
+
+
+def word_meant(word: str, choices: Collection[str]) -> str:
+    """The choice that looks like this word, as a remedy; empty where none does."""
+    from tui.errors import near_matches
+
+    near = near_matches(word, choices, 1, cutoff=_LIKE_ENOUGH)
+    return f"did you mean {near[0]}?" if near else ""
+
+
+def unknown_option(words: Sequence[str], *parsers: argparse.ArgumentParser) -> tuple[str, str] | None:
+    """The first long option that none of these has, and what was probably meant; an abbreviation is known."""
+    known = sorted({option for parser in parsers for action in parser._actions for option in action.option_strings})
+    for word in words:
+        name = word.partition("=")[0]
+        if name.startswith("--") and not any(option.startswith(name) for option in known):
+            return name, word_meant(name, known)
+    return None
+
+
+def asked_of(words: Sequence[str], whole: argparse.ArgumentParser) -> argparse.ArgumentParser | None:
+    """The parser of the command that these words name, as far down as they do; None for one that there is not."""
+    parser = whole
+    for word in words:
+        below = _commands_of(parser)
+        if not word.startswith("-") and below:
+            if word not in below:
+                return None if parser is whole else parser
+            parser = below[word]
+    return parser
+
+
+def _commands_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    found: dict[str, argparse.ArgumentParser] = {}
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            found.update(action.choices)
+    return found
