@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from tests.cli.commands import Shell
 from tests.logs.shapes import training
 from tui.pod.run import Run
@@ -55,6 +57,13 @@ def test_a_dialect_that_is_none_hides_no_run_and_no_state(shell: Shell) -> None:
     assert status.document["loss"] is None
     assert "dialect 'mine'" in status.errors
     assert shell.run("cores", "last", "--offline").code == 2  # figures of the wrong lines would be worse than none
+
+
+def test_runs_are_listed_beside_what_is_wrong_with_where_to_ask(shell: Shell, tmp_path: Path) -> None:
+    made(shell, "goes-20260102-000000-aaaa")
+    answer = shell.run("--hosts", str(tmp_path / "missing.txt"), "runs", "--json")
+    assert ([run["run"] for run in answer.document], answer.code) == (["goes-20260102-000000-aaaa"], 2)
+    assert "missing.txt" in answer.errors
 
 
 def test_options_of_deleting_are_refused_where_nothing_is_deleted(shell: Shell) -> None:

@@ -61,6 +61,16 @@ async def test_a_dry_run_says_what_would_be_done_and_does_nothing(cloud: Cloud) 
     assert (await cloud.api.get("pod", None)).state == "READY"
 
 
+async def test_a_dry_run_refuses_what_the_api_would_refuse(cloud: Cloud) -> None:
+    with pytest.raises(UsageError) as caught:
+        await cloud.make("pod", "v3-31", dry_run=True)
+    assert caught.value.why == "there is no accelerator type v3-31 in local-a"
+    assert "v3-32" in caught.value.remedy
+    await cloud.make("pod")
+    with pytest.raises(UsageError, match="there is one of that name already"):
+        await cloud.make("pod", dry_run=True)
+
+
 async def test_a_name_that_is_taken_is_refused(cloud: Cloud) -> None:
     await cloud.make("pod")
 

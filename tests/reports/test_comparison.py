@@ -34,6 +34,14 @@ def test_losses_steps_and_ends_stand_beside_each_other() -> None:
     assert (one.state, one.cause, one.restarts) == ("failed", "worker 0 exited with code 3", 2)
 
 
+def test_the_lowest_loss_is_told_as_the_log_printed_it() -> None:
+    demux = Demux()
+    demux.feed(
+        0, f"{training(core=0, step=0, loss='6.10000')}\n{training(core=0, step=1, loss='7.00000')}\n".encode()
+    )
+    assert compare([summarise(RunFacts("a"), demux.snapshot())])[0].to_json()["lowest_loss"] == 6.1
+
+
 def test_a_log_without_figures_is_still_a_column() -> None:
     empty = summarise(RunFacts("empty", is_run=False), Demux().snapshot())
     compared = compare([run("a", cores=2, rate=50.0), empty])

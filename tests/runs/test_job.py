@@ -43,6 +43,12 @@ def test_what_is_not_known_is_not_set_and_what_is_given_wins() -> None:
     assert "PJRT_DEVICE" not in env
     assert env["PYTHONUNBUFFERED"] == ""
     assert job_environment(a_run(runtime="cpu"), WORKERS[0], {})["PJRT_DEVICE"] == "CPU"
+    assert job_environment(a_run(), WORKERS[0], {"TPU_TUI_CORES": "4"})["TPU_TUI_CORES"] == "4"
+
+
+def test_what_tells_a_job_its_place_is_not_given_by_hand() -> None:
+    with pytest.raises(UsageError, match="TPU_TUI_WORKER is set on every worker"):
+        check_job(["x"], {"TPU_TUI_WORKER": "3"}, "pjrt")
 
 
 def test_xrt_gives_each_worker_its_own_variables() -> None:

@@ -39,7 +39,7 @@ def run_with(*on_end: str) -> Run:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "explode", "delete-slice:pod", "command", "command: ", "report:/tmp/here", "Report"],
+    ["", "explode", "delete-slice:pod", "command", "command: ", "report:/tmp/here", "report:gs://", "Report"],
 )
 def test_what_is_no_action_is_refused_with_the_actions_there_are(text: str) -> None:
     with pytest.raises(UsageError) as refused:

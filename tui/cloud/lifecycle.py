@@ -39,6 +39,7 @@ class Lifecycle:
         what = f"slice {name} cannot be created in {zone}"
         spot = ", spot" if node.scheduling_config.spot else ""
         if dry_run:
+            await self._refuse_what_is_not_there(what, path, node)
             yield f"would ask for {name}: {node.accelerator_type} with {node.runtime_version} in {zone}{spot}"
             return
         try:
@@ -261,22 +262,40 @@ class Lifecycle:
 
         if not isinstance(error.__cause__, (InvalidArgument, NotFound)):
             return error
-        try:
-            types = await self._api.ask(
-                error.what, lambda client, timeout: client.list_accelerator_types(parent=parent, timeout=timeout)
-            )
-            versions = await self._api.ask(
-                error.what, lambda client, timeout: client.list_runtime_versions(parent=parent, timeout=timeout)
-            )
-            known_types = [item.type_ async for item in types]
-            known_versions = [item.version async for item in versions]
-        except TpuTuiError:
-            return error
-        for wanted, known in ((node.accelerator_type, known_types), (node.runtime_version, known_versions)):
-            near = near_matches(wanted, known)
-            if wanted not in known and near:
+        for _, wanted, known in await self._missing(error.what, parent, node):
+            if near := near_matches(wanted, known):
                 return UsageError(error.what, why=error.why, remedy=f"did you mean {' or '.join(near)}?")
         return error
+
+    async def _refuse_what_is_not_there(self, what: str, path: str, node: tpu_v2.Node) -> None:
+        """Raise UsageError for what a dry run can know that the API would refuse."""
+        if await self._node(path) is not None:
+            raise UsageError(what, why="there is one of that name already")
+        parent = path.rpartition("/nodes/")[0]
+        for kind, wanted, known in await self._missing(what, parent, node):
+            near = near_matches(wanted, known)
+            raise UsageError(
+                what,
+                why=f"there is no {kind} {wanted} in {parent.rpartition('/')[2]}",
+                remedy=f"did you mean {' or '.join(near)}?" if near else f"one of {', '.join(known)}",
+            )
+
+    async def _missing(self, what: str, parent: str, node: tpu_v2.Node) -> list[tuple[str, str, list[str]]]:
+        """Type and runtime that the zone does not have: kind, name, all there are; none where it does not tell."""
+        try:
+            types = await self._api.ask(
+                what, lambda client, timeout: client.list_accelerator_types(parent=parent, timeout=timeout)
+            )
+            versions = await self._api.ask(
+                what, lambda client, timeout: client.list_runtime_versions(parent=parent, timeout=timeout)
+            )
+            wanted = (
+                ("accelerator type", node.accelerator_type, [item.type_ async for item in types]),
+                ("runtime version", node.runtime_version, [item.version async for item in versions]),
+            )
+        except TpuTuiError:
+            return []
+        return [(kind, name, known) for kind, name, known in wanted if known and name not in known]
 
 
 def _updating(request: tpu_v2.UpdateNodeRequest) -> Callable[[TpuAsyncClient, float], Awaitable[Any]]:

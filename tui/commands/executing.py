@@ -143,7 +143,10 @@ def _row(rank: int, answer: Completed | None, problem: TpuTuiError | None) -> di
 def _print_grouped(
     answers: dict[int, Completed], cut: dict[int, Completed], out: Output, *, endings_only: bool
 ) -> None:
-    """Print what clush -b would: one block for each different outcome, its workers as a range."""
+    """Print what clush -b would: one block for each different outcome, its workers as a range.
+
+    Where they are one, its heading goes to stderr: stdout then holds what every worker said, and nothing else.
+    """
     groups: dict[tuple[bytes, bytes, str], list[int]] = {}
     endings = [(rank, answer, _ending(answer)) for rank, answer in answers.items()]
     for rank, answer, ending in [*endings, *((rank, answer, " · interrupted") for rank, answer in cut.items())]:
@@ -151,7 +154,8 @@ def _print_grouped(
         groups.setdefault((*output, ending), []).append(rank)
     for (stdout, stderr, ending), ranks in sorted(groups.items(), key=lambda group: min(group[1])):
         plural = "workers" if len(ranks) > 1 else "worker"
-        out.note(f"── {plural} {format_ranks(ranks)} ({len(ranks)}){ending}")
+        heading = f"── {plural} {format_ranks(ranks)} ({len(ranks)}){ending}"
+        out.text(heading) if len(groups) > 1 else out.note(heading)
         if stdout:
             out.text(stdout.decode("utf-8", "replace").removesuffix("\n"))
         if stderr:

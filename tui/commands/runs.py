@@ -125,10 +125,10 @@ async def _discovered(slice_name: str | None, operator: Operator) -> list[TpuTui
     """Ask the workers for runs of other machines; nothing where no slices are configured at all."""
     try:
         return await operator.discover([await operator.slice(slice_name)] if slice_name else None)
-    except UsageError:
+    except UsageError as error:
         if slice_name:
             raise
-        return []
+        return [error] if operator.settings.hosts or operator.settings.project else []
     except TpuTuiError as error:
         return [error]
     except OSError as error:

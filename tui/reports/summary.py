@@ -15,6 +15,8 @@ from tui.logs.snapshot import CoreRow, CoreState, EpochSummary, Snapshot, Spread
 from tui.pod.ranks import format_ranks
 from tui.pod.run import mask_secrets
 
+FIGURE_DIGITS = 7
+"""What a curve's figures hold: they are kept in single precision."""
 RATES_AGREE = 0.10
 """How far the sum of the cores' GlobalRate may lie from the job's own Reduced GlobalRate, as a share of it."""
 
@@ -356,7 +358,7 @@ def _chart(snapshot: Snapshot) -> tuple[ChartPoint, ...]:
         ChartPoint(
             None if epoch < 0 else int(epoch),
             None if step < 0 else int(step),
-            *(float(value) if math.isfinite(value) else None for value in figures),
+            *(float(f"{value:.{FIGURE_DIGITS}g}") if math.isfinite(value) else None for value in figures),
         )
         for epoch, step, *figures in zip(*columns, strict=True)
     )

@@ -19,6 +19,8 @@ MESH_PORT = 8477
 XRT_PORT = 51011
 RUNTIMES = ("pjrt", "cpu", "xrt", "none")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_OWN = ("TPU_TUI_RUN", "TPU_TUI_SLICE", "TPU_TUI_WORKER", "TPU_TUI_WORKERS", "TPU_TUI_COORDINATOR")
+"""What tells a job its place, and is always set; how many cores there are a user may know better."""
 _XRT_OWN = (
     "XRT_TPU_CONFIG",
     "XRT_MESH_SERVICE_ADDRESS",
@@ -50,6 +52,8 @@ def check_job(argv: Sequence[str], env: Mapping[str, str], runtime: str) -> None
     for name, value in env.items():
         if _NAME.fullmatch(name) is None:
             raise UsageError(f"{name!r} is not a variable's name")
+        if name in _OWN:
+            raise UsageError(f"{name} is set on every worker by tpu-tui", remedy="leave it out of --env")
         if runtime == "xrt" and name in _XRT_OWN:
             raise UsageError(f"{name} is set per worker by --runtime xrt", remedy="leave it out of --env")
         _check_text(f"the variable {name}", f"{name}={value}")
@@ -69,16 +73,10 @@ def job_environment(run: Run, worker: Worker, env: Mapping[str, str]) -> dict[st
     first = run.workers[0]
     coordinator = first.internal_ip or first.hostname or first.external_ip or "localhost"
     given = {"PYTHONUNBUFFERED": "1", **_runtime_environment(run, worker), **env}
-    own = {
-        "TPU_TUI_RUN": run.id,
-        "TPU_TUI_SLICE": run.slice,
-        "TPU_TUI_WORKER": str(worker.index),
-        "TPU_TUI_WORKERS": str(len(run.workers)),
-        "TPU_TUI_COORDINATOR": f"{_bracketed(coordinator)}:{COORDINATOR_PORT}",
-    }
-    if run.cores_per_worker is not None:
-        own["TPU_TUI_CORES"] = str(run.cores_per_worker)
-    return {**given, **own}
+    leader = f"{_bracketed(coordinator)}:{COORDINATOR_PORT}"
+    place = (run.id, run.slice, str(worker.index), str(len(run.workers)), leader)
+    cores = {} if run.cores_per_worker is None else {"TPU_TUI_CORES": str(run.cores_per_worker)}
+    return {**cores, **given, **dict(zip(_OWN, place, strict=True))}
 
 
 def job_text(run: Run, worker: Worker, env: Mapping[str, str], code: str | None = None) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterable
@@ -66,7 +67,7 @@ def parse_action(text: str) -> Action:
         raise UsageError(f"no action for the end of a run: {text!r}", remedy=remedy)
     if (kind == "command") is not bool(argument.strip()) and kind != "report":
         raise UsageError(f"--on-end {kind} {'takes nothing' if argument else 'says no command'}", remedy=remedy)
-    if kind == "report" and colon and not argument.startswith("gs://"):
+    if kind == "report" and colon and not re.match("gs://[^/]", argument):
         raise UsageError(f"--on-end report uploads to a bucket, not to {argument!r}", remedy=remedy)
     return Action(kind, argument)
 

@@ -66,7 +66,8 @@ async def _logged_in(options: Any, carrier: Carrier) -> asyncssh.SSHClientConnec
 class _Connection(asyncssh.SSHClientConnection):
     """Offers its first key at once, signed; a server that refuses it is asked as usual about the others.
 
-    A key that an agent holds is asked about first: its owner may have to confirm each signature.
+    A key that an agent or a device holds is asked about first: its owner may have to confirm each signature, and
+    asyncssh signs with a device's in an executor.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, options: asyncssh.SSHClientConnectionOptions) -> None:
@@ -85,7 +86,7 @@ class _Connection(asyncssh.SSHClientConnection):
         """Send a request; that which would ask whether the first key is welcome is sent as the login itself."""
         if method == _PUBLIC_KEY and self._may_sign_at_once:
             self._may_sign_at_once = False
-            if isinstance(self._offered, SSHLocalKeyPair):
+            if isinstance(self._offered, SSHLocalKeyPair) and not self._offered.use_executor:
                 args, key, trivial = (_SIGNED, *args[1:]), self._offered, False
         await super().send_userauth_request(method, *args, key=key, trivial=trivial)
 
