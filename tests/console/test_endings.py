@@ -26,7 +26,8 @@ async def test_the_end_of_a_run_is_told_and_rings_wherever_one_is(operator: Stag
     async with app.run_test(size=FULL) as pilot:
         await until(pilot, lambda: table(app, "runs").row_count())
         fail(directory)
-        await until(pilot, lambda: rung)
+        await until(pilot, lambda: app._notifications)
+        assert rung == [True]
         [told] = app._notifications
         assert told.message == f"{directory.id} failed: exit code 1"
         assert told.severity == "error"
