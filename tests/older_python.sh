@@ -33,6 +33,9 @@ leave_out tests/trainer
 leave_out tests/runs/test_worker_follow.py tests/runs/test_worker_job.py tests/runs/test_worker_launch.py \
     tests/runs/test_worker_stop.py tests/runs/test_shells.py tests/checks/test_ports_in_namespaces.py \
     tests/runs/test_few_sessions.py tests/localpod/test_guardian.py tests/cli/test_file_limit.py
+# Firewall rules are decided by arithmetic, slices are taken away by the API, slow links are sshd's and a proxy's; a served
+# console is the console of tests/console behind a library of its own.
+leave_out tests/checks/test_firewall.py tests/runs/test_taken_away.py tests/ssh/test_slow_links.py tests/cli/test_serve.py
 # Two homes are two machines in tests/runs/test_discover too, and tests/cli/test_local_pod looks for a secret everywhere.
 leave_out tests/cli/test_two_machines.py tests/cli/test_secrets.py
 # A local pod stands in for TPU VMs on the machine of a person who tries it. test_pod and tests/cli/test_local_pod run one on

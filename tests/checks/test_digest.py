@@ -68,6 +68,16 @@ def test_what_differs_in_a_name_is_said_apart_unless_it_passed(one: str, other: 
     assert (finding.where, finding.detail) == ("workers 0-1", "")
 
 
+def test_two_things_that_every_worker_says_stand_side_by_side() -> None:
+    rows = [
+        said("pass", "disk", worker, f"{worker}.5 GiB free on {place}")
+        for worker in (1, 2)
+        for place in ("home", "/tmp")
+    ]
+    [finding] = digest(rows).findings
+    assert (finding.where, finding.detail) == ("workers 1-2", "1.5–2.5 GiB free on home; 1.5–2.5 GiB free on /tmp")
+
+
 def test_ports_that_get_through_are_one_sentence_and_no_square() -> None:
     found = digest(square(4, 22) + square(4, 8476))
 

@@ -15,6 +15,8 @@ STATUSES = tuple(SEVERITY)
 """From the worst to the best."""
 _NUMBER = re.compile(r"(?<![^\s(])\d+(?:\.\d+)?(?=[\s,);%]|$)")
 """A number that stands by itself: no part of an address, a version or a name."""
+MOST_TEXTS = 2
+"""Sentences that a finding holds side by side, as of the disks of home and /tmp."""
 _STATES = {"fail": "filtered", "unknown": "not told"}
 
 
@@ -75,7 +77,7 @@ def _alike(rows: Iterable[CheckRow]) -> list[Finding]:
 def _finding(group: Sequence[CheckRow]) -> Finding:
     first = group[0]
     workers = tuple(sorted({row.worker for row in group if row.worker is not None}))
-    detail = _together([row.detail for row in group])
+    detail = _together([row.detail for row in group], len(workers))
     return Finding(first.status, first.check, workers, detail, first.remedy, len(group))
 
 
@@ -83,10 +85,19 @@ def _shape(text: str) -> str:
     return _NUMBER.sub("#", text)
 
 
-def _together(details: Sequence[str]) -> str:
-    """One text for all, a number in which they differ as its range; nothing where they differ in more than that."""
-    if len({_shape(detail) for detail in details}) != 1:
-        return ""
+def _together(details: Sequence[str], workers: int) -> str:
+    """One text for all, a number in which they differ as its range.
+
+    Where every worker says the same two things, both; nothing where workers differ in more than numbers.
+    """
+    alike: dict[str, list[str]] = {}
+    for detail in details:
+        alike.setdefault(_shape(detail), []).append(detail)
+    of_each = len(alike) == 1 or (len(alike) <= MOST_TEXTS and {*map(len, alike.values())} == {workers})
+    return "; ".join(map(_in_ranges, alike.values())) if of_each else ""
+
+
+def _in_ranges(details: Sequence[str]) -> str:
     ranges = map(_range, zip(*(_NUMBER.findall(detail) for detail in details), strict=True))
     return _NUMBER.sub(lambda _: next(ranges), details[0])
 
