@@ -73,17 +73,21 @@ class Gate:
         with suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
-                with client, socket.create_connection(self._address) as server:
-                    request = client.recv(65536)
-                    self.seen.append("asked")
-                    server.sendall(request.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", 1))
-                    left = self._first
-                    while answer := server.recv(min(left, 65536) if left else 65536):
-                        self.seen.append("answered")
-                        client.sendall(answer)
-                        left = max(0, left - len(answer))
-                        if not left:
-                            self.opened.wait()
+                with client, suppress(ConnectionError):  # who has read enough goes away, and others may come
+                    self._hand_on(client)
+
+    def _hand_on(self, client: socket.socket) -> None:
+        with socket.create_connection(self._address) as server:
+            request = client.recv(65536)
+            self.seen.append("asked")
+            server.sendall(request.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", 1))
+            left = self._first
+            while answer := server.recv(min(left, 65536) if left else 65536):
+                self.seen.append("answered")
+                client.sendall(answer)
+                left = max(0, left - len(answer))
+                if not left:
+                    self.opened.wait()
 
 
 @pytest.fixture
