@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import importlib
-import sys
-from collections.abc import Awaitable, Callable, Iterator
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tui.errors import CloudError, UsageError
+from tui.importing import without
 from tui.settings import Settings
 
 if TYPE_CHECKING:
@@ -136,23 +135,9 @@ def _import_google() -> None:
     from tui.cloud.credentials import silence_libraries
 
     silence_libraries()
-    with _without(_ASYNC_REST):
+    with without(_ASYNC_REST):
         for name in ("grpc.aio", "google.cloud.tpu_v2", "tui.cloud.api_errors"):
             importlib.import_module(name)
-
-
-@contextlib.contextmanager
-def _without(module: str) -> Iterator[None]:
-    """What is imported here does not find that module, unless it is there already; others find it afterwards."""
-    if module in sys.modules:
-        yield
-        return
-    modules = cast("dict[str, object]", sys.modules)
-    modules[module] = None  # by the language's reference, an import of it then fails
-    try:
-        yield
-    finally:
-        modules.pop(module, None)
 
 
 def request_options(timeout: float) -> dict[str, Any]:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from tui.importing import without
+
 _UNUSED = "asyncssh.crypto.x509"
 """X.509 certificates, which asyncssh takes for optional and no worker of a pod has: a quarter of its loading time."""
 _LINKER_CACHE = Path("/etc/ld.so.cache")
@@ -28,24 +30,12 @@ def load_asyncssh() -> None:
     collecting = gc.isenabled()
     gc.disable()
     try:
-        with _libraries_from_cache(), _without(_UNUSED):
+        with _libraries_from_cache(), without(_UNUSED):
             import tui.ssh.connection
             import tui.ssh.dial  # noqa: F401
     finally:
         if collecting:
             gc.enable()
-
-
-@contextlib.contextmanager
-def _without(module: str) -> Iterator[None]:
-    """Have an optional module count as missing, unless it is loaded already."""
-    modules: dict[str, Any] = sys.modules
-    missing = modules.setdefault(module, None) is None
-    try:
-        yield
-    finally:
-        if missing:
-            del modules[module]
 
 
 @contextlib.contextmanager
