@@ -199,7 +199,7 @@ FRAMEWORKS: list[Shape] = [
         "marin-community/levanter#363: its bar of 2023",
         "train:   0%|          | 1/200 [01:24<4:40:36, 84.60s/it, loss=11]",
         "2023-11-06T20:43:38 - 0 - levanter.callbacks - callbacks.py:57 - INFO :: validation loss: nan",
-        rows=one(1, 11.0),
+        rows=one(1, 11.0, 1 / 84.60),
     ),
     shape(
         "DoReMi of a public repository",

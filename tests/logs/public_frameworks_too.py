@@ -22,7 +22,7 @@ FRAMEWORKS_TOO: list[Shape] = [
         "Reading camera 1130/1130 [11/07 13:56:39]",
         "Training progress:  23%|████▌      | 7000/30000 [01:45<04:24, 86.86it/s, Loss=0.2195082]",
         "[ITER 7000] Evaluating train: L1 0.2186211347579956 PSNR 12.067031860351562 [11/07 13:58:39]",
-        rows=one(7000, 0.2195082),
+        rows=one(7000, 0.2195082, 86.86),
     ),
     shape(
         "yenchenlin/nerf-pytorch",
@@ -84,13 +84,13 @@ FRAMEWORKS_TOO: list[Shape] = [
         "speechbrain.utils.epoch_loop - Going into epoch 1",
         "100%|█████████| 190/190 [03:08<00:00,  1.01it/s, train_loss=0.945]",
         "100%|█████████| 137/137 [01:43<00:00,  1.33it/s]",
-        rows=one(190, 0.945),
+        rows=one(190, 0.945, 1.01),
     ),
     shape(
         "speechbrain/speechbrain#938: without the bar",
         "100% 2774/2774 [14:15<00:00,  3.24it/s, train_loss=5.86]",
         "100% 736/736 [00:27<00:00, 26.83it/s]",
-        rows=one(2774, 5.86),
+        rows=one(2774, 5.86, 3.24),
     ),
     shape(
         "wenet-e2e/wenet#941",
@@ -109,12 +109,12 @@ FRAMEWORKS_TOO: list[Shape] = [
         "NVIDIA/tacotron2#54: of 2018",
         "OVERFLOW! Skipping step. Attempted loss scale: 65536.0",
         "Train iter       16 loss 49.316841 Grad Norm 10.800460 3.22s/it",
-        rows=one(16, 49.316841),
+        rows=one(16, 49.316841, 1 / 3.22),
     ),
     shape(
         "keithito/tacotron#183",
         "Step 4311    [1.825 sec/step, loss=0.12430, avg_loss=0.12537]",
-        rows=one(4311, 0.1243),
+        rows=one(4311, 0.1243, 1 / 1.825),
     ),
     shape(
         "coqui-ai/TTS: figures beneath a step",
@@ -151,7 +151,7 @@ FRAMEWORKS_TOO: list[Shape] = [
     shape(
         "allenai/allennlp: its bar",
         "accuracy: 0.5000, loss: 0.6931 ||:  45%|####5     | 4500/10000 [01:23<01:42, 53.80it/s]",
-        rows=one(4500, 0.6931),
+        rows=one(4500, 0.6931, 53.8),
     ),
     shape(
         "keras-rl/keras-rl#80",
@@ -209,12 +209,12 @@ FRAMEWORKS_TOO: list[Shape] = [
     shape(
         "horovod/horovod#3871: before the bar",
         "epoch:1 loss:1.0084699392318726:  59%|█████▉    | 230/391 [00:31<00:20,  7.69it/s][1,1]<stdout>:-------------------------",
-        rows=one(230, 1.0084699392318726, epoch=1),
+        rows=one(230, 1.0084699392318726, 7.69, epoch=1),
     ),
     shape(
         "primepake/wav2lip_288x288#33",
         "Loss: 0.5212869264862754: : 11it [00:06,  1.59it/s]",
-        rows=one(11, 0.5212869264862754),
+        rows=one(11, 0.5212869264862754, 1.59),
     ),
     shape(
         "PaddleRec",
@@ -230,7 +230,7 @@ FRAMEWORKS_TOO: list[Shape] = [
         "PaddlePaddle's high-level API",
         "Epoch 2/10",
         "step 480/625 - loss: 0.0218 - acc_top1: 0.9738 - acc_top5: 0.9997 - 44ms/step",
-        rows=one(480, 0.0218, epoch=2),
+        rows=one(480, 0.0218, 1000 / 44, epoch=2),
     ),
     shape(
         "cs231n",
@@ -281,7 +281,7 @@ FRAMEWORKS_TOO: list[Shape] = [
     shape(
         "ostris/ai-toolkit",
         "mylora:  12%|█▏     | 245/3000 [02:14<16:03,  1.55s/it, lr: 1.0e-04 loss: 1.230e-01]",
-        rows=one(245, 0.123),
+        rows=one(245, 0.123, 1 / 1.55),
     ),
     shape(
         "ufal/npfl138",
@@ -291,7 +291,7 @@ FRAMEWORKS_TOO: list[Shape] = [
     shape(
         "Lightning's RichProgressBar and a run's name",
         "Epoch 1/9  ━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━ 910/910 0:05:58 • 0:00:00 2.55it/s v_num: mcyz train/loss: 2.903   ",
-        rows=one(910, 2.903, epoch=1),
+        rows=one(910, 2.903, 2.55, epoch=1),
     ),
     shape(
         "unitreerobotics/unitree_lerobot#10",

@@ -128,23 +128,23 @@ HOMEMADE: list[Shape] = [
         "what people print: a bar of samples",
         "Epoch 024/100 train: 100%|##########| 60000/60000 [00:31<00:00, 1880.39samples/s, loss_mean=0.0677, accuracy=0.975]",
         "Epoch 024/100 valid: 100%|##########| 10000/10000 [00:04<00:00, 2328.44samples/s, loss_mean=0.332, accuracy=0.925]",
-        rows=one(60000, 0.0677, epoch=24),
+        rows=one(60000, 0.0677, 1880.39, epoch=24),
     ),
     shape(
         "what people print: a bar with a colon",
         "Epoch 1/10: 100%|██████████| 1875/1875 [00:45<00:00, 41.67it/s, Loss: 0.1234]",
-        rows=one(1875, 0.1234, epoch=1),
+        rows=one(1875, 0.1234, 41.67, epoch=1),
     ),
     shape(
         "what people print: a bar without a name",
         "100%|██████████| 1000/1000 [03:33<00:00,  4.68it/s, loss: 1.569e-01]",
-        rows=one(1000, 0.1569),
+        rows=one(1000, 0.1569, 4.68),
     ),
     shape(
         "what people print: figures before a bar",
         "Loss=2.3879714012145996 Batch_id=300 Accuracy=38.46: 100%|██████████| 301/301 [02:38<00:00,  1.89it/s]",
         "Test set: Average loss: 0.0113, Accuracy: 10586/33000 (32.08%)",
-        rows=one(301, 2.3879714012145996),
+        rows=one(301, 2.3879714012145996, 1.89),
     ),
     shape(
         "what people print: epochs alone",
@@ -209,7 +209,7 @@ HOMEMADE: list[Shape] = [
     shape(
         "what people print: behind a bar",
         "Epoch Progress:   2%|▌     | 20/1000 [00:22<18:29,  1.13s/it]Dataset Size: 1%, Epoch: 21, Train Loss: 10.886632442474365, Val Loss: 10.924477895100912",
-        rows=one(None, 10.886632442474365, epoch=21),
+        rows=one(None, 10.886632442474365, 1 / 1.13, epoch=21),
     ),
     shape(
         "what people print: train and validation beneath an epoch",
@@ -364,6 +364,38 @@ HOMEMADE: list[Shape] = [
         "I0529 17:21:44.564350 25389 solver.cpp:189] Iteration 1000, loss = 0.561665",
         "I0529 17:21:44.564379 25389 solver.cpp:204]     Train net output #0: loss = 0.571665 (* 1 = 0.561665 loss)",
         rows=one(1000, 0.561665),
+    ),
+    shape(
+        "jiesutd/NCRFpp#100",
+        "     Instance: 5500; Time: 5.38s; loss: 390.2033; acc: 63247/75573=0.8369",
+        rows=one(5500, 390.2033),
+    ),
+    shape(
+        "what people print: no. 7",
+        "Train Loss for batch 200/264 @epoch10/12: 0.02839 in 0 mins 2.45 secs",
+        rows=one(200, 0.02839, epoch=10),
+    ),
+    shape(
+        "what people print: no. 18",
+        "## epoch 0",
+        "## training loss: 0.684962 precision: 0.000001 recall: 1.000000",
+        "## test loss: 0.684593 precision: 0.000001 recall: 1.000000",
+        rows=one(None, 0.684962, epoch=0),
+    ),
+    shape(
+        'what people print: steps of how many, ms/step',
+        '|   120/600 steps |  5.21 ms/step | loss 8.3210',
+        rows=[(None, None, None, 120, 8.321, 1000 / 5.21)],
+    ),
+    shape(
+        'what people print: [12/600] s/step',
+        '[12/600] 29.8s/step | loss=0.6100 ploss=0.3000 kl=0.1000 | r=0.310 task=a | skip=5% | ETA=9.1min | VRAM=900MB',
+        rows=[(None, None, None, 12, 0.61, 1 / 29.8)],
+    ),
+    shape(
+        "what people print: a bar in Keras' manner",
+        '20/20 [==================== 100%] - 2.31s 115ms/step | loss: 0.4132 | acc: 0.8101 | val_loss: 0.5100 | val_acc: 0.8000',
+        rows=[(None, None, None, 20, 0.4132, 1000 / 115)],
     ),
 ]  # fmt: skip
 

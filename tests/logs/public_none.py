@@ -126,20 +126,10 @@ STILL_NO_SAMPLES: list[str] = [
 
 MISSED: list[Shape] = [
     shape(
-        "jiesutd/NCRFpp#100",
-        "     Instance: 5500; Time: 5.38s; loss: 390.2033; acc: 63247/75573=0.8369",
-        rows=one(5500, 390.2033),
-    ),
-    shape(
         "Kotlin/kotlindl#8",
         "Training batch 64 begins.",
         "Training batch 64 ends with loss NaN.",
         rows=[(None, None, None, 64, float("nan"), None)],
-    ),
-    shape(
-        "what people print: no. 7",
-        "Train Loss for batch 200/264 @epoch10/12: 0.02839 in 0 mins 2.45 secs",
-        rows=one(200, 0.02839, epoch=10),
     ),
     shape(
         "what people print: no. 17",
@@ -147,13 +137,6 @@ MISSED: list[Shape] = [
         "  Accuracy: 0.9392",
         "3   Average valid loss: 0.5404",
         rows=one(None, 0.6316, epoch=3),
-    ),
-    shape(
-        "what people print: no. 18",
-        "## epoch 0",
-        "## training loss: 0.684962 precision: 0.000001 recall: 1.000000",
-        "## test loss: 0.684593 precision: 0.000001 recall: 1.000000",
-        rows=one(None, 0.684962, epoch=0),
     ),
     shape(
         "what people print: no. 25",
@@ -170,21 +153,6 @@ MISSED: list[Shape] = [
         "[Training][e2e_mask_rcnn_R-50-FPN_1x.yaml][iter: 80/90000][lr: 0.004400][eta: 22:07:32]",
         "          total_loss: 1.517374 (1.552808), iter_time: 0.7195 (0.8858), data_time: 0.2417 (0.2413)",
         rows=one(80, 1.517374),
-    ),
-    shape(
-        'what people print: steps of how many, ms/step',
-        '|   120/600 steps |  5.21 ms/step | loss 8.3210',
-        rows=[(None, None, None, 120, 8.321, None)],
-    ),
-    shape(
-        'what people print: [12/600] s/step',
-        '[12/600] 29.8s/step | loss=0.6100 ploss=0.3000 kl=0.1000 | r=0.310 task=a | skip=5% | ETA=9.1min | VRAM=900MB',
-        rows=[(None, None, None, 12, 0.61, None)],
-    ),
-    shape(
-        "what people print: a bar in Keras' manner",
-        '20/20 [==================== 100%] - 2.31s 115ms/step | loss: 0.4132 | acc: 0.8101 | val_loss: 0.5100 | val_acc: 0.8000',
-        rows=[(None, None, None, 20, 0.4132, None)],
     ),
 ]  # fmt: skip
 """What a reader would understand and we do not, or not whole."""

@@ -96,29 +96,29 @@ SAMPLES = [
         "Lightning-AI/pytorch-lightning#3866: Colab's bar has no bar, and two losses",
         "Epoch 3:  90% 1533/1702 [12:41<01:23,  2.01it/s, loss=0.158, v_num=0, train_loss=0.149]",
         "Validating: 0it [00:00, ?it/s]",
-        rows=[(None, None, 3, 1533, 0.158, None)],
+        rows=[(None, None, 3, 1533, 0.158, 2.01)],
     ),
     shape(
         "Lightning 2: the loss of a step, and that of the epoch, beside val_loss",
         "Epoch 1: 100%|██████████| 938/938 [00:10<00:00, 88.90it/s, v_num=0, val_loss=0.05, train_loss_step=0.125, "
         "train_loss_epoch=0.25]",
-        rows=[(None, None, 1, 938, 0.125, None)],
+        rows=[(None, None, 1, 938, 0.125, 88.9)],
     ),
     shape(
         "Lightning's RichProgressBar",
         "Epoch 2/9  ━━━━━━━━━━━━━━━━╸━━━━━━━ 120/469 0:00:03 • 0:00:09 38.55it/s v_num: 0.000 train_loss: 0.375",
-        rows=[(None, None, 2, 120, 0.375, None)],
+        rows=[(None, None, 2, 120, 0.375, 38.55)],
     ),
     shape(
         "huggingface/diffusers: a bar without a name, and one with its epoch",
         "  2%|▏         | 11/500 [00:13<09:26,  1.16s/it, lr=1e-5, loss=0.5]",
-        rows=[(None, None, None, 11, 0.5, None)],
+        rows=[(None, None, None, 11, 0.5, 1 / 1.16)],
     ),
     shape(
         "sgl-project/SpecForge#211: training and evaluation bars",
         "Epoch 4/10:  22%|██▏  | 4/18 [00:17<01:02,  4.47s/it, loss=9.5]",
         "Evaluating:  10%|█   | 2/20 [00:01<00:10,  1.4it/s, loss=3.5]",
-        rows=[(None, None, 4, 4, 9.5, None)],
+        rows=[(None, None, 4, 4, 9.5, 1 / 4.47)],
     ),
     shape(
         "keras-team/keras#8169: after a full bar, another one is an evaluation",
@@ -132,7 +132,7 @@ SAMPLES = [
         "Epoch 5/10",
         f"\b\b\b{ESC}[1m102/469{ESC}[0m {ESC}[32m━━━━{ESC}[0m{ESC}[37m━━━━━━━━━━━━━━━━{ESC}[0m {ESC}[1m3s{ESC}[0m "
         "7ms/step - accuracy: 0.9001 - auc: 0.95 - f1_score: 0.811 - precision: 0.7512 - recall: 0.9123 - loss: 0.251",
-        rows=[(None, None, 5, 102, 0.251, None)],
+        rows=[(None, None, 5, 102, 0.251, 1000 / 7)],
     ),
     shape(
         "Keras with verbose=2: no bar",
@@ -141,7 +141,7 @@ SAMPLES = [
         "Epoch 2/2",
         "469/469 - 3s - 7ms/step - accuracy: 0.95 - loss: 0.2553 - val_accuracy: 0.96 - val_loss: 0.09",
         "79/79 - 0s - loss: 0.1031 - accuracy: 0.9701",
-        rows=[(None, None, 2, 469, 0.2553, None)],
+        rows=[(None, None, 2, 469, 0.2553, 1000 / 7)],
     ),
     shape(
         "Keras 2.2 with verbose=2: no step either",
@@ -189,7 +189,7 @@ SAMPLES = [
         "NVIDIA/NeMo 2",
         "Training epoch 0, iteration 5/99 | lr: 1e-05 | global_batch_size: 8 | global_step: 5 | "
         "reduced_train_loss: 11.03 | train_step_timing in s: 0.5 | consumed_samples: 48",
-        rows=[(None, None, None, 5, 11.03, None)],
+        rows=[(None, None, 0, 5, 11.03, None)],
     ),
     shape(
         "pytorch-tpu/fairseq#21: a line for each core",

@@ -147,7 +147,7 @@ HEADED: list[Shape] = [
     shape(
         "kohya-ss/musubi-tuner#477",
         "[08:03:59] [STDERR] steps:  39%|███▊      | 37/96 [13:19<21:14, 21.61s/it, avr_loss=0.0811]",
-        rows=[(None, None, None, 37, 0.0811, None)],
+        rows=[(None, None, None, 37, 0.0811, 1 / 21.61)],
     ),
     shape(
         "hpcaitech/ColossalAI#1400",
@@ -178,7 +178,7 @@ HEADED: list[Shape] = [
         "INFO:tensorflow:global step 3: loss = 67.3108 (16.534 sec/step)",
         "INFO:tensorflow:Recording summary at step 4.",
         "INFO:tensorflow:global_step/sec: 0.0339311",
-        rows=[(None, None, None, 3, 67.3108, None)],
+        rows=[(None, None, None, 3, 67.3108, 1 / 16.534)],
     ),
     shape(
         "TF object detection API",
@@ -280,14 +280,14 @@ HEADED: list[Shape] = [
         rows=[(None, None, 3, 120, 2.31, 12.3)],
     ),
     shape(
-        "s/it is no rate a second",
+        "s/it",
         "step 120 loss 2.31 1.3 s/it",
-        rows=[(None, None, None, 120, 2.31, None)],
+        rows=[(None, None, None, 120, 2.31, 1 / 1.3)],
     ),
     shape(
         "ms/step",
         "step 120 | loss 2.31 | 131.2 ms/step",
-        rows=[(None, None, None, 120, 2.31, None)],
+        rows=[(None, None, None, 120, 2.31, 1000 / 131.2)],
     ),
     shape(
         "sec/batch",
@@ -302,7 +302,7 @@ HEADED: list[Shape] = [
     shape(
         "official-stockfish/nnue-pytorch#83",
         "Epoch 1:  39%|█████████▍              | 4846/12331 [05:59<09:15, 13.47it/s, loss=0.0146, v_num=1]",
-        rows=[(None, None, 1, 4846, 0.0146, None)],
+        rows=[(None, None, 1, 4846, 0.0146, 13.47)],
     ),
     shape(
         "facebookresearch/vissl#480",
@@ -312,17 +312,17 @@ HEADED: list[Shape] = [
     shape(
         "bars and ms/step",
         "| iter    100 |  5.21 ms/step | loss    8.321 ",
-        rows=[(None, None, None, 100, 8.321, None)],
+        rows=[(None, None, None, 100, 8.321, 1000 / 5.21)],
     ),
     shape(
         "step of how many, s/step",
         "step 120/600 | 29.8 s/step | loss=0.61, reward=0.2, kl=0.1",
-        rows=[(None, None, None, 120, 0.61, None)],
+        rows=[(None, None, None, 120, 0.61, 1 / 29.8)],
     ),
     shape(
         "bar, steps/s",
         "Training:  13%|██████▌                                          | 3993/30000 [02:16<14:51, 29.19steps/s, loss=0.000547]",
-        rows=[(None, None, None, 3993, 0.000547, None)],
+        rows=[(None, None, None, 3993, 0.000547, 29.19)],
     ),
     shape(
         "open-mmlab/mmdetection#1670",
@@ -332,7 +332,7 @@ HEADED: list[Shape] = [
     shape(
         "RETURNN",
         "ep 3 train, step 45, loss 1.230, num_seqs 4, 0.335 sec/step, elapsed 0:00:15",
-        rows=[(None, None, 3, 45, 1.23, None)],
+        rows=[(None, None, 3, 45, 1.23, 1 / 0.335)],
     ),
     shape(
         "JAX on pods, processes named",

@@ -192,7 +192,7 @@ LANGUAGE: list[Shape] = [
     shape(
         "NVIDIA/NeMo-Framework-Launcher#55",
         "Epoch 0:   1%|          | 795/77225 [9:07:58<878:01:48, 41.36s/it, loss=3.1, v_num=, reduced_train_loss=3.090, global_step=794.0, consumed_samples=1.63e+6]",
-        rows=one(795, 3.1, epoch=0),
+        rows=one(795, 3.1, 1 / 41.36, epoch=0),
     ),
     shape(
         "NVIDIA/NeMo of 2024: no other loss, and a name with blanks",
@@ -203,7 +203,7 @@ LANGUAGE: list[Shape] = [
         "NVIDIA-BioNeMo/bionemo-recipes#740: the last validation told with each step",
         "Training epoch 0, iteration 120/149 | lr: 3e-05 | consumed_samples: 121 | global_batch_size: 1 | global_step: 120 | reduced_train_loss: 1.233 | train_step_timing in s: 0.03146 | val_loss: 4.106",
         "Epoch 0, global step 199: 'val_loss' was not in top 10",
-        rows=one(120, 1.233),
+        rows=one(120, 1.233, epoch=0),
     ),
     shape(
         "facebookresearch/fairseq#301: of 2018, with the average in brackets",
@@ -254,7 +254,7 @@ LANGUAGE: list[Shape] = [
         "Sanity Checking DataLoader 0:  50%|█████     | 1/2 [00:00<00:00,  3.00it/s]",
         "Epoch 3:  22%|██▏       | 4/18 [00:17<01:02,  0.22it/s, v_num=3]",
         "Validation DataLoader 0:  50%|█████     | 1/2 [00:00<00:00,  3.00it/s]",
-        rows=one(4, None, epoch=3),
+        rows=one(4, None, 0.22, epoch=3),
     ),
     shape(
         "facebookresearch/lingua",
@@ -327,7 +327,7 @@ JAX: list[Shape] = [
         "INFO:tensorflow:global step 2940: loss = 5.6220 (0.898 sec/step)",
         "INFO:tensorflow:global step 2940: loss = 5.6220 (0.898 sec/step)",
         "INFO:tensorflow:Recording summary at step 2999.",
-        rows=one(2940, 5.622),
+        rows=one(2940, 5.622, 1 / 0.898),
     ),
     shape(
         "tensorflow/models#4090: an estimator's neighbours",
@@ -340,7 +340,7 @@ JAX: list[Shape] = [
     shape(
         "erfanzar/EasyDeL#71: a bar that nothing names",
         "  2%|▏         | 94/6000 [16:00<15:02:43,  9.17s/it, accuracy=0.6707478, learning_rate=4.92e-5, loss=1.3651037, perplexity=3.88, step=94]",
-        rows=one(94, 1.3651037),
+        rows=one(94, 1.3651037, 1 / 9.17),
     ),
     shape(
         "young-geng/EasyLM: a dictionary over many lines, the step after the loss",

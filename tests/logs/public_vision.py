@@ -144,7 +144,7 @@ VISION: list[Shape] = [
         "PaddlePaddle/PaddleSeg#792, #303: equals signs",
         "2021-01-19 07:02:41 [INFO]\t[TRAIN] epoch=1, iter=5/100, loss=2.8835, lr=0.009639, batch_cost=0.8913, reader_cost=0.2592 | ETA 00:01:24",
         "epoch=1 step=170 lr=0.00093 loss=0.0591 step/sec=5.027 | ETA 00:07:06",
-        rows=one(170, 0.0591, epoch=1),
+        rows=one(170, 0.0591, 5.027, epoch=1),
     ),
     shape(
         "PaddlePaddle/PaddleOCR#1181",
@@ -237,7 +237,7 @@ OTHERS: list[Shape] = [
         "keras-team/keras-core and cellfinder#627: Keras 3 in a file",
         "Epoch 41/190",
         "244/244 ━━━━━━━━━━━━━━━━━━━━ 270s 911ms/step - accuracy: 0.8183 - loss: 0.4164 - val_accuracy: 0.8208 - val_loss: 0.4372 - learning_rate: 0.0010",
-        rows=one(244, 0.4164, epoch=41),
+        rows=one(244, 0.4164, 1000 / 911, epoch=41),
     ),
 ]
 """Speech, tutorials, and what people print themselves."""

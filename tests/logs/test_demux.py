@@ -388,6 +388,16 @@ class TestStates:
         demux.resume(0)
         assert demux.snapshot(now=1001.0).rows()[0].state == "training"
 
+    def test_the_cores_of_a_dead_worker_add_nothing_to_the_pods_rate_until_all_have_ended(self) -> None:
+        demux = Demux()
+        for core, loss in ((0, "nan"), (1, "1.5"), (2, "1.5")):
+            demux.feed(core, f"{training(core=core, rate='100.00', loss=loss)}\n".encode(), now=1000.0)
+        rates = [demux.snapshot(now=1001.0).rate_total]
+        for worker in (0, 1, 2):
+            demux.end(worker)
+            rates.append(demux.snapshot(now=1001.0).rate_total)
+        assert rates == [300.0, 200.0, 100.0, 300.0]
+
     def test_the_jobs_last_words_end_a_saved_log(self) -> None:
         assert only(training(), "Total Train Time: 0:41:25").state == "ended"
 

@@ -249,6 +249,29 @@ def test_trying_dialects_tells_what_each_matches() -> None:
     }
 
 
+def test_a_trial_counts_what_stands_beneath_a_header_as_a_log_does() -> None:
+    lines = [b"step 100", b"loss: 2.5 (131.2 ms/step)", b"step,loss", b"200,2.25", b"done"]
+    demux = Demux()
+    demux.feed(None, b"\n".join(lines) + b"\n")
+    _, trials = try_dialects(lines, BUILT_IN)
+    assert {trial.name: trial.matched for trial in trials if trial.matched} == demux.matched
+    (table,) = (trial for trial in trials if trial.name == "table")
+    assert table.examples[-1] == ("200,2.25", {"step": "200", "loss": "2.25"})
+
+
+@pytest.mark.parametrize("told", ["0.125 s/it", "125 ms/step", "sec/batch: 0.125", "8 it/s", "8.0 steps per second"])
+def test_how_long_a_step_takes_is_told_as_steps_a_second(told: str) -> None:
+    line = f"step 100 | loss 2.5 | {told}"
+    assert only(line).rate == 8.0
+    (trial,) = (trial for trial in try_dialects([line.encode()], BUILT_IN)[1] if trial.matched)
+    assert float(trial.examples[0][1]["rate"]) == 8.0
+
+
+@pytest.mark.parametrize("told", ["0.0 s/it", "ms/step", "131.2 ms", "12 it/step", "1.5 s/epoch"])
+def test_what_tells_no_pace_is_no_rate(told: str) -> None:
+    assert only(f"step 100 | loss 2.5 | {told}").rate is None
+
+
 def test_a_users_pattern_may_read_what_a_tool_put_before_a_line() -> None:
     mine = user_dialects({"mine": r"^\[rank(?P<worker>\d+)\]: it (?P<step>\d+) l (?P<loss>[\d.]+)"})
     line = b"[rank3]: it 7 l 0.5"

@@ -12,6 +12,7 @@ from tests.logs.public_carriers import CARRIERS, MORE_SECTIONS
 from tests.logs.public_frameworks import FRAMEWORKS
 from tests.logs.public_frameworks_too import FRAMEWORKS_TOO
 from tests.logs.public_homemade import HOMEMADE, HOMEMADE_CARRIED
+from tests.logs.public_logs import PUBLIC, PUBLIC_NONE
 from tests.logs.public_none import MISSED, STILL_NO_SAMPLES
 from tests.logs.public_shapes import CARRIED, NO_SAMPLES, SAMPLES, SECTIONS, Shape
 from tests.logs.public_tables import HEADED, NOT_HEADED
@@ -23,6 +24,7 @@ from tui.logs.demux import Demux
 TRAINED = SAMPLES + LANGUAGE + JAX + VISION + OTHERS + FRAMEWORKS + FRAMEWORKS_TOO + HOMEMADE + HEADED
 EVERY = TRAINED + CARRIED + CARRIERS + HOMEMADE_CARRIED
 IN_SECTIONS = SECTIONS + MORE_SECTIONS
+_WANTED = {shape.seen_in: list(shape.rows) for shape in PUBLIC}
 
 
 def told(demux: Demux) -> list[tuple[object, ...]]:
@@ -45,6 +47,17 @@ def text(shape: Shape) -> bytes:
 @pytest.mark.parametrize("fast", [True, False])
 def test_what_public_logs_hold_is_understood(shape: Shape, fast: bool) -> None:
     assert told(read(text(shape), fast=fast)) == list(shape.rows)
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_logs_kept_as_text_are_understood_too(fast: bool) -> None:
+    found = {shape.seen_in: told(read(text(shape), fast=fast)) for shape in PUBLIC}
+    assert {name: rows for name, rows in found.items() if rows != _WANTED[name]} == {}
+
+
+def test_nothing_in_what_only_looks_like_them_is_a_sample() -> None:
+    found = {log: told(read(f"{log}\n".encode(), fast=fast)) for log in PUBLIC_NONE for fast in (True, False)}
+    assert {log: rows for log, rows in found.items() if rows} == {}
 
 
 @pytest.mark.parametrize("shape", EVERY, ids=lambda shape: shape.seen_in)
@@ -84,7 +97,7 @@ def test_what_is_not_understood_is_not_taken_for_something_else(shape: Shape) ->
 
 
 @given(
-    st.lists(st.sampled_from([text(shape) for shape in EVERY]), min_size=1, max_size=6).map(b"".join),
+    st.lists(st.sampled_from([text(shape) for shape in EVERY + PUBLIC]), min_size=1, max_size=6).map(b"".join),
     st.lists(st.integers(0, 4000), max_size=12),
 )
 @settings(max_examples=60)
@@ -98,7 +111,9 @@ def test_any_mixture_in_any_pieces_is_read_as_the_whole(data: bytes, places: lis
 
 
 @given(
-    st.lists(st.sampled_from([text(shape) for shape in EVERY + IN_SECTIONS]), min_size=1, max_size=4).map(b"".join),
+    st.lists(st.sampled_from([text(shape) for shape in EVERY + PUBLIC + IN_SECTIONS]), min_size=1, max_size=4).map(
+        b"".join
+    ),
     st.lists(st.tuples(st.integers(0, 4000), st.integers(0, 3), st.binary(max_size=4)), max_size=6),
     st.sampled_from([None, 2]),
 )

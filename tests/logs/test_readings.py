@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.logs.public_logs import PUBLIC, PUBLIC_NONE
 from tests.logs.public_none import STILL_NO_SAMPLES
 from tests.logs.public_shapes import NO_SAMPLES
 from tests.logs.public_vision import MORE_NO_SAMPLES
@@ -19,11 +20,13 @@ from tui.logs.dialects import BUILT_IN, user_dialects
 from tui.logs.patterns import is_digit_blind
 from tui.logs.readings import Reader
 
-CORPUS = [text(shape) for shape in EVERY]
+CORPUS = [text(shape) for shape in EVERY + PUBLIC]
 LINES = sorted({line for log in CORPUS for line in log.splitlines()})
-NOT_SAMPLES = [line.encode() for line in STILL_NO_SAMPLES] + [
-    line.encode() for _, line in NO_SAMPLES + MORE_NO_SAMPLES
-]
+NOT_SAMPLES = (
+    [line.encode() for line in STILL_NO_SAMPLES]
+    + [line.encode() for _, line in NO_SAMPLES + MORE_NO_SAMPLES]
+    + [line.encode() for log in PUBLIC_NONE for line in log.split("\n")]
+)
 
 
 def varied(log: bytes, chance: random.Random) -> bytes:

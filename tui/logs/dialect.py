@@ -28,6 +28,9 @@ GROUPED = rb"\d{1,3}(?:,\d{3}){1,5}(?:\.\d{1,9})?|" + NUMBER
 ENDS = rb"(?![\w.])"
 """A number ends here: what is cut off in its middle is no number."""
 
+DATE = rb"(?:\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?:? )?"
+"""When a line was written, where it says so at its beginning."""
+
 EPOCH = rb"(?P<epoch>\d{1,9})"
 STEP = rb"(?P<step>\d{1,12})"
 LOSS = rb"(?P<loss>" + NUMBER + rb")"

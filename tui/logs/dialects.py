@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from tui.errors import UsageError
 from tui.logs.carriers import read_carrier
 from tui.logs.dialect import COLUMNS, LONGEST, LOOSE_REACH, Dialect, Kind
+from tui.logs.headers import Openings
 from tui.logs.lines import without_escapes
+from tui.logs.paces import GROUPS as PACE_GROUPS
+from tui.logs.paces import rate_of
 from tui.logs.prefix import read_prefix
 from tui.logs.torch_xla import TORCH_XLA, TRAINING
 from tui.logs.trainers import TRAINERS
@@ -109,16 +112,36 @@ def try_dialects(lines: Iterable[bytes], dialects: Sequence[Dialect], *, most: i
     counts: dict[str, int] = {dialect.name: 0 for dialect in dialects}
     examples: dict[str, list[tuple[str, Mapping[str, str]]]] = {name: [] for name in counts}
     total = 0
+    beneath = Openings()
     for line in lines:
         total += 1
         text = without_escapes(line)
-        for name, match in _matches(text, _own_text(text), dialects).items():
+        for name, told in _told(text, dialects, beneath):
             counts[name] += 1
             if len(examples[name]) < most:
-                told = {key: value.decode("utf-8", "replace") for key, value in match.groupdict().items() if value}
-                shown = {key: value for key, value in told.items() if key not in _HELPING_GROUPS}
-                examples[name].append((text.decode("utf-8", "replace"), shown))
+                examples[name].append((text.decode("utf-8", "replace"), _shown(told)))
     return total, [Trial(name, counts[name], tuple(examples[name])) for name in counts]
+
+
+def _told(line: bytes, dialects: Sequence[Dialect], beneath: Openings) -> Iterator[tuple[str, Mapping[str, bytes]]]:
+    """What each dialect that takes a line reads in it; of one that nothing takes, what it tells under a header."""
+    own_text = _own_text(line)
+    found = _matches(line, own_text, dialects)
+    for dialect, match in found.values():
+        told = {name: value for name, value in match.groupdict().items() if value}
+        if dialect.kind is Kind.HEADER:
+            beneath.begin(0, dialect, told, own_text)
+        yield dialect.name, told
+    row = beneath.take(0, own_text) if beneath.any and not found else None
+    if row is not None:
+        yield row[0].name, row[1]
+
+
+def _shown(told: Mapping[str, bytes]) -> dict[str, str]:
+    """What is read in a line by the columns it goes to."""
+    shown = {name: value.decode("utf-8", "replace") for name, value in told.items() if name not in _HELPING_GROUPS}
+    rate = rate_of(told)
+    return shown if rate is None or "rate" in shown else {**shown, "rate": f"{rate:g}"}
 
 
 def _own_text(line: bytes) -> bytes:
@@ -127,12 +150,12 @@ def _own_text(line: bytes) -> bytes:
     return line if before is None else line[before.length :]
 
 
-_HELPING_GROUPS = ("q", "v", "total", "unit")
+_HELPING_GROUPS = ("q", "v", "total", "unit", *PACE_GROUPS)
 """Groups that no column holds: which quotes were used, how long a bar is, how a rate is named."""
 
 
-def _matches(line: bytes, own_text: bytes, dialects: Sequence[Dialect]) -> dict[str, re.Match[bytes]]:
-    found: dict[str, re.Match[bytes]] = {}
+def _matches(line: bytes, own_text: bytes, dialects: Sequence[Dialect]) -> dict[str, tuple[Dialect, re.Match[bytes]]]:
+    found: dict[str, tuple[Dialect, re.Match[bytes]]] = {}
     taken: str | None = None
     for dialect in dialects:
         if not dialect.is_own and dialect.kind is Kind.SAMPLE and taken not in (None, dialect.name):
@@ -142,6 +165,6 @@ def _matches(line: bytes, own_text: bytes, dialects: Sequence[Dialect]) -> dict[
             continue
         match = dialect.pattern.search(text, max(0, len(text) - dialect.reach))
         if match is not None:
-            found.setdefault(dialect.name, match)
+            found.setdefault(dialect.name, (dialect, match))
             taken = dialect.name if dialect.kind is Kind.SAMPLE and not dialect.is_own else taken
     return found

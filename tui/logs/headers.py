@@ -6,29 +6,41 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from tui.logs.dialect import ENDS, EPOCH, LOSS, NUMBER, OF, STEP, Dialect, Kind, dialect
+from tui.logs.dialect import DATE, ENDS, EPOCH, LOSS, NUMBER, OF, STEP, Dialect, Kind, dialect
 from tui.logs.vocabulary import EVALUATION
 
 _WORD = rb"[A-Za-z_(][\w./%()'-]{0,40}"
 _NAME = _WORD + rb"(?: [A-Za-z(][\w./%()'-]{0,40}){0,3}"
+_BAR = rb"(?:\||\xe2\x94[\x82\x83])"
+"""What stands between a table's columns, drawn as boxes are or not."""
+
 _TELLS = rb"(?=[^\n]{0,400}?[Ll]oss)(?=[^\n]{0,400}?(?:[Ee]poch|[Ss]tep|[Ii]teration|(?<![A-Za-z])[Ii]ter))"
 
 TABLE = dialect(
     "table",
     Kind.HEADER,
-    [b"oss,", b",loss", b"_loss", b"/loss", b"oss\t", b"\tloss", b"oss  ", b"  loss", b"  Loss", b"oss |", b"| loss"],
-    rb"^\s{0,8}" + _TELLS + rb"(?:\|? {0,4}" + _NAME + rb"(?: {0,40}\| {0,4}" + _NAME + rb"){1,40} {0,40}\|?"
+    [
+        b"oss,", b",loss", b"_loss", b"/loss", b"oss\t", b"\tloss", b"oss  ", b"  loss", b"  Loss", b"  LOSS ",
+        b"oss |", b"| loss", b"oss \xe2\x94",
+    ],
+    rb"^\s{0,8}(?:E {2,8}# {2,12}LOSS (?:[ \w.]{1,200})|" + _TELLS
+    + rb"(?:" + _BAR + rb"? {0,4}" + _NAME + rb"(?: {0,40}" + _BAR + rb" {0,4}" + _NAME + rb"){1,40} {0,40}"
+    + _BAR + rb"?"
     rb"|" + _NAME + rb"(?: {2,40}" + _NAME + rb"){1,40}|" + _NAME + rb"(?:\t" + _NAME + rb"){1,40}"
-    rb"|" + _NAME + rb"(?:, ?" + _NAME + rb"){1,200})\s{0,60}$",
-)
-"""The names over a table: fastai's, Turi Create's, that of a CSV file."""
+    rb"|" + _NAME + rb"(?:, ?" + _NAME + rb"){1,200}))\s{0,60}$",
+)  # fmt: skip
+"""The names over a table: fastai's, Turi Create's, spaCy's, that of a CSV file."""
 
 STEP_ABOVE = dialect(
     "step above its loss",
     Kind.HEADER,
-    [b"Step ", b"Step: ", b"Iteration ", b"Iteration: ", b"Batch ", b"Batch: "],
-    rb"^[^\w\n]{0,12}(?:[Ee]poch:? {1,4}" + EPOCH + rb"(?:" + OF + rb")?[ ,|]{1,4})?"
-    rb"(?:Global |Training )?(?:Step|Iteration|Batch):? {1,4}" + STEP + rb"(?:" + OF + rb")?:?\s{0,8}$",
+    [b"tep ", b"tep: ", b"teration ", b"teration: ", b"atch ", b"atch: ", b"tep=", b"iter ", b"iter: ", b"Iter "],
+    rb"^[^\w\n]{0,12}(?:[Ee]poch[:=]? {0,4}" + EPOCH + rb"(?:" + OF + rb")?[ ,|]{1,4})?"
+    rb"(?:[Gg]lobal[ _]|[Tt]rain(?:ing)? )?(?:[Ss]tep|[Ii]ter(?:ation)?|[Bb]atch)(?:[:=] {0,4}| {1,4})"
+    + STEP
+    + rb"(?:"
+    + OF
+    + rb")?[^\w\n]{0,12}$",
 )
 """A step on a line of its own, of people's own printing; its loss stands right beneath it."""
 
@@ -38,25 +50,31 @@ _ROW = dialect("table", Kind.SAMPLE, (), rb"")
 _ROW_OF_EPOCH = dialect("table", Kind.SAMPLE, (), rb"", is_summary=True)
 _BENEATH = dialect("step above its loss", Kind.SAMPLE, (), rb"")
 
-_LIKELY = re.compile(rb"(?:Step|Iteration|Batch):? {1,4}\d{1,12}(?: ?/ ?\d{1,12})?:?\s{0,8}$")
+_LIKELY = re.compile(rb"(?:[Ss]tep|[Ii]ter(?:ation)?|[Bb]atch)[:=]? {0,4}\d{1,12}(?: ?/ ?\d{1,12})?[^\w\n]{0,12}$")
 _FIGURES = re.compile(rb"\d\.\d|[:=] ?\d")
 
-_LOSS_LINE = re.compile(rb"^\s{0,8}(?:[-*] )?(?:[Tt]rain(?:ing)? |[Tt]otal )?[Ll]oss(?::| is| =) {1,4}" + LOSS + ENDS)
+_LOSS_LINE = re.compile(
+    rb"^\s{0,8}(?:[-*#|]{1,3} )?" + DATE + rb"(?:(?:[Tt]rain(?:ing)?|[Tt]otal|[Aa]vg|[Aa]verage)[ _]){0,2}[Ll]oss"
+    rb"(?: ?[:=]| is) {0,12}" + LOSS + ENDS
+)
 _EVALUATES = re.compile(rb"(?<![A-Za-z])" + EVALUATION)
 
-_STEPS = ("global_step", "step", "iteration", "iter", "training_step", "train_step", "steps")
+_STEPS = ("global_step", "step", "iteration", "iter", "training_step", "train_step", "steps", "update", "batch", "#")
+_EPOCHS = ("epoch", "epochs", "e")
 _LOSSES = (
     "train_loss", "training_loss", "train/loss", "loss/train", "train_loss_step", "loss",
     "total_loss", "train_total_loss",
 )  # fmt: skip
 _RATES = ("samples/sec", "samples_per_sec", "samples_per_second", "tokens/sec", "tokens_per_sec", "tokens_per_second",
-          "examples/sec", "throughput")  # fmt: skip
+          "examples/sec", "throughput", "tok/s", "tokens/s", "samples/s", "examples/s", "img/s", "images/sec", "it/s",
+          "steps/s", "steps/sec")  # fmt: skip
 _SPLITS = ("train", "split", "phase", "mode", "stage")
 _TRAINING = (b"true", b"train", b"training", b"yes")
 
 _VALUE = re.compile(NUMBER + rb"(?=s?$)")
 _FIGURE = re.compile(rb"(?:" + NUMBER + rb"[s%]?|\d{1,3}(?::\d\d){1,2}(?:\.\d{1,6})?|None|#na#)$")
-_RULE = re.compile(rb"[\s+=-]{0,400}$")
+_RULE = re.compile(rb"(?:[\s+=-]|\xe2[\x94\x95][\x80-\xbf]){0,400}$")
+_DRAWN = re.compile(rb"\xe2\x94[\x82\x83]")
 
 
 class Opened(Protocol):
@@ -83,8 +101,8 @@ class Table:
         self._size = len(names)
         found = {
             "step": _first(_STEPS, names),
-            "epoch": _first(("epoch",), names),
-            "loss": _first(_LOSSES, names),
+            "epoch": _first(_EPOCHS, names),
+            "loss": _first(_LOSSES, names) if "#" not in names else _only_loss(names),
             "rate": _first(_RATES, names),
         }
         self._places = {column: place for column, place in found.items() if place is not None}
@@ -99,7 +117,7 @@ class Table:
         return "loss" in self._places and len(self._places.keys() & {"step", "epoch"}) > 0
 
     def _cells(self, line: bytes) -> list[bytes]:
-        text = line.strip(b" \r")
+        text = _DRAWN.sub(b"|", line).strip(b" \r")
         if self._separator == b"  ":
             return re.split(rb" {2,}", text)
         if self._separator == b"|":
@@ -196,7 +214,13 @@ def may_be_header(line: bytes) -> bool:
 
 
 def _separator_of(header: bytes) -> bytes:
-    return next((each for each in (b"|", b"\t", b",") if each in header), b"  ")
+    return next((each for each in (b"|", b"\t", b",") if each in _DRAWN.sub(b"|", header)), b"  ")
+
+
+def _only_loss(names: Sequence[str]) -> int | None:
+    """Where spaCy's loss stands, which is named after a part of its pipeline; of several none is the whole."""
+    found = [place for place, name in enumerate(names) if name.startswith("loss_")]
+    return found[0] if len(found) == 1 else None
 
 
 def _first(wanted: Sequence[str], names: Sequence[str]) -> int | None:

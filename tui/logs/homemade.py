@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tui.logs.dialect import ENDS, EPOCH, LOSS, OF, RATE, STEP, Dialect, Kind, dialect
+from tui.logs.dialect import DATE, ENDS, EPOCH, LOSS, OF, RATE, STEP, Dialect, Kind, dialect
+from tui.logs.paces import BAR_RATE
 from tui.logs.vocabulary import (
     BEGINS_WITH_WORKER,
     LOG_LINE,
@@ -18,9 +19,17 @@ from tui.logs.vocabulary import (
     somewhere,
 )
 
-_KEY = rb"[\w./-]{1,40}=[^\s,|=]{1,30}[ ,|]{1,3}"
+_EVALUATED = (
+    rb"['\"](?:(?:mode|split|phase|stage|event|type|kind)['\"]: ?"
+    rb"['\"](?:[Vv]al|[Ee]val|[Tt]est|[Dd]ev|[Cc]onfig|[Ss]ummary|[Cc]heckpoint|[Bb]est|[Ff]inal)"
+    rb"|(?:best|val|eval|test|config|final)\w{0,12}['\"]: ?\{)"
+)
+"""What says in a JSON object that no step is told."""
 
-_HINTS = (b"oss:", b"oss=", b"oss ", b"oss\t", b"oss(", b"oss_mean", b"oss.avg", b"oss/train")
+_HINTS = (
+    b"oss:", b"oss=", b"oss ", b"oss\t", b"oss(", b"oss]", b"oss_mean", b"oss.avg", b"oss/train", b"LOSS",
+    b"ost=", b"ost =",
+)  # fmt: skip
 
 _ONCE = rb"[^\n]"
 """What has looked ahead only must take something, or it is looked for again at the same place."""
@@ -35,7 +44,7 @@ BARS: tuple[Dialect, ...] = (
         [b"/s, ", b"s/it, ", b"s/step, ", b"s/batch, "],
         LOG_LINE + rb"(?=(?:[^\n|]{0,80}?" + NAMED_EPOCH + rb")?)(?:(?!\d{1,3}%)" + PLAIN + rb"){0,120}?" + _BAR
         + STEP
-        + rb"/(?:\d{1,12}|\?) \[[^\]\n]{0,60}?(?:[\w.]{1,12}/s|s/[a-z]{1,12}), "
+        + rb"/(?:\d{1,12}|\?) \[" + BAR_RATE + rb"[^\]\n]{0,60}?(?:[\w.]{1,12}/s|s/[a-z]{1,12}), "
         rb"(?:[\w./-]{1,40}[=:] ?[^,\]\s]{1,30}(?:, | )){0,12}(?:(?:reduced_)?train[_/]|step_|batch_|avr_"
         rb"|avg_)?[Ll]oss"
         rb"(?:_step|_mean|_avg)?(?:=|: ?)" + LOSS + rb"(?=[,\] ])(?:[^\]\n]{0,80}?throughput=" + RATE + rb")?",
@@ -43,12 +52,30 @@ BARS: tuple[Dialect, ...] = (
 )  # fmt: skip
 """tqdm's with a loss behind them."""
 
+
+_OF_MANY = rb"(?=[^\n]{0,200}?\d ?/ {0,6}\d)"
+"""Soon told: most lines hold nothing of how much."""
+
+
+def _placed(before: bytes) -> Dialect:
+    """A place in an epoch without a name: `Epoch: [3][120/391]`, `Epoch 3 120/391`."""
+    epoch = NAMED_EPOCH.replace(b"[Ee]poch|", b"[Ee]pochs?|[Tt]rain(?:ing)?|TRAIN|") + rb"(?:" + OF + rb")?\]?"
+    return dialect(
+        "place in an epoch",
+        Kind.SAMPLE,
+        _HINTS,
+        LOG_LINE + _OF_MANY + rb"(?=" + UNTIL + rb"{0,40}?" + epoch + before + rb" {0,9}" + STEP
+        + rb" ?/ ?\d{1,12}(?![\d./:])" + UNTIL + rb"{0,60}?" + NAMED_LOSS + rb")"
+        + perhaps(NAMED_RANK) + BEGINS_WITH_WORKER + RATED + _ONCE,
+    )  # fmt: skip
+
+
 HOMEMADE: tuple[Dialect, ...] = (
     dialect(
         "epoch alone",
         Kind.EPOCH,
-        [b"Epoch ", b"Epoch: ", b"EPOCH "],
-        rb"^[^\w\n]{0,40}(?:Epoch|EPOCH):? {1,4}\[?" + EPOCH
+        [b"Epoch ", b"poch: ", b"EPOCH ", b"# epoch "],
+        rb"^[^\w\n]{0,40}(?:[Ee]poch|EPOCH):? {1,4}\[?" + EPOCH
         + rb"(?:(?: ?/ ?| of )\d{1,9})?(?: Summary)?[^\w\n]{0,40}$",
         moment="begin",
     ),
@@ -58,16 +85,19 @@ HOMEMADE: tuple[Dialect, ...] = (
         Kind.SAMPLE,
         [b"oss:", b"oss="],
         LOG_LINE + rb"(?=(?:[^\n|]{0,80}?" + NAMED_EPOCH + rb")?)" + UNTIL + rb"{0,50}?" + NAMED_LOSS
-        + rb"[^\n]{0,120}?(?:" + _BAR + rb"|: )" + STEP + rb"(?:/(?:\d{1,12}|\?)|it) \[\d",
+        + rb"[^\n]{0,120}?(?:" + _BAR + rb"|: )" + STEP + rb"(?:/(?:\d{1,12}|\?)|it) \[" + BAR_RATE + rb"\d",
     ),
     dialect(
         "JSON",
         Kind.SAMPLE,
-        [b'loss": ', b"loss': "],
-        rb"\{(?![^{}\n]{0,800}?['\"](?:mode|split|phase)['\"]: ?['\"](?:val|eval|test))"
-        rb"(?=[^{}\n]{0,800}?['\"](?:global_)?(?:step|iter|iteration)['\"]: ?" + STEP + rb"[,}])"
-        rb"(?=(?:[^{}\n]{0,800}?['\"]epoch['\"]: ?(?P<epoch>\d{1,9})[.,}])?)"
-        rb"[^{}\n]{0,800}?['\"](?:train[/_])?loss['\"]: ?(?:[Aa]rray\()?" + LOSS + rb"(?=[,}])",
+        [b"oss': ", b'oss":', b'/train": '],
+        rb"^(?![^\n]{0,800}?" + _EVALUATED + rb")[^\n]{0,400}?\{"
+        rb"(?=[^{}\n]{0,800}?['\"](?:global_)?(?:[Ss]tep|iter|iteration|batch|batch_idx|update|num_updates)['\"]: ?"
+        rb"['\"]?" + STEP + rb"['\"]?[,}])(?=(?:[^{}\n]{0,800}?['\"]epoch['\"]: ?['\"]?(?P<epoch>\d{1,9})[.,'\"}])?)"
+        rb"(?=(?:[^{}\n]{0,800}?['\"](?:perf/|train[/_])?(?:throughput|tps|[a-z]{1,12}(?:/s(?:ec)?"
+        rb"|_per_s(?:ec(?:ond)?)?))['\"]: ?['\"]?" + RATE + rb"['\"]?[,}])?)"
+        rb"[^{}\n]{0,800}?['\"](?:train(?:ing)?[/_])?(?:total_|lm_)?[Ll]oss(?:/train)?['\"]: ?['\"]?(?:[Aa]rray\()?"
+        + LOSS + rb"\)?['\"]?(?=[,}])",
     ),
     dialect(
         "JSON",
@@ -77,13 +107,13 @@ HOMEMADE: tuple[Dialect, ...] = (
         rb"(?P<epoch>\d{1,9})[.,}])[^{}\n]{0,800}?\"train_loss\": ?" + LOSS + rb"(?=[,}])",
         is_summary=True,
     ),
+    _placed(rb"[ \t:,|-]{0,6}\["),
     dialect(
-        "names and values",
+        "place in an epoch",
         Kind.SAMPLE,
-        [b"loss="],
-        LOG_LINE + UNTIL + rb"{0,60}?(?<![\w.{/-])(?:epoch=(?P<epoch>\d{1,9})(?:/\d{1,9})?[ ,|]{1,3})?"
-        rb"(?:global_)?(?:step|iter)=" + STEP + rb"(?:/\d{1,12})?[ ,|]{1,3}(?:" + _KEY + rb"){0,8}(?:train[_/])?loss="
-        + LOSS + ENDS,
+        _HINTS,
+        LOG_LINE + rb"(?=[^\w\n]{0,8}\[ {0,6}" + EPOCH + OF + rb"\][ \t,|-]{0,4}\[ {0,6}" + STEP + OF + rb"[^\w\n]"
+        + UNTIL + rb"{0,60}?" + NAMED_LOSS + rb")" + RATED + _ONCE,
     ),
     dialect(
         "words",
@@ -91,17 +121,31 @@ HOMEMADE: tuple[Dialect, ...] = (
         _HINTS,
         LOG_LINE + somewhere(NAMED_STEP) + rb"(?=" + UNTIL + rb"{0,80}?" + NAMED_LOSS
         # What is cut off, and an evaluation that tells both losses.
-        + rb"(?!, rate|[ ,|;-]{1,4}(?:[Vv]al|[Tt]est|[Dd]ev|[Ee]val)[a-z]{0,7}[ _]?[Ll]oss))"
+        + rb"(?!, rate|[ ,|;-]{1,4}(?:[Vv]al|[Tt]est|[Dd]ev|[Ee]val)[a-z]{0,7}[ _]?[Ll]oss(?!=)))"
         + perhaps(NAMED_EPOCH) + perhaps(NAMED_RANK) + BEGINS_WITH_WORKER + RATED + _ONCE,
     ),
-    # A place in an epoch, in brackets and without a name.
+    _placed(rb"[ \t:,|>-]{1,8}\(?"),
+    # How far of how much, at the line's beginning or with the share beside it; nothing names it.
     dialect(
-        "words",
+        "places",
         Kind.SAMPLE,
         _HINTS,
-        LOG_LINE + rb"(?=" + UNTIL + rb"{0,40}?" + NAMED_EPOCH.replace(b"[Ee]poch|", b"[Ee]pochs?|")
-        + rb"(?:" + OF + rb")?\]?[ \t:,|-]{0,6}\[ {0,9}" + STEP + rb" ?/ ?\d{1,12}[^\]\n]{0,16}\]" + UNTIL
-        + rb"{0,60}?" + NAMED_LOSS + rb")" + perhaps(NAMED_RANK) + BEGINS_WITH_WORKER + RATED + _ONCE,
+        LOG_LINE + rb"(?=(?P<v>[^\n]{1,160}?[\]|>):-])??[^\w\n]{0,12}" + STEP
+        + rb" ?/ ?\d{1,12}(?![\w./:-]| \d\d?:\d\d)(?(v)(?:[^\w\n]{0,6}\d{1,3}(?:\.\d{1,4})?%"
+        rb"| ?(?:steps|its|iters|iterations|batches|updates)(?![A-Za-z])))"
+        rb")(?=" + UNTIL + rb"{0,60}?" + NAMED_LOSS + rb"(?![ ,|;-]{1,4}(?:[Vv]al|[Tt]est|[Dd]ev|[Ee]val)))"
+        + perhaps(NAMED_EPOCH) + perhaps(NAMED_RANK) + RATED + _ONCE,
+    ),
+    # A loss that says itself whose it is.
+    dialect(
+        "loss at a step",
+        Kind.SAMPLE,
+        [b"oss at ", b"oss for ", b"oss @ "],
+        rb"(?:^|(?<=[\]:|-] )(?<!Error: ))[^\w\n]{0,8}"
+        rb"(?:(?:(?:[Mm]ini-?)?[Bb]atch|[Tt]rain(?:ing)?|[Aa]vg|[Aa]verage|[Tt]otal) ){0,2}"
+        rb"[Ll]oss (?:at|for|@) (?:[Gg]lobal )?(?:[Ss]tep|[Ii]ter(?:ation)?|[Bb]atch)[ :#]{1,3}" + STEP
+        + rb"(?:" + OF + rb")?(?:[ ,(]{1,3}(?:at |of |@ ?)?[Ee]poch[ :#]{0,3}" + EPOCH + rb"(?:" + OF + rb")?\)?)?"
+        rb" ?(?:[:=]| is) {0,4}" + LOSS + ENDS,
     ),
     dialect(
         "epochs",
@@ -117,10 +161,11 @@ HOMEMADE: tuple[Dialect, ...] = (
         "epochs",
         Kind.SAMPLE,
         [
-            b"rain Loss: ", b"rain loss: ", b"raining loss: ",
-            b"raining Loss: ", b"TRAIN Loss: ", b"vg Loss: ", b"vg loss: ",
+            b"rain Loss", b"rain loss", b"rain_loss", b"raining loss",
+            b"raining Loss", b"TRAIN Loss", b"vg Loss", b"vg loss",
         ],
-        rb"^\s{0,8}(?:[-*] )?(?:[Tt]rain(?:ing)?|TRAIN|[Aa]vg) [Ll]oss: {1,8}" + LOSS + ENDS,
+        rb"^\s{0,8}(?:[-*#]{1,3} )?" + DATE + rb"(?:[Tt]rain(?:ing)?|TRAIN|[Aa]vg)[ _][Ll]oss(?: ?[:=]| is) {1,8}"
+        + LOSS + ENDS,
         is_bar=True,
         is_summary=True,
     ),

@@ -11,6 +11,7 @@ from tui.logs.dialect import SUFFIXES
 from tui.logs.dialects import TRAINING, Dialect, Kind
 from tui.logs.epochs import read_cluster, read_span
 from tui.logs.headers import Openings
+from tui.logs.paces import number, rate_of
 from tui.logs.prefix import PREFIX, read_dated_clock, read_prefix
 from tui.logs.readings import GLUED_WITHIN, Found, Reader, Reading
 from tui.logs.snapshot import HAS_GLOBAL_RATE, HAS_LOSS, HAS_RATE, LOG_TIME, NO_TIME, UNKNOWN, WALL_TIME
@@ -119,7 +120,7 @@ class Matcher:
             told = whole
         tells = told.get
         try:
-            loss, rate, global_rate = _number(tells("loss")), _number(tells("rate")), _number(tells("global_rate"))
+            loss, rate, global_rate = _number(tells("loss")), rate_of(told), _number(tells("global_rate"))
             core, device = _count(tells("core")), _count(tells("device"))
             epoch, step = _count(tells("epoch")), _count(tells("step"))
         except (ValueError, OverflowError):
@@ -137,7 +138,7 @@ class Matcher:
             self._summaries.told(slot, told)
         known = (
             (HAS_LOSS if has_loss else 0)
-            | (HAS_RATE if "rate" in told else 0)
+            | (0 if rate is None else HAS_RATE)
             | (HAS_GLOBAL_RATE if "global_rate" in told else 0)
         )
         clock = told.get("clock", b"")[:CLOCK_BYTES]
@@ -146,7 +147,21 @@ class Matcher:
         time, kind = _time(now, moment)
         seen = _NAN if now is None else now
         self._demux.queue.add(
-            (slot, core, device, epoch, step, loss, rate, global_rate, known, clock, time, kind, seen)
+            (
+                slot,
+                core,
+                device,
+                epoch,
+                step,
+                loss,
+                _NAN if rate is None else rate,
+                global_rate,
+                known,
+                clock,
+                time,
+                kind,
+                seen,
+            )
         )
         self._demux.samples += 1
         self._demux.slots[slot].samples += 1
@@ -192,11 +207,7 @@ class Matcher:
 
 
 def _number(text: bytes | None) -> float:
-    if text is None:
-        return _NAN
-    if text[-1:] in SUFFIXES:
-        return float(text[:-1]) * SUFFIXES[text[-1:]]
-    return float(text.replace(b",", b""))
+    return _NAN if text is None else number(text)
 
 
 def _count(text: bytes | None) -> int:

@@ -58,10 +58,13 @@ class Reader:
     """
 
     def __init__(self, dialects: Sequence[Dialect]) -> None:
-        self._dialects = [(each, [hint.translate(_DIGITS_ALIKE) for hint in each.hints]) for each in dialects]
-        self._always = any(not hints for _, hints in self._dialects)
-        every = {hint for _, hints in self._dialects for hint in hints}
-        self._any = re.compile(b"|".join(map(re.escape, sorted(every))))
+        self._dialects = tuple(dialects)
+        self._always = {place for place, each in enumerate(dialects) if not each.hints}
+        self._hinting: dict[bytes, list[int]] = {}
+        for place, each in enumerate(dialects):
+            for hint in each.hints:
+                self._hinting.setdefault(hint.translate(_DIGITS_ALIKE), []).append(place)
+        self._any = re.compile(b"|".join(map(re.escape, sorted(self._hinting))))
         self._young: dict[bytes, Reading] = {}
         self._old: dict[bytes, Reading] = {}
         self._has_own = any(dialect.is_own for dialect in dialects)
@@ -106,7 +109,11 @@ class Reader:
     def _hinted(self, shape: bytes) -> tuple[Dialect, ...]:
         if not self._always and not self._any.search(shape):
             return ()
-        return tuple(each for each, hints in self._dialects if not hints or any(hint in shape for hint in hints))
+        places = set(self._always)
+        for hint, hinted in self._hinting.items():
+            if hint in shape:
+                places.update(hinted)
+        return tuple(self._dialects[place] for place in sorted(places))
 
     def _read(self, line: bytes, own_text: bytes, hinted: Sequence[Dialect]) -> Reading:
         found = []

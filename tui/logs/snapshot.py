@@ -194,8 +194,14 @@ class Snapshot:
 
     @property
     def rate_total(self) -> float | None:
-        """Examples/s of the whole pod: the sum of every core's rate; None when no core tells one."""
-        values = self.rate[~np.isnan(self.rate)]
+        """Examples/s of the whole pod: the sum of its cores' rates; None when no core tells one.
+
+        A dead worker's cores train nothing any more: theirs count only once all have ended.
+        """
+        told = ~np.isnan(self.rate)
+        dead = np.array([worker.ended for worker in self.workers], bool)[self.slot]
+        going_on = told & ~dead & (self.state != CoreState.ENDED)
+        values = self.rate[going_on if (going_on & (self.state != CoreState.NAN)).any() else told]
         return float(values.sum()) if len(values) else None
 
     @property

@@ -5,6 +5,8 @@ from __future__ import annotations
 from tui.logs.dialect import ENDS, GROUPED, NUMBER, STEP, Dialect, Kind, dialect
 from tui.logs.headers import HEADERS
 from tui.logs.homemade import BARS, HOMEMADE
+from tui.logs.languages import LANGUAGES
+from tui.logs.paces import BAR_RATE, PACE
 from tui.logs.trainers_jax import BENEATH, JAX
 from tui.logs.trainers_language import LANGUAGE
 from tui.logs.trainers_others import OTHERS
@@ -15,7 +17,7 @@ _LOSS = rb"(?P<loss>" + NUMBER + rb")"
 _PAIR = rb" {1,4}(?!(?:main_model_)?loss:)[\w/.()%-]{1,60}: {1,4}[^\s,]{1,30},"
 """A name and a number of MaxText's line, with its comma."""
 
-_TQDM = rb"(?:\|[^|\n]{0,300}\|)? ?(?P<step>\d{1,12})/(?:\d{1,12}|\?) \["
+_TQDM = rb"(?:\|[^|\n]{0,300}\|)? ?(?P<step>\d{1,12})/(?:\d{1,12}|\?) \[" + BAR_RATE
 """tqdm from its bar (which Colab leaves out) to its clock."""
 
 _LOSS_NAME = rb"(?:(?:reduced_)?train[_/]|step_|batch_)?loss(?:_step)?"
@@ -67,7 +69,7 @@ PROGRESS_BARS = (
         Kind.SAMPLE,
         [b"Epoch "],
         _LIGHTNING + rb":(?: :)? {0,4}\d{0,3}%\|[^|\n]{0,300}\| ?" + STEP + rb"/(?:\d{1,12}|\?) "
-        rb"\[[^\]\n,]{1,60}, {1,4}[^\]\n,]{1,20}(?:it/s|s/it)(?:, v_num=\w{0,40})?\]",
+        rb"\[" + BAR_RATE + rb"[^\]\n,]{1,60}, {1,4}[^\]\n,]{1,20}(?:it/s|s/it)(?:, v_num=\w{0,40})?\]",
         last_only=True,
     ),
     dialect(
@@ -75,7 +77,8 @@ PROGRESS_BARS = (
         Kind.SAMPLE,
         [b"\xe2\x80\xa2"],
         _LIGHTNING + rb"/-?\d{1,9} {1,4}(?:\xe2[\x94\x95][\x80-\xbf]| ){1,200}(?P<step>\d{1,12})/\d{1,12} "
-        rb"[^\n]{0,200}?(?<![\w/])" + _LOSS_NAME + rb": " + _LOSS + ENDS,
+        rb"(?=(?:[^\n]{0,60}? (?P<its>\d{1,9}(?:\.\d{1,9})?)it/s )?)[^\n]{0,200}?(?<![\w/])" + _LOSS_NAME + rb": "
+        + _LOSS + ENDS,
         last_only=True,
     ),
     dialect(
@@ -89,8 +92,9 @@ PROGRESS_BARS = (
         "Keras",
         Kind.SAMPLE,
         [b" - loss: "],
-        rb"(?<![\d/])(?P<step>\d{1,12})/(?P<total>\d{1,12}|Unknown) (?:\[[=>.\s]{1,200}\]|[^\s\d]{1,400}) -? ?"
-        rb"[^\n]{0,400}? ?- loss: " + _LOSS + ENDS,
+        rb"(?<![\d/])(?<!poch )(?P<step>\d{1,12})/(?P<total>\d{1,12}|Unknown) "
+        rb"(?:\[[=>.\s]{1,200}\]|[^\s\d]{1,400}) -? ?(?=(?:[^\n]{0,40}?" + PACE + rb")?)[^\n]{0,400}? ?- loss: "
+        + _LOSS + ENDS,
         last_only=True,
         is_bar=True,
     ),
@@ -98,14 +102,16 @@ PROGRESS_BARS = (
         "Keras",
         Kind.SAMPLE,
         [b" - loss: "],
-        rb"^ ?- \d{1,9}s(?: \d{1,9}[mu]?s/(?:step|epoch|sample))? - (?:[^\n]{0,400}? - )??loss: " + _LOSS + ENDS,
+        rb"^ ?- \d{1,9}s(?=(?: " + PACE + rb")?)(?: \d{1,9}[mu]?s/(?:step|epoch|sample))? - "
+        rb"(?:[^\n]{0,400}? - )??loss: " + _LOSS + ENDS,
         is_bar=True,
     ),
     dialect(
         "levanter",
         Kind.SAMPLE,
         [b"Progress on:train"],
-        rb"Progress on:train:? {0,2}(?P<step>\d{1,9}(?:\.\d{1,4})?[kMG]?)(?:it)?/\S{1,20} rate:\S{1,30}"
+        rb"Progress on:train:? {0,2}(?P<step>\d{1,9}(?:\.\d{1,4})?[kMG]?)(?:it)?/\S{1,20} "
+        rb"rate:(?:(?P<its>\d{1,9}(?:\.\d{1,9})?[kM]?)it/s|(?P<pace>\d{1,9}(?:\.\d{1,9})?)s/it|\S{1,30})"
         rb"(?: remaining:\S{1,30})?(?: elapsed:\S{1,30})?(?: postfix:| )(?:[\w./]{1,40}=[^,\s]{1,30}, ){0,8}"
         + _LOSS_NAME + rb"=" + _LOSS + ENDS,
         last_only=True,
@@ -138,7 +144,8 @@ LANGUAGE_MODELS = (
         "Megatron",
         Kind.SAMPLE,
         [b" iteration ", b"iteration "],
-        rb"(?<!\w)iteration {1,12}(?P<step>\d{1,12})/ {0,12}\d{1,12} \|[^\n]{0,600}?"
+        rb"(?:(?<=epoch )(?P<epoch>\d{1,9}), |(?<!\w))iteration {1,12}"
+        rb"(?P<step>\d{1,12})/ {0,12}\d{1,12} \|[^\n]{0,600}?"
         rb"(?<=\| )(?:lm loss|reduced_train_loss|loss): " + _LOSS + rb"(?= ?\|)",
     ),
     dialect(
@@ -182,6 +189,6 @@ VISION = (
 
 TRAINERS: tuple[Dialect, ...] = (
     MAXTEXT + HUGGING_FACE + PROGRESS_BARS + LANGUAGE_MODELS + VISION
-    + JAX + BENEATH + LANGUAGE + VISION_AND_SPEECH + OTHERS + BARS + ACCELERATE + HOMEMADE + HEADERS
+    + JAX + BENEATH + LANGUAGE + VISION_AND_SPEECH + OTHERS + BARS + ACCELERATE + HOMEMADE + LANGUAGES + HEADERS
 )  # fmt: skip
 """Those whose lines say most clearly what they are come first."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tui.logs.dialect import ENDS, EPOCH, LOSS, NUMBER, OF, RATE, STEP, Dialect, Kind, dialect
+from tui.logs.paces import PACE
 
 _METRIC = rb"[\w./ -]{1,60}=[^,\s=]{1,40}, "
 """A metric of clu's LoggingWriter, with its comma."""
@@ -47,7 +48,11 @@ JAX: tuple[Dialect, ...] = (
         rb"\] step: {1,12}" + STEP + rb"[ ,](?=(?:[^\n]{0,80}?examples/sec: " + RATE + rb")?)[^\n]{0,1200}? loss:"
         + LOSS + rb"(?=[ ,]|$)",
     ),
-    _sample("TF-Slim", b"global step ", rb"(?<!\w)global step " + STEP + rb": loss = " + LOSS + rb" \("),
+    _sample(
+        "TF-Slim",
+        b"global step ",
+        rb"(?<!\w)global step " + STEP + rb": loss = " + LOSS + rb" \((?=(?:" + PACE + rb")?)",
+    ),
     _sample(
         "MaxText distillation",
         b" | step_time=",

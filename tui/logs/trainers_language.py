@@ -122,6 +122,12 @@ REINFORCED = (
         + ENDS,
         reach=_LONG,
     ),
+    _sample(
+        "TRL",
+        b"'loss/policy_avg': ",
+        rb"\{'eps': [^{}\n]{0,2000}?'loss/policy_avg': " + LOSS + rb", [^{}\n]{0,2000}?'episode': " + STEP
+        + rb", 'epoch': " + EPOCH + rb"(?:\.\d{1,20})?\}",
+    ),
 )  # fmt: skip
 """Policies: their loss is the actor's."""
 

@@ -79,6 +79,11 @@ TREES = (
         rb"\[LightGBM\] \[Info\] Iteration:" + STEP + rb", training " + _TRAIN_METRIC + rb" : " + LOSS + ENDS,
     ),
     _sample(
+        "CatBoost",
+        b":\tlearn: ",
+        rb"^" + STEP + rb":\tlearn: " + LOSS + rb"(?=\s)",
+    ),
+    _sample(
         "XGBoost",
         b"]\ttrain-",
         rb"^(?:\[[\d:]{5,12}\] )?\[" + STEP + rb"\]\ttrain-" + _TRAIN_METRIC + rb":" + LOSS + ENDS,

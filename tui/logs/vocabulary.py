@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tui.logs.dialect import ENDS, GROUPED, LOSS
+from tui.logs.paces import PACE
 
 EVALUATION = (
     rb"(?:[Vv]al(?:id(?:ation|ating)?)?|VAL(?:ID(?:ATION)?)?|[Ee]val(?:uat(?:e|ed|ing|ion))?|EVAL(?:UATION)?"
@@ -28,27 +29,31 @@ LOG_LINE = (
 """A line's beginning; not that of source code, of a comment or of a command, nor of what only its trainer's own
 dialect should read."""
 
-_ALONE = rb"(?<![\w./-])(?:(?<![A-Za-z_][ .])|(?<=INFO )"
+_ALONE = (
+    rb"(?<![\w./-])(?:(?<![A-Za-z_][ .])|(?<=INFO )|(?<=[\d\]] [IWD] )"
+    rb"|(?<=/s )|(?<=/sec )|(?<=/it )|(?<=/iter )|(?<=/step )|(?<=/batch )"
+)  # fmt: skip
 """Where a name begins that no other word qualifies (`Critic loss`, `at step`), but for those that follow."""
 
 NAMED_LOSS = (
-    _ALONE
-    + rb"|(?=[Tt]rain))(?:(?:[Tt]rain(?:ing)?|TRAIN|[Tt]ot(?:al)?|[Aa]vg|[Aa]verage|[Mm]ean|[Rr]unning|[Bb]atch"
-    rb"|[Ss]tep|[Cc]urr(?:ent)?|[Ll][Mm])[ _/.-]{0,2}){0,2}(?:[Ll]oss|LOSS)"
-    rb"(?:[_.](?:mean|avg|step)|/train|\((?:train|avg|mean)\))?"
-    rb"(?:[ \t]{0,8}[:=][ \t]{0,12}|[ \t]{1,12}(?:is )?)(?:(?:tensor|[Aa]rray|DeviceArray)\()?"
+    _ALONE + rb"|(?=[Tt]rain))(?:(?:[Tt]rain(?:ing)?|TRAIN|[Tt]ot(?:al)?|[Aa]vg|[Aa]verage|[Mm]ean|[Rr]unning"
+    rb"|(?:[Mm]ini-?)?[Bb]atch"
+    rb"|[Ss]tep|[Cc]urr(?:ent)?|[Ll][Mm]|[Rr]educed)[ _/.-]{0,2}){0,3}(?:[Ll]oss|LOSS|(?<!_)(?<!atch )[Cc]ost(?= ?=))"
+    rb"(?:[_.](?:mean|avg|step)|/train|\((?:train|avg|mean)\)|\])?"
+    rb"(?:[ \t]{0,8}[:=][ \t]{0,12}|[ \t]{1,12}(?:is )?)(?:(?:tensor|[Aa]rray|DeviceArray)\(|\[(?=[^\],]{1,30}\]))?"
     + LOSS
     + rb"(?![\w%]|\.(?!\s))"
 )
 """The whole loss of a training step, by its name."""
 
 _GLOBAL = rb"(?:[Gg]lobal[_ ]?[Ss]tep|GLOBAL_STEP)"
-_SEPARATED = rb"(?=[ \t:=#\[])[ \t]{0,4}[:=#]?[ \t]{0,8}\[?[ \t]{0,8}"
+_SEPARATED = rb"(?=[ \t:=#\[\](]|\d{1,12}/\d)\]?[ \t]{0,4}[:=#]?[ \t]{0,8}[\[(]?[ \t]{0,8}"
 NAMED_STEP = (
-    rb"(?:" + _ALONE + rb"|(?<=[Tt]rain )|(?<=[Tt]raining )|(?<=TRAIN )|(?<=Epoch ))(?:" + _GLOBAL
-    + rb"|(?!" + ANY + rb"{0,40}?" + _GLOBAL + _SEPARATED + rb"\d)"
-    rb"(?:[Ss]teps?|STEP|[Ii]ter(?:ation|s)?|ITER|[Bb]atch|[Uu]pdates?|num_updates|[Ee]pisode"
-    rb"|(?:grad|train(?:ing)?|optim(?:izer)?|cur(?:rent)?)_(?:step|iter)))"
+    rb"(?:" + _ALONE + rb"|(?<=[Tt]rain )|(?<=[Tt]raining )|(?<=TRAIN )|(?<=Epoch ))"
+    rb"(?:[Tt]rain(?:er|ing)?/)?(?:" + _GLOBAL + rb"|(?!" + ANY + rb"{0,40}?" + _GLOBAL + _SEPARATED + rb"\d)"
+    rb"(?:[Ss]teps?|STEP|[Ii]ter(?:ation|s)?|ITER|[Ii]tr?|(?:[Mm]ini-?)?[Bb]atch|BATCH|[Uu]pdates?|num_updates|[Ee]pisode"
+    rb"|[Tt]imesteps?|[Rr]ound|[Ii]nstance|(?:grad|train(?:ing)?|optim(?:izer)?|cur(?:rent)?|local)_(?:step|iter)"
+    rb"|(?:batch|iter|step)_(?:idx|num)|b?i(?=[=:])))"
     + _SEPARATED + rb"(?P<step>\d{1,3}(?:,\d{3}){1,3}|\d{1,12}[kKM]?)(?![\w%]|[.,]\d))"
 )  # fmt: skip
 """A step by its name: that of the whole run, where there is one of an epoch beside it."""
@@ -58,12 +63,14 @@ NAMED_EPOCH = _ALONE + (
     rb"(?P<epoch>\d{1,9})(?!\d)"
 )
 
-NAMED_RANK = rb"(?<![\w-])(?:[Rr]ank|RANK|(?<=\[)GPU)[ :=#]{0,4}(?P<core>\d{1,5})(?!\d|[./]\d)"
+NAMED_RANK = (
+    rb"(?<![\w/-])(?:(?:[Rr]ank|RANK|(?<=\[)GPU|(?<![A-Za-z] )(?:[Cc]ore|[Oo]rdinal|[Rr]eplica))[ :=#]{0,4}"
+    rb"|xla:(?:\d{1,4}/)?)(?P<core>\d{1,5})(?!\d|\.\d)"
+)
 
 BEGINS_WITH_WORKER = (
-    rb"(?=(?:"
-    + ANY
-    + rb"{0,6}?(?<![\w-])(?:[Pp]roc(?:ess)?|[Ww]orker|[Hh]ost)[ #]?(?P<worker>\d{1,5})(?=\]|: |\)))?)"
+    rb"(?=(?:" + ANY + rb"{0,6}?(?<![\w-])(?:[Pp]roc(?:ess)?|[Ww]orker|[Hh]ost)[ #]?(?P<worker>\d{1,5})"
+    rb"(?:/\d{1,5})?(?=\]|: |\)| \|))?)"
 )
 """A process or a machine that is named before what it says: `[Process 0]`, `Worker 3:`."""
 
@@ -71,16 +78,23 @@ _COUNTED = (
     rb"(?i:tok(?:en)?s?|samples?|examples?|ex|im(?:a)?g(?:e)?s?|words?|frames?|seq(?:uence)?s?|records?|batch(?:es)?"
     rb"|sent(?:ence)?s?|it(?:er(?:ation)?)?s?|steps?)"
 )
-_A_SECOND = rb"(?:/s(?:ec(?:ond)?)?| / [Ss]ec|_per_s(?:ec(?:ond)?)?| per s(?:ec(?:ond)?)?)(?![\w/])"
+_A_SECOND = (
+    rb"(?:/[sS](?:ec(?:ond)?)?| / [Ss]ec|_per_s(?:ec(?:ond)?)?| per s(?:ec(?:ond)?)?)"
+    rb"(?:(?:/|_per_| per )(?:chip|device|core|[gt]pu|GPU|TPU|host|node|worker))?(?![\w/])"
+)
 _NAMED_RATE = (
     rb"(?<![\w.,/])(?P<unit>(?:(?i:throughput|speed|[tw]ps|sps|fps)|ips|imps|(?:[a-z]{1,16}_)?" + _COUNTED + _A_SECOND
-    + rb")(?:[ \t]{0,4}[:=][ \t]{0,8}|[ \t]{1,8}(?:is )?))?(?P<rate>" + GROUPED
-    + rb")(?(unit)" + ENDS.replace(b".", b"") + rb"| ?" + _COUNTED + _A_SECOND + rb")"
+    + rb")(?:[ \t]{0,4}[:=][ \t]{0,8}|[ \t]{1,8}(?:is )?))?(?P<rate>(?:" + GROUPED
+    + rb")[kKM]?)(?(unit)" + ENDS.replace(b".", b"") + rb"| ?(?![a-z]{1,16}_per_s[a-z]{0,5} \d)(?:[a-z]{1,16}_)?"
+    + _COUNTED + _A_SECOND + rb"(?! ?= ?\d))"
 )  # fmt: skip
 
 _NUMBER_TOO = rb"[\d.,]{1,60}(?![\d.,])|[^A-Za-z\d.,\n]{1,400}(?![^A-Za-z\d.,\n])"
-RATED = rb"(?=(?:(?:" + _WORD + rb"|" + _NUMBER_TOO + rb"){0,120}?" + _NAMED_RATE + rb")?)"
-"""A rate that may stand anywhere in a line, by its name or by the unit behind it."""
+RATED = (
+    rb"(?=(?:(?:" + _WORD + rb"|" + _NUMBER_TOO + rb"){0,120}?" + _NAMED_RATE + rb")?)"
+    rb"(?(rate)|(?=(?:[^\n]{0,400}?" + PACE + rb")?))"
+)  # fmt: skip
+"""A rate that may stand anywhere in a line, by its name or by the unit behind it; else how long a step takes."""
 
 
 def somewhere(pattern: bytes) -> bytes:

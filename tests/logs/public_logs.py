@@ -1,0 +1,50 @@
+"""Logs as public issues, documents and code show them, kept as text: what stands in them, and what a reader sees.
+
+`data/public_logs.txt` holds a paragraph each: `# where it was seen`, a `| line` for each line (with the escapes of
+Python), and `= core worker epoch step loss rate` for each row that the lines tell; `-` is what they do not, `1/2.5` a
+rate told as 2.5 seconds a step. Numbers are others than where they were seen.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tests.logs.public_shapes import Shape
+
+_DATA = Path(__file__).parent / "data"
+_MEANT = {"t": "\t", "r": "\r", "\\": "\\"}
+
+
+def _paragraphs(name: str) -> list[list[str]]:
+    text = (_DATA / name).read_text(encoding="utf-8")
+    return [paragraph.split("\n") for paragraph in text.rstrip("\n").split("\n\n")]
+
+
+def _line(text: str) -> str:
+    return re.sub(r"\\(.)", lambda escape: _MEANT[escape[1]], text[2:])
+
+
+def _count(text: str) -> int | None:
+    return None if text == "-" else int(text)
+
+
+def _figure(text: str) -> float | None:
+    if text == "-":
+        return None
+    above, _, beneath = text.replace(",", "").partition("/")
+    return float(above) / float(beneath) if beneath else float(above)
+
+
+def _shape(paragraph: list[str]) -> Shape:
+    rows = [row[2:].split() for row in paragraph if row.startswith("= ")]
+    return Shape(
+        paragraph[0].removeprefix("# "),
+        tuple(_line(line) for line in paragraph if line.startswith("|")),
+        tuple((*map(_count, row[:4]), *map(_figure, row[4:])) for row in rows),  # type: ignore[misc]
+    )
+
+
+PUBLIC = [_shape(paragraph) for paragraph in _paragraphs("public_logs.txt")]
+PUBLIC_NONE = ["\n".join(map(_line, paragraph)) for paragraph in _paragraphs("public_no_samples.txt")]
+"""Lines that look like samples and are none: evaluations, summaries, configurations, documents, source code."""
