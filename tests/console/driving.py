@@ -63,9 +63,10 @@ def running(operator: StageOperator, **more: object) -> RunDirectory:
     return directory
 
 
-def fail(directory: RunDirectory, cause: str = "exit code 1") -> None:
+def fail(directory: RunDirectory, cause: str = "exit code 1", *, over: bool = True) -> None:
     train(directory, range(0, 20, 5))
     write(directory, 2, TRACEBACK)
     directory.append_event("exit", worker=2, exit_code=1, signal=None, size=1, cause="exit code 1")
     directory.append_event("failure", worker=2, exit_code=1, cause=cause)
-    directory.append_event("state", state="failed")
+    if over:
+        directory.append_event("state", state="failed")

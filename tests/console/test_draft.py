@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tui.checks.row import CheckRow
-from tui.console.draft import check_lines, parse_env, parse_restarts, scaled, shell_note
+from tui.console.draft import check_lines, one_line, parse_env, parse_restarts, scaled, shell_note
 from tui.errors import UsageError
 
 
@@ -44,6 +44,13 @@ def test_environment_rows_are_read_and_the_odd_one_is_named() -> None:
     assert parse_env("A=1\n\n B = x=y\n") == {"A": "1", "B": " x=y"}
     with pytest.raises(UsageError, match="row 2 "):
         parse_env("A=1\nB\n")
+
+
+def test_a_command_of_several_lines_is_one() -> None:
+    assert (
+        one_line("python3 train.py \\\n    --epochs 3 \\\r\n\n  --lr 'a b'\n")
+        == "python3 train.py --epochs 3 --lr 'a b'"
+    )
 
 
 @pytest.mark.parametrize(("text", "number"), [("", 0), ("  ", 0), ("3", 3)])

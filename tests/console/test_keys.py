@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from textual.events import Key
+from textual.events import Key, Paste
+from textual.widgets import Input
 
 from tests.console.driving import FULL, dialog_text, running, table, until
 from tests.console.stage import StageOperator, train
@@ -64,6 +65,19 @@ async def test_what_is_typed_right_after_slash_acts_on_nothing(operator: StageOp
             app.post_message(Key(key, character))
         await until(pilot, lambda: app.screen.query_one(LogPane).filter_text == "x/n")
         assert isinstance(app.screen, RunScreen)
+
+
+async def test_what_is_typed_or_pasted_right_after_n_is_the_command(operator: StageOperator) -> None:
+    app = ConsoleApp(operator)
+    async with app.run_test(size=FULL) as pilot:
+        await until(pilot, lambda: table(app, "slices").row_count())
+        for character in "nx q":
+            app.post_message(Key("space" if character == " " else character, character))
+        app.post_message(Paste(" a \\\n  b"))
+        await until(pilot, lambda: isinstance(app.screen, LaunchDialog) and app.screen.is_mounted)
+        command = app.screen.query_one("#command", Input)
+        await until(pilot, lambda: command.value.endswith("b"))
+        assert command.value == "x qa b"
 
 
 async def test_the_palette_offers_what_fits_the_state(operator: StageOperator) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from textual.app import App, ComposeResult
+from textual.events import MouseScrollDown, MouseScrollUp
 from textual.pilot import Pilot
 
 from tui.console.lines import Spool
@@ -53,9 +54,17 @@ async def test_the_end_is_followed_until_somebody_scrolls_up(tmp_path: Path) -> 
         await settled(pilot, pane)
         assert not pane.follow
         assert shown(pane)[-1] == "line 001003"
-        await pilot.press("end")
+        await pilot.press("down", "pagedown")
+        numbered(path, 5, 1010)
         await settled(pilot, pane)
-        assert shown(pane)[-1] == "line 001009"
+        assert pane.follow, "the last line was reached"
+        assert shown(pane)[-1] == "line 001014"
+        await pilot._post_mouse_events([MouseScrollUp], LogPane, button=0)
+        await settled(pilot, pane)
+        assert not pane.follow
+        await pilot._post_mouse_events([MouseScrollDown], LogPane, button=0)
+        await settled(pilot, pane)
+        assert pane.follow
 
 
 async def test_lines_that_come_out_of_sight_repaint_nothing(tmp_path: Path) -> None:

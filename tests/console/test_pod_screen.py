@@ -169,3 +169,29 @@ async def test_a_click_chooses_and_a_double_click_opens(operator: StageOperator)
         assert cores.cursor_key == 9
         await pilot.click(CoreTable, offset=(6, 10), times=2)
         await until(pilot, lambda: app.screen.chosen_worker() == 1)  # type: ignore[attr-defined]
+
+
+async def test_d_tells_of_the_worker_and_checks_take_the_keys_where_they_take_the_place(
+    operator: StageOperator,
+) -> None:
+    app = ConsoleApp(operator)
+    async with app.run_test(size=SMALL) as pilot:
+        await until(pilot, lambda: table(app, "workers").row_count() == 4)
+        await pilot.press("2", "down", "d")
+        await until(pilot, lambda: isinstance(app.screen, TextDialog) and app.screen.is_mounted)
+        assert "t1v-n-5f3a91c2-w-1" in dialog_text(app)
+        assert "w-0" not in dialog_text(app)
+        await pilot.press("escape", "c")
+        await until(pilot, lambda: table(app, "checks").has_focus)
+
+
+async def test_where_nothing_is_yet_the_next_step_is_told(own_home: Path) -> None:
+    app = ConsoleApp(StageOperator(own_home))
+    async with app.run_test(size=SMALL) as pilot:
+        await until(pilot, lambda: "slices create" in shown(table(app, "slices")))
+        await until(pilot, lambda: "others, n launches one" in " ".join(shown(table(app, "runs")).split()))
+        await pilot.press("d", "n")
+        assert isinstance(app.screen, PodScreen)
+        told = [told.message for told in app._notifications]
+        assert told[0] == "nothing is chosen"
+        assert told[1].startswith("nothing to launch on\nno slices in project my-project")

@@ -101,6 +101,41 @@ async def test_a_small_terminal_has_tabs_in_place_of_panes(operator: StageOperat
         await until(pilot, lambda: visible() == ["cores", "charts", "logs"])
 
 
+async def test_one_pane_fills_the_screen_and_escape_brings_the_others_back(operator: StageOperator) -> None:
+    directory = running(operator)
+    train(directory, range(0, 20, 5))
+    app = ConsoleApp(operator, open_run=directory)
+    async with app.run_test(size=FULL) as pilot:
+        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+        await until(pilot, lambda: app.screen.query("#pane-loss") and app.screen.query_one("#pane-loss").size.height)
+        panes = {name: app.screen.query_one(f"#pane-{name}") for name in ("cores", "charts", "logs")}
+        seen = lambda: [name for name, pane in panes.items() if pane in app.screen._compositor.visible_widgets]  # noqa: E731
+        await pilot.click("#log-tabs", offset=(14, 0))
+        await pilot.press("z")
+        await until(pilot, lambda: seen() == ["logs"])
+        assert panes["logs"].outer_size.width == FULL[0]
+        assert panes["logs"].outer_size.height >= FULL[1] - 5
+        await pilot.press("2")
+        await until(pilot, lambda: seen() == ["charts"])
+        assert panes["charts"].has_focus
+        await pilot.press("escape")
+        await until(pilot, lambda: seen() == ["cores", "charts", "logs"])
+        assert isinstance(app.screen, RunScreen)
+
+
+async def test_charts_are_drawn_without_colour_too(operator: StageOperator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    directory = running(operator)
+    train(directory, range(0, 20, 5))
+    app = ConsoleApp(operator, open_run=directory)
+    async with app.run_test(size=SMALL) as pilot:
+        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+        await pilot.resize_terminal(*FULL)
+        await until(pilot, lambda: app.screen.query("#loss") and app.screen.query_one("#loss").draws)  # type: ignore[attr-defined]
+        loss = app.screen.query_one("#loss #plot")
+        assert all(segment.style for y in range(99) for segment in loss.render_line(y))
+
+
 async def test_a_saved_log_is_shown_and_called_that(operator: StageOperator, tmp_path: Path) -> None:
     from tui.logs.archive import open_log
 
@@ -140,6 +175,19 @@ async def test_a_failed_run_tells_the_failing_workers_last_words_and_leads_to_th
         await pilot.press("l")
         await until(pilot, lambda: app.screen.chosen_worker() == 2)  # type: ignore[attr-defined]
         await until(pilot, lambda: "FileNotFoundError" in shown(app.screen.query_one(LogPane)))
+
+
+async def test_a_dead_worker_of_a_live_run_counts_no_more_and_l_leads_to_its_log(operator: StageOperator) -> None:
+    directory = running(operator)
+    fail(directory, over=False)
+    app = ConsoleApp(operator, open_run=directory)
+    async with app.run_test(size=FULL) as pilot:
+        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+        await until(pilot, lambda: "24 of 32 cores" in headline(app))
+        rates = [250 + core % 7 * 3.1 - (90 if core == 13 else 0) for core in (*range(16), *range(24, 32))]
+        assert f"{sum(rates):,.1f} ex/s" in headline(app)
+        await pilot.press("l")
+        await until(pilot, lambda: app.screen.chosen_worker() == 2)  # type: ignore[attr-defined]
 
 
 async def test_trouble_takes_the_keys_and_the_mouse(operator: StageOperator) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from tests.console.driving import FULL, headline, running, shown, table, trouble, until
 from tests.console.stage import StageOperator, train
 from tui.console.app import ConsoleApp
+from tui.console.flows import ATTEND_EVERY
 from tui.console.screens.run import RunScreen
 from tui.console.touch import left_alone, out_of_touch
 from tui.console.widgets.core_table import CoreTable
@@ -66,6 +68,34 @@ async def test_a_run_left_alone_says_so_and_gets_a_keeper_from_who_looks_on(
         await until(pilot, lambda: "nobody follows this run any more" in trouble(app))
         await until(pilot, lambda: shown(cores).count("? no link") == cores.size.height - 1)
         assert asked == ([] if read_only else [directory.id])
+
+
+async def test_a_run_of_the_list_that_was_left_alone_gets_a_keeper_and_no_crowd_of_them(
+    operator: StageOperator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    async def attend(directory: RunDirectory) -> bool:
+        asked.append(directory.id)
+        return True
+
+    monkeypatch.setattr(operator, "attend", attend)
+    directory, over = running(operator), running(operator, id="other-20261121-080000-c3d4")
+    for left in (directory, over):
+        leave_alone(left)
+        os.utime(left.path / KEEPER_FILE, (NOW, NOW))
+    over.append_event("state", state="stopped")
+    app = ConsoleApp(operator)
+    clock = [1000.0]
+    app.store.clock = lambda: clock[0]
+    async with app.run_test(size=FULL) as pilot:
+        await until(pilot, lambda: asked)
+        for seconds, tries in ((0.0, 1), (ATTEND_EVERY, 2), (ATTEND_EVERY, 2), (ATTEND_EVERY, 3)):
+            clock[0] += seconds
+            app.flows.look_after(operator.runs())
+            await until(pilot, lambda: not app.tasks.running("attend "))
+            assert asked == [directory.id] * tries
+        assert any(f"nobody attended {directory.id}" in told.message for told in app._notifications)
 
 
 async def test_figures_of_a_worker_out_of_reach_are_no_stragglers(operator: StageOperator) -> None:

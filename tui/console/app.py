@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from textual import events
 from textual.app import App
 from textual.binding import Binding, BindingType
+from textual.widgets import Input
 
 from tui.console.endings import Endings
 from tui.console.flows import Flows
@@ -33,6 +37,8 @@ if TYPE_CHECKING:
     from tui.runs.directory import RunDirectory
 
 TICKS_PER_SECOND = 15
+SCREEN_IS_THERE = 5.0
+"""Seconds that a key waits at most for the screen it is meant for."""
 FRAMED = 12
 """Columns of the screen that a dialog leaves to its frame and to what is behind it."""
 log = logging.getLogger(__name__)
@@ -51,6 +57,7 @@ class ConsoleApp(App[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+q", "ask_quit", "Quit", show=False, priority=True, id="app.quit"),
         Binding("ctrl+c", "ask_quit", "Quit", show=False, id="app.interrupt"),
+        Binding("ctrl+z", "suspend_process", "Suspend", show=False, id="app.suspend"),
     ]
 
     def __init__(
@@ -97,11 +104,31 @@ class ConsoleApp(App[None]):
         await self.tasks.close()
         await self.operator.close()
 
+    async def on_event(self, event: events.Event) -> None:
+        """Keys act in the order they are typed in, each on the screen that the one before it brought up."""
+        if isinstance(event, (events.Key, events.Paste)) and not event.is_forwarded:
+            if not self.screen.is_mounted:
+                with contextlib.suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(self.screen._mounted_event.wait(), SCREEN_IS_THERE)
+            if isinstance(event, events.Key) and await self._acted_on(event):
+                return
+        await super().on_event(event)
+
+    async def _acted_on(self, event: events.Key) -> bool:
+        """Whether a key of a main screen did something: at once, not when it has come through a pane's own queue.
+
+        What is typed right after `n` would else act on the screen that the dialog is about to cover.
+        """
+        if not isinstance(self.screen, MainScreen) or isinstance(self.focused, Input):
+            return False
+        return await self._check_bindings(event.key, priority=True) or await self._check_bindings(event.key)
+
     def _tick(self) -> None:
         """Repaint the main screen on top, and a dialog above it that shows progress."""
         runs = self.store.get(RUNS)
         if runs.revision != self._runs_seen:
             self._runs_seen = runs.revision
+            self.flows.look_after(runs.value or ())
             for status in self._endings.among(runs.value or ()):
                 self.flows.tell_end(status)
         for screen in reversed(self.screen_stack):
@@ -141,10 +168,3 @@ class ConsoleApp(App[None]):
         screen = self.screen
         panes = {type(widget): widget for widget in screen.focus_chain if widget._bindings.key_to_bindings}
         self.flows.describe("keys", help_text(screen, panes.values(), self.size.width - FRAMED))
-
-    def action_maximize(self) -> None:
-        """The focused pane alone on the screen, or all of them again."""
-        if self.screen.maximized:
-            self.screen.minimize()
-        elif self.screen.focused is not None:
-            self.screen.maximize(self.screen.focused)

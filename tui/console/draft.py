@@ -59,6 +59,11 @@ def parse_env(text: str) -> dict[str, str]:
     return env
 
 
+def one_line(text: str) -> str:
+    """A command of several lines as one, without the backslashes that join them in a shell."""
+    return " ".join(filter(None, (line.strip().removesuffix("\\").rstrip() for line in text.splitlines())))
+
+
 def parse_restarts(text: str) -> int:
     """How many times to launch again; none where nothing is written. Raises UsageError."""
     if not text.strip():

@@ -6,7 +6,8 @@ import asyncio
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from textual.app import SuspendNotSupported
@@ -19,6 +20,7 @@ from tui.console.screens.run import ActingRunScreen, RunScreen
 from tui.console.screens.stop import StopDialog, StopProgress
 from tui.console.sources import RUNS, SLICES, checks_of
 from tui.console.text import harmless_lines
+from tui.console.touch import left_alone
 from tui.errors import TpuTuiError, UsageError
 from tui.pod.run import RunState
 
@@ -37,8 +39,11 @@ CHECKED_BY_ITSELF = 64
 """Slices of up to this many workers are checked when they are first looked at."""
 LOOK_BEFORE_CHECK = 0.5
 """Seconds the cursor has to rest on a slice before that."""
-ATTEND_EVERY = 20.0
-"""Seconds between two tries to give a run a keeper: one that cannot reach the workers is gone at once, each time."""
+ATTEND_EVERY, ATTEND_AT_LEAST = 20.0, 600.0
+"""Seconds from the first to the second try to give a run a keeper, doubled after each up to a longest pause: one that
+cannot reach the workers is gone at once."""
+SSH_FAILED = 255
+"""What ssh itself ends with; anything else is the shell's own exit code."""
 REPORT_FORMATS = ("md", "txt", "json")
 
 
@@ -49,8 +54,8 @@ class Flows:
         self.app = app
         self.stops: dict[str, StopProgress] = {}
         self.deletions: dict[str, DeleteProgress] = {}
-        self._attend_due: dict[str, float] = {}
-        """When a run may be given a keeper again, by its id (the store's clock)."""
+        self._attended: dict[str, tuple[float, float]] = {}
+        """When a run may be given a keeper again (the store's clock), and the pause after that, by its id."""
 
     def say(self, problem: TpuTuiError) -> None:
         """An error that has no pane of its own."""
@@ -90,7 +95,10 @@ class Flows:
         try:
             with self.app.suspend():
                 print(f"{shlex.join(argv)}\nexit comes back to tpu-tui", file=sys.__stderr__, flush=True)
-                subprocess.run(argv, check=False, stderr=sys.__stderr__)  # noqa: ASYNC221 - the screen is away
+                ended = subprocess.run(argv, check=False, stderr=sys.__stderr__)  # noqa: ASYNC221 - the screen is away
+                if ended.returncode == SSH_FAILED:
+                    print("ssh failed, or its connection did; enter comes back to tpu-tui", file=sys.__stderr__)
+                    sys.stdin.readline()
         except SuspendNotSupported as error:
             raise UsageError("a shell needs a terminal of its own", remedy=shlex.join(argv)) from error
         except OSError as error:
@@ -156,16 +164,33 @@ class Flows:
             self.say(error)
             return ()
 
+    def look_after(self, statuses: Sequence[RunStatus]) -> None:
+        """Give listed runs that were left alone a keeper again, one after the other."""
+        now = time.time()
+        if self.app.read_only or not any(left_alone(status, now) for status in statuses):
+            return
+        for status in statuses:
+            if self.app.tasks.running("attend "):
+                return
+            if left_alone(status, now) and self._may_attend(status.run.id):
+                directory = self.app.open_directory(status.run.id)
+                if directory is not None:
+                    self.attend(directory)
+
+    def _may_attend(self, run_id: str) -> bool:
+        now = self.app.store.clock()
+        return now >= self._attended.get(run_id, (now, 0.0))[0] and not self.app.tasks.is_running(f"attend {run_id}")
+
     def attend(self, directory: RunDirectory) -> None:
         """Give a run a keeper if it has none: at once, and not again before some time has passed."""
-        name, now = f"attend {directory.id}", self.app.store.clock()
-        if now >= self._attend_due.get(directory.id, now) and not self.app.tasks.is_running(name):
-            self._attend_due[directory.id] = now + ATTEND_EVERY
-            self.app.tasks.start(name, self._attend(directory), self.say)
+        if self._may_attend(directory.id):
+            pause = self._attended.get(directory.id, (0.0, ATTEND_EVERY))[1]
+            self._attended[directory.id] = (self.app.store.clock() + pause, min(2 * pause, ATTEND_AT_LEAST))
+            self.app.tasks.start(f"attend {directory.id}", self._attend(directory), self.say)
 
     async def _attend(self, directory: RunDirectory) -> None:
         if await self.app.operator.attend(directory):
-            self.app.notify("nobody attended this run; a keeper was started", timeout=4)
+            self.app.notify(f"nobody attended {directory.id}; a keeper was started", markup=False, timeout=4)
 
     def tell_end(self, status: RunStatus) -> None:
         """Ring the terminal's bell for a run that has ended, and say how where it is not on the screen already."""
@@ -187,9 +212,11 @@ class Flows:
         """Ask what to launch."""
         if self._list_first(lambda: self.new_run(slice_)):
             return
-        slices: tuple[Slice, ...] = self.app.store.get(SLICES).value or ()
+        reading = self.app.store.get(SLICES)
+        slices: tuple[Slice, ...] = reading.value or ()
         if not slices:
-            self.app.notify("there is no slice to launch on", timeout=3)
+            told = [str(problem) for problem in reading.problems] or [f"no slices in {self.app.operator.where}"]
+            self.app.notify(harmless_lines("\n".join(["nothing to launch on", *told])), markup=False, timeout=6)
             return
         from tui.console.draft import Draft
 
@@ -296,7 +323,7 @@ class Flows:
     async def _export(self, source: RunDirectory | SavedLog) -> None:
         files = await self.app.operator.report(source, REPORT_FORMATS)
         names = ", ".join(path.name for path in files)
-        where = files[0].parent if files else ""
+        where = files[0].parent.absolute() if files else ""
         self.app.notify(f"{names} in {where}", markup=False, timeout=6)
 
     # --- reading and leaving ----------------------------------------------------------------------------------------

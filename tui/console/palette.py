@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 Entry = tuple[str, str, Callable[[], object]]
 MOST_RUNS = 30
+DARK, LIGHT = "textual-dark", "textual-light"
 
 
 def entries(app: ConsoleApp, screen: MainScreen) -> Iterator[Entry]:
@@ -47,6 +48,12 @@ def entries(app: ConsoleApp, screen: MainScreen) -> Iterator[Entry]:
         if run is None or status.run.id != run.id:
             yield _open_entry(app, status.run.id, str(status.state))
     yield "List the slices now", "", app.sources.refresh
+    light = app.theme == LIGHT
+    yield (
+        f"{'Dark' if light else 'Light'} colours",
+        f"from the start: TEXTUAL_THEME={LIGHT}",
+        lambda: setattr(app, "theme", DARK if light else LIGHT),
+    )
     yield "Keys", "what every key does", app.action_show_help
     yield "Quit", "runs go on" if not app.demo else "the demo's pod ends", flows.ask_quit
 

@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from tui.runs.status import RunStatus
 
 SLICE_COLUMNS = (
-    Column("name", "slice", 11, flexible=1),
+    Column("name", "slice", 11, flexible=1, wanted=30),
     Column("state", "state", 10),
-    Column("health", "health", 9, rank=3),
-    Column("type", "type", 12, rank=1),
-    Column("workers", "wkrs", 5, right=True),
-    Column("cores", "cores", 6, right=True, rank=2),
-    Column("zone", "zone", 14, rank=4),
-    Column("spot", "spot", 5, rank=5),
-    Column("runtime", "runtime", 18, rank=6),
+    Column("health", "health", 9, rank=5),
+    Column("type", "type", 12, rank=3),
+    Column("workers", "wkrs", 5, right=True, rank=2),
+    Column("cores", "cores", 6, right=True, rank=4),
+    Column("zone", "zone", 14, rank=6),
+    Column("spot", "spot", 5, rank=7),
+    Column("runtime", "runtime", 18, rank=8),
 )
 WORKER_COLUMNS = (
     Column("index", "wkr", 4, right=True),

@@ -78,12 +78,16 @@ def _figures(snapshot: Snapshot, feed: Feed) -> list[Cell]:
         cells.append(Cell(f"({number(spread.min, 4)}–{number(spread.max, 4)})", "dim"))
     if snapshot.rate_total is not None:
         cells.append(Cell(f"{snapshot.rate_total:,.1f} ex/s", "good"))
+    reporting = snapshot.reporting - (len(snapshot.cores_in(CoreState.ENDED)) if _is_live(feed) else 0)
     expected = _expected_cores(feed) or len(snapshot)
-    missing = snapshot.reporting < expected
-    cells.append(Cell(f"{snapshot.reporting} of {expected} cores", "warn" if missing else ""))
+    cells.append(Cell(f"{reporting} of {expected} cores", "warn" if reporting < expected else ""))
     if snapshot.max_accuracy is not None:
         cells.append(Cell(f"best accuracy {number(snapshot.max_accuracy, 2)} %"))
     return cells
+
+
+def _is_live(feed: Feed) -> bool:
+    return feed.status is not None and not feed.status.state.is_over
 
 
 def rows_expected(feed: Feed) -> int:

@@ -97,7 +97,10 @@ class MainScreen(Screen[None]):
     def action_describe(self) -> None:
         """Everything that is known about what the cursor is on."""
         title, text = self.description()
-        self.console.flows.describe(title, text)
+        if text:
+            self.console.flows.describe(title, text)
+        else:
+            self.notify(title, timeout=3)
 
     def description(self) -> tuple[str, str]:
         """Title and text of `describe`."""

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.text import Text
-from textual import on
+from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Label, Select, Static, TextArea
 
-from tui.console.draft import Draft, check_lines, parse_env, parse_restarts, scaled, shell_note
+from tui.console.draft import Draft, check_lines, one_line, parse_env, parse_restarts, scaled, shell_note
 from tui.console.screens.base import size_up
 from tui.console.screens.dialog import plain
 from tui.console.text import harmless
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tui.console.app import ConsoleApp
     from tui.operator import LaunchRequest
     from tui.pod.slice import Slice
-    from tui.runs.launch import LaunchSpec
+    from tui.runs.spec import LaunchSpec
 
 ON_FAILURE = (("stop the other workers", "stop"), ("leave the others running", "leave"))
 RUNTIMES = ("pjrt", "cpu", "xrt", "none")
@@ -36,6 +36,16 @@ LAUNCH = "launch"
 TELL_EVERY = 0.2
 """Seconds between two accounts of the checks; a pod of many workers answers with thousands of rows."""
 ASK = "enter shows exactly what would run, and where; nothing is started by that."
+
+
+class CommandLine(Input):
+    """A field for a command: of several pasted lines it takes all, not the first only."""
+
+    def on_paste(self, event: events.Paste) -> None:
+        """One line of them."""
+        event.prevent_default()
+        event.stop()
+        self.replace(one_line(event.text), *self.selection)
 
 
 class LaunchDialog(ModalScreen["str | None"]):
@@ -71,7 +81,7 @@ class LaunchDialog(ModalScreen["str | None"]):
                     yield from self._field(
                         "slice", Select(options, value=chosen or Select.NULL, id="slice", compact=True)
                     )
-                    yield from self._field("command", Input(draft.command, id="command", compact=True))
+                    yield from self._field("command", CommandLine(draft.command, id="command", compact=True))
                     yield from self._field(
                         "name", Input(draft.name, placeholder="the slice's name", id="name", compact=True)
                     )
@@ -108,7 +118,7 @@ class LaunchDialog(ModalScreen["str | None"]):
                             "report, stop-slice, delete-slice, 'command:…'",
                         ),
                         ("scale-from", "scale from", draft.scale_from, "v2-8: a type it was trained on before"),
-                        ("scale-by", "with", "", "batch, steps, learning rate there: 1024 5000 0.1"),
+                        ("scale-by", "with", "", "1024 5000 0.1: batch, steps, rate"),
                     ):
                         yield from self._field(label, Input(value, placeholder=told, id=name, compact=True))
                     yield Label("environment, one NAME=value a row")

@@ -14,7 +14,7 @@ from textual.containers import Horizontal
 
 from tui.console import rows
 from tui.console.document import document
-from tui.console.screens.base import MainScreen, size_up
+from tui.console.screens.base import NARROW, MainScreen, size_up
 from tui.console.sources import FIGURES, RUNS, SLICES, checks_of, workers_of
 from tui.console.widgets.filter_bar import FilterBar
 from tui.console.widgets.headline import Headline
@@ -34,14 +34,13 @@ if TYPE_CHECKING:
     from tui.runs.glance import Glance
 
 UPPER_PANES = ("slices", "workers", "checks")
-RUN_CLOCK = 1.0
-"""Seconds between two looks at how long runs have gone on."""
 
 
 class PodScreen(MainScreen):
     """What there is, whether it works, and what ran or runs on it; nothing here changes anything."""
 
     TITLE = "pod"
+    NO_RUNS: ClassVar[str] = "no runs of this machine yet; tpu-tui runs SLICE finds those of others"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("c", "check", "Check", id="check"),
         Binding("l", "logs", "Logs", show=False, id="logs"),
@@ -64,7 +63,7 @@ class PodScreen(MainScreen):
             "slices": RowTable(rows.SLICE_COLUMNS, empty="listing…", id="slices"),
             "workers": RowTable(rows.WORKER_COLUMNS, empty="no slice is chosen", id="workers"),
             "checks": RowTable(rows.CHECK_COLUMNS, empty="c checks the chosen slice", id="checks"),
-            "runs": RowTable(rows.RUN_COLUMNS, empty="no runs yet", id="runs"),
+            "runs": RowTable(rows.RUN_COLUMNS, empty="reading…", id="runs"),
         }
         self._tables["checks"].stays_on_top = True
         self._panes = {name: Pane(name, table, id=f"pane-{name}") for name, table in self._tables.items()}
@@ -117,12 +116,19 @@ class PodScreen(MainScreen):
         self._slices = {slice_.path: slice_ for slice_ in slices}
         table = self._tables["slices"]
         if reading.at is not None or reading.problems:
-            table.set_empty(f"no slices in {self.console.operator.where}" if not reading.problems else "not known")
+            table.set_empty(self.no_slices() if not reading.problems else "not known")
         table.show([rows.slice_row(slice_) for slice_ in slices])
         if slices and self.chosen_slice() is None:
             table.action_cursor_to(0)
         count = f"{len(slices)} slice{'s' * (len(slices) > 1)}" if slices else ""
         self._panes["slices"].show_reading(reading, now, count)
+
+    def no_slices(self) -> str:
+        """What an empty list of slices says, and where one comes from."""
+        told = f"no slices in {self.console.operator.where}"
+        if self.console.operator.settings.hosts:
+            return told
+        return f"{told}\n\ntpu-tui slices create makes one; tpu-tui demo is a pod on this machine"
 
     def _take_workers(self, chosen: Slice | None, now: float) -> None:
         name = workers_of(chosen) if chosen else ""
@@ -161,6 +167,8 @@ class PodScreen(MainScreen):
         looked = self.console.store.get(FIGURES)
         figures: Mapping[str, Glance] = looked.value or {}
         moment = time.time()
+        if reading.at is not None or reading.problems:
+            self._tables["runs"].set_empty(self.NO_RUNS if not reading.problems else "not known")
         table = [rows.run_row(status, moment, figures.get(status.run.id)) for status in statuses]
         self._tables["runs"].show(table)
         live = sum(not status.state.is_over for status in statuses)
@@ -225,6 +233,8 @@ class PodScreen(MainScreen):
         self.console.flows.check(self.chosen_slice())
         self._show_upper("checks")
         self.query_one(TabLine).choose("checks")
+        if self.has_class(NARROW) and any(self._tables[name].has_focus for name in UPPER_PANES):
+            self.set_focus(self._tables["checks"])
 
     def action_logs(self) -> None:
         """Open the chosen run at its logs."""
@@ -249,10 +259,11 @@ class PodScreen(MainScreen):
             return f"checks of {chosen.name}", self._check_text(chosen)
         if chosen is None:
             return "nothing is chosen", ""
-        told = chosen.to_json() | {"endpoints": [worker.to_json() for worker in chosen.workers]}
-        tried = self.console.store.get(workers_of(chosen)).value
-        if tried:
-            told["endpoints"] = [worker.to_json() for worker in tried]
+        tried = self.console.store.get(workers_of(chosen)).value or chosen.workers
+        worker = next((one for one in tried if one.index == self.chosen_worker()), None)
+        if focused == "workers" and worker is not None:
+            return f"worker {worker.index} of {chosen.path}", document(worker.to_json())
+        told = chosen.to_json() | {"endpoints": [worker.to_json() for worker in tried]}
         return chosen.path, document(told)
 
     def _check_text(self, chosen: Slice) -> str:
@@ -266,6 +277,7 @@ class PodScreen(MainScreen):
 class ActingPodScreen(PodScreen):
     """The pod screen with the keys that change something: not used with `--read-only`."""
 
+    NO_RUNS = f"{PodScreen.NO_RUNS}, n launches one"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("n", "new_run", "New run", id="new"),
         Binding("x,ctrl+k", "stop_run", "Stop", id="stop"),

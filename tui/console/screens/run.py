@@ -51,7 +51,7 @@ class RunScreen(MainScreen):
         Binding("1", "pane('cores')", "Cores", show=False, id="pane.cores"),
         Binding("2", "pane('charts')", "Charts", show=False, id="pane.charts"),
         Binding("3", "pane('logs')", "Logs", show=False, id="pane.logs"),
-        Binding("z", "app.maximize", "Zoom", tooltip="Zoom the pane", id="zoom"),
+        Binding("z", "zoom", "Zoom", tooltip="One pane alone, or all of them", id="zoom"),
     ]
 
     def __init__(self, feed: Feed, *, at: str = "cores") -> None:
@@ -79,6 +79,7 @@ class RunScreen(MainScreen):
         self._attempt = 0
         self._source: object = None
         self._shape: Shape | None = None
+        self._zoomed = False
 
     def compose(self) -> ComposeResult:
         """Cores and charts above the logs; behind tabs where there is no room for them all."""
@@ -200,12 +201,12 @@ class RunScreen(MainScreen):
     @property
     def _stacked(self) -> bool:
         """Whether there is height for the logs beneath, and width for only one of the panes above them."""
-        return self.has_class(NARROW) and self.has_class(TALL)
+        return self.has_class(NARROW) and self.has_class(TALL) and not self._zoomed
 
     @property
     def _one_at_a_time(self) -> bool:
         """Whether one pane fills the screen."""
-        return self.has_class(SHORT) or (self.has_class(NARROW) and not self._stacked)
+        return self._zoomed or self.has_class(SHORT) or (self.has_class(NARROW) and not self._stacked)
 
     def _open_log(self, which: str) -> None:
         self._which = which
@@ -242,9 +243,9 @@ class RunScreen(MainScreen):
         return self._log if target is None or target is self._phases else target
 
     def action_logs(self) -> None:
-        """The logs; of a run that failed, the log of the worker that did."""
+        """The logs; of a run of which a worker failed, the log of that one."""
         status = self.feed.status
-        worker = None if status is None or not status.state.is_over else run_view.failed_worker(status)
+        worker = None if status is None else run_view.failed_worker(status)
         if worker is not None and self._which == MERGED:
             self.show_log(str(worker))
         else:
@@ -255,8 +256,19 @@ class RunScreen(MainScreen):
         self.show_log(str(event.worker))
 
     def action_back(self) -> None:
-        """Back to the pod screen; with nothing behind it, ask whether to quit."""
-        self.console.flows.leave_run()
+        """To all panes from one alone, else to the pod screen; with nothing behind it, ask whether to quit."""
+        if self._zoomed:
+            self.action_zoom()
+        else:
+            self.console.flows.leave_run()
+
+    def action_zoom(self) -> None:
+        """The pane with the keys alone on the screen, or all of them again; `1 2 3` bring up the others."""
+        self._zoomed = not self._zoomed
+        self.set_class(self._zoomed, "-zoomed")
+        parts = zip(PANES, (self._cores_pane, self._charts_pane, self._logs_pane), strict=True)
+        self._bring(next((name for name, pane in parts if pane.has_focus_within), self._at))
+        self.query_one("#pane-tabs", TabLine).choose(self._at)
 
     def action_pane(self, name: str) -> None:
         """Give a pane the keys; on a narrow screen, bring it up."""
@@ -264,8 +276,8 @@ class RunScreen(MainScreen):
         self._bring(name)
         if name == "cores":
             self.set_focus(self._cores if self.query_one(ContentSwitcher).current == "cores" else self._phases)
-        elif name == "logs":
-            self.set_focus(self._log)
+        else:
+            self.set_focus(self._log if name == "logs" else self._charts_pane)
 
     def _bring(self, name: str) -> None:
         if name != "logs":

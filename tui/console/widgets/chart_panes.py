@@ -23,8 +23,10 @@ BOTH_CHARTS = 2
 """Redraws that are owed at once when the charts come to be seen."""
 
 
-class ChartPanes(Vertical):
+class ChartPanes(Vertical, can_focus=True):
     """Loss and rate of the pod over the run, one beside or above the other."""
+
+    DEFAULT_CSS = "ChartPanes:focus Pane { border: round $accent; }"
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)

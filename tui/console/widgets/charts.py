@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from textual.app import ComposeResult
-from textual.containers import Vertical
+from textual.containers import Grid, Vertical
+from textual.strip import Strip
 from textual.widgets import Static
-from textual_plot import HiResMode, NumericAxisFormatter, PlotWidget
+from textual_hires_canvas import Canvas, HiResMode
+from textual_plot import NumericAxisFormatter, PlotWidget
+from textual_plot.plot_widget import Legend
 
 from tui.console.widgets.axes import RunTime, ticks_within
 from tui.console.widgets.pane import Pane
@@ -34,6 +37,26 @@ LEAST_DISTINCT = 0.5
 """Share of points that have to have a time of their own for time to be the axis."""
 
 
+class Paper(Canvas):
+    """A canvas on which lines beyond its edge have a style as well, as Textual's filter for `NO_COLOR` wants."""
+
+    def render_line(self, y: int) -> Strip:
+        """One line of it; while the canvas has not grown to the widget's size, some are beyond."""
+        strip = super().render_line(y)
+        return strip if strip.cell_length else Strip.blank(self.size.width, self.rich_style)
+
+
+class Plot(PlotWidget):
+    """A plot on such paper."""
+
+    def compose(self) -> ComposeResult:
+        """The plot between its margins."""
+        with Grid():
+            for name in ("margin-top", "margin-left", "plot", "margin-bottom"):
+                yield Paper(1, 1, id=name)
+        yield Legend(id="legend")
+
+
 class Chart(Vertical):
     """One plot: a few lines over the run's time, or over samples where no times are known."""
 
@@ -51,7 +74,7 @@ class Chart(Vertical):
         """Redraws since the start: what the paint budgets count."""
         self._drawn: tuple[object, ...] = ()
         self._again: Callable[[], None] | None = None
-        self._plot = PlotWidget(allow_pan_and_zoom=False)
+        self._plot = Plot(allow_pan_and_zoom=False)
         self._plot.can_focus = False
         for margin, size in (
             (PlotWidget.margin_top, 0),

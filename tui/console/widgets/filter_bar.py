@@ -31,6 +31,7 @@ class FilterBar(Input):
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "submit", "Keep it", id="filter.keep"),
         Binding("escape", "give_up", "No filter", id="filter.clear"),
     ]
 

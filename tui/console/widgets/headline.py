@@ -44,6 +44,7 @@ class Headline(Widget):
         & > .headline--bad { color: $text-error; text-style: bold; }
         & > .headline--busy { color: $text-primary; text-style: bold; }
         & > .headline--dim { text-style: dim; }
+        &:nocolor > .headline--bad { text-style: bold reverse; }
         & > .headline--accent { color: $text-accent; text-style: bold; }
     }
     """

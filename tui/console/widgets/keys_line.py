@@ -26,7 +26,7 @@ MOST_WANTED = (
     "shell",
     "export",
     "app.command_palette",
-    "app.maximize",
+    "zoom",
     "delete_slice",
 )
 """Actions in the order in which their keys are shown; others come after them."""

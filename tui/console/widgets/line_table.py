@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from rich.segment import Segment
 from rich.style import Style
+from rich.text import Text
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.geometry import Region, Size
@@ -53,6 +54,9 @@ class LineTable(ScrollView, can_focus=True):
         & > .table--dim { text-style: dim; }
         & > .table--accent { color: $text-accent; }
         &:focus > .table--cursor { background: $primary-darken-2; text-style: bold; }
+        &:light > .table--cursor { background: $surface-darken-2; }
+        &:light:focus > .table--cursor { background: $primary-muted; }
+        &:nocolor > .table--bad { text-style: bold reverse; }
     }
     """
     TONES: ClassVar[tuple[str, ...]] = ("good", "warn", "bad", "busy", "dim", "accent")
@@ -242,10 +246,14 @@ class LineTable(ScrollView, can_focus=True):
         return self._row(painted, width)
 
     def _blank(self, row: int, width: int) -> Strip:
-        if row == 0 and self._empty:
+        lines = () if self.row_count() else Text(self._why_empty()).wrap(self.app.console, max(1, width - 2))
+        if row < len(lines):
             style = self.rich_style + self.get_component_rich_style("table--dim", partial=True)
-            return Strip([Segment(fit(" " + self._empty, width), style)], width)
+            return Strip([Segment(fit(f" {lines[row].plain.rstrip()}", width), style)], width)
         return Strip.blank(width, self._base())
+
+    def _why_empty(self) -> str:
+        return f"no row holds “{self.filter_text}”; / esc shows all" if self.filter_text else self._empty
 
     def _base(self) -> Style:
         """The table's own style: working it out for every row would cost more than the row."""

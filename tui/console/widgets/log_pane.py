@@ -8,6 +8,7 @@ from typing import ClassVar
 from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
+from textual import events
 from textual.binding import Binding, BindingType
 from textual.geometry import Size
 from textual.message import Message
@@ -41,6 +42,8 @@ class LogPane(ScrollView, can_focus=True):
         & > .log--dim { text-style: dim; }
         & > .log--found { background: $warning-darken-2; text-style: bold; }
         & > .log--current { background: $surface-lighten-2; }
+        &:light > .log--found { background: $warning-lighten-2; }
+        &:light > .log--current { background: $surface-darken-2; }
     }
     """
     COMPONENT_CLASSES: ClassVar[set[str]] = {"log--dim", "log--found", "log--current"}
@@ -292,12 +295,23 @@ class LogPane(ScrollView, can_focus=True):
         self.refresh()
 
     def action_move(self, by: int) -> None:
-        """Scroll by lines."""
-        self._go(self.scroll_offset.y + by)
+        """Scroll by lines; who comes down to the last one follows again."""
+        top = self.scroll_offset.y + by
+        if by > 0 and top >= self._last_top():
+            self.set_follow(True)
+        else:
+            self._go(top)
 
     def action_move_page(self, by: int) -> None:
         """Scroll by pages."""
-        self._go(self.scroll_offset.y + by * max(1, self._height() - 1))
+        self.action_move(by * max(1, self._height() - 1))
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """The wheel follows again at the last line, too."""
+        if not (event.ctrl or event.shift):
+            event.prevent_default()
+            event.stop()
+            self.action_move(round(self.app.scroll_sensitivity_y))
 
     def action_sideways(self, by: int) -> None:
         """Scroll sideways: long lines are cut at the edge."""

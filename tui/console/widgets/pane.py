@@ -32,6 +32,7 @@ class Pane(Vertical):
         border-title-style: bold;
         border-subtitle-color: $text-muted;
         height: 1fr;
+        &:light { border: round $surface-darken-3; }
         &:focus-within { border: round $accent; }
         & > .problem { height: auto; max-height: 6; color: $text-error; padding: 0 1; display: none; }
         & > .problem.-shown { display: block; }
