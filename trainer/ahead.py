@@ -6,6 +6,7 @@ An epoch's first batch takes longest: shards are opened, loader processes start,
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
@@ -69,7 +70,10 @@ class Reader(Generic[T]):
         """Stop reading and close the iterator; wait for that, within reason."""
         self._closed.set()
         deadline = time.monotonic() + PATIENCE
-        while self._thread.is_alive() and time.monotonic() < deadline:
+        while self._thread.is_alive():
+            if time.monotonic() > deadline:
+                _kill_loaders()
+                return
             with contextlib.suppress(Empty):
                 self._ready.get(timeout=0.05)  # room for the item that the thread may be holding
 
@@ -85,3 +89,10 @@ class Reader(Generic[T]):
             self._ready.put(None)
         except BaseException as error:
             self._ready.put(error)
+
+
+def _kill_loaders() -> None:
+    """A loader process that waits for a network hears no SIGTERM, and Python would wait for its end without limit."""
+    for loader in multiprocessing.active_children():
+        loader.kill()
+        loader.join()

@@ -18,20 +18,22 @@ import multiprocessing
 import os
 import re
 import resource
+import signal
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from trainer import bench_peers as peers
 from trainer import bench_rows as rows
 from trainer import class_folders, emulator, images, objects, pictures, shards
 from trainer.bench_rows import Material, Row
 from trainer.bench_table import DELAY, Case, Measured, Results, as_json, sweep_table, table
-from trainer.errors import REFUSED, TrainerError
+from trainer.errors import INTERRUPTED, REFUSED, TrainerError
+from trainer.leftovers import die_with_parent
 from trainer.progress import write_line
 from trainer.slow_network import slowed
 
@@ -55,7 +57,12 @@ def measured(row: Row, material: Material, emulator: str | None) -> tuple[float,
         answer = ours.recv()
     except EOFError:
         answer = "its process ended without a word"
-    child.join()
+    except KeyboardInterrupt:
+        child.kill()
+        raise
+    finally:
+        ours.close()
+        child.join()
     if isinstance(answer, str):
         raise TrainerError("Not measured", why=answer)
     samples, seconds, cpu = answer
@@ -65,6 +72,8 @@ def measured(row: Row, material: Material, emulator: str | None) -> tuple[float,
 def _run(row: Row, material: Material, emulator: str | None, answer: Any) -> None:
     import torch
 
+    die_with_parent()
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     torch.set_num_threads(1)
     if emulator is not None:
         os.environ["STORAGE_EMULATOR_HOST"] = emulator
@@ -290,6 +299,7 @@ def _variant(material: Material, source: images.Source, what: str, value: int) -
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the experiment from the command line; returns the exit code."""
     options = parser().parse_args(arguments)
+    signal.signal(signal.SIGTERM, _interrupt)
     try:
         if options.sweep:
             found = sweep(options, options.rounds)
@@ -307,13 +317,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except TrainerError as error:
         write_line(str(error), descriptor=2)
         return REFUSED
+    except KeyboardInterrupt:
+        write_line("Stopped; what was laid out is gone.", descriptor=2)
+        return INTERRUPTED
     print("\n".join(write))
     return 0
 
 
+def _interrupt(*_: object) -> NoReturn:
+    """SIGTERM ends it as Ctrl-C does, once: a second one must not interrupt the tidying."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
 def parser() -> argparse.ArgumentParser:
     """The command line, and the defaults of whoever calls the functions above."""
-    made = argparse.ArgumentParser(prog="python -m trainer.bench_input", description="Compare ways to feed a model.")
+    about = "Compare ways to feed a model."
+    made = argparse.ArgumentParser(prog="python -m trainer.bench_input", description=about, allow_abbrev=False)
     made.add_argument("--images", type=int, default=IMAGES, help="pictures to make (default: %(default)s)")
     made.add_argument("--folder", metavar="DIR", help="use the JPEGs in DIR/CLASS/ instead")
     made.add_argument(

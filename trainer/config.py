@@ -14,6 +14,7 @@ from trainer.progress import write_line
 
 MODELS = ("tiny", "tiny-batchnorm", "resnet10", "resnet18", "resnet34", "resnet50", "resnet101", "resnet152")
 LARGEST_STRIDE = 32  # a ResNet halves its input five times
+LARGEST_SIDE = 4096  # pixels of what a model takes; more is a slip of the pen, and fills any memory
 BAD_SHARD_POLICIES = ("stop", "skip")
 RESUME_WORDS = ("auto", "no")
 COMPILED = "~/.cache/tpu-tui/compiled"
@@ -44,7 +45,9 @@ class DataConfig:
         _require(any(sources), "No training data named", "Give --data DIR, --train-shards PATTERN or --fake-data")
         _require(sum(sources) == 1, "--data, --train-shards and --fake-data exclude one another", "Give one of them")
         _require(self.val is None or self.train is not None, "--val-shards goes with --train-shards")
-        _require(self.image_size is None or self.image_size >= LARGEST_STRIDE, "--image-size must be at least 32")
+        size = self.image_size
+        fits = size is None or LARGEST_STRIDE <= size <= LARGEST_SIDE
+        _require(fits, f"--image-size must lie between {LARGEST_STRIDE} and {LARGEST_SIDE}")
         _require(self.classes is None or self.classes >= 2, "--classes must be at least 2")
         _require(self.shuffle_buffer >= 1, "--shuffle-buffer must be at least 1")
         _require(self.loader_workers is None or self.loader_workers >= 0, "--loader-workers must not be negative")
@@ -275,7 +278,8 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="python -m trainer.train", description="Train a ResNet on every core of a slice.")
+    about = "Train a ResNet on every core of a slice."
+    parser = _Parser(prog="python -m trainer.train", description=about, allow_abbrev=False)
     parser.add_argument("--model", default="resnet50", help=f"one of {', '.join(MODELS)} (default: %(default)s)")
     source = parser.add_argument_group("data")
     source.add_argument("--data", metavar="DIR", help="directory or gs://bucket/prefix made by trainer.shards")

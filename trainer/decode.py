@@ -14,14 +14,18 @@ grows. (Where one direction grows and the other shrinks, it shrinks by 4/3 at mo
 from __future__ import annotations
 
 import math
+import os
 import random
 import re
 from dataclasses import dataclass
 from typing import Any
 
-import cv2
-import numpy as np
-import simplejpeg
+MOST_PIXELS = 1 << 27  # of an image, 400 MB: a file of 3 MB may say that it holds ten times as many
+os.environ.setdefault("OPENCV_IO_MAX_IMAGE_PIXELS", str(MOST_PIXELS))  # OpenCV looks at it when it is imported
+
+import cv2  # noqa: E402
+import numpy as np  # noqa: E402
+import simplejpeg  # noqa: E402
 
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 Box = tuple[int, int, int, int]  # left, top, width, height
@@ -74,7 +78,8 @@ def opened(content: bytes) -> Picture:
     if content[:3] == JPEG:
         try:
             height, width, _, _ = simplejpeg.decode_jpeg_header(content)
-            return Picture(width, height, content, None)
+            if width * height <= MOST_PIXELS:
+                return Picture(width, height, content, None)
         except ValueError:
             pass  # something about it is unusual; OpenCV may know it
     pixels = _plain(content) if content[:2] == PLAIN else None
@@ -105,6 +110,8 @@ def _by_opencv(content: bytes) -> Pixels:
     try:
         pixels = cv2.imdecode(np.frombuffer(content, np.uint8), cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION)
     except cv2.error as error:
+        if "MAX_IMAGE_PIXELS" in error.err:
+            raise ValueError(f"it has more than {MOST_PIXELS} pixels") from error
         raise ValueError(f"OpenCV: {error.err}") from error
     if pixels is None:
         raise ValueError("it is not an image that OpenCV knows")

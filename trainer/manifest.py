@@ -6,11 +6,13 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from trainer.config import LARGEST_SIDE
 from trainer.errors import TrainerError, check_schema
 
 MANIFEST = "manifest.json"
 UNFINISHED = "manifest.unfinished.json"  # there while shards are being made, or after their making was cut short
 SCHEMA = 1
+BLOCK = 512  # bytes of a tar file, and the least that a sample takes
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,7 @@ class Shard:
     sha256: str
 
     def __post_init__(self) -> None:
-        if min(self.samples, self.size) < 0:
+        if min(self.samples, self.size) < 0 or self.samples > self.size // BLOCK:
             raise ValueError(f"{self.name} cannot hold {self.samples} samples in {self.size} bytes")
 
 
@@ -36,6 +38,10 @@ class Manifest:
     image_size: int | None
     seed: int
     splits: dict[str, tuple[Shard, ...]]
+
+    def __post_init__(self) -> None:
+        if self.image_size is not None and not 1 <= self.image_size <= LARGEST_SIDE:
+            raise ValueError(f"its image_size is {self.image_size}, not between 1 and {LARGEST_SIDE} pixels")
 
     def to_json(self) -> str:
         """The file's content."""
@@ -59,7 +65,7 @@ class Manifest:
                     for split, shards in loaded["splits"].items()
                 },
             )
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise TrainerError(
                 f"{where} is not a manifest of shards",
                 why=str(error),

@@ -8,13 +8,16 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import mmap
+import struct
 import tarfile
 import threading
+import time
 import zlib
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -22,12 +25,14 @@ from webdataset.tariterators import tar_file_expander
 
 from trainer import objects
 from trainer.errors import TrainerError
-from trainer.streams import PART
+from trainer.manifest import BLOCK
+from trainer.streams import PART, ObjectStream
 
 AHEAD = 4  # shards on their way at once: one connection alone waits for each answer, and one file for its disk
 WHOLE = 128 * 1024 * 1024  # bytes of a shard that is kept in memory whole; a larger one is streamed
-BLOCK = 512  # of a tar file
-CHECKSUM = slice(148, 156)  # of a header: the sum of its bytes, the checksum's own eight taken for blanks
+PATIENCE = 1.0  # seconds for the threads that fetch to end; as a rule milliseconds
+HEADER = struct.Struct("100s24x12s12x8ss188xs166x")  # name, size, checksum, kind, the prefix's first byte
+BLANKS = 8 * ord(" ")  # a checksum is the sum of its header's bytes, its own eight taken for blanks
 SUMMED = 65521  # what a sum is known modulo
 REGULAR = (b"0", b"\0")
 MAKE_AGAIN = "Make the shards again with --overwrite, or go on without what is lost with --on-bad-shard skip"
@@ -72,7 +77,7 @@ def read_shards(shards: Sequence[ShardFile], verify: bool = False) -> Iterator[I
     """
     waiting = deque(shards)
     begun: deque[Iterator[Sample]] = deque()
-    with ThreadPoolExecutor(AHEAD, thread_name_prefix="fetch") as pool, contextlib.closing(_Fetching(pool)) as ahead:
+    with contextlib.closing(_Fetching()) as ahead:
         while waiting or begun:
             while waiting and len(begun) < AHEAD:
                 begun.append(ahead.begun(waiting.popleft(), verify))
@@ -80,11 +85,15 @@ def read_shards(shards: Sequence[ShardFile], verify: bool = False) -> Iterator[I
 
 
 class _Fetching:
-    """Sets shards going in a pool's threads, one after the other."""
+    """Sets shards going, each in a thread of its own; the threads end when all has come, or at `close`.
 
-    def __init__(self, pool: ThreadPoolExecutor) -> None:
-        self._pool = pool
-        self._closed = threading.Event()
+    Nothing can wake a thread that waits for a name server or for an answer to begin: such a one is left to itself,
+    until its time is up. It is a daemon, so that the end of a run need not wait for it.
+    """
+
+    def __init__(self) -> None:
+        self._threads: list[threading.Thread] = []
+        self._arriving: list[_Arriving] = []
         self._last = threading.Event()  # set when the shard before has begun to come: so the first one comes first
         self._last.set()
 
@@ -92,17 +101,35 @@ class _Fetching:
         """A shard's samples, for which something has been set going already."""
         if _is_streamed(shard):
             return read_shard(shard, verify)
-        if verify or shard.size is None or objects.is_local(shard.url):
-            return _whole(shard, self._pool.submit(_content, shard, verify))
-        arriving = _Arriving(shard, shard.size, self._closed)
-        self._pool.submit(arriving.fetch, self._last)
+        if shard.size is None or objects.is_local(shard.url):
+            content: Future[_Bytes] = Future()
+            self._start(_settle, content, partial(_content, shard, verify))
+            return _whole(shard, content)
+        arriving = _Arriving(shard, shard.size, verify)
+        self._arriving = [each for each in self._arriving if not each.ended] + [arriving]
+        self._start(arriving.fetch, self._last)
         self._last = arriving.begun
         return _samples(shard, arriving)
 
     def close(self) -> None:
         """Let go of what nobody will read."""
-        self._closed.set()
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        for each in self._arriving:
+            each.abandon()
+        deadline = time.monotonic() + PATIENCE
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+
+    def _start(self, target: Callable[..., None], *arguments: object) -> None:
+        thread = threading.Thread(target=target, args=arguments, name="fetch", daemon=True)
+        self._threads = [each for each in self._threads if each.is_alive()] + [thread]
+        thread.start()
+
+
+def _settle(future: Future[_Bytes], make: Callable[[], _Bytes]) -> None:
+    try:
+        future.set_result(make())
+    except Exception as error:
+        future.set_exception(error)
 
 
 def _whole(shard: ShardFile, content: Future[_Bytes]) -> Iterator[Sample]:
@@ -112,16 +139,20 @@ def _whole(shard: ShardFile, content: Future[_Bytes]) -> Iterator[Sample]:
 class _Arriving:
     """A bucket's shard on its way: what has come of it can be read, once and in order; who reads on waits for more.
 
-    So an epoch's first batch waits for its own samples, not for all of the shards that are fetched at once.
+    So an epoch's first batch waits for its own samples, not for all of the shards that are fetched at once. Where it
+    is verified, nothing of it can be read before all has come.
     """
 
-    def __init__(self, shard: ShardFile, size: int, closed: threading.Event) -> None:
-        self._shard, self._size, self._closed = shard, size, closed
+    def __init__(self, shard: ShardFile, size: int, verify: bool = False) -> None:
+        self._shard, self._size, self._verify = shard, size, verify
+        self._stream: ObjectStream | None = None
+        self._abandoned = False
         self._parts: deque[bytes] = deque()  # as they came: to lay them into one array, each would be copied again
-        self._came = 0
+        self._came = 0  # bytes that can be read
         self._failure: Exception | None = None
         self._more = threading.Condition()
         self.begun = threading.Event()  # the first bytes have come, or none will
+        self.ended = False  # nothing more will come
         self._part, self._part_begins = b"", 0  # the one that is being read
 
     def fetch(self, after: threading.Event) -> None:
@@ -129,21 +160,41 @@ class _Arriving:
         after.wait()
         try:
             with objects.open_object(self._shard.url) as stream:
-                while self._came < self._size:
-                    if self._closed.is_set():
-                        raise TrainerError(f"Shard {self._shard.url} is not read any more")
-                    part = stream.read(PART)
-                    _check_size(self._shard, stream.size)
-                    with self._more:
-                        self._parts.append(part)
-                        self._came += len(part)
-                        self._more.notify_all()
-                    self.begun.set()
+                self._stream = stream
+                if self._abandoned:
+                    stream.abandon()
+                self._take(stream)
         except Exception as error:
             with self._more:
                 self._failure = error
                 self._more.notify_all()
         finally:
+            self.ended = True
+            self.begun.set()
+
+    def abandon(self) -> None:
+        """Nobody will read it: have its thread end."""
+        self._abandoned = True
+        if self._stream is not None:
+            self._stream.abandon()
+        self.begun.set()  # the next one's thread, which may still wait for this one, is to end too
+
+    def _take(self, stream: ObjectStream) -> None:
+        digest = hashlib.sha256()
+        fetched = 0
+        while fetched < self._size:
+            part = stream.read(PART)
+            _check_size(self._shard, stream.size)
+            fetched += len(part)
+            if self._verify:
+                digest.update(part)
+                if fetched == self._size:
+                    _check_digest(self._shard, digest.hexdigest())
+            with self._more:
+                self._parts.append(part)
+                if not self._verify or fetched == self._size:
+                    self._came = fetched
+                    self._more.notify_all()
             self.begun.set()
 
     def __len__(self) -> int:
@@ -183,13 +234,18 @@ def _is_streamed(shard: ShardFile) -> bool:
 def _content(shard: ShardFile, verify: bool) -> _Bytes:
     content: _Bytes = _mapped(shard.url) if objects.is_local(shard.url) else objects.read(shard.url)
     _check_size(shard, len(content))
-    if verify and shard.sha256 is not None and hashlib.sha256(content).hexdigest() != shard.sha256:  # type: ignore[arg-type]
+    if verify:
+        _check_digest(shard, hashlib.sha256(content).hexdigest())  # type: ignore[arg-type]
+    return content
+
+
+def _check_digest(shard: ShardFile, sha256: str) -> None:
+    if shard.sha256 not in (None, sha256):
         raise TrainerError(
             f"Shard {shard.url} is damaged",
             why="its checksum is not the one in the manifest",
             remedy=MAKE_AGAIN,
         )
-    return content
 
 
 def _check_size(shard: ShardFile, size: int | None) -> None:
@@ -261,30 +317,30 @@ def _members(content: _Bytes) -> Iterator[tuple[str, bytes]]:
             return
         if len(header) < BLOCK:
             raise ValueError("it ends in the middle of a header")
-        told = header[CHECKSUM]
-        if (_sum(header) - _sum(told) + 8 * ord(" ") - _octal(told)) % SUMMED:
+        name, digits, told, kind, prefix = HEADER.unpack(header)
+        if (_sum(header) - _sum(told) + BLANKS - _octal(told)) % SUMMED:
             raise ValueError("a header's checksum is wrong")
-        if header[156:157] not in REGULAR or header[345:346] != b"\0" or header[124] & 0x80:
+        if kind not in REGULAR or prefix != b"\0" or digits[0] & 0x80:
             raise _UnusualTarError
-        size = _octal(header[124:136])
+        size = _octal(digits)
         start = offset + BLOCK
         data = content[start : start + size]
         if len(data) < size:
             raise ValueError("it ends in the middle of a file")
-        yield header[:100].split(b"\0")[0].decode("utf-8", "surrogateescape"), data
+        yield name.split(b"\0", 1)[0].decode("utf-8", "surrogateescape"), data
         offset = start + -(-size // BLOCK) * BLOCK
     if offset > len(content):
         raise ValueError("it ends in the middle of a file")
 
 
 def _sum(content: bytes) -> int:
-    """Of its bytes, modulo SUMMED: the lower half of Adler-32 (RFC 1950), ten times as fast as adding them up."""
-    return (zlib.adler32(content) & 0xFFFF) - 1
+    """Of its bytes, modulo SUMMED and but for 1: the lower half of Adler-32 (RFC 1950), much quicker than to add."""
+    return zlib.adler32(content) & 0xFFFF
 
 
 def _octal(digits: bytes) -> int:
     try:
-        return int(digits.split(b"\0")[0], 8)
+        return int(digits.split(b"\0", 1)[0], 8)
     except ValueError:
         raise ValueError("where a header should be is something else") from None
 

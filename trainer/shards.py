@@ -19,15 +19,13 @@ from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
 from trainer import class_folders, images, objects, shard_writing
-from trainer.errors import REFUSED, TrainerError
+from trainer.errors import INTERRUPTED, REFUSED, TrainerError
 from trainer.images import Source
 from trainer.manifest import MANIFEST, UNFINISHED, Manifest, Shard
 from trainer.progress import write_line
 from trainer.shard_writing import Job, Progress, Task, Written, shard_bytes
 
 __all__ = ["main", "make", "pattern", "shard_bytes"]
-
-INTERRUPTED = 130  # 128 + SIGINT, as shells count
 
 
 class Display(Protocol):

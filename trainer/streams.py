@@ -6,10 +6,11 @@ request, for as long as it gets on.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import random
 import re
-import time
+import threading
 from typing import Any
 
 from requests.exceptions import RequestException
@@ -36,6 +37,7 @@ class ObjectStream(io.RawIOBase):
         self._size: int | None = None
         self._generation: str | None = None
         self._changes = 0  # answers in a row that were about another generation
+        self._abandoned = threading.Event()
         self.broken = 0  # times that reading had to be taken up again
 
     def readable(self) -> bool:
@@ -70,10 +72,12 @@ class ObjectStream(io.RawIOBase):
         problem = ""
         for attempt in range(ATTEMPTS):
             if attempt:
-                time.sleep(FIRST_PAUSE * 2 ** (attempt - 1) * random.uniform(0.5, 1.0))
+                self._abandoned.wait(FIRST_PAUSE * 2 ** (attempt - 1) * random.uniform(0.5, 1.0))
             try:
-                if self._response is None:
+                if self._response is None and not self._abandoned.is_set():
                     problem = self._request()
+                if self._abandoned.is_set():
+                    raise TrainerError(f"{self._name} is not read any more")
                 if self._response is not None:
                     # What has come, not all that was asked for: else a break would lose what came before it.
                     content: bytes = self._response.raw.read1(most, decode_content=False)
@@ -89,6 +93,14 @@ class ObjectStream(io.RawIOBase):
             why=f"it broke off at byte {self._offset} {ATTEMPTS} times in a row; {problem}",
             remedy="See whether the network and the bucket are well, and start again with --resume auto",
         )
+
+    def abandon(self) -> None:
+        """Have whoever reads in another thread raise TrainerError: at once, or as soon as an answer begins."""
+        self._abandoned.set()
+        response = self._response
+        if response is not None:
+            with contextlib.suppress(OSError, RuntimeError, TypeError, ValueError):  # it is just coming to its end
+                response.raw.shutdown()
 
     def close(self) -> None:
         """Give the connection back."""

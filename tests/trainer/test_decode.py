@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import random
+import struct
+import zlib
 
 import numpy as np
 import pytest
@@ -11,7 +13,6 @@ from PIL import Image
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 transforms = pytest.importorskip("torchvision.transforms", reason="torchvision is not installed")
-pytest.importorskip("cv2", reason="OpenCV is not installed")
 
 from trainer import decode, pictures  # noqa: E402
 
@@ -189,3 +190,15 @@ def test_jpegs_of_any_colour_space_become_rgb(mode: str) -> None:
 def test_what_is_no_image_is_refused(content: bytes) -> None:
     with pytest.raises(ValueError, match=r"image|empty|OpenCV|remature"):
         decode.decoded(content)
+
+
+def test_a_small_file_that_says_it_is_a_huge_image_is_refused_before_there_is_memory_for_it() -> None:
+    sides = struct.pack(">HH", 30_000, 30_000)
+    jpeg = bytearray(encoded(Image.new("RGB", (64, 64)), "jpeg"))
+    frame = jpeg.index(b"\xff\xc0")
+    jpeg[frame + 5 : frame + 9] = sides
+    header = b"IHDR" + struct.pack(">IIBBBBB", 30_000, 30_000, 8, 2, 0, 0, 0)
+    png = b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + header + struct.pack(">I", zlib.crc32(header))
+    for content in (bytes(jpeg), png + encoded(Image.new("RGB", (64, 64)))[33:]):
+        with pytest.raises(ValueError, match=f"it has more than {decode.MOST_PIXELS} pixels"):
+            decode.decoded(content)

@@ -286,8 +286,12 @@ def test_a_newer_trainers_manifest_is_refused_with_what_to_do() -> None:
 
 def test_a_manifest_of_numbers_that_cannot_be_is_none(shapes: str) -> None:
     told = (Path(shapes) / "manifest.json").read_text()
-    with pytest.raises(TrainerError, match=r"shapes-train-000000.tar cannot hold -32 samples"):
-        Manifest.from_json(told.replace('"samples": 32', '"samples": -32', 1), "there")
+    for samples in ("-32", "1000000000"):
+        with pytest.raises(TrainerError, match=f"shapes-train-000000.tar cannot hold {samples} samples in"):
+            Manifest.from_json(told.replace('"samples": 32', f'"samples": {samples}', 1), "there")
+    for size in ("0", "-1", "1000000", "Infinity"):
+        with pytest.raises(TrainerError, match="there is not a manifest of shards: "):
+            Manifest.from_json(told.replace('"image_size": 32', f'"image_size": {size}'), "there")
     with pytest.raises(TrainerError, match="there is not a manifest"):
         Manifest.from_json("[" * 100_000, "there")
 
