@@ -16,8 +16,8 @@ from tui.pod.run import Run, RunState, make_run_id
 from tui.pod.worker import Worker
 from tui.runs.directory import RunDirectory
 from tui.runs.keeper import start_keeper
-from tui.runs.launch import LaunchSpec
 from tui.runs.policies import Patience
+from tui.runs.spec import LaunchSpec
 from tui.runs.status import RunStatus, status_of
 from tui.runs.stop import StopAnswer, stop_run
 

@@ -13,7 +13,7 @@ import pytest
 from tui.errors import TpuTuiError, UsageError
 from tui.pod.run import Run
 from tui.pod.worker import Worker
-from tui.runs.claim import Claim
+from tui.runs.claim import Claim, living_keeper
 from tui.runs.directory import RunDirectory, list_runs, resolve
 
 RUN = Run(
@@ -116,6 +116,32 @@ def test_a_dead_keeper_here_is_dead_however_fresh_its_file(home: Path) -> None:
     made = RunDirectory.create(home, RUN)
     (made.path / "keeper").write_text(f"12 345 {socket.gethostname()}\n")
     assert not made.attended().alive
+
+
+def test_only_one_who_signed_and_lives_is_a_keeper(home: Path) -> None:
+    made = RunDirectory.create(home, RUN)
+    claim = Claim.take(made)
+    assert claim is not None
+    assert Claim.take(made, patience=0.0) is None
+    assert living_keeper(made) is None
+    claim.sign()
+    assert living_keeper(made) == os.getpid()
+    claim.release()
+    (made.path / "keeper").write_text(f"{os.getpid()} 1 {socket.gethostname()}\n")
+    assert living_keeper(made) is None
+
+
+def test_a_claim_on_a_directory_that_was_removed_or_moved_stands_no_more(home: Path) -> None:
+    made = RunDirectory.create(home, RUN)
+    claim = Claim.take(made)
+    assert claim is not None
+    assert claim.stands()
+    made.path.rename(home / "elsewhere")
+    assert not claim.stands()
+    RunDirectory.create(home, RUN)
+    (made.path / "keeper").touch()
+    assert not claim.stands()
+    claim.release()
 
 
 def test_somebody_who_looks_does_not_keep_a_keeper_from_starting(home: Path) -> None:

@@ -65,12 +65,16 @@ def test_another_machine_mirrors_a_live_run_from_its_first_byte(pod: Pod, tmp_pa
     here = pod.running("sh", "-c", 'echo early; while [ ! -e "$HOME/end" ]; do sleep 0.1; done; printf late')
     there = adopted(pod, tmp_path / "elsewhere")
     until(lambda: status_of(there).state is RunState.RUNNING)
+    looked = adopt(seen(pod).runs[0], tmp_path / "looked")
+    assert (status_of(looked).state, looked.attended().since) == (RunState.RUNNING, None)
     assert adopt(seen(pod).runs[0], tmp_path / "elsewhere").path == there.path
     for worker in pod.workers:
         (worker.home / "end").touch()
     for directory in (here, there):
         assert over(directory).exit_codes == (0, 0, 0)
         assert [directory.log_path(index).read_bytes() for index in range(3)] == [b"early\nlate"] * 3
+    adopt(seen(pod).runs[0], tmp_path / "looked")
+    assert (status_of(looked).state, status_of(looked).exit_codes) == (RunState.SUCCEEDED, (0, 0, 0))
 
 
 def test_a_run_that_is_over_is_mirrored_too(pod: Pod, tmp_path: Path) -> None:
@@ -78,8 +82,12 @@ def test_a_run_that_is_over_is_mirrored_too(pod: Pod, tmp_path: Path) -> None:
     assert over(here).state is RunState.FAILED
     unattended(here)
     shutil.rmtree(here.path)
+    told = status_of(adopt(seen(pod).runs[0], tmp_path / "elsewhere"))
+    assert (told.state, told.exit_codes, told.told) == (RunState.FAILED, (0, 1, 2), True)
+    assert told.cause in ("worker 1 exited with 1", "worker 2 exited with 2")
     there = adopted(pod, tmp_path / "elsewhere")
     status = over(there)
+    assert not status.told
     assert (status.state, status.exit_codes) == (RunState.FAILED, (0, 1, 2))
     for index in range(3):
         assert digest(there.log_path(index)) == digest(pod.remote(there, index) / "log")

@@ -15,7 +15,7 @@ from tests.sshd import needs_sshd, openssh_worker
 from tui.pod.run import RunState
 from tui.runs.directory import RunDirectory
 from tui.runs.keeper import start_keeper
-from tui.runs.launch import LaunchSpec
+from tui.runs.spec import LaunchSpec
 from tui.runs.status import status_of
 from tui.ssh.fleet import Completed, Fleet
 

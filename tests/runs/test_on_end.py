@@ -163,7 +163,7 @@ async def test_a_slice_on_which_another_run_is_alive_is_left_alone(scene: Scene,
     assert [answer.confirmed async for answer in scene.operator.stop(second, 0.5)] == [True, True]
 
 
-async def test_read_only_mode_keeps_a_new_keeper_from_what_costs(
+async def test_a_reader_starts_no_keeper_and_read_only_settings_keep_one_from_what_costs(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     directory = await scene.launched("true", on_end=("stop-slice",))
@@ -174,8 +174,10 @@ async def test_read_only_mode_keeps_a_new_keeper_from_what_costs(
     async for _ in scene.operator.change_slice(await scene.operator.slice("local"), "start"):
         pass
     reader = Operator(load({"profile": "local", "read_only": True}))
-    assert await reader.attend(directory)
+    assert not await reader.attend(directory)
     await reader.close()
+    monkeypatch.setenv("TPU_TUI_READ_ONLY", "1")
+    assert await scene.operator.attend(directory)
     went: dict[str, Any] = await scene.done(directory)
     assert went["stop-slice"] == "refused: on end: stop-slice is not done: refused by --read-only"
     assert (await scene.operator.slice("local")).state == "READY"

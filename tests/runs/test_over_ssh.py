@@ -22,7 +22,7 @@ from tui.pod.run import Run, RunState
 from tui.runs.directory import RunDirectory
 from tui.runs.follow import catch_up
 from tui.runs.keeper import attend, start_keeper
-from tui.runs.launch import LaunchSpec, check_spec, dry_run
+from tui.runs.spec import LaunchSpec, check_spec, dry_run
 from tui.runs.status import status_of
 from tui.runs.survey import Found, read_record, runs_on
 from tui.ssh.fleet import Fleet

@@ -9,7 +9,7 @@ import pytest
 from tui.pod.run import Run, RunState
 from tui.pod.worker import Worker
 from tui.runs.directory import EVENTS_FILE, Attendance, Event, RunDirectory
-from tui.runs.status import RunStatus, reduce_events, status_of
+from tui.runs.status import RunStatus, reduce_events, status_and_events, status_of
 
 RUN = Run(id="r-20261121-101500-00aa", slice="pod", argv=("true",), workers=(Worker(0), Worker(1)))
 
@@ -128,6 +128,29 @@ def test_asked_again_it_reads_only_what_is_new(tmp_path: Path) -> None:
     assert status_of(directory).exit_codes == (None, 3)
     assert directory.offsets == [0, size]
     assert status_of(directory) == status_of(RunDirectory.open(directory.path))
+
+
+def test_who_looks_again_is_handed_the_events_that_the_state_took_in(tmp_path: Path) -> None:
+    directory = RunDirectory.create(tmp_path / "runs", RUN)
+    directory.append_event("state", state="running")
+    first, told, offset = status_and_events(directory, 0)
+    assert (first.state, [event.kind for event in told]) == (RunState.RUNNING, ["state"])
+
+    directory.append_event("exit", worker=1, exit_code=0)
+    status_of(directory)
+    directory.append_events("phase", [0, 1], phase="confirm", status="done")
+    seen, told, offset = status_and_events(directory, offset)
+
+    assert [(event.kind, event.worker) for event in told] == [("exit", 1), ("phase", 0), ("phase", 1)]
+    assert [worker.phase for worker in seen.workers] == ["confirm", "confirm"]
+    assert status_and_events(directory, offset)[1:] == ([], offset)
+
+
+def test_a_phase_told_just_before_a_new_attempt_is_not_of_that_attempt() -> None:
+    told = event("phase", 0, phase="start", status="done")
+    seen = status(event("state", state="running"), told, event("state", state="preparing", attempt=1))
+    assert seen.workers[0].phase is None
+    assert status(event("state", state="running"), told).workers[0].phase == "start"
 
 
 def test_a_torn_event_counts_once_it_is_whole(tmp_path: Path) -> None:

@@ -36,6 +36,14 @@ def test_a_command_that_is_not_there_is_named_before_anything_starts(worker: Pip
     assert not worker.directory(run).exists()
 
 
+def test_a_script_that_is_not_executable_is_named_before_anything_starts(worker: PipeWorker) -> None:
+    (worker.home / "train.sh").write_text("exit 0\n")
+    run = a_run("./train.sh")
+    answer = worker.launch(run).answer()
+    assert (answer.word, answer.text) == ("refused", "command command is not executable: ./train.sh")
+    assert not worker.directory(run).exists()
+
+
 def test_a_second_run_is_refused_with_the_first_ones_pid_and_command(worker: PipeWorker) -> None:
     first, second = a_run("sleep", "321"), a_run("true")
     pid = worker.launch(first).through()

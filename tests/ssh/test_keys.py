@@ -192,6 +192,9 @@ async def test_a_crowded_agent_does_not_hide_the_key_that_was_asked_for(
         await _logs_in(server, server.access(identity=None, agent=agent))
     assert caught.value.reason is Reason.DENIED
     assert "--identity" in str(caught.value)
+    _add(agent, server.identity)
+    await _logs_in(server, server.access(identity=None, agent=agent))
+    assert "Too many authentication failures" in server.log
 
 
 async def test_an_agent_that_is_gone_does_no_harm(sshd: Start, tmp_path: Path) -> None:

@@ -135,6 +135,23 @@ async def test_a_key_that_is_not_let_in_names_the_ways_to_get_in(sshd: Start) ->
         assert remedy in reach.error.remedy
 
 
+async def test_a_server_that_wants_more_than_a_key_is_not_said_to_refuse_the_key(sshd: Start) -> None:
+    server = sshd(extra=("AuthenticationMethods publickey,password", "PasswordAuthentication yes"))
+    async with Fleet([server.worker], server.access()) as fleet:
+        reach = await fleet.reach(0)
+    assert isinstance(reach.error, SshError)
+    assert (reach.stage, reach.error.reason) == ("login", Reason.DENIED)
+    assert "root@127.0.0.1 wants password" in str(reach.error)
+    assert "sshd_config" in reach.error.remedy
+
+
+async def test_a_server_that_has_no_host_key_we_take_is_told_from_a_broken_network(sshd: Start) -> None:
+    server = sshd(host_key_type="rsa", extra=("HostKeyAlgorithms ssh-rsa",))
+    async with Fleet([server.worker], server.access()) as fleet:
+        reach = await fleet.reach(0)
+    assert "no algorithm in common" in str(reach.error)
+
+
 async def test_a_host_key_problem_is_told_as_such(sshd: Start) -> None:
     server = sshd()
     async with Fleet([server.stranger], server.access()) as fleet:

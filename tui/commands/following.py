@@ -25,12 +25,10 @@ async def follow(operator: Operator, directory: RunDirectory, out: Output) -> in
     from tui.runs.lines import LogLine
 
     many = len(directory.run.workers) > 1
-    teller = Teller(directory.id, out)
-    looking_after = LookingAfter(operator, directory)
+    looking_after = LookingAfter(operator, directory, Teller(directory.id, out))
     with goes_on_without_us(directory.id, out):
         async for item in operator.watch(directory):
             if not isinstance(item, LogLine):
-                teller.tell(item, found_another=looking_after.may_go_on)
                 await looking_after.heed(item)
             elif out.as_json:
                 out.line(item.to_json())
@@ -59,31 +57,41 @@ def exit_code(status: RunStatus) -> int:
 
 
 class LookingAfter:
-    """Gives a run that is followed another keeper where it lost its own, as `attach` does once."""
+    """Tells what happens to a run, and gives it another keeper where it lost its own, as `attach` does once."""
 
-    def __init__(self, operator: Operator, directory: RunDirectory) -> None:
+    def __init__(self, operator: Operator, directory: RunDirectory, teller: Teller) -> None:
         from tui.operator.attendance import Successors
 
         self._operator = operator
         self._directory = directory
+        self._teller = teller
         self._successors = Successors()
-        self.may_go_on = not operator.settings.read_only
-        """Whether a keeper that ends is followed by another: nobody acts who is only to look on."""
 
     async def heed(self, item: Event | Attendance) -> None:
-        """Start a keeper when told that there is none. Raises OutOfReachError when none is to be had."""
-        from tui.runs.directory import Attendance
+        """Tell one thing; start a keeper when it is that there is none.
 
-        if not self.may_go_on or not isinstance(item, Attendance) or item.alive:
-            return
-        pause = self._successors.pause()
+        Raises OutOfReachError when none is to be had.
+        """
+        pause = self._pause_after(item)
+        self._teller.tell(item, another_in=pause)
         if pause is None:
-            raise self._left_alone("every process that did has ended within the hour")
+            return
         await asyncio.sleep(pause)
         try:
             await self._operator.attend(self._directory)
         except TpuTuiError as error:
             raise self._left_alone(error.sentence) from error
+
+    def _pause_after(self, item: Event | Attendance) -> float | None:
+        """Seconds until another keeper is started on this news; None: none is, nor ever for one who only looks on."""
+        from tui.runs.directory import Attendance
+
+        if self._operator.settings.read_only or not isinstance(item, Attendance) or item.alive:
+            return None
+        pause = self._successors.pause()
+        if pause is None:
+            raise self._left_alone("every process that did has ended within the hour")
+        return pause
 
     def _left_alone(self, why: str) -> OutOfReachError:
         run = self._directory.id
@@ -102,22 +110,25 @@ class Teller:
         self._out = out
         self._reasons: set[tuple[str, str]] = set()
 
-    def tell(self, item: Event | Attendance, *, found_another: bool = False) -> None:
-        """Say one thing, where it is worth a line; `found_another`: a keeper that ended is about to be followed."""
+    def tell(self, item: Event | Attendance, *, another_in: float | None = None) -> None:
+        """Say one thing, where it is worth a line; another keeper is to be there `another_in` seconds."""
         from tui.runs.directory import Attendance
 
-        text = self._attendance(item, found_another) if isinstance(item, Attendance) else self._event(item)
+        text = self._attendance(item, another_in) if isinstance(item, Attendance) else self._event(item)
         if text:
             self._out.note(text)
 
-    def _attendance(self, attended: Attendance, found_another: bool) -> str:
+    def _attendance(self, attended: Attendance, another_in: float | None) -> str:
         if attended.alive:
             return f"{self._run} is looked after again"
         from tui.operator import rfc3339
 
         since = f" since {to_the_second(rfc3339(attended.since))}" if attended.since else ""
-        if found_another:
-            return f"nobody looks after {self._run}{since}: the process that did has ended, another one is started"
+        if another_in is not None:
+            when = f" in {another_in:.0f} s" if another_in else ""
+            return (
+                f"nobody looks after {self._run}{since}: the process that did has ended, another one is started{when}"
+            )
         return (
             f"nobody looks after {self._run}{since}: the process that did has ended. The workers go on, but their "
             "logs are not copied here, and no failure, restart or end is acted on"

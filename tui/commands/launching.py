@@ -16,7 +16,7 @@ from tui.pod.run import RunState
 if TYPE_CHECKING:
     from tui.operator import LaunchRequest, Operator
     from tui.runs.directory import RunDirectory
-    from tui.runs.launch import LaunchSpec
+    from tui.runs.spec import LaunchSpec
     from tui.runs.status import RunStatus
 
 _LOGIN_CHECKS = ("reachability", "tcp", "handshake", "host_key")
@@ -149,12 +149,14 @@ async def _launched(spec: LaunchSpec, operator: Operator, out: Output) -> RunDir
 
 async def _until_started(operator: Operator, directory: RunDirectory, out: Output) -> RunStatus:
     """Tell what happens until every worker runs or the launch has failed."""
-    teller = Teller(directory.id, out)
-    looking_after = LookingAfter(operator, directory)
+    from tui.runs.directory import Event
+
+    looking_after = LookingAfter(operator, directory, Teller(directory.id, out))
     with goes_on_without_us(directory.id, out):
         async for item in operator.events(directory):
-            teller.tell(item, found_another=looking_after.may_go_on)
             await looking_after.heed(item)
+            if isinstance(item, Event) and item.kind != "state":
+                continue
             status = operator.status_of(directory)
             if status.state is RunState.RUNNING or status.state.is_over:
                 return status

@@ -48,6 +48,10 @@ async def plan_key(settings: Settings, api: TpuApi, access: Access, slice_: Slic
 
     key = await asyncio.to_thread(login_key, access)
     user = login_to(slice_.workers[0], access).user
+    if not login_keys.is_user(user):
+        raise UsageError(
+            f"a key cannot be added for {user!r}", why="that is no user name", remedy="give --user another"
+        )
     metadata, of_project = await asyncio.gather(api.metadata(slice_), project_metadata(settings))
     if login_keys.os_login(metadata, of_project or {}):
         makes = "" if key.exists else f"ssh-keygen -t ed25519 -f {key.path}, "

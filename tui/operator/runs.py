@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tui.reports.summary import Summary
     from tui.runs.discover import DeleteAnswer
     from tui.runs.glance import Glance, Glances
-    from tui.runs.launch import LaunchSpec
+    from tui.runs.spec import LaunchSpec
     from tui.runs.stop import StopAnswer
     from tui.settings import Settings
     from tui.ssh.access import Prompter
@@ -58,8 +58,8 @@ class Operator(Following):
 
         Raises UsageError for what no worker could run, OutOfReachError for a slice that is not ready.
         """
-        from tui.runs.launch import LaunchSpec, check_spec
         from tui.runs.policies import Patience
+        from tui.runs.spec import LaunchSpec, check_spec
 
         check_request(request)
         patience = Patience.from_thresholds(self.settings.thresholds)
@@ -80,8 +80,8 @@ class Operator(Following):
 
     def dry_run(self, spec: LaunchSpec) -> str:
         """Exactly what would run, on which workers, secrets masked."""
-        from tui.runs.launch import dry_run
         from tui.runs.on_end import describe
+        from tui.runs.spec import dry_run
 
         return dry_run(spec) + describe(spec.run)
 
@@ -174,18 +174,25 @@ class Operator(Following):
         return self._glances.of(self._known[self.settings.runs_home / status.run.id])
 
     async def attend(self, directory: RunDirectory) -> bool:
-        """Give the run a keeper if it has none and still needs one; whether one was started."""
+        """Give the run a keeper if it has none and still needs one; whether one was started.
+
+        A keeper acts on the run's policies: one who may only look on has the mirror brought up to date instead.
+        """
+        if self.settings.read_only:
+            await self.refresh(directory)
+            return False
         from tui.runs.keeper import attend
         from tui.runs.policies import Patience
 
         patience = Patience.from_thresholds(self.settings.thresholds)
-        return await attend(directory, await self.access(), patience=patience, read_only=self.settings.read_only)
+        return await attend(directory, await self.access(), patience=patience)
 
     async def refresh(self, directory: RunDirectory) -> TpuTuiError | None:
         """Bring the mirror up to date within `REFRESH_TIMEOUT`; what hindered it, if anything did."""
         from tui.runs.follow import catch_up
 
-        if self.status_of(directory).state.is_over or directory.attended().alive:
+        status = self.status_of(directory)
+        if (status.state.is_over and not status.told) or status.attended.alive:
             return None
         try:
             await catch_up(directory, await self.access(), timeout=REFRESH_TIMEOUT)
@@ -317,6 +324,14 @@ class Operator(Following):
             yield answer
         with contextlib.suppress(TpuTuiError):
             await self.attend(directory)
+
+    async def ask_workers(self, directory: RunDirectory) -> None:
+        """Let the workers tell what became of a run that nobody keeps here; its status then says so."""
+        from tui.runs.told import answers_about, note_told
+        from tui.ssh.fleet import Fleet
+
+        async with Fleet(directory.run.workers, await self.access(), prompter=self.prompter) as fleet:
+            note_told(directory, await answers_about(directory.run, fleet))
 
     async def delete_on_workers(self, directory: RunDirectory) -> AsyncIterator[DeleteAnswer]:
         """Remove what the workers hold of an ended run; an answer from each, and what is alive stays."""

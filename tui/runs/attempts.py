@@ -16,11 +16,10 @@ from tui.runs.claim import Claim
 from tui.runs.directory import HEARTBEAT, RunDirectory
 from tui.runs.earlier import fetch_earlier
 from tui.runs.keeping import Keeping
-from tui.runs.launch import LaunchSpec
 from tui.runs.mirror import record, set_logs_aside, spend_reserve
-from tui.runs.on_end import act
 from tui.runs.policies import Patience, in_time
 from tui.runs.renewal import await_slice, bring_code
+from tui.runs.spec import LaunchSpec
 from tui.runs.starting import Ended
 from tui.runs.status import BY_POLICY, status_of
 from tui.runs.stopping import GIVE_UP, wish_to_stop
@@ -35,7 +34,10 @@ ELSEWHERE = 5.0
 
 
 def keep_in_loop(directory: RunDirectory, claim: Claim, document: Mapping[str, Any]) -> None:
-    """Keep the run until it is over and its mirror complete, or until SIGTERM: that leaves the run alone."""
+    """Keep the run until it is over and its mirror complete.
+
+    Until SIGTERM, too, or until the run's directory is gone: that leaves the run alone.
+    """
     asyncio.run(_until_told(directory, claim, document))
 
 
@@ -45,6 +47,7 @@ async def _until_told(directory: RunDirectory, claim: Claim, document: Mapping[s
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, keeping.cancel)
     beating = asyncio.ensure_future(_beat(claim))
+    beating.add_done_callback(lambda _: keeping.cancel())
     try:
         with suppress(asyncio.CancelledError):
             await keeping
@@ -53,7 +56,8 @@ async def _until_told(directory: RunDirectory, claim: Claim, document: Mapping[s
 
 
 async def _beat(claim: Claim) -> None:
-    while True:
+    """Show signs of life for as long as somebody can see them."""
+    while claim.stands():
         claim.beat()
         await asyncio.sleep(HEARTBEAT)
 
@@ -131,7 +135,10 @@ class Life:
             if ended is not None:
                 told = {"cause": ended.cause, "remedy": ended.remedy}
                 await record(self.directory, "state", worker=ended.worker, state=str(ended.state), **told)
-            await act(self.directory, self.fleet)
+            if self.directory.run.on_end:
+                from tui.runs.on_end import act
+
+                await act(self.directory, self.fleet)
         finally:
             await self.fleet.close()
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from tui.runs.directory import KEEPER_FILE, RunDirectory
 
-_TRIES = 50
+PATIENCE = 1.0
+"""Seconds to try for: somebody who only looks whether a keeper lives holds the lock for a moment."""
 _PAUSE = 0.02
-"""Somebody who only looks whether a keeper lives holds the lock for a moment: try again for a second in all."""
 
 
 class Claim:
@@ -24,16 +24,22 @@ class Claim:
         self._path = path
 
     @classmethod
-    def take(cls, directory: RunDirectory) -> Claim | None:
-        """Take the lock, None when another process has it. It is inherited by a fork and freed by the last holder."""
+    def take(cls, directory: RunDirectory, patience: float = PATIENCE) -> Claim | None:
+        """Take the lock; None at once when a keeper has it, after `patience` seconds when anybody else has.
+
+        It is inherited by a fork and freed by the last holder.
+        """
         path = directory.path / KEEPER_FILE
         descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-        for _ in range(_TRIES):
-            if _locked(descriptor):
-                return cls(descriptor, path)
+        deadline = time.monotonic() + patience
+        while not _locked(descriptor, fcntl.LOCK_EX):
+            kept = not _locked(descriptor, fcntl.LOCK_SH) and living_keeper(directory) is not None
+            fcntl.flock(descriptor, fcntl.LOCK_UN)  # or two who try would keep each other from it
+            if kept or time.monotonic() > deadline:
+                os.close(descriptor)
+                return None
             time.sleep(_PAUSE)
-        os.close(descriptor)
-        return None
+        return cls(descriptor, path)
 
     def sign(self) -> None:
         """Write `pid start-time host`; the start time (clock ticks since boot) tells a reused pid apart."""
@@ -48,15 +54,33 @@ class Claim:
         with suppress(OSError):
             os.utime(self._descriptor)
 
-    def release(self) -> None:
-        """Give the lock up."""
-        self.beat()
+    def stands(self) -> bool:
+        """Whether what is locked is still the run's: not once its directory was deleted, moved or made anew."""
+        try:
+            return os.path.samestat(os.fstat(self._descriptor), self._path.stat())
+        except OSError as error:
+            return not isinstance(error, FileNotFoundError)
+
+    def release(self, *, beat: bool = True) -> None:
+        """Give the lock up; without `beat` no sign of life is left, as whoever only looked is no keeper."""
+        if beat:
+            self.beat()
         os.close(self._descriptor)
 
 
-def _locked(descriptor: int) -> bool:
+def living_keeper(directory: RunDirectory) -> int | None:
+    """The pid of the keeper that signed last, where that one lives; one on another machine is taken to live."""
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        pid, started, host, *_ = (directory.path / KEEPER_FILE).read_text(errors="replace").split()
+    except (OSError, ValueError):
+        return None
+    lives = pid.isdigit() and (host != socket.gethostname() or _start_time(int(pid)) == started)
+    return int(pid) if lives else None
+
+
+def _locked(descriptor: int, mode: int) -> bool:
+    try:
+        fcntl.flock(descriptor, mode | fcntl.LOCK_NB)
     except OSError:
         return False
     return True

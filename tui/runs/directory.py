@@ -9,10 +9,11 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 import socket
 import time
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -73,9 +74,15 @@ def utc_now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="microseconds")
 
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False)
+"""Made once: `json.dumps` makes one at each call, which costs as much as an event's text."""
+
+
 def to_bytes(document: Any, indent: int | None = None) -> bytes:
     """JSON in UTF-8; what is not Unicode (an argument's stray byte) is escaped, so that it reads back exactly."""
     try:
+        if indent is None:
+            return _ENCODER.encode(document).encode()
         return json.dumps(document, indent=indent, ensure_ascii=False).encode()
     except UnicodeEncodeError:
         return json.dumps(document, indent=indent).encode()
@@ -105,9 +112,13 @@ class RunDirectory:
         except FileExistsError:
             raise UsageError(f"cannot make run {run.id}", why=f"{path} exists already") from None
         directory = cls(path, run)
-        directory._write_whole(RUN_FILE, to_bytes(run.to_json(), indent=1))
-        for name in (EVENTS_FILE, ARRIVALS_FILE):
-            os.close(os.open(path / name, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600))
+        try:
+            directory._write_whole(RUN_FILE, to_bytes(run.to_json(), indent=1))
+            for name in (EVENTS_FILE, ARRIVALS_FILE):
+                os.close(os.open(path / name, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600))
+        except OSError:
+            shutil.rmtree(path, ignore_errors=True)
+            raise
         return directory
 
     def amend(self, run: Run) -> None:
@@ -139,9 +150,13 @@ class RunDirectory:
     def append_event(self, kind: str, *, worker: int | None = None, **fields: Any) -> Event:
         """Append one event with the time now. Several processes may append; each line is one write."""
         event = Event(utc_now(), kind, worker, fields)
-        line = to_bytes({"time": event.time, "event": kind, "worker": worker, **fields})
-        self._events.append(line + b"\n")
+        self._events.append(_event_line(event))
         return event
+
+    def append_events(self, kind: str, workers: Iterable[int], **fields: Any) -> None:
+        """Append the same event of several workers, which came about at the same moment, in one write."""
+        now = utc_now()
+        self._events.append(b"".join(_event_line(Event(now, kind, worker, fields)) for worker in workers))
 
     def events_size(self) -> int:
         """Bytes of events there are: unchanged means that nothing happened."""
@@ -181,7 +196,7 @@ class RunDirectory:
         pid = int(words[0]) if words and words[0].isdigit() else None
         elsewhere = len(words) > 2 and words[2] != socket.gethostname()
         alive = locked or (elsewhere and time.time() - beat < STALE_HEARTBEAT)
-        return Attendance(alive, beat, pid)
+        return Attendance(alive, beat if words else None, pid)
 
     def _write_whole(self, name: str, data: bytes) -> None:
         """Replace a file atomically and durably, 0600."""
@@ -293,6 +308,10 @@ def _whole_lines(path: Path, offset: int) -> tuple[list[bytes], int]:
         return [], offset
     end = data.rfind(b"\n") + 1
     return data[:end].split(b"\n")[:-1] if end else [], offset + end
+
+
+def _event_line(event: Event) -> bytes:
+    return to_bytes({"time": event.time, "event": event.kind, "worker": event.worker, **event.fields}) + b"\n"
 
 
 def _parse_event(line: bytes) -> Event | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections.abc import AsyncIterator, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,9 +14,10 @@ from tui.pod.run import Run, RunState
 from tui.runs.claim import Claim
 from tui.runs.directory import RunDirectory
 from tui.runs.earlier import EARLIER
-from tui.runs.remote import answers, call, no_answer
+from tui.runs.remote import Answer, answers, call, no_answer
 from tui.runs.status import status_of
-from tui.runs.survey import ASK_TIMEOUT, Found, ask_status, read_record, runs_on
+from tui.runs.survey import ASK_TIMEOUT, Found, answers_on, ask_status, found_in, read_record
+from tui.runs.told import note_told
 
 if TYPE_CHECKING:
     from tui.ssh.fleet import Fleet
@@ -34,6 +35,8 @@ class FoundRun:
     attempt: int = 0
     stopped: bool = False
     """Whether a person stopped it for good."""
+    answers: Mapping[int, Answer | None] = field(default_factory=dict, compare=False)
+    """What each worker that was asked said of it; None where it knows no such run."""
 
     @property
     def is_alive(self) -> bool:
@@ -61,23 +64,27 @@ class DeleteAnswer:
 async def discover(fleet: Fleet, run_root: str) -> Discovery:
     """Ask every worker for the runs it knows; workers out of reach are told in `problems`, the rest is kept."""
     problems: list[TpuTuiError] = []
-    known: dict[str, dict[int, Found]] = {}
+    known: dict[str, dict[int, Answer]] = {}
+
+    asked: list[int] = []
 
     async def one(index: int) -> None:
         try:
-            for run_id, found in (await runs_on(fleet, index, run_root)).items():
-                known.setdefault(run_id, {})[index] = found
+            for run_id, answer in (await answers_on(fleet, index, run_root)).items():
+                known.setdefault(run_id, {})[index] = answer
+            asked.append(index)
         except TpuTuiError as error:
             problems.append(error)
 
     await asyncio.gather(*(one(index) for index in fleet.workers))
     described = await asyncio.gather(*(_describe(fleet, run_id, run_root, at) for run_id, at in known.items()))
-    runs = [item for item in described if isinstance(item, FoundRun)]
+    nothing = dict.fromkeys(asked)
+    runs = [replace(one, answers={**nothing, **one.answers}) for one in described if isinstance(one, FoundRun)]
     problems += [item for item in described if isinstance(item, TpuTuiError)]
     return Discovery(tuple(sorted(runs, key=lambda item: item.run.id[-20:], reverse=True)), tuple(problems))
 
 
-async def _describe(fleet: Fleet, run_id: str, run_root: str, at: dict[int, Found]) -> FoundRun | TpuTuiError:
+async def _describe(fleet: Fleet, run_id: str, run_root: str, at: dict[int, Answer]) -> FoundRun | TpuTuiError:
     """The run's record from the first worker that gives it, with the workers' present addresses and host keys."""
     problem: TpuTuiError | None = None
     for index in sorted(at):
@@ -91,7 +98,8 @@ async def _describe(fleet: Fleet, run_id: str, run_root: str, at: dict[int, Foun
         run = replace(record, workers=workers, run_root=run_root)
         attempt = status.number("attempt") if status is not None else None
         stopped = status is not None and status.fields.get("stopped") == "1"
-        return FoundRun(run, dict(sorted(at.items())), attempt or 0, stopped)
+        found = {index: found_in(answer) for index, answer in sorted(at.items())}
+        return FoundRun(run, found, attempt or 0, stopped, at)
     assert problem is not None
     return problem
 
@@ -99,11 +107,15 @@ async def _describe(fleet: Fleet, run_id: str, run_root: str, at: dict[int, Foun
 def adopt(found: FoundRun, runs_home: Path, *, profile: str | None = None) -> RunDirectory:
     """Make a run directory here for a run found on the workers; a run that is here already is opened.
 
+    Where nobody keeps it here, what the workers said goes on record.
+
     `profile` is the one whose settings reach the workers from here. Then `attend` starts a keeper, which mirrors
     every worker from byte 0 and, being the newest, acts on the run's policies.
     """
     if (runs_home / found.run.id).is_dir():
-        return RunDirectory.open(runs_home / found.run.id)
+        directory = RunDirectory.open(runs_home / found.run.id)
+        note_told(directory, found.answers)
+        return directory
     directory = RunDirectory.create(runs_home, replace(found.run, profile=profile, on_end=()))
     directory.append_event("state", state=str(RunState.PREPARING), cause=None)
     if found.run.on_end:
@@ -112,7 +124,8 @@ def adopt(found: FoundRun, runs_home: Path, *, profile: str | None = None) -> Ru
     if found.attempt:
         text = f"it was launched again before it was found here: attempt {found.attempt}; the earlier logs come first"
         directory.append_event("note", text=text, **{EARLIER: found.attempt})
-    if found.stopped and not found.is_alive:
+    note_told(directory, found.answers)
+    if found.stopped and not found.is_alive and not status_of(directory).stop_requested:
         directory.append_event("state", state=str(RunState.RUNNING), cause=None)
         directory.append_event("stop_requested", by="user on another machine", grace=found.run.grace)
     return directory

@@ -259,6 +259,7 @@ async def catch_up(directory: RunDirectory, access: Access, *, timeout: float) -
 
     Raises the first WorkerError; the other workers' mirrors are brought up to date all the same.
     """
+    from tui.runs.told import Answers, answers_about, note_told
     from tui.ssh.fleet import Fleet
 
     claim = Claim.take(directory)
@@ -277,8 +278,13 @@ async def catch_up(directory: RunDirectory, access: Access, *, timeout: float) -
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             errors = [task.exception() for task in done if not task.cancelled()]
+            told: Answers = {}
+            if not pending and not any(errors):
+                with suppress(asyncio.TimeoutError):
+                    told = await asyncio.wait_for(answers_about(directory.run, fleet), timeout)
     finally:
-        claim.release()
+        claim.release(beat=False)
+    note_told(directory, told)
     for error in errors:
         if error is not None:
             raise error

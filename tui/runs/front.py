@@ -119,4 +119,6 @@ def refusal(worker: Worker, answer: Answer) -> LaunchError:
     what, remedy = _REFUSALS.get(kind, ("refused the launch", ""))
     if kind == "command" and text.startswith("command not found"):
         what, text = text, ""
+    if kind == "command" and text.startswith("command is not executable"):
+        what, text, remedy = text, "", "chmod +x it, or name what runs it: `-- python …`, `-- sh …`"
     return LaunchError(what, worker=worker.index, why=text.strip(), remedy=remedy)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tui.pod.run import RunState
-from tui.runs.directory import ARRIVALS_FILE, EVENTS_FILE, RunDirectory
+from tui.runs.directory import ARRIVALS_FILE, EVENTS_FILE, Event, RunDirectory
 
 ARRIVALS_BLOCK = 256 * 1024
 """Bytes of `arrivals` taken at once: some ten thousand batches. A fuller one means that the reader is behind."""
@@ -104,12 +104,16 @@ class Growth:
         if size <= self._events:
             return False
         events, self._events = self.directory.events(self._events)
+        self.take(events)
+        return bool(events)
+
+    def take(self, events: Iterable[Event]) -> None:
+        """Take in events that somebody has read, in their order."""
         for event in events:
             if event.kind == "state":
                 self._take_state(str(event.get("state")))
             elif event.kind == "exit" and event.worker is not None:
                 self.ended.add(event.worker)
-        return bool(events)
 
     def _take_state(self, state: str) -> None:
         try:

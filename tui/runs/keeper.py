@@ -17,18 +17,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tui.errors import TpuTuiError
-from tui.runs.claim import Claim
+from tui.runs.claim import Claim, living_keeper
 from tui.runs.directory import KEEPER_LOG, RunDirectory
-from tui.runs.on_end import left_to_do
-from tui.runs.status import status_of
 
 if TYPE_CHECKING:
-    from tui.runs.launch import LaunchSpec
     from tui.runs.policies import Patience
+    from tui.runs.spec import LaunchSpec
     from tui.ssh.access import Access
 
 YOUNG_OBJECTS = 50_000
 """Objects made before garbage is looked for: those of connections live as long as the run does."""
+OTHERS_TURN = 15.0
+"""Seconds that a command has which brings the mirror up to date, where there was no keeper, before one begins."""
 _PACKAGE_ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -38,7 +38,6 @@ def start_keeper(
     *,
     access: Access | None = None,
     patience: Patience | None = None,
-    read_only: bool = False,
 ) -> int:
     """Start the run's keeper and return its pid; the living one's where there is one.
 
@@ -48,7 +47,7 @@ def start_keeper(
     """
     document: dict[str, Any] = {}
     if spec is not None:
-        from tui.runs.launch import check_spec
+        from tui.runs.spec import check_spec
 
         check_spec(spec)
         document = {"spec": spec.to_json()}
@@ -56,14 +55,21 @@ def start_keeper(
         document = {"access": access.to_json()}
     if patience is not None:
         document["patience"] = patience.to_json()
-    log = os.open(directory.path / KEEPER_LOG, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
+    try:
+        log = os.open(directory.path / KEEPER_LOG, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
+    except FileNotFoundError as error:
+        raise TpuTuiError(
+            "the run's directory is gone",
+            why=str(directory.path),
+            remedy=f"tpu-tui attach {directory.id} finds the run on its workers",
+        ) from error
     try:
         done = subprocess.run(
             [sys.executable, "-m", "tui.runs.keeper", str(directory.path.resolve())],
             input=json.dumps(document).encode(),
             stdout=subprocess.PIPE,
             stderr=log,
-            env=_environment(read_only),
+            env=_environment(),
             cwd="/",
             start_new_session=True,
             check=False,
@@ -80,25 +86,25 @@ def start_keeper(
     return int(answer)
 
 
-async def attend(
-    directory: RunDirectory, access: Access, *, patience: Patience | None = None, read_only: bool = False
-) -> bool:
+async def attend(directory: RunDirectory, access: Access, *, patience: Patience | None = None) -> bool:
     """Start a keeper for a run that has none and still needs one; whether one was started.
 
-    A run that is `lost` because its workers were out of reach needs one: it may run on. `read_only` keeps it from
-    doing what costs something at the run's end.
+    A run that is `lost` because its workers were out of reach needs one: it may run on.
     """
     if directory.attended().alive or is_complete(directory):
         return False
     import asyncio
 
     # Another interpreter starts: whoever asks goes on meanwhile.
-    await asyncio.to_thread(start_keeper, directory, None, access=access, patience=patience, read_only=read_only)
+    await asyncio.to_thread(start_keeper, directory, None, access=access, patience=patience)
     return True
 
 
 def is_complete(directory: RunDirectory) -> bool:
     """Whether nothing is left to do: the run is over, the mirrors have their ends on record, `--on-end` is done."""
+    from tui.runs.on_end import left_to_do
+    from tui.runs.status import status_of
+
     status = status_of(directory)
     if not status.state.is_over or left_to_do(directory):
         return False
@@ -106,11 +112,10 @@ def is_complete(directory: RunDirectory) -> bool:
     return all(worker.size is not None for worker in begun)
 
 
-def _environment(read_only: bool) -> dict[str, str]:
+def _environment() -> dict[str, str]:
     """Ours, with the package importable from anywhere."""
     path = [str(_PACKAGE_ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    mode = {"TPU_TUI_READ_ONLY": "1"} if read_only else {}
-    return {**os.environ, **mode, "PYTHONPATH": os.pathsep.join(path)}
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
 
 
 def main(arguments: list[str]) -> int:
@@ -118,30 +123,34 @@ def main(arguments: list[str]) -> int:
     gc.set_threshold(YOUNG_OBJECTS)
     directory = RunDirectory.open(Path(arguments[0]))
     document = json.loads(sys.stdin.buffer.read() or b"{}")
-    claim = Claim.take(directory)
+    claim = Claim.take(directory, OTHERS_TURN)
     if claim is None:
-        print(directory.attended().pid or 0, flush=True)
+        keeper = living_keeper(directory)
+        if keeper is None:
+            print(f"{directory.path} is locked by a process that is no keeper", file=sys.stderr)
+            return 1
+        print(keeper, flush=True)
         return 0
-    if not _in_background(claim):
-        return 0
+    _go_to_background(claim)
     from tui.runs.attempts import keep_in_loop
 
     try:
         keep_in_loop(directory, claim, document)
     finally:
         claim.release()
+    gc.freeze()  # What is left ends with the process: nobody has to look through it for garbage.
     return 0
 
 
-def _in_background(claim: Claim) -> bool:
-    """Fork; the parent tells the child's pid once it has signed. True in the child, whose input is used up."""
+def _go_to_background(claim: Claim) -> None:
+    """Fork and go on in the child, whose input is used up; the parent tells the child's pid once it has signed."""
     reader, writer = os.pipe()
     child = os.fork()
     if child:
         os.close(writer)
         signed = os.read(reader, 1)
         os.write(1, b"%d\n" % child if signed else b"\n")
-        return False
+        os._exit(0)
     os.close(reader)
     os.chdir("/")
     nothing = os.open(os.devnull, os.O_RDWR)
@@ -151,7 +160,6 @@ def _in_background(claim: Claim) -> bool:
     claim.sign()
     os.write(writer, b"!")
     os.close(writer)
-    return True
 
 
 if __name__ == "__main__":

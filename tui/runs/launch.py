@@ -7,22 +7,17 @@ without the launcher is in worker.sh: unconfirmed jobs end themselves, at once w
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tui.errors import TpuTuiError, UsageError, WorkerError
-from tui.pod.run import Run
+from tui.errors import TpuTuiError, WorkerError
 from tui.pod.worker import Worker
 from tui.runs.directory import RunDirectory, to_bytes
 from tui.runs.front import Front
-from tui.runs.job import check_job, job_text, masked
-from tui.runs.phases import PhaseTimeouts
-from tui.runs.policies import Patience
+from tui.runs.job import job_text
 from tui.runs.remote import FOLLOW_TIMEOUT, Call, call, pace_of
-from tui.ssh.access import Access
-from tui.ssh.file_limit import check_file_limit
+from tui.runs.spec import LaunchSpec
 from tui.ssh.fleet import Fleet
 
 if TYPE_CHECKING:
@@ -30,60 +25,6 @@ if TYPE_CHECKING:
 
 _OTHERS = 2.0
 """Seconds in which other workers may fail too once one has, so that all of them are named."""
-
-
-@dataclass(frozen=True)
-class LaunchSpec:
-    """Everything a keeper needs to launch a run. `env` holds the secret values: it travels through pipes only."""
-
-    run: Run = field(repr=False)
-    env: Mapping[str, str] = field(repr=False)
-    access: Access = field(repr=False)
-    sync: Path | None = None
-    on_end: str | None = None
-    force: bool = False
-    """Launch although a device is held by another process."""
-    patience: Patience = field(default_factory=Patience)
-    """How long the keeper waits for what."""
-    timeouts: PhaseTimeouts = field(default_factory=PhaseTimeouts)
-
-    def to_json(self) -> dict[str, Any]:
-        """The document that goes to a keeper's standard input, and nowhere else."""
-        return {
-            "run": self.run.to_json(),
-            "env": dict(self.env),
-            "access": self.access.to_json(),
-            "sync": str(self.sync) if self.sync else None,
-            "on_end": self.on_end,
-            "force": self.force,
-            "patience": self.patience.to_json(),
-            "timeouts": self.timeouts.to_json(),
-        }
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> LaunchSpec:
-        """Read what `to_json` gave. Raises ValueError when it is none."""
-        sync = document.get("sync")
-        return cls(
-            run=Run.from_json(document["run"]),
-            env=dict(document["env"]),
-            access=Access.from_json(document["access"]),
-            sync=Path(sync) if sync else None,
-            on_end=document.get("on_end"),
-            force=bool(document.get("force")),
-            patience=Patience(**document.get("patience", {})),
-            timeouts=PhaseTimeouts(**document.get("timeouts", {})),
-        )
-
-
-def check_spec(spec: LaunchSpec) -> None:
-    """Refuse what could not run anywhere. Raises UsageError."""
-    check_job(spec.run.argv, spec.env, spec.run.runtime)
-    if not spec.run.workers:
-        raise UsageError(f"{spec.run.slice} has no workers to launch on")
-    if spec.run.on_failure not in ("stop", "leave"):
-        raise UsageError(f"no failure policy {spec.run.on_failure!r}", remedy="stop or leave")
-    check_file_limit(len(spec.run.workers))
 
 
 def launch_call(
@@ -119,27 +60,6 @@ def launch_call(
         sync=spec.sync is not None,
         pace=pace_of(len(spec.run.workers)),
     )
-
-
-def dry_run(spec: LaunchSpec) -> str:
-    """Exactly what would run on each worker, secret values masked; for workers after the first, what differs."""
-    check_spec(spec)
-    shown: list[str] = [f"run {spec.run.id} on {spec.run.slice}, {len(spec.run.workers)} workers"]
-    code = None
-    if spec.sync:
-        from tui.ssh.transfer import code_directory
-        from tui.ssh.tree import read_tree
-
-        code = code_directory(spec.run.run_root, read_tree(spec.sync).hash)
-        shown.append(f"sync {spec.sync} to {code} on every worker")
-    first: list[str] = []
-    for worker in spec.run.workers:
-        lines = job_text(spec.run, worker, masked(spec.env), code).splitlines()
-        mine = lines if not first else [line for line in lines if line not in first]
-        note = "" if not first else " (the rest as on the first)"
-        shown += [f"worker {worker.index} {worker.name}{note}:", *(f"  {line}" for line in mine), '  exec "$@"']
-        first = first or lines
-    return "\n".join(shown) + "\n"
 
 
 class Gang:
@@ -261,8 +181,7 @@ class Gang:
         """Everybody is armed: the last moment at which nothing has started anywhere."""
         if self._lost.done():
             raise self._lost.result()
-        for worker in self.spec.run.workers:
-            self._phase(worker, "barrier", "done")
+        self._phase_of_all("barrier", "done")
         self.passed_barrier = True
         for front in self.fronts.values():
             front.send(b"go!")
@@ -286,12 +205,15 @@ class Gang:
     def _phase(self, worker: Worker, phase: str, status: str, detail: str = "") -> None:
         self.directory.append_event("phase", worker=worker.index, phase=phase, status=status, detail=detail)
 
+    def _phase_of_all(self, phase: str, status: str) -> None:
+        indices = [worker.index for worker in self.spec.run.workers]
+        self.directory.append_events("phase", indices, phase=phase, status=status, detail="")
+
     async def _each(self, phase: str, step: Callable[[Worker], Awaitable[str]], timeout: float) -> None:
         """One phase on every worker at once, `timeout` seconds at most. Raises the first failure; all are events."""
         failures: list[TpuTuiError] = []
 
         async def one(worker: Worker) -> None:
-            self._phase(worker, phase, "started")
             try:
                 detail = await step(worker)
             except TpuTuiError as error:
@@ -300,6 +222,7 @@ class Gang:
                 raise
             self._phase(worker, phase, "done", detail)
 
+        self._phase_of_all(phase, "started")
         tasks = {asyncio.ensure_future(one(worker)): worker for worker in self.spec.run.workers}
         everybody = asyncio.ensure_future(_all_or_first_failure(tasks, timeout))
         either: set[asyncio.Future[Any]] = {everybody, self._lost}

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
 from tui.logs.lines import Cutter, LogLine, names_core
-from tui.runs.directory import RunDirectory
+from tui.runs.directory import Event, RunDirectory
 from tui.runs.growth import POLL_BUDGET, Batch, Growth, Span
 
 __all__ = ["LineReader", "LogLine", "last_lines", "lines_since"]
@@ -28,9 +28,17 @@ class LineReader:
         self._core = core
         self._cutters: dict[int, tuple[int, Cutter, float]] = {}
 
-    def poll(self, *, final: bool = False, budget_bytes: int = POLL_BUDGET) -> Iterator[LogLine]:
-        """Lines that are whole by now; with `final` everything there is, last lines without an end too."""
-        self.growth.look_at_events()
+    def poll(
+        self, *, final: bool = False, budget_bytes: int = POLL_BUDGET, events: Iterable[Event] | None = None
+    ) -> Iterator[LogLine]:
+        """Lines that are whole by now; with `final` everything there is, last lines without an end too.
+
+        `events` are those since the last poll, where somebody has read them already.
+        """
+        if events is None:
+            self.growth.look_at_events()
+        else:
+            self.growth.take(events)
         while True:
             read = False
             for span in self.growth.read(budget_bytes):

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tui.errors import UsageError
 from tui.pod.ranks import format_ranks
 from tui.pod.run import RunState
 from tui.printable import one_line
-from tui.runs.remote import Outcome
+
+if TYPE_CHECKING:
+    from tui.runs.remote import Outcome
 
 PARTNER_LOST = 75
 """Exit code of a worker that ended because another one did (sysexits.h: a temporary failure); never the culprit."""

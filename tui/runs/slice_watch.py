@@ -7,16 +7,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tui.errors import TpuTuiError
-from tui.pod.slice import Slice
 from tui.runs.contact import Contact
 from tui.runs.directory import RunDirectory
 from tui.runs.mirror import record
-from tui.runs.plight import Plight, plight_of
 from tui.runs.policies import Patience, names_of
 from tui.ssh.retry import backoff
 
 if TYPE_CHECKING:
     from tui.cloud.inventory import Inventory
+    from tui.pod.slice import Slice
+    from tui.runs.plight import Plight
     from tui.settings import Settings
 
 FIRST_WAIT = 5.0
@@ -69,6 +69,8 @@ class SliceWatch:
         """Ask now; None where it cannot be told. Never raises for the API."""
         if not self.is_possible:
             return None
+        from tui.runs.plight import plight_of
+
         async with self._asking:
             try:
                 slice_ = await asyncio.wait_for(self.ask(), ANSWER_TIME)

@@ -10,9 +10,10 @@ from tui.errors import LaunchError, TpuTuiError
 from tui.pod.run import RunState
 from tui.runs.acting import Acting
 from tui.runs.directory import RunDirectory
-from tui.runs.launch import Gang, LaunchSpec
+from tui.runs.launch import Gang
 from tui.runs.mirror import record, set_logs_aside, tell_missed_arrivals
 from tui.runs.policies import Patience, in_time, names_of
+from tui.runs.spec import LaunchSpec
 from tui.runs.status import BY_POLICY, status_of
 from tui.runs.stopping import stop_everywhere, wish_to_stop
 from tui.runs.survey import Found, survey

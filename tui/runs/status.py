@@ -38,6 +38,8 @@ class WorkerStatus:
     recorded: bool = True
     confirmed: bool | None = None
     stop_detail: str | None = None
+    told: bool = False
+    """Its end is known from the worker's word alone: no keeper followed its log to there."""
     silent: bool = False
     """It has written nothing for longer than the threshold: it may hang."""
 
@@ -65,6 +67,8 @@ class RunStatus:
     """What the Cloud TPU API said of the slice when something was wrong (`tui.runs.plight`), None: not asked."""
     slice_is_gone: bool = False
     """Whether it said that what ran on it has ended for good."""
+    told: bool = False
+    """Whether its end is known from its workers' word alone, and the mirror may be behind."""
 
     @property
     def silent(self) -> tuple[int, ...]:
@@ -87,10 +91,22 @@ def status_of(directory: RunDirectory) -> RunStatus:
 
     Asked again of the same object, it reads only the events that came since: a keeper and its command ask often.
     """
+    return status_and_events(directory)[0]
+
+
+def status_and_events(directory: RunDirectory, since: int | None = None) -> tuple[RunStatus, list[Event], int]:
+    """As `status_of`, and the events from byte `since` on with the byte to go on from.
+
+    Whoever looks again and again has each event read once for both. None: the events that nobody asked for before.
+    """
     fold = _FOLDS.get(directory)
     if fold is None or not fold.still_fits(directory):
         fold = _FOLDS[directory] = _Fold(directory.run)
-    return fold.read(directory).status(directory.attended())
+    fresh, begin, end = fold.read(directory)
+    status = fold.status(directory.attended())
+    if since is not None and since != begin:
+        fresh, end = directory.events(since)
+    return status, fresh, end
 
 
 _NOTES_KEPT = 20
@@ -110,33 +126,75 @@ class _Fold:
         self._status = RunStatus(run, RunState.PREPARING, Attendance(False), ())
         self._workers = {worker.index: WorkerStatus(worker.index) for worker in run.workers}
         self._reading = threading.Lock()
+        self.take(())
 
     def still_fits(self, directory: RunDirectory) -> bool:
         """Whether the directory's events go on from here: its run is the same, and nothing was taken away."""
         return self.run is directory.run and directory.events_size() >= self.offset
 
-    def read(self, directory: RunDirectory) -> _Fold:
-        """Fold in what is new; reports ask from a thread of their own."""
+    def read(self, directory: RunDirectory) -> tuple[list[Event], int, int]:
+        """Fold in what is new: those events, and the bytes from which on and up to which they stand in their file.
+
+        Reports ask from a thread of their own.
+        """
         with self._reading:
-            if directory.events_size() != self.offset:
-                events, self.offset = directory.events(self.offset)
+            begin, events = self.offset, list[Event]()
+            if directory.events_size() != begin:
+                events, self.offset = directory.events(begin)
                 self.take(events)
-        return self
+            return events, begin, self.offset
 
     def take(self, events: Iterable[Event]) -> _Fold:
-        """Fold further events in."""
+        """Fold further events in; of a worker's phases, which come in dozens, only the last one of a row counts."""
+        phases: dict[int, Event] = {}
         for event in events:
+            if event.kind == "phase" and event.worker is not None:
+                phases[event.worker] = event
+                continue
+            if event.kind == "state":
+                self._fold_in(phases)
             self._status = _fold_run(self._status, event, self._workers)
             if event.worker is not None:
-                before = self._workers.get(event.worker, WorkerStatus(event.worker))
-                self._workers[event.worker] = _fold_worker(before, event)
+                self._fold_in({event.worker: event})
+        self._fold_in(phases)
+        ordered = tuple(self._workers[index] for index in sorted(self._workers))
+        codes = tuple(worker.exit_code for worker in ordered)
+        self._status = replace(self._status, workers=ordered, exit_codes=codes)
         return self
+
+    def _fold_in(self, events: dict[int, Event]) -> None:
+        """Fold one event of each of some workers in, which are then used up."""
+        while events:
+            index, event = events.popitem()
+            self._workers[index] = _fold_worker(self._workers.get(index, WorkerStatus(index)), event)
 
     def status(self, attended: Attendance) -> RunStatus:
         """What they come to."""
-        ordered = tuple(self._workers[index] for index in sorted(self._workers))
-        codes = tuple(worker.exit_code for worker in ordered)
-        return replace(self._status, attended=attended, workers=ordered, exit_codes=codes)
+        status = replace(self._status, attended=attended)
+        return status if attended.alive else _as_told(status)
+
+
+def _as_told(status: RunStatus) -> RunStatus:
+    """The status of a run that nobody keeps: over, where its workers said that every part of it is."""
+    parts = status.workers
+    if status.state.is_over or not all(part.ended for part in parts) or not any(part.told for part in parts):
+        return status
+    from tui.runs.policies import final_state, first_failure
+    from tui.runs.remote import Outcome
+
+    outcomes = {
+        part.worker: Outcome(part.exit_code, part.signal, time=part.ended_at, recorded=part.recorded)
+        for part in parts
+    }
+    by_person = status.stop_requested not in (None, BY_POLICY)
+    first = first_failure(outcomes)
+    cause = status.cause
+    if not (cause or by_person or first is None):
+        failed = next(part for part in parts if part.worker == first)
+        cause = f"worker {first} {failed.exit_cause or f'exited with {failed.exit_code}'}"
+    state = final_state(outcomes, stopped_by_person=by_person, first=first)
+    ended = max((part.ended_at for part in parts if part.ended_at), default=None)
+    return replace(status, state=state, ended=ended, cause=cause, told=True)
 
 
 _FOLDS: WeakKeyDictionary[RunDirectory, _Fold] = WeakKeyDictionary()
@@ -188,7 +246,8 @@ def _fold_state(status: RunStatus, event: Event, workers: dict[int, WorkerStatus
         state = state if status.stop_requested is None else RunState.STOPPING
     elif status.state.is_over or (state is RunState.RUNNING and status.state is RunState.STOPPING):
         return status
-    started = event.time if state is RunState.RUNNING and status.started is None else status.started
+    begun = event.get("since") or event.time
+    started = begun if state is RunState.RUNNING and status.started is None else status.started
     ended = event.time if state.is_over else None
     cause, remedy = event.get("cause") or status.cause, event.get("remedy") or None
     return replace(status, state=state, started=started, ended=ended, cause=cause, remedy=remedy)
@@ -209,6 +268,7 @@ def _fold_worker(worker: WorkerStatus, event: Event) -> WorkerStatus:
             exit_cause=event.get("cause"),
             ended_at=event.get("ended") or event.time,
             recorded=event.get("recorded") is not False,
+            told=event.get("told") is True,
         )
     if event.kind == "link":
         return replace(worker, link=event.get("status"), link_detail=event.get("detail") or None)

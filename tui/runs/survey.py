@@ -70,7 +70,7 @@ async def condition(run: Run, fleet: Fleet, index: int, attempt: int = 0) -> Fou
     answer = await ask_status(run, fleet, index)
     if answer is None or (answer.number("attempt") or 0) < attempt:
         return Found.NOTHING
-    return _found(answer)
+    return found_in(answer)
 
 
 async def ask_status(run: Run, fleet: Fleet, index: int) -> Answer | None:
@@ -83,7 +83,8 @@ async def ask_status(run: Run, fleet: Fleet, index: int) -> Answer | None:
     raise no_answer(index, "no answer about the run", done.stderr, done.exit_code)
 
 
-def _found(answer: Answer) -> Found:
+def found_in(answer: Answer) -> Found:
+    """What a worker's answer about a run (`status`, `run`) says that it has of it."""
     word = answer.text.split(" ")[2] if answer.text.count(" ") >= 2 else ""
     if word == "ended":
         unconfirmed = answer.fields.get("aborted") == "1" or answer.fields.get("confirmed") != "1"
@@ -92,14 +93,19 @@ def _found(answer: Answer) -> Found:
 
 
 async def runs_on(fleet: Fleet, index: int, run_root: str) -> dict[str, Found]:
-    """The runs that one worker knows of, by id; how another machine finds them. Raises WorkerError."""
+    """The runs that one worker knows of, by id. Raises WorkerError."""
+    return {run: found_in(answer) for run, answer in (await answers_on(fleet, index, run_root)).items()}
+
+
+async def answers_on(fleet: Fleet, index: int, run_root: str) -> dict[str, Answer]:
+    """What one worker says of each run that it knows; how another machine finds them. Raises WorkerError."""
     made = call("list", make_run_id("list"), index, run_root=run_root)
     done = await fleet.run(index, made.command, input=made.input, timeout=ASK_TIMEOUT)
     heard = answers(made.nonce, done.stdout)
     if not any(answer.word == "listed" for answer in heard):
         raise no_answer(index, "cannot list the runs there", done.stderr, done.exit_code)
     rows = [answer for answer in heard if answer.word == "run" and answer.text.split(" ")[1] == str(index)]
-    return {answer.text.split(" ")[0]: _found(answer) for answer in rows}
+    return {answer.text.split(" ")[0]: answer for answer in rows}
 
 
 async def read_record(fleet: Fleet, index: int, run_id: str, run_root: str) -> Run:

@@ -166,7 +166,8 @@ unmake() {
   remove_cgroup
   cd /
   rm -rf "$tt_d"
-  if [ -n "$tt_aside" ]; then mv "$tt_aside" "$tt_d"; else rm -f "$tt_root/runs/$tt_run/keeper-$tt_worker"; fi
+  tt_w=$tt_root/runs/$tt_run/keeper-$tt_worker
+  if [ -n "$tt_aside" ]; then mv "$tt_aside" "$tt_d"; else rm -f "$tt_w" "$tt_w.new"; fi
   rmdir "$tt_root/runs/$tt_run" 2>/dev/null
   return 0
 }
@@ -239,11 +240,14 @@ check_devices() {
 
 reserve_room() {
   tt_why=$(LC_ALL=C fallocate -n -l "$tt_reserve" log 2>&1) && return 0
-  case $tt_why in
-    *'No space'* | *'quota'*) refuse "full $tt_why" ;;
-    *) : >noreserve; say "note reserve this file system cannot reserve room: a full disk would cost the job's output" ;;
-  esac
+  refuse_full
+  : >noreserve
+  say "note reserve this file system cannot reserve room: a full disk would cost the job's output"
 }
+
+refuse_full() { case $tt_why in *'No space'* | *'quota'*) refuse "full $tt_why" ;; esac; }
+
+refuse_write() { refuse_full; refuse "directory $tt_why"; }
 
 # What a login exports. Directories that this session's PATH had and the start-up files dropped stay in front: somebody
 # put them there for these sessions.
@@ -271,8 +275,8 @@ login_environment() {
 
 check_command() {
   tt_why=$(LC_ALL=C sh -c 'tt_check=1; . "$1/login"; cd; . "$1/command" || exit 1
-    command -v -- "$1" >/dev/null && exit 0
-    echo "command not found: $1"; exit 127' sh "$tt_d" 2>&1 </dev/null 8>&- 9>&-) && return 0
+    case $1 in */*) [ ! -f "$1" ] || [ -x "$1" ] || { echo "command is not executable: $1"; exit 126; } ;; esac
+    command -v -- "$1" >/dev/null || { echo "command not found: $1"; exit 127; }' sh "$tt_d" 2>&1 </dev/null 8>&- 9>&-) && return 0
   refuse "command $(printf %s "$tt_why" | tr '\n\r\t' '   ' | head -c 400)"
 }
 
@@ -323,8 +327,7 @@ launch() {
     take_over_files
     tt_csize=$(stat -c %s command) tt_jsize=$(stat -c %s run.json)
   else
-    head -c "$tt_csize" >command
-    head -c "$tt_jsize" >run.json
+    tt_why=$({ LC_ALL=C head -c "$tt_csize" >command && LC_ALL=C head -c "$tt_jsize" >run.json; } 2>&1) || refuse_write
   fi
   [ "$(stat -c %s command).$(stat -c %s run.json)" = "$tt_csize.$tt_jsize" ] || refuse "cut what was sent did not arrive whole"
   printf '%s\n' "$tt_s" >worker.sh

@@ -18,7 +18,7 @@ from tui.printable import one_line
 from tui.ssh import reasons
 from tui.ssh.access import ACCEPT_NEW, Access, Login, Prompter
 from tui.ssh.corked import Line
-from tui.ssh.handshake import shake_hands
+from tui.ssh.handshake import Connection, shake_hands
 from tui.ssh.host_keys import HostKeys, Trusted, fingerprint, key_type, refusal, unfiled
 from tui.ssh.keys import Keys
 from tui.ssh.reasons import SshError
@@ -29,6 +29,8 @@ KEX = "^curve25519-sha256,curve25519-sha256@libssh.org"
 COMPRESSION = ("zlib@openssh.com", "zlib", "none")
 """Asked for where it pays; a server that has none is still spoken to."""
 CIPHERS = "^aes128-gcm@openssh.com,aes256-gcm@openssh.com,chacha20-poly1305@openssh.com"
+KEY_LOGINS = 3
+"""Connections that our keys are tried on, as many on each as the server bears: more look like an attack."""
 MAX_AUTH_TRIES_WORDS = "too many authentication failures"
 GREETING_TIMEOUT = 3.0
 _BUSY = (b"MaxStartups", b"Not allowed at this time")
@@ -97,6 +99,22 @@ class Client(asyncssh.SSHClient):
             self.ended.set_result(exc)
 
     @property
+    def wanted(self) -> tuple[str, ...]:
+        """What the server would let us in with instead of the keys it refused; nothing where another key would do."""
+        wanted = self.connection.wanted if isinstance(self.connection, Connection) else ()
+        return () if {"publickey", "none"} & set(wanted) else wanted
+
+    @property
+    def untried(self) -> int:
+        """How many of our keys the server never heard of."""
+        return self.connection.untried if isinstance(self.connection, Connection) else 0
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether the key exchange came to its end."""
+        return self.connection is not None and bool(self.connection.get_extra_info("send_cipher"))
+
+    @property
     def greeted(self) -> bool:
         """Whether the server said that it speaks SSH."""
         return self.connection is not None and bool(self.connection.get_extra_info("server_version"))
@@ -134,17 +152,24 @@ class Dialer:
         await self.keys.load()
         stages = stages or Stages()
         trusted = self.host_keys.trusted(login, vouched)
-        asked = False
+        asked, untried, logins = False, 0, 0
         while True:
+            logins += 1
             seen = self.keys.count
+            offered = self.keys.offered()[-untried:]
             try:
-                return await self._attempt(login, worker, trusted, tunnel, through, stages)
+                return await self._attempt(login, worker, trusted, tunnel, through, stages, offered)
             except _Unknown as unknown:
                 if asked:
                     raise unknown.error from None
                 asked = True
                 trusted = await self._ask(login, worker, vouched, unknown.key, unknown.error)
+            except _Exhausted as exhausted:
+                if logins >= KEY_LOGINS:
+                    raise exhausted.error from None
+                untried = exhausted.untried
             except SshError as error:
+                untried = 0
                 denied = error.reason is reasons.Reason.DENIED and not login.compressing
                 if not denied or not await self.keys.unlock_more(seen):
                     raise
@@ -175,19 +200,20 @@ class Dialer:
         tunnel: asyncssh.SSHClientConnection | None,
         through: Through | None,
         stages: Stages,
+        offered: list[Any],
     ) -> tuple[asyncssh.SSHClientConnection, Client]:
         began = time.monotonic()
         if tunnel is not None or through is not None:
             async with self.turns:
                 sock = await through() if through else None
                 stages.connected = time.monotonic() - began
-                made = await self._log_in(login, worker, trusted, tunnel, sock)
+                made = await self._log_in(login, worker, trusted, tunnel, sock, offered)
         else:
             timeout = self.access.connect_timeout
             try:
                 async with taking_turns(self.turns, login.host, login.port, timeout) as sock:
                     stages.connected = time.monotonic() - began
-                    made = await self._log_in(login, worker, trusted, None, sock)
+                    made = await self._log_in(login, worker, trusted, None, sock, offered)
             except (OSError, UnicodeError, asyncio.TimeoutError) as error:
                 raise reasons.unconnected(error, worker, login, timeout) from None
         stages.logged_in = time.monotonic() - began
@@ -200,13 +226,13 @@ class Dialer:
         trusted: Trusted,
         tunnel: asyncssh.SSHClientConnection | None,
         sock: socket.socket | None,
+        offered: list[Any],
     ) -> tuple[asyncssh.SSHClientConnection, Client]:
         _quiet_old_algorithms()
         new = not (trusted.keys or trusted.authorities)
         accepts = new and self.access.host_keys == ACCEPT_NEW
         name = login.host if worker is None else f"worker {worker}"
         client = Client(lambda key: accepts and key not in trusted.revoked, self.prompter, name)
-        offered = self.keys.offered()
         via = self.access.jump or login.jump or "configured"
         try:
             connection = await self._bounded(self._connecting(login, trusted, tunnel, sock, client, offered), client)
@@ -316,8 +342,8 @@ class Dialer:
         worker: int | str | None,
         trusted: Trusted,
         tried: int,
-    ) -> TpuTuiError | _Unknown:
-        words = str(error)
+    ) -> TpuTuiError | _Unknown | _Exhausted:
+        words, everything = str(error), len(self.keys.offered())
         if isinstance(error, asyncssh.HostKeyNotVerifiable):
             if client.offered is not None:
                 problem = refusal(worker, login, trusted, client.offered)
@@ -331,17 +357,20 @@ class Dialer:
                 why=reasons.quoted(words),
                 remedy=f"see {', '.join(trusted.files)}",
             )
+        if isinstance(error, asyncssh.PermissionDenied) and client.wanted:
+            return reasons.more_than_a_key(worker, login, client.wanted)
         if isinstance(error, asyncssh.PermissionDenied):
-            return reasons.denied(worker, login, tried, self.keys.locked, self.access.slice)
+            return reasons.denied(worker, login, everything, self.keys.locked, self.access.slice)
         if MAX_AUTH_TRIES_WORDS in words.lower():
             words = "too many keys were tried: --identity names one"
-            return reasons.denied(worker, login, tried, self.keys.locked, self.access.slice, words)
+            problem = reasons.denied(worker, login, everything, self.keys.locked, self.access.slice, words)
+            return _Exhausted(client.untried, problem) if 0 < client.untried < tried else problem
         if isinstance(error, asyncssh.KeyExchangeFailed):
             return reasons.no_algorithms(worker, login, words)
         if not client.greeted:
             return reasons.closed_early(worker, login)
         if isinstance(error, (asyncssh.DisconnectError, OSError)):
-            return reasons.lost(worker, words)
+            return reasons.lost(worker, words) if client.encrypted else reasons.cut_in_key_exchange(worker, login)
         return SshError(reasons.Reason.OTHER, "the login failed", worker=worker, why=reasons.quoted(words))
 
 
@@ -351,6 +380,15 @@ class _Unknown(Exception):
     def __init__(self, key: asyncssh.SSHKey, error: SshError) -> None:
         super().__init__(error.what)
         self.key = key
+        self.error = error
+
+
+class _Exhausted(Exception):
+    """The server had enough of keys that it does not know while some, the last ones, were not offered yet."""
+
+    def __init__(self, untried: int, error: SshError) -> None:
+        super().__init__(error.what)
+        self.untried = untried
         self.error = error
 
 

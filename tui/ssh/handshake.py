@@ -8,6 +8,7 @@ options are worked out once, and the first key is offered signed: two steps of a
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
 import logging
 from collections.abc import Sequence
@@ -51,7 +52,7 @@ async def _logged_in(options: Any, carrier: Carrier) -> asyncssh.SSHClientConnec
     options.waiter = loop.create_future()
     made: Any = None
     try:
-        _, made = await carrier.create_connection(lambda: _Connection(loop, options), options.host, options.port)
+        _, made = await carrier.create_connection(lambda: Connection(loop, options), options.host, options.port)
         made.set_extra_info(host=options.host, port=options.port)
         await options.waiter
     except BaseException:
@@ -63,7 +64,7 @@ async def _logged_in(options: Any, carrier: Carrier) -> asyncssh.SSHClientConnec
     return cast(asyncssh.SSHClientConnection, made)
 
 
-class _Connection(asyncssh.SSHClientConnection):
+class Connection(asyncssh.SSHClientConnection):
     """Offers its first key at once, signed; a server that refuses it is asked as usual about the others.
 
     A key that an agent or a device holds is asked about first: its owner may have to confirm each signature, and
@@ -74,8 +75,21 @@ class _Connection(asyncssh.SSHClientConnection):
         super().__init__(loop, options, wait="auth")
         self._offered: Any = None
         self._may_sign_at_once = bool(options.client_keys)
+        self.wanted: tuple[str, ...] = ()
+        """What the server said last that it would let us in with, of what asyncssh knows."""
         if options.client_keys:
             self._auth_methods = [_PUBLIC_KEY, *self._auth_methods]
+
+    @property
+    def untried(self) -> int:
+        """How many of our keys, the last ones, were not offered."""
+        return len(self._client_keys)
+
+    def try_next_auth(self, *, next_method: bool = False) -> None:
+        """Go on with the next key or method."""
+        if not next_method:
+            self.wanted = tuple(name.decode("ascii", "replace") for name in self._auth_methods)
+        super().try_next_auth(next_method=next_method)
 
     async def public_key_auth_requested(self) -> Any:
         """The next key to try; which one is kept in mind."""
@@ -87,7 +101,10 @@ class _Connection(asyncssh.SSHClientConnection):
         if method == _PUBLIC_KEY and self._may_sign_at_once:
             self._may_sign_at_once = False
             if isinstance(self._offered, SSHLocalKeyPair) and not self._offered.use_executor:
-                args, key, trivial = (_SIGNED, *args[1:]), self._offered, False
+                with contextlib.suppress(ValueError):  # a key that cannot sign is asked about, as asyncssh does
+                    signed = (_SIGNED, *args[1:])
+                    await super().send_userauth_request(method, *signed, key=self._offered, trivial=False)
+                    return
         await super().send_userauth_request(method, *args, key=key, trivial=trivial)
 
     @property

@@ -6,6 +6,7 @@ import asyncio
 import enum
 import errno
 import socket
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tui.errors import WorkerError
@@ -207,6 +208,30 @@ def denied(
         why=f"{keys} for {one_line(login.user)}@{login.host}{said}",
         remedy=f"{opened}`tpu-tui keys add {name}`, or once `gcloud compute tpus tpu-vm ssh {name}`{own}; "
         "else check `--user` and `--identity`, and `ssh-add -l` for keys of an agent",
+    )
+
+
+def more_than_a_key(worker: int | str | None, login: Login, wanted: Sequence[str]) -> SshError:
+    """The server lets nobody in with a key alone."""
+    asks = "keyboard-interactive" in wanted
+    todo = "run it in a terminal, where its question can be answered; or " if asks else ""
+    return SshError(
+        Reason.DENIED,
+        "permission denied",
+        worker=worker,
+        why=f"{one_line(login.user)}@{login.host} wants {' or '.join(wanted)} beside or instead of a key",
+        remedy=f"{todo}let a key do there: `AuthenticationMethods publickey` in its sshd_config",
+    )
+
+
+def cut_in_key_exchange(worker: int | str | None, login: Login) -> SshError:
+    """The server greeted us and hung up before anything was encrypted."""
+    return SshError(
+        Reason.LOST,
+        "it hung up in the middle of the key exchange",
+        worker=worker,
+        why=f"{login.host}:{login.port} broke down, or has no algorithm in common with us",
+        remedy="try again; if it stays like that, its own log or `ssh -v` tells more",
     )
 
 

@@ -1,0 +1,91 @@
+"""What is to be launched: all that a keeper is told of it, what speaks against it, and how it reads in a dry run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tui.errors import UsageError
+from tui.pod.run import Run
+from tui.runs.job import check_job, job_text, masked
+from tui.runs.phases import PhaseTimeouts
+from tui.runs.policies import Patience
+from tui.ssh.access import Access
+from tui.ssh.file_limit import check_file_limit
+
+
+@dataclass(frozen=True)
+class LaunchSpec:
+    """Everything a keeper needs to launch a run. `env` holds the secret values: it travels through pipes only."""
+
+    run: Run = field(repr=False)
+    env: Mapping[str, str] = field(repr=False)
+    access: Access = field(repr=False)
+    sync: Path | None = None
+    on_end: str | None = None
+    force: bool = False
+    """Launch although a device is held by another process."""
+    patience: Patience = field(default_factory=Patience)
+    """How long the keeper waits for what."""
+    timeouts: PhaseTimeouts = field(default_factory=PhaseTimeouts)
+
+    def to_json(self) -> dict[str, Any]:
+        """The document that goes to a keeper's standard input, and nowhere else."""
+        return {
+            "run": self.run.to_json(),
+            "env": dict(self.env),
+            "access": self.access.to_json(),
+            "sync": str(self.sync) if self.sync else None,
+            "on_end": self.on_end,
+            "force": self.force,
+            "patience": self.patience.to_json(),
+            "timeouts": self.timeouts.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> LaunchSpec:
+        """Read what `to_json` gave. Raises ValueError when it is none."""
+        sync = document.get("sync")
+        return cls(
+            run=Run.from_json(document["run"]),
+            env=dict(document["env"]),
+            access=Access.from_json(document["access"]),
+            sync=Path(sync) if sync else None,
+            on_end=document.get("on_end"),
+            force=bool(document.get("force")),
+            patience=Patience(**document.get("patience", {})),
+            timeouts=PhaseTimeouts(**document.get("timeouts", {})),
+        )
+
+
+def check_spec(spec: LaunchSpec) -> None:
+    """Refuse what could not run anywhere. Raises UsageError."""
+    check_job(spec.run.argv, spec.env, spec.run.runtime)
+    if not spec.run.workers:
+        raise UsageError(f"{spec.run.slice} has no workers to launch on")
+    if spec.run.on_failure not in ("stop", "leave"):
+        raise UsageError(f"no failure policy {spec.run.on_failure!r}", remedy="stop or leave")
+    check_file_limit(len(spec.run.workers))
+
+
+def dry_run(spec: LaunchSpec) -> str:
+    """Exactly what would run on each worker, secret values masked; for workers after the first, what differs."""
+    check_spec(spec)
+    shown: list[str] = [f"run {spec.run.id} on {spec.run.slice}, {len(spec.run.workers)} workers"]
+    code = None
+    if spec.sync:
+        from tui.ssh.transfer import code_directory
+        from tui.ssh.tree import read_tree
+
+        code = code_directory(spec.run.run_root, read_tree(spec.sync).hash)
+        shown.append(f"sync {spec.sync} to {code} on every worker")
+    first: list[str] = []
+    for worker in spec.run.workers:
+        lines = job_text(spec.run, worker, masked(spec.env), code).splitlines()
+        mine = lines if not first else [line for line in lines if line not in first]
+        note = "" if not first else " (the rest as on the first)"
+        shown += [f"worker {worker.index} {worker.name}{note}:", *(f"  {line}" for line in mine), '  exec "$@"']
+        first = first or lines
+    return "\n".join(shown) + "\n"
