@@ -25,13 +25,27 @@ YOUNG_OBJECTS = 50_000
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run one command; 0 done, 1 the answer is no, 2 usage, 3 out of reach, 130 interrupted."""
+    if words is not None:
+        return _code_of(words)
+    _quit_at_ctrl_c()
     try:
-        if words is None:
-            _quit_at_ctrl_c()
-            words = sys.argv[1:]
+        return _code_of(sys.argv[1:])
+    finally:
+        _spare_the_garbage()
+
+
+def _code_of(words: Sequence[str]) -> int:
+    try:
         return _main(list(words))
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
+
+
+def _spare_the_garbage() -> None:
+    """Keep the interpreter from looking for garbage at its end: all that is left goes with the process."""
+    import gc
+
+    gc.freeze()
 
 
 def _quit_at_ctrl_c() -> None:
@@ -69,17 +83,30 @@ class _Interruptible:
 def _main(words: list[str]) -> int:
     from tui.commands import streams
     from tui.commands.output import Output
-    from tui.commands.parsing import parse
 
     streams.make_usable()
     with streams.silent_where_nobody_reads():
         try:
-            args = parse(words)
-        except SystemExit:  # --help and --version have printed
-            sys.stdout.flush()
+            args = _read(words)
+        except BrokenPipeError:
             raise
+        except OSError as error:
+            problem = _refused_by_the_machine(error)
+            Output().problem(problem)
+            return problem.exit_code
         return _told(args, Output(as_json=args.everywhere.json))
     return 0
+
+
+def _read(words: list[str]) -> argparse.Namespace:
+    """The words, parsed; --help and --version end here, and raise OSError where they could not be printed."""
+    from tui.commands.parsing import parse
+
+    try:
+        return parse(words)
+    except SystemExit:
+        sys.stdout.flush()
+        raise
 
 
 def _told(args: argparse.Namespace, out: Output) -> int:
@@ -129,14 +156,15 @@ def _answered(args: argparse.Namespace, out: Output) -> int:
 
 def _run_on_a_loop(args: argparse.Namespace, given: Mapping[str, Any], out: Output) -> int:
     """Run a command on an event loop of its own."""
-    import asyncio
     import gc
+
+    gc.set_threshold(YOUNG_OBJECTS)
+    import asyncio
 
     from tui.commands.prompter import prompter_for_terminal
     from tui.operator import Operator
     from tui.settings import load
 
-    gc.set_threshold(YOUNG_OBJECTS)
     settings = load(given)
     if getattr(args, "changes", False):
         _refuse_if_read_only(args, settings)

@@ -92,6 +92,7 @@ def test_ports_that_are_none_are_refused_and_a_cloud_out_of_reach_ends_with_3(sh
 
     assert shell.run("--hosts", str(tmp_path / "lab.txt"), "check", "lab", "--ports", "80,x").code == 2
     assert shell.run("--hosts", str(tmp_path / "lab.txt"), "check", "lab", "--ports", "0").code == 2
+    assert shell.run("--hosts", str(tmp_path / "lab.txt"), "check", "lab", "--ports", "").code == 2
     (shell.home / "profiles" / "away.toml").write_text(
         f'project = "p"\nzones = ["us-central2-b"]\n[endpoints]\ntpu = "127.0.0.1:{free_port()}"\n'
     )

@@ -338,6 +338,25 @@ def test_where_a_worker_saw_this_machines_address_the_rules_are_asked_about_that
     assert of("10.0.0.9", route="internal").status == "pass"
 
 
+def test_a_jump_hosts_address_is_not_taken_for_this_machines() -> None:
+    office = Rule("office-ssh", True, TCP, source_ranges=("203.0.113.0/24",))
+    bastion = Rule("bastion-ssh", True, TCP, source_tags=("bastion",))
+
+    def of(*rules: Rule, origins: tuple[str, ...] = ("192.168.7.7",)) -> CheckRow:
+        rows = firewall_rows(POD, rules, origins=origins, jump="first,me@bastion:2222")
+        return row_of(rows, 22, "from the jump host me@bastion:2222")
+
+    assert of(office).status == "warn"
+    by_tag = of(office, bastion)
+    assert by_tag.status == "pass"
+    assert "(192.168.7.7): no rule allows it by its address, bastion-ssh may by what it is; a login" in by_tag.detail
+    assert of(office, bastion, origins=("34.90.0.1",)).status == "warn"
+    unseen = of(office, origins=())
+    assert unseen.status == "unknown"
+    assert unseen.detail.endswith("is the jump host me@bastion:2222 among them?")
+    assert "--source-ranges=JUMP-HOSTS-ADDRESS/32" in (of(origins=()).remedy or "")
+
+
 def test_only_some_addresses_may_log_in_and_iap_is_a_range_of_its_own() -> None:
     office = Rule("office-ssh", True, TCP, source_ranges=("203.0.113.0/24",))
     iap = Rule("iap-ssh", True, TCP, source_ranges=("35.235.240.0/20",))

@@ -45,6 +45,15 @@ def test_an_absence_says_since_when_and_what_to_do(capsys: pytest.CaptureFixture
     assert "since 1970-01-01 00:01:00Z" in told(capsys, Attendance(False, 60.0))[0]
 
 
+def test_when_another_keeper_comes_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    teller = Teller("night", Output())
+    for pause in (0.0, 30.0):
+        teller.tell(Attendance(False), another_in=pause)
+    at_once, later = capsys.readouterr().err.splitlines()
+    assert at_once.endswith("the process that did has ended, another one is started")
+    assert later.endswith("the process that did has ended, another one is started in 30 s")
+
+
 def test_what_to_do_about_an_end_is_told_unless_the_cause_says_it(capsys: pytest.CaptureFixture[str]) -> None:
     cause = "worker 2: command not found: x. See that it is there"
     assert told(capsys, event("state", state="failed", cause=cause, remedy="see that it is there")) == [

@@ -53,6 +53,9 @@ def test_without_a_key_the_refusal_says_what_adds_one_and_adding_it_lets_in(pod:
     assert (again.code, again.document["added"], again.document["found"]) == (0, False, "slice"), again.errors
     assert key.read_bytes() == made
 
+    nobody = pod.run("--profile", newcomer, "--user", "fred a:b", "keys", "add", "local", "--yes")
+    assert (nobody.code, "no user name" in nobody.errors) == (2, True)
+
 
 def test_a_key_named_by_identity_joins_the_others(pod: LocalPod, newcomer: str, tmp_path: Path) -> None:
     make_key(tmp_path / "other")

@@ -34,10 +34,15 @@ def test_a_closed_stream_is_an_empty_one(shell: Shell, hosts: Path, redirection:
     assert answer.errors == ""
 
 
-def test_an_answer_that_cannot_be_written_is_told(shell: Shell, hosts: Path) -> None:
-    answer = _through(shell, ">/dev/full", "--hosts", str(hosts), "slices", "--json")
+@pytest.mark.parametrize("words", [("slices", "--json"), ("--help",), ("--version",)], ids=lambda words: words[0])
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_an_answer_that_cannot_be_written_is_told(
+    shell: Shell, hosts: Path, unbuffered: str, words: tuple[str, ...]
+) -> None:
+    shell.environ["PYTHONUNBUFFERED"] = unbuffered
+    answer = _through(shell, ">/dev/full", "--hosts", str(hosts), *words)
     assert answer.code == 1
-    assert "No space left on device" in answer.errors
+    assert "standard output: No space left on device\n  → make room there" in answer.errors
     assert "Traceback" not in answer.errors
     assert "Exception ignored" not in answer.errors
 

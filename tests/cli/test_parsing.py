@@ -128,10 +128,13 @@ def test_read_only_refuses_by_the_name_that_was_typed(
         (["slices", "--projekt", "x"], "no such option: --projekt\n  → did you mean --project?"),
         (["slices", "create", "--tpye=v2-8", "x"], "no such option: --tpye\n  → did you mean --type?"),
         (["status", "--detach", "x"], "no such option: --detach\n  → tpu-tui status --help"),
-        (["slices", "creat", "x"], "'creat' is none of create, delete, start, stop\n  → did you mean create?"),
+        (["slices", "creat", "x"], "no such action of tpu-tui slices: creat\n  → did you mean create?"),
         (["cores", "x", "--sort", "los"], "did you mean loss?"),
+        (["slices", "list"], "no such action of tpu-tui slices: list\n  → there are: create, delete, start, stop"),
+        (["exec", "pod", "nvidia-smi"], "put the command behind --: tpu-tui exec pod -- nvidia-smi"),
+        (["launch", "pod", "train.py", "--lr", "1"], "the options of a job's command go behind --"),
         (["config"], "required: show"),
-        (["keys", "\x1b[31m", "x"], "add: '␛[31m' is none of add"),
+        (["keys", "\x1b[31m", "x"], "no such action of tpu-tui keys: ␛[31m\n  → there is: add"),
     ],
 )
 def test_a_word_that_is_none_is_named_with_what_was_probably_meant(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -31,7 +32,7 @@ def test_a_run_launched_elsewhere_is_found_mirrored_from_byte_0_and_deleted(pod:
     other = another_machine(pod, tmp_path)
     found = other.run("runs", "--json")
     assert found.code == 0, found.errors
-    assert launched in [row["run"] for row in found.document]
+    assert (launched, "running") in [(row["run"], row["state"]) for row in found.document]
     refused = other.run("runs", "delete", launched)
     assert refused.code == 2
     assert "stop" in refused.errors
@@ -44,4 +45,15 @@ def test_a_run_launched_elsewhere_is_found_mirrored_from_byte_0_and_deleted(pod:
     assert mirrors[0] == mirrors[1]
     assert mirrors[0].startswith(b"1\n2\n3\n")
     assert other.run("runs", "delete", launched, "--json").document[0]["deleted"]
+    assert launched not in [row["run"] for row in other.run("runs", "--json").document]
+
+
+def test_a_run_that_ended_elsewhere_is_told_as_ended_and_can_be_deleted(pod: LocalPod, tmp_path: Path) -> None:
+    attached = pod.run("launch", "local", "--name", "short", "--skip-checks", "--json", "--", "echo", "hi")
+    launched = json.loads(attached.raw.splitlines()[0])["run"]
+    other = another_machine(pod, tmp_path)
+    found = {row["run"]: row for row in other.run("runs", "--json").document}[launched]
+    assert (found["state"], found["exit_codes"]) == ("succeeded", [0] * 4)
+    assert other.run("logs", "short", "--worker", "2").raw == b"hi\n"
+    assert other.run("runs", "delete", "short", "--json").document[0]["deleted"]
     assert launched not in [row["run"] for row in other.run("runs", "--json").document]

@@ -122,6 +122,12 @@ def _applies(rule: Rule, owner: Machine) -> bool:
     return not rule.target_accounts or owner.account in rule.target_accounts
 
 
+def lets_in_by_name(rule: Rule, port: int) -> bool:
+    """Whether a rule is about what enters on tcp:`port` from machines with a tag or a service account."""
+    names = rule.source_tags or rule.source_accounts
+    return bool(names) and rule.direction == "INGRESS" and not rule.disabled and _about(rule.traffic, port)
+
+
 def _about(traffic: Iterable[Traffic], port: int) -> bool:
     return any(one.protocol.lower() in _TCP and _has_port(one.ports, port) for one in traffic)
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from tui.checks.firewall import Decision, Machine, decide
+from tui.checks.firewall import Decision, Machine, decide, lets_in_by_name
 from tui.checks.firewall_remedies import narrowest
 from tui.checks.ports import DEFAULT_PORTS, firewall_remedy, smallest_network
 from tui.checks.region import region_of
@@ -39,6 +40,7 @@ def rows_of_rules(
     ports: Sequence[int] = (),
     probed: Iterable[CheckRow] = (),
     route: str = "external",
+    jump: str | None = None,
     origins: Sequence[str] = (),
     tags: Iterable[str] = (),
     account: str | None = None,
@@ -48,7 +50,15 @@ def rows_of_rules(
         return [_row("unknown", read.sentence, read.remedy or None)]
     gaps = [_row("unknown", gap.sentence, gap.remedy or None) for gap in read.gaps]
     rows = firewall_rows(
-        slice_, read.rules, ports=ports, probed=probed, route=route, origins=origins, tags=tags, account=account
+        slice_,
+        read.rules,
+        ports=ports,
+        probed=probed,
+        route=route,
+        jump=jump,
+        origins=origins,
+        tags=tags,
+        account=account,
     )
     return [*gaps, *rows]
 
@@ -60,21 +70,22 @@ def firewall_rows(
     ports: Sequence[int] = (),
     probed: Iterable[CheckRow] = (),
     route: str = "external",
+    jump: str | None = None,
     origins: Sequence[str] = (),
     tags: Iterable[str] = (),
     account: str | None = None,
 ) -> list[CheckRow]:
     """A row for SSH from here and one for each port between the workers; `probed` are the probes' rows.
 
-    `origins` are the addresses that logins came from, as workers saw them; `tags` and `account` are the slice's
-    network tags and service account.
+    `origins` are the addresses that logins came from, as workers saw them; where `jump` leads through one, the jump
+    host's. `tags` and `account` are the slice's network tags and service account.
     """
     known = frozenset(tags)
     addresses = [worker.internal_ip for worker in slice_.workers if worker.internal_ip]
     workers = [Machine(address, known, account) for address in addresses if smallest_network([address])]
     if not workers:
         return []
-    rows = [_ssh_row(slice_, rules, workers, route, origins)]
+    rows = [_ssh_row(slice_, rules, workers, route, jump, origins)]
     if len(workers) > 1:
         found = list(probed)
         wanted = dict.fromkeys((*DEFAULT_PORTS, *ports))
@@ -88,33 +99,53 @@ def _row(status: str, detail: str, remedy: str | None = None) -> CheckRow:
 
 
 def _ssh_row(
-    slice_: Slice, rules: Sequence[Rule], workers: Sequence[Machine], route: str, origins: Sequence[str]
+    slice_: Slice,
+    rules: Sequence[Rule],
+    workers: Sequence[Machine],
+    route: str,
+    jump: str | None,
+    origins: Sequence[str],
 ) -> CheckRow:
-    """SSH from outside. Where no worker saw which address this machine has, the whole internet is asked about."""
+    """SSH from outside. Where no worker saw where a login comes from, the whole internet is asked about."""
     through_iap = route == "iap"
+    who = "IAP" if through_iap else _whose(jump)
     if origins and not through_iap:
-        return _ssh_from(rules, workers, origins)
-    who = "IAP" if through_iap else "this machine"
+        return _ssh_from(rules, workers, who, origins)
     if route == "internal":
-        return _row("unknown", "tcp:22 from this machine goes by an internal address, which rules cannot tell")
+        return _row("unknown", f"tcp:22 from {who} goes by an internal address, which rules cannot tell")
     worst = _worst(rules, [IAP_RANGE if through_iap else ANYWHERE], workers)
     told = f"tcp:22 from {who}: {worst}"
     if worst.allowed:
         return _row("pass", told)
     if worst.allowed is None and worst.rule is not None:
         return _row("unknown", f"{told}, which means {_meant(worst)}: is {who} among them?")
-    wanted = IAP_RANGE if through_iap else "YOUR-ADDRESS/32"
+    wanted = IAP_RANGE if through_iap else f"{'JUMP-HOSTS' if jump else 'YOUR'}-ADDRESS/32"
     return _row("fail", told, narrowest(slice_, f"allow-{'iap-' if through_iap else ''}ssh", SSH, wanted, worst))
 
 
-def _ssh_from(rules: Sequence[Rule], workers: Sequence[Machine], origins: Sequence[str]) -> CheckRow:
+def _whose(jump: str | None) -> str:
+    """Who knocks at the workers: this machine, or the last jump host on the way to them."""
+    return f"the jump host {one_line(jump.rpartition(',')[2])}" if jump else "this machine"
+
+
+def _ssh_from(rules: Sequence[Rule], workers: Sequence[Machine], who: str, origins: Sequence[str]) -> CheckRow:
     """SSH from where a login came: it works, so rules that forbid it are not the ones that hold."""
     worst = _worst(rules, origins, workers)
-    told = f"tcp:22 from this machine ({', '.join(origins)}): {worst}"
+    told = f"tcp:22 from {who} ({', '.join(origins)}): {worst}"
+    if worst.allowed is False and worst.rule is None and _by_name(rules, origins):
+        return _row("pass", f"{told} by its address, {_by_name(rules, origins)} may by what it is; a login works")
     if worst.allowed is False:
         remedy = "rules may have changed a moment ago: connections that are open stay, new ones may not come through"
         return _row("warn", f"{told}; but a login works: rules and probes disagree", remedy)
     return _row("pass", f"{told}; a login works")
+
+
+def _by_name(rules: Sequence[Rule], origins: Sequence[str]) -> str:
+    """Rules that let machines of the network in by tag or service account, which a private address may have."""
+    if not all(ipaddress.ip_address(origin).is_private for origin in origins):
+        return ""
+    named = [rule for rule in rules if rule.allows and lets_in_by_name(rule, SSH)]
+    return one_line(", ".join(rule.name for rule in named))
 
 
 def _worst(rules: Sequence[Rule], sources: Iterable[str], workers: Sequence[Machine]) -> Decision:

@@ -79,12 +79,29 @@ async def run_checks(
             rules = await reading
             seen = sorted({facts.origin for facts in told if facts.origin})
             for row in rows_of_rules(
-                slice_, rules, ports=ports, probed=probed, route=route, origins=seen, tags=tags, account=account
+                slice_,
+                rules,
+                ports=ports,
+                probed=probed,
+                route=route,
+                jump=_jump_host(slice_, fleet),
+                origins=seen,
+                tags=tags,
+                account=account,
             ):
                 yield row
     finally:
         if reading is not None:
             reading.cancel()
+
+
+def _jump_host(slice_: Slice, fleet: Fleet) -> str | None:
+    """The jump host that logins go through, from the settings or from ~/.ssh/config."""
+    from tui.ssh.access import login_to
+
+    if fleet.access.jump or not slice_.workers:
+        return fleet.access.jump
+    return login_to(slice_.workers[0], fleet.access).jump
 
 
 async def before_launch(

@@ -53,6 +53,11 @@ def with_key(text: str, user: str, key: str) -> str:
     return f"{text.rstrip(chr(10))}\n{line}" if text.strip() else line
 
 
+def is_user(name: str) -> bool:
+    """Whether a user of that name can stand in a line of `ssh-keys`: neither blank nor colon parts it."""
+    return bool(name) and not any(letter.isspace() or letter == ":" for letter in name)
+
+
 def os_login(slice_metadata: Mapping[str, str], project_metadata: Mapping[str, str]) -> bool:
     """Whether OS Login decides who gets in: then keys in the metadata are ignored. The slice's own value wins."""
     for metadata in (slice_metadata, project_metadata):

@@ -24,13 +24,15 @@ _COUNTED = {"fail": "failed", "unknown": "unknown", "warn": "warnings", "pass": 
 _INDENT = 6
 """Columns of the first word and the blanks after it."""
 _WIDEST_MATRIX = 200
+MOST_PORTS = 64
+"""Ports that one check probes: each is tried between every two workers."""
 
 
 def add_check(commands: argparse._SubParsersAction[Any]) -> None:
     """Add the command's parser."""
     check = commands.add_parser("check", help="whether a slice can work; what is wrong, and where")
     check.add_argument("slice", metavar="SLICE")
-    check.add_argument("--ports", default="", help="further TCP ports to probe between workers, as 8470,8471")
+    check.add_argument("--ports", type=given, help="further TCP ports to probe between workers, as 8470,8476-8479")
     check.add_argument(
         "--bucket",
         action="append",
@@ -47,7 +49,7 @@ async def check_slice(args: argparse.Namespace, operator: Operator, out: Output)
     from tui.checks.digest import digest
     from tui.operator.checking import check_buckets
 
-    ports = parse_ports(args.ports)
+    ports = parse_ports(args.ports or "")
     slice_ = await operator.slice(args.slice)
     rows = [row async for row in operator.check(slice_, ports)]
     if args.bucket:
@@ -61,12 +63,23 @@ async def check_slice(args: argparse.Namespace, operator: Operator, out: Output)
 
 
 def parse_ports(text: str) -> tuple[int, ...]:
-    """Read `8470,8471`. Raises UsageError."""
-    words = [word.strip() for word in text.split(",") if word.strip()]
-    for word in words:
-        if not (word.isascii() and word.isdecimal()) or not 0 < int(word) < 65536:
-            raise UsageError(f"no TCP port: {word!r}", remedy="write them as --ports 8470,8471")
-    return tuple(int(word) for word in words)
+    """Read `8470,8476-8479`. Raises UsageError, also for more than `MOST_PORTS`."""
+    ports: list[int] = []
+    for word in (word.strip() for word in text.split(",") if word.strip()):
+        first, dash, last = word.partition("-")
+        ends = [_port(end) for end in ((first, last) if dash else (first, first))]
+        if not ends[0] or not ends[1] or ends[0] > ends[1]:
+            raise UsageError(f"no TCP port: {word!r}", remedy="write them as --ports 8470,8471 or 8476-8479")
+        ports += range(ends[0], ends[1] + 1)
+    if len(ports) > MOST_PORTS:
+        why = "every pair of workers tries each of them"
+        raise UsageError(f"{len(ports)} ports are too many", why=why, remedy=f"name up to {MOST_PORTS}")
+    return tuple(dict.fromkeys(ports))
+
+
+def _port(text: str) -> int:
+    """A TCP port; 0 for what is none."""
+    return int(text) if text.isascii() and text.isdecimal() and int(text) < 65536 else 0
 
 
 def _address(bucket: str) -> str:
@@ -76,7 +89,7 @@ def _address(bucket: str) -> str:
 
 def _print_digest(name: str, found: Digest, out: Output) -> None:
     columns = shutil.get_terminal_size((sys.maxsize, 0)).columns
-    counts = ", ".join(f"{count} {_COUNTED[status]}" for status, count in found.counts.items() if count)
+    counts = ", ".join(_counted(status, count) for status, count in found.counts.items() if count)
     out.text(f"{name}: {counts or 'nothing was checked'}")
     for finding, following in zip_longest(found.findings, found.findings[1:]):
         _print_finding(finding, columns, out, with_remedy=following is None or following.remedy != finding.remedy)
@@ -86,6 +99,10 @@ def _print_digest(name: str, found: Digest, out: Output) -> None:
         from tui.checks.matrix import LEGEND
 
         out.text(" " * _INDENT + LEGEND)
+
+
+def _counted(status: str, count: int) -> str:
+    return f"{count} {_COUNTED[status].removesuffix('s' if count == 1 else '')}"
 
 
 def _print_finding(finding: Finding, columns: int, out: Output, *, with_remedy: bool) -> None:

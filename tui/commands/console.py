@@ -23,6 +23,10 @@ def require_terminal() -> None:
             why="standard input, output or error is none",
             remedy="tpu-tui --help lists the commands",
         )
+    if os.environ.get("TERM") == "dumb":
+        raise UsageError(
+            "this terminal cannot show the console", why="TERM is dumb", remedy="tpu-tui --help lists the commands"
+        )
 
 
 def open_console(flags: Mapping[str, Any], **extra: Any) -> int:

@@ -22,7 +22,7 @@ async def delete_runs(args: argparse.Namespace, operator: Operator, out: Output)
     refs = args.words[1:]
     if bool(refs) == bool(args.older_than):
         raise UsageError("which runs?", remedy="tpu-tui runs delete RUN …, or tpu-tui runs delete --older-than 7d")
-    chosen = [operator.open_run(ref) for ref in refs] or _older(operator, args.older_than)
+    chosen = [await operator.find_run(ref) for ref in refs] or await _older(operator, args.older_than)
     rows: list[dict[str, Any]] = []
     code = 0
     for directory in chosen:
@@ -44,14 +44,16 @@ async def delete_runs(args: argparse.Namespace, operator: Operator, out: Output)
 async def _delete(directory: RunDirectory, where: str, operator: Operator) -> TpuTuiError | None:
     """Workers first, so that what could not be removed there is still known here."""
     try:
-        if not operator.status_of(directory).state.is_over:
+        if await _is_live(directory, operator):
             raise UsageError(f"{directory.id} is live", remedy=f"tpu-tui stop {directory.id} ends it first")
         if where != "here":
             kept = [answer async for answer in operator.delete_on_workers(directory) if not answer.deleted]
             if kept:
                 why = "; ".join(f"worker {answer.worker}: {answer.detail}" for answer in kept)
                 remedy = "try again, or --on here forgets it on this machine only"
-                raise OutOfReachError(f"{directory.id} is still on {len(kept)} workers", why=why, remedy=remedy)
+                raise OutOfReachError(
+                    f"{directory.id} is not deleted on {len(kept)} of its workers", why=why, remedy=remedy
+                )
         if where != "workers":
             operator.delete_here(directory)
     except TpuTuiError as error:
@@ -59,10 +61,21 @@ async def _delete(directory: RunDirectory, where: str, operator: Operator) -> Tp
     return None
 
 
-def _older(operator: Operator, age: str) -> list[RunDirectory]:
+async def _is_live(directory: RunDirectory, operator: Operator) -> bool:
+    """Whether a run goes on as far as is known here; of one that nobody keeps here, its workers are asked."""
+    status = operator.status_of(directory)
+    if not status.state.is_over and not status.attended.alive:
+        await operator.ask_workers(directory)
+        status = operator.status_of(directory)
+    return not status.state.is_over
+
+
+async def _older(operator: Operator, age: str) -> list[RunDirectory]:
     moment = ago(age)
     if moment is None:
         raise UsageError(f"no age: {age!r}", remedy="write it as 7d, 12h or 30m")
     before = moment.isoformat()
-    statuses = [status for status in operator.runs() if status.state.is_over]
-    return [operator.open_run(s.run.id) for s in statuses if (s.ended or s.run.created) < before]
+    old = [operator.open_run(status.run.id) for status in operator.runs() if status.run.created < before]
+    live = {directory.id for directory in old if await _is_live(directory, operator)}
+    ended = {directory.id: operator.status_of(directory).ended for directory in old}
+    return [one for one in old if one.id not in live and (ended[one.id] or one.run.created) < before]

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from tui.commands.output import Output
-from tui.errors import OutOfReachError, UsageError
+from tui.errors import OutOfReachError, TpuTuiError, UsageError
 from tui.printable import printable
 
 if TYPE_CHECKING:
@@ -47,14 +47,15 @@ async def add_key(args: argparse.Namespace, operator: Operator, out: Output) -> 
             out.note(f"Made {plan.key.path} without a passphrase; ssh-keygen -p -f {plan.key.path} gives it one.")
         async for step in operator.add_key(slice_, plan):
             out.note(step)
-        out.note(f"{plan.key.path}.pub lets {plan.user} log in on {slice_.name}: {plan.key.fingerprint}")
+        out.note(f"{plan.key.path}.pub is in the slice's metadata now, for {plan.user}: {plan.key.fingerprint}")
+        out.note("Waiting for the workers to take it, for up to a minute …")
     reached = [] if args.dry_run else await operator.let_in(slice_)
     _tell(args, plan, reached, makes and not args.dry_run, out)
     return OutOfReachError.exit_code if any(one.error for one in reached) else 0
 
 
 def _tell(args: argparse.Namespace, plan: KeyPlan, reached: list[Reach], makes: bool, out: Output) -> None:
-    out.problems([one.error for one in reached if one.error])
+    out.problems([_after_all(one.error, plan) for one in reached if one.error])
     if not out.as_json:
         if reached and not any(one.error for one in reached):
             out.text(f"All {len(reached)} workers let {plan.user} in.")
@@ -75,6 +76,18 @@ def _tell(args: argparse.Namespace, plan: KeyPlan, reached: list[Reach], makes: 
             ],
         }
     )
+
+
+def _after_all(error: TpuTuiError, plan: KeyPlan) -> TpuTuiError:
+    """Why a worker keeps its door shut although the metadata holds the key: adding it again is no remedy."""
+    from tui.ssh.reasons import Reason, SshError
+
+    if isinstance(error, SshError) and error.reason is Reason.DENIED:
+        error.remedy = (
+            f"the metadata holds the key for {plan.user}: a slow guest agent takes it in a minute or two "
+            f"(tpu-tui workers {plan.slice_name} looks again); else --user may be another there"
+        )
+    return error
 
 
 def _intent(plan: KeyPlan) -> str:

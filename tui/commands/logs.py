@@ -192,9 +192,11 @@ async def show_logs(args: argparse.Namespace, operator: Operator, out: Output) -
         return code
     mirrored = None if args.merged or out.as_json or since is not None else _mirrored(source, args)
     if mirrored is not None:
-        _copy(mirrored, out)
+        found = _copy(mirrored, out)
     else:
-        _write_lines(_stored_lines(source, args, since), _line_writer(args, out), out)
+        found = _write_lines(_stored_lines(source, args, since), _line_writer(args, out), out)
+    if not found and args.tail != 0 and not out.as_json:
+        out.note(f"No line of {source.id} is such a one yet.")
     return code
 
 
@@ -270,16 +272,20 @@ def _line_writer(args: argparse.Namespace, out: Output) -> Callable[[Any], None]
     return write
 
 
-def _write_lines(lines: Iterable[Any], write: Callable[[Any], None], out: Output) -> None:
+def _write_lines(lines: Iterable[Any], write: Callable[[Any], None], out: Output) -> bool:
+    """Each line as it comes, or all as a JSON array; whether there were any."""
+    found = False
     if not out.as_json:
         for line in lines:
             write(line)
-        return
+            found = True
+        return found
     before = "["
     for line in lines:
         sys.stdout.write(before + in_json(line.to_json()))
         before = ",\n"
     print("]" if before != "[" else "[]")
+    return before != "["
 
 
 async def _follow(

@@ -51,7 +51,7 @@ def asked_of(words: Sequence[str], whole: argparse.ArgumentParser) -> argparse.A
     """The parser of the command that these words name, as far down as they do; None for one that there is not."""
     parser = whole
     for word in words:
-        below = _commands_of(parser)
+        below = commands_of(parser)
         if not word.startswith("-") and below:
             if word not in below:
                 return None if parser is whole else parser
@@ -59,7 +59,8 @@ def asked_of(words: Sequence[str], whole: argparse.ArgumentParser) -> argparse.A
     return parser
 
 
-def _commands_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+def commands_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """The parsers of the commands right below this one, by name."""
     found: dict[str, argparse.ArgumentParser] = {}
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):

@@ -38,15 +38,15 @@ class Output:
 
     def document(self, value: Any) -> None:
         """Print the one JSON document that answers."""
-        print(in_json(value, indent=2 if sys.stdout.isatty() else None))
+        _print(in_json(value, indent=2 if sys.stdout.isatty() else None))
 
     def line(self, value: Any) -> None:
         """Print one JSON line of a stream, at once."""
-        print(in_json(value), flush=True)
+        _print(in_json(value), flush=True)
 
     def text(self, value: str = "") -> None:
         """Print text that may hold remote words; control characters become visible."""
-        print(printable(value), flush=True)
+        _print(printable(value), flush=True)
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]], *, right: Iterable[str] = ()) -> None:
         """Print aligned columns, never cut; what is piped has a line a row. Columns in `right` are right-aligned."""
@@ -66,7 +66,7 @@ class Output:
         else:
             shown = aligned(lines, right)
         for line in shown:
-            print(line)
+            _print(line)
 
     def note(self, text: str) -> None:
         """Tell the person something that is no part of the answer."""
@@ -81,6 +81,11 @@ class Output:
         for place, error in enumerate(errors):
             following = errors[place + 1].remedy if place + 1 < len(errors) else ""
             self.note(f"tpu-tui: {error.sentence if error.remedy == following else error}")
+
+
+def _print(text: str, *, flush: bool = False) -> None:
+    with streams.stdout_named():
+        print(text, flush=flush)
 
 
 def to_the_second(moment: str | None) -> str | None:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from tui import __version__
-from tui.commands.mistyped import asked_of, command_meant, unknown_option, word_meant
+from tui.commands import streams
+from tui.commands.mistyped import asked_of, command_meant, commands_of, unknown_option, word_meant
 from tui.printable import one_line
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
 
 _COMMAND_SEPARATOR = "--"
 
@@ -23,6 +28,7 @@ FAMILIES = {
     "plan": ("plan",),
     "local": ("local", "demo"),
     "serve": ("serve",),
+    "completion": ("completion",),
 }
 """Modules of `tui.commands` with the commands each adds, in the order of `--help`: a command loads only its own."""
 
@@ -48,6 +54,15 @@ class _Commands(argparse._SubParsersAction):  # type: ignore[type-arg]
         return super().add_parser(name, epilog=_HOLD_EVERYWHERE, **options)
 
 
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """Help whose second column begins behind the longest command: argparse forgets how far commands are indented."""
+
+    def add_argument(self, action: argparse.Action) -> None:
+        super().add_argument(action)
+        for below in getattr(action, "_choices_actions", ()):
+            self._action_max_length = max(self._action_max_length, len(below.dest) + 2 * self._indent_increment)
+
+
 class _Parser(argparse.ArgumentParser):
     """argparse with errors in our voice: the sentence first, then where help is."""
 
@@ -57,6 +72,14 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         self.refuse(message)
+
+    def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
+        """argparse keeps silent about what it could not print; help that went nowhere is no success."""
+        if file is not None and file is sys.stdout:
+            with streams.stdout_named():
+                file.write(message)
+        else:
+            super()._print_message(message, file)
 
     def refuse(self, message: str, remedy: str = "") -> NoReturn:
         """End with 2: what is wrong, and what was probably meant or where help is."""
@@ -68,6 +91,9 @@ class _Parser(argparse.ArgumentParser):
         choices, shown = [str(choice) for choice in action.choices], one_line(str(value))
         if action.dest == "command":
             self.refuse(f"no such command: {shown}", command_meant(shown, choices))
+        if action.dest == "action":
+            there_are = f"there {'are' if len(choices) > 1 else 'is'}: {', '.join(choices)}"
+            self.refuse(f"no such action of {self.prog}: {shown}", word_meant(shown, choices) or there_are)
         name = "/".join(action.option_strings) or action.metavar or action.dest
         self.refuse(f"{name}: {shown!r} is none of {', '.join(choices)}", word_meant(shown, choices))
 
@@ -103,7 +129,7 @@ def build_parser(command: str | None = None) -> _Parser:
         description="See, check, launch, watch, stop and report training runs on Cloud TPU pods. "
         "Without a command it opens the console; `tpu-tui help COMMAND` tells about one.",
         epilog=_everywhere_help() + _EXIT_CODES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_Help,
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"tpu-tui {__version__}")
@@ -111,6 +137,17 @@ def build_parser(command: str | None = None) -> _Parser:
     for family in [name for name, added in FAMILIES.items() if command in added] or FAMILIES:
         importlib.import_module(f"tui.commands.{family}").add_commands(commands)
     return parser
+
+
+def everything() -> argparse.ArgumentParser:
+    """The whole command line with the options that hold everywhere at every command, as they may be typed."""
+    whole, shared = build_parser(), _options_that_hold_everywhere()
+    waiting: list[argparse.ArgumentParser] = [whole]
+    while waiting:
+        parser = waiting.pop()
+        waiting += commands_of(parser).values()
+        parser._add_container_actions(shared)
+    return whole
 
 
 def _everywhere_help() -> str:
@@ -141,7 +178,9 @@ def _refuse_unknown_option(words: list[str], shared: _Parser, parser: _Parser) -
     asked = asked_of(words, parser)
     unknown = unknown_option(words, shared, asked) if asked else None
     if asked and unknown:
-        parser.refuse(f"no such option: {unknown[0]}", unknown[1] or f"{asked.prog} --help")
+        behind = f"{asked.prog} --help; the options of a job's command go behind --, with the command"
+        help_ = behind if asked.get_default("takes_job") else f"{asked.prog} --help"
+        parser.refuse(f"no such option: {unknown[0]}", unknown[1] or help_)
 
 
 def _take_further_words(args: argparse.Namespace, words: list[str], parser: _Parser) -> None:
@@ -155,7 +194,10 @@ def _take_further_words(args: argparse.Namespace, words: list[str], parser: _Par
     elif words:
         if args.command:
             parser.prog = f"{parser.prog} {args.command}"
-        parser.error(f"unrecognized arguments: {' '.join(words)}")
+        behind = f"put the command behind --: {parser.prog} {getattr(args, 'slice', '')} -- {' '.join(words)}"
+        parser.refuse(
+            f"unrecognized arguments: {' '.join(words)}", behind if getattr(args, "takes_job", False) else ""
+        )
 
 
 def flags(everywhere: argparse.Namespace) -> dict[str, Any]:

@@ -37,7 +37,7 @@ def by_this_machine(error: OSError) -> TpuTuiError:
         sys.stdout.flush()
     except OSError:
         streams.discard_stdout()
-        where = where or "standard output"
+        where = where or streams.STDOUT
     why = one_line(f"{where}: {error.strerror or error}" if where else str(error.strerror or error))
     return TpuTuiError("this machine refused", why=why, remedy=_remedy(error, where))
 

@@ -88,8 +88,7 @@ async def runs_command(args: argparse.Namespace, operator: Operator, out: Output
 async def list_runs(slice_name: str | None, offline: bool, operator: Operator, out: Output) -> int:
     """Print the runs known here, newest first, those that another machine launched among them."""
     problems = [] if offline else await _discovered(slice_name, operator)
-    for problem in problems:
-        out.problem(problem)
+    out.problems(problems)
     code = max((problem.exit_code for problem in problems), default=0)
     statuses = operator.runs(slice_name.rpartition("/")[2] if slice_name else None)
     if out.as_json:

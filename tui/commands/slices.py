@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tui.commands.arguments import directory, seconds
 from tui.commands.checking import add_check
+from tui.commands.completion import remember_slices
 from tui.commands.executing import execute_command
 from tui.commands.output import Output
 from tui.commands.syncing import sync_tree
@@ -76,6 +77,8 @@ def _add_slices(commands: argparse._SubParsersAction[Any]) -> None:
 async def list_slices(_args: argparse.Namespace, operator: Operator, out: Output) -> int:
     """Print every slice; a zone that could not be asked is told and the others are listed."""
     listing = await operator.slices()
+    if not listing.problems:
+        remember_slices(operator.settings, listing.slices)
     if out.as_json:
         out.document([slice_.to_json() for slice_ in listing.slices])
     elif listing.slices:

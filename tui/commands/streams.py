@@ -44,6 +44,19 @@ def silent_where_nobody_reads() -> Iterator[None]:
         discard_stdout()
 
 
+STDOUT = "standard output"
+
+
+@contextlib.contextmanager
+def stdout_named() -> Iterator[None]:
+    """An error of writing to stdout says so where it says no file; unbuffered, it comes from the writing itself."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or STDOUT
+        raise
+
+
 def discard_stdout() -> None:
     """Point stdout at /dev/null, so that the interpreter's last flush has nobody to complain to."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

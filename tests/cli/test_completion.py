@@ -1,0 +1,134 @@
+"""Tab in real shells: commands, options, and the runs, slices and profiles of this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commands import DEADLINE, Shell
+
+RUN = "one-20260102-030405-abcd"
+CASES = {
+    "tpu-tui la": "launch",
+    "tpu-tui --read-only --profile office sta": "status",
+    "tpu-tui slices del": "delete",
+    "tpu-tui launch --detach --js": "--json",
+    "tpu-tui launch --runtime x": "xrt",
+    "tpu-tui --profile off": "office",
+    "tpu-tui slices delete the": "the-pod",
+    "tpu-tui status --watch one": RUN,
+    "tpu-tui runs delete x one": RUN,
+    "tpu-tui cores sav": "saved.log",
+}
+
+
+@pytest.fixture
+def home(shell: Shell) -> Shell:
+    """A machine with a run, a profile and a saved log, and `tpu-tui` on its PATH."""
+    for name in ("bin", "profiles", f"runs/{RUN}"):
+        (shell.home / name).mkdir(parents=True)
+    (shell.home / "runs" / RUN / "run.json").write_text(json.dumps({"slice": "the-pod"}))
+    (shell.home / "profiles" / "office.toml").touch()
+    (shell.home / "saved.log").touch()
+    command = shell.home / "bin" / "tpu-tui"
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m tui.cli "$@"\n')
+    command.chmod(0o755)
+    shell.environ.update(PATH=f"{shell.home / 'bin'}:{os.environ['PATH']}", PYTHONPATH=str(Path.cwd()), TERM="dumb")
+    return shell
+
+
+def needs(name: str) -> pytest.MarkDecorator:
+    return pytest.mark.skipif(shutil.which(name) is None, reason=f"no {name} here")
+
+
+def asked(home: Shell, *words: str, text: str = "") -> str:
+    return subprocess.run(
+        words,
+        input=text,
+        env=home.environ,
+        cwd=home.home,
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+    ).stdout
+
+
+@needs("bash")
+def test_bash_completes_every_word(home: Shell) -> None:
+    script = """
+source <(tpu-tui completion bash)
+function=$(complete -p tpu-tui); function=${function#*-F }; function=${function%% *}
+while read -r line; do
+  COMP_LINE=$line COMP_POINT=${#line} COMP_WORDS=($line) COMP_CWORD=$((${#COMP_WORDS[@]} - 1)) COMPREPLY=()
+  $function tpu-tui "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}" 2>/dev/null </dev/null
+  echo "${COMPREPLY[*]}"
+done
+"""
+    answers = asked(home, "bash", "--norc", "-c", script, text="".join(f"{case}\n" for case in CASES)).splitlines()
+    assert dict(zip(CASES, answers, strict=True)) == CASES
+
+
+@needs("fish")
+def test_fish_completes_every_word(home: Shell) -> None:
+    lines = ["tpu-tui completion fish | source", *(f"complete -C '{case}' | cut -f1; echo -" for case in CASES)]
+    answers = asked(home, "fish", "--no-config", "-c", "\n".join(lines)).split("\n-\n")
+    assert dict(zip(CASES, answers, strict=False)) == CASES
+
+
+@needs("zsh")
+def test_zsh_completes_every_word(home: Shell) -> None:
+    (home.home / ".zshrc").write_text(
+        "PS1='> '; autoload -Uz compinit; compinit -u -D; bindkey '^I' complete-word\n"
+        'eval "$(tpu-tui completion zsh)"; echo rea""dy\n'
+    )
+    ours, theirs = pty.openpty()
+    options = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
+    environ = {**home.environ, "ZDOTDIR": str(home.home)}
+    with subprocess.Popen(["zsh", "-i"], env=environ, cwd=home.home, start_new_session=True, **options) as zsh:
+        os.close(theirs)
+        try:
+            until(ours, "ready")
+            for typed, completed in CASES.items():
+                os.write(ours, f"{typed}\t".encode())
+                until(ours, typed.rpartition(" ")[0] + " " + completed)
+                os.write(ours, b"\x15")
+        finally:
+            zsh.kill()
+            os.close(ours)
+
+
+def until(terminal: int, words: str) -> None:
+    """Read what the terminal shows until these words are there."""
+    seen = ""
+    deadline = time.monotonic() + DEADLINE
+    while words not in seen:
+        assert select.select([terminal], [], [], max(0.0, deadline - time.monotonic()))[0], (
+            f"{words!r} not in {seen!r}"
+        )
+        seen += os.read(terminal, 65536).decode(errors="replace")
+
+
+def test_the_slices_of_the_last_listing_are_proposed_and_no_large_library_is_imported(shell: Shell) -> None:
+    hosts = shell.home / "lab.txt"
+    hosts.write_text("127.0.0.1\n")
+    assert shell.run("completion", "--list", "slices").raw == b""
+    assert shell.run("--hosts", str(hosts), "slices").code == 0
+    program = (
+        "import sys; from tui.cli import main; main(['completion', '--list', 'words'])\n"
+        "large = {'google', 'grpc', 'asyncssh', 'textual', 'numpy', 'shtab'}\n"
+        "print(large & {name.split('.')[0] for name in sys.modules})"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", program], env=shell.environ, check=True, capture_output=True, text=True
+    )
+    assert answer.stdout.splitlines() == ["delete", "lab", "set()"]

@@ -1,0 +1,184 @@
+"""`completion`: a script that lets a shell complete our command lines, and the names that it asks for."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tui.commands.arguments import directory
+from tui.commands.output import Output
+from tui.errors import UsageError
+
+if TYPE_CHECKING:
+    from tui.pod.slice import Slice
+    from tui.settings import Settings
+
+SHELLS = ("bash", "zsh", "fish")
+_NAMES = "tpu-tui completion --list {} 2>/dev/null"
+_FUNCTIONS = {
+    "bash": """
+_tpu_tui_{kind}() {{
+  compgen -W "$({names})" -- "$1"
+  {files}
+}}
+""",
+    "zsh": """
+_tpu_tui_{kind}() {{
+  local -a found
+  found=(${{(f)"$({names})"}})
+  compadd -a found
+  {files}
+}}
+""",
+    "fish": """
+function _tpu_tui_{kind}
+  {names}
+  {files}
+end
+""",
+}
+"""A function of each shell that completes one kind of names: asked when Tab is pressed, and not before."""
+_FILES = {"bash": 'compgen -f -- "$1"', "zsh": "_files", "fish": "__fish_complete_path (commandline -ct)"}
+_ONE_WORD_ONLY = re.compile(r'"\(\*\)::?')
+"""How shtab 1.13 begins what zsh is told of any number of words, and zsh then completes the first only."""
+_RECENT_RUNS = 20
+"""Runs that are asked for the slices they were on."""
+
+
+def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
+    """Add this family's parser."""
+    completion = commands.add_parser(
+        "completion",
+        help="a script that lets your shell complete commands, options, runs and slices",
+        description="Prints a script for your shell. bash: put `source <(tpu-tui completion bash)` into ~/.bashrc · "
+        'zsh: `eval "$(tpu-tui completion zsh)"` into ~/.zshrc, after compinit · '
+        "fish: tpu-tui completion fish > ~/.config/fish/completions/tpu-tui.fish",
+    )
+    completion.add_argument("shell", metavar="bash|zsh|fish", nargs="?", choices=SHELLS)
+    completion.add_argument("--list", choices=tuple(_LISTS), help=argparse.SUPPRESS)
+    completion.set_defaults(run_blocking=print_completion)
+
+
+def print_completion(args: argparse.Namespace, flags: Mapping[str, Any], out: Output) -> int:
+    """Print the shell's script, or for the script the names of one kind, one a line."""
+    if args.list:
+        from tui.settings import load
+
+        for name in dict.fromkeys(_LISTS[args.list](load(flags))):
+            out.text(name)
+        return 0
+    if not args.shell:
+        raise UsageError("which shell?", remedy=f"tpu-tui completion {'|'.join(SHELLS)}")
+    out.text(script(args.shell))
+    return 0
+
+
+def script(shell: str) -> str:
+    """The whole command line as a script of that shell's completion."""
+    import shtab
+
+    from tui.commands.parsing import everything
+
+    parser = everything()
+    for action in _actions(parser):
+        complete = _completed_by(action)
+        if complete == "files":
+            action.complete = shtab.FILE  # type: ignore[attr-defined]
+        elif complete == "directories":
+            action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
+        elif complete:
+            name = f"_tpu_tui_{complete}"
+            action.complete = {"bash": name, "zsh": name, "fish": f"({name})"}  # type: ignore[attr-defined]
+    functions = (
+        _FUNCTIONS[shell].format(kind=kind, names=_NAMES.format(kind), files=_FILES[shell] if kind == "logs" else "")
+        for kind in _LISTS
+    )
+    text = str(shtab.complete(parser, shell, preamble="".join(functions)))
+    return _ONE_WORD_ONLY.sub('"*:', text) if shell == "zsh" else text
+
+
+def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for below in action.choices.values():
+                yield from _actions(below)
+        else:
+            yield action
+
+
+def _completed_by(action: argparse.Action) -> str:
+    """What a word of the command line is, by how its help calls it; empty where nothing can be proposed."""
+    called = action.metavar if isinstance(action.metavar, str) else ""
+    if "RUN" in called:
+        return "logs" if "FILE" in called else "words" if "SLICE" in called else "runs"
+    if called.startswith("SLICE"):
+        return "slices"
+    if action.dest == "profile":
+        return "profiles"
+    if action.type is directory:
+        return "directories"
+    return "files" if called == "FILE" or action.type is Path else ""
+
+
+# ── the names ────────────────────────────────────────────────────────────────────────────────────
+
+
+def remember_slices(settings: Settings, slices: Iterable[Slice]) -> None:
+    """Keep the names of the slices that were just listed, for the shell; what cannot be kept is not missed."""
+    names = [slice_.name for slice_ in slices]
+    words = sorted(slice_.name if names.count(slice_.name) == 1 else slice_.path for slice_ in slices)
+    with contextlib.suppress(OSError):
+        path = _remembered(settings)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(f"{word}\n" for word in words))
+
+
+def _remembered(settings: Settings) -> Path:
+    return settings.home / "cache" / "slices.txt"
+
+
+def _profiles(settings: Settings) -> Iterator[str]:
+    return (path.stem for path in sorted((settings.home / "profiles").glob("*.toml")))
+
+
+def _runs(settings: Settings) -> Iterator[str]:
+    """The ids of the runs here, newest first."""
+    from tui.pod.run import is_run_id
+
+    with contextlib.suppress(OSError):
+        names = [path.name for path in settings.runs_home.iterdir() if is_run_id(path.name)]
+        yield from sorted(names, key=lambda name: name[-20:], reverse=True)
+
+
+def _slices(settings: Settings) -> Iterator[str]:
+    """The slices of the last listing, of the hosts file and of the newest runs."""
+    with contextlib.suppress(OSError):
+        yield from _remembered(settings).read_text().split()
+    if settings.hosts:
+        from tui.cloud.hosts_file import slice_name
+
+        yield slice_name(settings.hosts)
+    for run in list(_runs(settings))[:_RECENT_RUNS]:
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            yield str(json.loads((settings.runs_home / run / "run.json").read_text())["slice"])
+
+
+def _words(settings: Settings) -> Iterator[str]:
+    """What may follow `runs`."""
+    yield "delete"
+    yield from _slices(settings)
+    yield from _runs(settings)
+
+
+_LISTS: dict[str, Callable[[Settings], Iterator[str]]] = {
+    "runs": _runs,
+    "logs": _runs,
+    "slices": _slices,
+    "words": _words,
+    "profiles": _profiles,
+}
