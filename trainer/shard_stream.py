@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import gc
+import os
 import random
 import signal
 from collections.abc import Generator, Iterator
@@ -20,6 +22,10 @@ from trainer.leftovers import die_with_parent
 from trainer.progress import write_line
 from trainer.reading import MAKE_AGAIN, Sample, read_shard, read_shards
 from trainer.split import Piece, Share
+
+# A forked loader must not clean up what the training left: torch_xla keeps a list of its tensors behind a lock, and
+# whoever held that at the fork is not there to let go of it.
+os.register_at_fork(before=gc.freeze, after_in_parent=gc.unfreeze)
 
 FILLED = 10  # a shuffle buffer gives its first sample when it is full to a tenth, and goes on filling
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import io
+import os
 import random
 import tarfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +22,7 @@ webdataset = pytest.importorskip("webdataset", reason="webdataset is not install
 from tests.trainer.small_shards import config, ppm, refused, shard, trained_values  # noqa: E402
 from trainer import data, decode, objects, split  # noqa: E402
 from trainer.data import PADDING, Dataset, ShardSet  # noqa: E402
+from trainer.shard_stream import batches  # noqa: E402
 
 
 @pytest.mark.parametrize("loaders", [0, 1, 2])
@@ -193,3 +197,33 @@ def test_what_a_seed_gives_does_not_change_without_a_new_number_for_it(numbered:
     assert (data.ORDER, digest.hexdigest()[:16]) == (2, "82ab68a110168362"), (
         "raise data.ORDER, and put both down here"
     )
+
+
+class _Left:
+    """Garbage that only a collection finds, and that notes which process it was found in."""
+
+    def __init__(self, notes: Path) -> None:
+        self.me, self.notes = self, notes
+
+    def __del__(self) -> None:
+        self.notes.write_text(f"{os.getpid()}")
+
+
+class _Collecting(torch.utils.data.IterableDataset):  # type: ignore[type-arg]
+    def __iter__(self) -> Iterator[int]:
+        gc.collect()
+        yield os.getpid()
+
+
+def test_a_loader_process_leaves_alone_what_the_training_left(tmp_path: Path) -> None:
+    """Of torch_xla's tensors each is on a list behind a lock, which somebody may have held at the fork."""
+    gc.disable()
+    try:
+        _Left(tmp_path / "found-by")
+        [loader] = batches(_Collecting(), 1)
+        assert loader != os.getpid()
+        assert not (tmp_path / "found-by").exists()
+        gc.collect()
+        assert (tmp_path / "found-by").read_text() == f"{os.getpid()}", "here it is garbage like any other"
+    finally:
+        gc.enable()
