@@ -33,7 +33,8 @@ WORKERS, CORES, RATE = 64, 8, 1000
 """The live run: workers, cores of each, lines a second of each."""
 BATCHES = 10
 """Appends a second to every log."""
-KEY_EVERY = 0.1
+KEY_EVERY = 0.087
+"""Seconds between two keys: no part of the ticks' own, so that keys come at all moments between two of them."""
 COLUMNS, LINES = 200, 60
 
 
