@@ -4,6 +4,8 @@ import fcntl
 import os
 import socket
 import stat
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -129,6 +131,19 @@ def test_only_one_who_signed_and_lives_is_a_keeper(home: Path) -> None:
     claim.release()
     (made.path / "keeper").write_text(f"{os.getpid()} 1 {socket.gethostname()}\n")
     assert living_keeper(made) is None
+
+
+def test_where_nothing_tells_when_a_process_started_its_number_tells_a_living_keeper(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = RunDirectory.create(home, RUN)
+    with subprocess.Popen(["true"]) as ended:
+        pass
+    for pid, keeper in ((os.getpid(), os.getpid()), (ended.pid, None)):
+        (made.path / "keeper").write_text(f"{pid} 1 {socket.gethostname()}\n")
+        with monkeypatch.context() as elsewhere:
+            elsewhere.setattr(sys, "platform", "darwin")
+            assert living_keeper(made) == keeper
 
 
 def test_a_claim_on_a_directory_that_was_removed_or_moved_stands_no_more(home: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import socket
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -74,8 +75,21 @@ def living_keeper(directory: RunDirectory) -> int | None:
         pid, started, host, *_ = (directory.path / KEEPER_FILE).read_text(errors="replace").split()
     except (OSError, ValueError):
         return None
-    lives = pid.isdigit() and (host != socket.gethostname() or _start_time(int(pid)) == started)
+    lives = pid.isdigit() and (host != socket.gethostname() or _lives(int(pid), started))
     return int(pid) if lives else None
+
+
+def _lives(pid: int, started: str) -> bool:
+    """Whether that very process is there; where nothing tells when one started (macOS), any of that number is it."""
+    if sys.platform == "linux":
+        return _start_time(pid) == started
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
 def _locked(descriptor: int, mode: int) -> bool:
