@@ -38,7 +38,17 @@ def test_a_run_is_read_back_as_it_was_written_but_for_secret_values(home: Path) 
     found = RunDirectory.open(made.path)
     assert replace(found.run, env={}) == replace(RUN, env={})
     assert found.run.env["EPOCHS"] == "3"
-    assert "hush" not in (made.path / "run.json").read_text()
+    written = (made.path / "run.json").read_text()
+    assert "hush" not in written
+    # People look in as well: a worker has a line of its own.
+    assert [len([line for line in written.splitlines() if ip in line]) for ip in ("10.0.0.1", "10.0.0.2")] == [1, 1]
+    assert len(written.splitlines()) > 10
+
+
+def test_an_argument_that_is_no_unicode_is_read_back_exactly(home: Path) -> None:
+    run = replace(RUN, argv=("train", "\udcff", "é"), env={"EMPTY": ""}, workers=(Worker(0),))
+    made = RunDirectory.create(home, run)
+    assert RunDirectory.open(made.path).run == run
 
 
 def test_the_directory_is_private(home: Path) -> None:

@@ -124,17 +124,18 @@ def _options_that_hold_everywhere() -> _Parser:
 
 def build_parser(command: str | None = None) -> _Parser:
     """The whole command line, for parsing and for `--help`; with a command that there is, only its part of it."""
+    families = [name for name, added in FAMILIES.items() if command in added]
     parser = _Parser(
         prog="tpu-tui",
         description="See, check, launch, watch, stop and report training runs on Cloud TPU pods. "
         "Without a command it opens the console; `tpu-tui help COMMAND` tells about one.",
-        epilog=_everywhere_help() + _EXIT_CODES,
+        epilog=None if families else _everywhere_help() + _EXIT_CODES,
         formatter_class=_Help,
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"tpu-tui {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
-    for family in [name for name, added in FAMILIES.items() if command in added] or FAMILIES:
+    for family in families or FAMILIES:
         importlib.import_module(f"tui.commands.{family}").add_commands(commands)
     return parser
 

@@ -78,14 +78,25 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False)
 """Made once: `json.dumps` makes one at each call, which costs as much as an event's text."""
 
 
-def to_bytes(document: Any, indent: int | None = None) -> bytes:
+def to_bytes(document: Any) -> bytes:
     """JSON in UTF-8; what is not Unicode (an argument's stray byte) is escaped, so that it reads back exactly."""
     try:
-        if indent is None:
-            return _ENCODER.encode(document).encode()
-        return json.dumps(document, indent=indent, ensure_ascii=False).encode()
+        return _ENCODER.encode(document).encode()
     except UnicodeEncodeError:
-        return json.dumps(document, indent=indent).encode()
+        return json.dumps(document).encode()
+
+
+def _to_lines(document: Mapping[str, Any]) -> bytes:
+    """JSON as `to_bytes` makes it, a line for each member and for each element of a list: for people who look in."""
+
+    def shown(value: Any) -> bytes:
+        if not (isinstance(value, list) and value):
+            return to_bytes(value)
+        return b"[\n  " + b",\n  ".join(map(to_bytes, value)) + b"\n ]"
+
+    return (
+        b"{\n " + b",\n ".join(to_bytes(name) + b": " + shown(value) for name, value in document.items()) + b"\n}\n"
+    )
 
 
 class RunDirectory:
@@ -113,7 +124,7 @@ class RunDirectory:
             raise UsageError(f"cannot make run {run.id}", why=f"{path} exists already") from None
         directory = cls(path, run)
         try:
-            directory._write_whole(RUN_FILE, to_bytes(run.to_json(), indent=1))
+            directory._write_whole(RUN_FILE, _to_lines(run.to_json()))
             for name in (EVENTS_FILE, ARRIVALS_FILE):
                 os.close(os.open(path / name, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600))
         except OSError:
@@ -124,7 +135,7 @@ class RunDirectory:
     def amend(self, run: Run) -> None:
         """Replace run.json, when more is known of the run (the hash of its code)."""
         self.run = run
-        self._write_whole(RUN_FILE, to_bytes(run.to_json(), indent=1))
+        self._write_whole(RUN_FILE, _to_lines(run.to_json()))
 
     @classmethod
     def open(cls, path: Path) -> RunDirectory:
@@ -135,7 +146,8 @@ class RunDirectory:
         except OSError as error:
             raise UsageError(f"{path} is not a run directory", why=error.strerror or str(error)) from error
         except ValueError as error:
-            raise UsageError(f"{path} holds no readable {RUN_FILE}", why=str(error)) from error
+            remedy = "move that directory away: tpu-tui runs then finds the run on its workers again"
+            raise UsageError(f"{path} holds no readable {RUN_FILE}", why=str(error), remedy=remedy) from error
 
     def log_path(self, worker: int) -> Path:
         """The mirror of that worker's log, byte for byte what the worker wrote so far."""
@@ -220,7 +232,7 @@ def _open_or_tell(path: Path, problems: list[TpuTuiError] | None) -> RunDirector
     try:
         return RunDirectory.open(path)
     except TpuTuiError as error:
-        if problems is not None:
+        if problems is not None and (path / RUN_FILE).exists():
             problems.append(error)
         return None
 
@@ -315,7 +327,7 @@ def _event_line(event: Event) -> bytes:
 
 
 def _parse_event(line: bytes) -> Event | None:
-    with suppress(ValueError, AttributeError):
+    with suppress(ValueError, AttributeError, TypeError, KeyError):
         document = json.loads(line)
         moment, kind, worker = document.pop("time"), document.pop("event"), document.pop("worker", None)
         return Event(str(moment), str(kind), worker if isinstance(worker, int) else None, document)

@@ -36,6 +36,8 @@ class Mirror:
         self._descriptor = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY | os.O_CLOEXEC, 0o600)
         self.size = os.fstat(self._descriptor).st_size
         self._flushed = time.monotonic()
+        self._durable = 0
+        """Bytes that are known to be on the disk."""
 
     async def append(self, data: bytes) -> None:
         """Write a batch and note its arrival; with a full disk here, wait (and say so) until there is room."""
@@ -83,8 +85,12 @@ class Mirror:
     async def flush(self) -> None:
         """Make what was written durable; the disk is waited for in the loop's thread pool."""
         self._flushed = time.monotonic()
+        size = self.size
+        if size == self._durable:
+            return
         with suppress(OSError):
             await asyncio.get_running_loop().run_in_executor(None, os.fsync, self._descriptor)
+            self._durable = size
 
     def close(self) -> None:
         """Close the file."""

@@ -152,7 +152,9 @@ class WorkerConnection:
                 lambda: Running(self.worker, keep, on_output), line, encoding=None, request_pty=False
             )
         )
-        sending = asyncio.ensure_future(running.send(channel, input))
+        sending = asyncio.ensure_future(running.send(channel, input)) if input else None
+        if sending is None:
+            running.end_input(channel)
         try:
             done, _ = await asyncio.wait({running.ended}, timeout=timeout)
             if not done:
@@ -163,7 +165,8 @@ class WorkerConnection:
                 channel.send_signal("TERM")
             raise
         finally:
-            sending.cancel()
+            if sending is not None:
+                sending.cancel()
             channel.close()
             self._slots.give()
 

@@ -72,6 +72,7 @@ class Connection(asyncssh.SSHClientConnection):
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, options: asyncssh.SSHClientConnectionOptions) -> None:
+        self._is_told = _LOGGER.isEnabledFor(logging.INFO)
         super().__init__(loop, options, wait="auth")
         self._offered: Any = None
         self._may_sign_at_once = bool(options.client_keys)
@@ -110,16 +111,16 @@ class Connection(asyncssh.SSHClientConnection):
     @property
     def logger(self) -> SSHLogger:
         """Where asyncssh tells what it does; nobody words it where nobody reads it."""
-        return super().logger if _is_read() else _UNREAD
+        return super().logger if self._is_told else _UNREAD
 
     def log_sent_packet(self, *args: Any, **kwargs: Any) -> None:
         """Tell of a packet sent."""
-        if _is_read():
+        if self._is_told:
             super().log_sent_packet(*args, **kwargs)
 
     def log_received_packet(self, *args: Any, **kwargs: Any) -> None:
         """Tell of a packet that came."""
-        if _is_read():
+        if self._is_told:
             super().log_received_packet(*args, **kwargs)
 
 
@@ -144,7 +145,3 @@ class _Unread(SSHLogger):
 
 _LOGGER = logging.getLogger("asyncssh")
 _UNREAD = _Unread(_LOGGER)
-
-
-def _is_read() -> bool:
-    return _LOGGER.isEnabledFor(logging.INFO)

@@ -135,6 +135,10 @@ class Running(asyncssh.SSHClientSession[bytes]):
                 return
             with contextlib.suppress(BrokenPipeError, OSError):
                 channel.write(data[start : start + CHUNK])
+        self.end_input(channel)
+
+    def end_input(self, channel: asyncssh.SSHClientChannel[bytes]) -> None:
+        """Write the end of input, where somebody is left to read it."""
         if not (self.ended.done() or channel.is_closing()):
             with contextlib.suppress(BrokenPipeError, OSError):
                 channel.write_eof()

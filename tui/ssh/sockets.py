@@ -58,13 +58,16 @@ async def taking_turns(
     """
     await turns.acquire()
     held = True
-    opening = asyncio.ensure_future(asyncio.wait_for(open_socket(host, port), timeout))
+    opening = asyncio.ensure_future(open_socket(host, port))
+    patience = min(PATIENCE, timeout)
     try:
-        done, _ = await asyncio.wait({opening}, timeout=PATIENCE)
+        done, _ = await asyncio.wait({opening}, timeout=patience)
         if not done:
             turns.release()
             held = False
-            await asyncio.wait({opening})
+            done, _ = await asyncio.wait({opening}, timeout=timeout - patience)
+            if not done:
+                raise asyncio.TimeoutError
             opening.result()
             await turns.acquire()
             held = True
