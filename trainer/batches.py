@@ -16,9 +16,9 @@ from itertools import islice
 import numpy as np
 import torch
 
-from trainer.decode import Picture, Planes, augment_into, centre_into, opened
+from trainer.decode import Planes, augment_into, centre_into, opened, plain, shift_into
 from trainer.errors import TrainerError
-from trainer.reading import Sample
+from trainer.tar import Sample
 
 Batch = tuple[torch.Tensor, torch.Tensor]  # images uint8 [batch, 3, size, size], labels int64 [batch]
 
@@ -68,23 +68,25 @@ class Batching:
     def _batch_of(self, chunk: list[Sample], place: int) -> Batch:
         images = np.zeros((self.size, 3, self.image_size, self.image_size), dtype=np.uint8)
         labels = np.full(self.size, PADDING, dtype=np.int64)
-        rng = random.Random(
-            f"{self.seed} {place}"
-        )  # one for all: to seed it takes as long as to decode a small image
-        for row, sample in enumerate(chunk):
-            labels[row] = self._fill(images[row], sample, rng)
+        rng = random.Random(f"{self.seed} {place}")  # one for all: to seed it takes longer than a small image
+        labels[: len(chunk)] = [self._label(sample) for sample in chunk]
+        contents = [_image(sample) for sample in chunk]
+        pixels = plain(contents, self.image_size) if self.training else None
+        if pixels is not None:
+            shift_into(images, pixels, rng)
+        else:
+            for out, sample, content in zip(images, chunk, contents, strict=False):
+                self._fill(out, sample, content, rng)
         return torch.from_numpy(images), torch.from_numpy(labels)
 
-    def _fill(self, out: Planes, sample: Sample, rng: random.Random) -> int:
-        """Put a sample's pixels into a row of a batch; returns its label."""
+    def _label(self, sample: Sample) -> int:
         try:
-            label, picture = _label_and_picture(sample)
-            if self.training:
-                augment_into(out, picture, rng)
-            else:
-                centre_into(out, picture)
-        except ValueError as error:
-            raise TrainerError(f"{_name(sample)} cannot be decoded", why=str(error)) from error
+            label = int(sample["cls"])
+        except KeyError:
+            raise _lacking(sample) from None
+        except ValueError:
+            why = f"{bytes(sample['cls'][:40])!r} is no whole number"
+            raise TrainerError(f"{_name(sample)} has no class", why=why, remedy="Make the shards again") from None
         if not 0 <= label < self.classes:
             raise TrainerError(
                 f"{_name(sample)} has class {label}",
@@ -93,18 +95,27 @@ class Batching:
             )
         return label
 
+    def _fill(self, out: Planes, sample: Sample, content: bytes, rng: random.Random) -> None:
+        """Put a sample's pixels into a row of a batch."""
+        try:
+            if self.training:
+                augment_into(out, opened(content), rng)
+            else:
+                centre_into(out, opened(content))
+        except ValueError as error:
+            raise TrainerError(f"{_name(sample)} cannot be decoded", why=str(error)) from error
 
-def _label_and_picture(sample: Sample) -> tuple[int, Picture]:
-    try:
-        told, content = sample["cls"], next(sample[key] for key in IMAGE_KEYS if key in sample)
-    except (KeyError, StopIteration) as error:
-        raise TrainerError(f"{_name(sample)} lacks a class or an image", why=f"it has {_fields(sample)}") from error
-    try:
-        label = int(told)
-    except ValueError:
-        why = f"{bytes(told[:40])!r} is no whole number"
-        raise TrainerError(f"{_name(sample)} has no class", why=why, remedy="Make the shards again") from None
-    return label, opened(content)
+
+def _image(sample: Sample) -> bytes:
+    for key in IMAGE_KEYS:
+        if key in sample:
+            content: bytes = sample[key]
+            return content
+    raise _lacking(sample)
+
+
+def _lacking(sample: Sample) -> TrainerError:
+    return TrainerError(f"{_name(sample)} lacks a class or an image", why=f"it has {_fields(sample)}")
 
 
 def _name(sample: Sample) -> str:

@@ -17,7 +17,8 @@ from typing import Any
 from trainer import data, objects
 from trainer.batches import Batching
 from trainer.config import DataConfig, OptimizerConfig, TrainConfig
-from trainer.reading import AHEAD, Sample
+from trainer.reading import AHEAD
+from trainer.tar import Sample
 
 MANY_AT_ONCE = 32  # requests: as far as an object store's answers for single images can be hurried
 

@@ -33,7 +33,16 @@ RESUME_OTHERWISE = "Give another --resume, or auto or no"
 PROBE = ".probe"  # always the same: what a killed run leaves of it, the next one takes away
 NAME = re.compile(r"checkpoint-(\d{6,})\.(pt|json)")
 WRITTEN = re.compile(rf"{NAME.pattern}|{re.escape(BEST)}|{re.escape(PROBE)}")
-DAMAGED = (RuntimeError, ValueError, KeyError, TypeError, EOFError, BadZipFile, pickle.UnpicklingError)
+DAMAGED = (
+    RuntimeError,
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    EOFError,
+    BadZipFile,
+    pickle.UnpicklingError,
+)
 
 
 @dataclass(frozen=True)
@@ -43,6 +52,10 @@ class Position:
     epoch: int = 1
     step: int = 0  # done in this epoch; where it is all of them, only the epoch's evaluation is due
     best: float | None = None  # accuracy in percent
+
+    def __post_init__(self) -> None:
+        if self.epoch < 1 or self.step < 0 or (self.best is not None and not 0 <= self.best <= 100):
+            raise ValueError(f"epoch {self.epoch}, step {self.step}, best {self.best} is no position")
 
 
 @dataclass(frozen=True)
@@ -72,14 +85,16 @@ class Pointer:
 
     @classmethod
     def from_json(cls, text: bytes, where: str) -> Pointer:
-        """Read it back; raises ValueError, KeyError or TypeError, or NewerFormatError naming `where`."""
+        """Read it back; raises one of DAMAGED, or NewerFormatError naming `where`."""
         loaded: dict[str, Any] = json.loads(text)
         what = f"Checkpoint {where}"
         check_schema(what, loaded.pop("schema"), SCHEMA, BEGIN_ELSEWHERE)
         for kind, told in ((cls, loaded), (Position, loaded["position"]), (Identity, loaded["identity"])):
             check_fields(what, told, [each.name for each in dataclasses.fields(kind)], BEGIN_ELSEWHERE)
+        if not NAME.fullmatch(loaded["file"]):
+            raise ValueError(f"it points at {loaded['file']!r}")
         return cls(
-            file=str(loaded["file"]),
+            file=loaded["file"],
             size=int(loaded["size"]),
             sha256=str(loaded["sha256"]),
             run=str(loaded["run"]),
@@ -98,14 +113,17 @@ class State:
 
 
 def save(where: str, state: State, position: Position, identity: Identity, run: str, number: int) -> Pointer:
-    """Write one checkpoint, whole: first the state, then what points at it. Raises TrainerError."""
+    """Write one checkpoint, whole: first the state, then what points at it. Raises TrainerError.
+
+    TakenError where there is one of that number already.
+    """
     stream = io.BytesIO()
     torch.save({"schema": SCHEMA, **vars(state)}, stream)
     content = stream.getvalue()
     name = f"checkpoint-{number:06d}"
     digest = hashlib.sha256(content).hexdigest()
     pointer = Pointer(f"{name}.pt", len(content), digest, run, position, identity)
-    objects.write(objects.join(where, pointer.file), content)
+    objects.write(objects.join(where, pointer.file), content, new=True)
     objects.write(objects.join(where, f"{name}.json"), pointer.to_json())
     return pointer
 
@@ -173,13 +191,18 @@ class Keeper:
         self.run = resumed.run if resumed else secrets.token_hex(8)
         self._own: list[str] = []  # the names that this run has saved, oldest first, but for its best
         self._best: str | None = None
+        self._told_of_another = False
         objects.remove_temporaries(where, WRITTEN)
         self._look_around()
         self._try_to_write()
 
     def save(self, state: State, position: Position, *, best: bool = False) -> str:
         """Write, point at it, and only then delete what is no longer needed. Returns where it is."""
-        pointer = save(self._where, state, position, self._identity, self.run, self._number)
+        try:
+            pointer = save(self._where, state, position, self._identity, self.run, self._number)
+        except objects.TakenError:
+            self._give_way()
+            return self.save(state, position, best=best)
         self._number += 1
         name = pointer.file.removesuffix(".pt")
         if best:
@@ -195,6 +218,14 @@ class Keeper:
         self._own = self._own[-KEPT:]
         return objects.join(self._where, pointer.file)
 
+    def _give_way(self) -> None:
+        """Two runs that share a directory take turns in numbering, and overwrite nothing of each other's."""
+        if not self._told_of_another:
+            self._told_of_another = True
+            what = f"Another run seems to save to {self._where} too, and --resume auto takes the newest of all"
+            write_line(f"{what}. Give each run a --checkpoint-dir of its own.", descriptor=2)
+        self._number = _first_free(_names(self._where))
+
     def _try_to_write(self) -> None:
         """What would fail at the first checkpoint is told now, before the hours of training that it was to keep."""
         probe = objects.join(self._where, PROBE)
@@ -208,7 +239,7 @@ class Keeper:
 
     def _look_around(self) -> None:
         names = _names(self._where)
-        self._number = 1 + max((number for number, _ in names), default=0)
+        self._number = _first_free(names)
         for number in sorted(number for number, kind in names if kind == "json"):
             if self._belongs(f"checkpoint-{number:06d}.json") is not None:
                 self._own.append(f"checkpoint-{number:06d}")
@@ -246,6 +277,10 @@ def _pointer(where: str, name: str) -> Pointer:
 def _names(where: str) -> set[tuple[int, str]]:
     found = map(NAME.fullmatch, objects.matching(where) if objects.is_there(where) else [])
     return {(int(match[1]), match[2]) for match in found if match}
+
+
+def _first_free(names: set[tuple[int, str]]) -> int:
+    return 1 + max((number for number, _ in names), default=0)
 
 
 def _why(error: Exception) -> str:

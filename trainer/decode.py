@@ -17,6 +17,7 @@ import math
 import os
 import random
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,7 +38,6 @@ LOG_RATIO = math.log(CROP_RATIO[0]), math.log(CROP_RATIO[1])
 CROP_TRIES = 10  # a box that does not fit is drawn anew so often, as torchvision's RandomResizedCrop does
 EVALUATION_MARGIN = 256 / 224  # shorter side before the centre crop, over the crop
 JPEG = b"\xff\xd8\xff"
-PLAIN = b"P6"
 PLAIN_HEADER = re.compile(rb"P6\s+([1-9]\d*)\s+([1-9]\d*)\s+255\s")  # without comments
 SMALL = 3 * 64 * 64  # values; to let go of the interpreter lock and get it back takes longer than so few
 HALF = 2.0  # decoding at 7/8 … 5/8 of the size takes longer than at the whole
@@ -82,9 +82,8 @@ def opened(content: bytes) -> Picture:
                 return Picture(width, height, content, None)
         except ValueError:
             pass  # something about it is unusual; OpenCV may know it
-    pixels = _plain(content) if content[:2] == PLAIN else None
-    if pixels is None:
-        pixels = _by_opencv(content)
+    found = plain([content])
+    pixels = _by_opencv(content) if found is None else found[0]
     return Picture(pixels.shape[1], pixels.shape[0], None, pixels)
 
 
@@ -93,15 +92,21 @@ def decoded(content: bytes) -> Pixels:
     return opened(content).pixels()
 
 
-def _plain(content: bytes) -> Pixels | None:
-    """A PPM's pixels, where they lie in the file; None for a PPM that is not as nearly all are."""
-    header = PLAIN_HEADER.match(content)
+def plain(contents: Sequence[bytes], side: int | None = None) -> list[Pixels] | None:
+    """PPMs' pixels, where they lie in the files, if all have one size (where a side is given, that square's).
+
+    None for all else, and for PPMs that are not as nearly all are.
+    """
+    header = PLAIN_HEADER.match(contents[0])
     if header is None:
         return None
     width, height = int(header[1]), int(header[2])
-    if len(content) - header.end() != 3 * width * height:
+    begins, size = header.end(), header.end() + 3 * width * height
+    if side not in (None, width) or side not in (None, height):
         return None
-    return np.frombuffer(content, np.uint8, offset=header.end()).reshape(height, width, 3)
+    if not all(len(content) == size and content.startswith(header[0]) for content in contents):
+        return None
+    return [np.frombuffer(content, np.uint8, -1, begins).reshape(height, width, 3) for content in contents]
 
 
 def _by_opencv(content: bytes) -> Pixels:
@@ -122,10 +127,10 @@ def augment_into(out: Planes, picture: Picture, rng: random.Random) -> None:
     """A random crop and flip: by a few pixels where the image has the size already, else of a random part."""
     size = out.shape[1]
     if (picture.width, picture.height) == (size, size):
-        pixels = _shifted(picture.pixels(), rng)
+        shift_into(out[None], [picture.pixels()], rng)
     else:
         pixels = _part(picture, random_box(picture.width, picture.height, rng), size, quick=True)
-    _write(out, pixels, flipped=rng.random() < 0.5)
+        _write(out, pixels, flipped=rng.random() < 0.5)
 
 
 def centre_into(out: Planes, picture: Picture) -> None:
@@ -152,13 +157,15 @@ def random_box(width: int, height: int, rng: random.Random) -> Box:
     return (width - wide) // 2, (height - high) // 2, wide, high
 
 
-def _shifted(image: Pixels, rng: random.Random) -> Pixels:
-    """Cut out at random as if the image had a black border of CROP_MARGIN pixels."""
-    size, edge = image.shape[0], CROP_MARGIN
-    padded = np.zeros((size + 2 * edge, size + 2 * edge, 3), np.uint8)
-    padded[edge:-edge, edge:-edge] = image
-    top, left = (int(rng.random() * (2 * edge + 1)) for _ in range(2))
-    return padded[top : top + size, left : left + size]
+def shift_into(rows: Iterable[Planes], images: Sequence[Pixels], rng: random.Random) -> None:
+    """Cut images of one size out at random as if each had a black border of CROP_MARGIN pixels; flip half of them."""
+    size, edge = images[0].shape[0], CROP_MARGIN
+    padded = np.zeros((size + 2 * edge, size + 2 * edge, 3), np.uint8)  # one for all: its border stays black
+    inside, places = padded[edge:-edge, edge:-edge], 2 * edge + 1
+    for out, image in zip(rows, images, strict=False):
+        inside[...] = image
+        top, left = int(rng.random() * places), int(rng.random() * places)
+        _write(out, padded[top : top + size, left : left + size], flipped=rng.random() < 0.5)
 
 
 def _part(picture: Picture, box: Box, size: int, *, quick: bool) -> Pixels:

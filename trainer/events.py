@@ -40,22 +40,23 @@ class Events:
 
     def flush(self) -> None:
         """Make all that was added visible to readers."""
-        if self._writer is None or self._where is None:
-            return
         try:
-            self._writer.flush()
-            if self._nameless is not None:
-                self._nameless.seek(0)
-                objects.write(objects.join(self._where, self._name), self._nameless.read())
+            self._flush()
         except (OSError, TrainerError) as error:
             self._give_up(error)
+
+    def _flush(self) -> None:
+        if self._writer is None or self._where is None:
+            return
+        self._writer.flush()
+        if self._nameless is not None:
+            self._nameless.seek(0)
+            objects.write(objects.join(self._where, self._name), self._nameless.read())
 
     def close(self) -> None:
         """Flush, and write no more."""
         self.flush()
-        self._drop_writer()
-        if self._nameless is not None:
-            self._nameless.close()
+        self._let_go()
 
     def _begin(self, where: str, first_step: int) -> None:
         try:
@@ -65,7 +66,7 @@ class Events:
             remedy = "Install it with: pip install tensorboardX, or leave --logdir out"
             raise TrainerError("--logdir needs tensorboardX", why=str(error), remedy=remedy) from error
         if objects.is_bucket(where):
-            objects.matching(where)  # a missing bucket is told before the training, not after its first epoch
+            objects.matching(where)  # where there is no network, this is told sooner than by the upload
         try:
             with contextlib.ExitStack() as stack:
                 if objects.is_bucket(where):
@@ -78,10 +79,15 @@ class Events:
                 self._name = path.name
                 if objects.is_bucket(where):
                     self._nameless = path.open("rb")
+            self._write(step=first_step, session_log=SessionLog(status=SessionLog.START))
+            self._flush()
         except OSError as error:
-            raise TrainerError(f"Cannot write to {where}", why=error.strerror or str(error)) from error
-        self._write(step=first_step, session_log=SessionLog(status=SessionLog.START))
-        self.flush()
+            self._let_go()
+            why, remedy = error.strerror or str(error), "Give another --logdir"
+            raise TrainerError(f"Cannot write to {where}", why=why, remedy=remedy) from error
+        except TrainerError:
+            self._let_go()
+            raise
 
     def _write(self, **fields: Any) -> None:
         from tensorboardX.proto.event_pb2 import Event
@@ -93,7 +99,13 @@ class Events:
 
     def _give_up(self, error: Exception) -> None:
         self._drop_writer()
-        write_line(f"No more TensorBoard events are written to {self._where}: {error}", descriptor=2)
+        why = error.strerror if isinstance(error, OSError) else error
+        write_line(f"No more TensorBoard events are written to {self._where}: {why}", descriptor=2)
+
+    def _let_go(self) -> None:
+        self._drop_writer()
+        if self._nameless is not None:
+            self._nameless.close()
 
     def _drop_writer(self) -> None:
         self._writer, writer = None, self._writer

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import math
 import multiprocessing
 import os
 import signal
@@ -45,6 +46,7 @@ Train = Callable[[Replicas, TrainConfig, "Stopping"], int]  # returns the exit c
 
 GRACE = 20.0  # seconds from SIGTERM to SIGKILL: a compilation, which no signal interrupts, fits in
 SAVING_GRACE = 300.0  # the same where a checkpoint is to be written first; who sent the signal may be less patient
+OVERDUE = 5.0  # seconds later at which a rank ends that nobody was there to kill
 CULPRIT_FIRST = 2.0  # seconds that a rank waits before it ends for another's sake, so that the cause is seen first
 
 
@@ -54,14 +56,20 @@ class Stopping:
     def __init__(self) -> None:
         self.requested = False
 
-    def install(self) -> None:
-        """Listen for SIGTERM; Ctrl-C is left to the process that started the ranks."""
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, self._request)
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
+    def install(self, grace: float) -> None:
+        """Listen for SIGTERM; Ctrl-C is left to the process that started the ranks.
 
-    def _request(self, *_: object) -> None:
-        self.requested = True
+        That one kills what has not ended `grace` seconds after SIGTERM. Where it is gone itself, the kernel does.
+        """
+
+        def request(*_: object) -> None:
+            if not self.requested:
+                signal.alarm(math.ceil(grace + OVERDUE))
+            self.requested = True
+
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, request)
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def launch(train: Train, config: TrainConfig) -> int:
@@ -159,15 +167,16 @@ class Spawned:
 
     def _hear(self, number: int, _: object) -> None:
         """The ranks stop at a step they agree on, save and end: in bounded time, which no collective can stretch."""
-        self._stopping.requested = True
+        before, self._stopping.requested = self._stopping.requested, True
         if os.getpid() != self._launcher:
             if self._code.value:
                 os._exit(PARTNER_LOST)
             signal.alarm(int(_grace(self._config)))
             return
+        at_once = number == signal.SIGINT and _hear_ctrl_c(self._config, again=before)
         for rank in multiprocessing.active_children():
             if rank.pid is not None:
-                os.kill(rank.pid, number)
+                os.kill(rank.pid, signal.SIGKILL if at_once else signal.SIGTERM)
 
 
 def _spawned_rank(_: int) -> None:
@@ -229,9 +238,12 @@ class _Forked:
                     rank.kill()
         return STOPPED if self._stopped and self._code == 0 else self._code
 
-    def _stop(self, *_: object) -> None:
+    def _stop(self, number: int, _: object) -> None:
+        at_once = number == signal.SIGINT and _hear_ctrl_c(self._config, again=self._stopped)
         self._stopped = True
         self._end()
+        if at_once:
+            self._kill_at = 0.0
 
     def _end(self) -> None:
         if self._kill_at is None:
@@ -256,6 +268,14 @@ class _Forked:
                 descriptor=2,
             )
         self._end()
+
+
+def _hear_ctrl_c(config: TrainConfig, *, again: bool) -> bool:
+    """Say what Ctrl-C does; whether to end at once, which the second one asks for."""
+    first = "at the next step" if config.checkpoint.directory is None else "at the next step, saving first"
+    what = "Ending at once" if again else f"Stopping {first}; Ctrl-C again ends at once"
+    write_line(f"{what}.", descriptor=2)
+    return again
 
 
 def _grace(config: TrainConfig) -> float:
@@ -283,7 +303,7 @@ def _cpu_rank(
     if os.getppid() != parent:
         sys.exit(STOPPED)
     stopping = Stopping()
-    stopping.install()
+    stopping.install(_grace(config))
     place = config.replicas
     torch.set_num_threads(1)  # the cores are the replicas'
 

@@ -30,6 +30,10 @@ PATIENCE = 30.0  # seconds that a listing is tried again: it comes first, and sh
 STORAGE = "https://storage.googleapis.com"
 
 
+class TakenError(TrainerError):
+    """What was to be new is there already."""
+
+
 def is_bucket(url: str) -> bool:
     """Whether a path lies in Cloud Storage."""
     return url.startswith(BUCKET_SCHEME)
@@ -87,7 +91,8 @@ def matching(directory: str, pattern: str = "*") -> list[str]:
                 f"There is no directory {directory}", remedy="Make shards with python -m trainer.shards"
             )
         return sorted(fnmatch.filter((path.name for path in Path(directory).iterdir()), pattern))
-    bucket, prefix = _parts(directory.rstrip("/") + "/")
+    bucket, name = _parts(directory)
+    prefix = f"{name.rstrip('/')}/".lstrip("/")
     from google.cloud.storage.retry import DEFAULT_RETRY
 
     with _told(directory):
@@ -135,18 +140,17 @@ def open_object(url: str) -> Iterator[ObjectStream]:
         yield stream
 
 
-def write(url: str, content: bytes) -> None:
-    """Write a whole file or object; a local file appears complete or not at all."""
-    if is_bucket(url):
-        bucket, name = _parts(url)
-        from google.cloud.storage.retry import DEFAULT_RETRY
+def write(url: str, content: bytes, *, new: bool = False) -> None:
+    """Write a whole file or object; a local file appears complete or not at all.
 
-        with _told(url):
-            blob = _client().bucket(bucket).blob(name)
-            # To send the same bytes twice does no harm: so it may be retried, which is not the client's default.
-            blob.upload_from_file(io.BytesIO(content), checksum="crc32c", size=len(content), retry=DEFAULT_RETRY)
+    With `new` it must not be there yet, and TakenError is raised if it is.
+    """
+    if is_bucket(url):
+        _upload(url, content, new)
         return
     path = Path(url)
+    if new and path.exists():
+        raise TakenError(f"There is {url} already")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with leftovers.replacing(path) as stream:
@@ -154,6 +158,26 @@ def write(url: str, content: bytes) -> None:
     except OSError as error:
         remedy = "Make room there, or choose another place" if error.errno == errno.ENOSPC else ""
         raise TrainerError(f"Cannot write {url}", why=error.strerror or str(error), remedy=remedy) from error
+
+
+def _upload(url: str, content: bytes, new: bool) -> None:
+    from google.api_core.exceptions import PreconditionFailed
+    from google.cloud.storage.retry import DEFAULT_RETRY
+
+    bucket, name = _parts(url)
+    with _told(url):
+        blob = _client().bucket(bucket).blob(name)
+        try:
+            # To send the same bytes twice does no harm: so it may be retried, which is not the client's default.
+            blob.upload_from_file(
+                io.BytesIO(content),
+                checksum="crc32c",
+                size=len(content),
+                retry=DEFAULT_RETRY,
+                if_generation_match=0 if new else None,
+            )
+        except PreconditionFailed as error:
+            raise TakenError(f"There is {url} already") from error
 
 
 def delete(url: str) -> None:
@@ -249,7 +273,7 @@ def _told(url: str) -> Iterator[None]:
     except (Forbidden, Unauthorized) as error:
         raise TrainerError(
             f"No permission for {url}",
-            why=str(getattr(error, "message", error)),
+            why=_answer(error),
             remedy="Give this machine's service account the role roles/storage.objectAdmin on the bucket",
         ) from error
     except GoogleAuthError as error:
@@ -258,8 +282,21 @@ def _told(url: str) -> Iterator[None]:
         ) from error
     except (GoogleAPIError, RequestException, OSError) as error:
         raise TrainerError(
-            f"Cloud Storage did not answer for {url}", why=f"{type(error).__name__}: {error}"
+            f"Cloud Storage does not serve {url}",
+            why=_answer(error),
+            remedy="See whether network and bucket are well",
         ) from error
+
+
+def _answer(error: Exception) -> str:
+    """What the API said, without the request that it answered; of an error tried again for long, the last one."""
+    error = getattr(error, "cause", None) or error
+    told = getattr(error, "message", None) or str(error)
+    response = getattr(error, "response", None)
+    if response is not None:
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            told = response.json()["error"]["message"]
+    return f"{getattr(error, 'code', None) or type(error).__name__}: {told}"
 
 
 def _bucket_exists(bucket: str) -> bool:

@@ -5,6 +5,7 @@ Each line is one write(2), newline included: processes that share a log never gl
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
@@ -18,9 +19,13 @@ SMOOTHING = 0.4  # share of the former rate in the new one, as torch_xla's RateT
 
 
 def write_line(text: str, descriptor: int = 1) -> None:
-    """Write one whole line with a single write(2); line breaks inside it become blanks."""
-    sys.stdout.flush()
-    os.write(descriptor, (" ".join(text.splitlines()) + "\n").encode("utf-8", "replace"))
+    """Write one whole line with a single write(2); line breaks inside it become blanks.
+
+    What nobody can take is lost: Ctrl-C ends `| tee log` at once, and must not keep the trainer from saving.
+    """
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+        os.write(descriptor, (" ".join(text.splitlines()) + "\n").encode("utf-8", "replace"))
 
 
 class RateTracker:

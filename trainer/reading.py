@@ -1,42 +1,32 @@
-"""Shards as samples: local ones mapped into memory, those of a bucket fetched; some ahead; commands as they come.
-
-Samples are dictionaries as webdataset groups them: `__key__`, `__url__`, and a field for each file of that key.
-"""
+"""Shards as samples: local ones mapped into memory, those of a bucket fetched; some ahead; commands as they come."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
 import mmap
-import struct
 import tarfile
 import threading
 import time
-import zlib
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from webdataset.tariterators import tar_file_expander
 
 from trainer import objects
 from trainer.errors import TrainerError
-from trainer.manifest import BLOCK
 from trainer.streams import PART, ObjectStream
+from trainer.tar import Content, Sample, UnusualTarError, grouped, samples
 
 AHEAD = 4  # shards on their way at once: one connection alone waits for each answer, and one file for its disk
 WHOLE = 128 * 1024 * 1024  # bytes of a shard that is kept in memory whole; a larger one is streamed
 PATIENCE = 1.0  # seconds for the threads that fetch to end; as a rule milliseconds
-HEADER = struct.Struct("100s24x12s12x8ss188xs166x")  # name, size, checksum, kind, the prefix's first byte
-BLANKS = 8 * ord(" ")  # a checksum is the sum of its header's bytes, its own eight taken for blanks
-SUMMED = 65521  # what a sum is known modulo
-REGULAR = (b"0", b"\0")
 MAKE_AGAIN = "Make the shards again with --overwrite, or go on without what is lost with --on-bad-shard skip"
-Sample = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -46,15 +36,6 @@ class ShardFile:
     url: str
     size: int | None = None
     sha256: str | None = None
-
-
-class _Bytes(Protocol):
-    def __len__(self) -> int: ...
-    def __getitem__(self, part: slice) -> bytes: ...
-
-
-class _UnusualTarError(Exception):
-    """Something that webdataset's own reader knows, and this module does not."""
 
 
 def count_samples(url: str) -> int:
@@ -102,7 +83,7 @@ class _Fetching:
         if _is_streamed(shard):
             return read_shard(shard, verify)
         if shard.size is None or objects.is_local(shard.url):
-            content: Future[_Bytes] = Future()
+            content: Future[Content] = Future()
             self._start(_settle, content, partial(_content, shard, verify))
             return _whole(shard, content)
         arriving = _Arriving(shard, shard.size, verify)
@@ -125,14 +106,14 @@ class _Fetching:
         thread.start()
 
 
-def _settle(future: Future[_Bytes], make: Callable[[], _Bytes]) -> None:
+def _settle(future: Future[Content], make: Callable[[], Content]) -> None:
     try:
         future.set_result(make())
     except Exception as error:
         future.set_exception(error)
 
 
-def _whole(shard: ShardFile, content: Future[_Bytes]) -> Iterator[Sample]:
+def _whole(shard: ShardFile, content: Future[Content]) -> Iterator[Sample]:
     yield from _samples(shard, content.result())
 
 
@@ -231,8 +212,8 @@ def _is_streamed(shard: ShardFile) -> bool:
     return objects.is_pipe(shard.url)
 
 
-def _content(shard: ShardFile, verify: bool) -> _Bytes:
-    content: _Bytes = _mapped(shard.url) if objects.is_local(shard.url) else objects.read(shard.url)
+def _content(shard: ShardFile, verify: bool) -> Content:
+    content: Content = _mapped(shard.url) if objects.is_local(shard.url) else objects.read(shard.url)
     _check_size(shard, len(content))
     if verify:
         _check_digest(shard, hashlib.sha256(content).hexdigest())  # type: ignore[arg-type]
@@ -257,7 +238,7 @@ def _check_size(shard: ShardFile, size: int | None) -> None:
         )
 
 
-def _mapped(path: str) -> _Bytes:
+def _mapped(path: str) -> Content:
     if Path(path).exists() and not Path(path).is_file():  # a named pipe would be waited on for ever
         raise TrainerError(f"Cannot read {path}", why="it is no file", remedy=MAKE_AGAIN)
     try:
@@ -272,90 +253,33 @@ def _mapped(path: str) -> _Bytes:
     return content
 
 
-def _samples(shard: ShardFile, content: _Bytes) -> Iterator[Sample]:
+def _samples(shard: ShardFile, content: Content) -> Iterator[Sample]:
     given = 0
     try:
         if not len(content):
             raise ValueError("it is empty")
-        for sample in _grouped(shard.url, _members(content)):
+        for sample in samples(shard.url, content):
             yield sample
             given += 1
     except ValueError as error:
         raise _damaged(shard.url, error) from error
-    except _UnusualTarError:
+    except UnusualTarError:
         for number, sample in enumerate(_streamed(shard.url)):
             if number >= given:
                 yield sample
 
 
-def _grouped(url: str, members: Iterable[tuple[str, bytes]]) -> Generator[Sample, None, None]:
-    """Files in a row that share a name up to its first dot are a sample's fields, as webdataset has it."""
-    key, sample = "", Sample()
-    for name, content in members:
-        begins = name.rfind("/") + 1
-        dot = name.find(".", begins)
-        if dot <= begins:  # no field's name, or a hidden file
-            continue
-        if name[:dot] != key:
-            if sample:
-                yield sample
-            key = name[:dot]
-            sample = {"__key__": key, "__url__": url}
-        field = name[dot + 1 :].lower()
-        if field in sample:
-            raise ValueError(f"{name} is in it twice")
-        sample[field] = content
-    if sample:
-        yield sample
-
-
-def _members(content: _Bytes) -> Iterator[tuple[str, bytes]]:
-    """Names and contents of a tar file's members, as POSIX pax(1) describes the ustar format; raises ValueError."""
-    offset = 0
-    while header := content[offset : offset + BLOCK]:
-        if not header[0] and header.count(0) == BLOCK:
-            return
-        if len(header) < BLOCK:
-            raise ValueError("it ends in the middle of a header")
-        name, digits, told, kind, prefix = HEADER.unpack(header)
-        if (_sum(header) - _sum(told) + BLANKS - _octal(told)) % SUMMED:
-            raise ValueError("a header's checksum is wrong")
-        if kind not in REGULAR or prefix != b"\0" or digits[0] & 0x80:
-            raise _UnusualTarError
-        size = _octal(digits)
-        start = offset + BLOCK
-        data = content[start : start + size]
-        if len(data) < size:
-            raise ValueError("it ends in the middle of a file")
-        yield name.split(b"\0", 1)[0].decode("utf-8", "surrogateescape"), data
-        offset = start + -(-size // BLOCK) * BLOCK
-    if offset > len(content):
-        raise ValueError("it ends in the middle of a file")
-
-
-def _sum(content: bytes) -> int:
-    """Of its bytes, modulo SUMMED and but for 1: the lower half of Adler-32 (RFC 1950), much quicker than to add."""
-    return zlib.adler32(content) & 0xFFFF
-
-
-def _octal(digits: bytes) -> int:
-    try:
-        return int(digits.split(b"\0", 1)[0], 8)
-    except ValueError:
-        raise ValueError("where a header should be is something else") from None
-
-
 def _streamed(url: str) -> Iterator[Sample]:
     try:
-        with objects.open_stream(url) as stream, contextlib.closing(_expanded(url, stream)) as samples:
-            yield from samples
+        with objects.open_stream(url) as stream, contextlib.closing(_expanded(url, stream)) as expanded:
+            yield from expanded
     except (tarfile.TarError, EOFError, ValueError) as error:
         raise _damaged(url, error) from error
 
 
 def _expanded(url: str, stream: Any) -> Generator[Sample, None, None]:
     members = tar_file_expander([{"url": url, "stream": stream}])
-    yield from _grouped(url, ((member["fname"], member["data"]) for member in members if member))
+    yield from grouped(url, ((member["fname"], member["data"]) for member in members if member))
 
 
 def _damaged(url: str, error: Exception) -> TrainerError:

@@ -7,9 +7,12 @@ import fcntl
 import os
 import socket
 import struct
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, wait
 from datetime import timedelta
+from functools import partial
 
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
@@ -73,16 +76,18 @@ def meet(
     interface = interface_towards(host, port)
     if interface is not None:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
+    connect = partial(
+        TCPStore,
+        host,
+        port,
+        place.world,
+        is_master=listener is not None,
+        timeout=timedelta(seconds=place.timeout),
+        wait_for_workers=False,
+        master_listen_fd=None if listener is None else os.dup(listener.fileno()),
+    )
     try:
-        store = TCPStore(
-            host,
-            port,
-            place.world,
-            is_master=listener is not None,
-            timeout=timedelta(seconds=place.timeout),
-            wait_for_workers=False,
-            master_listen_fd=None if listener is None else os.dup(listener.fileno()),
-        )
+        store = _connected(connect, address, deadline, stopping)
         store.set(_arrival(place.rank(core)), "")
         if place.rank(core) == 0:
             _await_all(store, place, deadline, stopping)
@@ -91,6 +96,29 @@ def meet(
     except RuntimeError as error:
         raise PartnerLostError("Worker 0's rank 0 ended", why=str(error).splitlines()[0]) from error
     return store
+
+
+def _connected(
+    connect: Callable[[], TCPStore], address: tuple[str, int], deadline: float, stopping: Callable[[], bool]
+) -> TCPStore:
+    """The store, made in a thread: another program may hold the port, take the connection and never answer."""
+    made: Future[TCPStore] = Future()
+
+    def settle() -> None:
+        try:
+            made.set_result(connect())
+        except Exception as error:
+            made.set_exception(error)
+
+    threading.Thread(target=settle, name="connect", daemon=True).start()
+    while not wait([made], POLL).done:
+        _pause(stopping)
+        if time.monotonic() > deadline:
+            raise PartnerLostError(
+                f"What listens at {address[0]}:{address[1]} does not answer as worker 0 does",
+                remedy="See worker 0's log; perhaps another program holds the port",
+            )
+    return made.result()
 
 
 def _await_all(store: TCPStore, place: ReplicaConfig, deadline: float, stopping: Callable[[], bool]) -> None:

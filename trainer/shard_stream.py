@@ -12,6 +12,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
+import torch
 import webdataset
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
@@ -20,12 +21,16 @@ from trainer.dataset import ShardSet
 from trainer.errors import TrainerError
 from trainer.leftovers import die_with_parent
 from trainer.progress import write_line
-from trainer.reading import MAKE_AGAIN, Sample, read_shard, read_shards
+from trainer.reading import MAKE_AGAIN, read_shard, read_shards
 from trainer.split import Piece, Share
+from trainer.tar import Sample
 
 # A forked loader must not clean up what the training left: torch_xla keeps a list of its tensors behind a lock, and
 # whoever held that at the fork is not there to let go of it.
 os.register_at_fork(before=gc.freeze, after_in_parent=gc.unfreeze)
+# Nor may it be the first to make a generator of random numbers, as every loader does: that has the C library note
+# what to do at exit, behind another lock, which a compiling thread of torch_xla may hold at the fork.
+torch.Generator()
 
 FILLED = 10  # a shuffle buffer gives its first sample when it is full to a tenth, and goes on filling
 

@@ -145,6 +145,9 @@ def make(
     splits = {
         split: tuple(progress.done[task.name].shard for task in tasks if task.split == split) for split in orders
     }
+    for split, shards in splits.items():
+        if not any(shard.samples for shard in shards):
+            raise TrainerError(f"The {split} split has no samples", why="none of its images can be decoded")
     manifest = Manifest(source.name, source.classes, source.image_size, seed, splits)
     objects.write(objects.join(out, MANIFEST), manifest.to_json().encode())
     _tidy(out, ours, known)

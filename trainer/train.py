@@ -20,6 +20,7 @@ from trainer.config import TrainConfig, read_command_line, settle_device
 from trainer.progress import write_line
 
 settle_device(os.environ)  # torch_xla looks at PJRT_DEVICE when it is imported
+os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # else a partner's end is told by forty lines of C++ frames
 if __name__ == "__main__":
     COMMAND_LINE = read_command_line()  # wrong arguments and --help are answered before the seconds of importing
     write_line("==> Loading PyTorch and PyTorch/XLA ..")
@@ -29,7 +30,7 @@ import torch_xla
 import torch_xla.core.xla_model as xm
 from torch import nn
 
-from trainer import data, fake, memory, models, progress, split
+from trainer import data, fake, memory, models, progress
 from trainer.ahead import Ahead, Reader
 from trainer.checkpoint import Position
 from trainer.compilation import Compilation
@@ -266,7 +267,8 @@ def _introduce(replicas: Replicas, config: TrainConfig, found: Dataset, paramete
     if found.train is None:
         write_line("Fake data: one made-up batch, again and again")
         return
-    steps, dropped = split.train_batches(found.train.samples, replicas.world, batch)
+    steps = data.steps_an_epoch(config, found, replicas.world)
+    dropped = found.train.samples - steps * replicas.world * batch
     val = f"; {found.val.samples} for validation" if found.val else ""
     write_line(
         f"{found.train.samples} training samples in {len(found.train.urls)} shards: {steps} steps an epoch, "

@@ -94,11 +94,11 @@ class Pod:
         self.start(arguments, **place)
         return self.wait()
 
-    def await_text(self, worker: int, text: str) -> None:
+    def await_text(self, worker: int, text: str, kind: str = "out") -> None:
         deadline = time.monotonic() + DEADLINE
-        while text not in self.path(worker, "out").read_text():
+        while text not in (told := self.path(worker, kind).read_text()):
             assert self.processes[worker].is_alive(), self.path(worker, "err").read_text()
-            assert time.monotonic() < deadline, f"{text!r} did not come: {self.path(worker, 'out').read_text()}"
+            assert time.monotonic() < deadline, f"{text!r} did not come: {told}"
             time.sleep(0.1)
 
     def ranks(self, worker: int) -> list[int]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
@@ -55,6 +56,17 @@ def as_on_tpu(config: TrainConfig) -> int:
     from trainer.train import train
 
     return Spawned(train, config).run()
+
+
+def deaf(_: TrainConfig) -> int:
+    """A rank that hears SIGTERM and never gets to look, with nobody to kill it."""
+    from trainer import launch
+
+    launch.OVERDUE = 1.0
+    launch.Stopping().install(0.0)
+    print("Deaf.", flush=True)
+    threading.Event().wait()
+    return 0
 
 
 def save_in_mid_epoch(config: TrainConfig) -> int:

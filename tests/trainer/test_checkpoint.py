@@ -108,6 +108,13 @@ def older_schema(directory: Path) -> None:
         (lambda directory: (directory / "checkpoint-000003.json").write_text('{"schema": 1}'), "it lacks position"),
         (lambda directory: (directory / "checkpoint-000003.pt").unlink(), "Cannot read"),
         (older_schema, "it has schema 0, this trainer reads 1"),
+        (lambda directory: (directory / "checkpoint-000003.json").write_text("null"), "NoneType"),
+        (lambda directory: newer_pointer(directory, position={"epoch": "two"}), "not supported between"),
+        (
+            lambda directory: newer_pointer(directory, position={"epoch": 0}),
+            "epoch 0, step 0, best None is no position",
+        ),
+        (lambda directory: newer_pointer(directory, file="../checkpoint-000003.pt"), "it points at '../checkpoint"),
     ],
 )
 def test_a_damaged_or_unfinished_checkpoint_is_passed_over_and_said(
@@ -201,6 +208,18 @@ def test_another_run_in_the_same_place_overwrites_and_deletes_nothing_of_the_fir
     assert before.items() <= {path.name: path.read_bytes() for path in tmp_path.iterdir()}.items()
     assert found(str(tmp_path))[0] == 5
     assert second.run not in before["checkpoint-000001.json"].decode()
+
+
+def test_two_runs_that_save_by_turns_in_one_place_overwrite_nothing_of_each_other_and_say_so_once(
+    place: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    first, second = Keeper(place, MINE, None), Keeper(place, MINE, None)
+    saved = [keeper.save(state(value), Position(1, value)) for value in (1, 2) for keeper in (first, second)]
+    assert saved == [objects.join(place, f"checkpoint-{number:06d}.pt") for number in (1, 2, 3, 4)]
+    runs = [checkpoint.named(path, MINE)[0].run for path in saved]  # each whole
+    assert runs == [first.run, second.run] * 2
+    said = f"Another run seems to save to {place} too, and --resume auto takes the newest of all."
+    assert capfd.readouterr().err.count(said) == 2
 
 
 def test_a_resumed_run_goes_on_tidying_up_its_own(tmp_path: Path) -> None:

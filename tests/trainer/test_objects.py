@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("google.cloud.storage")
 
 from trainer import objects
+from trainer.errors import TrainerError
 
 
 def test_credentials_that_belong_to_no_project_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -23,3 +24,21 @@ def test_credentials_that_belong_to_no_project_will_do(tmp_path: Path, monkeypat
     client = objects._client_of.__wrapped__(os.getpid(), "")
     assert client.bucket("anybodys").path == "/b/anybodys"
     client.close()
+
+
+def test_what_the_api_answers_is_told_without_the_request() -> None:
+    import requests
+    from google.api_core.exceptions import RetryError, ServiceUnavailable, from_http_status
+
+    answer = requests.Response()
+    answer._content = b'{"error": {"code": 403, "message": "you@p does not have storage.objects.create access"}}'
+    refused = from_http_status(403, "POST https://…/o?uploadType=multipart: {…}", response=answer)
+    with pytest.raises(TrainerError) as told, objects._told("gs://b/it"):
+        raise refused
+    assert str(told.value).startswith("No permission for gs://b/it: 403: you@p does not have storage.objects.create")
+    busy = RetryError("Timeout of 30.0s exceeded", ServiceUnavailable("try later"))  # type: ignore[no-untyped-call]
+    with pytest.raises(TrainerError) as told, objects._told("gs://b/it"):
+        raise busy
+    assert str(told.value) == (
+        "Cloud Storage does not serve gs://b/it: 503: try later. See whether network and bucket are well."
+    )

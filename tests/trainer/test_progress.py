@@ -96,6 +96,13 @@ def test_a_line_is_one_write_whatever_is_in_it(monkeypatch: pytest.MonkeyPatch) 
     assert written == [(1, "Loss=ü and more\n".encode())]
 
 
+def test_a_line_that_nobody_takes_any_more_is_lost_and_does_no_harm() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    progress.write_line("Saved", descriptor=writer)
+    os.close(writer)
+
+
 def test_lines_of_processes_that_share_a_pipe_never_glue() -> None:
     reader, writer = os.pipe()
     code = "import sys; from trainer.progress import write_line; [write_line(sys.argv[1] * 100) for _ in range(200)]"

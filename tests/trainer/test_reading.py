@@ -21,7 +21,7 @@ webdataset = pytest.importorskip("webdataset", reason="webdataset is not install
 from webdataset.tariterators import group_by_keys  # noqa: E402
 
 from tests.trainer.small_shards import config, ppm, refused, shard  # noqa: E402
-from trainer import ahead, data, objects, reading, streams  # noqa: E402
+from trainer import ahead, data, objects, reading, streams, tar  # noqa: E402
 from trainer.reading import ShardFile  # noqa: E402
 
 PARTS = st.text("aB1_", min_size=1, max_size=2)
@@ -37,10 +37,10 @@ def test_files_become_the_samples_that_webdataset_makes_of_them(files: list[tupl
     members = [(name + field, name.encode()) for name, fields in files for field in fields]
     with suppress(ValueError):  # a file that comes twice is an error for both
         expected = list(group_by_keys({"fname": n, "data": c, "__url__": "there"} for n, c in members))
-        assert list(reading._grouped("there", members)) == expected
+        assert list(tar.grouped("there", members)) == expected
         return
     with pytest.raises(ValueError, match="is in it twice"):
-        list(reading._grouped("there", members))
+        list(tar.grouped("there", members))
 
 
 @pytest.mark.parametrize("place", [0, 100, 124, 148, 257, 511])

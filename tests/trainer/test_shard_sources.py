@@ -206,6 +206,15 @@ def test_a_file_that_cannot_be_decoded_is_named_or_left_out_by_name(
     assert manifest.splits["train"][0].samples == len(samples_of(tmp_path / "out", manifest, "train")) == 5
 
 
+def test_a_split_of_which_nothing_can_be_decoded_is_no_set(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "in" / "cat").mkdir(parents=True)
+    (tmp_path / "in" / "cat" / "empty.jpg").write_bytes(b"")
+    command = ["folder", str(tmp_path / "in"), "--val-fraction", "0", "--out", str(tmp_path / "out")]
+    assert shards.main([*command, "--on-bad-image", "skip"]) == 2
+    assert "The train split has no samples: none of its images can be decoded." in capfd.readouterr().err
+    assert not (tmp_path / "out" / MANIFEST).exists()
+
+
 def test_a_class_without_images_is_named(tmp_path: Path) -> None:
     picture(tmp_path / "cat" / "1.png", 1)
     (tmp_path / "dog").mkdir()

@@ -62,6 +62,7 @@ def test_two_workers_train_to_a_lower_loss_and_the_same_parameters(trained: list
         assert any(line.startswith(f"Compiling the training step for xla:0/{rank}") for line in worker.lines)
         assert [line for line in worker.lines if line.startswith("| Test Device=")]
     spoken = "\n".join(trained[0].lines)
+    assert "256 training samples in 8 shards: 10 steps an epoch, 96 samples dropped; 48 for validation" in spoken
     assert re.search(r"^Epoch 1 train begin \d\d:\d\d:\d\d$", spoken, re.M)
     assert re.search(r"^Epoch 2 train end .*, Replica Train Samples=80, Reduced GlobalRate=[\d.]+$", spoken, re.M)
     assert re.search(
@@ -216,6 +217,20 @@ def test_the_coordinators_port_may_be_in_use_on_another_address() -> None:
             assert own.getsockname() == ("127.0.91.3", port)
         with pytest.raises(TrainerError, match=rf"cannot listen on 127.0.91.2:{port}"):
             listen(("127.0.91.2", port))
+
+
+def test_a_program_on_the_coordinators_port_that_never_answers_is_not_waited_for() -> None:
+    from trainer.config import ReplicaConfig
+    from trainer.errors import PartnerLostError
+    from trainer.rendezvous import meet
+
+    with socket.create_server(("127.0.91.4", 0)) as other:
+        address = other.getsockname()[:2]
+        place = ReplicaConfig(worker=1, workers=2, coordinator=address, timeout=0.5)
+        with pytest.raises(
+            PartnerLostError, match=r"What listens at 127.0.91.4:\d+ does not answer as worker 0 does"
+        ):
+            meet(place, 0, address, None, lambda: False)
 
 
 def test_gloo_takes_the_interface_that_leads_to_the_coordinator() -> None:

@@ -110,7 +110,7 @@ class Holding:
                 whole = int(length[1]) if length else 0
                 while len(body) < whole and (part := client.recv(min(65536, whole - len(body)))):
                     body += part
-                if self._name in request[: len(head) + 1000] and head.startswith((b"POST", b"PUT")):
+                if self._name in body[:1000] and head.startswith((b"POST", b"PUT")):
                     server.sendall(head + b"\r\n\r\n" + body[: self._body])
                     self.held.set()
                     self._released.wait()

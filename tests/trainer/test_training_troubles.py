@@ -135,6 +135,27 @@ def test_a_rank_that_freezes_holds_the_others_up_for_no_longer_than_the_timeout(
     assert "Rank 0 (worker 0, core 0): Another rank ended or froze" in the_only_sentence([other])
 
 
+def test_ctrl_c_says_what_it_does_and_the_second_one_ends_at_once(pod: Pod) -> None:
+    pod.start([*TINY, "--fake-data", "--image-size", "32", *FOR_EVER])
+    pod.await_text(0, "Step=1 ")
+    [rank] = pod.ranks(0)
+    os.kill(rank, signal.SIGSTOP)  # so that it cannot heed the first
+    os.kill(pod.pid(0), signal.SIGINT)
+    pod.await_text(0, "Ctrl-C again ends at once", "err")
+    os.kill(pod.pid(0), signal.SIGINT)
+    [worker] = pod.wait()
+    assert worker.exit_code == 128 + signal.SIGTERM, worker
+    assert worker.err == "Stopping at the next step; Ctrl-C again ends at once.\nEnding at once.\n"
+
+
+def test_a_rank_that_nobody_is_left_to_kill_ends_by_itself(pod: Pod) -> None:
+    pod.start([*TINY, "--fake-data"], way=layouts.deaf)
+    pod.await_text(0, "Deaf.")
+    os.kill(pod.pid(0), signal.SIGTERM)
+    [worker] = pod.wait()
+    assert worker.exit_code == -signal.SIGALRM, worker
+
+
 def test_replicas_that_torch_xla_starts_save_on_sigterm_too(pod: Pod, shapes: str, tmp_path: Path) -> None:
     """As on TPU, where replicas are threads that no signal reaches."""
     keep = ["--checkpoint-dir", str(tmp_path / "kept")]

@@ -1,0 +1,93 @@
+"""A tar file's bytes as samples, every header checked.
+
+Samples are dictionaries as webdataset groups them: `__key__`, `__url__`, and a field for each file of that key.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Generator, Iterable, Iterator
+from typing import Any, Protocol
+
+from trainer.manifest import BLOCK
+
+HEADER = struct.Struct("100s24x12s12x8ss188xs166x")  # name, size, checksum, kind, the prefix's first byte
+BLANKS = 8 * ord(" ")  # a checksum is the sum of its header's bytes, its own eight taken for blanks
+SUMMED = 65521  # what a sum is known modulo
+REGULAR = (b"0", b"\0")
+
+Sample = dict[str, Any]
+
+
+class Content(Protocol):
+    """A file's bytes."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, part: slice) -> bytes: ...
+
+
+class UnusualTarError(Exception):
+    """Something that webdataset's own reader knows, and this module does not."""
+
+
+def samples(url: str, content: Content) -> Iterator[Sample]:
+    """The samples of a tar file; raises ValueError where it is damaged, and UnusualTarError."""
+    return grouped(url, _members(content))
+
+
+def grouped(url: str, members: Iterable[tuple[str, bytes]]) -> Generator[Sample, None, None]:
+    """Files in a row that share a name up to its first dot are a sample's fields, as webdataset has it."""
+    key, sample = "", Sample()
+    for name, content in members:
+        begins = name.rfind("/") + 1
+        dot = name.find(".", begins)
+        if dot <= begins:  # no field's name, or a hidden file
+            continue
+        if name[:dot] != key:
+            if sample:
+                yield sample
+            key = name[:dot]
+            sample = {"__key__": key, "__url__": url}
+        field = name[dot + 1 :].lower()
+        if field in sample:
+            raise ValueError(f"{name} is in it twice")
+        sample[field] = content
+    if sample:
+        yield sample
+
+
+def _members(content: Content) -> Iterator[tuple[str, bytes]]:
+    """Names and contents of a tar file's members, as POSIX pax(1) describes the ustar format; raises ValueError."""
+    offset = 0
+    while header := content[offset : offset + BLOCK]:
+        if not header[0] and header.count(0) == BLOCK:
+            return
+        if len(header) < BLOCK:
+            raise ValueError("it ends in the middle of a header")
+        name, digits, told, kind, prefix = HEADER.unpack(header)
+        if (_sum(header) - _sum(told) + BLANKS - _octal(told)) % SUMMED:
+            raise ValueError("a header's checksum is wrong")
+        if kind not in REGULAR or prefix != b"\0" or digits[0] & 0x80:
+            raise UnusualTarError
+        size = _octal(digits)
+        start = offset + BLOCK
+        data = content[start : start + size]
+        if len(data) < size:
+            raise ValueError("it ends in the middle of a file")
+        yield name.split(b"\0", 1)[0].decode("utf-8", "surrogateescape"), data
+        offset = start + -(-size // BLOCK) * BLOCK  # whole blocks
+    if offset > len(content):
+        raise ValueError("it ends in the middle of a file")
+
+
+def _sum(content: bytes) -> int:
+    """Of its bytes, modulo SUMMED and but for 1: the lower half of Adler-32 (RFC 1950), much quicker than to add."""
+    return zlib.adler32(content) & 0xFFFF
+
+
+def _octal(digits: bytes) -> int:
+    try:
+        return int(digits.split(b"\0", 1)[0], 8)
+    except ValueError:
+        raise ValueError("where a header should be is something else") from None
