@@ -132,13 +132,6 @@ MISSED: list[Shape] = [
         rows=[(None, None, None, 64, float("nan"), None)],
     ),
     shape(
-        "what people print: no. 17",
-        "3   Average training loss: 0.6316",
-        "  Accuracy: 0.9392",
-        "3   Average valid loss: 0.5404",
-        rows=one(None, 0.6316, epoch=3),
-    ),
-    shape(
         "what people print: no. 25",
         "2021-06-21 17:42:13,564 Epoch: [5][74/4426]\tEit 22200  lr 0.0005  Le 97.9517 (83.5557)\tTime 1.136 (0.000)\tData 0.003 (0.000)\t",
         rows=one(74, 97.9517, epoch=5),

@@ -67,6 +67,33 @@ def test_a_step_waits_for_its_loss_through_two_lines() -> None:
     assert told(read("Step 100", "lr: 0.1", "time: 3", "grad: 1", "loss: 2.5")) == []
 
 
+@pytest.mark.parametrize("fast", [True, False])
+@pytest.mark.parametrize("header", ["Step 100", "(Step 100)"])
+def test_lines_that_tell_nothing_pass_between_a_step_and_its_loss_in_any_block(header: str, fast: bool) -> None:
+    noise = ["a line of some library that goes on and on, so that a block is full"]
+    assert told(read(*noise * 40, header, *noise * 2, "loss: 2.5", *noise * 40, fast=fast)) == [(None, 100, 2.5)]
+    assert told(read(*noise * 40, header, *noise * 40, "loss: 2.5", *noise * 40, fast=fast)) == []
+
+
+CONFIGURATION = ("lr: 0.1", "step: 100", "loss: 0.5", "batch: 32")
+
+
+def test_a_configurations_step_is_none_however_often_it_is_printed() -> None:
+    assert told(read(*CONFIGURATION * 3)) == []
+
+
+def test_steps_told_as_a_configuration_would_are_believed_once_they_go_up() -> None:
+    steps = [line for step in (1, 2, 3) for line in (f"step: {step}", f"loss: {step / 4}")]
+    demux = read(*CONFIGURATION, *steps)
+    assert (told(demux), demux.samples) == ([(None, 3, 0.75)], 2)
+    assert told(read("step: 100", "  loss: 0.5")) == [(None, 100, 0.5)]
+
+
+def test_a_step_that_heads_a_section_has_its_loss_somewhere_in_it() -> None:
+    noise = [f"preparing part {part} of it" for part in range(20)]
+    assert told(read("====== Step 3/10 ======", *noise, "Training results:", "  - Loss: 0.25")) == [(None, 3, 0.25)]
+
+
 @pytest.mark.parametrize("between", ["Evaluating ...", "validation", "  val acc: 0.5"])
 def test_a_loss_after_an_evaluation_is_not_the_steps(between: str) -> None:
     assert told(read("Step 100", between, "loss: 2.5")) == []

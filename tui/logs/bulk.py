@@ -11,7 +11,7 @@ from tui.logs.carriers import LABELLED_SAMPLE
 from tui.logs.dialects import LONGEST, TRAINING
 from tui.logs.digits import Words
 from tui.logs.fast import MOMENT, TAILS, Bytes, Found, Heads, Scanner
-from tui.logs.headers import may_be_header
+from tui.logs.noise import Signs
 from tui.logs.prefix import PREFIX, read_moment
 from tui.logs.streams import Stream
 from tui.logs.table import Bools, Floats, Ints, PlainSamples
@@ -167,7 +167,8 @@ class _Reading:
         owners = self._owners(starts)
         slots, dates, good = self._read_prefixes(starts, prefix, owners)
         samples = len(found)
-        left[quiet[good[samples:]]] = False
+        silent = quiet[good[samples:]]
+        left[silent] = False
         if not good.all():
             left[found.lines[~good[:samples]]] = True
             found = found.part(good[:samples])
@@ -176,8 +177,12 @@ class _Reading:
         demux.samples += samples
         if samples:
             demux.matched[TRAINING.name] = demux.matched.get(TRAINING.name, 0) + samples
+        heard = self._read_singly(places_of(left), silent, found)
+        if heard:
+            kept = np.ones(len(slots), bool)
+            kept[samples:][heard] = False
+            slots, dates, owners = slots[kept], dates[kept], owners[kept]
         self._count(slots, dates, owners, samples)
-        self._read_singly(places_of(left), found)
         demux.queue.end()
         self._learn()
 
@@ -273,22 +278,43 @@ class _Reading:
             seen = self.nows[owners] if self.is_wall else dates
         demux.tally.add(slots, seen, is_wall=self.is_wall, samples=samples)
 
-    def _read_singly(self, lines: Ints, found: Found) -> None:
-        """Read these lines one by one, in their order."""
+    def _read_singly(self, lines: Ints, silent: Ints, found: Found) -> list[int]:
+        """Read these lines one by one, in their order; and which of the silent ones were read among them."""
         starts, ends = found.begins[lines], found.ends[lines]
         owners = self._owners(starts).tolist()
+        heard: list[int] = []
+        before = 0
         for line, start, end, owner in zip(lines.tolist(), starts.tolist(), ends.tolist(), owners, strict=True):
-            self.demux.queue.line = line
-            part = self.parts[owner]
-            self.demux.read_line(part.stream, self.scanner.text(start, end), part.now)
+            if self.demux.is_beneath_header:
+                heard += self._read_beneath(silent, before, line, found)
+            self._read_line(line, start, end, owner)
+            before = line
+        if self.demux.is_beneath_header:
+            heard += self._read_beneath(silent, before, len(found.ends), found)
+        return heard
+
+    def _read_beneath(self, silent: Ints, first: int, last: int, found: Found) -> range:
+        """Read silent lines from one line to another as long as they may belong to a header; which these are."""
+        begin, end = np.searchsorted(silent, (first, last)).tolist()
+        for place in range(begin, end):
+            if not self.demux.is_beneath_header:
+                return range(begin, place)
+            line = int(silent[place])
+            start = found.begins[line : line + 1]
+            self._read_line(line, int(start[0]), int(found.ends[line]), int(self._owners(start)[0]))
+        return range(begin, end)
+
+    def _read_line(self, line: int, start: int, end: int, owner: int) -> None:
+        self.demux.queue.line = line
+        part = self.parts[owner]
+        self.demux.read_line(part.stream, self.scanner.text(start, end), part.now)
 
     def _quiet(self, starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
         """Which lines no dialect can match, and how long the prefix of each could be; none where nobody can tell."""
         none: Ints = np.zeros(0, np.int64)
         carried = any(stream.is_carried for stream in self._streams)
-        if len(starts) <= _FEW_LINES or self.demux.hints is None or carried:
-            return none, none
-        if self.demux.is_beneath_header:
+        signs = self.demux.signs
+        if len(starts) <= _FEW_LINES or signs is None or carried:
             return none, none
         first = self.scanner.octets(starts)
         odd = _ODD.take(first)
@@ -296,20 +322,19 @@ class _Reading:
         quiet = places_of(~odd)
         begins, stops = starts[quiet], ends[quiet]
         prefix, is_none = self._prefixes(begins, stops, first[quiet])
-        telling = self._telling(begins if self.demux.looks_at_prefixes else begins + prefix, stops)
+        telling = self._telling(signs, begins if self.demux.looks_at_prefixes else begins + prefix, stops)
         for place in telling.tolist():
-            text = self.scanner.text(int(begins[place]), int(stops[place]))
-            if LABELLED_SAMPLE.match(text.lstrip(b"\r")) or may_be_header(text):
+            if LABELLED_SAMPLE.match(self.scanner.text(int(begins[place]), int(stops[place])).lstrip(b"\r")):
                 return none, none
         told = (prefix > 0) | is_none
         told[telling] = False
         return quiet[told], prefix[told]
 
-    def _telling(self, starts: Ints, ends: Ints) -> Ints:
+    def _telling(self, signs: Signs, starts: Ints, ends: Ints) -> Ints:
         """Which lines hold something that a dialect could match, from these places on."""
         # Each with its line end.
         after = ends + 1
-        return self.demux.signs.lines_with(self.scanner.joined(starts, after), np.cumsum(after - starts))
+        return signs.lines_with(self.scanner.joined(starts, after), np.cumsum(after - starts))
 
     def _prefixes(self, starts: Ints, ends: Ints, first: npt.NDArray[np.uint8]) -> tuple[Ints, Bools]:
         """How long the prefix of each line could be; and which lines surely have none."""

@@ -65,8 +65,8 @@ _SAMPLE = (
     rb"|(?:Train )?Epoch: {0,2}\[?\d|Train: \[|Training +\[|eta: |Epoch(?:\(train\))? {1,4}\[\d|Iter\(train\) "
     rb"|epoch[:=] ?\[?\d"
     # What people print themselves.
-    rb"|\[{0,2}(?:[Tt]rain(?:ing)? )?(?:[Gg]lobal[_ ])?(?:[Ee]poch|EPOCH|[Ss]tep|[Ii]ter(?:ation)?"
-    rb"|[Bb]atch)[^\w\n]{1,8}"
+    rb"|(?:\[[A-Za-z][^\]\n]{0,24}\] )?\[{0,2}(?:[Tt]rain(?:ing)? )?(?:[Gg]lobal[_ ])?"
+    rb"(?:[Ee]poch|EPOCH|[Ss]tep|[Ii]ter(?:ation)?|[Bb]atch)[^\w\n]{1,8}"
     rb"\d[^\n]{0,160}?(?<![A-Za-z])(?:train_|avg_)?[Ll]oss[ :=]{1,4}[-\dn]"
     rb")| ?(?:\[\d{4}[^\]\n]{0,40}\] )? ?iteration {1,12}\d{1,12}/"
     rb"|\d{1,12}/(?:\d{1,12}|Unknown) (?:\[[=>.]|\xe2\x94)|Epoch \d{1,9}: {0,4}\d{0,3}%)"

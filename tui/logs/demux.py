@@ -16,7 +16,7 @@ from tui.logs.epochs import EpochBook
 from tui.logs.fast import Bytes
 from tui.logs.lines import without_escapes
 from tui.logs.matching import Matcher
-from tui.logs.noise import Signs
+from tui.logs.noise import Signs, signs_of
 from tui.logs.prefix import Prefix, read_prefix
 from tui.logs.sections import Sections
 from tui.logs.snapshot import LOG_TIME, NO_TIME, WALL_TIME, Snapshot
@@ -87,8 +87,7 @@ class Demux:
         self._addresses = dict(addresses or {})
         self._xla_dist = xla_dist
         self._matcher = Matcher(self, dialects)
-        self.hints = all_hints(dialects)
-        """What a line holds that any dialect could match; None when that cannot be told."""
+        self._dialects = tuple(dialects)
         self.looks_at_prefixes = any(dialect.is_own for dialect in dialects)
         """Whether a dialect matches what stands before a line's own text, too."""
         self._streams: dict[int | None, Stream] = {}
@@ -169,9 +168,9 @@ class Demux:
         return self._matcher.openings.any
 
     @cached_property
-    def signs(self) -> Signs:
-        """Finds lines that a dialect could match, or that hold escapes."""
-        return Signs((*(self.hints or ()), b"\x1b"))
+    def signs(self) -> Signs | None:
+        """Finds lines that a dialect could match, or that hold escapes; None where any line could be one."""
+        return signs_of(self._dialects)
 
     def slot_named(self, number: int | None, address: str | None) -> int:
         """The slot of a worker by its number and address, made when new."""
@@ -319,10 +318,3 @@ class Demux:
 def _first_line(data: Bytes, start: int, end: int) -> bytes:
     """What stands before the first line end, a carriage return too."""
     return bytes(data[start : min(end, start + LONGEST)]).splitlines()[0]
-
-
-def all_hints(dialects: Sequence[Dialect]) -> tuple[bytes, ...] | None:
-    """Every dialect's hints; None when a dialect has none, so that every line is tried."""
-    if any(not dialect.hints for dialect in dialects):
-        return None
-    return tuple(sorted({hint for dialect in dialects for hint in dialect.hints}))

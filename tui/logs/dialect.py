@@ -81,6 +81,9 @@ class Dialect:
     is_summary: bool = False
     """An epoch's loss, which is a sample only of those who tell no steps (see `Summaries`)."""
 
+    hints_end: bool = False
+    """Whether no word may follow its hints in a line: many lines name a step, and few end with it."""
+
     is_own: bool = False
     """A user's: it may look at what stands before a line's own text, too."""
 

@@ -35,14 +35,12 @@ STEP_ABOVE = dialect(
     "step above its loss",
     Kind.HEADER,
     [b"tep ", b"tep: ", b"teration ", b"teration: ", b"atch ", b"atch: ", b"tep=", b"iter ", b"iter: ", b"Iter "],
-    rb"^[^\w\n]{0,12}(?:[Ee]poch[:=]? {0,4}" + EPOCH + rb"(?:" + OF + rb")?[ ,|]{1,4})?"
-    rb"(?:[Gg]lobal[ _]|[Tt]rain(?:ing)? )?(?:[Ss]tep|[Ii]ter(?:ation)?|[Bb]atch)(?:[:=] {0,4}| {1,4})"
-    + STEP
-    + rb"(?:"
-    + OF
-    + rb")?[^\w\n]{0,12}$",
-)
-"""A step on a line of its own, of people's own printing; its loss stands right beneath it."""
+    rb"^(?P<v>[^\w\n]{0,60})(?:[Ee]poch[:=]? {0,4}" + EPOCH + rb"(?:" + OF + rb")?[ ,|]{1,4})?"
+    rb"(?:[Gg]lobal[ _]|[Tt]rain(?:ing)? )?(?:[Ss]tep|[Ii]ter(?:ation)?|[Bb]atch)"
+    rb"(?: ?(?P<q>[:=])[ \t]{0,4}|[ \t]{1,4})" + STEP + rb"(?P<total>" + OF + rb")?[^\w\n]{0,60}$",
+    hints_end=True,
+)  # fmt: skip
+"""A step on a line of its own, of people's own printing; its loss stands right beneath it, or in its section."""
 
 HEADERS: tuple[Dialect, ...] = (TABLE, STEP_ABOVE)
 
@@ -50,29 +48,30 @@ _ROW = dialect("table", Kind.SAMPLE, (), rb"")
 _ROW_OF_EPOCH = dialect("table", Kind.SAMPLE, (), rb"", is_summary=True)
 _BENEATH = dialect("step above its loss", Kind.SAMPLE, (), rb"")
 
-_LIKELY = re.compile(rb"(?:[Ss]tep|[Ii]ter(?:ation)?|[Bb]atch)[:=]? {0,4}\d{1,12}(?: ?/ ?\d{1,12})?[^\w\n]{0,12}$")
-_FIGURES = re.compile(rb"\d\.\d|[:=] ?\d")
-
 _LOSS_LINE = re.compile(
-    rb"^\s{0,8}(?:[-*#|]{1,3} )?" + DATE + rb"(?:(?:[Tt]rain(?:ing)?|[Tt]otal|[Aa]vg|[Aa]verage)[ _]){0,2}[Ll]oss"
-    rb"(?: ?[:=]| is) {0,12}" + LOSS + ENDS
+    rb"^(?P<v>[^\w\n]{0,12})" + DATE + rb"(?:(?:[Tt]rain(?:ing)?|[Tt]otal|[Aa]vg|[Aa]verage)[ _]){0,2}[Ll]oss"
+    rb"(?: ?(?P<q>[:=])| is)[ \t]{0,12}" + LOSS + ENDS
 )
 _EVALUATES = re.compile(rb"(?<![A-Za-z])" + EVALUATION)
 
 _STEPS = ("global_step", "step", "iteration", "iter", "training_step", "train_step", "steps", "update", "batch", "#")
 _EPOCHS = ("epoch", "epochs", "e")
 _LOSSES = (
-    "train_loss", "training_loss", "train/loss", "loss/train", "train_loss_step", "loss",
+    "train_loss", "training_loss", "loss_train", "train_loss_step", "loss",
     "total_loss", "train_total_loss",
 )  # fmt: skip
-_RATES = ("samples/sec", "samples_per_sec", "samples_per_second", "tokens/sec", "tokens_per_sec", "tokens_per_second",
-          "examples/sec", "throughput", "tok/s", "tokens/s", "samples/s", "examples/s", "img/s", "images/sec", "it/s",
-          "steps/s", "steps/sec")  # fmt: skip
+_RATES = ("samples_sec", "samples_per_sec", "samples_per_second", "tokens_sec", "tokens_per_sec", "tokens_per_second",
+          "examples_sec", "throughput", "tok_s", "tokens_s", "samples_s", "examples_s", "img_s", "images_sec", "it_s",
+          "steps_s", "steps_sec")  # fmt: skip
 _SPLITS = ("train", "split", "phase", "mode", "stage")
 _TRAINING = (b"true", b"train", b"training", b"yes")
 
 _VALUE = re.compile(NUMBER + rb"(?=s?$)")
 _FIGURE = re.compile(rb"(?:" + NUMBER + rb"[s%]?|\d{1,3}(?::\d\d){1,2}(?:\.\d{1,6})?|None|#na#)$")
+_SECTION = 60
+"""Lines in which a loss may stand beneath a step that heads a section."""
+
+_DRAWN_RULE = re.compile(rb"[=#*_-]{3}|(?:\xe2[\x94\x95][\x80-\xbf]){3}")
 _RULE = re.compile(rb"(?:[\s+=-]|\xe2[\x94\x95][\x80-\xbf]){0,400}$")
 _DRAWN = re.compile(rb"\xe2\x94[\x82\x83]")
 
@@ -97,7 +96,7 @@ class Table:
 
     def __init__(self, header: bytes) -> None:
         self._separator = _separator_of(header)
-        names = [cell.decode("ascii").lower().replace(" ", "_") for cell in self._cells(header)]
+        names = [re.sub("[ /]", "_", cell.decode("ascii").lower()) for cell in self._cells(header)]
         self._size = len(names)
         found = {
             "step": _first(_STEPS, names),
@@ -149,15 +148,23 @@ class Table:
 class StepAbove:
     """A step whose loss is still to come."""
 
-    patience = 2
-
     def __init__(self, told: Mapping[str, bytes]) -> None:
         self._told = told
+        self._lead = told.get("v", b"")
+        self.patience = _SECTION if _DRAWN_RULE.search(self._lead) else 2
+        self.setting: int | None = None
+        """The step, if it and its loss are told as a configuration tells its settings."""
 
     def row(self, line: bytes) -> tuple[Dialect, Mapping[str, bytes]] | None:
         """The step with its loss, when a line tells that first."""
         match = _LOSS_LINE.match(line)
-        return None if match is None else (_BENEATH, {**self._told, "loss": match["loss"]})
+        if match is None:
+            return None
+        told = self._told
+        is_setting = "q" in told and not told.keys() & {"epoch", "total"}
+        if is_setting and match["q"] == told["q"] and len(match["v"]) <= len(self._lead):
+            self.setting = int(told["step"])
+        return _BENEATH, {**told, "loss": match["loss"]}
 
     def ends_with(self, line: bytes) -> bool:
         """What is evaluated from here on is not the step's."""
@@ -169,6 +176,8 @@ class Openings:
 
     def __init__(self) -> None:
         self._opened: dict[int, tuple[Opened, int]] = {}
+        self._settings: dict[int, int] = {}
+        """Of each worker the last step told as a setting is, below zero once they have gone up."""
 
     @property
     def any(self) -> bool:
@@ -178,7 +187,8 @@ class Openings:
     def begin(self, slot: int, header: Dialect, told: Mapping[str, bytes], line: bytes) -> None:
         """A header has come."""
         if header.name != TABLE.name:
-            self._opened[slot] = StepAbove(told), StepAbove.patience
+            step = StepAbove(told)
+            self._opened[slot] = step, step.patience
             return
         table = Table(line)
         if table.is_training:
@@ -196,6 +206,8 @@ class Openings:
         if row is not None:
             if isinstance(opened, StepAbove):
                 del self._opened[slot]
+                if not self._goes_up(slot, opened.setting):
+                    return None
             else:
                 self._opened[slot] = opened, opened.patience
             return row if row[1] else None
@@ -205,12 +217,13 @@ class Openings:
             del self._opened[slot]
         return None
 
-
-def may_be_header(line: bytes) -> bool:
-    """Whether a line, with anything before it, may be a header: more may than are."""
-    return _LIKELY.search(line) is not None or (
-        _FIGURES.search(line) is None and any(hint in line for hint in TABLE.hints)
-    )
+    def _goes_up(self, slot: int, setting: int | None) -> bool:
+        """Whether a step is none of a configuration's: those stand in it once, or again as they were."""
+        if setting is None:
+            return True
+        before = self._settings.get(slot, setting)
+        self._settings[slot] = -1 if setting > before else setting
+        return setting > before
 
 
 def _separator_of(header: bytes) -> bytes:

@@ -20,11 +20,12 @@ from tui.logs.vocabulary import (
 )
 
 _EVALUATED = (
-    rb"['\"](?:(?:mode|split|phase|stage|event|type|kind)['\"]: ?"
+    rb"(?:['\"](?:(?:mode|split|phase|stage|event|type|kind)['\"]: ?"
     rb"['\"](?:[Vv]al|[Ee]val|[Tt]est|[Dd]ev|[Cc]onfig|[Ss]ummary|[Cc]heckpoint|[Bb]est|[Ff]inal)"
     rb"|(?:best|val|eval|test|config|final)\w{0,12}['\"]: ?\{)"
+    rb"|(?i:config|param(?:eter)?s|arg(?:ument)?s|settings|options)\w{0,12} ?[:=] ?\{)"
 )
-"""What says in a JSON object that no step is told."""
+"""What says in a JSON object, or before it, that no step is told."""
 
 _HINTS = (
     b"oss:", b"oss=", b"oss ", b"oss\t", b"oss(", b"oss]", b"oss_mean", b"oss.avg", b"oss/train", b"LOSS",
@@ -57,6 +58,13 @@ _OF_MANY = rb"(?=[^\n]{0,200}?\d ?/ {0,6}\d)"
 """Soon told: most lines hold nothing of how much."""
 
 
+_AT_STEP = (
+    rb"(?:at|for|@) (?:[Gg]lobal )?(?:[Ss]tep|[Ii]ter(?:ation)?|[Bb]atch)[ :#]{1,3}" + STEP + rb"(?:" + OF + rb")?"
+    rb"(?:[ ,(]{1,3}(?:at |of |@ ?)?[Ee]poch[ :#]{0,3}" + EPOCH + rb"(?:" + OF + rb")?\)?)?"
+)  # fmt: skip
+"""Whose a loss is, said in words."""
+
+
 def _placed(before: bytes) -> Dialect:
     """A place in an epoch without a name: `Epoch: [3][120/391]`, `Epoch 3 120/391`."""
     epoch = NAMED_EPOCH.replace(b"[Ee]poch|", b"[Ee]pochs?|[Tt]rain(?:ing)?|TRAIN|") + rb"(?:" + OF + rb")?\]?"
@@ -76,7 +84,7 @@ HOMEMADE: tuple[Dialect, ...] = (
         Kind.EPOCH,
         [b"Epoch ", b"poch: ", b"EPOCH ", b"# epoch "],
         rb"^[^\w\n]{0,40}(?:[Ee]poch|EPOCH):? {1,4}\[?" + EPOCH
-        + rb"(?:(?: ?/ ?| of )\d{1,9})?(?: Summary)?[^\w\n]{0,40}$",
+        + rb"(?:(?: ?/ ?| of )\d{1,9})?(?i: summary| results?)?[^\w\n]{0,40}$",
         moment="begin",
     ),
     # A loss before the bar.
@@ -140,12 +148,17 @@ HOMEMADE: tuple[Dialect, ...] = (
     dialect(
         "loss at a step",
         Kind.SAMPLE,
-        [b"oss at ", b"oss for ", b"oss @ "],
+        [b"oss at ", b"oss for ", b"oss @ ", b" at step ", b" @ step ", b" at iteration ", b" at batch "],
         rb"(?:^|(?<=[\]:|-] )(?<!Error: ))[^\w\n]{0,8}"
         rb"(?:(?:(?:[Mm]ini-?)?[Bb]atch|[Tt]rain(?:ing)?|[Aa]vg|[Aa]verage|[Tt]otal) ){0,2}"
-        rb"[Ll]oss (?:at|for|@) (?:[Gg]lobal )?(?:[Ss]tep|[Ii]ter(?:ation)?|[Bb]atch)[ :#]{1,3}" + STEP
-        + rb"(?:" + OF + rb")?(?:[ ,(]{1,3}(?:at |of |@ ?)?[Ee]poch[ :#]{0,3}" + EPOCH + rb"(?:" + OF + rb")?\)?)?"
-        rb" ?(?:[:=]| is) {0,4}" + LOSS + ENDS,
+        rb"[Ll]oss (?:\([^()\n]{1,30}\) )?" + _AT_STEP + rb" ?(?:[:=]| is) {0,4}" + LOSS + ENDS,
+    ),
+    dialect(
+        "loss at a step",
+        Kind.SAMPLE,
+        [b" at step ", b" @ step ", b" at iteration ", b" at batch "],
+        rb"(?:^|(?<=[\]:|-] )(?<!Error: ))[^\w\n]{0,8}(?:(?:[Tt]rain(?:ing)?|[Tt]otal) )?[Ll]oss(?: ?[:=])? {1,4}"
+        + LOSS + rb" " + _AT_STEP + rb"(?=[,;|(]|\s*$)",
     ),
     dialect(
         "epochs",
@@ -156,16 +169,22 @@ HOMEMADE: tuple[Dialect, ...] = (
         + perhaps(NAMED_RANK) + BEGINS_WITH_WORKER + RATED + _ONCE,
         is_summary=True,
     ),
+    # A number before it that nothing names.
+    dialect(
+        "epochs",
+        Kind.SAMPLE,
+        _HINTS,
+        rb"^\s{0,8}" + EPOCH + rb"[:.)|]?\s{1,8}(?:[Aa]v(?:era)?ge? )?[Tt]rain(?:ing)?[ _][Ll]oss ?[:=] {0,8}" + LOSS
+        + ENDS,
+        is_summary=True,
+    ),
     # Beneath a line that names the epoch.
     dialect(
         "epochs",
         Kind.SAMPLE,
-        [
-            b"rain Loss", b"rain loss", b"rain_loss", b"raining loss",
-            b"raining Loss", b"TRAIN Loss", b"vg Loss", b"vg loss",
-        ],
-        rb"^\s{0,8}(?:[-*#]{1,3} )?" + DATE + rb"(?:[Tt]rain(?:ing)?|TRAIN|[Aa]vg)[ _][Ll]oss(?: ?[:=]| is) {1,8}"
-        + LOSS + ENDS,
+        _HINTS,
+        rb"^\s{0,8}(?:[-*#]{1,3} )?" + DATE + rb"(?:(?:[Tt]rain(?:ing)?|TRAIN)[ _]{1,6}(?:[-:|] {0,4})?|[Aa]vg[ _])"
+        rb"[Ll]oss(?: ?[:=]| is) {1,8}" + LOSS + ENDS,
         is_bar=True,
         is_summary=True,
     ),

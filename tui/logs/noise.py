@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from tui.logs.arrays import np, places_of
+from tui.logs.dialect import Dialect
 from tui.logs.table import Ints
 
 _WINDOW = 4
@@ -18,17 +20,22 @@ _COMMON, _SELDOM = frozenset(b"abcdefghijklmnopqrstuvwxyz"), frozenset(b"ABCDEFG
 Blanks come in runs, so that a window of them is found everywhere."""
 
 
-class Signs:
-    """Byte strings to look for; those shorter than four bytes cost more."""
+_NO_LETTERS = re.compile(rb"[^A-Za-z_\r\n]{0,80}[\r\n]")
+"""The rest of a line that says nothing more in words."""
 
-    def __init__(self, strings: Sequence[bytes]) -> None:
-        self._short = tuple(string for string in strings if len(string) < _WINDOW)
-        self._long: dict[int, list[tuple[bytes, int]]] = {}
-        for string in strings:
-            if len(string) >= _WINDOW:
-                place = _rarest(string)
-                window = int.from_bytes(string[place : place + _WINDOW], "little")
-                self._long.setdefault(window, []).append((string, place))
+
+class Signs:
+    """Byte strings to look for; those shorter than four bytes cost more. `last` ones must have no word behind."""
+
+    def __init__(self, strings: Sequence[bytes], last: Sequence[bytes] = ()) -> None:
+        self._short = tuple(string for string in (*strings, *last) if len(string) < _WINDOW)
+        self._long: dict[int, list[tuple[bytes, int, bool]]] = {}
+        for is_last, some in enumerate((strings, last)):
+            for string in some:
+                if len(string) >= _WINDOW:
+                    place = _rarest(string)
+                    window = int.from_bytes(string[place : place + _WINDOW], "little")
+                    self._long.setdefault(window, []).append((string, place, bool(is_last)))
         self._table = np.zeros(1 << (32 - int(_SHIFT)), bool)
         self._table[(np.array([*self._long], np.uint32) * _MIX) >> _SHIFT] = True
 
@@ -40,8 +47,11 @@ class Signs:
         likely = places_of(self._table.take(hashes))
         hits = []
         for place, window in zip(likely.tolist(), windows[likely].tolist(), strict=True):
-            for string, before in self._long.get(window, ()):
-                if joined.startswith(string, place - before):
+            for string, before, is_last in self._long.get(window, ()):
+                start = place - before
+                if joined.startswith(string, start) and (
+                    not is_last or _NO_LETTERS.match(joined, start + len(string)) is not None
+                ):
                     hits.append(place)
                     break
         for string in self._short:
@@ -50,6 +60,15 @@ class Signs:
             return np.zeros(0, np.int64)
         lines = np.searchsorted(ends, np.array(hits, np.int64), side="right")
         return np.array(sorted(set(lines.tolist())), np.int64)
+
+
+def signs_of(dialects: Sequence[Dialect]) -> Signs | None:
+    """Finds lines that a dialect could match, or that hold escapes; None where any line could be one."""
+    if any(not dialect.hints for dialect in dialects):
+        return None
+    last = {hint for dialect in dialects if dialect.hints_end for hint in dialect.hints}
+    others = {hint for dialect in dialects if not dialect.hints_end for hint in dialect.hints}
+    return Signs((*sorted(others), b"\x1b"), sorted(last - others))
 
 
 def _rarest(string: bytes) -> int:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from tui.logs.carriers import read_carrier
 from tui.logs.dialect import Dialect, Kind
@@ -64,7 +66,7 @@ class Reader:
         for place, each in enumerate(dialects):
             for hint in each.hints:
                 self._hinting.setdefault(hint.translate(_DIGITS_ALIKE), []).append(place)
-        self._any = re.compile(b"|".join(map(re.escape, sorted(self._hinting))))
+        self._groups = _grouped(tuple(self._hinting))
         self._young: dict[bytes, Reading] = {}
         self._old: dict[bytes, Reading] = {}
         self._has_own = any(dialect.is_own for dialect in dialects)
@@ -107,12 +109,12 @@ class Reader:
         self._young[shape] = reading
 
     def _hinted(self, shape: bytes) -> tuple[Dialect, ...]:
-        if not self._always and not self._any.search(shape):
-            return ()
         places = set(self._always)
-        for hint, hinted in self._hinting.items():
-            if hint in shape:
-                places.update(hinted)
+        for part, hints in self._groups.items():
+            if part in shape:
+                for hint in hints:
+                    if hint in shape:
+                        places.update(self._hinting[hint])
         return tuple(self._dialects[place] for place in sorted(places))
 
     def _read(self, line: bytes, own_text: bytes, hinted: Sequence[Dialect]) -> Reading:
@@ -132,6 +134,17 @@ class Reader:
         if found:
             return Reading(tuple(found), bare)
         return _NOTHING_BARE if bare else _NOTHING
+
+
+@lru_cache(maxsize=4)
+def _grouped(hints: tuple[bytes, ...]) -> dict[bytes, list[bytes]]:
+    """Hints by three bytes that many of them share: what does not hold those holds none of these."""
+    parts = {hint: {hint[place : place + 3] for place in range(max(1, len(hint) - 2))} for hint in hints}
+    counts = Counter(part for some in parts.values() for part in some)
+    groups: dict[bytes, list[bytes]] = {}
+    for hint, some in parts.items():
+        groups.setdefault(max(some, key=lambda part: (counts[part], part)), []).append(hint)
+    return groups
 
 
 def _found(match: re.Match[bytes], text: bytes) -> Found:

@@ -47,10 +47,11 @@ HUGGING_FACE = (
         "Hugging Face Trainer",
         Kind.SAMPLE,
         [b"{'loss'", b'{"loss"'],
-        rb"\{(?P<q>['\"])loss(?P=q): (?P<v>['\"]?)" + _LOSS + rb"(?P=v), [^{}]{0,2000}?"
-        rb"(?P=q)epoch(?P=q): (?P=v)(?P<epoch>\d{1,9})(?:\.\d{1,20})?(?:[eE][-+]\d{1,3})?(?P=v)"
-        rb"(?:, (?P=q)(?:step|global_step/max_steps)(?P=q): ['\"]?(?P<step>\d{1,12})(?:/\d{1,12})?['\"]?(?=[,}]))?"
-        rb"[^{}]{0,600}\}",
+        rb"\{(?P<q>['\"])loss(?P=q): (?P<v>['\"]?)" + _LOSS + rb"(?P=v)(?=, [^{}]{0,2000}?"
+        rb"(?P=q)epoch(?P=q): (?P=v)(?P<epoch>\d{1,9})(?:\.\d{1,20})?(?:[eE][-+]\d{1,3})?(?P=v)[,}])"
+        rb"(?=(?:[^{}]{0,2000}?(?P=q)(?:step|global_step|global_step/max_steps)(?P=q): ['\"]?(?P<step>\d{1,12})"
+        rb"(?:/\d{1,12})?['\"]?[,}])?)(?=(?:[^{}]{0,2000}?(?P=q)throughput(?P=q): ['\"]?(?P<rate>" + NUMBER + rb")"
+        rb"['\"]?[,}])?)[^{}]{0,2600}\}",
     ),
 )
 

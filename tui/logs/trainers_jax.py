@@ -59,6 +59,9 @@ JAX: tuple[Dialect, ...] = (
         rb"(?<!\w)step " + STEP + rb" \| step_time=" + NUMBER + rb"s(?:[^\n]{0,200}? loss=" + LOSS + ENDS + rb")?",
     ),
     _sample("JAX examples", b", train/loss: ", rb"^" + STEP + rb", train/loss: " + LOSS + rb"\.?(?![\w.])"),
+    _sample(
+        "Pax", b"summary tensor at step=", rb"\] summary tensor at step=" + STEP + rb" loss " + LOSS + ENDS
+    ),
     # A dictionary over many lines, sorted by name: the step stands after the loss.
     _sample("EasyLM", b"'loss': ", rb"^[ {]'loss': " + _NUMPY + rb"[,}]\s*$", is_part=True),
     _sample("EasyLM", b"'step': ", rb"^[ {]'step': " + STEP + rb"(?:\.\d)?[,}]\s*$", is_part=True),

@@ -136,7 +136,8 @@ JSON_LINES = (
         "LLaMA-Factory",
         b'"current_steps": ',
         rb'\{"current_steps": ' + STEP + rb', "total_steps": \d{1,12}, "loss": ' + LOSS
-        + rb', [^{}\n]{0,400}?"epoch": ' + EPOCH + rb"(?:\.\d{1,20})?[,}]",
+        + rb', [^{}\n]{0,400}?"epoch": ' + EPOCH + rb"(?:\.\d{1,20})?[,}]"
+        + rb'(?:[^{}\n]{0,400}?"throughput": ' + RATE + rb"[,}])?",
     ),
     _sample(
         "caikit",

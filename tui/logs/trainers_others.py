@@ -67,11 +67,12 @@ BENCHMARKS = (
 
 _TRAIN_METRIC = rb"(?:\w{0,24}logloss|rmse|mae|l\d)"
 
-TREES = (
-    _sample(
+TREES: tuple[Dialect, ...] = (
+    dialect(
         "LightGBM",
-        b"\ttraining's ",
-        rb"^\[" + STEP + rb"\]\ttraining's " + _TRAIN_METRIC + rb": " + LOSS + ENDS,
+        Kind.SAMPLE,
+        [b"training's ", b" train's ", b"\ttrain's ", b"train_loss's "],
+        rb"^\[" + STEP + rb"\]:?\s{1,8}train(?:ing)?(?:_\w{1,16})?'s " + _TRAIN_METRIC + rb": ?" + LOSS + ENDS,
     ),
     _sample(
         "LightGBM",

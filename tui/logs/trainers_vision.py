@@ -59,12 +59,13 @@ CLASSIFIERS = (
         "MXNet",
         b" Batch [",
         rb"(?<!\w)Epoch\[" + EPOCH + rb"\] Batch \[(?:\d{1,12}-)?" + STEP + rb"\]\s{1,4}Speed: " + RATE
-        + rb" samples/sec(?:[^\n]{0,160}?(?<![\w-])(?:loss(?:value)?|cross-entropy)=" + LOSS + ENDS + rb")?",
+        + rb" samples/sec(?:[^\n]{0,160}?(?<![\w-])(?:[Ll]oss(?:value)?|cross-entropy)=" + LOSS + ENDS + rb")?",
     ),
     _sample(
         "GluonCV",
         b"][Batch ",
-        rb"\[Epoch " + EPOCH + rb"\]\[Batch " + STEP + rb"\], Speed: " + RATE + rb" samples/sec, ",
+        rb"\[Epoch " + EPOCH + rb"\]\[Batch " + STEP + rb"\], (?:LR: " + NUMBER + rb", )?Speed: " + RATE
+        + rb" samples/sec, ",
     ),
     _sample(
         "OpenPCDet",
@@ -143,7 +144,7 @@ TUTORIALS = (
 IMAGES = (
     _sample(
         "BasicSR",
-        b"iter: ",
+        b", iter: ",
         rb"[\[<]epoch: {0,9}" + EPOCH + rb", iter: {1,12}(?P<step>\d{1,3}(?:,\d{3}){0,3}), lr:",
     ),
     _sample("CycleGAN", b", iters: ", rb"\(epoch: " + EPOCH + rb", iters: " + STEP + rb", time: [\d.]{1,12}, data: "),

@@ -24,19 +24,20 @@ PLAIN = rb"(?:(?!(?<![A-Za-z])" + EVALUATION + rb")[^\n])"
 LOG_LINE = (
     rb"^(?!\s{0,40}(?:[#+>]|//|def |class |return |print|logg(?:er|ing)\.|if |for |while |with |assert|self\.)"
     # What is cut off of others' lines; fairseq's summary of an epoch.
-    rb"|[^\n]{0,60}?(?: Device=(?:xla|TPU):| iteration {2,12}\d|\| epoch \d{3} \| ))"
+    rb"|[^\n]{0,60}?(?: Device=(?:xla|TPU):| iteration {2,12}\d|\| epoch \d{3} \| "
+    + r"|\[(?:验证|测试|评估|検証|評価|검증|평가)))".encode()
 )
 """A line's beginning; not that of source code, of a comment or of a command, nor of what only its trainer's own
-dialect should read."""
+dialect should read, nor of what is evaluated in another language."""
 
 _ALONE = (
     rb"(?<![\w./-])(?:(?<![A-Za-z_][ .])|(?<=INFO )|(?<=[\d\]] [IWD] )"
-    rb"|(?<=/s )|(?<=/sec )|(?<=/it )|(?<=/iter )|(?<=/step )|(?<=/batch )"
+    rb"|(?<=/s )|(?<=/sec )|(?<=/it )|(?<=/iter )|(?<=/step )|(?<=/batch )|(?<=\d[A-Za-z] )|(?<=\d[A-Za-z]{2} )"
 )  # fmt: skip
-"""Where a name begins that no other word qualifies (`Critic loss`, `at step`), but for those that follow."""
+"""Where a name begins that no other word qualifies (`Critic loss`, `at step`), but for units and some others."""
 
 NAMED_LOSS = (
-    _ALONE + rb"|(?=[Tt]rain))(?:(?:[Tt]rain(?:ing)?|TRAIN|[Tt]ot(?:al)?|[Aa]vg|[Aa]verage|[Mm]ean|[Rr]unning"
+    _ALONE + rb"|(?=[Tt]rain))(?:(?:[Tt]r(?:ain(?:ing)?)?|TRAIN|[Tt]ot(?:al)?|[Aa]vg|[Aa]verage|[Mm]ean|[Rr]unning"
     rb"|(?:[Mm]ini-?)?[Bb]atch"
     rb"|[Ss]tep|[Cc]urr(?:ent)?|[Ll][Mm]|[Rr]educed)[ _/.-]{0,2}){0,3}(?:[Ll]oss|LOSS|(?<!_)(?<!atch )[Cc]ost(?= ?=))"
     rb"(?:[_.](?:mean|avg|step)|/train|\((?:train|avg|mean)\)|\])?"
@@ -54,12 +55,12 @@ NAMED_STEP = (
     rb"(?:[Ss]teps?|STEP|[Ii]ter(?:ation|s)?|ITER|[Ii]tr?|(?:[Mm]ini-?)?[Bb]atch|BATCH|[Uu]pdates?|num_updates|[Ee]pisode"
     rb"|[Tt]imesteps?|[Rr]ound|[Ii]nstance|(?:grad|train(?:ing)?|optim(?:izer)?|cur(?:rent)?|local)_(?:step|iter)"
     rb"|(?:batch|iter|step)_(?:idx|num)|b?i(?=[=:])))"
-    + _SEPARATED + rb"(?P<step>\d{1,3}(?:,\d{3}){1,3}|\d{1,12}[kKM]?)(?![\w%]|[.,]\d))"
+    + _SEPARATED + rb"(?P<step>\d{1,3}(?:,\d{3}){1,3}|\d(?:\.\d{1,9})?[eE]\+?\d{1,2}|\d{1,12}[kKM]?)(?![\w%]|[.,]\d))"
 )  # fmt: skip
 """A step by its name: that of the whole run, where there is one of an epoch beside it."""
 
 NAMED_EPOCH = _ALONE + (
-    rb"|(?<=[Tt]rain )|(?<=[Tt]raining )|(?<=TRAIN ))(?:[Ee]poch|EPOCH|[Ee]p|EP)\.?[\]\[:=#| \t(]{1,12}"
+    rb"|(?<=[Tt]rain )|(?<=[Tt]raining )|(?<=TRAIN )|(?<=\d of ))(?:[Ee]poch|EPOCH|[Ee]p|EP)\.?[\]\[:=#| \t(]{1,12}"
     rb"(?P<epoch>\d{1,9})(?!\d)"
 )
 
@@ -84,7 +85,7 @@ _A_SECOND = (
 )
 _NAMED_RATE = (
     rb"(?<![\w.,/])(?P<unit>(?:(?i:throughput|speed|[tw]ps|sps|fps)|ips|imps|(?:[a-z]{1,16}_)?" + _COUNTED + _A_SECOND
-    + rb")(?:[ \t]{0,4}[:=][ \t]{0,8}|[ \t]{1,8}(?:is )?))?(?P<rate>(?:" + GROUPED
+    + rb")(?: \([^()\n]{1,24}\))?(?:[ \t]{0,4}[:=][ \t]{0,8}|[ \t]{1,8}(?:is )?))?(?P<rate>(?:" + GROUPED
     + rb")[kKM]?)(?(unit)" + ENDS.replace(b".", b"") + rb"| ?(?![a-z]{1,16}_per_s[a-z]{0,5} \d)(?:[a-z]{1,16}_)?"
     + _COUNTED + _A_SECOND + rb"(?! ?= ?\d))"
 )  # fmt: skip
