@@ -96,8 +96,8 @@ class StageOperator(Operator):
         self.hang = False
 
     async def slices(self) -> Any:
-        if self.hang:
-            await asyncio.Event().wait()
+        while self.hang:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
         if isinstance(self.listed, TpuTuiError):
             raise self.listed
         return self.listed

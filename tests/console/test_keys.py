@@ -1,14 +1,19 @@
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
+from textual.command import CommandPalette
+from textual.drivers._writer_thread import WriterThread
 from textual.events import Key, Paste
 from textual.widgets import Input
 
 from tests.console.driving import FULL, dialog_text, running, table, until
 from tests.console.stage import StageOperator, train
-from tui.console.app import ConsoleApp
+from tui.console.app import WRITES_AHEAD, ConsoleApp
 from tui.console.palette import entries
 from tui.console.screens.base import MainScreen
-from tui.console.screens.dialog import TextDialog
+from tui.console.screens.dialog import TextDialog, WaitDialog
 from tui.console.screens.help import TEXTUALS, help_text
 from tui.console.screens.launch import LaunchDialog
 from tui.console.screens.run import RunScreen
@@ -78,6 +83,58 @@ async def test_what_is_typed_or_pasted_right_after_n_is_the_command(operator: St
         command = app.screen.query_one("#command", Input)
         await until(pilot, lambda: command.value.endswith("b"))
         assert command.value == "x qa b"
+
+
+async def test_what_is_typed_while_slices_are_being_listed_waits_for_the_dialog(operator: StageOperator) -> None:
+    operator.hang = True
+    app = ConsoleApp(operator)
+    async with app.run_test(size=FULL) as pilot:
+        await until(pilot, lambda: isinstance(app.screen, MainScreen) and app.screen.ready)
+        await pilot.press("n")
+        await until(pilot, lambda: isinstance(app.screen, WaitDialog))
+        await pilot.press("escape", "n", *"xqd")
+        app.post_message(Paste("a b"))
+        await pilot.pause()
+        assert isinstance(app.screen, WaitDialog)
+        operator.hang = False
+        await until(pilot, lambda: isinstance(app.screen, LaunchDialog) and app.screen.is_mounted)
+        command = app.screen.query_one("#command", Input)
+        await until(pilot, lambda: len(command.value) == 6)
+        assert command.value == "xqda b"
+
+
+async def test_what_is_typed_right_after_a_dialog_is_left_acts_on_the_screen_beneath(operator: StageOperator) -> None:
+    directory = running(operator)
+    app = ConsoleApp(operator, open_run=directory)
+    async with app.run_test(size=FULL) as pilot:
+        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+        for key, character in (
+            ("x", "x"),
+            ("escape", None),
+            ("question_mark", "?"),
+            ("escape", None),
+            ("colon", ":"),
+        ):
+            app.post_message(Key(key, character))
+        await until(pilot, lambda: isinstance(app.screen, CommandPalette))
+
+
+async def test_a_terminal_that_reads_nothing_is_painted_when_it_reads_again(operator: StageOperator) -> None:
+    app = ConsoleApp(operator)
+    async with app.run_test(size=FULL) as pilot:
+        await until(pilot, lambda: table(app, "slices").row_count())
+        with Path(os.devnull).open("w") as terminal:  # noqa: ASYNC230
+            writer = WriterThread(terminal)  # not started: like one whose terminal takes nothing
+            app._driver._writer_thread = writer  # type: ignore[union-attr]
+            for _ in range(WRITES_AHEAD + 1):
+                writer.write("")
+            app.refresh()
+            await until(pilot, lambda: app._owes_paint)
+            await pilot.press("4", "3")
+            assert table(app, "checks").has_focus
+            while not writer._queue.empty():
+                writer._queue.get()
+            await until(pilot, lambda: not app._owes_paint)
 
 
 async def test_the_palette_offers_what_fits_the_state(operator: StageOperator) -> None:

@@ -168,3 +168,31 @@ async def test_found_lines_are_stepped_through_among_their_neighbours(tmp_path: 
         await settled(pilot, pane)
         await pilot.press("n")
         assert pane.summary.startswith("1,060 lines")
+
+
+async def test_w_wraps_long_lines_and_y_copies_them_whole(tmp_path: Path) -> None:
+    path, pane = tmp_path / "log", LogPane()
+    path.write_bytes(b"".join(b"line %02d " % n + b"x" * 60 + b" end of %02d\n" % n for n in range(30)))
+    app = Holding(pane)
+    async with app.run_test(size=(41, 7)) as pilot:
+        await opened(pilot, pane, path)
+        assert "end of" not in "".join(shown(pane))
+        pane.focus()
+        await pilot.press("w")
+        await settled(pilot, pane)
+        assert [line[:7] for line in shown(pane)] == [
+            "x" * 7,
+            *["line 27", "x" * 7, "line 28", "x" * 7, "line 29", "x" * 7],
+        ]
+        assert shown(pane)[-1].endswith("end of 29"), "the end is followed"
+        await pilot.press("up")
+        assert shown(pane)[0].startswith("line 25")
+        await pilot.press(*["down"] * 4)
+        await settled(pilot, pane)
+        assert pane.follow
+        await pilot.press("y")
+        assert app.clipboard.splitlines()[-1].endswith(" end of 29")
+        assert len(app.clipboard.splitlines()) == 4
+        await pilot.press("g", "w")
+        await settled(pilot, pane)
+        assert shown(pane)[1].startswith("line 01")

@@ -137,7 +137,7 @@ async def test_a_rehearsal_is_called_that_in_the_list_and_on_its_screen(operator
         await until(pilot, lambda: "rehearsal" in shown(table(app, "runs")))
         app.flows.open_run(directory)
         await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
-        await until(pilot, lambda: "rehearsal, not training" in headline(app))
+        await until(pilot, lambda: "not training" in headline(app))
 
 
 async def test_the_list_of_runs_tells_where_a_run_is_and_why_one_failed(operator: StageOperator) -> None:

@@ -30,6 +30,27 @@ async def test_no_number_of_a_core_is_cut_off(operator: StageOperator) -> None:
         assert len(loss.partition(".")[2]) == 5
 
 
+async def test_a_corner_of_30_by_8_holds_rows_of_every_table(operator: StageOperator) -> None:
+    directory = running(operator)
+    train(directory, range(0, 50, 10))
+    app = ConsoleApp(operator, open_run=directory)
+    async with app.run_test(size=(30, 8)) as pilot:
+        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+        await until(pilot, lambda: len(shown(table(app, "cores")).splitlines()) == 4)
+        assert [line.split() for line in shown(table(app, "cores")).splitlines()[:2]] == [
+            ["core▲", "state", "step"],
+            ["0", "training", "40"],
+        ]
+        await pilot.press("escape")
+        await until(pilot, lambda: not isinstance(app.screen, RunScreen))
+        await until(pilot, lambda: "my-tpu" in shown(table(app, "slices")))
+        await until(pilot, lambda: directory.id[:12] in shown(table(app, "runs")))
+        assert shown(table(app, "runs")).splitlines()[1].endswith("running")
+        assert not app.screen.show_vertical_scrollbar
+        await pilot.resize_terminal(80, 24)
+        await until(pilot, lambda: app.screen.query_one("#pane-runs").size.height == 7)
+
+
 async def test_a_question_keeps_its_answers_in_sight(operator: StageOperator) -> None:
     directory = running(operator)
     train(directory, range(0, 50, 10))

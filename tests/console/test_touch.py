@@ -67,6 +67,7 @@ async def test_a_run_left_alone_says_so_and_gets_a_keeper_from_who_looks_on(
         await until(pilot, lambda: "unattended for" in headline(app))
         await until(pilot, lambda: "nobody follows this run any more" in trouble(app))
         await until(pilot, lambda: shown(cores).count("? no link") == cores.size.height - 1)
+        assert ("tries to have it followed again" in trouble(app)) is not read_only
         assert asked == ([] if read_only else [directory.id])
 
 

@@ -39,6 +39,10 @@ if TYPE_CHECKING:
 TICKS_PER_SECOND = 15
 SCREEN_IS_THERE = 5.0
 """Seconds that a key waits at most for the screen it is meant for."""
+AT_THE_LATEST = 0.5
+"""Seconds after which the sources are asked, painted or not."""
+WRITES_AHEAD = 12
+"""Writes that may wait for the terminal, some frames; Textual stops everything at 30."""
 FRAMED = 12
 """Columns of the screen that a dialog leaves to its frame and to what is behind it."""
 log = logging.getLogger(__name__)
@@ -79,6 +83,8 @@ class ConsoleApp(App[None]):
         self.sources = Sources(operator, self.store, self.tasks)
         self.flows = Flows(self)
         self._endings, self._runs_seen = Endings(), 0
+        self._owes_paint = False
+        """Whether something is not on the terminal that should be."""
         self._open_run = open_run
         self._replay = replay
 
@@ -98,6 +104,7 @@ class ConsoleApp(App[None]):
         self.set_interval(1 / TICKS_PER_SECOND, self._tick)
         if self._replay is None:
             self.call_after_refresh(self.sources.start)
+            self.set_timer(AT_THE_LATEST, self.sources.start)  # a screen left before its first paint calls nothing
 
     async def on_unmount(self) -> None:
         """Give up what is under way; runs are not ours to end."""
@@ -115,16 +122,32 @@ class ConsoleApp(App[None]):
         await super().on_event(event)
 
     async def _acted_on(self, event: events.Key) -> bool:
-        """Whether a key of a main screen did something: at once, not when it has come through a pane's own queue.
+        """Whether a key that changes screens did something: at once, not when it has come through a pane's own queue.
 
-        What is typed right after `n` would else act on the screen that the dialog is about to cover.
+        What is typed right after `n`, or after the `esc` that leaves a dialog, would else act on the screen before.
         """
-        if not isinstance(self.screen, MainScreen) or isinstance(self.focused, Input):
+        is_typing = isinstance(self.focused, Input)
+        if event.key != "escape" and (is_typing or not isinstance(self.screen, MainScreen)):
             return False
         return await self._check_bindings(event.key, priority=True) or await self._check_bindings(event.key)
 
+    def _is_choked(self) -> bool:
+        """Whether the terminal reads nothing, so that one more paint or two would stop the loop."""
+        writer = getattr(self._driver, "_writer_thread", None)
+        return writer is not None and writer._queue.qsize() > WRITES_AHEAD
+
+    def _display(self, screen: Screen[Any], renderable: Any) -> None:
+        """Paint where the terminal reads; else all of it as soon as it does."""
+        if self._is_choked():
+            self._owes_paint = True
+        else:
+            super()._display(screen, renderable)
+
     def _tick(self) -> None:
         """Repaint the main screen on top, and a dialog above it that shows progress."""
+        if self._owes_paint and not self._is_choked():
+            self._owes_paint = False
+            self.refresh()
         runs = self.store.get(RUNS)
         if runs.revision != self._runs_seen:
             self._runs_seen = runs.revision

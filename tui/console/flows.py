@@ -15,7 +15,7 @@ from textual.app import SuspendNotSupported
 from tui.console.endings import ending
 from tui.console.feed import RunFeed
 from tui.console.screens.delete import DeleteDialog, DeleteProgress
-from tui.console.screens.dialog import QuitDialog, TextDialog
+from tui.console.screens.dialog import QuitDialog, TextDialog, WaitDialog
 from tui.console.screens.run import ActingRunScreen, RunScreen
 from tui.console.screens.stop import StopDialog, StopProgress
 from tui.console.sources import RUNS, SLICES, checks_of
@@ -234,13 +234,19 @@ class Flows:
         reading = self.app.store.get(SLICES)
         if reading.at is not None or reading.problems:
             return False
-        self.app.notify("listing the slices…", timeout=3)
-        self.app.tasks.start("list first", self._once_listed(then), self.say)
+        waiting = WaitDialog("new run", f"Listing the slices of {self.app.operator.where} …")
+        self.app.push_screen(waiting)
+        self.app.tasks.start("list first", self._once_listed(waiting, then), self.say)
         return True
 
-    async def _once_listed(self, then: Callable[[], None]) -> None:
+    async def _once_listed(self, waiting: WaitDialog, then: Callable[[], None]) -> None:
         await self.app.sources.listed()
+        if not waiting.is_current:
+            return
+        self.app.pop_screen()
         then()
+        for event in waiting.typed:
+            self.app.post_message(event)
 
     def run_again(self, directory: RunDirectory | None) -> None:
         """Ask what to launch, filled in from a run."""

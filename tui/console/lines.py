@@ -134,20 +134,23 @@ class Spool:
             return False
         last = data.rfind(b"\n") + 1
         if last:
-            if self._indexed + last >= self._starts[-1] + CHECKPOINT_BYTES:
-                self._add_checkpoints(data)
-            self._newlines += data.count(b"\n")
+            self._count(data)
             self._last_start = self._indexed + last
         self._indexed += len(data)
         return True
 
-    def _add_checkpoints(self, data: bytes) -> None:
-        ends = np.flatnonzero(np.frombuffer(data, dtype=np.uint8) == NEWLINE) + (self._indexed + 1)
-        place = int(np.searchsorted(ends, self._starts[-1] + CHECKPOINT_BYTES))
-        while place < len(ends):
-            self._starts.append(int(ends[place]))
-            self._numbers.append(self._newlines + place + 1)
-            place = int(np.searchsorted(ends, self._starts[-1] + CHECKPOINT_BYTES))
+    def _count(self, data: bytes) -> None:
+        """Count newlines, from one line that gets an entry to the next; the data begins where the index ends."""
+        begin = 0
+        while (due := self._starts[-1] + CHECKPOINT_BYTES - 1 - self._indexed) < len(data):
+            end = data.find(b"\n", max(begin, due)) + 1
+            if not end:
+                break
+            self._newlines += data.count(b"\n", begin, end)
+            self._starts.append(self._indexed + end)
+            self._numbers.append(self._newlines)
+            begin = end
+        self._newlines += data.count(b"\n", begin)
 
     def offset_of(self, number: int) -> int:
         """Where a line begins; the end of what is indexed for a line that is not there."""

@@ -58,7 +58,7 @@ def _identity(feed: Feed, now: float) -> list[Cell]:
     if not status.state.is_over:
         cells.append(attendance(status, now))
     if status.run.is_rehearsal:
-        cells.append(Cell("rehearsal, not training", "warn"))
+        cells.append(Cell("not training", "warn"))
     elif status.run.runtime == "cpu":
         cells.append(Cell("cpu", "dim"))
     if status.state.is_over:
@@ -109,12 +109,15 @@ def _named(what: str, cores: tuple[int | None, ...]) -> str:
     return f"{what}: core {names}" + (f" and {len(cores) - _MOST_NAMED} more" if len(cores) > _MOST_NAMED else "")
 
 
-def trouble(feed: Feed, now: float) -> Told:
-    """What needs a person: why it failed with the worker's last lines, lost links, nan, stragglers, notes; named."""
+def trouble(feed: Feed, now: float, *, attends: bool = False) -> Told:
+    """What needs a person: why it failed with the worker's last lines, lost links, nan, stragglers, notes; named.
+
+    `attends` says that this console gives a run that was left alone a keeper again by itself.
+    """
     status, snapshot = feed.status, feed.snapshot
     worker = None if status is None else failed_worker(status)
     quoted = () if worker is None else tuple(harmless_bytes(line) for line in feed.last_lines(worker, QUOTED))
-    said: list[tuple[str, str]] = [] if status is None else _of_the_run(status, now, bool(quoted))
+    said: list[tuple[str, str]] = [] if status is None else _of_the_run(status, now, bool(quoted), attends)
     if snapshot is not None and len(snapshot) and (status is None or not status.state.is_over):
         if snapshot.nan_cores:
             said.append((_named("nan", snapshot.nan_cores), "bad"))
@@ -144,10 +147,11 @@ def failed_worker(status: RunStatus) -> int | None:
     return next((worker.worker for worker in status.workers if worker.phase_status == "failed"), None)
 
 
-def _of_the_run(status: RunStatus, now: float, is_quoted: bool) -> list[tuple[str, str]]:
+def _of_the_run(status: RunStatus, now: float, is_quoted: bool, attends: bool) -> list[tuple[str, str]]:
     said: list[tuple[str, str]] = []
     if left_alone(status, now):
-        said.append((f"{LEFT_ALONE}; tpu-tui attach {status.run.id} follows it on", "bad"))
+        soon = "; this console tries to have it followed again, at the latest after ten minutes" if attends else ""
+        said.append((f"{LEFT_ALONE}{soon}; tpu-tui attach {status.run.id} follows it on at once", "bad"))
     if status.cause:
         cause = status.cause.partition(LAST_WORDS)[0] if is_quoted else status.cause
         where = "" if status.first_failure is None else f"worker {status.first_failure}"

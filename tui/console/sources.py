@@ -56,9 +56,10 @@ class Sources:
         self._started = False
 
     def start(self) -> None:
-        """Begin to read the runs; the slices are listed from when they are first asked for."""
-        self._started = True
-        self.tasks.start(RUNS, self._runs())
+        """Begin to read the runs, once; the slices are listed from when they are first asked for."""
+        if not self._started:
+            self._started = True
+            self.tasks.start(RUNS, self._runs())
 
     def list_slices(self) -> None:
         """Begin to list the slices: a run alone needs none, and the cloud's library weighs more than the console."""

@@ -32,21 +32,24 @@ def harmless_bytes(data: bytes) -> str:
     return harmless(data.decode("utf-8", "replace"))
 
 
+def _columns(text: str) -> int:
+    """How wide a harmless text is; plain ones, which most are, need no look at each character."""
+    return len(text) if text.isascii() else cell_len(text)
+
+
 def fit(text: str, width: int) -> str:
     """The text in exactly `width` columns, cut with `…` where it is longer."""
     if width <= 0:
         return ""
-    length = cell_len(text)
-    if length == width:
-        return text
-    if length < width:
+    length = _columns(text)
+    if length <= width:
         return text + " " * (width - length)
-    return set_cell_size(text, width - 1) + ELLIPSIS
+    return (text[: width - 1] if text.isascii() else set_cell_size(text, width - 1)) + ELLIPSIS
 
 
 def fit_right(text: str, width: int) -> str:
     """As `fit`, against the right edge: for numbers."""
-    length = cell_len(text)
+    length = _columns(text)
     return " " * (width - length) + text if length < width else fit(text, width)
 
 

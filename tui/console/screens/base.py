@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
+from textual import events
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.widgets import Input
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 NARROW, NORMAL, WIDE = "-narrow", "-normal", "-wide"
 SHORT, TALL = "-short", "-tall"
+FRAMELESS, LEAST_FRAMED = "-frameless", 14
+"""Lines of a screen below which frames would leave hardly any to what is in them."""
 
 
 def size_up(screen: Screen[Any]) -> None:
@@ -29,6 +32,7 @@ def size_up(screen: Screen[Any]) -> None:
         chosen = max((point for point in points or () if point[0] <= extent), default=(0, ""))[1]
         for _, name in points or ():
             screen.set_class(name == chosen, name)
+    screen.set_class(size.height < LEAST_FRAMED, FRAMELESS)
 
 
 class MainScreen(Screen[None]):
@@ -52,6 +56,10 @@ class MainScreen(Screen[None]):
     def console(self) -> ConsoleApp:
         """The app, as what it is."""
         return cast("ConsoleApp", self.app)
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Frames, or none."""
+        self.set_class(event.size.height < LEAST_FRAMED, FRAMELESS)
 
     def tick(self) -> None:
         """Take what is new; called 10–20 times a second while the screen is to be seen."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import ClassVar, TypeVar
 
 from rich.text import Text
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
@@ -148,6 +149,37 @@ class TrustDialog(Dialog[str]):
     def answered(self, button: str) -> None:
         """Say which."""
         self.dismiss(button)
+
+
+class WaitDialog(Dialog[None]):
+    """Says what is being waited for; what is typed meanwhile is kept for the dialog that comes then."""
+
+    AUTO_FOCUS = ""
+
+    def __init__(self, title: str, text: str) -> None:
+        super().__init__()
+        self.TITLE_TEXT = title
+        self._text = text
+        self.typed: list[events.Key | events.Paste] = []
+
+    def body(self) -> Sequence[Widget]:
+        """What is being waited for."""
+        return [Static(plain(self._text), markup=False)]
+
+    def buttons(self) -> Sequence[Button]:
+        """Nothing but to give it up."""
+        return [Button("Cancel", id="leave")]
+
+    def on_key(self, event: events.Key) -> None:
+        """Keep it, but for the key that leaves."""
+        if event.key != "escape":
+            event.stop()
+            self.typed.append(events.Key(event.key, event.character))
+
+    def on_paste(self, event: events.Paste) -> None:
+        """Keep it."""
+        event.stop()
+        self.typed.append(events.Paste(event.text))
 
 
 class QuitDialog(Dialog[bool]):

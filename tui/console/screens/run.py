@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, ClassVar
 
-from textual import on
+from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container, Horizontal, Vertical
@@ -150,7 +150,7 @@ class RunScreen(MainScreen):
             self._reading = False
 
     def _show_trouble(self, now: float) -> None:
-        self._trouble.show(run_view.trouble(self.feed, now))
+        self._trouble.show(run_view.trouble(self.feed, now, attends=not self.console.read_only))
 
     def _look_after(self, now: float) -> None:
         """A run left alone while one looks at it; looking changes nothing."""
@@ -291,7 +291,7 @@ class RunScreen(MainScreen):
         self._charts_pane.hurry()
         self.call_after_refresh(self._charts_pane.load)
 
-    def on_resize(self) -> None:
+    def on_resize(self, event: events.Resize) -> None:  # noqa: ARG002
         """The panes that fit are others now."""
         self.call_after_refresh(lambda: self._bring(self._at))
 

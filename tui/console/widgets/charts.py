@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
-from textual.app import ComposeResult
+from textual.app import ComposeResult, RenderResult
 from textual.containers import Grid, Vertical
 from textual.strip import Strip
 from textual.widgets import Static
@@ -55,6 +56,13 @@ class Plot(PlotWidget):
             for name in ("margin-top", "margin-left", "plot", "margin-bottom"):
                 yield Paper(1, 1, id=name)
         yield Legend(id="legend")
+
+    def render(self) -> RenderResult:
+        """Each paper is to be painted once, not once for every line and label that is drawn on it."""
+        with ExitStack() as stack:
+            for paper in self.query(Paper) if self._needs_rerender else ():
+                stack.enter_context(paper.batch_refresh())
+            return super().render()
 
 
 class Chart(Vertical):

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 GAP = " "
 """Between two columns."""
+LEAST_FLEXIBLE = 16
+"""Columns of the screen that a flexible column gives way down to, before another one goes."""
 
 
 @dataclass(frozen=True)
@@ -39,20 +41,32 @@ def fitting(
     """The columns that fit into `width` and the width of each; the highest ranks go first.
 
     `needs` says how wide a column's cells are, by its key: what is to spare goes there first, the lowest rank served
-    before the others, and the rest to all that are flexible.
+    before the others, and the rest to all that are flexible. Where even those that stay always are too many, flexible
+    ones give way, then the last ones go.
     """
     needs = needs or {}
     shown = list(columns)
     while (worst := max(column.rank for column in shown)) and _needed(shown, worst, needs) > width:
         shown.remove([column for column in shown if column.rank == worst][-1])
-    spare = max(0, width - _needed(shown, 0, needs))
     widths = {column.key: column.width for column in shown}
+    spare = max(0, -_give_way(shown, widths, _needed(shown, 0, needs) - width))
     for column in sorted(shown, key=lambda column: column.rank):
         more = min(spare, max(0, needs.get(column.key, 0) - column.width)) if column.flexible else 0
         widths[column.key] += more
         spare -= more
     shares = sum(column.flexible for column in shown) or 1
     return [(column, widths[column.key] + spare * column.flexible // shares) for column in shown]
+
+
+def _give_way(shown: list[Column], widths: dict[str, int], over: int) -> int:
+    """Take away what does not fit, for half a number would be another number; how much still does not."""
+    for column in shown:
+        less = min(max(0, over), max(0, column.width - LEAST_FLEXIBLE)) if column.flexible else 0
+        widths[column.key] -= less
+        over -= less
+    while over > 0 and len(shown) > 1:
+        over -= widths[shown.pop().key] + len(GAP)
+    return over
 
 
 def _needed(columns: Sequence[Column], rank: int, needs: Mapping[str, int]) -> int:

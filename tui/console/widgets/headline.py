@@ -19,18 +19,18 @@ LEAST_CELLS = 2
 """Cells that a line keeps, however narrow it is."""
 
 
-def _fitting(line: tuple[Cell, ...], width: int) -> tuple[Cell, ...]:
+def _fitting(line: tuple[Cell, ...], widths: Sequence[int], width: int) -> tuple[Cell, ...]:
     """The cells of a line; where they are too many, the dim ones go first, the last of them before the others.
 
-    Then the last ones go that hold a figure: half a number would be another number.
+    Then the last ones go that hold a figure: half a number would be another number. `widths` are the cells'.
     """
-    shown = list(line)
-    while cell_len(GAP.join(cell.text for cell in shown)) > width:
-        dim = [place for place, cell in enumerate(shown) if cell.tone == "dim"]
-        if not dim and (len(shown) <= LEAST_CELLS or not any(map(str.isdigit, shown[-1].text))):
+    shown = list(zip(line, widths, strict=True))
+    while sum(size for _, size in shown) + len(GAP) * (len(shown) - 1) > width:
+        dim = [place for place, (cell, _) in enumerate(shown) if cell.tone == "dim"]
+        if not dim and (len(shown) <= LEAST_CELLS or not any(map(str.isdigit, shown[-1][0].text))):
             break
         del shown[dim[-1] if dim else -1]
-    return tuple(shown)
+    return tuple(cell for cell, _ in shown)
 
 
 class Headline(Widget):
@@ -53,6 +53,9 @@ class Headline(Widget):
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self._lines: tuple[tuple[Cell, ...], ...] = ()
+        self._widest: dict[object, list[int]] = {}
+        """Widths that the cells of a line have had, by its place and shape: one that comes and goes with a digit
+        of another would be a flicker."""
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -71,10 +74,19 @@ class Headline(Widget):
         """One row a line."""
         return max(1, len(self._lines))
 
+    def _shown(self, y: int, width: int) -> tuple[Cell, ...]:
+        """The cells of a line that there is room for, however wide they were before."""
+        if y >= len(self._lines):
+            return ()
+        line = self._lines[y]
+        widest = self._widest.setdefault((y, *(cell.tone for cell in line)), [0] * len(line))
+        widest[:] = [max(cell_len(cell.text), known) for cell, known in zip(line, widest, strict=True)]
+        return _fitting(line, widest, width)
+
     def render_line(self, y: int) -> Strip:
         """Draw one of them, cut with … where it is too long."""
-        width, base = self.size.width, self.rich_style
-        line = _fitting(self._lines[y], width) if y < len(self._lines) else ()
+        width, base = self.content_size.width, self.rich_style
+        line = self._shown(y, width)
         segments: list[Segment] = []
         room = width
         for number, cell in enumerate(line):

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import ClassVar
 
 from rich.segment import Segment
-from rich.style import Style
 from rich.text import Text
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.geometry import Region, Size
 from textual.message import Message
-from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from tui.console.text import fit, fit_right
 from tui.console.widgets.columns import GAP, Cell, Column, fitting
+from tui.console.widgets.line_view import LineView
 
 HEADER = 1
 """Lines at the top that do not scroll."""
@@ -32,7 +32,7 @@ class _Painted:
     cursor: bool
 
 
-class LineTable(ScrollView, can_focus=True):
+class LineTable(LineView):
     """The table both kinds share: header, cursor that keeps its row by key, sorting, line-wise repaints.
 
     A kind says how many rows there are (`row_count`), names them (`row_key`, `row_of`) and formats one
@@ -41,9 +41,6 @@ class LineTable(ScrollView, can_focus=True):
 
     DEFAULT_CSS = """
     LineTable {
-        height: 1fr;
-        overflow-x: hidden;
-        scrollbar-size-vertical: 1;
         & > .table--header { text-style: bold; color: $text-muted; background: $panel; }
         & > .table--cursor { background: $surface-lighten-2; }
         & > .table--sorted { color: $text-accent; text-style: bold; background: $panel; }
@@ -132,7 +129,7 @@ class LineTable(ScrollView, can_focus=True):
         """How wide the cells of a flexible column are, by its key, where a kind says so."""
         self._layout: list[tuple[Column, int]] = []
         self._layout_width = -1
-        self._base_style: Style | None = None
+        self._layout_length = 0
 
     # --- what a kind provides -------------------------------------------------------------------------------
 
@@ -210,6 +207,7 @@ class LineTable(ScrollView, can_focus=True):
         if self._layout_width != width:
             self._layout_width = width
             self._layout = fitting(self.columns, width, self._needs)
+            self._layout_length = sum(size + len(GAP) for _, size in self._layout) - len(GAP)
             self._cells.clear()
             self.refresh()
         return self._layout
@@ -248,23 +246,11 @@ class LineTable(ScrollView, can_focus=True):
     def _blank(self, row: int, width: int) -> Strip:
         lines = () if self.row_count() else Text(self._why_empty()).wrap(self.app.console, max(1, width - 2))
         if row < len(lines):
-            style = self.rich_style + self.get_component_rich_style("table--dim", partial=True)
-            return Strip([Segment(fit(f" {lines[row].plain.rstrip()}", width), style)], width)
-        return Strip.blank(width, self._base())
+            return Strip([Segment(fit(f" {lines[row].plain.rstrip()}", width), self.toned("table--dim"))], width)
+        return Strip.blank(width, self.base_style)
 
     def _why_empty(self) -> str:
         return f"no row holds “{self.filter_text}”; / esc shows all" if self.filter_text else self._empty
-
-    def _base(self) -> Style:
-        """The table's own style: working it out for every row would cost more than the row."""
-        if self._base_style is None:
-            self._base_style = self.rich_style
-        return self._base_style
-
-    def notify_style_update(self) -> None:
-        """The theme changed."""
-        self._base_style = None
-        super().notify_style_update()
 
     def _header(self, width: int) -> Strip:
         base = self.get_component_rich_style("table--header")
@@ -279,17 +265,19 @@ class LineTable(ScrollView, can_focus=True):
         return Strip(segments).adjust_cell_length(width, base)
 
     def _row(self, painted: _Painted, width: int) -> Strip:
-        base = self._base()
-        if painted.cursor:
-            base += self.get_component_rich_style("table--cursor", partial=True)
+        """The cells side by side; those of one tone are one segment, for each costs at every step to the terminal."""
+        base = self.toned("table--cursor") if painted.cursor else self.base_style
         cells = dict(zip([column.key for column in self.columns], painted.cells, strict=False))
         segments: list[Segment] = []
-        for column, size in self._layout:
-            cell = cells[column.key]
-            tone = self.get_component_rich_style(f"table--{cell.tone}", partial=True) if cell.tone else Style.null()
-            place = fit_right if column.right else fit
-            segments.append(Segment(place(cell.text, size) + GAP, base + tone))
-        return Strip(segments).adjust_cell_length(width, base)
+        for tone, placed in groupby(self._layout, lambda placed: cells[placed[0].key].tone):
+            style = base + self.get_component_rich_style(f"table--{tone}", partial=True) if tone else base
+            texts = [(fit_right if column.right else fit)(cells[column.key].text, size) for column, size in placed]
+            segments.append(Segment(GAP.join([*texts, ""]), style))
+        last, free = segments.pop(), width - self._layout_length
+        segments.append(Segment(last.text[: -len(GAP)], last.style))
+        if free > 0:
+            segments.append(Segment(" " * free, base))
+        return Strip(segments, self._layout_length + max(0, free)).adjust_cell_length(width, base)
 
     def on_resize(self) -> None:
         """Draw anew, with the columns that fit now."""

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import re
 import time
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
-from rich.cells import cell_len
+from rich.cells import chop_cells
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.geometry import Size
 from textual.message import Message
-from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from tui.console.lines import Line, LineSource
 from tui.console.search import Filtered
 from tui.console.text import fit, harmless_bytes
+from tui.console.widgets.line_view import LineView
 
 TICK_BUDGET = 4 * 1024 * 1024
 """Bytes indexed or searched in one tick: some milliseconds, so that a key never waits."""
@@ -30,15 +31,20 @@ SIDEWAYS = 16
 WORKER_COLORS = ("cyan", "magenta", "yellow", "green", "bright_blue", "bright_red", "bright_cyan", "bright_magenta")
 
 
-class LogPane(ScrollView, can_focus=True):
+class _Row(NamedTuple):
+    """A row of the pane: the line by its place in the window, and the part of its text that stands there."""
+
+    place: int
+    text: str
+    is_first: bool
+
+
+class LogPane(LineView):
     """Lines of a `LineSource`, with follow, a filter over the whole of it, and sideways scrolling."""
 
     DEFAULT_CSS = """
     LogPane {
-        height: 1fr;
-        overflow-x: hidden;
         overflow-y: scroll;
-        scrollbar-size-vertical: 1;
         & > .log--dim { text-style: dim; }
         & > .log--found { background: $warning-darken-2; text-style: bold; }
         & > .log--current { background: $surface-lighten-2; }
@@ -59,6 +65,8 @@ class LogPane(ScrollView, can_focus=True):
         Binding("n", "match(1)", "Next line found, in its place", show=False, id="log.next_match"),
         Binding("N", "match(-1)", "Previous line found", show=False, id="log.previous_match"),
         Binding("m", "around", "Only lines found, or all of them", show=False, id="log.around"),
+        Binding("w", "wrap", "Wrap long lines, or cut them", show=False, id="log.wrap"),
+        Binding("y", "copy", "Copy the lines on the screen, whole", show=False, id="log.copy"),
     ]
 
     class Changed(Message):
@@ -83,9 +91,10 @@ class LogPane(ScrollView, can_focus=True):
         """Place among the found of the one that is shown among its neighbours; None while only found ones are."""
         self._window: list[Line] = []
         self._window_at: tuple[int, int] | None = None
+        self._rows: list[_Row] | None = None
         self._painted_at, self._painted_count = 0.0, 0
-        self._base_style: Style | None = None
         self._sideways = 0
+        self._wrap = False
         self._empty = "nothing was written yet"
         self._said = ""
 
@@ -123,21 +132,21 @@ class LogPane(ScrollView, can_focus=True):
         if self._window_at is not None and grows_fast and now - self._painted_at < PAINT_EVERY:
             return
         self._painted_at, self._painted_count = now, count
-        if count != self.virtual_size.height:
-            self._set_height(count)
+        self._set_height()
         if self.follow and self.scroll_offset.y != self._last_top():
             self._scroll_at_once(self._last_top())
-        window = self._read()
-        if window != self._window:
-            self._window = window
+        before = self._window
+        self._read()
+        if self._window != before:
             self.refresh()
         self._tell()
 
-    def _set_height(self, count: int) -> None:
+    def _set_height(self) -> None:
         """Tell the scrollbar only: assigning `virtual_size` would lay out and repaint the whole screen."""
-        size = Size(self.size.width, count)
-        self.set_reactive(LogPane.virtual_size, size)
-        self._scroll_update(size)
+        size = Size(self.size.width, self._last_top() + self._height())
+        if size != self.virtual_size:
+            self.set_reactive(LogPane.virtual_size, size)
+            self._scroll_update(size)
 
     def _tell(self) -> None:
         if self.summary != self._said:
@@ -160,22 +169,34 @@ class LogPane(ScrollView, can_focus=True):
         parts.append("following" if self.follow else f"from line {self.scroll_offset.y + 1:,}")
         if self._sideways:
             parts.append(f"column {self._sideways + 1}")
+        if self._wrap:
+            parts.append("wrapped")
         return " · ".join(parts)
 
     def _height(self) -> int:
         return self.scrollable_content_region.height
 
     def _last_top(self) -> int:
-        return max(0, (self._shown.count if self._shown else 0) - self._height())
+        """The line that is at the top when the last one is to be seen; wrapped, any line may have to be."""
+        count = self._shown.count if self._shown else 0
+        return max(0, count - (1 if self._wrap else self._height()))
 
-    def _read(self) -> list[Line]:
+    def _read(self) -> None:
+        """Take the lines that are to be seen: from the top on, or the last ones, of which wrapped fewer fit."""
+        height, top = self._height(), self.scroll_offset.y
+        self._window_at, self._rows = (top, height), None
         if self._shown is None:
-            return []
-        height = self._height()
-        self._window_at = (self.scroll_offset.y, height)
-        if self.follow and self._shown.behind > BEHIND_IS_FAR:
-            return self._shown.tail(height)
-        return self._shown.lines(self.scroll_offset.y, height)
+            self._window = []
+        elif self.follow and self._shown.behind > BEHIND_IS_FAR:
+            self._window = self._shown.tail(height)
+        else:
+            self._window = self._shown.lines(self._first_line(), height)
+
+    def _first_line(self) -> int:
+        """Number of the window's first line."""
+        if self._wrap and self.follow and self._shown is not None:
+            return max(0, self._shown.count - self._height())
+        return self.scroll_offset.y
 
     # --- drawing ------------------------------------------------------------------------------------------------
 
@@ -183,63 +204,63 @@ class LogPane(ScrollView, can_focus=True):
         self.scroll_to(y=top, animate=False)
 
     def render_line(self, y: int) -> Strip:
-        """Draw one visible line."""
+        """Draw one row of what is to be seen."""
         width = self.scrollable_content_region.width
-        if self._window_at != (self.scroll_offset.y, self._height()):
-            self._window = self._read()
+        rows = self._rows_now()
         self.lines_drawn += 1
-        if y >= len(self._window):
+        if y >= len(rows):
             if y == 0 and self._empty:
                 text = "nothing found" if self.filter_text else self._empty
-                dim = self.get_component_rich_style("log--dim", partial=True)
-                return Strip([Segment(fit(" " + text, width), self._base() + dim)], width)
-            return Strip.blank(width, self._base())
-        strip = self._strip(self._window[y], width)
-        if self._match is None or self._found is None or self._found.number(self._match) != self.scroll_offset.y + y:
+                return Strip([Segment(fit(" " + text, width), self.toned("log--dim"))], width)
+            return Strip.blank(width, self.base_style)
+        row = rows[y]
+        strip = self._strip(self._window[row.place], row, width)
+        if self._match is None or self._found is None:
+            return strip
+        if self._found.number(self._match) != self._first_line() + row.place:
             return strip
         return strip.apply_style(self.get_component_rich_style("log--current", partial=True))
 
-    def _base(self) -> Style:
-        """The pane's own style: working it out for every line would cost more than the line."""
-        if self._base_style is None:
-            self._base_style = self.rich_style
-        return self._base_style
+    def _rows_now(self) -> list[_Row]:
+        """The window's rows: a line each, or as many as it takes; of those that are too many, the ones to be seen."""
+        height, width = self._height(), self.scrollable_content_region.width
+        if self._rows is None or self._window_at != (self.scroll_offset.y, height):
+            self._read()
+            self._rows = []
+            for place, line in enumerate(self._window):
+                text, room = harmless_bytes(line.data), max(2, width - len(self._label(line)))
+                parts = chop_cells(text, room) if self._wrap else [self._cut(text, room)]
+                self._rows += [_Row(place, part, number == 0) for number, part in enumerate(parts or [""])]
+            self._rows = self._rows[-height:] if self.follow else self._rows[:height]
+        return self._rows
 
-    def notify_style_update(self) -> None:
-        """The theme changed."""
-        self._base_style = None
-        super().notify_style_update()
+    def _cut(self, text: str, room: int) -> str:
+        return fit(Strip([Segment(text)]).crop(self._sideways).text if self._sideways else text, room)
 
-    def _strip(self, line: Line, width: int) -> Strip:
-        base = self._base()
+    def _label(self, line: Line) -> str:
+        return f"{line.worker:>3}│" if self.show_worker and line.worker is not None else ""
+
+    def _strip(self, line: Line, row: _Row, width: int) -> Strip:
         segments: list[Segment] = []
-        room = width
-        if self.show_worker and line.worker is not None:
-            label = f"{line.worker:>3}│"
-            segments.append(Segment(label, base + Style.parse(worker_color(line.worker))))
-            room -= cell_len(label)
-        text = harmless_bytes(line.data)
-        if self._sideways:
-            text = Strip([Segment(text)]).crop(self._sideways).text
-        if cell_len(text) > room:
-            text = fit(text, room)
-        segments += self._marked(text, base)
-        return Strip(segments).adjust_cell_length(width, base)
+        label = self._label(line)
+        if label and line.worker is not None:
+            style = self.base_style + Style.parse(worker_color(line.worker))
+            segments.append(Segment(label if row.is_first else "│".rjust(len(label)), style))
+        segments += self._marked(fit(row.text, width - len(label)))
+        return Strip(segments, max(width, len(label))).adjust_cell_length(width)
 
-    def _marked(self, text: str, base: Style) -> list[Segment]:
-        wanted = self.filter_text.lower()
-        at = text.lower().find(wanted) if wanted else -1
-        if at < 0 or len(text.lower()) != len(text):
-            return [Segment(text, base)]
-        end = at + len(wanted)
-        found = base + self.get_component_rich_style("log--found", partial=True)
-        return [Segment(text[:at], base), Segment(text[at:end], found), Segment(text[end:], base)]
+    def _marked(self, text: str) -> list[Segment]:
+        if not self.filter_text:
+            return [Segment(text, self.base_style)]
+        parts = re.split(f"({re.escape(self.filter_text)})", text, flags=re.IGNORECASE)
+        styles = (self.base_style, self.toned("log--found"))
+        return [Segment(part, styles[number % 2]) for number, part in enumerate(parts) if part]
 
     # --- moving -------------------------------------------------------------------------------------------------
 
     def on_resize(self) -> None:
         """Keep the end in view while following."""
-        self._window_at = None
+        self._rows = None
         self.call_after_refresh(self.tick)
 
     def set_follow(self, follow: bool) -> None:
@@ -247,7 +268,7 @@ class LogPane(ScrollView, can_focus=True):
         self.follow = follow
         if follow:
             self._scroll_at_once(self._last_top())
-        self._window_at = None
+        self._rows = None
         self.refresh()
         self._tell()
 
@@ -288,15 +309,15 @@ class LogPane(ScrollView, can_focus=True):
 
     def _look(self, source: LineSource | None, top: int) -> None:
         """Show other lines, from this one on."""
-        self._shown, self.follow = source, False
-        self._set_height(source.count if source is not None else 0)
-        self._window_at = None
+        self._shown, self.follow, self._rows = source, False, None
+        self._set_height()
         self._go(top)
         self.refresh()
 
     def action_move(self, by: int) -> None:
         """Scroll by lines; who comes down to the last one follows again."""
-        top = self.scroll_offset.y + by
+        rows = self._rows_now()
+        top = self._first_line() + (rows[0].place if rows else 0) + by
         if by > 0 and top >= self._last_top():
             self.set_follow(True)
         else:
@@ -304,7 +325,8 @@ class LogPane(ScrollView, can_focus=True):
 
     def action_move_page(self, by: int) -> None:
         """Scroll by pages."""
-        self.action_move(by * max(1, self._height() - 1))
+        rows = self._rows_now()
+        self.action_move(by * max(1, rows[-1].place - rows[0].place if rows else 1))
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         """The wheel follows again at the last line, too."""
@@ -313,11 +335,35 @@ class LogPane(ScrollView, can_focus=True):
             event.stop()
             self.action_move(round(self.app.scroll_sensitivity_y))
 
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """The wheel goes up from the line at the top, wrapped or not."""
+        if not (event.ctrl or event.shift):
+            event.prevent_default()
+            event.stop()
+            self.action_move(-round(self.app.scroll_sensitivity_y))
+
     def action_sideways(self, by: int) -> None:
         """Scroll sideways: long lines are cut at the edge."""
-        self._sideways = max(0, self._sideways + by * SIDEWAYS)
+        self._sideways = 0 if self._wrap else max(0, self._sideways + by * SIDEWAYS)
+        self._rows = None
         self.refresh()
         self._tell()
+
+    def action_wrap(self) -> None:
+        """Long lines over several rows, or cut at the edge; what is at the top stays there."""
+        top = self._first_line()
+        self._wrap, self._sideways, self._rows = not self._wrap, 0, None
+        self._set_height()
+        self._scroll_at_once(self._last_top() if self.follow else min(top, self._last_top()))
+        self.refresh()
+        self._tell()
+
+    def action_copy(self) -> None:
+        """Hand the terminal's clipboard what is on the screen, as it was written but for what would act on one."""
+        places = dict.fromkeys(row.place for row in self._rows_now())
+        self.app.copy_to_clipboard("\n".join(harmless_bytes(self._window[place].data) for place in places))
+        count = f"{len(places)} line{'s' * (len(places) != 1)}"
+        self.notify(f"{count} handed to the terminal's clipboard, where it has one", timeout=3)
 
     def action_first(self) -> None:
         """Go to the first line."""

@@ -19,7 +19,7 @@ class TabLine(Widget, can_focus=True):
 
     DEFAULT_CSS = """
     TabLine {
-        height: 1;
+        height: 1; padding: 0 1;
         & > .tabs--active { text-style: bold reverse; color: $text-accent; }
         & > .tabs--idle { text-style: dim; }
         &:focus > .tabs--idle { text-style: underline; }
@@ -83,7 +83,7 @@ class TabLine(Widget, can_focus=True):
 
     def render_line(self, y: int) -> Strip:  # noqa: ARG002
         """Draw the part of the line that has the chosen name in it."""
-        width = self.size.width
+        width = self.content_size.width
         base = self.rich_style
         active = base + self.get_component_rich_style("tabs--active", partial=True)
         idle = base + self.get_component_rich_style("tabs--idle", partial=True)
@@ -99,7 +99,7 @@ class TabLine(Widget, can_focus=True):
 
     def on_click(self, event: events.Click) -> None:
         """Choose what was clicked on."""
-        x = event.x + self._left
+        x = event.x - self.gutter.left + self._left
         for key, start, end in self._spans():
             if start <= x < end:
                 self.choose(key)
