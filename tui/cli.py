@@ -170,8 +170,7 @@ def _run_on_a_loop(args: argparse.Namespace, given: Mapping[str, Any], out: Outp
         _refuse_if_read_only(args, settings)
 
     async def run() -> int:
-        if sys.version_info < (3, 11):  # later asyncio.run itself turns the first Ctrl-C into a cancellation
-            _cancel_at_ctrl_c()
+        _cancel_at_ctrl_c()
         operator = Operator(settings, prompter=prompter_for_terminal())
         try:
             return int(await args.run(args, operator, out))
@@ -186,14 +185,17 @@ def _run_on_a_loop(args: argparse.Namespace, given: Mapping[str, Any], out: Outp
 
 
 def _cancel_at_ctrl_c() -> None:
-    """Let Ctrl-C cancel this task at once, and wake its loop."""
+    """Let the first Ctrl-C cancel this task at once, and wake its loop; a second one does not wait for the rest."""
     import asyncio
     import signal
 
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        return
     task, loop = asyncio.current_task(), asyncio.get_running_loop()
     assert task is not None
 
     def cancel(_signal: int, _frame: object) -> None:
+        signal.signal(signal.SIGINT, _quit)
         task.cancel()
         loop.call_soon_threadsafe(lambda: None)
 

@@ -30,6 +30,13 @@ CASES = {
     "tpu-tui cores sav": "saved.log",
 }
 
+IN_BASH = {
+    "launch the-pod -- py sav": "saved.log",
+    "launch --runtime = x": "xrt",
+    "launch --runtime =": "pjrt cpu xrt none",
+}
+"""Lines as bash takes them apart, at blanks and at `=`."""
+
 
 @pytest.fixture
 def home(shell: Shell) -> Shell:
@@ -74,8 +81,9 @@ while read -r line; do
   echo "${COMPREPLY[*]}"
 done
 """
-    answers = asked(home, "bash", "--norc", "-c", script, text="".join(f"{case}\n" for case in CASES)).splitlines()
-    assert dict(zip(CASES, answers, strict=True)) == CASES
+    cases = CASES | {f"tpu-tui {line}": answer for line, answer in IN_BASH.items()}
+    answers = asked(home, "bash", "--norc", "-c", script, text="".join(f"{case}\n" for case in cases)).splitlines()
+    assert dict(zip(cases, answers, strict=True)) == cases
 
 
 @needs("fish")

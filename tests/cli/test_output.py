@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import io
+import os
+import pty
 from datetime import datetime, timezone
 
 import pytest
 
+from tui.commands import streams
 from tui.commands.arguments import ago
 from tui.commands.output import Output
 from tui.errors import WorkerError
@@ -34,3 +38,14 @@ def test_so_long_ago_is_a_moment_however_long() -> None:
 @pytest.mark.parametrize("text", ["", "d", "7", "-1d", "1.5h", "7w", "2026-01-31"])
 def test_what_is_no_span_is_none(text: str) -> None:
     assert ago(text) is None
+
+
+def test_a_terminal_that_takes_no_orders_is_sent_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = pty.openpty()
+    with os.fdopen(theirs, "w") as terminal, os.fdopen(ours, "rb"):
+        monkeypatch.setenv("TERM", "xterm")
+        assert streams.obeys(terminal)
+        monkeypatch.setenv("TERM", "dumb")
+        assert not streams.obeys(terminal)
+    with io.StringIO() as file:
+        assert not streams.obeys(file)

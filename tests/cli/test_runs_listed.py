@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.cli.commands import Shell
 from tests.logs.shapes import training
+from tui.cli import main
 from tui.pod.run import Run
 from tui.pod.worker import Worker
 from tui.runs.directory import RunDirectory
@@ -33,6 +36,27 @@ def test_runs_tells_the_newest_figures_and_why_a_run_failed(shell: Shell) -> Non
     assert "worker 1 ended with exit code 7" in fell
     assert "loss" not in fell
     assert (answer.code, answer.errors) == (0, "")
+
+
+def test_a_record_that_a_power_cut_left_empty_is_told_and_hides_no_other(shell: Shell) -> None:
+    made(shell, "goes-20260102-000000-aaaa")
+    for run, record in (("cut-20260101-000000-bbbb", b""), ("odd-20260101-000000-cccc", b'{"id": 5}')):
+        (made(shell, run).path / "run.json").write_bytes(record)
+    answer = shell.run("runs", "--offline", "--json")
+    assert ([run["run"] for run in answer.document], answer.code) == (["goes-20260102-000000-aaaa"], 0)
+    assert "cut-20260101-000000-bbbb holds no readable run.json" in answer.errors
+    assert answer.errors.count("move that directory away") == 1
+
+
+def test_the_figures_of_the_newest_runs_only_are_read(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for day in range(1, 4):
+        made(shell, f"goes-2026010{day}-000000-aaaa")
+    monkeypatch.setattr("tui.commands.runs.FIGURES_OF", 2)
+    monkeypatch.setenv("TPU_TUI_HOME", str(shell.home))
+    assert main(["runs", "--offline"]) == 0
+    assert ["loss" in line for line in capsys.readouterr().out.splitlines()[1:]] == [True, True, False]
 
 
 def test_runs_as_json_holds_no_figures_that_were_only_glanced_at(shell: Shell) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 from pathlib import Path
 
-from tests.cli.commands import Shell
+from tests.cli.commands import DEADLINE, Shell
 from tests.cli.conftest import LocalPod
 from tests.pods import wait_until
 
@@ -27,7 +28,8 @@ def _until_stopped(name: str, shell: Shell, run: str) -> None:
 
 
 def test_a_run_launched_elsewhere_is_found_mirrored_from_byte_0_and_deleted(pod: LocalPod, tmp_path: Path) -> None:
-    job = ("sh", "-c", "seq 1 2000; echo ready; while :; do sleep 0.1; done")
+    go = tmp_path / "go"
+    job = ("sh", "-c", f"seq 1 2000; echo ready; until [ -e {go} ]; do sleep 0.1; done; echo late; sleep 1000")
     launched = pod.run("launch", "local", "--name", "shared", "--detach", "--json", "--", *job).document["run"]
     other = another_machine(pod, tmp_path)
     found = other.run("runs", "--json")
@@ -37,6 +39,14 @@ def test_a_run_launched_elsewhere_is_found_mirrored_from_byte_0_and_deleted(pod:
     assert refused.code == 2
     assert "stop" in refused.errors
     wait_until(lambda: b"ready" in other.run("logs", launched, "--worker", "1").raw, "the other machine has the log")
+    with other.start("--read-only", "logs", launched, "--worker", "1", "--follow") as watching:
+        assert watching.stdout is not None
+        lines = iter(watching.stdout.readline, b"")
+        assert b"ready\n" in lines
+        go.touch()
+        assert b"late\n" in lines
+        watching.send_signal(signal.SIGINT)
+        assert watching.wait(DEADLINE) == 130
     stopped = other.run("stop", launched, "--json", "--grace", "5")
     assert stopped.document["stopped"], stopped.errors
     _until_stopped("first", pod.shell, launched)
@@ -55,5 +65,6 @@ def test_a_run_that_ended_elsewhere_is_told_as_ended_and_can_be_deleted(pod: Loc
     found = {row["run"]: row for row in other.run("runs", "--json").document}[launched]
     assert (found["state"], found["exit_codes"]) == ("succeeded", [0] * 4)
     assert other.run("logs", "short", "--worker", "2").raw == b"hi\n"
-    assert other.run("runs", "delete", "short", "--json").document[0]["deleted"]
+    twice = other.run("runs", "delete", "short", launched, "--json")
+    assert ([row["deleted"] for row in twice.document], twice.code) == ([True], 0)
     assert launched not in [row["run"] for row in other.run("runs", "--json").document]

@@ -97,7 +97,7 @@ def digest(path: Path) -> str:
 
 
 def over(directory: RunDirectory, seconds: float = 60) -> RunStatus:
-    until(lambda: status_of(directory).state.is_over, seconds)
+    until(lambda: status_of(directory).is_whole, seconds)
     return status_of(directory)
 
 

@@ -15,6 +15,7 @@ from tui.errors import UsageError
 from tui.pod.run import RunState
 from tui.runs.directory import RunDirectory
 from tui.runs.discover import DeleteAnswer, Discovery, adopt, delete_here, delete_on_workers, discover
+from tui.runs.follow import catch_up
 from tui.runs.keeper import attend
 from tui.runs.lines import LineReader
 from tui.runs.policies import Patience
@@ -38,6 +39,11 @@ def adopted(pod: Pod, runs_home: Path) -> RunDirectory:
     pod.kept.append(directory)
     asyncio.run(attend(directory, pod.access, patience=pod.patience))
     return directory
+
+
+async def caught_up(pod: Pod, directory: RunDirectory) -> None:
+    async with Fleet(directory.run.workers, pod.access) as fleet:
+        await catch_up(directory, fleet, timeout=20)
 
 
 def deleted(pod: Pod, directory: RunDirectory) -> list[DeleteAnswer]:
@@ -132,6 +138,8 @@ def test_attempts_made_before_a_run_was_found_are_mirrored_too_and_kept_apart(po
     script = f'echo "try $TPU_TUI_ATTEMPT"; [ "$TPU_TUI_ATTEMPT" = 2 ] || exit 4; {wait}'
     here = pod.launch("sh", "-c", script, restarts=2)
     until(lambda: (status_of(here).attempt, status_of(here).state) == (2, RunState.RUNNING))
+    looked = adopt(seen(pod).runs[0], tmp_path / "looked")
+    assert (status_of(looked).attempt, status_of(looked).state) == (2, RunState.RUNNING)
     there = adopted(pod, tmp_path / "elsewhere")
     until(lambda: (status_of(there).attempt, status_of(there).state) == (2, RunState.RUNNING))
     for worker in pod.workers:
@@ -146,6 +154,10 @@ def test_attempts_made_before_a_run_was_found_are_mirrored_too_and_kept_apart(po
             name = directory.log_path(index).name
             kept = [(directory.attempt_path(attempt) / name).read_bytes() for attempt in range(2)]
             assert [*kept, directory.log_path(index).read_bytes()] == [b"try 0\n", b"try 1\n", b"try 2\n"]
+    asyncio.run(caught_up(pod, looked))
+    assert (status_of(looked).state, status_of(looked).exit_codes) == (RunState.SUCCEEDED, (0, 0, 0))
+    assert looked.log_path(1).read_bytes() == b"try 2\n"
+    assert (looked.attempt_path(1) / looked.log_path(1).name).read_bytes() == b"try 1\n"
     codes = [event.get("exit_code") for event in there.events()[0] if event.kind == "exit"]
     assert codes == [4] * 6 + [0] * 3
 

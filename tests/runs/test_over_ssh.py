@@ -233,11 +233,16 @@ def test_a_launch_that_was_cut_off_with_one_worker_unconfirmed_is_ended_everywhe
     assert not any(tagged((pod.remote(directory, index) / "tag").read_text().strip()) for index in (0, 2))
 
 
+async def caught_up(pod: Pod, directory: RunDirectory) -> None:
+    async with Fleet(directory.run.workers, pod.access) as fleet:
+        await catch_up(directory, fleet, timeout=20)
+
+
 def test_a_mirror_is_caught_up_without_a_keeper(pod: Pod) -> None:
     directory = pod.running("sh", "-c", "echo first; sleep 1000")
     os.kill(directory.attended().pid or 0, signal.SIGKILL)
     unattended(directory)
-    asyncio.run(catch_up(directory, pod.access, timeout=20))
+    asyncio.run(caught_up(pod, directory))
     assert [directory.log_path(index).read_bytes() for index in range(3)] == [b"first\n"] * 3
     assert not directory.attended().alive
 
@@ -252,7 +257,7 @@ def test_another_machine_finds_the_run_on_the_workers(pod: Pod) -> None:
     runs, record = asyncio.run(found())
     assert runs == {directory.id: Found.RUNNING}
     elsewhere = RunDirectory.create(pod.home / "elsewhere", record)
-    asyncio.run(catch_up(elsewhere, pod.access, timeout=20))
+    asyncio.run(caught_up(pod, elsewhere))
     assert elsewhere.log_path(2).read_bytes() == b"hello\n"
 
 

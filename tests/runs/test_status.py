@@ -1,8 +1,9 @@
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -93,7 +94,17 @@ def test_only_a_run_that_goes_on_is_unattended() -> None:
 
 
 def test_events_of_a_newer_version_do_no_harm() -> None:
-    assert status(event("state", state="levitating"), event("sparkle", 0)).state is RunState.PREPARING
+    odd = [
+        event("weather", report="sunny"),
+        event("state", state="hibernating"),
+        event("state", state=["running"]),
+        event("stop_requested", grace="soon"),
+        event("note", stall="silent", workers=[[1]]),
+        event("told", attempt="first", ended=[]),
+        event("told", attempt=0, ended=[{}]),
+    ]
+    assert status(*odd, alive=False).state is RunState.PREPARING
+    assert status(*odd, event("state", state="running"), alive=False).state is RunState.RUNNING
 
 
 def test_a_new_attempt_begins_with_clean_workers() -> None:
@@ -177,3 +188,46 @@ def test_a_record_that_is_amended_and_events_that_were_taken_away_are_noticed(tm
     (directory.path / EVENTS_FILE).write_bytes(b"")
     assert status_of(directory).state is RunState.PREPARING
     assert status_of(directory).exit_codes == (None, None)
+
+
+class TestWhatWorkersTold:
+    """Of a run that nobody here followed to its end: `runs` shows it, and the run's own keeper is not misled."""
+
+    ENDED: ClassVar[list[dict[str, Any]]] = [
+        {"worker": 0, "exit_code": 0, "ended": "2026-11-21T10:20:00Z"},
+        {"worker": 1, "exit_code": 3, "ended": "2026-11-21T10:19:00Z"},
+    ]
+
+    def seen(self, *ended: dict[str, Any], attempt: int = 0, restarts: int = 0, pid: int | None = None) -> RunStatus:
+        events = [event("state", state="running"), event("told", attempt=attempt, ended=ended)]
+        attended = Attendance(pid is not None, 1.0, pid)
+        return reduce_events(replace(RUN, restarts=restarts), events, attended)
+
+    def test_it_is_over_when_every_part_is(self) -> None:
+        seen = self.seen(*self.ENDED)
+        assert (seen.state, seen.exit_codes, seen.cause) == (RunState.FAILED, (0, 3), "worker 1 exited with 3")
+        assert (seen.told, seen.is_whole, seen.ended) == (True, False, "2026-11-21T10:20:00Z")
+
+    def test_a_part_that_ended_ends_no_other(self) -> None:
+        seen = self.seen(self.ENDED[0])
+        assert (seen.state, [part.ended for part in seen.workers]) == (RunState.RUNNING, [True, False])
+
+    def test_a_keeper_that_brings_the_logs_changes_nothing_for_who_looks_on(self) -> None:
+        assert self.seen(*self.ENDED, pid=1).state is RunState.FAILED
+        assert self.seen(*self.ENDED, pid=os.getpid()).state is RunState.RUNNING
+
+    def test_a_later_attempt_is_shown_before_its_logs_are_here(self) -> None:
+        seen = self.seen(attempt=2, restarts=2)
+        assert (seen.state, seen.attempt, seen.mirrored, seen.cause) == (RunState.RUNNING, 2, 0, "restart 2 of 2")
+        assert self.seen(*self.ENDED, attempt=2, restarts=2).state is RunState.FAILED
+
+    def test_it_is_not_over_while_it_may_be_launched_again(self) -> None:
+        seen = self.seen(*self.ENDED, attempt=1, restarts=2)
+        assert (seen.state, seen.ended) == (RunState.PREPARING, None)
+        assert seen.cause == "worker 1 exited with 3; restart 2 of 2 is to come"
+
+    def test_what_a_keeper_followed_to_its_end_counts_more(self) -> None:
+        told = event("told", attempt=0, ended=self.ENDED)
+        assert status(event("state", state="succeeded"), told, alive=False).state is RunState.SUCCEEDED
+        next_one = event("state", state="preparing", attempt=1, cause="restart 1 of 1")
+        assert status(told, next_one, alive=False).exit_codes == (None, None)

@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -41,7 +41,8 @@ class Person:
 def agent(tmp_path: Path) -> Iterator[str]:
     """A real ssh-agent of this test's own, empty."""
     path = str(tmp_path / "agent")
-    process = subprocess.Popen(["ssh-agent", "-D", "-a", path], stdout=subprocess.DEVNULL)
+    nobody_confirms = {**os.environ, "SSH_ASKPASS": "/bin/false"}
+    process = subprocess.Popen(["ssh-agent", "-D", "-a", path], stdout=subprocess.DEVNULL, env=nobody_confirms)
     try:
         while not Path(path).exists():
             assert process.poll() is None
@@ -52,9 +53,9 @@ def agent(tmp_path: Path) -> Iterator[str]:
         process.wait()
 
 
-def _add(agent: str, *keys: Path) -> None:
+def _add(agent: str, *keys: Path, options: Sequence[str] = ()) -> None:
     environment = {**os.environ, "SSH_AUTH_SOCK": agent}
-    subprocess.run(["ssh-add", "-q", *map(str, keys)], env=environment, check=True, capture_output=True)
+    subprocess.run(["ssh-add", "-q", *options, *map(str, keys)], env=environment, check=True, capture_output=True)
 
 
 def _encrypted(server: OpensshWorker, tmp_path: Path) -> Path:
@@ -195,6 +196,18 @@ async def test_a_crowded_agent_does_not_hide_the_key_that_was_asked_for(
     _add(agent, server.identity)
     await _logs_in(server, server.access(identity=None, agent=agent))
     assert "Too many authentication failures" in server.log
+
+
+async def test_a_key_that_the_agent_will_not_sign_with_leaves_the_file_to_do_it(
+    sshd: Start, tmp_path: Path, agent: str
+) -> None:
+    server = sshd()
+    _add(agent, server.identity, options=("-c",))
+    await _logs_in(server, server.access(agent=agent))
+    with pytest.raises(SshError) as caught:
+        await _logs_in(server, server.access(identity=None, agent=agent))
+    assert caught.value.reason is Reason.DENIED
+    assert "--identity" in str(caught.value)
 
 
 async def test_an_agent_that_is_gone_does_no_harm(sshd: Start, tmp_path: Path) -> None:

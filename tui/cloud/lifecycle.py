@@ -82,39 +82,30 @@ class Lifecycle:
             async for told in self._delete_queued(queued, name):
                 yield told
 
-    async def start(self, zone: str, name: str, *, dry_run: bool = False) -> AsyncIterator[str]:
+    def start(self, zone: str, name: str, *, dry_run: bool = False) -> AsyncIterator[str]:
         """Start a stopped slice."""
-        from google.cloud import tpu_v2
+        return self._turn(zone, name, "start", "started", dry_run=dry_run)
 
-        request = tpu_v2.StartNodeRequest(name=await self._path(zone, name))
-        what = f"slice {name} cannot be started"
-        if dry_run:
-            yield f"would start {name} in {zone}, now {await self._state_of(request.name, what)}"
-            return
-        started = await self._api.ask(
-            what, lambda client, timeout: client.start_node(request, **request_options(timeout))
-        )
-        yield f"asked to start {name}"
-        async for told in self._wait(started.operation, what, request.name):
-            yield told
-        yield f"{name} is {await self._state(request.name) or 'started'}"
-
-    async def stop(self, zone: str, name: str, *, dry_run: bool = False) -> AsyncIterator[str]:
+    def stop(self, zone: str, name: str, *, dry_run: bool = False) -> AsyncIterator[str]:
         """Stop a slice."""
-        from google.cloud import tpu_v2
+        return self._turn(zone, name, "stop", "stopped", dry_run=dry_run)
 
-        request = tpu_v2.StopNodeRequest(name=await self._path(zone, name))
-        what = f"slice {name} cannot be stopped"
+    async def _turn(self, zone: str, name: str, verb: str, done: str, *, dry_run: bool) -> AsyncIterator[str]:
+        path = await self._path(zone, name)
+        what = f"slice {name} cannot be {done}"
         if dry_run:
-            yield f"would stop {name} in {zone}, now {await self._state_of(request.name, what)}"
+            yield f"would {verb} {name} in {zone}, now {await self._state_of(path, what)}"
             return
-        started = await self._api.ask(
-            what, lambda client, timeout: client.stop_node(request, **request_options(timeout))
-        )
-        yield f"asked to stop {name}"
-        async for told in self._wait(started.operation, what, request.name):
+
+        def ask(client: TpuAsyncClient, timeout: float) -> Awaitable[Any]:
+            call = client.start_node if verb == "start" else client.stop_node
+            return call({"name": path}, **request_options(timeout))
+
+        started = await self._api.ask(what, ask)
+        yield f"asked to {verb} {name}"
+        async for told in self._wait(started.operation, what, path):
             yield told
-        yield f"{name} is {await self._state(request.name) or 'stopped'}"
+        yield f"{name} is {await self._state(path) or done}"
 
     async def metadata(self, zone: str, name: str) -> dict[str, str]:
         """A slice's metadata as it is now. Raises UsageError when there is no such slice."""

@@ -44,6 +44,26 @@ end
 }
 """A function of each shell that completes one kind of names: asked when Tab is pressed, and not before."""
 _FILES = {"bash": 'compgen -f -- "$1"', "zsh": "_files", "fish": "__fish_complete_path (commandline -ct)"}
+_BEYOND_SHTAB = """
+_tpu_tui_line() {
+  local -a words=("${COMP_WORDS[@]:0:COMP_CWORD}")
+  local current=${COMP_WORDS[COMP_CWORD]} last=${COMP_WORDS[COMP_CWORD-1]} IFS=$' \\t\\n'
+  if [[ " ${words[*]} " == *" -- "* ]]; then
+    compopt -o filenames 2>/dev/null
+    IFS=$'\\n' COMPREPLY=($([[ $last == -- ]] && compgen -c -- "$current"; compgen -f -- "$current"))
+    return
+  fi
+  if [[ $current == = ]]; then
+    current=
+  elif [[ $last == = ]]; then
+    words=("${words[@]:0:COMP_CWORD-1}") last=${COMP_WORDS[COMP_CWORD-2]}
+  fi
+  COMP_WORDS=("${words[@]}" "$current") COMP_CWORD=${#words[@]}
+  _shtab_tpu_tui "$1" "$current" "$last"
+}
+complete -o bashdefault -F _tpu_tui_line tpu-tui
+"""
+"""What bash needs beside shtab's function: the job behind `--`, and `--option=value`, which bash takes apart."""
 _ONE_WORD_ONLY = re.compile(r'"\(\*\)::?')
 """How shtab 1.13 begins what zsh is told of any number of words, and zsh then completes the first only."""
 _RECENT_RUNS = 20
@@ -99,7 +119,9 @@ def script(shell: str) -> str:
         for kind in _LISTS
     )
     text = str(shtab.complete(parser, shell, preamble="".join(functions)))
-    return _ONE_WORD_ONLY.sub('"*:', text) if shell == "zsh" else text
+    if shell == "zsh":
+        return _ONE_WORD_ONLY.sub('"*:', text)
+    return text + _BEYOND_SHTAB if shell == "bash" else text
 
 
 def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:

@@ -22,7 +22,8 @@ async def delete_runs(args: argparse.Namespace, operator: Operator, out: Output)
     refs = args.words[1:]
     if bool(refs) == bool(args.older_than):
         raise UsageError("which runs?", remedy="tpu-tui runs delete RUN …, or tpu-tui runs delete --older-than 7d")
-    chosen = [await operator.find_run(ref) for ref in refs] or await _older(operator, args.older_than)
+    named = [await operator.find_run(ref) for ref in refs] or await _older(operator, args.older_than)
+    chosen = {directory.path: directory for directory in named}.values()
     rows: list[dict[str, Any]] = []
     code = 0
     for directory in chosen:

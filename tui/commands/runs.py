@@ -8,18 +8,22 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from tui.commands import streams
 from tui.commands.arguments import seconds
 from tui.commands.following import ANSWER_IS_NO, follow
 from tui.commands.launching import add_launch
 from tui.commands.output import Output, to_the_second
 from tui.errors import TpuTuiError, UsageError
-from tui.pod.run import RunState
+from tui.pod.run import RunState, is_run_id
 
 if TYPE_CHECKING:
     from tui.operator import Operator
     from tui.runs.directory import RunDirectory
     from tui.runs.status import RunStatus
+    from tui.settings import Settings
 
+FIGURES_OF = 100
+"""Runs of a list, the newest, whose figures are read from the ends of their logs: some milliseconds each."""
 WATCH_INTERVAL = 1.0
 """Seconds between two looks of `status --watch`."""
 
@@ -65,11 +69,31 @@ async def attach_run(args: argparse.Namespace, operator: Operator, out: Output) 
 
 def open_run(args: argparse.Namespace, flags: Mapping[str, Any], _out: Output) -> int:
     """Open the console on one run."""
-    from tui.commands.console import open_console
+    from tui.commands.console import open_console, require_terminal
     from tui.runs.directory import resolve
     from tui.settings import load
 
-    return open_console(flags, open_run=resolve(load(flags).runs_home, args.ref))
+    require_terminal()
+    settings = load(flags)
+    try:
+        directory = resolve(settings.runs_home, args.ref)
+    except UsageError:
+        if not is_run_id(args.ref):
+            raise
+        directory = asyncio.run(_found_elsewhere(settings, args.ref))
+    return open_console(flags, open_run=directory)
+
+
+async def _found_elsewhere(settings: Settings, ref: str) -> RunDirectory:
+    """A run that another machine launched, from its workers."""
+    from tui.commands.prompter import prompter_for_terminal
+    from tui.operator import Operator
+
+    operator = Operator(settings, prompter=prompter_for_terminal())
+    try:
+        return await operator.find_run(ref)
+    finally:
+        await operator.close()
 
 
 async def runs_command(args: argparse.Namespace, operator: Operator, out: Output) -> int:
@@ -90,7 +114,9 @@ async def list_runs(slice_name: str | None, offline: bool, operator: Operator, o
     problems = [] if offline else await _discovered(slice_name, operator)
     out.problems(problems)
     code = max((problem.exit_code for problem in problems), default=0)
-    statuses = operator.runs(slice_name.rpartition("/")[2] if slice_name else None)
+    unreadable: list[TpuTuiError] = []
+    statuses = operator.runs(slice_name.rpartition("/")[2] if slice_name else None, unreadable)
+    out.problems([problem for problem in unreadable if str(problem) not in map(str, problems)])
     if out.as_json:
         out.document([operator.status_document(status, None) for status in statuses])
         return code
@@ -109,9 +135,9 @@ async def list_runs(slice_name: str | None, offline: bool, operator: Operator, o
                 to_the_second(s.started),
                 to_the_second(s.ended),
                 _attended(s),
-                s.cause or str(operator.glance(s)),
+                s.cause or (str(operator.glance(s)) if place < FIGURES_OF else None),
             )
-            for s in statuses
+            for place, s in enumerate(statuses)
         ],
         right=("workers",),
     )
@@ -157,7 +183,7 @@ async def show_status(args: argparse.Namespace, operator: Operator, out: Output)
         if not args.watch or RunState(document["state"]).is_over:
             break
         await asyncio.sleep(WATCH_INTERVAL)
-        if not out.as_json and sys.stdout.isatty():
+        if not out.as_json and streams.obeys(sys.stdout):
             print("\x1b[H\x1b[2J", end="")
     problem = behind or operator.dialect_problem
     if problem:

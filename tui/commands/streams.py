@@ -35,6 +35,11 @@ def holds_everything(stream: TextIO) -> bool:
     return (getattr(stream, "encoding", None) or "").lower().replace("-", "").startswith("utf")
 
 
+def obeys(stream: TextIO) -> bool:
+    """Whether it is a terminal that takes orders: an editor's shell window, say, shows them as characters."""
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
 @contextlib.contextmanager
 def silent_where_nobody_reads() -> Iterator[None]:
     """A closed pipe on stdout is no error: whoever read has read enough."""

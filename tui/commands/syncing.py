@@ -7,6 +7,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from tui.commands import streams
 from tui.commands.output import Output
 from tui.errors import OutOfReachError, TpuTuiError
 
@@ -20,13 +21,13 @@ _MB = 1_000_000
 
 
 class Meter:
-    """One line on stderr that says how far the copy is; nothing where stderr is no terminal."""
+    """One line on stderr that says how far the copy is; nothing where stderr is no terminal that can."""
 
     def __init__(self, workers: int) -> None:
         self._workers = workers
         self._done = 0
         self._sent: dict[int, tuple[int, int]] = {}
-        self._shows = sys.stderr.isatty()
+        self._shows = streams.obeys(sys.stderr)
         self._told_at = 0.0
 
     def __call__(self, worker: int, sent: int, size: int) -> None:

@@ -30,10 +30,10 @@ class AttendanceWatch:
 
         An absence is told again when a keeper came and went in between, seen or not.
         """
-        if status.attended.alive or status.state.is_over:
+        if status.attended.alive or status.is_whole:
             self._missed_since = None
             told, self._alive = self._alive, True
-            return None if told or status.state.is_over else status.attended
+            return None if told or status.is_whole else status.attended
         if self._missed_since is None:
             self._missed_since = self._clock()
         known = not self._alive and status.attended.since == self._told_since

@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from tui.errors import TpuTuiError
 from tui.operator.attendance import AttendanceWatch
 from tui.operator.reach import Reach
-from tui.runs.directory import Attendance, Event, RunDirectory
+from tui.runs.directory import ARRIVALS_FILE, Attendance, Event, RunDirectory, utc_now
 from tui.runs.status import RunStatus, status_and_events, status_of
 
 if TYPE_CHECKING:
     from tui.runs.lines import LogLine
     from tui.settings import Settings
     from tui.ssh.access import Prompter
+    from tui.ssh.fleet import Fleet
 
 WATCH_INTERVAL = 0.1
 """Seconds between two looks at a run directory: what a person reads as at once."""
+REFRESH_TIMEOUT = 5.0
+"""Seconds a command waits for a mirror to catch up before it answers with what there is."""
+CATCH_UP_EVERY, CATCH_UP_SHARE = 2.0, 10
+"""Seconds between two times that a mirror is caught up with for one who may start no keeper, who spends at most one
+part in so many of the time on it."""
 
 
 class _Look(NamedTuple):
@@ -95,15 +103,98 @@ class Following(Reach):
             for line in reader.poll(final=look.is_last, events=look.fresh):
                 yield line
 
+    async def refresh(self, directory: RunDirectory, fleet: Fleet | None = None) -> TpuTuiError | None:
+        """Bring the mirror up to date within `REFRESH_TIMEOUT`; what hindered it, if anything did.
+
+        `fleet` are connections to the run's workers, where there are some already.
+        """
+        from tui.runs.follow import catch_up
+
+        status = self.status_of(directory)
+        if status.is_whole or status.attended.alive:
+            return None
+        try:
+            if fleet is not None:
+                await catch_up(directory, fleet, timeout=REFRESH_TIMEOUT)
+            else:
+                async with await self._fleet_of(directory) as fleet:
+                    await catch_up(directory, fleet, timeout=REFRESH_TIMEOUT)
+        except TpuTuiError as error:
+            return error
+        return None
+
+    async def _fleet_of(self, directory: RunDirectory) -> Fleet:
+        """Connections to a run's workers, made as they are needed."""
+        from tui.ssh.fleet import Fleet
+
+        return Fleet(directory.run.workers, await self.access())
+
     async def _looks(self, directory: RunDirectory) -> AsyncIterator[_Look | Attendance]:
-        """What is new every little while, the last time when the run is over, and its attendance between."""
+        """What is new every little while, the last time when the run is over, and its attendance between.
+
+        Raises what hinders one who may start no keeper from reading an ended run to its end.
+        """
         watch = AttendanceWatch()
         offset = 0
-        while True:
-            status, fresh, offset = status_and_events(self._known_as(directory), offset)
-            yield _Look(fresh, status.state.is_over)
-            if status.state.is_over:
-                return
-            if changed := watch.change(status):
-                yield changed
-            await asyncio.sleep(WATCH_INTERVAL)
+        catching_up = _CatchingUp(self, directory) if self.settings.read_only else None
+        try:
+            while True:
+                status, fresh, offset = status_and_events(self._known_as(directory), offset)
+                is_last = status.is_whole or (catching_up is not None and catching_up.has_all)
+                yield _Look(fresh, is_last)
+                if is_last:
+                    return
+                if catching_up is not None:
+                    for text in await catching_up.look(status):
+                        yield _Look([Event(utc_now(), "note", fields={"text": text})], False)
+                elif changed := watch.change(status):
+                    yield changed
+                await asyncio.sleep(WATCH_INTERVAL)
+        finally:
+            if catching_up is not None:
+                await catching_up.close()
+
+
+class _CatchingUp:
+    """Keeps a mirror up to date for as long as somebody watches who may start no keeper."""
+
+    def __init__(self, following: Following, directory: RunDirectory) -> None:
+        self._following = following
+        self._directory = directory
+        self._fleet: Fleet | None = None
+        self._due = 0.0
+        self._told: str | None = None
+        self.has_all = False
+        """Whether all is here of a run whose workers say that it is over."""
+
+    async def look(self, status: RunStatus) -> list[str]:
+        """Catch up when it is time to; what there is to say of that, each thing once."""
+        if status.attended.alive or time.monotonic() < self._due:
+            return []
+        if self._fleet is None:
+            self._fleet = await self._following._fleet_of(self._directory)
+        began, before = time.monotonic(), _arrived(self._directory)
+        problem = await self._following.refresh(self._directory, self._fleet)
+        now = time.monotonic()
+        self._due = now + max(CATCH_UP_EVERY, CATCH_UP_SHARE * (now - began))
+        self.has_all = status.state.is_over and problem is None
+        if problem is None or _arrived(self._directory) > before:
+            self._told = None
+            return []
+        if status.state.is_over:
+            raise problem
+        told, self._told = self._told, problem.sentence
+        return [problem.sentence] if told != problem.sentence else []
+
+    async def close(self) -> None:
+        """Close connections."""
+        if self._fleet is not None:
+            await self._fleet.close()
+
+
+def _arrived(directory: RunDirectory) -> int:
+    """What grows with every batch of a log that is mirrored."""
+    try:
+        return (directory.path / ARRIVALS_FILE).stat().st_size
+    except FileNotFoundError:
+        return 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from functools import cached_property, partial
@@ -35,13 +35,20 @@ if TYPE_CHECKING:
 
 DISCOVER_TIMEOUT = 15.0
 """Seconds a slice's workers have to tell which runs they know."""
-REFRESH_TIMEOUT = 5.0
-"""Seconds a command waits for a mirror to catch up before it answers with what there is."""
 
 
 def rfc3339(moment: float) -> str:
     """A Unix time as RFC 3339 in UTC, to the second."""
     return datetime.fromtimestamp(moment, timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+@contextlib.contextmanager
+def telling(problems: list[TpuTuiError]) -> Iterator[None]:
+    """Put an error among the problems, so that one thing that cannot be done hinders no other."""
+    try:
+        yield
+    except TpuTuiError as error:
+        problems.append(error)
 
 
 class Operator(Following):
@@ -115,9 +122,9 @@ class Operator(Following):
 
     # ── runs ─────────────────────────────────────────────────────────────────────────────────────
 
-    def runs(self, slice_name: str | None = None) -> list[RunStatus]:
-        """The runs in this home, newest first."""
-        statuses = [self.status_of(directory) for directory in list_runs(self.settings.runs_home)]
+    def runs(self, slice_name: str | None = None, problems: list[TpuTuiError] | None = None) -> list[RunStatus]:
+        """The runs in this home, newest first; records that cannot be read are told in `problems`."""
+        statuses = [self.status_of(directory) for directory in list_runs(self.settings.runs_home, problems)]
         return [status for status in statuses if slice_name in (None, status.run.slice)]
 
     def open_run(self, ref: str) -> RunDirectory:
@@ -149,7 +156,8 @@ class Operator(Following):
                 continue
             problems += found.problems
             for run in found.runs:
-                adopt(run, self.settings.runs_home, profile=self.settings.profile)
+                with telling(problems):
+                    adopt(run, self.settings.runs_home, profile=self.settings.profile)
         return problems
 
     async def find_run(self, ref: str) -> RunDirectory:
@@ -186,19 +194,6 @@ class Operator(Following):
 
         patience = Patience.from_thresholds(self.settings.thresholds)
         return await attend(directory, await self.access(), patience=patience)
-
-    async def refresh(self, directory: RunDirectory) -> TpuTuiError | None:
-        """Bring the mirror up to date within `REFRESH_TIMEOUT`; what hindered it, if anything did."""
-        from tui.runs.follow import catch_up
-
-        status = self.status_of(directory)
-        if (status.state.is_over and not status.told) or status.attended.alive:
-            return None
-        try:
-            await catch_up(directory, await self.access(), timeout=REFRESH_TIMEOUT)
-        except TpuTuiError as error:
-            return error
-        return None
 
     async def open_source(
         self, ref: str, *, offline: bool = False, note: Callable[[str], None] = lambda _: None

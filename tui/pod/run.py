@@ -152,6 +152,12 @@ class Run:
                 )
                 for row in document["workers"]
             )
+            for name in ("id", "slice", "created", "run_root"):
+                if not isinstance(known.get(name, ""), str):
+                    raise TypeError(f"{name} is no text")
+            for name in ("restarts", "grace", "lease"):
+                if not isinstance(known.get(name, 0), (int, float)):
+                    raise TypeError(f"{name} is no number")
             return cls(**known)
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not a run.json: {error!r}") from error

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tui.ssh.fleet import Fleet
 
 EARLIER = "earlier_attempts"
-"""Field of the note that says how many attempts were made before a run was found."""
+"""Field of the event that says how many attempts were made before a run was found."""
 _LOOK = 1.0
 _OUT_OF_REACH = 20.0
 """Seconds that a worker out of reach is waited for, once the others have given all they have of an attempt."""
@@ -27,13 +27,13 @@ _OUT_OF_REACH = 20.0
 async def fetch_earlier(directory: RunDirectory, fleet: Fleet) -> None:
     """Mirror what came before the present attempt, from byte 0; can be cut off and gone on with at any moment."""
     wanted = max((int(event.get(EARLIER) or 0) for event in directory.events()[0]), default=0)
-    for attempt in range(status_of(directory).attempt, wanted):
+    for attempt in range(status_of(directory).mirrored, wanted):
         await _set_aside(directory, attempt)
         await _fetch(directory, fleet, attempt)
         state, cause = str(RunState.PREPARING), f"restart {attempt + 1} of {directory.run.restarts}"
         await record(directory, "state", state=state, attempt=attempt + 1, cause=cause)
     if wanted:
-        await _set_aside(directory, min(status_of(directory).attempt, wanted))
+        await _set_aside(directory, min(status_of(directory).mirrored, wanted))
 
 
 async def _set_aside(directory: RunDirectory, attempt: int) -> None:

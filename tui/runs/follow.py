@@ -31,7 +31,6 @@ from tui.runs.remote import (
     parse_line,
 )
 from tui.runs.status import status_of
-from tui.ssh.access import Access
 from tui.ssh.retry import backoff
 
 if TYPE_CHECKING:
@@ -254,42 +253,52 @@ class Follower:
             await record(self.directory, "note", worker=self.worker, text=text)
 
 
-async def catch_up(directory: RunDirectory, access: Access, *, timeout: float) -> None:
-    """Bring every mirror to where its log ends now, within `timeout` seconds; nothing where a keeper does it already.
+async def catch_up(directory: RunDirectory, fleet: Fleet, *, timeout: float) -> None:
+    """Bring every mirror to where its log ends now, earlier attempts' first; nothing where a keeper does it already.
 
-    Raises the first WorkerError; the other workers' mirrors are brought up to date all the same.
+    Each of the steps takes at most `timeout` seconds. Raises the first WorkerError; the other workers' mirrors are
+    brought up to date all the same.
     """
     from tui.runs.told import Answers, answers_about, note_told
-    from tui.ssh.fleet import Fleet
 
     claim = Claim.take(directory)
     if claim is None:
         return
+    told: Answers = {}
     try:
         tell_missed_arrivals(directory)
-        attempt = status_of(directory).attempt
-        async with Fleet(directory.run.workers, access) as fleet:
-            tasks = [
-                asyncio.ensure_future(Follower(directory, fleet, worker.index, attempt=attempt).catch_up())
-                for worker in directory.run.workers
-            ]
-            done, pending = await asyncio.wait(tasks, timeout=timeout)
-            for task in pending:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            errors = [task.exception() for task in done if not task.cancelled()]
-            told: Answers = {}
-            if not pending and not any(errors):
-                with suppress(asyncio.TimeoutError):
-                    told = await asyncio.wait_for(answers_about(directory.run, fleet), timeout)
+        errors = await _caught_up(directory, fleet, timeout)
+        if not errors:
+            with suppress(asyncio.TimeoutError):
+                told = await asyncio.wait_for(answers_about(directory.run, fleet), timeout)
     finally:
         claim.release(beat=False)
     note_told(directory, told)
     for error in errors:
-        if error is not None:
-            raise error
-    if pending:
-        raise WorkerError(f"{len(pending)} workers did not answer within {timeout:g} s")
+        raise error
+
+
+async def _caught_up(directory: RunDirectory, fleet: Fleet, timeout: float) -> list[BaseException]:
+    """Bring the mirrors up to date; what hindered it."""
+    from tui.runs.earlier import fetch_earlier
+
+    try:
+        await asyncio.wait_for(fetch_earlier(directory, fleet), timeout)
+    except asyncio.TimeoutError:
+        return [WorkerError(f"the logs of earlier attempts did not all come within {timeout:g} s")]
+    attempt = status_of(directory).mirrored
+    tasks = [
+        asyncio.ensure_future(Follower(directory, fleet, worker.index, attempt=attempt).catch_up())
+        for worker in directory.run.workers
+    ]
+    done, pending = await asyncio.wait(tasks, timeout=timeout)
+    for task in pending:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    errors = [error for task in done if (error := task.exception()) is not None]
+    if pending and not errors:
+        return [WorkerError(f"{len(pending)} workers did not answer within {timeout:g} s")]
+    return errors
 
 
 def _said(error: TpuTuiError) -> str:

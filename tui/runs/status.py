@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -12,6 +13,8 @@ from tui.runs.directory import Attendance, Event, RunDirectory
 
 BY_POLICY = "policy"
 """`stop_requested.by` when the failure policy stops a run; a person's stop ends as `stopped`, its as `failed`."""
+TOLD = "told"
+"""Event: what the workers said of an attempt that no keeper here followed; its rows in `ended` are as of `exit`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +41,6 @@ class WorkerStatus:
     recorded: bool = True
     confirmed: bool | None = None
     stop_detail: str | None = None
-    told: bool = False
-    """Its end is known from the worker's word alone: no keeper followed its log to there."""
     silent: bool = False
     """It has written nothing for longer than the threshold: it may hang."""
 
@@ -69,6 +70,8 @@ class RunStatus:
     """Whether it said that what ran on it has ended for good."""
     told: bool = False
     """Whether its end is known from its workers' word alone, and the mirror may be behind."""
+    mirrored: int = 0
+    """The attempt whose logs are mirrored; the workers may have told of a later one."""
 
     @property
     def silent(self) -> tuple[int, ...]:
@@ -79,6 +82,11 @@ class RunStatus:
     def unattended_since(self) -> float | None:
         """Unix time of the last keeper's last sign of life, when the run goes on and nobody keeps it."""
         return None if self.attended.alive or self.state.is_over else self.attended.since
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is over and a keeper followed every log to its end, as far as one could."""
+        return self.state.is_over and not self.told
 
     @property
     def succeeded(self) -> bool:
@@ -125,6 +133,7 @@ class _Fold:
         self.offset = 0
         self._status = RunStatus(run, RunState.PREPARING, Attendance(False), ())
         self._workers = {worker.index: WorkerStatus(worker.index) for worker in run.workers}
+        self._told: Event | None = None
         self._reading = threading.Lock()
         self.take(())
 
@@ -153,14 +162,24 @@ class _Fold:
                 continue
             if event.kind == "state":
                 self._fold_in(phases)
-            self._status = _fold_run(self._status, event, self._workers)
-            if event.worker is not None:
-                self._fold_in({event.worker: event})
+            try:
+                self._take(event)
+            except (TypeError, ValueError, KeyError):
+                continue  # fields of another version, that mean something else
         self._fold_in(phases)
         ordered = tuple(self._workers[index] for index in sorted(self._workers))
         codes = tuple(worker.exit_code for worker in ordered)
         self._status = replace(self._status, workers=ordered, exit_codes=codes)
         return self
+
+    def _take(self, event: Event) -> None:
+        if event.kind == TOLD:
+            _as_told(self._status, event)  # raises where it makes no sense
+            self._told = event
+            return
+        self._status = _fold_run(self._status, event, self._workers)
+        if event.worker is not None:
+            self._fold_in({event.worker: event})
 
     def _fold_in(self, events: dict[int, Event]) -> None:
         """Fold one event of each of some workers in, which are then used up."""
@@ -169,32 +188,58 @@ class _Fold:
             self._workers[index] = _fold_worker(self._workers.get(index, WorkerStatus(index)), event)
 
     def status(self, attended: Attendance) -> RunStatus:
-        """What they come to."""
-        status = replace(self._status, attended=attended)
-        return status if attended.alive else _as_told(status)
+        """What they come to; not by what workers told others where the run's own keeper asks, who follows them."""
+        status = replace(self._status, attended=attended, mirrored=self._status.attempt)
+        ours = attended.alive and attended.pid == os.getpid()
+        return status if ours or self._told is None else _as_told(status, self._told)
 
 
-def _as_told(status: RunStatus) -> RunStatus:
-    """The status of a run that nobody keeps: over, where its workers said that every part of it is."""
-    parts = status.workers
-    if status.state.is_over or not all(part.ended for part in parts) or not any(part.told for part in parts):
+def _as_told(status: RunStatus, told: Event) -> RunStatus:
+    """The status of a run by what its workers said last, which may be of a later attempt than is mirrored."""
+    attempt = int(told.get("attempt") or 0)
+    if status.state.is_over or attempt < status.attempt:
         return status
+    parts = {part.worker: part for part in status.workers}
+    if attempt > status.attempt:
+        parts = {index: WorkerStatus(index, phase="confirm", phase_status="done") for index in parts}
+        cause = f"restart {attempt} of {status.run.restarts}"
+        status = replace(status, attempt=attempt, state=RunState.PREPARING, cause=cause, first_failure=None)
+    if status.state is RunState.PREPARING:
+        begun = RunState.RUNNING if status.stop_requested in (None, BY_POLICY) else RunState.STOPPING
+        status = replace(status, state=begun)
+    for row in told.get("ended") or ():
+        index = row["worker"]
+        if index in parts and not parts[index].ended:
+            parts[index] = _fold_worker(parts[index], Event(told.time, "exit", index, row))
+    ordered = tuple(parts.values())
+    status = replace(status, workers=ordered, exit_codes=tuple(part.exit_code for part in ordered), told=True)
+    return _with_its_end(status) if all(part.ended for part in ordered) else status
+
+
+def _with_its_end(status: RunStatus) -> RunStatus:
+    """The status of a run every part of which has ended: over, unless it may be launched again."""
     from tui.runs.policies import final_state, first_failure
     from tui.runs.remote import Outcome
 
+    parts = {part.worker: part for part in status.workers}
     outcomes = {
-        part.worker: Outcome(part.exit_code, part.signal, time=part.ended_at, recorded=part.recorded)
-        for part in parts
+        index: Outcome(part.exit_code, part.signal, time=part.ended_at, recorded=part.recorded)
+        for index, part in parts.items()
     }
     by_person = status.stop_requested not in (None, BY_POLICY)
     first = first_failure(outcomes)
-    cause = status.cause
-    if not (cause or by_person or first is None):
-        failed = next(part for part in parts if part.worker == first)
-        cause = f"worker {first} {failed.exit_cause or f'exited with {failed.exit_code}'}"
     state = final_state(outcomes, stopped_by_person=by_person, first=first)
-    ended = max((part.ended_at for part in parts if part.ended_at), default=None)
-    return replace(status, state=state, ended=ended, cause=cause, told=True)
+    failed = None if by_person or first is None else parts[first]
+    cause = status.cause if failed is None or status.first_failure is not None else _how_it_failed(failed)
+    restart, restarts = status.attempt + 1, status.run.restarts
+    if failed is not None and restart <= restarts:
+        return replace(status, state=RunState.PREPARING, cause=f"{cause}; restart {restart} of {restarts} is to come")
+    ended = max((part.ended_at for part in parts.values() if part.ended_at), default=None)
+    return replace(status, state=state, ended=ended, cause=cause if failed is not None else None)
+
+
+def _how_it_failed(part: WorkerStatus) -> str:
+    return f"worker {part.worker} {part.exit_cause or f'exited with {part.exit_code}'}"
 
 
 _FOLDS: WeakKeyDictionary[RunDirectory, _Fold] = WeakKeyDictionary()
@@ -249,7 +294,8 @@ def _fold_state(status: RunStatus, event: Event, workers: dict[int, WorkerStatus
     begun = event.get("since") or event.time
     started = begun if state is RunState.RUNNING and status.started is None else status.started
     ended = event.time if state.is_over else None
-    cause, remedy = event.get("cause") or status.cause, event.get("remedy") or None
+    known = None if state is RunState.SUCCEEDED else status.cause
+    cause, remedy = event.get("cause") or known, event.get("remedy") or None
     return replace(status, state=state, started=started, ended=ended, cause=cause, remedy=remedy)
 
 
@@ -268,7 +314,6 @@ def _fold_worker(worker: WorkerStatus, event: Event) -> WorkerStatus:
             exit_cause=event.get("cause"),
             ended_at=event.get("ended") or event.time,
             recorded=event.get("recorded") is not False,
-            told=event.get("told") is True,
         )
     if event.kind == "link":
         return replace(worker, link=event.get("status"), link_detail=event.get("detail") or None)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tui.errors import TpuTuiError
 from tui.pod.run import Run, RunState
 from tui.runs.claim import Claim
 from tui.runs.directory import RunDirectory
+from tui.runs.earlier import EARLIER
 from tui.runs.remote import Answer, Outcome, outcome_of
-from tui.runs.status import RunStatus, status_of
+from tui.runs.status import TOLD, RunStatus, status_of
 from tui.runs.survey import Found, ask_status, found_in
 
 if TYPE_CHECKING:
@@ -38,22 +39,23 @@ async def answers_about(run: Run, fleet: Fleet) -> Answers:
 def note_told(directory: RunDirectory, answers: Answers) -> None:
     """Put on record that the run began, which of its parts ended and how, and that a person stopped it.
 
-    Only where every worker speaks of the attempt that is known here, and has begun it or nothing of it is left alive:
-    what else there may be (a launch cut off, a restart elsewhere) is a keeper's to sort out. Nothing is noted while
-    one lives. The ends carry no size: the mirror need not be whole, and a keeper that comes later follows every log
-    to its end.
+    Only where every worker speaks of the same attempt, the one that is known here or a later one, and has begun it or
+    nothing of it is left alive: what else there may be (a launch cut off, a restart under way) is a keeper's to sort
+    out. Nothing is noted while one lives. A keeper that comes later follows every log to its end all the same.
     """
     status = status_of(directory)
     workers = [part.worker for part in status.workers]
     if status.attended.alive or status.state.is_over or not set(workers) <= set(answers):
         return
     answers = {index: answers[index] for index in workers}
-    if any(answer and (answer.number("attempt") or 0) != status.attempt for answer in answers.values()):
+    attempts = {answer.number("attempt") or 0 for answer in answers.values() if answer} or {status.attempt}
+    attempt = max(attempts)
+    if len(attempts) > 1 or attempt < status.attempt:
         return
     found = {index: found_in(answer) if answer else Found.NOTHING for index, answer in answers.items()}
     begun = not any(one in _NOT_BEGUN for one in found.values())
     # A further attempt of which nothing is there yet may still be made, by a keeper that takes over.
-    was_there = not status.attempt or any(one in _HAD_ITS_TIME for one in found.values())
+    was_there = not attempt or any(one in _HAD_ITS_TIME for one in found.values())
     over = was_there and not any(one in _ALIVE for one in found.values())
     if not (begun or over):
         return
@@ -61,35 +63,42 @@ def note_told(directory: RunDirectory, answers: Answers) -> None:
     if claim is None:
         return
     try:
-        _note(directory, status, answers, found)
+        _note(directory, status, attempt, answers, found)
     finally:
         claim.release(beat=False)
 
 
-def _note(directory: RunDirectory, status: RunStatus, answers: Answers, found: Mapping[int, Found]) -> None:
-    if status.state is RunState.PREPARING and any(one in (*_HAD_ITS_TIME, *_ALIVE) for one in found.values()):
-        for index in sorted(index for index, one in found.items() if one is not Found.NOTHING):
-            directory.append_event("phase", worker=index, phase="confirm", status="done", detail="found")
-        directory.append_event("state", state=str(RunState.RUNNING), cause=None, since=directory.run.created or None)
+def _note(
+    directory: RunDirectory, status: RunStatus, attempt: int, answers: Answers, found: Mapping[int, Found]
+) -> None:
+    later = attempt > status.attempt
+    if not status.told and status.state is RunState.PREPARING:
+        _note_beginning(directory, later, found)
     stopped = any(answer and answer.fields.get("stopped") == "1" for answer in answers.values())
     if stopped and not status.stop_requested and Found.RUNNING not in found.values():
         directory.append_event("stop_requested", by="user on another machine", grace=directory.run.grace)
-    for part in status.workers:
-        if found[part.worker] is not Found.RUNNING and not part.ended:
-            answer = None if found[part.worker] is Found.NOTHING else answers[part.worker]
-            _note_end(directory, part.worker, answer)
+    ended = [index for index, one in found.items() if one is not Found.RUNNING]
+    if later or not {part.worker for part in status.workers if part.ended} >= set(ended):
+        rows = [_end_of(index, None if found[index] is Found.NOTHING else answers[index]) for index in ended]
+        before = {EARLIER: attempt} if attempt > status.mirrored else {}
+        directory.append_event(TOLD, attempt=attempt, ended=rows, **before)
 
 
-def _note_end(directory: RunDirectory, worker: int, answer: Answer | None) -> None:
+def _note_beginning(directory: RunDirectory, later: bool, found: Mapping[int, Found]) -> None:
+    """Note that the attempt known here has begun: one that another followed has, too."""
+    if later or any(one in (*_HAD_ITS_TIME, *_ALIVE) for one in found.values()):
+        begun = [index for index, one in found.items() if one is not Found.NOTHING]
+        directory.append_events("phase", sorted(begun), phase="confirm", status="done", detail="found")
+        directory.append_event("state", state=str(RunState.RUNNING), cause=None, since=directory.run.created or None)
+
+
+def _end_of(worker: int, answer: Answer | None) -> dict[str, Any]:
     outcome = outcome_of(answer) if answer else Outcome(None, recorded=False, absent=True)
-    directory.append_event(
-        "exit",
-        worker=worker,
-        exit_code=outcome.exit_code,
-        signal=outcome.signal,
-        size=None,
-        cause=outcome.cause,
-        ended=outcome.time,
-        recorded=outcome.recorded,
-        told=True,
-    )
+    return {
+        "worker": worker,
+        "exit_code": outcome.exit_code,
+        "signal": outcome.signal,
+        "cause": outcome.cause,
+        "ended": outcome.time,
+        "recorded": outcome.recorded,
+    }
