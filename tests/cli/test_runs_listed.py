@@ -56,7 +56,9 @@ def test_the_figures_of_the_newest_runs_only_are_read(
     monkeypatch.setattr("tui.commands.runs.FIGURES_OF", 2)
     monkeypatch.setenv("TPU_TUI_HOME", str(shell.home))
     assert main(["runs", "--offline"]) == 0
-    assert ["loss" in line for line in capsys.readouterr().out.splitlines()[1:]] == [True, True, False]
+    told = capsys.readouterr()
+    assert ["loss" in line for line in told.out.splitlines()[1:]] == [True, True, False]
+    assert "Figures of the newest 2 runs only" in told.err
 
 
 def test_runs_as_json_holds_no_figures_that_were_only_glanced_at(shell: Shell) -> None:

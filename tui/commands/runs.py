@@ -141,6 +141,8 @@ async def list_runs(slice_name: str | None, offline: bool, operator: Operator, o
         ],
         right=("workers",),
     )
+    if len(statuses) > FIGURES_OF:
+        out.note(f"Figures of the newest {FIGURES_OF} runs only; `tpu-tui status RUN` tells any run's.")
     if operator.dialect_problem:
         out.problem(operator.dialect_problem)
     return code

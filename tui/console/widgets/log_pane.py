@@ -226,13 +226,21 @@ class LogPane(LineView):
         height, width = self._height(), self.scrollable_content_region.width
         if self._rows is None or self._window_at != (self.scroll_offset.y, height):
             self._read()
-            self._rows = []
-            for place, line in enumerate(self._window):
-                text, room = harmless_bytes(line.data), max(2, width - len(self._label(line)))
-                parts = chop_cells(text, room) if self._wrap else [self._cut(text, room)]
-                self._rows += [_Row(place, part, number == 0) for number, part in enumerate(parts or [""])]
-            self._rows = self._rows[-height:] if self.follow else self._rows[:height]
+            rows: list[_Row] = []
+            places = range(len(self._window))
+            for place in reversed(places) if self.follow else places:
+                if len(rows) >= height:
+                    break  # one long line may fill the pane: the others are not worked out
+                further = self._rows_of(place, width)
+                rows = further + rows if self.follow else rows + further
+            self._rows = rows[-height:] if self.follow else rows[:height]
         return self._rows
+
+    def _rows_of(self, place: int, width: int) -> list[_Row]:
+        line = self._window[place]
+        text, room = harmless_bytes(line.data), max(2, width - len(self._label(line)))
+        parts = chop_cells(text, room) if self._wrap else [self._cut(text, room)]
+        return [_Row(place, part, number == 0) for number, part in enumerate(parts or [""])]
 
     def _cut(self, text: str, room: int) -> str:
         return fit(Strip([Segment(text)]).crop(self._sideways).text if self._sideways else text, room)
