@@ -15,7 +15,10 @@ from statistics import median
 
 from tests.bench.figures import Figure, at_most
 from tests.sshd import MISSING, OpensshWorker, openssh_worker
-from tui.checks import CheckRow, before_launch, check_ports, run_checks
+from tui.checks.before_launch import before_launch
+from tui.checks.ports import check_ports
+from tui.checks.row import CheckRow
+from tui.checks.run import run_checks
 from tui.pod.slice import Slice
 from tui.ssh.fleet import Fleet
 

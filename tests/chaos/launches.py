@@ -132,7 +132,7 @@ def command_line(pod: Pod, *words: str) -> list[str]:
 
 
 def _launching(pod: Pod) -> subprocess.Popen[bytes]:
-    words = ("launch", "pod", "--skip-checks", "--runtime", "none", "--", "sleep", "1000")
+    words = ("launch", "pod", "--runtime", "none", "--", "sleep", "1000")
     return subprocess.Popen(
         command_line(pod, *words),
         env={**os.environ, "TPU_TUI_HOME": str(pod.home)},

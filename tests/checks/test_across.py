@@ -10,7 +10,7 @@ from tui.checks.across import clock_rows, code_rows, runtime_rows, version_rows
 from tui.checks.facts import Clock, Code, Facts, facts_from
 from tui.checks.thresholds import Thresholds
 from tui.pod.slice import Slice
-from tui.runs.remote import Answer
+from tui.ssh.answers import Answer
 
 LIMITS = Thresholds()
 

@@ -11,11 +11,12 @@ import pytest
 
 from tests.checks.test_workers_over_ssh import install_python, slice_of
 from tests.sshd import OpensshWorker, free_port, needs_sshd, sshd
-from tui.checks import CheckRow
+from tui.checks.row import CheckRow
 from tui.operator import LaunchRequest
-from tui.operator.checking import check_before_launch, hinders, job_asked_about
+from tui.operator.checking import check_before_launch
 from tui.operator.reach import Reach
 from tui.pod.slice import Slice
+from tui.runs.look import asks_for_versions
 from tui.settings import Settings
 from tui.ssh.access import Access
 
@@ -71,7 +72,7 @@ async def test_a_launch_that_can_work_has_nothing_against_it(
 
     rows = await rows_of(reach(workers[0]), slice_of(*workers), "true")
 
-    assert not [row for row in rows if hinders(row)]
+    assert not [row for row in rows if row.hinders]
     assert {(row.worker, row.peer) for row in rows if row.check == "ports"} == {(1, 0), (2, 0)}
 
 
@@ -136,12 +137,11 @@ async def test_an_environment_that_is_not_there_is_told_in_its_own_words(
     ],
 )
 def test_an_interpreter_is_asked_where_it_is_named_and_there_before_the_code_comes(
-    tmp_path: Path, program: str, fields: dict[str, object], asked: bool
+    program: str, fields: dict[str, object], asked: bool
 ) -> None:
-    operator = Reach(Settings(home=tmp_path))
     request = LaunchRequest(Slice("lab"), (program, "train.py"), **fields)  # type: ignore[arg-type]
 
-    assert (job_asked_about(operator, request) is not None) == asked
+    assert asks_for_versions(request) == asked
 
 
 async def test_a_version_of_a_megabyte_with_markup_and_escapes_is_harmless(

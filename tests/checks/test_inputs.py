@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.cloud.test_buckets import needs_store
-from tui.checks import check_launch
 from tui.checks.inputs import ends, named_ranges
+from tui.checks.region import check_launch
 from tui.cloud.buckets import Buckets, parse_url
 from tui.localpod.bucket import Bucket
 from tui.pod.slice import Slice

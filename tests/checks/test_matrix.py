@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from tui.checks import CheckRow, port_matrices
-from tui.checks.matrix import worst_first
+from tui.checks.matrix import port_matrices, worst_first
+from tui.checks.row import CheckRow
 
 
 def probe(worker: int, peer: int, port: int, state: str | None) -> CheckRow:

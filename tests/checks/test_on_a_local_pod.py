@@ -7,7 +7,10 @@ import aiohttp
 import pytest
 
 from tests.pods import pod_home, running_pod
-from tui.checks import CheckRow, before_launch, check_launch, run_checks
+from tui.checks.before_launch import before_launch
+from tui.checks.region import check_launch
+from tui.checks.row import CheckRow
+from tui.checks.run import run_checks
 from tui.cloud.buckets import Buckets
 from tui.cloud.firewall_rules import FirewallRules
 from tui.cloud.tpu_api import TpuApi

@@ -8,7 +8,10 @@ from dataclasses import replace
 import pytest
 
 from tests.sshd import OpensshWorker, free_port, needs_sshd, sshd
-from tui.checks import CheckRow, check_ports, check_reachability, run_checks
+from tui.checks.ports import check_ports
+from tui.checks.reachability import check_reachability
+from tui.checks.row import CheckRow
+from tui.checks.run import run_checks
 from tui.pod.slice import Slice
 from tui.pod.worker import Worker
 from tui.ssh.fleet import Fleet

@@ -17,7 +17,7 @@ import pytest
 
 import tests.sshd
 from tests.sshd import MISSING, OpensshWorker, make_key, openssh_worker
-from tui.checks import check_reachability
+from tui.checks.reachability import check_reachability
 from tui.pod.slice import Slice
 from tui.ssh.fleet import Fleet
 from tui.ssh.probing import PortState

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.cloud.test_buckets import needs_store
-from tui.checks import check_launch
-from tui.checks.region import named_buckets, region_of, region_row
+from tui.checks.region import check_launch, named_buckets, region_of, region_row
 from tui.cloud.buckets import BucketPlace, Buckets
 from tui.errors import CloudError
 from tui.localpod.bucket import Bucket

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tui.checks import slice_rows
+from tui.checks.slice_state import slice_rows
 from tui.pod.slice import Slice, Symptom
 from tui.pod.worker import Worker
 

@@ -8,7 +8,7 @@ from tui.checks.facts import Disk, Facts, Lock, Owner, duration, facts_from
 from tui.checks.thresholds import Thresholds
 from tui.checks.worker_rows import GIB, rows_of_facts
 from tui.pod.slice import Slice
-from tui.runs.remote import answers
+from tui.ssh.answers import answers
 
 POD = Slice("pod", zone="z", accelerator_type="v4-8")
 LOCK = Lock("/tmp/libtpu_lockfile", "root", True)

@@ -14,12 +14,14 @@ from pathlib import Path
 import pytest
 
 from tests.sshd import OpensshWorker, needs_sshd, sshd
-from tui.checks import CheckRow, before_launch, run_checks
+from tui.checks.before_launch import before_launch
 from tui.checks.facts import Asking, facts_from, make_call
+from tui.checks.row import CheckRow
+from tui.checks.run import run_checks
 from tui.checks.thresholds import Thresholds
 from tui.checks.worker_rows import rows_of_facts
 from tui.pod.slice import Slice
-from tui.runs.remote import answers
+from tui.ssh.answers import answers
 from tui.ssh.fleet import Fleet
 from tui.ssh.transfer import sync_tree
 

@@ -13,6 +13,7 @@ from tests.cli.commands import DEADLINE, Answer, Shell
 from tests.logs.shapes import SAMPLE_LOG
 from tests.pods import wait_until
 from tests.sshd import make_key
+from tui.runs.directory import KEEPER_LOG
 
 _STRUCK_AT_AN_IMPORT = """
 import os, signal, sys
@@ -24,6 +25,18 @@ class Striker:
 
 struck, sys.argv = sys.argv[1], ["tpu-tui", *sys.argv[2:]]
 sys.meta_path.insert(0, Striker())
+from tui.cli import main
+sys.exit(main())
+"""
+_STRUCK_AT_A_FILE = """
+import os, signal, sys
+
+def strike(event, what):
+    if event == "open" and str(what[0]).endswith(struck) and os.getpid() == command:
+        os.kill(command, signal.SIGINT)
+
+command, struck, sys.argv = os.getpid(), sys.argv[1], ["tpu-tui", *sys.argv[2:]]
+sys.addaudithook(strike)
 from tui.cli import main
 sys.exit(main())
 """
@@ -80,7 +93,7 @@ def test_while_a_run_is_handed_to_its_keeper(shell: Shell, hosts: Path, tmp_path
     make_key(tmp_path / "key")
     everywhere = ("--hosts", str(hosts), "--identity", str(tmp_path / "key"))
     words = ("launch", "lab", "--skip-checks", "--detach", "--", "true")
-    answer = run(shell, _STRUCK_AT_AN_IMPORT, "tui.runs.keeper", *everywhere, *words)
+    answer = run(shell, _STRUCK_AT_A_FILE, KEEPER_LOG, *everywhere, *words)
     (known,) = shell.run("runs", "--offline", "--json").document
     assert (answer.code, answer.out) == (130, "")
     assert f"{known['run']} goes on without this window. tpu-tui attach {known['run']}" in answer.errors

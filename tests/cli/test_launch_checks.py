@@ -24,15 +24,17 @@ def test_a_failed_check_refuses_the_launch_and_can_be_overruled(lab: Lab) -> Non
     lab.write_profile(disk_full_gib=1e9)
     refused = lab.launch()
     assert refused.code == 1
-    assert "disk: " in refused.errors
-    assert "worker" in refused.errors
+    assert refused.errors.count("disk: ") == 3, "home, /tmp and the cause"
+    assert "workers 0-1: disk: " in refused.errors
     assert "--skip-checks" in refused.errors
-    assert refused.out == ""
-    assert lab.runs == []
+    (refused_run,) = lab.runs
+    status = lab.shell.run("status", refused_run, "--offline", "--json").document
+    assert status["state"] == "failed"
+    assert "speak against the launch: workers 0-1: disk: " in status["cause"]
+    assert not list((lab.workers[0].home / ".tpu-tui").glob("runs/*")), "nothing is left with a worker"
     allowed = lab.launch("--skip-checks")
     assert allowed.code == 0, allowed.errors
     assert "disk:" not in allowed.errors
-    assert len(lab.runs) == 1
 
 
 def test_a_warning_is_shown_and_the_launch_goes_on(lab: Lab) -> None:
@@ -48,8 +50,8 @@ def test_a_worker_that_cannot_be_reached_is_out_of_reach_and_nothing_is_launched
     lab.workers[1].stop()
     answer = lab.launch()
     assert answer.code == 3
-    assert "worker 1: reachability: " in answer.errors
-    assert lab.runs == []
+    assert "worker 1: connect failed: " in answer.errors
+    assert [lab.shell.run("status", run, "--offline", "--json").document["state"] for run in lab.runs] == ["failed"]
 
 
 def test_a_dry_run_looks_at_nothing_and_shows_what_is_done_at_the_end(lab: Lab) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from tui.checks.row import CheckRow
 from tui.errors import CloudError, TpuTuiError
 from tui.operator import LaunchRequest, Operator
 from tui.pod.run import Run
@@ -24,23 +25,6 @@ class Listed:
 
     slices: tuple[Slice, ...]
     problems: tuple[TpuTuiError, ...] = ()
-
-
-@dataclass(frozen=True)
-class Checked:
-    """A row of a check."""
-
-    check: str
-    worker: int | None
-    peer: int | None
-    port: int | None
-    status: str
-    state: str | None
-    detail: str
-    remedy: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        return dict(self.__dict__)
 
 
 @dataclass(frozen=True)
@@ -88,7 +72,7 @@ class StageOperator(Operator):
     def __init__(self, home: Path, *slices: Slice, read_only: bool = False) -> None:
         super().__init__(Settings(home=home, project="my-project", zones=("europe-west4-a",), read_only=read_only))
         self.listed = Listed(slices)
-        self.rows: list[Checked] = []
+        self.rows: list[CheckRow] = []
         self.answers: list[Answered] = []
         self.release: asyncio.Event | None = None
         self.stopped: list[str] = []

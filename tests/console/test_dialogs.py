@@ -6,7 +6,8 @@ import pytest
 from textual.widgets import Button, Input, Select
 
 from tests.console.driving import FULL, SMALL, dialog_text, headline, running, shown, table, until
-from tests.console.stage import Answered, Checked, StageOperator
+from tests.console.stage import Answered, StageOperator
+from tui.checks.row import CheckRow
 from tui.console.app import ConsoleApp
 from tui.console.screens.delete import DeleteDialog
 from tui.console.screens.dialog import Dialog, QuitDialog, SecretDialog, TrustDialog
@@ -41,9 +42,9 @@ async def test_launching_shows_what_will_run_and_only_then_starts_it(operator: S
 
 async def test_what_hinders_a_launch_is_told_before_it_with_what_to_do(operator: StageOperator) -> None:
     operator.rows = [
-        Checked("disk", 1, None, None, "pass", None, "91 GiB free"),
-        Checked("device", 2, None, None, "fail", None, "/dev/accel0 is held by pid 4711", "stop that process"),
-        Checked("clock", 3, None, None, "warn", None, "4 s ahead"),
+        CheckRow("disk", 1, None, None, "pass", None, "91 GiB free"),
+        CheckRow("device", 2, None, None, "fail", None, "/dev/accel0 is held by pid 4711", "stop that process"),
+        CheckRow("clock", 3, None, None, "warn", None, "4 s ahead"),
     ]
     app = ConsoleApp(operator, default_command=("true",))
     async with app.run_test(size=FULL) as pilot:

@@ -7,13 +7,13 @@ from textual.widgets import Static
 
 from tests.console.driving import FULL, SMALL, dialog_text, headline, running, shown, table, until
 from tests.console.stage import (
-    Checked,
     Listed,
     StageOperator,
     a_slice,
     train,
     unreachable,
 )
+from tui.checks.row import CheckRow
 from tui.console.app import ConsoleApp
 from tui.console.palette import entries
 from tui.console.screens.base import MainScreen
@@ -28,8 +28,8 @@ from tui.console.widgets.pane import Pane
 async def test_the_pod_screen_shows_slices_workers_checks_and_runs(operator: StageOperator) -> None:
     running(operator)
     operator.rows = [
-        Checked("reachability", 3, None, 22, "fail", "closed", "connection refused"),
-        Checked("ports", 0, 1, 8476, "pass", "closed", "the firewall lets it through"),
+        CheckRow("reachability", 3, None, 22, "fail", "closed", "connection refused"),
+        CheckRow("ports", 0, 1, 8476, "pass", "closed", "the firewall lets it through"),
     ]
     app = ConsoleApp(operator)
     async with app.run_test(size=FULL) as pilot:
@@ -45,11 +45,11 @@ async def test_checks_are_gathered_and_enter_shows_one_whole_with_the_ports_as_a
     operator: StageOperator,
 ) -> None:
     pairs = [(one, other) for one in range(4) for other in range(4) if one != other]
-    operator.rows = [Checked("disk", worker, None, None, "pass", None, f"{worker} GiB free") for worker in range(4)]
+    operator.rows = [CheckRow("disk", worker, None, None, "pass", None, f"{worker} GiB free") for worker in range(4)]
     operator.rows += [
-        Checked("ports", one, other, 8476, "fail", "filtered", "no answer", "open tcp:8476")
+        CheckRow("ports", one, other, 8476, "fail", "filtered", "no answer", "open tcp:8476")
         if 2 in (one, other)
-        else Checked("ports", one, other, 8476, "pass", "closed", "refused")
+        else CheckRow("ports", one, other, 8476, "pass", "closed", "refused")
         for one, other in pairs
     ]
     app = ConsoleApp(operator)

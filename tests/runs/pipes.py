@@ -16,7 +16,8 @@ from tests.sshd import bare_programs
 from tui.pod.run import Run, make_run_id
 from tui.pod.worker import Worker
 from tui.runs.job import job_text
-from tui.runs.remote import Answer, Call, answers, call, parse_line
+from tui.runs.remote import call
+from tui.ssh.answers import Answer, Call, answers, parse_line
 
 BARE = ("coreutils", "util-linux")
 needs_linux = pytest.mark.skipif(not Path("/proc/self/limits").exists(), reason="workers are Linux machines")

@@ -14,6 +14,8 @@ import asyncssh
 import pytest
 
 from tests.sshd import OpensshWorker, make_key
+from tui.pod.worker import Worker
+from tui.ssh.access import Access
 from tui.ssh.fleet import Fleet
 from tui.ssh.host_keys import remember
 from tui.ssh.reasons import Reason, SshError
@@ -234,3 +236,18 @@ async def test_eight_unknown_workers_are_asked_about_one_by_one(sshd: Start) -> 
     async with Fleet([server.stranger for server in servers], servers[0].access(), prompter=person) as fleet:
         await asyncio.gather(*(fleet.connect(index) for index in range(3)))
     assert {text for _, _, text in person.asked} == {_fingerprint(server.host_key) for server in servers}
+
+
+async def test_strangers_are_those_whom_neither_the_api_nor_a_file_knows(tmp_path: Path) -> None:
+    make_key(tmp_path / "host")
+    line = " ".join((tmp_path / "host.pub").read_text().split()[:2])
+    filed = _file(tmp_path / "known", f"10.0.0.1,[10.0.0.2]:2222 {line}")
+    workers = [
+        Worker(0, external_ip="10.0.0.1"),
+        Worker(1, external_ip="10.0.0.2", port=2222),
+        Worker(2, external_ip="10.0.0.2"),
+        Worker(3, external_ip="10.0.0.4", host_keys=(line,)),
+        Worker(4, external_ip="10.0.0.5", host_keys=("no key at all",)),
+    ]
+    async with Fleet(workers, Access(known_hosts=filed)) as fleet:
+        assert fleet.strangers() == [2, 4]

@@ -207,7 +207,8 @@ async def test_a_key_that_the_agent_will_not_sign_with_leaves_the_file_to_do_it(
     with pytest.raises(SshError) as caught:
         await _logs_in(server, server.access(identity=None, agent=agent))
     assert caught.value.reason is Reason.DENIED
-    assert "--identity" in str(caught.value)
+    assert "did not sign" in caught.value.why
+    assert "--identity" in caught.value.remedy
 
 
 async def test_an_agent_that_is_gone_does_no_harm(sshd: Start, tmp_path: Path) -> None:

@@ -38,6 +38,12 @@ class Finding:
             return ""
         return f"worker{'s' * (len(self.workers) > 1)} {format_ranks(self.workers)}"
 
+    @property
+    def sentence(self) -> str:
+        """Where, by which check, what."""
+        where = f"{self.where}: " if self.where else ""
+        return f"{where}{self.check}: {self.detail}"
+
 
 @dataclass(frozen=True)
 class Digest:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tui.printable import one_line
-from tui.runs.remote import Answer, Call, answers, no_answer
+from tui.ssh.answers import Answer, Call, answers, no_answer
 
 if TYPE_CHECKING:
     from tui.ssh.fleet import Fleet
@@ -23,6 +23,7 @@ ASK_TIMEOUT = 30.0
 """Seconds a worker has to tell about itself; a hanging disk or interpreter takes that long."""
 LOGIN, JOB, NOBODY = "login", "job", ""
 """Whose interpreter tells versions: the one a login finds, the one a job will run, or none (it costs a start)."""
+RUN_ROOT = "~/.tpu-tui"
 _KIB = 1024
 
 

@@ -25,6 +25,11 @@ class CheckRow:
     detail: str
     remedy: str | None = None
 
+    @property
+    def hinders(self) -> bool:
+        """Whether it is a reason not to launch; warnings and what is unknown are not."""
+        return self.status == "fail"
+
     def to_json(self) -> dict[str, Any]:
         """The row as `check --json` prints it (names are stable)."""
         return asdict(self)

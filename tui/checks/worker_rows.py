@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from tui.checks.facts import Disk, Facts, Owner
+from typing import TYPE_CHECKING
+
+from tui.checks.facts import Asking, Disk, Facts, Owner, ask_facts
 from tui.checks.row import CheckRow
+from tui.checks.stream import Tell
 from tui.checks.thresholds import Thresholds
+from tui.errors import TpuTuiError
 from tui.pod import accelerator
 from tui.pod.slice import Slice
+
+if TYPE_CHECKING:
+    from tui.ssh.fleet import Fleet
 
 GIB = 1024**3
 _ALWAYS_TOLD = {"home": "home", "tmp": "/tmp"}
@@ -139,3 +146,18 @@ def _lock_rows(facts: Facts, slice_: Slice) -> list[CheckRow]:
 
 def _run_rows(facts: Facts) -> list[CheckRow]:
     return [_row("runs", facts, "warn", f"run {run} is alive", f"tpu-tui stop {run}") for run in facts.runs]
+
+
+async def tell_facts(
+    index: int, slice_: Slice, fleet: Fleet, asking: Asking, limits: Thresholds, told: list[Facts], tell: Tell
+) -> None:
+    """Ask one worker; `told` gets its account and `tell` the rows of it, or the row why there is none."""
+    try:
+        facts = await ask_facts(index, fleet, asking)
+    except TpuTuiError as error:
+        detail = f"{error.what}: {error.why}" if error.why else error.what
+        tell(CheckRow("worker", index, None, None, "unknown", None, detail, error.remedy or None))
+        return
+    told.append(facts)
+    for row in rows_of_facts(facts, slice_, limits):
+        tell(row)

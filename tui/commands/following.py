@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from tui.commands.output import Output, to_the_second
+from tui.commands.output import ANSWER_IS_NO, Output, to_the_second
 from tui.errors import OutOfReachError, TpuTuiError
 from tui.pod.run import RunState
 
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from tui.operator import Operator
     from tui.runs.directory import Attendance, Event, RunDirectory
     from tui.runs.status import RunStatus
-
-ANSWER_IS_NO = 1
 
 
 async def follow(operator: Operator, directory: RunDirectory, out: Output) -> int:
@@ -103,7 +101,10 @@ class LookingAfter:
 
 
 class Teller:
-    """Says on stderr what happens to a run: a phase only when it failed, the reason of many workers only once."""
+    """Says on stderr what happens to a run: a phase only when it failed, the reason of many workers only once.
+
+    Failed checks are notes besides, of many workers together.
+    """
 
     def __init__(self, run: str, out: Output) -> None:
         self._run = run
@@ -142,14 +143,17 @@ class Teller:
             cause, remedy = fields.get("cause") or "", fields.get("remedy") or ""
             todo = f"\n  → {remedy}" if remedy and not _is_told(remedy, cause) else ""
             return f"{self._run} {fields.get('state')}{': ' + cause if cause else ''}{todo}"
-        if event.kind == "phase" and fields.get("status") == "failed":
+        if event.kind == "phase" and fields.get("status") == "failed" and fields.get("phase") != "check":
             return f"{where}{fields.get('phase')} failed{self._why(fields)}"
         if event.kind == "link":
             detail = f": {fields['detail']}" if fields.get("detail") else ""
             return f"{where}connection {fields.get('status')}{detail}"
         if event.kind == "exit":
             return f"{where}ended, {_how_it_ended(fields)}"
-        return f"{where}{fields.get('text', '')}" if event.kind == "note" else ""
+        if event.kind == "note":
+            todo = f"\n  → {fields['remedy']}" if fields.get("remedy") else ""
+            return f"{where}{fields.get('text', '')}{todo}"
+        return ""
 
     def _why(self, fields: Mapping[str, Any]) -> str:
         detail = str(fields.get("detail") or "no reason given")

@@ -10,17 +10,15 @@ from typing import TYPE_CHECKING, Any
 from tui.commands.arguments import directory, given, seconds, whole
 from tui.commands.following import LookingAfter, Teller, exit_code, follow, goes_on_without_us
 from tui.commands.output import Output
-from tui.errors import OutOfReachError, TpuTuiError, UsageError
+from tui.errors import UsageError
 from tui.pod.run import RunState
 
 if TYPE_CHECKING:
     from tui.operator import LaunchRequest, Operator
     from tui.runs.directory import RunDirectory
     from tui.runs.spec import LaunchSpec
+    from tui.runs.standby import Standby
     from tui.runs.status import RunStatus
-
-_LOGIN_CHECKS = ("reachability", "tcp", "handshake", "host_key")
-"""Checks that fail where a worker cannot be reached or does not let us in."""
 
 
 def add_launch(commands: argparse._SubParsersAction[Any]) -> None:
@@ -65,7 +63,14 @@ def add_launch(commands: argparse._SubParsersAction[Any]) -> None:
     )
     launch.add_argument("-d", "--detach", action="store_true", help="come back when the run has started")
     launch.add_argument("--dry-run", action="store_true", help="print exactly what would run, and run nothing")
-    launch.set_defaults(run=launch_run, takes_job=True, changes=True)
+    launch.set_defaults(run=launch_run, takes_job=True, changes=True, stand_by=_stand_by)
+
+
+def _stand_by(args: argparse.Namespace) -> Standby | None:
+    """The keeper of the run to be, forked before the command's loop begins."""
+    from tui.runs.keeper import stand_by
+
+    return None if args.dry_run else stand_by()
 
 
 def _parse_env(pairs: list[str]) -> dict[str, str]:
@@ -102,7 +107,7 @@ async def launch_run(args: argparse.Namespace, operator: Operator, out: Output) 
         restarts=args.restarts,
         grace=args.grace,
         on_end=tuple(args.on_end),
-        skip_checks=args.skip_checks,
+        look=not args.skip_checks,
         timeouts=PhaseTimeouts.parse(args.phase_timeout),
     )
     spec = await operator.plan_launch(request)
@@ -113,8 +118,8 @@ async def launch_run(args: argparse.Namespace, operator: Operator, out: Output) 
         else:
             out.text(text)
         return 0
-    if not request.skip_checks:
-        await _check(request, operator, out)
+    if request.look and any("gs://" in text for text in (*request.argv, *request.env.values())):
+        await _check_buckets(request, operator, out)
     directory = await _launched(spec, operator, out)
     answer = {
         "run": directory.id,
@@ -163,22 +168,15 @@ async def _until_started(operator: Operator, directory: RunDirectory, out: Outpu
     return operator.status_of(directory)
 
 
-async def _check(request: LaunchRequest, operator: Operator, out: Output) -> None:
-    """Look whether the launch can work; warnings are shown. Raises the reason that speaks against it."""
+async def _check_buckets(request: LaunchRequest, operator: Operator, out: Output) -> None:
+    """Look at the buckets that the command names; warnings are shown. Raises what speaks against the launch."""
     from tui.checks.digest import digest
-    from tui.operator.checking import hinders
+    from tui.operator.checking import check_buckets
+    from tui.runs.look import refusal
 
-    rows = [row async for row in operator.check_launch(request) if hinders(row) or row.status == "warn"]
-    await operator.close()
-    for finding in digest(rows).findings:
-        where = f"{finding.where}: " if finding.where else ""
-        remedy = f"\n  → {finding.remedy}" if finding.remedy else ""
-        out.note(f"{where}{finding.check}: {finding.detail}{remedy}")
-    against = [row for row in rows if hinders(row)]
-    if against:
-        kind = OutOfReachError if any(row.check in _LOGIN_CHECKS for row in against) else TpuTuiError
-        raise kind(
-            "nothing was launched",
-            why=f"{len(against)} checks speak against it" if len(against) > 1 else "a check speaks against it",
-            remedy="put that right, or --skip-checks launches all the same",
-        )
+    rows = await check_buckets(operator, request.slice_, request.argv, request.env)
+    found = digest([row for row in rows if row.hinders or row.status == "warn"])
+    for finding in found.findings:
+        out.note(finding.sentence + (f"\n  → {finding.remedy}" if finding.remedy else ""))
+    if not found.ok:
+        raise refusal(found.findings)

@@ -18,6 +18,7 @@ from tui.console.widgets.trouble import Told, told_of
 from tui.logs.snapshot import CoreState
 from tui.pod.ranks import format_ranks
 from tui.pod.run import RunState
+from tui.runs.phases import PHASES
 
 if TYPE_CHECKING:
     from tui.console.feed import Feed
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from tui.logs.snapshot import CoreRow, Snapshot
     from tui.runs.status import RunStatus, WorkerStatus
 
-PHASES = ("connect", "prepare", "sync", "barrier", "start", "confirm")
 SHOWN_PHASES = ("connect", "prepare", "barrier", "start", "confirm")
 PHASE_COLUMNS = (
     Column("worker", "wkr", 4, right=True),

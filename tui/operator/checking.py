@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from tui.checks.row import CheckRow
 from tui.checks.stream import Tell, gather_rows
+from tui.runs.look import asks_for_versions
 from tui.runs.request import LaunchRequest, run_from
 
 if TYPE_CHECKING:
@@ -16,12 +16,6 @@ if TYPE_CHECKING:
 
 BUCKET_SECONDS = 5.0
 """How long Cloud Storage may take to answer before where a bucket is counts as unknown."""
-_PYTHON = "python"
-
-
-def hinders(row: CheckRow) -> bool:
-    """Whether a row is a reason not to launch; warnings and what is unknown are not."""
-    return row.status == "fail"
 
 
 async def check_before_launch(operator: Reach, request: LaunchRequest) -> AsyncIterator[CheckRow]:
@@ -30,7 +24,7 @@ async def check_before_launch(operator: Reach, request: LaunchRequest) -> AsyncI
     Workers and buckets that do not answer are rows, not errors. Raises what `Reach.fleet` raises for a slice that is
     not ready, before the first row. Connections stay with the operator.
     """
-    from tui.checks import before_launch
+    from tui.checks.before_launch import before_launch
 
     slice_, settings = request.slice_, operator.settings
     fleet = await operator.fleet(slice_)
@@ -42,7 +36,7 @@ async def check_before_launch(operator: Reach, request: LaunchRequest) -> AsyncI
             thresholds=settings.thresholds,
             run_root=settings.run_root,
             runtime=request.runtime or settings.runtime,
-            job=job_asked_about(operator, request),
+            job=_job_asked_about(operator, request),
         ):
             tell(row)
 
@@ -58,7 +52,7 @@ async def check_buckets(
     operator: Reach, slice_: Slice, texts: Sequence[str], env: Mapping[str, str] | None = None
 ) -> list[CheckRow]:
     """A row for each bucket that the texts or the variables' values name with `gs://`: is it there, and where."""
-    from tui.checks import check_launch
+    from tui.checks.region import check_launch
     from tui.cloud.buckets import Buckets
 
     buckets = Buckets(operator.settings, patience=BUCKET_SECONDS)
@@ -68,24 +62,12 @@ async def check_buckets(
         await buckets.close()
 
 
-def job_asked_about(operator: Reach, request: LaunchRequest) -> Callable[[int], str] | None:
-    """Each worker's environment of the run to be, where it names an interpreter that is there before the run's code.
-
-    The one that every login finds is left to `check`: behind a version manager it takes longer than all else.
-    """
+def _job_asked_about(operator: Reach, request: LaunchRequest) -> Callable[[int], str] | None:
+    """Each worker's environment of the run to be, where its interpreter is asked for versions."""
     from tui.runs.job import job_text
 
-    program = request.argv[0] if request.argv else ""
-    named = "/" in program and PurePath(program).name.startswith(_PYTHON)
-    if not (named or request.venv or request.conda_env) or _comes_with_code(request):
+    if not asks_for_versions(request):
         return None
     run = run_from(request, request.slice_, operator.settings)
     by_index = {worker.index: worker for worker in run.workers}
     return lambda index: job_text(run, by_index[index], request.env)
-
-
-def _comes_with_code(request: LaunchRequest) -> bool:
-    """Whether the interpreter or the working directory lies in the tree that only the launch brings."""
-    program = [word for word in request.argv[:1] if "/" in word]
-    paths = [path for path in (request.venv, request.workdir, *program) if path]
-    return request.sync is not None and any(not path.startswith(("/", "~")) for path in paths)

@@ -240,7 +240,8 @@ class Reach:
 
     async def check(self, slice_: Slice, ports: Sequence[int] = ()) -> AsyncIterator[CheckRow]:
         """Every check of a slice, a row as soon as it is known."""
-        from tui.checks import run_checks, slice_rows
+        from tui.checks.run import run_checks
+        from tui.checks.slice_state import slice_rows
         from tui.cloud.firewall_rules import FirewallRules
 
         for row in slice_rows(slice_):

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tui.runs.discover import DeleteAnswer
     from tui.runs.glance import Glance, Glances
     from tui.runs.spec import LaunchSpec
+    from tui.runs.standby import Standby
     from tui.runs.stop import StopAnswer
     from tui.settings import Settings
     from tui.ssh.access import Prompter
@@ -54,9 +55,20 @@ def telling(problems: list[TpuTuiError]) -> Iterator[None]:
 class Operator(Following):
     """Everything tpu-tui can do: what reaches slices and workers, and the runs on this machine."""
 
-    def __init__(self, settings: Settings, *, prompter: Prompter | None = None) -> None:
+    def __init__(
+        self, settings: Settings, *, prompter: Prompter | None = None, standby: Standby | None = None
+    ) -> None:
+        """`standby` is the process that becomes the keeper of the first launch."""
         super().__init__(settings, prompter=prompter)
         self._glances: Glances | None = None
+        self._standby = standby
+
+    async def close(self) -> None:
+        """Close connections, and do without the keeper that stands by; runs go on."""
+        standby, self._standby = self._standby, None
+        if standby is not None:
+            standby.close()
+        await super().close()
 
     # ── launch ───────────────────────────────────────────────────────────────────────────────────
 
@@ -65,6 +77,7 @@ class Operator(Following):
 
         Raises UsageError for what no worker could run, OutOfReachError for a slice that is not ready.
         """
+        from tui.runs.look import Look
         from tui.runs.policies import Patience
         from tui.runs.spec import LaunchSpec, check_spec
 
@@ -74,12 +87,20 @@ class Operator(Following):
         access = replace(await self.access_to_hand_on(), slice=request.slice_.name)
         known = await self.inventory.host_keys(request.slice_)
         run = run_from(request, known, self.settings)
-        spec = LaunchSpec(run, dict(request.env), access, request.sync, patience=patience, timeouts=request.timeouts)
+        spec = LaunchSpec(
+            run,
+            dict(request.env),
+            access,
+            request.sync,
+            patience=patience,
+            timeouts=request.timeouts,
+            look=Look.before(request, self.settings) if request.look else None,
+        )
         check_spec(spec)
         return spec
 
     async def check_launch(self, request: LaunchRequest) -> AsyncIterator[CheckRow]:
-        """What can fail this launch, a row as soon as it is known; `tui.operator.checking.hinders` tells which do."""
+        """What can fail this launch, a row as soon as it is known; its `hinders` tells whether it does."""
         from tui.operator.checking import check_before_launch
 
         async for row in check_before_launch(self, request):
@@ -104,16 +125,21 @@ class Operator(Following):
         if self.prompter is not None:
             spec = await self._with_questions_asked(spec)
         directory = RunDirectory.create(self.settings.runs_home, spec.run)
-        await asyncio.to_thread(start_keeper, directory, spec)
+        standby, self._standby = self._standby, None
+        await asyncio.to_thread(start_keeper, directory, spec, standby=standby)
         return directory
 
     async def _with_questions_asked(self, spec: LaunchSpec) -> LaunchSpec:
-        """Log in once to workers whose host key nobody vouches for; what was answered goes to the keeper."""
+        """Log in where somebody may have to be asked; what was answered goes to the keeper.
+
+        That is to workers whose host key nobody vouches for, and to one of the others: what keys it takes, they take.
+        """
+        from tui.ssh.access import ACCEPT_NEW
         from tui.ssh.fleet import Fleet
 
-        strangers = [worker.index for worker in spec.run.workers if not worker.host_keys]
         async with Fleet(spec.run.workers, spec.access, prompter=self.prompter) as fleet:
-            await asyncio.gather(*(fleet.connect(index) for index in strangers))
+            strangers = [] if spec.access.host_keys == ACCEPT_NEW else fleet.strangers()
+            await asyncio.gather(*(fleet.connect(index) for index in {*strangers, spec.run.workers[0].index}))
             return replace(spec, access=fleet.access)
 
     def has_run(self, run: str) -> bool:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 from tui.errors import TpuTuiError
 from tui.pod.run import Run
-from tui.runs.remote import Answer, call
+from tui.runs.remote import call
 from tui.runs.survey import ASK_TIMEOUT, ask_status
+from tui.ssh.answers import Answer
 
 if TYPE_CHECKING:
     from tui.ssh.fleet import Fleet

@@ -14,10 +14,11 @@ from tui.pod.run import Run, RunState
 from tui.runs.claim import Claim
 from tui.runs.directory import RunDirectory
 from tui.runs.earlier import EARLIER
-from tui.runs.remote import Answer, answers, call, no_answer
+from tui.runs.remote import call
 from tui.runs.status import status_of
 from tui.runs.survey import ASK_TIMEOUT, Found, answers_on, ask_status, found_in, read_record
 from tui.runs.told import note_told
+from tui.ssh.answers import Answer, answers, no_answer
 
 if TYPE_CHECKING:
     from tui.ssh.fleet import Fleet

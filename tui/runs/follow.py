@@ -18,19 +18,9 @@ from tui.runs.contact import Contact
 from tui.runs.directory import RunDirectory
 from tui.runs.mirror import Mirror, record, tell_missed_arrivals
 from tui.runs.policies import Patience, in_time
-from tui.runs.remote import (
-    FOLLOW_TIMEOUT,
-    Answer,
-    Call,
-    Outcome,
-    answers,
-    call,
-    channel_errors,
-    outcome_of,
-    pace_of,
-    parse_line,
-)
+from tui.runs.remote import FOLLOW_TIMEOUT, Outcome, call, outcome_of, pace_of
 from tui.runs.status import status_of
+from tui.ssh.answers import Answer, Call, answers, channel_errors, parse_line
 from tui.ssh.retry import backoff
 
 if TYPE_CHECKING:

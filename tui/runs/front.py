@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tui.errors import LaunchError, TpuTuiError, WorkerError
 from tui.pod.worker import Worker
-from tui.runs.remote import Answer, Call, channel_errors, no_answer, parse_line
+from tui.ssh.answers import Answer, Call, channel_errors, no_answer, parse_line
 
 if TYPE_CHECKING:
     import asyncssh

@@ -1,4 +1,4 @@
-"""The gang launch: connect, prepare, sync, one barrier, start, confirm; in the end it runs everywhere or nowhere.
+"""The gang launch: connect, check, prepare, sync, one barrier, start, confirm; it ends up everywhere or nowhere.
 
 Each worker has a front: one SSH session that stays open until the launch is decided. What a front's worker does
 without the launcher is in worker.sh: unconfirmed jobs end themselves, at once when their connection closes.
@@ -16,8 +16,10 @@ from tui.pod.worker import Worker
 from tui.runs.directory import RunDirectory, to_bytes
 from tui.runs.front import Front
 from tui.runs.job import job_text
-from tui.runs.remote import FOLLOW_TIMEOUT, Call, call, pace_of
+from tui.runs.look import look
+from tui.runs.remote import FOLLOW_TIMEOUT, call, pace_of
 from tui.runs.spec import LaunchSpec
+from tui.ssh.answers import Call
 from tui.ssh.fleet import Fleet
 
 if TYPE_CHECKING:
@@ -103,6 +105,7 @@ class Gang:
         timeouts = self.spec.timeouts
         try:
             await self._each("connect", self._connect, timeouts.connect)
+            await self._look()
             await self._read_tree()
             await self._each("prepare", self._prepare, timeouts.prepare)
             if self.spec.sync is not None:
@@ -123,6 +126,13 @@ class Gang:
     async def _connect(self, worker: Worker) -> str:
         await self.fleet.connect(worker.index)
         return ""
+
+    async def _look(self) -> None:
+        """Look at the workers before anything is left with them, where that is wanted; once a run."""
+        if self.spec.look is not None and self.attempt == 0:
+            self._phase_of_all("check", "started")
+            await look(self.directory, self.spec, self.spec.look, self.fleet)
+            self._phase_of_all("check", "done")
 
     async def _read_tree(self) -> None:
         """Read the tree that is to be synced, once, and note its hash in run.json here and on every worker."""

@@ -9,8 +9,8 @@ from typing import Any
 
 from tui.errors import UsageError
 
-PHASES = ("connect", "prepare", "sync", "barrier", "start", "confirm")
-"""In their order; up to `barrier` nothing runs anywhere. A launch without a tree to copy has no `sync`."""
+PHASES = ("connect", "check", "prepare", "sync", "barrier", "start", "confirm")
+"""In their order; up to `barrier` nothing runs anywhere. `check` and `sync` are there where they were asked for."""
 
 
 @dataclass(frozen=True)

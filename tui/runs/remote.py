@@ -1,8 +1,6 @@
-"""Calls of the worker script: what is sent for a verb, and which lines of what comes back are answers.
+"""Calls of the worker script: what is sent for a verb, and how a worker's part of a run ended as it tells.
 
-The remote command is always `exec sh -c …`, so any login shell will do. Script and data travel on standard input;
-run id, worker index, a nonce and a few numbers are the only arguments. Only lines that begin with the nonce are
-believed: start-up files print what they like.
+Script and data travel on standard input; run id, worker index, a nonce and a few numbers are the only arguments.
 """
 
 from __future__ import annotations
@@ -10,13 +8,12 @@ from __future__ import annotations
 import functools
 import os
 import shlex
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
-from tui.errors import UsageError, WorkerError
+from tui.errors import UsageError
 from tui.pod.run import is_run_id
-from tui.printable import printable
+from tui.ssh.answers import Answer, Call
 
 ARM_TIMEOUT = 600
 """Seconds a prepared worker waits for the go of the gang before it gives up (a slow sync elsewhere counts)."""
@@ -26,30 +23,6 @@ SHORTEST_PACE, LONGEST_PACE = 0.1, 1.0
 """Seconds between two looks of a worker at its log, in small pods and in the largest."""
 MOST_LOOKS = 320
 """Looks a second of all workers together: each that finds something costs this machine a packet, however small."""
-_MAX_ANSWER = 64 * 1024
-
-
-@dataclass(frozen=True)
-class Call:
-    """One call: the remote command line, what to write to its standard input, and the nonce of its answers."""
-
-    command: str
-    input: bytes
-    nonce: str
-
-
-@dataclass(frozen=True)
-class Answer:
-    """One line that the script answered: its first word, the text after it, and the `key=value` words in that."""
-
-    word: str
-    text: str = ""
-    fields: Mapping[str, str] = field(default_factory=dict)
-
-    def number(self, name: str) -> int | None:
-        """A field as an integer, None where it is missing or is none."""
-        value = self.fields.get(name, "")
-        return int(value) if value.isascii() and value.isdigit() else None
 
 
 @functools.cache
@@ -84,23 +57,6 @@ def call(
 def pace_of(workers: int) -> float:
     """Seconds between two looks of each worker at its log in a pod of so many."""
     return min(LONGEST_PACE, max(SHORTEST_PACE, workers / MOST_LOOKS))
-
-
-def parse_line(nonce: str, line: bytes) -> Answer | None:
-    """The answer in one line of output, None when the line is not ours. The text is cleaned for a terminal."""
-    mark = f"@{nonce} ".encode()
-    if not line.startswith(mark):
-        return None
-    text = printable(line[len(mark) :].rstrip(b"\r\n")[:_MAX_ANSWER].decode("utf-8", "replace"))
-    word, _, rest = text.partition(" ")
-    fields = dict(pair.split("=", 1) for pair in rest.split(" ") if "=" in pair)
-    return Answer(word, rest, fields)
-
-
-def answers(nonce: str, output: bytes) -> list[Answer]:
-    """All answers in an output, in order."""
-    found = [parse_line(nonce, line) for line in output.split(b"\n")]
-    return [answer for answer in found if answer is not None]
 
 
 @dataclass(frozen=True)
@@ -156,20 +112,4 @@ def outcome_of(answer: Answer) -> Outcome:
         aborted=fields.get("aborted") == "1",
         out_of_memory=(answer.number("oom") or 0) > 0,
         recorded="exit" in fields and fields.get("unrecorded") != "1",
-    )
-
-
-def channel_errors() -> tuple[type[Exception], ...]:
-    """What reading from or writing to a session raises when its connection broke."""
-    import asyncssh
-
-    return OSError, asyncssh.Error
-
-
-def no_answer(worker: int, what: str, stderr: bytes, exit_code: int | None) -> WorkerError:
-    """The error for a call that ended without an answer."""
-    last = printable(stderr[-400:].decode("utf-8", "replace")).strip()
-    why = last or (f"it ended with {exit_code}" if exit_code is not None else "the connection closed")
-    return WorkerError(
-        what, worker=worker, why=why, remedy="the worker needs sh, coreutils and util-linux; try `tpu-tui exec`"
     )

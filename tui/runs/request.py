@@ -37,8 +37,8 @@ class LaunchRequest:
     grace: float = 30.0
     on_end: tuple[str, ...] = ()
     """What is done when the run has ended: `tui.runs.on_end` knows the actions."""
-    skip_checks: bool = False
-    """Whether it is launched without a look at the workers beforehand."""
+    look: bool = False
+    """Whether its keeper looks at the workers before it launches, and does not where a check fails."""
     timeouts: PhaseTimeouts = field(default_factory=PhaseTimeouts)
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tui.errors import UsageError
 from tui.pod.run import Run
 from tui.runs.job import check_job, job_text, masked
+from tui.runs.look import Look
 from tui.runs.phases import PhaseTimeouts
 from tui.runs.policies import Patience
 from tui.ssh.access import Access
@@ -29,6 +30,8 @@ class LaunchSpec:
     """Launch although a device is held by another process."""
     patience: Patience = field(default_factory=Patience)
     """How long the keeper waits for what."""
+    look: Look | None = None
+    """How the workers are looked at first; None: they are not."""
     timeouts: PhaseTimeouts = field(default_factory=PhaseTimeouts)
 
     def to_json(self) -> dict[str, Any]:
@@ -42,6 +45,7 @@ class LaunchSpec:
             "force": self.force,
             "patience": self.patience.to_json(),
             "timeouts": self.timeouts.to_json(),
+            "look": asdict(self.look) if self.look else None,
         }
 
     @classmethod
@@ -57,6 +61,7 @@ class LaunchSpec:
             force=bool(document.get("force")),
             patience=Patience(**document.get("patience", {})),
             timeouts=PhaseTimeouts(**document.get("timeouts", {})),
+            look=Look(**document["look"]) if document.get("look") else None,
         )
 
 

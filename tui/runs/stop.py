@@ -11,9 +11,10 @@ from tui.errors import TpuTuiError
 from tui.pod.run import Run, RunState
 from tui.runs.directory import RunDirectory
 from tui.runs.mirror import record
-from tui.runs.remote import Answer, answers, call, no_answer, outcome_of
+from tui.runs.remote import call, outcome_of
 from tui.runs.status import RunStatus, WorkerStatus, status_of
 from tui.ssh.access import Access, Prompter
+from tui.ssh.answers import Answer, answers, no_answer
 
 if TYPE_CHECKING:
     from tui.ssh.fleet import Fleet

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from tui.errors import TpuTuiError, WorkerError
 from tui.pod.run import Run, make_run_id
-from tui.runs.remote import Answer, answers, call, no_answer
+from tui.runs.remote import call
+from tui.ssh.answers import Answer, answers, no_answer
 from tui.ssh.retry import backoff
 
 if TYPE_CHECKING:

@@ -11,9 +11,10 @@ from tui.pod.run import Run, RunState
 from tui.runs.claim import Claim
 from tui.runs.directory import RunDirectory
 from tui.runs.earlier import EARLIER
-from tui.runs.remote import Answer, Outcome, outcome_of
+from tui.runs.remote import Outcome, outcome_of
 from tui.runs.status import TOLD, RunStatus, status_of
 from tui.runs.survey import Found, ask_status, found_in
+from tui.ssh.answers import Answer
 
 if TYPE_CHECKING:
     from tui.ssh.fleet import Fleet

@@ -110,6 +110,11 @@ class Client(asyncssh.SSHClient):
         return self.connection.untried if isinstance(self.connection, Connection) else 0
 
     @property
+    def unsigned(self) -> int:
+        """How many keys that the server would have taken nobody signed with."""
+        return self.connection.unsigned if isinstance(self.connection, Connection) else 0
+
+    @property
     def encrypted(self) -> bool:
         """Whether the key exchange came to its end."""
         return self.connection is not None and bool(self.connection.get_extra_info("send_cipher"))
@@ -359,6 +364,8 @@ class Dialer:
             )
         if isinstance(error, asyncssh.PermissionDenied) and client.wanted:
             return reasons.more_than_a_key(worker, login, client.wanted)
+        if isinstance(error, asyncssh.PermissionDenied) and client.unsigned:
+            return reasons.unsigned(worker, login)
         if isinstance(error, asyncssh.PermissionDenied):
             return reasons.denied(worker, login, everything, self.keys.locked, self.access.slice)
         if MAX_AUTH_TRIES_WORDS in words.lower():

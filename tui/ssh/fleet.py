@@ -101,6 +101,12 @@ class Fleet:
         if self._dialer:
             self._dialer.keys.close()
 
+    def strangers(self) -> list[int]:
+        """The workers whose host key neither the API nor a known-hosts file vouches for."""
+        known = self._dial().host_keys
+        trusted = {n: known.trusted(login_to(one, self._access), one.host_keys) for n, one in self.workers.items()}
+        return [index for index, trust in trusted.items() if not (trust.keys or trust.authorities)]
+
     async def connect(self, index: int) -> WorkerConnection:
         """The worker's live connection, made when there is none.
 

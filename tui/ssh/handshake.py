@@ -78,6 +78,8 @@ class Connection(asyncssh.SSHClientConnection):
         self._may_sign_at_once = bool(options.client_keys)
         self.wanted: tuple[str, ...] = ()
         """What the server said last that it would let us in with, of what asyncssh knows."""
+        self.unsigned = 0
+        """Keys that the server would have taken and whose owner, an agent or a device, did not sign with them."""
         if options.client_keys:
             self._auth_methods = [_PUBLIC_KEY, *self._auth_methods]
 
@@ -106,7 +108,11 @@ class Connection(asyncssh.SSHClientConnection):
                     signed = (_SIGNED, *args[1:])
                     await super().send_userauth_request(method, *signed, key=self._offered, trivial=False)
                     return
-        await super().send_userauth_request(method, *args, key=key, trivial=trivial)
+        try:
+            await super().send_userauth_request(method, *args, key=key, trivial=trivial)
+        except ValueError:
+            self.unsigned += 1
+            raise
 
     @property
     def logger(self) -> SSHLogger:

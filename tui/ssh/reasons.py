@@ -211,6 +211,17 @@ def denied(
     )
 
 
+def unsigned(worker: int | str | None, login: Login) -> SshError:
+    """A key was welcome, and what holds it did not sign."""
+    return SshError(
+        Reason.DENIED,
+        "permission denied",
+        worker=worker,
+        why=f"{one_line(login.user)}@{login.host} takes a key, but the agent or device that holds it did not sign",
+        remedy="confirm when it asks (a touch, a PIN, `ssh-add -c`), unlock it (`ssh-add -X`), or `--identity FILE`",
+    )
+
+
 def more_than_a_key(worker: int | str | None, login: Login, wanted: Sequence[str]) -> SshError:
     """The server lets nobody in with a key alone."""
     asks = "keyboard-interactive" in wanted

@@ -20,7 +20,6 @@ from tui.console.screens.base import size_up
 from tui.console.screens.dialog import plain
 from tui.console.text import harmless
 from tui.errors import TpuTuiError, UsageError
-from tui.operator.checking import hinders
 
 if TYPE_CHECKING:
     from tui.checks.row import CheckRow
@@ -242,7 +241,7 @@ class LaunchDialog(ModalScreen["str | None"]):
         script = f"{note}\n\n{script}" if note else script
         rows = await self._check(request, script)
         button = self.query_one("#launch", Button)
-        button.label = "Launch all the same" if any(hinders(row) for row in rows) else "Launch"
+        button.label = "Launch all the same" if any(row.hinders for row in rows) else "Launch"
         button.disabled = False
         button.focus()
 

@@ -1,0 +1,71 @@
+"""Scripts on a worker that answer: what is sent, and which lines of what comes back are answers.
+
+The remote command is always `exec sh -c …`, so any login shell will do. Only lines that begin with the call's nonce
+are believed: start-up files print what they like.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tui.errors import WorkerError
+from tui.printable import printable
+
+_MAX_ANSWER = 64 * 1024
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call: the remote command line, what to write to its standard input, and the nonce of its answers."""
+
+    command: str
+    input: bytes
+    nonce: str
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One line that the script answered: its first word, the text after it, and the `key=value` words in that."""
+
+    word: str
+    text: str = ""
+    fields: Mapping[str, str] = field(default_factory=dict)
+
+    def number(self, name: str) -> int | None:
+        """A field as an integer, None where it is missing or is none."""
+        value = self.fields.get(name, "")
+        return int(value) if value.isascii() and value.isdigit() else None
+
+
+def parse_line(nonce: str, line: bytes) -> Answer | None:
+    """The answer in one line of output, None when the line is not ours. The text is cleaned for a terminal."""
+    mark = f"@{nonce} ".encode()
+    if not line.startswith(mark):
+        return None
+    text = printable(line[len(mark) :].rstrip(b"\r\n")[:_MAX_ANSWER].decode("utf-8", "replace"))
+    word, _, rest = text.partition(" ")
+    fields = dict(pair.split("=", 1) for pair in rest.split(" ") if "=" in pair)
+    return Answer(word, rest, fields)
+
+
+def answers(nonce: str, output: bytes) -> list[Answer]:
+    """All answers in an output, in order."""
+    found = [parse_line(nonce, line) for line in output.split(b"\n")]
+    return [answer for answer in found if answer is not None]
+
+
+def channel_errors() -> tuple[type[Exception], ...]:
+    """What reading from or writing to a session raises when its connection broke."""
+    import asyncssh
+
+    return OSError, asyncssh.Error
+
+
+def no_answer(worker: int, what: str, stderr: bytes, exit_code: int | None) -> WorkerError:
+    """The error for a call that ended without an answer."""
+    last = printable(stderr[-400:].decode("utf-8", "replace")).strip()
+    why = last or (f"it ended with {exit_code}" if exit_code is not None else "the connection closed")
+    return WorkerError(
+        what, worker=worker, why=why, remedy="the worker needs sh, coreutils and util-linux; try `tpu-tui exec`"
+    )
