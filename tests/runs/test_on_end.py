@@ -84,6 +84,15 @@ def test_the_actions_are_in_the_record_and_stay_until_they_are_done(tmp_path: Pa
     assert is_complete(directory)
 
 
+@pytest.mark.parametrize("phase", ["connect", "check", "prepare", "start"])
+def test_a_launch_that_began_nowhere_takes_nothing_away(tmp_path: Path, phase: str) -> None:
+    directory = RunDirectory.create(tmp_path, run_with("report", "delete-slice"))
+    directory.append_event("phase", worker=0, phase=phase, status="failed", detail="no such command")
+    directory.append_event("state", state="failed", cause="no such command")
+    assert [str(action) for action in left_to_do(directory)] == (["report", "delete-slice"] * (phase == "start"))
+    assert is_complete(directory) == (phase != "start")
+
+
 def test_a_run_that_a_worker_tells_of_brings_no_actions_along(tmp_path: Path) -> None:
     found = FoundRun(run_with("command:touch /owned", "delete-slice"), {0: Found.RUNNING})
     directory = adopt(found, tmp_path)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tui.errors import TpuTuiError, UsageError
-from tui.pod.run import Run
+from tui.pod.run import Run, RunState
 from tui.runs.contact import Contact
 from tui.runs.directory import RunDirectory
 from tui.runs.mirror import record
@@ -104,8 +104,11 @@ def describe(run: Run) -> str:
 
 
 def left_to_do(directory: RunDirectory) -> list[Action]:
-    """The actions that were not carried out yet, by the events."""
-    if not directory.run.on_end:
+    """The actions that were not carried out yet, by the events; none of a launch that never began to run anywhere.
+
+    Nobody wants a slice deleted over a mistyped command: whoever launched it was told, and may launch again.
+    """
+    if not directory.run.on_end or never_began(directory):
         return []
     done = {
         event.get("on_end")
@@ -115,8 +118,17 @@ def left_to_do(directory: RunDirectory) -> list[Action]:
     return [action for action in actions_of(directory.run) if str(action) not in done]
 
 
+def never_began(directory: RunDirectory) -> bool:
+    """Whether a launch failed, or was stopped, before anything could run."""
+    status = status_of(directory)
+    begun = status.started is not None or any(worker.phase in ("start", "confirm") for worker in status.workers)
+    return status.state in (RunState.FAILED, RunState.STOPPED) and not begun
+
+
 async def act(directory: RunDirectory, fleet: Fleet) -> None:
     """Do what is left to do; failures are told and keep nothing else from being done."""
+    if never_began(directory):
+        await record(directory, "note", text="nothing is done on end: the run never began")
     for action in left_to_do(directory):
         await _tell(directory, action, "started", f"on end: {action}")
         try:

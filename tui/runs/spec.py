@@ -25,7 +25,6 @@ class LaunchSpec:
     env: Mapping[str, str] = field(repr=False)
     access: Access = field(repr=False)
     sync: Path | None = None
-    on_end: str | None = None
     force: bool = False
     """Launch although a device is held by another process."""
     patience: Patience = field(default_factory=Patience)
@@ -41,7 +40,6 @@ class LaunchSpec:
             "env": dict(self.env),
             "access": self.access.to_json(),
             "sync": str(self.sync) if self.sync else None,
-            "on_end": self.on_end,
             "force": self.force,
             "patience": self.patience.to_json(),
             "timeouts": self.timeouts.to_json(),
@@ -57,7 +55,6 @@ class LaunchSpec:
             env=dict(document["env"]),
             access=Access.from_json(document["access"]),
             sync=Path(sync) if sync else None,
-            on_end=document.get("on_end"),
             force=bool(document.get("force")),
             patience=Patience(**document.get("patience", {})),
             timeouts=PhaseTimeouts(**document.get("timeouts", {})),

@@ -21,7 +21,7 @@ TOLD = "told"
 class WorkerStatus:
     """One worker's part in a run, by the last event about it.
 
-    `phase` is where its launch got to (connect, prepare, sync, barrier, start, confirm) and `phase_status` how
+    `phase` is where its launch got to (`tui.runs.phases`) and `phase_status` how
     (started, done, failed). `link` is lost or restored, None while nothing happened to it. `ended` says that its
     process is over; `exit_code` is None too when nobody recorded how. `confirmed` is its answer to a stop.
     """
