@@ -94,7 +94,7 @@ class Starting:
 
     async def _undo(self, gang: Gang, error: TpuTuiError | None) -> Ended:
         """End what a launch that came to nothing may have started; the culprit is named."""
-        cause = None if error is None else _in_words(error)
+        cause = None if error is None else error.sentence
         if gang.passed_barrier:
             await record(self.directory, "state", state=str(RunState.STOPPING), cause=cause)
             left = await stop_everywhere(self.directory, self.fleet, ABORT_GRACE)
@@ -126,7 +126,7 @@ class Starting:
             return await self.launch()
         if not begun:
             error = LaunchError("the launch was cut off before anything started", remedy="launch it again")
-            return Ended(RunState.FAILED, _in_words(error), remedy=error.remedy)
+            return Ended(RunState.FAILED, error.sentence, remedy=error.remedy)
         for index in begun:
             await record(self.directory, "phase", worker=index, phase="confirm", status="done", detail="found")
         missing = [index for index, what in found.items() if what in (Found.NOTHING, Found.ABORTED)]
@@ -143,7 +143,3 @@ class Starting:
         await record(self.directory, "state", state=str(RunState.STOPPING), cause=cause)
         await record(self.directory, "stop_requested", by=BY_POLICY, grace=ABORT_GRACE, cause=cause)
         await stop_everywhere(self.directory, self.fleet, ABORT_GRACE)
-
-
-def _in_words(error: TpuTuiError) -> str:
-    return error.sentence + (f". {error.remedy[0].upper()}{error.remedy[1:]}" if error.remedy else "")
