@@ -57,8 +57,8 @@ def test_a_machine_where_nothing_listens_is_named(newcomer: Shell) -> None:
 
 @pytest.fixture
 async def api(newcomer: Shell) -> AsyncIterator[TpuService]:
-    """A Cloud TPU API that the profile `cloud` leads to."""
-    async with serving() as (service, _):
+    """A Cloud TPU API of two zones; the profile `cloud` leads to one of them."""
+    async with serving(more_zones=("local-b",)) as (service, _):
         endpoints = {"tpu": f"127.0.0.1:{service.grpc_port}"}
         save_profile(newcomer.home, "cloud", {"project": "local", "zones": ["local-a"], "endpoints": endpoints})
         yield service
@@ -88,6 +88,16 @@ async def test_what_the_api_refuses_is_a_sentence(
     for name, value in knobs.items():
         setattr(api.behaviour, name, value)
     told(await run(newcomer, *words), code, *said)
+
+
+async def test_of_two_slices_of_one_name_the_zone_says_which(newcomer: Shell, api: TpuService) -> None:
+    both = ("--zone", "local-a", "--zone", "local-b")
+    await api.add_slice("pod", workers=1, cores=8)
+    assert (await run(newcomer, *CREATE[:2], "local-b/pod", *CREATE[3:])).code == 0
+    told(await run(newcomer, *both, "exec", "pod", "--", "true"), 2, "more than one zone", "local-a/pod, local-b/pod")
+    assert (await run(newcomer, *both, "slices", "delete", "local-b/pod", "--yes")).code == 0
+    listed = (await run(newcomer, *both, "slices", "--json")).document
+    assert [(one["zone"], one["name"]) for one in listed] == [("local-a", "pod")]
 
 
 async def test_a_slice_that_is_being_made_is_not_reached_yet(newcomer: Shell, api: TpuService) -> None:

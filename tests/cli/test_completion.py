@@ -28,10 +28,10 @@ CASES = {
     "tpu-tui status --watch one": RUN,
     "tpu-tui runs delete x one": RUN,
     "tpu-tui cores sav": "saved.log",
+    "tpu-tui launch --detach the-pod -- nonesuch --sort sav": "saved.log",
 }
 
 IN_BASH = {
-    "launch the-pod -- py sav": "saved.log",
     "launch --runtime = x": "xrt",
     "launch --runtime =": "pjrt cpu xrt none",
 }

@@ -6,6 +6,7 @@ import getpass
 import json
 import os
 import re
+import signal
 import stat
 import urllib.request
 from pathlib import Path
@@ -83,6 +84,12 @@ def test_a_person_at_a_terminal_is_asked_and_may_say_no(pod: LocalPod, newcomer:
     os.write(ours, b"n\n")
     with pod.shell.start(*words, stdin=theirs) as process:
         _, errors = process.communicate(timeout=60)
+    with pod.shell.start(*words, stdin=theirs) as left:
+        assert left.stderr is not None
+        while left.stderr.read(1) not in (b"]", b""):
+            pass
+        left.send_signal(signal.SIGINT)
+        assert left.wait(60) == 130
     os.close(ours)
     os.close(theirs)
     assert process.returncode == 2

@@ -36,9 +36,3 @@ def test_a_job_gets_odd_values_exactly(pod: LocalPod) -> None:
     answer = pod.run("launch", "local", "--skip-checks", "--name", "odd-values", *env, "--", *job)
     assert answer.code == 0, answer.errors
     assert pod.run("logs", "odd-values", "--worker", "2").raw == f"{value}|||a\nb|ü|".encode()
-
-
-def test_no_directory_is_copied_that_was_not_named(pod: LocalPod) -> None:
-    answer = pod.run("sync", "local", "")
-    assert answer.code == 2
-    assert "directory" in answer.errors

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import subprocess
 import sys
+import termios
 from pathlib import Path
 
 import pytest
 
 from tests.cli.commands import Answer, Shell
+from tests.logs.shapes import SAMPLE_LOG
+from tests.pods import wait_until
 
 
 @pytest.fixture
@@ -34,7 +39,11 @@ def test_a_closed_stream_is_an_empty_one(shell: Shell, hosts: Path, redirection:
     assert answer.errors == ""
 
 
-@pytest.mark.parametrize("words", [("slices", "--json"), ("--help",), ("--version",)], ids=lambda words: words[0])
+@pytest.mark.parametrize(
+    "words",
+    [("slices", "--json"), ("--help",), ("--version",), ("logs", str(SAMPLE_LOG))],
+    ids=lambda words: words[0],
+)
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_an_answer_that_cannot_be_written_is_told(
     shell: Shell, hosts: Path, unbuffered: str, words: tuple[str, ...]
@@ -45,6 +54,28 @@ def test_an_answer_that_cannot_be_written_is_told(
     assert "standard output: No space left on device\n  → make room there" in answer.errors
     assert "Traceback" not in answer.errors
     assert "Exception ignored" not in answer.errors
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_all_is_written_where_another_program_left_the_stream_non_blocking(
+    shell: Shell, tmp_path: Path, unbuffered: str
+) -> None:
+    log = tmp_path / "long.log"
+    log.write_text("a line of a long log\n" * 20_000)
+    shell.environ["PYTHONUNBUFFERED"] = unbuffered
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    room = fcntl.fcntl(writer, fcntl.F_GETPIPE_SZ)
+    with shell.start("logs", str(log), stdout=writer) as process, os.fdopen(reader, "rb") as answer:
+        os.close(writer)
+        wait_until(lambda: process.poll() is not None or waiting(reader) == room, "the pipe is full")
+        assert answer.read() == log.read_bytes()
+        assert process.wait() == 0
+
+
+def waiting(pipe: int) -> int:
+    """Bytes that nobody has read yet."""
+    return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
 def test_a_character_that_the_terminal_lacks_stops_nothing(shell: Shell, hosts: Path) -> None:

@@ -1,3 +1,4 @@
+import argparse
 import os
 import subprocess
 import sys
@@ -6,12 +7,11 @@ from pathlib import Path
 import pytest
 
 from tui.cli import main
-from tui.commands.parsing import parse
+from tui.commands.mistyped import commands_of
+from tui.commands.parsing import FAMILIES, build_parser, parse
 
 
 def test_every_command_is_found_in_the_family_that_adds_it() -> None:
-    from tui.commands.parsing import FAMILIES, build_parser
-
     whole = build_parser().format_help()
     for commands in FAMILIES.values():
         part = build_parser(commands[0])
@@ -100,6 +100,20 @@ def test_help_tells_what_a_command_does_and_where_the_job_stands(capsys: pytest.
     assert "tpu-tui --help" in told
 
 
+def test_all_help_fits_80_columns_and_explains_every_word(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    waiting = [build_parser()]
+    for parser in waiting:
+        waiting += commands_of(parser).values()
+        parser.print_help()
+        for action in parser._actions:
+            obvious = action.choices or action.help == argparse.SUPPRESS
+            assert action.help or obvious, f"{parser.prog} {action.metavar or action.option_strings}"
+    assert [line for line in capsys.readouterr().out.splitlines() if len(line) > 80] == []
+
+
 @pytest.mark.parametrize(
     ("words", "name"),
     [
@@ -134,6 +148,9 @@ def test_read_only_refuses_by_the_name_that_was_typed(
         (["exec", "pod", "nvidia-smi"], "put the command behind --: tpu-tui exec pod -- nvidia-smi"),
         (["launch", "pod", "train.py", "--lr", "1"], "the options of a job's command go behind --"),
         (["config"], "required: show"),
+        (["logs", "x", "--tail", "9" * 23], "--tail: a number of 23 digits is too large"),
+        (["local", "up", "--workers", "65"], "--workers: 65 is not from 1 to 64"),
+        (["local", "up", "--slices", "0"], "--slices: 0 is not from 1 to 64"),
         (["keys", "\x1b[31m", "x"], "no such action of tpu-tui keys: ␛[31m\n  → there is: add"),
     ],
 )

@@ -14,9 +14,10 @@ from tui.pod.worker import Worker
 from tui.runs.directory import RunDirectory
 
 
-def made(shell: Shell, run: str) -> RunDirectory:
+def made(shell: Shell, run: str, zone: str | None = None) -> RunDirectory:
     workers = (Worker(0, internal_ip="10.0.0.1"), Worker(1, internal_ip="10.0.0.2"))
-    directory = RunDirectory.create(shell.home / "runs", Run(id=run, slice="pod", argv=("x",), workers=workers))
+    made_ = Run(id=run, slice="pod", zone=zone, argv=("x",), workers=workers)
+    directory = RunDirectory.create(shell.home / "runs", made_)
     for worker in (0, 1):
         line = training(core=worker, epoch=2, step=30 + worker, loss="1.50000") + "\n"
         directory.log_path(worker).write_text(line)
@@ -108,6 +109,21 @@ def test_that_nothing_is_old_enough_to_delete_is_told(shell: Shell) -> None:
 def test_no_runs_of_one_slice_are_not_told_as_no_runs_at_all(shell: Shell) -> None:
     made(shell, "goes-20260102-000000-aaaa")
     assert "No runs of other yet" in shell.run("runs", "other", "--offline").errors
+
+
+def test_runs_of_a_slice_in_one_zone_are_not_those_of_its_namesake(shell: Shell) -> None:
+    for zone in ("a", "b"):
+        made(shell, f"goes-20260102-000000-{zone * 4}", zone)
+    listed = shell.run("runs", "b/pod", "--offline", "--json").document
+    assert [run["run"] for run in listed] == ["goes-20260102-000000-bbbb"]
+
+
+def test_where_nothing_is_configured_no_login_is_missed(shell: Shell) -> None:
+    shell.environ["NO_GCE_CHECK"] = "true"
+    shell.environ.pop("GOOGLE_APPLICATION_CREDENTIALS", None)
+    answer = shell.run("runs")
+    assert (answer.code, answer.errors.startswith("No runs yet.")) == (0, True)
+    assert shell.run("--project", "p", "runs").code == 3
 
 
 def test_read_only_mode_says_where_it_was_set(shell: Shell) -> None:

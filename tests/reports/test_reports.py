@@ -188,8 +188,14 @@ class TestFiles:
 
     def test_a_place_that_cannot_be_written_is_told(self, tmp_path: Path) -> None:
         (tmp_path / "file").write_text("")
-        with pytest.raises(UsageError, match="cannot write"):
+        with pytest.raises(UsageError, match=r"cannot write .*file/report.md: .*file is no directory"):
             write_report(failed_run(), ["md"], tmp_path / "file")
+
+    def test_what_could_not_be_put_in_place_is_not_left_behind(self, tmp_path: Path) -> None:
+        (tmp_path / "report.md").mkdir()
+        with pytest.raises(UsageError, match="cannot write"):
+            write_report(failed_run(), ["md"], tmp_path)
+        assert [path.name for path in tmp_path.iterdir()] == ["report.md"]
 
 
 @pytest.mark.parametrize(

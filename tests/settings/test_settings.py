@@ -77,6 +77,7 @@ def test_zones_repeat_and_a_dash_means_every_zone(machine: Machine) -> None:
         "europe-west4-b",
     )
     assert machine.load(zone=["-"]).zones == ()
+    assert machine.load(zone=["europe-west4-a,europe-west4-b"]).zones == ("europe-west4-a", "europe-west4-b")
 
 
 def test_the_zone_variable_takes_several_and_goes_by_the_flags_name_too(machine: Machine) -> None:
@@ -249,7 +250,7 @@ def test_a_profile_name_cannot_leave_its_directory(machine: Machine, name: str) 
 
 
 def test_paths_in_a_profile_start_at_home_or_beside_it(machine: Machine) -> None:
-    machine.write_profile("default", 'identity = "~/.ssh/key"\nhosts = "lab.hosts"\n')
+    machine.write_profile("default", '\ufeffidentity = "~/.ssh/key"\r\nhosts = "lab.hosts"\r\n')
 
     settings = machine.load()
 
@@ -288,7 +289,7 @@ def test_a_live_local_pod_is_used_when_nothing_else_is_configured(machine: Machi
 
     settings = machine.load()
 
-    assert (settings.profile, settings.project, settings.is_local_pod) == ("local", "local", True)
+    assert (settings.profile, settings.project, "tpu" in settings.endpoints) == ("local", "local", True)
     assert "local pod is running" in settings.origins["profile"].origin
 
 
@@ -313,7 +314,7 @@ def test_a_local_pod_never_takes_the_place_of_what_was_configured(machine: Machi
     else:
         flags["hosts"] = Path("/lab.hosts")
 
-    assert not machine.load(**flags).is_local_pod
+    assert "tpu" not in machine.load(**flags).endpoints
 
 
 def test_what_gcloud_is_told_says_nothing_about_a_local_pod(machine: Machine) -> None:

@@ -31,6 +31,10 @@ _QUIET = {"GRPC_VERBOSITY": "NONE", "GRPC_ENABLE_FORK_SUPPORT": "false", "GLOG_m
 """gRPC writes to file descriptor 2 from C, where the console draws; read when it is first imported."""
 
 
+class NoCredentialsError(CloudError):
+    """This machine has no credentials for Google Cloud at all."""
+
+
 @dataclass(frozen=True)
 class Found:
     """Credentials and the project they come with, if any."""
@@ -115,7 +119,7 @@ def _none_found(directory: Path) -> CloudError:
             why="gcloud auth login alone is for gcloud itself; other programs need a login of their own",
             remedy=LOGIN,
         )
-    return CloudError(
+    return NoCredentialsError(
         "no credentials for Google Cloud",
         why=f"neither ${_FILE_VARIABLE} nor {directory / _FILE} is there",
         remedy=f"{LOGIN} — or try it without an account: tpu-tui demo",

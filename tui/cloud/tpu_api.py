@@ -99,9 +99,6 @@ class TpuApi:
         *,
         spot: bool = False,
         dry_run: bool = False,
-        network: str | None = None,
-        subnetwork: str | None = None,
-        external_ips: bool = True,
         labels: Mapping[str, str] | None = None,
         metadata: Mapping[str, str] | None = None,
     ) -> AsyncIterator[str]:
@@ -112,9 +109,7 @@ class TpuApi:
         node = tpu_v2.Node(
             accelerator_type=accelerator_type,
             runtime_version=runtime_version,
-            network_config=tpu_v2.NetworkConfig(
-                network=network or "", subnetwork=subnetwork or "", enable_external_ips=external_ips
-            ),
+            network_config=tpu_v2.NetworkConfig(enable_external_ips=True),
             scheduling_config=tpu_v2.SchedulingConfig(spot=spot),
             labels=dict(labels or {}),
             metadata=dict(metadata or {}),

@@ -8,6 +8,14 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+_MOST_DIGITS = 18
+"""Of a whole number: those of a 64-bit count. No list is that long, and no log."""
+
+SLICE = "a slice by its name, or ZONE/NAME where several zones have it"
+RUN = "a run: its id, a part of it that no other has, `last`, or its directory"
+LOG = f"{RUN}; or a saved log: a file (packed ones too), `-` or gs://BUCKET/OBJECT"
+FILE = "a saved log: a file (packed ones too), `-` or gs://BUCKET/OBJECT"
+"""What the words of a command line name, as its help says it."""
 
 
 def seconds(text: str) -> float:
@@ -26,6 +34,8 @@ def whole(text: str) -> int:
     bare = text.replace(",", "").replace("_", "")
     if not (bare.isascii() and bare.isdecimal()):
         raise argparse.ArgumentTypeError(f"{text!r} is no whole number")
+    if len(bare) > _MOST_DIGITS:
+        raise argparse.ArgumentTypeError(f"a number of {len(bare)} digits is too large")
     return int(bare)
 
 
@@ -36,11 +46,14 @@ def given(text: str) -> str:
     return text
 
 
-def directory(text: str) -> Path:
+def file(text: str) -> Path:
     """A path; an empty word, as an unset variable leaves it, is not taken for the current directory."""
-    if not text:
-        raise argparse.ArgumentTypeError("no directory is named")
-    return Path(text)
+    return Path(given(text))
+
+
+def directory(text: str) -> Path:
+    """The same, of a directory."""
+    return file(text)
 
 
 def ago(text: str) -> datetime | None:

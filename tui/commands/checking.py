@@ -9,8 +9,8 @@ import textwrap
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
-from tui.commands.arguments import given
-from tui.commands.output import Output
+from tui.commands.arguments import SLICE, given
+from tui.commands.output import ANSWER_IS_NO, Output
 from tui.errors import UsageError
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from tui.checks.matrix import Matrix
     from tui.operator import Operator
 
-ANSWER_IS_NO = 1
 _WORDS = {"fail": "FAIL", "unknown": "????", "warn": "warn", "pass": "pass"}
 _COUNTED = {"fail": "failed", "unknown": "unknown", "warn": "warnings", "pass": "passed"}
 _INDENT = 6
@@ -31,7 +30,7 @@ MOST_PORTS = 64
 def add_check(commands: argparse._SubParsersAction[Any]) -> None:
     """Add the command's parser."""
     check = commands.add_parser("check", help="whether a slice can work; what is wrong, and where")
-    check.add_argument("slice", metavar="SLICE")
+    check.add_argument("slice", metavar="SLICE", help=SLICE)
     check.add_argument("--ports", type=given, help="further TCP ports to probe between workers, as 8470,8476-8479")
     check.add_argument(
         "--bucket",

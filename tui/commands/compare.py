@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from tui.commands.arguments import given
+from tui.commands.arguments import LOG, given
 from tui.commands.output import Output
 from tui.errors import OutOfReachError, UsageError
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
     """Add this family's parser."""
     compare = commands.add_parser("compare", help="runs or saved logs side by side: loss, rate per core, efficiency")
-    told = "the first is what the others are told against"
+    told = f"the first is what the others are told against; {LOG}"
     compare.add_argument("refs", metavar="RUN|FILE", nargs="+", type=given, help=told)
     compare.add_argument("--offline", action="store_true", help="only what is on this machine")
     compare.set_defaults(run=compare_runs, many="refs")

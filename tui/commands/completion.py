@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tui.commands.arguments import directory
+from tui.commands.arguments import directory, file
 from tui.commands.output import Output
 from tui.errors import UsageError
 
@@ -44,7 +44,8 @@ end
 }
 """A function of each shell that completes one kind of names: asked when Tab is pressed, and not before."""
 _FILES = {"bash": 'compgen -f -- "$1"', "zsh": "_files", "fish": "__fish_complete_path (commandline -ct)"}
-_BEYOND_SHTAB = """
+_BEYOND_SHTAB = {
+    "bash": """
 _tpu_tui_line() {
   local -a words=("${COMP_WORDS[@]:0:COMP_CWORD}")
   local current=${COMP_WORDS[COMP_CWORD]} last=${COMP_WORDS[COMP_CWORD-1]} IFS=$' \\t\\n'
@@ -62,8 +63,28 @@ _tpu_tui_line() {
   _shtab_tpu_tui "$1" "$current" "$last"
 }
 complete -o bashdefault -F _tpu_tui_line tpu-tui
-"""
-"""What bash needs beside shtab's function: the job behind `--`, and `--option=value`, which bash takes apart."""
+""",
+    "zsh": """
+_tpu_tui_line() {
+  local cut=${words[(i)--]}
+  (( cut < CURRENT )) || { _shtab_tpu_tui "$@"; return }
+  shift $cut words
+  (( CURRENT -= cut ))
+  _normal
+}
+compdef _tpu_tui_line tpu-tui
+""",
+    "fish": """
+function _tpu_tui_job
+  set -l words (commandline -opc)
+  set -l cut (contains -i -- -- $words)
+  set -e words[1..$cut]
+  complete -C (string join ' ' -- (string escape -- $words) (commandline -ct))
+end
+complete -c tpu-tui -n 'contains -- -- (commandline -opc)' -xa '(_tpu_tui_job)'
+""",
+}
+"""What each shell needs beside shtab's: the job behind `--`; in bash `--option=value` too, which it takes apart."""
 _ONE_WORD_ONLY = re.compile(r'"\(\*\)::?')
 """How shtab 1.13 begins what zsh is told of any number of words, and zsh then completes the first only."""
 _RECENT_RUNS = 20
@@ -75,9 +96,11 @@ def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
     completion = commands.add_parser(
         "completion",
         help="a script that lets your shell complete commands, options, runs and slices",
-        description="Prints a script for your shell. bash: put `source <(tpu-tui completion bash)` into ~/.bashrc · "
-        'zsh: `eval "$(tpu-tui completion zsh)"` into ~/.zshrc, after compinit · '
+        description="Prints a script for your shell.\n\n"
+        "bash: source <(tpu-tui completion bash)     in ~/.bashrc\n"
+        'zsh:  eval "$(tpu-tui completion zsh)"      in ~/.zshrc, after compinit\n'
         "fish: tpu-tui completion fish > ~/.config/fish/completions/tpu-tui.fish",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     completion.add_argument("shell", metavar="bash|zsh|fish", nargs="?", choices=SHELLS)
     completion.add_argument("--list", choices=tuple(_LISTS), help=argparse.SUPPRESS)
@@ -120,14 +143,16 @@ def script(shell: str) -> str:
     )
     text = str(shtab.complete(parser, shell, preamble="".join(functions)))
     if shell == "zsh":
-        return _ONE_WORD_ONLY.sub('"*:', text)
-    return text + _BEYOND_SHTAB if shell == "bash" else text
+        text = _ONE_WORD_ONLY.sub('"*:', text)
+    return text + _BEYOND_SHTAB[shell]
 
 
 def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
-            for below in action.choices.values():
+            for told in action._choices_actions:
+                below = action.choices[told.dest]
+                below.description = told.help  # a menu has room for a sentence
                 yield from _actions(below)
         else:
             yield action
@@ -144,7 +169,7 @@ def _completed_by(action: argparse.Action) -> str:
         return "profiles"
     if action.type is directory:
         return "directories"
-    return "files" if called == "FILE" or action.type is Path else ""
+    return "files" if called == "FILE" or action.type is file else ""
 
 
 # ── the names ────────────────────────────────────────────────────────────────────────────────────

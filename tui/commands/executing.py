@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from tui.commands.output import Output
+from tui.commands.output import ANSWER_IS_NO, Output
 from tui.errors import OutOfReachError, TpuTuiError, UsageError
 from tui.pod.ranks import format_ranks, parse_ranks
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from tui.ssh.fleet import Completed
     from tui.ssh.running import Running
 
-ANSWER_IS_NO = 1
 LIVE_AFTER = 1.0
 """Seconds after which a person at a terminal is shown what comes, line by line; a quick command is grouped only."""
 MOST_PENDING = 64 * 1024

@@ -6,9 +6,10 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
+from tui.commands.arguments import SLICE
 from tui.commands.output import Output
+from tui.commands.prompter import ask
 from tui.errors import OutOfReachError, TpuTuiError, UsageError
-from tui.printable import printable
 
 if TYPE_CHECKING:
     from tui.operator import Operator
@@ -20,9 +21,14 @@ _YES = ("y", "yes")
 
 def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
     """Add this family's parser."""
-    keys = commands.add_parser("keys", help="add: your public SSH key to a slice's metadata, as gcloud's ssh does")
+    keys = commands.add_parser(
+        "keys",
+        help="add: your public SSH key to a slice's metadata, as gcloud's ssh does",
+        description="Adds your public SSH key to a slice's metadata, as gcloud's first ssh does, "
+        "and waits until its workers let you in.",
+    )
     keys.add_argument("action", metavar="add", choices=("add",))
-    keys.add_argument("slice", metavar="SLICE")
+    keys.add_argument("slice", metavar="SLICE", help=SLICE)
     keys.add_argument("--yes", action="store_true", help="do not ask")
     keys.add_argument("--dry-run", action="store_true", help="say what would be done, and do nothing")
     keys.set_defaults(run=add_key, changes=True)
@@ -41,7 +47,7 @@ async def add_key(args: argparse.Namespace, operator: Operator, out: Output) -> 
         out.note(f"Would {_intent(plan)}. Nothing was done.")
     else:
         if not args.yes:
-            _ask(plan)
+            await _ask(plan)
         plan = await operator.make_key(plan)
         if makes:
             out.note(f"Made {plan.key.path} without a passphrase; ssh-keygen -p -f {plan.key.path} gives it one.")
@@ -97,13 +103,12 @@ def _intent(plan: KeyPlan) -> str:
     return f"{let} log in as {plan.user} on {workers} of {plan.slice_name}, through its metadata"
 
 
-def _ask(plan: KeyPlan) -> None:
+async def _ask(plan: KeyPlan) -> None:
     if not sys.stdin.isatty():
         raise UsageError(
             f"no key is added to {plan.slice_name} without asking",
             why=f"this would {_intent(plan)}",
             remedy="add --yes where nobody can answer",
         )
-    print(printable(f"This will {_intent(plan)}. Go on? [y/N] "), end="", file=sys.stderr, flush=True)
-    if sys.stdin.readline().strip().lower() not in _YES:
+    if (await ask(f"This will {_intent(plan)}. Go on? [y/N] ")).strip().lower() not in _YES:
         raise UsageError("no key was added")

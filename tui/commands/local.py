@@ -12,12 +12,14 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tui.commands.arguments import whole
 from tui.commands.console import open_console, require_terminal
 from tui.commands.output import Output
 from tui.errors import TpuTuiError, UsageError
+from tui.localpod.api.shapes import MAX_CORES, MAX_WORKERS
 from tui.pod.run import REHEARSAL_MODULE
 from tui.settings import LOCAL_PROFILE
 
@@ -30,6 +32,8 @@ POD_READY_TIMEOUT = 60.0
 POD_CLOSE_TIMEOUT = 20.0
 """Seconds a local pod may take to end what ran on it."""
 TRAINER_NEEDS = ("torch", "torch_xla", "torchvision", "webdataset")
+MOST_SLICES = 64
+"""Slices of a local pod: each has a range of loopback addresses."""
 DEMO_SHARDS = "demo-shards"
 """Folder in the local pod's bucket that the demo's shards are written to."""
 
@@ -41,7 +45,7 @@ def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
     actions = local.add_subparsers(dest="action", metavar="ACTION")
     up = actions.add_parser("up", help="start it and keep it in the foreground; Ctrl-C leaves nothing behind")
     _add_shape(up)
-    up.add_argument("--slices", type=_count, default=1, metavar="N")
+    up.add_argument("--slices", type=_up_to(MOST_SLICES), default=1, metavar="N", help="slices (default 1)")
     up.add_argument("--with-parent", action="store_true", help="end when standard input ends")
     up.set_defaults(run_blocking=local_up, changes=True)
 
@@ -54,14 +58,19 @@ def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
 
 
 def _add_shape(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--workers", type=_count, default=4, metavar="N", help="worker hosts a slice (default 4)")
-    parser.add_argument("--cores", type=_count, default=1, metavar="N", help="cores a worker (default 1)")
+    workers, cores = _up_to(MAX_WORKERS), _up_to(MAX_CORES)
+    parser.add_argument("--workers", type=workers, default=4, metavar="N", help="worker hosts a slice (default 4)")
+    parser.add_argument("--cores", type=cores, default=1, metavar="N", help="cores a worker (default 1)")
 
 
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no count")
-    return int(text)
+def _up_to(most: int) -> Callable[[str], int]:
+    def count(text: str) -> int:
+        number = whole(text)
+        if not 1 <= number <= most:
+            raise argparse.ArgumentTypeError(f"{text} is not from 1 to {most}")
+        return number
+
+    return count
 
 
 def _usage(form: str) -> int:

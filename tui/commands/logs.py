@@ -13,7 +13,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tui.commands.arguments import ago, directory, given, whole
+from tui.commands import streams
+from tui.commands.arguments import FILE, LOG, ago, directory, given, whole
 from tui.commands.output import Output, in_json
 from tui.errors import OutOfReachError, TpuTuiError, UsageError
 from tui.pod.naming import names_a_file, path_of
@@ -35,13 +36,13 @@ REPORT_FORMATS = ("html", "md", "json", "csv", "txt")
 def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
     """Add this family's parsers."""
     cores = commands.add_parser("cores", help="loss, rate and lag of every core, sorted")
-    _add_ref(cores, "RUN|FILE")
-    cores.add_argument("--sort", choices=SORT_KEYS, default="core")
+    _add_ref(cores)
+    cores.add_argument("--sort", choices=SORT_KEYS, default="core", help="by what, ascending (default: core)")
     cores.add_argument("--reverse", action="store_true", help="descending; nan and unknown stay last")
     cores.set_defaults(run=show_cores, run_on_file=show_cores_of_file)
 
     logs = commands.add_parser("logs", help="a log in order, byte for byte")
-    _add_ref(logs, "RUN|FILE")
+    _add_ref(logs)
     logs.add_argument("--worker", type=whole, metavar="N", help="only this worker's, byte for byte")
     logs.add_argument("--core", type=whole, metavar="N", help="only lines about this core")
     logs.add_argument("--merged", action="store_true", help="all workers' in order of arrival (the default)")
@@ -51,24 +52,29 @@ def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
     logs.set_defaults(run=show_logs, run_on_file=show_file)
 
     report = commands.add_parser("report", help="what happened, as a file to keep")
-    _add_ref(report, "RUN|FILE")
+    _add_ref(report)
     report.add_argument("--format", action="append", choices=REPORT_FORMATS, help="repeatable (default: md)")
     report.add_argument("--out", type=directory, metavar="DIR", help="default: the run's directory, or here")
     report.add_argument("--upload", type=given, metavar="gs://…", help="copy them into this folder of a bucket too")
     report.set_defaults(run=write_report)
 
-    dialect = commands.add_parser("dialect", help="which lines of a log each dialect understands")
+    dialect = commands.add_parser(
+        "dialect",
+        help="which lines of a log each dialect understands",
+        description="Counts the lines of a log that each dialect (form of logs) understands: your profile's own, "
+        "with examples, and those built in.",
+    )
     dialect.add_argument("action", metavar="test", choices=("test",))
-    dialect.add_argument("ref", metavar="FILE", type=given)
+    dialect.add_argument("ref", metavar="FILE", type=given, help=FILE)
     dialect.set_defaults(run=try_dialects)
 
     replay = commands.add_parser("replay", help="the console on a saved log")
-    replay.add_argument("ref", metavar="FILE", type=given)
+    replay.add_argument("ref", metavar="FILE", type=given, help=FILE)
     replay.set_defaults(run_blocking=replay_log)
 
 
-def _add_ref(parser: argparse.ArgumentParser, metavar: str) -> None:
-    parser.add_argument("ref", metavar=metavar, type=given)
+def _add_ref(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("ref", metavar="RUN|FILE", type=given, help=LOG)
     parser.add_argument("--offline", action="store_true", help="only what is on this machine")
 
 
@@ -230,15 +236,13 @@ def _mirrored(directory: RunDirectory, args: argparse.Namespace) -> Iterable[byt
 
 def _copy(blocks: Iterable[bytes], out: Output) -> bool:
     """Bytes as they are into a file or pipe; on a terminal with control characters made visible. Whether any came."""
-    sys.stdout.flush()
     found = False
     for block in blocks:
         found = True
         if sys.stdout.isatty():
             out.text(block.decode("utf-8", "replace").removesuffix("\n"))
         else:
-            sys.stdout.buffer.write(block)
-    sys.stdout.flush()
+            streams.write(block)
     return found
 
 
@@ -267,7 +271,7 @@ def _line_writer(args: argparse.Namespace, out: Output) -> Callable[[Any], None]
         if to_terminal:
             out.text(mark + line.text)
         else:
-            sys.stdout.buffer.write(mark.encode() + line.data + b"\n")
+            streams.write(mark.encode() + line.data + b"\n")
 
     return write
 
@@ -282,9 +286,9 @@ def _write_lines(lines: Iterable[Any], write: Callable[[Any], None], out: Output
         return found
     before = "["
     for line in lines:
-        sys.stdout.write(before + in_json(line.to_json()))
+        streams.write(f"{before}{in_json(line.to_json())}".encode())
         before = ",\n"
-    print("]" if before != "[" else "[]")
+    streams.write(b"]\n" if before != "[" else b"[]\n")
     return before != "["
 
 

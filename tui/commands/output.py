@@ -13,6 +13,9 @@ from tui.commands import streams
 from tui.errors import TpuTuiError
 from tui.printable import one_line, printable
 
+ANSWER_IS_NO = 1
+"""Exit code of a command that answered, and the answer is no."""
+
 
 def finite(value: Any) -> Any:
     """The value with non-finite floats as the strings "nan", "inf", "-inf", which JSON has no numbers for."""

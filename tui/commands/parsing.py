@@ -6,11 +6,11 @@ import argparse
 import importlib
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tui import __version__
 from tui.commands import streams
+from tui.commands.arguments import file
 from tui.commands.mistyped import asked_of, command_meant, commands_of, unknown_option, word_meant
 from tui.printable import one_line
 
@@ -37,7 +37,7 @@ exit codes:
   0  done, or answered
   1  the answer is no: a check, a command or a run failed, a stop is unconfirmed
   2  wrong usage; no such run, slice or file; refused by --read-only
-  3  the cloud or a worker is out of reach; what is known is printed all the same
+  3  the cloud or a worker is out of reach; what is known is printed
   130  interrupted
 """
 _HOLD_EVERYWHERE = "Options that hold everywhere, as --json, --profile and --zone: tpu-tui --help"
@@ -106,13 +106,13 @@ def _options_that_hold_everywhere() -> _Parser:
     group.add_argument("--project", help="Google Cloud project")
     group.add_argument("--zone", action="append", help="zone to look in; may be repeated (default: every zone)")
     group.add_argument(
-        "--hosts", metavar="FILE", type=Path, help="SSH machines instead of the API: one worker a line"
+        "--hosts", metavar="FILE", type=file, help="SSH machines instead of the API: one worker a line"
     )
     group.add_argument("--user", help="user to log in as")
-    group.add_argument("--identity", metavar="FILE", type=Path, help="private SSH key")
-    group.add_argument("--known-hosts", metavar="FILE", type=Path, help="host keys to trust, as OpenSSH keeps them")
+    group.add_argument("--identity", metavar="FILE", type=file, help="private SSH key")
+    group.add_argument("--known-hosts", metavar="FILE", type=file, help="host keys to trust, as OpenSSH keeps them")
     group.add_argument(
-        "--host-keys", choices=("strict", "accept-new"), help="what to do with a host key not seen before"
+        "--host-keys", choices=("strict", "accept-new"), help="about a host key not seen before (default: strict)"
     )
     group.add_argument(
         "--read-only", action="store_true", default=None, help="refuse whatever changes or costs something"
@@ -127,7 +127,7 @@ def build_parser(command: str | None = None) -> _Parser:
     families = [name for name, added in FAMILIES.items() if command in added]
     parser = _Parser(
         prog="tpu-tui",
-        description="See, check, launch, watch, stop and report training runs on Cloud TPU pods. "
+        description="See, check, launch, watch, stop and report training runs on Cloud TPU pods.\n"
         "Without a command it opens the console; `tpu-tui help COMMAND` tells about one.",
         epilog=None if families else _everywhere_help() + _EXIT_CODES,
         formatter_class=_Help,

@@ -1,24 +1,33 @@
-"""The person at the terminal, asked for a passphrase or a one-time code."""
+"""The person at the terminal, asked a question, a passphrase or a one-time code; Ctrl-C ends the waiting at once."""
 
 from __future__ import annotations
 
 import asyncio
-import getpass
+import contextlib
+import os
 import sys
+import termios
+from collections.abc import Iterator
 
-from tui.printable import one_line
+from tui.printable import one_line, printable
+
+_LOCAL_MODES = 3
+"""Where `termios.tcgetattr` has them."""
+_LONGEST_LINE = 4096
+"""Bytes of a line that a terminal hands over."""
 
 
 class TerminalPrompter:
     """Asks for secrets; never for trust: a command refuses an unknown host key and says how to accept it."""
 
+    def __init__(self) -> None:
+        self._turn = asyncio.Lock()
+
     async def secret(self, text: str) -> str | None:
-        """What was typed, unseen; None when nothing was."""
-        prompt = f"{one_line(text).rstrip(': ')}: "
-        try:
-            return await asyncio.to_thread(getpass.getpass, prompt) or None
-        except EOFError:
-            return None
+        """What was typed, unseen; None when nothing was. One is asked for after the other."""
+        async with self._turn:
+            with _unseen():
+                return await ask(f"{one_line(text).rstrip(': ')}: ") or None
 
     async def trust(self, worker: str, key_type: str, fingerprint: str) -> bool:  # noqa: ARG002
         """No: `--host-keys accept-new` says yes for a command."""
@@ -28,3 +37,45 @@ class TerminalPrompter:
 def prompter_for_terminal() -> TerminalPrompter | None:
     """Somebody to ask where there is a terminal, nobody where there is none."""
     return TerminalPrompter() if sys.stdin.isatty() and sys.stderr.isatty() else None
+
+
+async def ask(question: str) -> str:
+    """The line that a person types at the terminal on stdin; empty where they end the input."""
+    loop, stdin = asyncio.get_running_loop(), sys.stdin.fileno()
+    typed: asyncio.Future[bytes] = loop.create_future()
+
+    def read() -> None:
+        if not typed.done():
+            typed.set_result(_line_of(stdin))
+
+    print(printable(question), end="", file=sys.stderr, flush=True)
+    loop.add_reader(stdin, read)
+    try:
+        return (await typed).decode(sys.stdin.encoding, "replace").rstrip("\r\n")
+    except asyncio.CancelledError:
+        print(file=sys.stderr, flush=True)
+        raise
+    finally:
+        loop.remove_reader(stdin)
+
+
+def _line_of(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, _LONGEST_LINE)
+    except OSError:  # it was closed
+        return b""
+
+
+@contextlib.contextmanager
+def _unseen() -> Iterator[None]:
+    """What is typed does not show; a terminal left like that would be of no more use."""
+    terminal = sys.stdin.fileno()
+    before = termios.tcgetattr(terminal)
+    unseen = [*before]
+    unseen[_LOCAL_MODES] &= ~termios.ECHO
+    termios.tcsetattr(terminal, termios.TCSAFLUSH, unseen)
+    try:
+        yield
+        print(file=sys.stderr, flush=True)
+    finally:
+        termios.tcsetattr(terminal, termios.TCSAFLUSH, before)

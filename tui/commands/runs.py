@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tui.commands import streams
-from tui.commands.arguments import seconds
-from tui.commands.following import ANSWER_IS_NO, follow
+from tui.commands.arguments import RUN, seconds
+from tui.commands.following import follow
 from tui.commands.launching import add_launch
-from tui.commands.output import Output, to_the_second
+from tui.commands.output import ANSWER_IS_NO, Output, to_the_second
 from tui.errors import TpuTuiError, UsageError
 from tui.pod.run import RunState, is_run_id
 
@@ -34,29 +34,33 @@ def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
     runs = commands.add_parser(
         "runs", help="the runs known here and on the workers; runs delete RUN … removes ended ones"
     )
-    runs.add_argument("words", metavar="SLICE | delete RUN …", nargs="*", help="only those on this slice")
+    runs.add_argument(
+        "words", metavar="SLICE | delete RUN …", nargs="*", help="only those on this slice; or delete, and which"
+    )
     runs.add_argument("--offline", action="store_true", help="only what is on this machine")
-    runs.add_argument("--on", choices=("workers", "here", "both"), help="where to delete (default both)")
+    runs.add_argument("--on", choices=("workers", "here", "both"), help="where to delete (default: both)")
     runs.add_argument("--older-than", metavar="T", help="delete all that ended before, as 7d or 12h")
     runs.set_defaults(run=runs_command, many="words")
 
     status = commands.add_parser("status", help="how a run is doing")
-    status.add_argument("ref", metavar="RUN")
+    status.add_argument("ref", metavar="RUN", help=RUN)
     status.add_argument("--watch", action="store_true", help="again every second until the run has ended")
     status.add_argument("--offline", action="store_true", help="only what is on this machine")
     status.set_defaults(run=show_status)
 
     attach = commands.add_parser("attach", help="follow a run's log until it ends; Ctrl-C leaves the run alone")
-    attach.add_argument("ref", metavar="RUN")
+    attach.add_argument("ref", metavar="RUN", help=RUN)
     attach.set_defaults(run=attach_run)
 
     opened = commands.add_parser("open", help="the console on one run")
-    opened.add_argument("ref", metavar="RUN")
+    opened.add_argument("ref", metavar="RUN", help=RUN)
     opened.set_defaults(run_blocking=open_run)
 
     stop = commands.add_parser("stop", help="end a run on every worker, each acknowledged by name")
-    stop.add_argument("ref", metavar="RUN")
-    stop.add_argument("--grace", type=seconds, default=30.0, metavar="S", help="seconds between SIGTERM and SIGKILL")
+    stop.add_argument("ref", metavar="RUN", help=RUN)
+    stop.add_argument(
+        "--grace", type=seconds, default=30.0, metavar="S", help="seconds between SIGTERM and SIGKILL (default: 30)"
+    )
     stop.set_defaults(run=stop_run, changes=True)
 
 
@@ -115,7 +119,9 @@ async def list_runs(slice_name: str | None, offline: bool, operator: Operator, o
     out.problems(problems)
     code = max((problem.exit_code for problem in problems), default=0)
     unreadable: list[TpuTuiError] = []
-    statuses = operator.runs(slice_name.rpartition("/")[2] if slice_name else None, unreadable)
+    zone, _, name = (slice_name or "").rpartition("/")
+    known = operator.runs(name or None, unreadable)
+    statuses = [one for one in known if not zone or one.run.zone in (None, zone)]
     out.problems([problem for problem in unreadable if str(problem) not in map(str, problems)])
     if out.as_json:
         out.document([operator.status_document(status, None) for status in statuses])
@@ -150,14 +156,17 @@ async def list_runs(slice_name: str | None, offline: bool, operator: Operator, o
 
 async def _discovered(slice_name: str | None, operator: Operator) -> list[TpuTuiError]:
     """Ask the workers for runs of other machines; nothing where no slices are configured at all."""
+    configured = operator.settings.hosts or operator.settings.project
     try:
         return await operator.discover([await operator.slice(slice_name)] if slice_name else None)
     except UsageError as error:
         if slice_name:
             raise
-        return [error] if operator.settings.hosts or operator.settings.project else []
+        return [error] if configured else []
     except TpuTuiError as error:
-        return [error]
+        from tui.cloud.credentials import NoCredentialsError
+
+        return [] if isinstance(error, NoCredentialsError) and not (slice_name or configured) else [error]
     except OSError as error:
         why = f"{error.filename or operator.settings.runs_home}: {error.strerror or error}"
         return [TpuTuiError("runs of other machines cannot be kept here", why=why)]
@@ -184,6 +193,7 @@ async def show_status(args: argparse.Namespace, operator: Operator, out: Output)
             _print_status(document, _attended(operator.status_of(directory)), directory, out)
         if not args.watch or RunState(document["state"]).is_over:
             break
+        sys.stdout.flush()
         await asyncio.sleep(WATCH_INTERVAL)
         if not out.as_json and streams.obeys(sys.stdout):
             print("\x1b[H\x1b[2J", end="")

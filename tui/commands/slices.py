@@ -9,11 +9,12 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tui.commands.arguments import directory, seconds
+from tui.commands.arguments import SLICE, directory, given, seconds
 from tui.commands.checking import add_check
 from tui.commands.completion import remember_slices
 from tui.commands.executing import execute_command
 from tui.commands.output import Output
+from tui.commands.prompter import ask
 from tui.commands.syncing import sync_tree
 from tui.errors import OutOfReachError, UsageError
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from tui.operator import Operator
     from tui.pod.worker import Worker
 
-ANSWER_IS_NO = 1
 OUT_OF_REACH = OutOfReachError.exit_code
 
 
@@ -29,21 +29,21 @@ def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
     """Add this family's parsers."""
     _add_slices(commands)
     workers = commands.add_parser("workers", help="the workers of a slice, and whether each can be reached")
-    workers.add_argument("slice", metavar="SLICE")
+    workers.add_argument("slice", metavar="SLICE", help=SLICE)
     workers.set_defaults(run=show_workers)
 
     add_check(commands)
 
     execute = commands.add_parser("exec", help="one command on every worker; identical outputs are grouped")
     execute.add_argument("slice", metavar="SLICE -- COMMAND …", help="the slice, and what to run on its workers")
-    execute.add_argument("--worker", default="all", help="which workers, as 0-3,7 (default: all)")
+    execute.add_argument("--worker", default="all", metavar="N", help="which workers, as 0-3,7 (default: all)")
     execute.add_argument("--timeout", type=seconds, metavar="S", help="seconds after which a worker is given up")
     execute.add_argument("--live", action="store_true", help="each line at once, with its worker; nothing is grouped")
     execute.set_defaults(run=execute_command, takes_job=True, changes=True)
 
     sync = commands.add_parser("sync", help="the working tree to every worker, as git sees it")
-    sync.add_argument("slice", metavar="SLICE")
-    sync.add_argument("directory", metavar="DIR", type=directory)
+    sync.add_argument("slice", metavar="SLICE", help=SLICE)
+    sync.add_argument("directory", metavar="DIR", type=directory, help="the top of the tree")
     sync.set_defaults(run=sync_tree, changes=True)
 
     config = commands.add_parser("config", help="where each setting comes from")
@@ -56,9 +56,12 @@ def _add_slices(commands: argparse._SubParsersAction[Any]) -> None:
     slices.set_defaults(run=list_slices)
     actions = slices.add_subparsers(dest="action", metavar="ACTION")
     create = actions.add_parser("create", help="make a slice and wait until it is ready")
-    create.add_argument("slice", metavar="NAME")
-    create.add_argument("--type", required=True, dest="accelerator_type", help="accelerator type, as v3-32")
-    create.add_argument("--version", required=True, dest="runtime_version", help="runtime, as tpu-ubuntu2204-base")
+    create.add_argument("slice", metavar="NAME", help="its name, or ZONE/NAME where several zones are configured")
+    required: dict[str, Any] = {"required": True, "type": given}
+    create.add_argument("--type", metavar="TYPE", dest="accelerator_type", help="accelerator, as v3-32", **required)
+    create.add_argument(
+        "--version", metavar="RUNTIME", dest="runtime_version", help="as tpu-ubuntu2204-base", **required
+    )
     create.add_argument("--spot", action="store_true", help="cheaper, and may be taken away at any time")
     for action, text in (
         ("delete", "delete a slice for good; asks for its name"),
@@ -66,7 +69,7 @@ def _add_slices(commands: argparse._SubParsersAction[Any]) -> None:
         ("stop", "stop a slice: its disk stays, its TPU is given back"),
     ):
         parser = actions.add_parser(action, help=text)
-        parser.add_argument("slice", metavar="SLICE")
+        parser.add_argument("slice", metavar="SLICE", help=SLICE)
         if action == "delete":
             parser.add_argument("--yes", action="store_true", help="do not ask for the name")
     for parser in actions.choices.values():
@@ -118,7 +121,7 @@ async def change_slice(args: argparse.Namespace, operator: Operator, out: Output
         slice_ = await operator.slice(args.slice)
         steps = operator.change_slice(slice_, args.action, dry_run=args.dry_run)
         if args.action == "delete" and not (args.yes or args.dry_run):
-            _ask_for_name(slice_.name)
+            await _ask_for_name(slice_.name)
     told = await _tell(steps, out)
     if args.dry_run:
         out.note("Nothing was done.")
@@ -140,16 +143,11 @@ async def _tell(steps: AsyncIterator[str], out: Output) -> list[str]:
     return told
 
 
-def _ask_for_name(name: str) -> None:
+async def _ask_for_name(name: str) -> None:
     if not sys.stdin.isatty():
         raise UsageError(f"{name} is not deleted without asking", remedy="add --yes where nobody can answer")
-    print(
-        f"This deletes {name} and the disks of its workers. Type its name to go on: ",
-        end="",
-        file=sys.stderr,
-        flush=True,
-    )
-    if sys.stdin.readline().strip() != name:
+    typed = await ask(f"This deletes {name} and the disks of its workers. Type its name to go on: ")
+    if typed.strip() != name:
         raise UsageError(f"{name} is not deleted", why="the name typed is another")
 
 

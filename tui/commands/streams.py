@@ -17,6 +17,7 @@ def make_usable() -> None:
     """Put /dev/null where a standard stream is closed, and never fail for a character that an encoding lacks.
 
     Left closed, its descriptor would go to the next socket or file, which whoever prints would then write into.
+    One that another program left non-blocking, or Python unbuffered, would take a part of what is written.
     """
     for number, (name, mode) in enumerate(_STREAMS):
         if getattr(sys, name) is None:
@@ -25,8 +26,15 @@ def make_usable() -> None:
                 os.dup2(descriptor, number)
                 os.close(descriptor)
             setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper) and (stream.errors == "strict" or not holds_everything(stream)):
+    for number, (name, mode) in enumerate(_STREAMS[1:], 1):
+        os.set_blocking(number, True)
+        stream = getattr(sys, name)
+        if not isinstance(stream, io.TextIOWrapper):
+            continue
+        if isinstance(stream.buffer, io.RawIOBase):
+            stream = os.fdopen(number, mode, 1, stream.encoding, stream.errors, closefd=False)
+            setattr(sys, name, stream)
+        if stream.errors == "strict" or not holds_everything(stream):
             stream.reconfigure(errors="replace")
 
 
@@ -60,6 +68,12 @@ def stdout_named() -> Iterator[None]:
     except OSError as error:
         error.filename = error.filename or STDOUT
         raise
+
+
+def write(data: bytes) -> None:
+    """Bytes to stdout as they are; what was printed before them is to be flushed."""
+    with stdout_named():
+        sys.stdout.buffer.write(data)
 
 
 def discard_stdout() -> None:

@@ -36,7 +36,6 @@ _DEFAULTS: tuple[dict[str, Any], ...] = (
     },
 )
 """What a default network begins with (VPC documentation, pre-populated rules), with the pod's own range."""
-_INSTANCES = _PROJECT + "/zones/{zone}/instances"
 
 Instances = Callable[[], Iterable[tuple[str, str]]]
 """Tells the pod's machines: name and internal address."""

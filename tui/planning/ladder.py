@@ -167,7 +167,7 @@ def _is_rate(rate: float | None) -> bool:
 def _advice(generation: str, rungs: list[Rung], worth: float) -> tuple[bool, str | None, str]:
     top = rungs[-1]
     if top.efficiency is None:
-        return False, None, f"stay: on {top.accelerator_type} {top.verdict}"
+        return False, None, f"stay on {top.accelerator_type}: {top.verdict}"
     if top.efficiency < worth:
         better = [rung for rung in rungs if rung.efficiency is not None and rung.efficiency >= worth][-1]
         return (

@@ -27,7 +27,7 @@ h2 { font-size: 1.1rem; margin: 2.2rem 0 .6rem; }
 .where { color: var(--soft); margin: .2rem 0 1.2rem; }
 .warning { background: var(--warn-page); color: var(--warn); border-left: 4px solid; padding: .7rem 1rem;
   border-radius: 4px; font-weight: 600; }
-.figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(12rem, 1fr)); gap: .8rem;
+.figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(8rem, 1fr)); gap: .8rem;
   margin: 1.2rem 0; }
 .figures div { background: var(--card); border: 1px solid var(--rule); border-radius: 8px; padding: .7rem .9rem; }
 .figures dt { color: var(--soft); font-size: .8rem; }
@@ -41,12 +41,13 @@ tbody tr:last-child td { border-bottom: 0; }
 .right { text-align: right; }
 code { font: .9em ui-monospace, "SF Mono", Menlo, monospace; overflow-wrap: anywhere; }
 figure { margin: 1rem 0; background: var(--card); border: 1px solid var(--rule); border-radius: 8px; padding: .8rem; }
-svg { width: 100%; height: auto; display: block; }
+svg { width: 100%; height: auto; display: block; overflow: visible; }
 svg text { fill: var(--soft); font-size: 11px; font-family: inherit; }
 .grid { stroke: var(--rule); }
 .curve { fill: none; stroke: var(--line); stroke-width: 1.8; stroke-linejoin: round; }
 .band { fill: var(--band); }
 figcaption { font-weight: 600; font-size: .92rem; margin-bottom: .4rem; }
+@media (max-width: 40rem) { svg text { font-size: 20px; } }
 @media print { body { background: none; max-width: none; } }
 """
 
@@ -94,7 +95,7 @@ def _figures(summary: Summary) -> str:
         ("Epoch", "" if summary.epoch is None else str(summary.epoch), ""),
         ("Step", "" if summary.step is None else f"{summary.step:,}", ""),
         ("Loss, median", number(summary.loss.median, 5) if summary.loss else "", ""),
-        ("Examples/s, all cores", number(summary.rate_total, 0) if summary.rate_total is not None else "", ""),
+        ("Examples/s", number(summary.rate_total, 0) if summary.rate_total is not None else "", ""),
         ("Best accuracy", f"{number(summary.max_accuracy)} %" if summary.max_accuracy is not None else "", ""),
         ("Cores", f"{len(summary.cores):,}" if summary.cores else "", ""),
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from tui.errors import UsageError
@@ -41,6 +42,10 @@ def write_report(summary: Summary, formats: Iterable[str], directory: Path) -> l
                 file.write(WRITERS[name](summary))
             temporary.replace(path)
         except OSError as error:
-            raise UsageError(f"cannot write {path}", why=error.strerror or str(error)) from error
+            with suppress(OSError):
+                temporary.unlink()
+            no_directory = directory.exists() and not directory.is_dir()
+            why = f"{directory} is no directory" if no_directory else error.strerror or str(error)
+            raise UsageError(f"cannot write {path}", why=why) from error
         paths.append(path)
     return paths

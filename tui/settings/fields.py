@@ -84,7 +84,8 @@ def _zones(value: Any, place: Place) -> tuple[str, ...]:
         value = [word for word in value.split(",") if word.strip()]
     if not isinstance(value, (list, tuple)):
         raise ValueError("should be a list of zones")
-    zones = tuple(dict.fromkeys(_text(zone, place) for zone in value))
+    words = [word for zone in value for word in (zone.split(",") if isinstance(zone, str) else [zone])]
+    zones = tuple(dict.fromkeys(_text(zone, place) for zone in words))
     if any("/" in zone for zone in zones):
         raise ValueError("should be bare names of zones, as us-central1-a")
     return () if EVERY_ZONE in zones else zones

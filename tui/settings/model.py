@@ -58,16 +58,6 @@ class Settings:
         return self.home / "runs"
 
     @property
-    def profiles_home(self) -> Path:
-        """Where profiles are."""
-        return self.home / "profiles"
-
-    @property
     def own_known_hosts(self) -> Path:
         """The file of host keys accepted here."""
         return self.home / "known_hosts"
-
-    @property
-    def is_local_pod(self) -> bool:
-        """Whether the Cloud TPU API is a local pod's."""
-        return "tpu" in self.endpoints

@@ -52,7 +52,7 @@ def read_profile(home: Path, name: str, user_home: Path) -> Profile:
     """Read a profile. Raises UsageError naming file and line, or the profiles there are when this one is not."""
     path = profile_path(home, name)
     try:
-        text = path.read_text("utf-8")
+        text = path.read_text("utf-8-sig")
     except FileNotFoundError:
         raise UsageError(f"no such profile: {name}", remedy=_profiles_there_are(home, name)) from None
     except UnicodeDecodeError as error:

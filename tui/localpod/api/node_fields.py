@@ -14,11 +14,10 @@ from tui.localpod.api.catalogue import accelerator_config, check_runtime_version
 from tui.localpod.api.hosts import HostedWorker
 from tui.localpod.api.messages import now
 from tui.localpod.api.resources import Place
-from tui.localpod.api.shapes import Shape
+from tui.localpod.api.shapes import MAX_CORES, Shape
 
 CORES_LABEL = "cores-per-worker"
 """Label, or metadata key, that says how many devices a worker of a `local-N` node has."""
-MAX_CORES = 512
 MAX_DESCRIPTION = 512
 CIDR_BLOCK = "127.0.0.0/8"
 UPDATABLE = frozenset({"description", "tags", "labels", "metadata", "network_config.enable_external_ips"})

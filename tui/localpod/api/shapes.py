@@ -10,6 +10,8 @@ from tui.pod import accelerator
 
 MAX_WORKERS = 64
 """The largest slice that is listed, in workers."""
+MAX_CORES = 512
+"""Devices that a worker of a `local-N` slice may have."""
 
 _2D_CORES = {8: "2x2", 32: "4x4", 64: "4x8", 128: "8x8", 256: "8x16", 512: "16x16"}
 _3D_CORES = {8: "2x2x1", 16: "2x2x2", 32: "2x2x4", 64: "2x4x4", 128: "4x4x4", 256: "4x4x8", 512: "4x8x8"}

@@ -1,0 +1,60 @@
+"""Questions at a terminal: answered, ended, or left with Ctrl-C, and a terminal that is as it was."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import termios
+from collections.abc import Iterator
+
+import pytest
+
+from tests.pods import until
+from tui.commands.prompter import TerminalPrompter
+
+
+class Terminal:
+    """A terminal, and the person before it."""
+
+    def __init__(self, ours: int, theirs: int) -> None:
+        self.ours = ours
+        self.theirs = theirs
+
+    def type(self, text: str) -> None:
+        os.write(self.ours, text.encode())
+
+    @property
+    def shows_what_is_typed(self) -> bool:
+        return bool(termios.tcgetattr(self.theirs)[3] & termios.ECHO)
+
+    async def asks(self) -> None:
+        await until(lambda: not self.shows_what_is_typed, "somebody asks for a secret")
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Terminal]:
+    ours, theirs = os.openpty()
+    with os.fdopen(theirs, "r") as stdin, os.fdopen(ours, "wb", buffering=0):
+        monkeypatch.setattr("sys.stdin", stdin)
+        yield Terminal(ours, theirs)
+
+
+async def test_secrets_are_asked_for_one_after_the_other(terminal: Terminal) -> None:
+    prompter = TerminalPrompter()
+    first, second = (asyncio.create_task(prompter.secret(name)) for name in ("first", "second"))
+    await terminal.asks()
+    terminal.type("größe \n")
+    assert await first == "größe "
+    await terminal.asks()
+    terminal.type("\x04")
+    assert await second is None
+    assert terminal.shows_what_is_typed
+
+
+async def test_a_question_that_is_left_leaves_a_terminal_of_use(terminal: Terminal) -> None:
+    asking = asyncio.create_task(TerminalPrompter().secret("Passphrase"))
+    await terminal.asks()
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    assert terminal.shows_what_is_typed
