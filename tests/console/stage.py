@@ -106,6 +106,9 @@ class StageOperator(Operator):
     async def attend(self, directory: RunDirectory) -> bool:
         return False
 
+    async def refresh(self, directory: RunDirectory, fleet: Any = None) -> TpuTuiError | None:
+        return None
+
     async def plan_launch(self, request: LaunchRequest) -> Any:
         run = make_run(request.slice_, argv=request.argv, name=request.name, env=dict(request.env))
         return Planned(run, dict(request.env))

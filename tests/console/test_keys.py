@@ -19,6 +19,7 @@ from tui.console.screens.launch import LaunchDialog
 from tui.console.screens.run import RunScreen
 from tui.console.widgets.core_table import CoreTable
 from tui.console.widgets.log_pane import LogPane
+from tui.errors import TpuTuiError
 
 
 async def test_slash_filters_the_focused_pane_and_escape_takes_it_away(operator: StageOperator) -> None:
@@ -38,6 +39,9 @@ async def test_slash_filters_the_focused_pane_and_escape_takes_it_away(operator:
         assert cores.has_focus
         await pilot.press("slash", "escape")
         await until(pilot, lambda: cores.row_count() == 32)
+        await pilot.press("slash", *"w2", "enter", "escape")
+        await until(pilot, lambda: cores.row_count() == 32)
+        assert isinstance(app.screen, RunScreen), "the first escape takes the filter away, the next one leaves"
         await pilot.press("l", "slash", *"Step=15")
         log = app.screen.query_one(LogPane)
         await until(pilot, lambda: "31 lines with" in log.summary)
@@ -92,15 +96,16 @@ async def test_what_is_typed_while_slices_are_being_listed_waits_for_the_dialog(
         await until(pilot, lambda: isinstance(app.screen, MainScreen) and app.screen.ready)
         await pilot.press("n")
         await until(pilot, lambda: isinstance(app.screen, WaitDialog))
-        await pilot.press("escape", "n", *"xqd")
+        await pilot.press("escape", "n", *"xqd", "left")
         app.post_message(Paste("a b"))
-        await pilot.pause()
+        await pilot.press("tab", *"ng", "backspace", "t", "tab", "tab", "z")
         assert isinstance(app.screen, WaitDialog)
         operator.hang = False
         await until(pilot, lambda: isinstance(app.screen, LaunchDialog) and app.screen.is_mounted)
         command = app.screen.query_one("#command", Input)
-        await until(pilot, lambda: len(command.value) == 6)
-        assert command.value == "xqda b"
+        name, sync = app.screen.query_one("#name", Input), app.screen.query_one("#sync", Input)
+        await until(pilot, lambda: sync.value == "z")
+        assert (command.value, name.value) == ("xqa bd", "nt"), "all of it, in the order it was typed in"
 
 
 async def test_what_is_typed_right_after_a_dialog_is_left_acts_on_the_screen_beneath(operator: StageOperator) -> None:
@@ -178,3 +183,14 @@ async def test_help_names_every_key_of_the_screen(operator: StageOperator) -> No
         assert told.index("New run") < told.index("in a table") < told.index("Next pane")
         await pilot.press("escape")
         await until(pilot, lambda: app.screen is screen)
+
+
+async def test_an_answer_to_a_key_takes_the_place_of_the_one_before(own_home: Path) -> None:
+    app = ConsoleApp(StageOperator(own_home))
+    async with app.run_test(size=FULL) as pilot:
+        await until(pilot, lambda: isinstance(app.screen, MainScreen) and app.screen.ready)
+        for _ in range(2):
+            app.flows.say(TpuTuiError("the disk is full"))
+            await pilot.pause()
+        await pilot.press("c", "s", "x")
+        assert [told.message for told in app._notifications] == ["the disk is full", "no run is chosen"]

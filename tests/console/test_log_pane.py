@@ -196,3 +196,16 @@ async def test_w_wraps_long_lines_and_y_copies_them_whole(tmp_path: Path) -> Non
         await pilot.press("g", "w")
         await settled(pilot, pane)
         assert shown(pane)[1].startswith("line 01")
+
+
+async def test_a_pane_that_grows_while_lines_come_goes_on_following(tmp_path: Path) -> None:
+    path, pane = tmp_path / "log", LogPane()
+    numbered(path, 100)
+    async with Holding(pane).run_test(size=(60, 10)) as pilot:
+        await opened(pilot, pane, path)
+        numbered(path, 100, 100)
+        pane.tick()  # counts them, and leaves it to a later one to paint them
+        await pilot.resize_terminal(60, 20)
+        await settled(pilot, pane)
+        assert pane.follow
+        assert shown(pane)[-1] == "line 000199"

@@ -258,13 +258,14 @@ async def test_a_failed_phase_is_told_whole_with_its_remedy(operator: StageOpera
         assert remedy in dialog_text(app)
 
 
-async def test_a_narrow_but_tall_terminal_keeps_the_logs_beneath_its_tabs(
-    operator: StageOperator,
+@pytest.mark.parametrize("size", [(100, 40), SMALL, (160, 24)], ids=["100x40", "80x24", "160x24"])
+async def test_logs_stand_beneath_the_tabs_where_the_table_leaves_them_room(
+    operator: StageOperator, size: tuple[int, int]
 ) -> None:
     directory = running(operator, cores_per_worker=1)
     train(directory, range(0, 20, 5), cores=1)
     app = ConsoleApp(operator, open_run=directory)
-    async with app.run_test(size=(100, 40)) as pilot:
+    async with app.run_test(size=size) as pilot:
         await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
         region = lambda name: app.screen.query_one(f"#pane-{name}").region  # noqa: E731
         visible = lambda: [name for name in ("cores", "charts", "logs") if region(name).area]  # noqa: E731

@@ -4,7 +4,18 @@ from dataclasses import replace
 
 import pytest
 
-from tui.console.screens.shares import CHART_ROWS, FRAME, MOST_OF_FEW, Shape, Shares, room_above, shares
+from tui.console.screens.shares import (
+    CHART_ROWS,
+    EDGES,
+    FRAME,
+    LEAST_LOG,
+    MOST_OF_FEW,
+    Shape,
+    Shares,
+    leaves_room_for_logs,
+    room_above,
+    shares,
+)
 
 SCREEN = Shape(rows=4, room=33, started=True, one_at_a_time=False, stacked=False, charts_in_front=False)
 
@@ -34,3 +45,8 @@ def test_one_pane_at_a_time_takes_all_there_is() -> None:
 def test_the_logs_keep_two_fifths_of_what_the_headline_leaves() -> None:
     assert room_above(60, 5) == 33
     assert room_above(3, 5) == FRAME + 1
+
+
+def test_a_log_stands_beneath_a_table_that_leaves_it_some_lines() -> None:
+    assert leaves_room_for_logs(24 - EDGES - FRAME - LEAST_LOG, 24)
+    assert not leaves_room_for_logs(25 - EDGES - FRAME - LEAST_LOG, 24)

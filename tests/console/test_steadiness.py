@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 from textual.app import App, ComposeResult
 from textual.events import Key
+from textual.screen import Screen
 
-from tests.console.driving import FULL, headline, running, table, until
+from tests.console.driving import FULL, SMALL, fail, headline, running, table, until
 from tests.console.stage import StageOperator, train
 from tests.console.test_log_pane import Holding, numbered, opened, shown
-from tui.console.app import ConsoleApp
+from tui.console.app import COVERED_EVERY, ConsoleApp
 from tui.console.screens.run import RunScreen
 from tui.console.widgets.columns import Cell
 from tui.console.widgets.headline import Headline
@@ -113,3 +114,47 @@ async def test_the_line_of_keys_holds_what_fits_and_cuts_none(operator: StageOpe
         told = [str(key.render()) for key in keys()]
         assert told[:2] == ["⏎ Open", "? Help"]
         assert ("^d Delete" in told) is (width >= 120)
+
+
+async def test_a_screen_beneath_a_dialog_is_painted_seldom(
+    operator: StageOperator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    painted: list[int] = []
+    app = ConsoleApp(operator, open_run=running(operator))
+    async with app.run_test(size=FULL) as pilot:
+        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+        monkeypatch.setattr(RunScreen, "tick", lambda _: painted.append(1))
+        for _ in range(COVERED_EVERY):
+            app._tick()
+        assert len(painted) >= COVERED_EVERY
+        await pilot.press("question_mark")
+        await until(pilot, lambda: not isinstance(app.screen, RunScreen))
+        painted.clear()
+        for _ in range(2 * COVERED_EVERY):
+            app._tick()
+        assert 2 <= len(painted) <= 3
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["running", "failed"])
+async def test_the_panes_of_a_run_stand_where_they_stay_from_the_first_paint_on(
+    operator: StageOperator, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    directory = running(operator, cores_per_worker=2)
+    train(directory, range(0, 50, 10), cores=2)
+    if fails:
+        fail(directory, cause="worker 2 exited with 1: " + "x y " * 60)
+    app = ConsoleApp(operator, open_run=directory)
+    display, seen = app._display, set()
+
+    def painted(screen: Screen[None], renderable: object) -> None:
+        if isinstance(screen, RunScreen):
+            seen.add(tuple(screen.query_one(f"#pane-{name}").region for name in ("cores", "charts", "logs")))
+        display(screen, renderable)
+
+    monkeypatch.setattr(app, "_display", painted)
+    async with app.run_test(size=SMALL) as pilot:
+        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+        await until(pilot, lambda: table(app, "cores").rows_drawn)
+        app._tick()
+        await pilot.pause()
+    assert len(seen) == 1

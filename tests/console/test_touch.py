@@ -12,6 +12,9 @@ from tui.console.flows import ATTEND_EVERY
 from tui.console.screens.run import RunScreen
 from tui.console.touch import left_alone, out_of_touch
 from tui.console.widgets.core_table import CoreTable
+from tui.console.widgets.pane import Pane
+from tui.errors import TpuTuiError
+from tui.operator import following
 from tui.runs.directory import KEEPER_FILE, Attendance, RunDirectory
 
 NOW = 1_790_000_000.0
@@ -40,9 +43,8 @@ def test_a_run_is_left_alone_once_its_keeper_is_gone(
     assert out_of_touch(status, NOW) == (frozenset(range(4)) if told else frozenset())
 
 
-@pytest.mark.parametrize("read_only", [False, True], ids=["acting", "read-only"])
 async def test_a_run_left_alone_says_so_and_gets_a_keeper_from_who_looks_on(
-    operator: StageOperator, read_only: bool, monkeypatch: pytest.MonkeyPatch
+    operator: StageOperator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
 
@@ -54,7 +56,6 @@ async def test_a_run_left_alone_says_so_and_gets_a_keeper_from_who_looks_on(
     directory = running(operator)
     train(directory, range(0, 20, 5))
     app = ConsoleApp(operator, open_run=directory)
-    app.read_only = read_only
     clock = [1000.0]
     app.store.clock = lambda: clock[0]
     async with app.run_test(size=FULL) as pilot:
@@ -67,8 +68,39 @@ async def test_a_run_left_alone_says_so_and_gets_a_keeper_from_who_looks_on(
         await until(pilot, lambda: "unattended for" in headline(app))
         await until(pilot, lambda: "nobody follows this run any more" in trouble(app))
         await until(pilot, lambda: shown(cores).count("? no link") == cores.size.height - 1)
-        assert ("tries to have it followed again" in trouble(app)) is not read_only
-        assert asked == ([] if read_only else [directory.id])
+        assert "tries to have it followed again" in trouble(app)
+        await until(pilot, lambda: asked == [directory.id])
+
+
+async def test_who_may_only_look_reads_a_run_that_nobody_keeps(
+    operator: StageOperator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers: list[TpuTuiError | None] = [TpuTuiError("cannot reach worker 2"), None]
+
+    async def refresh(directory: RunDirectory, fleet: object) -> TpuTuiError | None:
+        answer = answers.pop(0) if len(answers) > 1 else answers[0]
+        if answer is None:
+            train(directory, [100])
+        return answer
+
+    monkeypatch.setattr(operator, "refresh", refresh)
+    monkeypatch.setattr(following, "CATCH_UP_EVERY", 0.5)
+    directory = running(operator)
+    train(directory, range(0, 20, 5))
+    leave_alone(directory)
+    app = ConsoleApp(operator, open_run=directory)
+    app.read_only = True
+    async with app.run_test(size=FULL) as pilot:
+        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+        cores, pane = app.screen.query_one(CoreTable), app.screen.query_one("#pane-cores", Pane)
+        await until(pilot, lambda: "cannot reach worker 2" in pane.problem)
+        await until(pilot, lambda: "step 100" in headline(app))
+        await until(pilot, lambda: "its logs are read by this console" in trouble(app))
+        assert "? no link" not in shown(cores)
+        assert not pane.problem
+        await pilot.press("escape")
+        await until(pilot, lambda: not isinstance(app.screen, RunScreen))
+        await until(pilot, lambda: not app.tasks.running("keep up "))
 
 
 async def test_a_run_of_the_list_that_was_left_alone_gets_a_keeper_and_no_crowd_of_them(

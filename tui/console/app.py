@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from textual import events
 from textual.app import App
 from textual.binding import Binding, BindingType
-from textual.widgets import Input
+from textual.widgets import Input, TextArea
 
 from tui.console.endings import Endings
 from tui.console.flows import Flows
@@ -30,7 +30,9 @@ from tui.console.widgets.columns import Cell
 from tui.errors import TpuTuiError
 
 if TYPE_CHECKING:
+    from textual.notifications import SeverityLevel
     from textual.screen import Screen
+    from textual.widget import Widget
 
     from tui.logs.archive import SavedLog
     from tui.operator import Operator
@@ -39,10 +41,16 @@ if TYPE_CHECKING:
 TICKS_PER_SECOND = 15
 SCREEN_IS_THERE = 5.0
 """Seconds that a key waits at most for the screen it is meant for."""
+COVERED_EVERY = TICKS_PER_SECOND
+"""Ticks from one paint of a screen beneath a dialog to the next: each repaints the dialog, too."""
 AT_THE_LATEST = 0.5
 """Seconds after which the sources are asked, painted or not."""
 WRITES_AHEAD = 12
 """Writes that may wait for the terminal, some frames; Textual stops everything at 30."""
+LEAVING = ("escape", "tab", "shift+tab")
+"""Keys of a dialog after which the next ones are meant for another screen or field."""
+PASSING = 4.0
+"""Seconds up to which what is told answers a key: the next such answer takes its place."""
 FRAMED = 12
 """Columns of the screen that a dialog leaves to its frame and to what is behind it."""
 log = logging.getLogger(__name__)
@@ -83,6 +91,7 @@ class ConsoleApp(App[None]):
         self.sources = Sources(operator, self.store, self.tasks)
         self.flows = Flows(self)
         self._endings, self._runs_seen = Endings(), 0
+        self._ticks = 0
         self._owes_paint = False
         """Whether something is not on the terminal that should be."""
         self._open_run = open_run
@@ -126,10 +135,37 @@ class ConsoleApp(App[None]):
 
         What is typed right after `n`, or after the `esc` that leaves a dialog, would else act on the screen before.
         """
-        is_typing = isinstance(self.focused, Input)
-        if event.key != "escape" and (is_typing or not isinstance(self.screen, MainScreen)):
+        field = self.focused
+        if isinstance(field, (Input, TextArea)):
+            if event.is_printable:
+                return False
+            await self._typed_into(field)
+        elif event.key not in LEAVING and not isinstance(self.screen, MainScreen):
             return False
         return await self._check_bindings(event.key, priority=True) or await self._check_bindings(event.key)
+
+    def notify(
+        self,
+        message: str,
+        *,
+        title: str = "",
+        severity: SeverityLevel = "information",
+        timeout: float | None = None,
+        markup: bool = True,
+    ) -> None:
+        """As any app tells something; the same again, or a further answer to a key, replaces what stands there."""
+        passes = timeout is not None and timeout <= PASSING
+        for told in list(self._notifications):
+            if told.message == message or (passes and told.timeout <= PASSING):
+                self._unnotify(told, refresh=False)
+        super().notify(message, title=title, severity=severity, timeout=timeout, markup=markup)
+
+    async def _typed_into(self, field: Widget) -> None:
+        """Wait until a field has taken what was typed: a key that edits or leaves it comes after that."""
+        taken = asyncio.Event()
+        if field.call_later(taken.set):
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(taken.wait(), SCREEN_IS_THERE)
 
     def _is_choked(self) -> bool:
         """Whether the terminal reads nothing, so that one more paint or two would stop the loop."""
@@ -154,12 +190,14 @@ class ConsoleApp(App[None]):
             self.flows.look_after(runs.value or ())
             for status in self._endings.among(runs.value or ()):
                 self.flows.tell_end(status)
+        self._ticks += 1
         for screen in reversed(self.screen_stack):
-            if isinstance(screen, (MainScreen, StopDialog, DeleteDialog)):
-                if screen.ready:
-                    screen.tick()
-                if isinstance(screen, MainScreen):
-                    return
+            is_main = isinstance(screen, MainScreen)
+            is_due = screen is self.screen or not is_main or self._ticks % COVERED_EVERY == 0
+            if isinstance(screen, (MainScreen, StopDialog, DeleteDialog)) and screen.ready and is_due:
+                screen.tick()
+            if is_main:
+                return
 
     def headline(self) -> list[list[Cell]]:
         """The pod screen's first line: where one looks, and in which mode."""

@@ -64,6 +64,10 @@ class Feed(Protocol):
     def is_behind(self) -> bool:
         """Whether there was more to read than one go takes."""
 
+    @property
+    def caught_up(self) -> bool:
+        """Whether everything was read once that was there."""
+
     def poll(self) -> bool:
         """Read a little more; whether anything is new to be shown."""
 
@@ -110,7 +114,7 @@ class RunFeed:
         self._looked = 0.0
         self._snapped = 0.0
         self._grown = False
-        self.is_behind = False
+        self.is_behind, self.caught_up = False, False
         self._tails: dict[int, Spool] = {}
 
     @property
@@ -184,6 +188,7 @@ class RunFeed:
         while self.is_behind and time.perf_counter() < end:
             self.is_behind = self._reader.poll(READ_BYTES)
             self._grown = self._grown or self.is_behind
+        self.caught_up = self.caught_up or not self.is_behind
         return self._reader
 
     def _poll_cores(self) -> bool:

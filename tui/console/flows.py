@@ -56,6 +56,8 @@ class Flows:
         self.deletions: dict[str, DeleteProgress] = {}
         self._attended: dict[str, tuple[float, float]] = {}
         """When a run may be given a keeper again (the store's clock), and the pause after that, by its id."""
+        self.kept_up: dict[str, TpuTuiError | None] = {}
+        """Runs that a console which may give them no keeper reads itself, and what hinders it, if anything does."""
 
     def say(self, problem: TpuTuiError) -> None:
         """An error that has no pane of its own."""
@@ -153,8 +155,7 @@ class Flows:
         screen = RunScreen if self.app.read_only else ActingRunScreen
         feed = RunFeed(directory, dialects=self._dialects(), thresholds=self.app.operator.settings.thresholds)
         self.app.push_screen(screen(feed, at=at))
-        if not self.app.read_only:
-            self.attend(directory)
+        self.attend(directory)
 
     def _dialects(self) -> tuple[Dialect, ...]:
         """The profile's own; where one cannot be read that is said, and the built-in ones have to do."""
@@ -182,8 +183,15 @@ class Flows:
         return now >= self._attended.get(run_id, (now, 0.0))[0] and not self.app.tasks.is_running(f"attend {run_id}")
 
     def attend(self, directory: RunDirectory) -> None:
-        """Give a run a keeper if it has none: at once, and not again before some time has passed."""
-        if self._may_attend(directory.id):
+        """Give a run a keeper if it has none: at once, and not again before some time has passed.
+
+        Who may only look has its mirror brought up to date instead, until `let_go`.
+        """
+        if self.app.read_only:
+            name = f"keep up {directory.id}"
+            if not self.app.tasks.is_running(name):
+                self.app.tasks.start(name, self._keep_up(directory), self.say)
+        elif self._may_attend(directory.id):
             pause = self._attended.get(directory.id, (0.0, ATTEND_EVERY))[1]
             self._attended[directory.id] = (self.app.store.clock() + pause, min(2 * pause, ATTEND_AT_LEAST))
             self.app.tasks.start(f"attend {directory.id}", self._attend(directory), self.say)
@@ -191,6 +199,28 @@ class Flows:
     async def _attend(self, directory: RunDirectory) -> None:
         if await self.app.operator.attend(directory):
             self.app.notify(f"nobody attended {directory.id}; a keeper was started", markup=False, timeout=4)
+
+    async def _keep_up(self, directory: RunDirectory) -> None:
+        """Catch up with a run's logs every little while, while nobody else does and there is more to come."""
+        from tui.operator.following import CATCH_UP_EVERY, CATCH_UP_SHARE
+        from tui.ssh.fleet import Fleet
+
+        operator = self.app.operator
+        async with Fleet(directory.run.workers, await operator.access()) as fleet:
+            while not (status := operator.status_of(directory)).is_whole:
+                began = time.monotonic()
+                if status.attended.alive:
+                    self.kept_up.pop(directory.id, None)
+                else:
+                    problem = self.kept_up[directory.id] = await operator.refresh(directory, fleet)
+                    if status.state.is_over and problem is None:
+                        return
+                await asyncio.sleep(max(CATCH_UP_EVERY, CATCH_UP_SHARE * (time.monotonic() - began)))
+
+    def let_go(self, directory: RunDirectory) -> None:
+        """Nobody looks at the run any more."""
+        self.app.tasks.cancel(f"keep up {directory.id}")
+        self.kept_up.pop(directory.id, None)
 
     def tell_end(self, status: RunStatus) -> None:
         """Ring the terminal's bell for a run that has ended, and say how where it is not on the screen already."""

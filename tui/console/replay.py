@@ -65,6 +65,11 @@ class SavedFeed:
         """Whether the file was not read to its end yet."""
         return self._blocks is not None
 
+    @property
+    def caught_up(self) -> bool:
+        """Whether the file was read to its end."""
+        return not self.is_behind
+
     def poll(self) -> bool:
         """Read some more blocks; whether what they told is to be shown."""
         if self._blocks is None and self._snapshot is not None and not self._grown:

@@ -168,6 +168,7 @@ def check_text(found: Digest, finding: Finding, rows: Iterable[CheckRow], column
         parts += ["\n".join([f"tcp:{matrix.port}", *matrix.lines(columns)]) for matrix in found.matrices]
         parts += [LEGEND] * bool(found.matrices)
     alike = [row for row in rows if (row.status, row.check) == (finding.status, finding.check)]
+    alike.sort(key=lambda row: tuple(-1 if one is None else one for one in (row.worker, row.peer, row.port)))
     lines = [_row_line(row) for row in alike[:MOST_CHECK_LINES]] if len(alike) > 1 else []
     if len(alike) > MOST_CHECK_LINES:
         lines.append(f"and {len(alike) - MOST_CHECK_LINES:,} more; tpu-tui check --json lists them all")

@@ -109,19 +109,23 @@ def _named(what: str, cores: tuple[int | None, ...]) -> str:
     return f"{what}: core {names}" + (f" and {len(cores) - _MOST_NAMED} more" if len(cores) > _MOST_NAMED else "")
 
 
-def trouble(feed: Feed, now: float, *, attends: bool = False) -> Told:
+def trouble(feed: Feed, now: float, *, attends: bool = False, reads: bool = False) -> Told:
     """What needs a person: why it failed with the worker's last lines, lost links, nan, stragglers, notes; named.
 
-    `attends` says that this console gives a run that was left alone a keeper again by itself.
+    Of a run that was left alone `attends` says that this console gives it a keeper again by itself, `reads` that it
+    reads the logs itself meanwhile.
     """
     status, snapshot = feed.status, feed.snapshot
     worker = None if status is None else failed_worker(status)
     quoted = () if worker is None else tuple(harmless_bytes(line) for line in feed.last_lines(worker, QUOTED))
-    said: list[tuple[str, str]] = [] if status is None else _of_the_run(status, now, bool(quoted), attends)
-    if snapshot is not None and len(snapshot) and (status is None or not status.state.is_over):
+    said: list[tuple[str, str]] = [] if status is None else _of_the_run(status, bool(quoted))
+    if left_alone(status, now) and status is not None:
+        said.insert(0, _alone(status.run.id, attends=attends, reads=reads))
+    is_live = status is None or not status.state.is_over
+    if snapshot is not None and len(snapshot) and is_live and feed.caught_up:
         if snapshot.nan_cores:
             said.append((_named("nan", snapshot.nan_cores), "bad"))
-        behind = _behind(snapshot, out_of_touch(status, now))
+        behind = _behind(snapshot, frozenset() if reads else out_of_touch(status, now))
         if behind:
             said.append((_named("straggler", behind), "warn"))
     if status is None:
@@ -147,11 +151,15 @@ def failed_worker(status: RunStatus) -> int | None:
     return next((worker.worker for worker in status.workers if worker.phase_status == "failed"), None)
 
 
-def _of_the_run(status: RunStatus, now: float, is_quoted: bool, attends: bool) -> list[tuple[str, str]]:
+def _alone(run_id: str, *, attends: bool, reads: bool) -> tuple[str, str]:
+    if reads:
+        return "nobody keeps this run: its policies do not act; its logs are read by this console", "warn"
+    soon = "; this console tries to have it followed again, at the latest after ten minutes" if attends else ""
+    return f"{LEFT_ALONE}{soon}; tpu-tui attach {run_id} follows it on at once", "bad"
+
+
+def _of_the_run(status: RunStatus, is_quoted: bool) -> list[tuple[str, str]]:
     said: list[tuple[str, str]] = []
-    if left_alone(status, now):
-        soon = "; this console tries to have it followed again, at the latest after ten minutes" if attends else ""
-        said.append((f"{LEFT_ALONE}{soon}; tpu-tui attach {status.run.id} follows it on at once", "bad"))
     if status.cause:
         cause = status.cause.partition(LAST_WORDS)[0] if is_quoted else status.cause
         where = "" if status.first_failure is None else f"worker {status.first_failure}"
@@ -235,13 +243,14 @@ def _last(worker: WorkerStatus, feed: Feed, status: RunStatus) -> Cell:
     )
 
 
-def core_note(snapshot: Snapshot, table: CoreTable) -> str:
-    """How many rows, and by what they are sorted."""
+def core_note(snapshot: Snapshot, table: CoreTable, *, reading: bool = False) -> str:
+    """How many rows, by what they are sorted, and whether what they show is not the newest that was written."""
     shown = table.row_count()
     every = f"{len(snapshot)} cores"
     count = f"{shown} of {every} with “{table.filter_text}”" if table.filter_text else every
     title = next((column.title for column in table.columns if column.key == table.sort_key), "core")
-    return f"{count} · by {title}{' descending' if table.sort_reverse else ''}"
+    order = f"{count} · by {title}{' descending' if table.sort_reverse else ''}"
+    return f"{order} · still reading" if reading else order
 
 
 def core_at(snapshot: Snapshot, key: int) -> CoreRow:

@@ -86,6 +86,14 @@ class MainScreen(Screen[None]):
         focused = self.focused
         return focused if isinstance(focused, (LineTable, LogPane)) else None
 
+    def drop_filter(self) -> bool:
+        """Take away the filter of the pane with the keys; whether there was one."""
+        target = self.focused
+        if not isinstance(target, (LineTable, LogPane)) or not target.filter_text:
+            return False
+        target.set_filter("")
+        return True
+
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """`/` has priority, so that what is typed right after it is the filter; in the filter it is a character."""
         if action == "filter" and isinstance(self.focused, Input):

@@ -151,10 +151,11 @@ class TrustDialog(Dialog[str]):
         self.dismiss(button)
 
 
-class WaitDialog(Dialog[None]):
+class WaitDialog(Dialog[None], inherit_bindings=False):
     """Says what is being waited for; what is typed meanwhile is kept for the dialog that comes then."""
 
     AUTO_FOCUS = ""
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "Back", id="wait.leave")]
 
     def __init__(self, title: str, text: str) -> None:
         super().__init__()

@@ -40,16 +40,17 @@ def keys_of(bindings: Iterable[Binding]) -> list[tuple[str, str]]:
 def help_text(screen: Screen[object], widgets: Iterable[Widget], width: int = 0) -> str:
     """All keys of a screen and of the panes on it; what Textual binds on every screen comes last.
 
-    In two columns where so many columns of text hold them.
+    In two columns where so many columns of text hold them; on a phone's width the keys leave some to the words.
     """
     groups = [("on this screen", _bindings(screen, inherited=False))]
     groups += [(pane_name(widget), _bindings(widget, inherited=True)) for widget in widgets]
     groups.append(("everywhere", [bound for bound in _bindings(screen, inherited=True) if bound.action in TEXTUALS]))
+    room = KEYS_WIDTH if not width or width >= COLUMN_WIDTH else KEYS_WIDTH // 2
     parts = []
     for title, bindings in groups:
         keys = keys_of(bindings)
         if keys:
-            parts.append("\n".join([title, *(f"  {key:<{KEYS_WIDTH}}{told}" for key, told in keys)]))
+            parts.append("\n".join([title, *(f"  {key:<{room}}{told}" for key, told in keys)]))
     lines = "\n\n".join(dict.fromkeys(parts)).splitlines()
     return "\n".join(_side_by_side(lines) if width >= 2 * COLUMN_WIDTH else lines) + f"\n\n{MORE}"
 

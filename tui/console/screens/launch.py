@@ -38,7 +38,10 @@ ASK = "enter shows exactly what would run, and where; nothing is started by that
 
 
 class CommandLine(Input):
-    """A field for a command: of several pasted lines it takes all, not the first only."""
+    """A field for a command: of several pasted lines it takes all, and a key typed into it replaces nothing."""
+
+    def __init__(self, value: str, *, id: str) -> None:  # noqa: A002 - Textual's own name for it
+        super().__init__(value, id=id, compact=True, select_on_focus=False)
 
     def on_paste(self, event: events.Paste) -> None:
         """One line of them."""
@@ -80,7 +83,7 @@ class LaunchDialog(ModalScreen["str | None"]):
                     yield from self._field(
                         "slice", Select(options, value=chosen or Select.NULL, id="slice", compact=True)
                     )
-                    yield from self._field("command", CommandLine(draft.command, id="command", compact=True))
+                    yield from self._field("command", CommandLine(draft.command, id="command"))
                     yield from self._field(
                         "name", Input(draft.name, placeholder="the slice's name", id="name", compact=True)
                     )

@@ -245,9 +245,11 @@ class PodScreen(MainScreen):
         self.console.sources.refresh()
 
     def action_cancel(self) -> None:
-        """Give up checks that are under way."""
+        """Give up checks that are under way, else take the pane's filter away."""
         if self.console.sources.cancel_checks():
             self.notify("given up", timeout=2)
+        else:
+            self.drop_filter()
 
     def description(self) -> tuple[str, str]:
         """The focused pane's row, whole."""

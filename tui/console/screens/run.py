@@ -15,7 +15,7 @@ from tui.console import run_view
 from tui.console.document import document
 from tui.console.feed import MERGED, Feed, RunFeed
 from tui.console.screens.base import NARROW, SHORT, TALL, MainScreen, size_up
-from tui.console.screens.shares import Shape, room_above, shares
+from tui.console.screens.shares import Shape, leaves_room_for_logs, room_above, shares
 from tui.console.touch import left_alone, out_of_touch
 from tui.console.widgets.chart_panes import ChartPanes
 from tui.console.widgets.core_table import CoreTable
@@ -80,6 +80,8 @@ class RunScreen(MainScreen):
         self._source: object = None
         self._shape: Shape | None = None
         self._zoomed = False
+        self._trouble_rows = 0
+        """The most rows that trouble took: panes that come and go with each word of it would be a flicker."""
 
     def compose(self) -> ComposeResult:
         """Cores and charts above the logs; behind tabs where there is no room for them all."""
@@ -102,6 +104,8 @@ class RunScreen(MainScreen):
         self._open_log(MERGED)
         self._show_cores(now)
         self._show_trouble(now)
+        self._bring(self._at)
+        self._share_height()
         self.call_after_refresh(self._arrive)
 
     def _arrive(self) -> None:
@@ -116,6 +120,8 @@ class RunScreen(MainScreen):
         """Give back files."""
         self.ready = False
         self.feed.close()
+        if isinstance(self.feed, RunFeed):
+            self.console.flows.let_go(self.feed.directory)
 
     # --- data in ------------------------------------------------------------------------------------------------
 
@@ -135,7 +141,7 @@ class RunScreen(MainScreen):
         if not self._showed_figures:
             self._take_log()
             self._charts_pane.take(self.feed.snapshot)
-        problem = self.feed.problem
+        problem = self.feed.problem or self.console.flows.kept_up.get(self.feed.title)
         self._cores_pane.set_problem(str(problem) if problem else "")
         if self.feed.is_behind and not self._reading:
             self._reading = True
@@ -150,10 +156,18 @@ class RunScreen(MainScreen):
             self._reading = False
 
     def _show_trouble(self, now: float) -> None:
-        self._trouble.show(run_view.trouble(self.feed, now, attends=not self.console.read_only))
+        told = run_view.trouble(self.feed, now, attends=not self.console.read_only, reads=self._is_read_here)
+        self._trouble.show(told)
+
+    @property
+    def _is_read_here(self) -> bool:
+        """Whether this console brings the run's logs up to date itself, and nothing hinders it."""
+        return self.console.flows.kept_up.get(self.feed.title, self) is None
 
     def _look_after(self, now: float) -> None:
-        """A run left alone while one looks at it; looking changes nothing."""
+        """Have a run that was left alone while one looks at it followed again."""
+        if left_alone(self.feed.status, now) and isinstance(self.feed, RunFeed):
+            self.console.flows.attend(self.feed.directory)
 
     def _take_workers(self) -> None:
         items = [(MERGED, "merged"), *((str(worker), f"worker {worker}") for worker in self.feed.workers)]
@@ -172,26 +186,31 @@ class RunScreen(MainScreen):
                 switcher.current = "cores"
                 if had_keys:
                     self._cores.focus()
-            self._cores.show(snapshot, out_of_touch(self.feed.status, now))
+            unseen = frozenset[int]() if self._is_read_here else out_of_touch(self.feed.status, now)
+            self._cores.show(snapshot, unseen)
             pane.set_title("cores")
-            pane.set_subtitle(run_view.core_note(snapshot, self._cores))
+            pane.set_subtitle(run_view.core_note(snapshot, self._cores, reading=not self.feed.caught_up))
         else:
             switcher.current = "phases"
             self._phases.show(run_view.phase_rows(self.feed))
             pane.set_title(run_view.phase_title(self.feed))
 
     def _share_height(self) -> None:
-        used = self._headline.size.height + (self._trouble.size.height if self._trouble.display else 0) + 1
+        trouble = self._trouble.rows(self.app.size.width)
+        self._trouble_rows = max(self._trouble_rows, trouble)
+        used = len(self._headline.lines) + trouble + 1
         shape = Shape(
             rows=run_view.rows_expected(self.feed),
-            room=room_above(self.size.height, used),
-            started=self._cores_pane.body.current == "cores",  # type: ignore[attr-defined]
+            room=room_above(self.app.size.height, used),
+            started=bool(self.feed.snapshot is not None and len(self.feed.snapshot)),
             one_at_a_time=self._one_at_a_time,
             stacked=self._stacked,
             charts_in_front=self._upper_pane == "charts",
         )
         if shape == self._shape:
             return
+        if self._shape is not None and shape.stacked != self._shape.stacked:
+            self._bring(self._at)
         self._shape, parts = shape, shares(shape)
         self.set_class(parts.few, "-few")
         self.set_class(not shape.started, "-phases")
@@ -200,13 +219,16 @@ class RunScreen(MainScreen):
 
     @property
     def _stacked(self) -> bool:
-        """Whether there is height for the logs beneath, and width for only one of the panes above them."""
-        return self.has_class(NARROW) and self.has_class(TALL) and not self._zoomed
+        """Whether there is height for the logs beneath, and room for only one of the panes above them."""
+        if self._zoomed or not (self.has_class(NARROW) or self.has_class(SHORT)):
+            return False
+        rows = run_view.rows_expected(self.feed) + self._trouble_rows
+        return self.has_class(TALL) or leaves_room_for_logs(rows, self.app.size.height)
 
     @property
     def _one_at_a_time(self) -> bool:
         """Whether one pane fills the screen."""
-        return self._zoomed or self.has_class(SHORT) or (self.has_class(NARROW) and not self._stacked)
+        return self._zoomed or ((self.has_class(SHORT) or self.has_class(NARROW)) and not self._stacked)
 
     def _open_log(self, which: str) -> None:
         self._which = which
@@ -256,7 +278,9 @@ class RunScreen(MainScreen):
         self.show_log(str(event.worker))
 
     def action_back(self) -> None:
-        """To all panes from one alone, else to the pod screen; with nothing behind it, ask whether to quit."""
+        """From what a filter found to all, from one pane to all of them, else to the pod screen, or out."""
+        if self.drop_filter():
+            return
         if self._zoomed:
             self.action_zoom()
         else:
@@ -293,6 +317,7 @@ class RunScreen(MainScreen):
 
     def on_resize(self, event: events.Resize) -> None:  # noqa: ARG002
         """The panes that fit are others now."""
+        self._trouble_rows = 0
         self.call_after_refresh(lambda: self._bring(self._at))
 
     @on(TabLine.Chosen)
@@ -357,11 +382,6 @@ class ActingRunScreen(RunScreen):
         Binding("n", "new_run", "New run", id="new"),
         Binding("s", "shell", "Shell", id="shell"),
     ]
-
-    def _look_after(self, now: float) -> None:
-        """Give a run that was left alone a keeper again."""
-        if left_alone(self.feed.status, now) and isinstance(self.feed, RunFeed):
-            self.console.flows.attend(self.feed.directory)
 
     def action_stop_run(self) -> None:
         """Ask, then stop this run."""

@@ -8,6 +8,10 @@ FRAME = 3
 """Rows of a pane with a table that are no rows of it: frame and header."""
 CHART_ROWS = 10
 """Rows of a chart's pane below which nobody reads a curve from it."""
+LEAST_LOG = 8
+"""Rows of the logs' pane, with its frame and tabs, below which nobody follows a log in it."""
+EDGES = 4
+"""Rows of a run's screen that are no pane's: headline, tabs and keys."""
 MOST_OF_FEW = 8
 """Up to this many cores are few: one host's."""
 
@@ -38,6 +42,11 @@ class Shares:
     """Whether the cores stand above the charts, and these side by side; many cores stand beside them."""
     upper: int | None
     cores: int | None
+
+
+def leaves_room_for_logs(rows: int, height: int) -> bool:
+    """Whether a table of so many rows is low enough for a log beneath it, on a screen of this height."""
+    return rows + FRAME + LEAST_LOG + EDGES <= height
 
 
 def room_above(height: int, used: int) -> int:

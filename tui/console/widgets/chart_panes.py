@@ -17,7 +17,7 @@ CHART_EVERY = 1.0
 """Seconds between two redraws of charts, each of them in its turn: 15 ms each."""
 CHART_SHARE = 20
 """Drawing the charts may take one part in this many of the loop's time."""
-LEAST_ROWS = 6
+LEAST_ROWS = 8
 """Rows of a chart with its frame and axis that show a curve at all."""
 BOTH_CHARTS = 2
 """Redraws that are owed at once when the charts come to be seen."""

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import time
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
-from rich.cells import chop_cells
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
@@ -19,6 +17,7 @@ from tui.console.lines import Line, LineSource
 from tui.console.search import Filtered
 from tui.console.text import fit, harmless_bytes
 from tui.console.widgets.line_view import LineView
+from tui.console.widgets.log_rows import Row, cut, found_in, wrapped
 
 TICK_BUDGET = 4 * 1024 * 1024
 """Bytes indexed or searched in one tick: some milliseconds, so that a key never waits."""
@@ -29,14 +28,6 @@ PAINT_EVERY = 0.2
 SIDEWAYS = 16
 """Columns that one press of left or right moves."""
 WORKER_COLORS = ("cyan", "magenta", "yellow", "green", "bright_blue", "bright_red", "bright_cyan", "bright_magenta")
-
-
-class _Row(NamedTuple):
-    """A row of the pane: the line by its place in the window, and the part of its text that stands there."""
-
-    place: int
-    text: str
-    is_first: bool
 
 
 class LogPane(LineView):
@@ -91,7 +82,7 @@ class LogPane(LineView):
         """Place among the found of the one that is shown among its neighbours; None while only found ones are."""
         self._window: list[Line] = []
         self._window_at: tuple[int, int] | None = None
-        self._rows: list[_Row] | None = None
+        self._rows: list[Row] | None = None
         self._painted_at, self._painted_count = 0.0, 0
         self._sideways = 0
         self._wrap = False
@@ -158,10 +149,12 @@ class LogPane(LineView):
         """What the pane says about itself: lines, filter, whether it follows, how far a search is."""
         if self._shown is None:
             return ""
-        parts = [f"{self._shown.count:,} lines"]
+        count = self._shown.count
+        parts = [f"{count:,} line{'s' * (count != 1)}"]
         if self._found is not None:
             place = "" if self._match is None else f"{self._match + 1:,} of "
-            parts[0] = f"{place}{self._found.count:,} lines with “{self.filter_text}”"
+            count = self._found.count
+            parts[0] = f"{place}{count:,} line{'s' * (count != 1)} with “{self.filter_text}”"
             parts += ["n N step through them"] * (self._match is None and self._found.count > 0)
         if self._shown.behind > BEHIND_IS_FAR:
             done = 100 * (1 - self._shown.behind / max(1, self._shown.size))
@@ -221,12 +214,12 @@ class LogPane(LineView):
             return strip
         return strip.apply_style(self.get_component_rich_style("log--current", partial=True))
 
-    def _rows_now(self) -> list[_Row]:
+    def _rows_now(self) -> list[Row]:
         """The window's rows: a line each, or as many as it takes; of those that are too many, the ones to be seen."""
         height, width = self._height(), self.scrollable_content_region.width
         if self._rows is None or self._window_at != (self.scroll_offset.y, height):
             self._read()
-            rows: list[_Row] = []
+            rows: list[Row] = []
             places = range(len(self._window))
             for place in reversed(places) if self.follow else places:
                 if len(rows) >= height:
@@ -236,33 +229,34 @@ class LogPane(LineView):
             self._rows = rows[-height:] if self.follow else rows[:height]
         return self._rows
 
-    def _rows_of(self, place: int, width: int) -> list[_Row]:
+    def _rows_of(self, place: int, width: int) -> list[Row]:
         line = self._window[place]
         text, room = harmless_bytes(line.data), max(2, width - len(self._label(line)))
-        parts = chop_cells(text, room) if self._wrap else [self._cut(text, room)]
-        return [_Row(place, part, number == 0) for number, part in enumerate(parts or [""])]
-
-    def _cut(self, text: str, room: int) -> str:
-        return fit(Strip([Segment(text)]).crop(self._sideways).text if self._sideways else text, room)
+        return wrapped(text, place, room) if self._wrap else cut(text, place, room, self._sideways)
 
     def _label(self, line: Line) -> str:
         return f"{line.worker:>3}│" if self.show_worker and line.worker is not None else ""
 
-    def _strip(self, line: Line, row: _Row, width: int) -> Strip:
+    def _strip(self, line: Line, row: Row, width: int) -> Strip:
         segments: list[Segment] = []
         label = self._label(line)
         if label and line.worker is not None:
             style = self.base_style + Style.parse(worker_color(line.worker))
             segments.append(Segment(label if row.is_first else "│".rjust(len(label)), style))
-        segments += self._marked(fit(row.text, width - len(label)))
+        segments += self._marked(row, fit(row.text, width - len(label)))
         return Strip(segments, max(width, len(label))).adjust_cell_length(width)
 
-    def _marked(self, text: str) -> list[Segment]:
+    def _marked(self, row: Row, shown: str) -> list[Segment]:
+        """What is shown of a row, with what the filter found in its line, however much of that stands there."""
         if not self.filter_text:
-            return [Segment(text, self.base_style)]
-        parts = re.split(f"({re.escape(self.filter_text)})", text, flags=re.IGNORECASE)
-        styles = (self.base_style, self.toned("log--found"))
-        return [Segment(part, styles[number % 2]) for number, part in enumerate(parts) if part]
+            return [Segment(shown, self.base_style)]
+        found = self.toned("log--found")
+        segments: list[Segment] = []
+        done = 0
+        for start, end in found_in(row, self.filter_text):
+            segments += [Segment(shown[done:start], self.base_style), Segment(shown[start:end], found)]
+            done = end
+        return [part for part in (*segments, Segment(shown[done:], self.base_style)) if part.text]
 
     # --- moving -------------------------------------------------------------------------------------------------
 
@@ -281,9 +275,9 @@ class LogPane(LineView):
         self._tell()
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """Leave follow mode when somebody scrolls up."""
+        """Leave follow mode when somebody scrolls up; a pane that grew has its end higher up, which nobody did."""
         super().watch_scroll_y(old_value, new_value)
-        if new_value < old_value and round(new_value) < self._last_top():
+        if new_value < old_value and round(new_value) < min(self._last_top(), self.max_scroll_y):
             self.follow = False
         self._tell()
 

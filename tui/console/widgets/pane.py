@@ -48,7 +48,8 @@ class Pane(Vertical):
         self._label = Static("", classes="problem", markup=False)
         self._title = ""
         self._subtitle = ""
-        self._problem = ""
+        self.problem = ""
+        """What is wrong with the source, as it stands there."""
         self.set_title(title)
 
     def compose(self) -> ComposeResult:
@@ -76,8 +77,8 @@ class Pane(Vertical):
 
     def set_problem(self, text: str) -> None:
         """What is wrong with the source, and what to do; empty: nothing."""
-        if text != self._problem:
-            self._problem = text
+        if text != self.problem:
+            self.problem = text
             self._label.update(Text("\n".join(harmless(line) for line in text.splitlines())))
             self._label.set_class(bool(text), "-shown")
 

@@ -87,7 +87,7 @@ class Trouble(Widget):
 
     def _lines(self, width: int) -> list[tuple[str, str]]:
         """Text and tone of each line; the sentences wrapped, what is quoted cut at the edge."""
-        height = self.screen.size.height
+        height = self.app.size.height
         if self._wrapped[:2] != (width, height):
             room = max(LEAST, height // SHARE)
             quoted = self._told.quoted[-(MOST_QUOTED_SHORT if height < LOW_SCREEN else MOST_QUOTED) :]
@@ -106,6 +106,10 @@ class Trouble(Widget):
             wrapped = Text(text).wrap(self.app.console, max(1, width))
             lines += [(fit(line.plain.rstrip(), width), "" if number else self._told.tone) for line in wrapped]
         return lines
+
+    def rows(self, width: int) -> int:
+        """Rows that it takes of a screen of this width, laid out or not."""
+        return len(self._lines(width - self.gutter.width)) if self._told.sentences else 0
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002
         """As many rows as the lines take."""

@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+import pytest
+
+from tui.console.widgets.log_rows import Row, cut, found_in, wrapped
+
+
+def marked(row: Row, text: str) -> str:
+    shown = row.text
+    for start, end in reversed(found_in(row, text)):
+        shown = f"{shown[:start]}<{shown[start:end]}>{shown[end:]}"
+    return shown
+
+
+@pytest.mark.parametrize(
+    ("line", "text", "rows"),
+    [
+        ("abcde loss=nan xyz", "LOSS=nan", ["abcde <loss>", "<=nan> xyz"]),
+        ("0123456789loss=nan", "loss", ["0123456789", "<loss>=nan"]),
+        ("a" * 25, "a" * 25, ["<aaaaaaaaaa>", "<aaaaaaaaaa>", "<aaaaa>"]),
+        ("損失=1 損失=2", "失=2", ["損失=1 損", "<失=2>"]),
+        ("", "x", [""]),
+    ],
+    ids=["over an edge", "at an edge", "over three rows", "wide", "empty"],
+)
+def test_what_is_found_is_marked_in_every_row_it_stands_in(line: str, text: str, rows: list[str]) -> None:
+    assert [marked(row, text) for row in wrapped(line, 0, 10)] == rows
+
+
+def test_a_cut_line_marks_as_much_of_a_hit_as_is_to_be_seen() -> None:
+    assert marked(cut("abcde loss=nan", 0, 10, 0)[0], "loss") == "abcde <los…>"
+    assert marked(cut("abcde loss=nan", 0, 10, 8)[0], "loss").rstrip() == "<ss>=nan"
