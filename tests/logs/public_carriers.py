@@ -92,7 +92,7 @@ CARRIERS: list[Shape] = [
         rows=[(None, 0, None, 5, 4.5, None), (None, 11, None, 6, 3.5, None)],
     ),
     shape(
-        "pdsh around the trainers of public_trainers",
+        "pdsh around the trainers of language models",
         "w0: iter 10: loss 4.0, time 561.94ms, mfu 12.00%",
         "w1: I1002 21:38:13.425730 139 logging_writer.py:35] [400] train_accuracy=0.372, train_loss=3.25",
         "w2: step 00250/05568 (4.49%) | loss: 4.5 | lrm: 1.00 | dt: 779.27ms | tok/sec: 448 | mfu: 42.57",

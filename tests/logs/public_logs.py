@@ -1,8 +1,9 @@
 """Logs as public issues, documents and code show them, kept as text: what stands in them, and what a reader sees.
 
 `data/public_logs.txt` holds a paragraph each: `# where it was seen`, a `| line` for each line (with the escapes of
-Python), and `= core worker epoch step loss rate` for each row that the lines tell; `-` is what they do not, `1/2.5` a
-rate told as 2.5 seconds a step. Numbers are others than where they were seen.
+Python; an escape character is a backslash and an e), and `= core worker epoch step loss rate` for each row that the
+lines tell; `-` is what they do not, `1/2.5` a rate told as 2.5 seconds a step. Numbers are others than where they
+were seen.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pathlib import Path
 from tests.logs.public_shapes import Shape
 
 _DATA = Path(__file__).parent / "data"
-_MEANT = {"t": "\t", "r": "\r", "\\": "\\"}
+_MEANT = {"t": "\t", "r": "\r", "b": "\b", "a": "\a", "e": "\x1b", "\\": "\\"}
 
 
 def _paragraphs(name: str) -> list[list[str]]:

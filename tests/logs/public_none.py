@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from tests.logs.public_shapes import Shape, shape
-from tests.logs.public_trainers import one
 
 STILL_NO_SAMPLES: list[str] = [
     "[01/15/23 18:12:07] INFO     colossalai - colossalai - INFO: Training, Epoch: 0, Step: 2, Global_Step: 2, Loss: distogram=4.159 experimentally_resolved=0.693 fape=1.543",
@@ -134,18 +133,18 @@ MISSED: list[Shape] = [
     shape(
         "what people print: no. 25",
         "2021-06-21 17:42:13,564 Epoch: [5][74/4426]\tEit 22200  lr 0.0005  Le 97.9517 (83.5557)\tTime 1.136 (0.000)\tData 0.003 (0.000)\t",
-        rows=one(74, 97.9517, epoch=5),
+        rows=[(None, None, 5, 74, 97.9517, None)],
     ),
     shape(
         "what people print: no. 26",
         "Train: data epoch: [5]  [2375/3000]  eta: 0:03:45  lr: 0.000028  loss: 2.8869  time: 0.3613  data: 0.0000  max mem: 26051",
-        rows=one(2375, 2.8869, epoch=5),
+        rows=[(None, None, 5, 2375, 2.8869, None)],
     ),
     shape(
         "what people print: no. 30",
         "[Training][e2e_mask_rcnn_R-50-FPN_1x.yaml][iter: 80/90000][lr: 0.004400][eta: 22:07:32]",
         "          total_loss: 1.517374 (1.552808), iter_time: 0.7195 (0.8858), data_time: 0.2417 (0.2413)",
-        rows=one(80, 1.517374),
+        rows=[(None, None, None, 80, 1.517374, None)],
     ),
 ]  # fmt: skip
 """What a reader would understand and we do not, or not whole."""

@@ -57,6 +57,8 @@ def assert_same(data: bytes, chunks: list[bytes], worker: int | None, now: float
 @example((training(epoch=None) + "\n" + training() + "\n").encode() * 2, [], None)
 @example(("2020-08-06 02:38:57 10.164.0.43 [0] " + training() + "\n").encode() * 2, [], 3)
 @example(("2020-99-06 02:38:57 10.164.0.43 [0] " + training() + "\n").encode() * 2, [], None)
+@example((training(step=99) + "\n" + training(step=12345, core=512) + "\n").encode(), [], None)
+@example(training(step=99).encode().replace(b"Step=", b"Step=\xff") + b"\n" + training().encode() + b"\n", [], None)
 @example((training(loss="100.00000") + "\n" + training(loss="-1.00000") + "\n").encode(), [], None)
 def test_both_ways_leave_the_same_state(data: bytes, places: list[int], worker: int | None) -> None:
     assert_same(data, cut(data, places), worker)

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from tests.logs.public_logs import PUBLIC, PUBLIC_NONE
 from tests.logs.public_none import STILL_NO_SAMPLES
 from tests.logs.public_shapes import NO_SAMPLES
-from tests.logs.public_vision import MORE_NO_SAMPLES
 from tests.logs.test_public_shapes import EVERY, text
 from tui.logs import carriers, prefix, readings
 from tui.logs.demux import Demux
@@ -24,7 +23,7 @@ CORPUS = [text(shape) for shape in EVERY + PUBLIC]
 LINES = sorted({line for log in CORPUS for line in log.splitlines()})
 NOT_SAMPLES = (
     [line.encode() for line in STILL_NO_SAMPLES]
-    + [line.encode() for _, line in NO_SAMPLES + MORE_NO_SAMPLES]
+    + [line.encode() for _, line in NO_SAMPLES]
     + [line.encode() for log in PUBLIC_NONE for line in log.split("\n")]
 )
 

@@ -1,12 +1,20 @@
 from __future__ import annotations
 
 import itertools
+from functools import partial
 
 import numpy as np
+import numpy.typing as npt
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tui.logs.series import BUCKETS, MOST_ROWS, History, Runs
+
+
+def _trails(
+    losses: npt.NDArray[np.float64], places: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    return losses[places], losses[places] * 10
 
 
 def filled(rows: list[int], losses: list[float], cuts: list[int] | None = None) -> History:
@@ -18,7 +26,7 @@ def filled(rows: list[int], losses: list[float], cuts: list[int] | None = None) 
         loss = np.array(losses[start:end], np.float64)
         numbers = np.arange(start, end)
         epochs = np.ones(end - start, np.int64)
-        history.add(Runs.of(part), loss, loss * 10, epochs, numbers, numbers.astype(np.float64))
+        history.add(Runs.of(part), partial(_trails, loss), epochs, numbers, numbers.astype(np.float64))
     return history
 
 

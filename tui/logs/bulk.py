@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tui.logs.arrays import np, npt, places_of
@@ -13,7 +14,7 @@ from tui.logs.digits import Words
 from tui.logs.fast import MOMENT, TAILS, Bytes, Found, Heads, Scanner
 from tui.logs.noise import Signs
 from tui.logs.prefix import PREFIX, read_moment
-from tui.logs.streams import Stream
+from tui.logs.streams import UNSEEN, Stream
 from tui.logs.table import Bools, Floats, Ints, PlainSamples
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ LEAST = 2048
 """Shorter blocks are read line by line, which then costs less."""
 
 FIRST = 16 * 1024
-"""Bytes looked at together while no prefix of the stream is known: lines with a new one are read one by one."""
+"""Bytes looked at together while a stream's prefixes are not known: lines with a new one are read one by one."""
 
 _FEW_LINES = 12
 """So many other lines are read one by one at once."""
@@ -35,9 +36,6 @@ _MOST_MOMENTS = 4096
 """Moments remembered."""
 
 _NAN = float("nan")
-
-_MOST_LEARNED = 256
-"""Prefixes learned from one block."""
 
 _MOMENT = re.compile(rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ")
 _TAIL_PLACES = np.arange(MOMENT + TAILS.start - 2, MOMENT + TAILS.stop - 2)
@@ -150,8 +148,8 @@ class _Reading:
         self._streams = list({id(part.stream): part.stream for part in parts}.values())
         places = {id(stream): place for place, stream in enumerate(self._streams)}
         self._stream_of = np.array([places[id(part.stream)] for part in parts])
-        self._news: tuple[Ints, Ints, Words] | None = None
-        """Beginnings, lengths and tails of prefixes not seen before."""
+        self._news: tuple[Ints, Ints, Ints, Words] | None = None
+        """Owners, beginnings, lengths and tails of prefixes not seen before."""
 
     def read(self) -> None:
         """Take in the batch: samples and what can tell nothing together, then the rest in the order of its lines."""
@@ -165,43 +163,77 @@ class _Reading:
         starts = np.concatenate((found.starts, found.begins[quiet]))
         prefix = np.concatenate((found.prefix, quiet_prefix))
         owners = self._owners(starts)
-        slots, dates, good = self._read_prefixes(starts, prefix, owners)
+        slots, times, good = self._read_prefixes(starts, prefix, owners)
         samples = len(found)
         silent = quiet[good[samples:]]
         left[silent] = False
         if not good.all():
             left[found.lines[~good[:samples]]] = True
             found = found.part(good[:samples])
-            samples, slots, dates, owners = len(found), slots[good], dates[good], owners[good]
-        demux.queue.begin(self._samples(found, slots[:samples], dates[:samples], owners[:samples]), found.lines)
+            samples, slots, times = len(found), slots[good], times[good]
+        demux.queue.begin(self._samples(found, slots[:samples], times[:samples]), found.lines)
         demux.samples += samples
         if samples:
             demux.matched[TRAINING.name] = demux.matched.get(TRAINING.name, 0) + samples
-        heard = self._read_singly(places_of(left), silent, found)
+        heard = self._read_singly(places_of(left), np.sort(silent), found)
         if heard:
             kept = np.ones(len(slots), bool)
-            kept[samples:][heard] = False
-            slots, dates, owners = slots[kept], dates[kept], owners[kept]
-        self._count(slots, dates, owners, samples)
+            kept[samples:] = np.isin(silent, heard, invert=True)
+            slots, times = slots[kept], times[kept]
+        self._count(slots, times, samples)
         demux.queue.end()
         self._learn()
 
     def _read_prefixes(self, starts: Ints, prefix: Ints, owners: Ints) -> tuple[Ints, Floats, Bools]:
-        """Slot and date (NaN none) of each line; and which lines have a prefix seen before, or surely none."""
-        if not prefix.any():
-            heads, tails = None, np.zeros((3, len(starts)), np.uint64)
-        else:
-            heads = self.scanner.heads(starts)
-            tails = heads.tails(prefix)
-        slots = self._slots(owners, prefix, tails)
+        """Slot and time (NaN none) of each line; and which lines have a prefix seen before, or surely none."""
+        slots = self._homes(owners, prefix == 0)
+        places = places_of(prefix > 0)
+        if not len(places):
+            return slots, self.nows[owners], slots >= 0
+        # Most often all lines have one: a part of an array costs less than picked places.
+        are_first = places[-1] == len(places) - 1
+        dated = slice(len(places)) if are_first else places
+        begins, lengths = starts[dated], prefix[dated]
+        heads = self.scanner.heads(begins)
+        tails = heads.tails(lengths)
+        moments, sizes = self._moments(begins, heads)
+        are_moments = np.array([moment is not None for moment in moments]).repeat(sizes)
+        slots[dated] = found = self._find(owners[dated], tails)
+        self._note_new(are_moments & (found == UNSEEN), owners[dated], begins, lengths, tails)
         good = slots >= 0
-        if not good.all():
-            new = ~good & (prefix > 0)
-            self._news = starts[new], prefix[new], tails[:, new]
-        if heads is None:
-            return slots, np.full(len(starts), np.nan), good
-        dates, are_dates = self._dates(starts, prefix, heads)
-        return slots, dates, good & are_dates
+        good[dated] &= are_moments
+        told = np.array([_NAN if moment is None else moment for moment in moments])
+        return slots, self._times(told, sizes, dated, owners, good), good
+
+    def _note_new(self, new: Bools, owners: Ints, begins: Ints, lengths: Ints, tails: Words) -> None:
+        """Keep the prefixes not seen before, to be learned once their lines have been read one by one."""
+        if new.any():
+            self._news = owners[new], begins[new], lengths[new], tails[:, new]
+            return
+        for stream in self._streams:
+            stream.looked_at = max(stream.looked_at, BLOCK)
+
+    def _times(self, told: Floats, sizes: Ints, dated: slice | Ints, owners: Ints, good: Bools) -> Floats:
+        """When each line came, or else what its prefix tells; notes what the prefixes of good lines tell.
+
+        `told` are the moments of runs of dated lines, `sizes` long.
+        """
+        times = self.nows[owners]
+        if not (self.is_wall and good.all()):
+            dates = np.full(len(good), np.nan)
+            dates[dated] = told.repeat(sizes)
+            told, times = dates[good], times if self.is_wall else dates
+        first, last = float(np.fmin.reduce(told, initial=_NAN)), float(np.fmax.reduce(told, initial=_NAN))
+        if first == first:
+            self.demux.note_moments(first, last)
+        return times
+
+    def _moments(self, begins: Ints, heads: Heads) -> tuple[list[float | None], Ints]:
+        """What runs of lines with the same date and time begin with, as `Moments` reads it, and how long they are."""
+        changes = heads.moments_change()
+        read, text = self.demux.moments.read, self.scanner.text
+        moments = [read(text(start, start + MOMENT)) for start in begins[changes].tolist()]
+        return moments, np.concatenate((changes[1:], [len(begins)])) - changes
 
     def _owners(self, starts: Ints) -> Ints:
         """The part that each line belongs to."""
@@ -210,45 +242,28 @@ class _Reading:
         owners: Ints = np.searchsorted(self._bounds, starts, side="right").astype(np.int64)
         return owners
 
-    def _slots(self, owners: Ints, prefix: Ints, tails: Words) -> Ints:
-        """The slot of each line; -1 where the prefix is none, or was not seen before."""
-        bare = prefix == 0
-        slots: Ints
+    def _homes(self, owners: Ints, bare: Bools) -> Ints:
+        """The slot of each line where its stream has lines without a prefix; else -1."""
         if len(self._streams) == 1:
-            slots = self._streams[0].known.find(tails)
-            if bare.any():
-                slots[bare] = self.demux.slot_of(self._streams[0])
-            return slots
-        of = self._stream_of[owners]
+            return np.full(len(owners), self.demux.slot_of(self._streams[0]) if bare.any() else -1, np.int64)
+        streams = self._stream_of[owners]
         homes = np.full(len(self._streams), -1, np.int64)
-        for place in places_of(np.bincount(of[bare]) > 0).tolist():
+        for place in places_of(np.bincount(streams[bare]) > 0).tolist():
             homes[place] = self.demux.slot_of(self._streams[place])
-        slots = homes[of]
-        prefixed = places_of(~bare)
-        for place in places_of(np.bincount(of[prefixed]) > 0).tolist():
-            mine = prefixed[of[prefixed] == place]
+        slots: Ints = homes[streams]
+        return slots
+
+    def _find(self, owners: Ints, tails: Words) -> Ints:
+        """The slot that each prefix tells; negative where it is none, or was not seen before."""
+        if len(self._streams) == 1:
+            return self._streams[0].known.find(tails)
+        streams, slots = self._stream_of[owners], np.empty(len(owners), np.int64)
+        for place in places_of(np.bincount(streams) > 0).tolist():
+            mine = places_of(streams == place)
             slots[mine] = self._streams[place].known.find(tails[:, mine])
         return slots
 
-    def _dates(self, starts: Ints, prefix: Ints, heads: Heads) -> tuple[Floats, Bools]:
-        """The date of each line's prefix (NaN none), and which lines' beginnings are bare or a prefix's."""
-        dates, good = np.full(len(starts), np.nan), np.ones(len(starts), bool)
-        dated = places_of(prefix > 0)
-        every = len(dated) == len(starts)
-        changes = heads.moments_change(None if every else dated)
-        read, text = self.demux.moments.read, self.scanner.text
-        begins = starts[dated[changes]].tolist()
-        moments = [read(text(start, start + MOMENT)) for start in begins]
-        sizes = np.empty_like(changes)
-        np.subtract(changes[1:], changes[:-1], out=sizes[:-1])
-        sizes[-1] = len(dated) - changes[-1]
-        dates[dated] = np.repeat([_NAN if moment is None else moment for moment in moments], sizes)
-        if None in moments:
-            good[dated] = np.repeat([moment is not None for moment in moments], sizes)
-        return dates, good
-
-    def _samples(self, found: Found, slots: Ints, dates: Floats, owners: Ints) -> PlainSamples:
-        seen = self.nows[owners]
+    def _samples(self, found: Found, slots: Ints, times: Floats) -> PlainSamples:
         return PlainSamples(
             slot=slots,
             core=found.core,
@@ -259,24 +274,16 @@ class _Reading:
             rate=found.rate,
             global_rate=found.global_rate,
             clock=found.clock,
-            time=seen if self.is_wall else dates,
-            seen=seen,
+            time=times,
+            seen=times if self.is_wall else np.full(len(times), np.nan),
         )
 
-    def _count(self, slots: Ints, dates: Floats, owners: Ints, samples: int) -> None:
+    def _count(self, slots: Ints, times: Floats, samples: int) -> None:
         """What `Demux` counts of every line; the first ones are samples."""
-        if not len(slots):
-            return
-        demux = self.demux
-        demux.lines += len(slots)
-        first = float(np.fmin.reduce(dates))
-        if first == first:
-            demux.note_moments(first, float(np.fmax.reduce(dates)))
-        if self.is_wall and len(self.parts) == 1:
-            seen: Floats | float = float(self.nows[0])
-        else:
-            seen = self.nows[owners] if self.is_wall else dates
-        demux.tally.add(slots, seen, is_wall=self.is_wall, samples=samples)
+        self.demux.lines += len(slots)
+        if len(slots):
+            seen = float(self.nows[0]) if self.is_wall and len(self.parts) == 1 else times
+            self.demux.tally.add(slots, seen, is_wall=self.is_wall, samples=samples)
 
     def _read_singly(self, lines: Ints, silent: Ints, found: Found) -> list[int]:
         """Read these lines one by one, in their order; and which of the silent ones were read among them."""
@@ -293,16 +300,16 @@ class _Reading:
             heard += self._read_beneath(silent, before, len(found.ends), found)
         return heard
 
-    def _read_beneath(self, silent: Ints, first: int, last: int, found: Found) -> range:
+    def _read_beneath(self, silent: Ints, first: int, last: int, found: Found) -> list[int]:
         """Read silent lines from one line to another as long as they may belong to a header; which these are."""
-        begin, end = np.searchsorted(silent, (first, last)).tolist()
-        for place in range(begin, end):
+        heard = []
+        for line in silent[slice(*np.searchsorted(silent, (first, last)))].tolist():
             if not self.demux.is_beneath_header:
-                return range(begin, place)
-            line = int(silent[place])
+                break
             start = found.begins[line : line + 1]
             self._read_line(line, int(start[0]), int(found.ends[line]), int(self._owners(start)[0]))
-        return range(begin, end)
+            heard.append(line)
+        return heard
 
     def _read_line(self, line: int, start: int, end: int, owner: int) -> None:
         self.demux.queue.line = line
@@ -310,7 +317,10 @@ class _Reading:
         self.demux.read_line(part.stream, self.scanner.text(start, end), part.now)
 
     def _quiet(self, starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
-        """Which lines no dialect can match, and how long the prefix of each could be; none where nobody can tell."""
+        """Which lines no dialect can match, and how long the prefix of each could be; none where nobody can tell.
+
+        Those without a prefix come last.
+        """
         none: Ints = np.zeros(0, np.int64)
         carried = any(stream.is_carried for stream in self._streams)
         signs = self.demux.signs
@@ -328,7 +338,8 @@ class _Reading:
                 return none, none
         told = (prefix > 0) | is_none
         told[telling] = False
-        return quiet[told], prefix[told]
+        kept = np.concatenate((places_of(told & (prefix > 0)), places_of(told & (prefix == 0))))
+        return quiet[kept], prefix[kept]
 
     def _telling(self, signs: Signs, starts: Ints, ends: Ints) -> Ints:
         """Which lines hold something that a dialect could match, from these places on."""
@@ -369,22 +380,19 @@ class _Reading:
         """Note the prefixes of lines that have been read one by one because of them."""
         if self._news is None:
             return
-        starts, prefix, tails = self._news
-        left = np.arange(len(starts))
-        for _ in range(_MOST_LEARNED):
-            if not len(left):
-                return
-            place = int(left[0])
-            start = int(starts[place])
-            text = self.scanner.text(start, start + int(prefix[place]))
-            whole, tail_only = PREFIX.fullmatch(text), PREFIX.fullmatch(text[MOMENT:])
-            if tail_only is not None and (whole is None or whole["moment"] is None):
-                left = left[1:]
-                continue
-            stream = self.parts[int(self._owners(starts[place : place + 1])[0])].stream
-            slot = -1
-            if whole is not None and whole["address"] is not None:
-                number, address = int(whole["number"]), whole["address"].decode()
-                slot = self.demux.slot_named(number, address) if stream.slot is None else stream.slot
-            stream.known.add(tails[:, place], slot)
-            left = left[(tails[:, left] != tails[:, place, None]).any(axis=0)]
+        owners, begins, lengths, tails = self._news
+        streams = self._stream_of[owners]
+        for place in places_of(np.bincount(streams) > 0).tolist():
+            mine, stream = places_of(streams == place), self._streams[place]
+            told = partial(self._slot_told, stream, begins[mine], lengths[mine])
+            stream.known.learn(tails[:, mine], told)
+
+    def _slot_told(self, stream: Stream, begins: Ints, lengths: Ints, place: int) -> int:
+        """The slot of the worker that a prefix names after its moment; -1 where it names none."""
+        begin = int(begins[place])
+        match = PREFIX.fullmatch(self.scanner.text(begin + MOMENT, begin + int(lengths[place])))
+        if match is None or match["address"] is None:
+            return -1
+        if stream.slot is not None:
+            return stream.slot
+        return self.demux.slot_named(int(match["number"]), match["address"].decode())

@@ -78,7 +78,7 @@ _INNER = rb"(?:\[[a-z][a-z_-]{0,60}\d{1,5}(?:\|\d{1,5})?\]: ?){0,2}"
 
 LABELLED_SAMPLE = re.compile(
     rb"(?!(?:Steps|[Tt]rain\w*|[Ee]poch|[Ss]tep|[Ll]oss|INFO|DEBUG|WARNING|ERROR|root|wandb): ?)"
-    rb"(?!(?:[Tt]rain(?:ing)?|(?:[Vv]al|[Ee]val|[Tt]est|[Bb]est|[Dd]ev)\w{0,8})(?:: ?| {1,40}\| ))(?:"
+    rb"(?!\d{4}-\d\d-\d\d|(?:[Tt]rain(?:ing)?|(?:[Vv]al|[Ee]val|[Tt]est|[Bb]est|[Dd]ev)\w{0,8})(?:: ?| {1,40}\| ))(?:"
     + _LABEL.pattern + rb")" + _INNER + _SAMPLE
 )  # fmt: skip
 """A label right before a sample: such labels are to be believed from there on."""

@@ -33,10 +33,16 @@ def word_of(text: bytes) -> np.uint64:
 BYTE, _TWO_BYTES, _FOUR_BYTES = np.uint64(8), np.uint64(16), np.uint64(32)
 TEN, _PAIRS = np.uint64(10), np.uint64(0x0000_00FF_0000_00FF)
 _LOW_PAIRS, _HIGH_PAIRS = np.uint64(0x000F_4240_0000_0064), np.uint64(0x0000_2710_0000_0001)
+_LAST_PAIRS, _TO_THE_TOP, _SIX_BYTES = np.uint64(0x00FF_00FF << 32), np.uint64(100 << 16 | 1), np.uint64(48)
+_FEW = 4
+"""Digits that cost less to turn into a number."""
+
 _NO_DIGITS = (1023 + 64) >> 3
 """What is left of a number's exponent when its highest byte's highest bit is set."""
 
-_LOW_BITS = np.uint64(0x7F7F_7F7F_7F7F_7F7F)
+_STRANGE = np.uint64(0x80)
+_PROBED = 16
+"""Words that are looked at before all: lengths that differ most often do so among them."""
 
 
 def expected(text: bytes) -> tuple[np.uint64, np.uint64]:
@@ -56,17 +62,21 @@ class Field:
     """A field of many lines: its digits, right-aligned with zeros before them, and how many bytes it takes."""
 
     digits: Words
-    length: Ints
+    length: Ints | int
+    """One number where it is the same in all lines."""
 
     def number(self) -> Ints:
         """The integers that the digits stand for."""
-        return eight_digits(self.digits).view(np.int64)
+        few = np.max(self.length, initial=0) <= _FEW
+        return (four_digits(self.digits) if few else eight_digits(self.digits)).view(np.int64)
 
 
 def strange_bytes(values: Words, above: np.uint64) -> Words:
-    """The high bit of each byte that is not what was expected, once xor-ed with that."""
-    strange: Words = values & _LOW_BITS
-    strange += above
+    """The high bit of each byte that is not what was expected, once xor-ed with that.
+
+    A byte above 0x89 may carry into the next one, which then counts as strange too.
+    """
+    strange: Words = values + above
     strange |= values
     strange &= _HIGH_BITS
     return strange
@@ -77,12 +87,27 @@ def field_of(words: Words, shape: tuple[np.uint64, np.uint64]) -> Field:
     pattern, above = shape
     values = words ^ pattern
     strange = strange_bytes(values, above)
+    length = _common_length(strange)
+    if length is not None:
+        values &= LAST[length]
+        return Field(values, length)
     # The highest bit that is set is the number's exponent, as floating point has it; eight of them lie in a byte.
     exponents = strange.astype(np.float64).view(np.int64)
     exponents >>= 55
     lengths: Ints = np.minimum(_NO_DIGITS - exponents, 8)
     values &= LAST.take(lengths)
     return Field(values, lengths)
+
+
+def _common_length(strange: Words) -> int | None:
+    """How many bytes after the last strange one all words have; None where they differ, or a word has none."""
+    first = int(strange[0]) if len(strange) else 0
+    if not first:
+        return None
+    length = (64 - first.bit_length()) // 8
+    last = np.uint64(8 * (7 - length))
+    alike = all((part >> last == _STRANGE).all() for part in (strange[:_PROBED], strange))
+    return length if alike else None
 
 
 def eight_digits(values: Words) -> Words:
@@ -99,7 +124,17 @@ def eight_digits(values: Words) -> Words:
     return number
 
 
-def decimal(digits: Words, decimals: int) -> Floats:
-    """The numbers that digits with a zero for the point, as `Found` has them, stand for."""
-    whole = (digits & np.uint64((1 << 8 * (7 - decimals)) - 1)) << np.uint64(8)
-    return eight_digits((digits & LAST[decimals]) | whole).astype(np.float64) / 10.0**decimals
+def four_digits(values: Words) -> Words:
+    """The same of words whose first four bytes in memory are zeros."""
+    number: Words = values * TEN
+    number += values >> BYTE
+    number &= _LAST_PAIRS
+    number *= _TO_THE_TOP
+    number >>= _SIX_BYTES
+    return number
+
+
+def decimal(digits: Words, decimals: int | Ints) -> Floats:
+    """The numbers that digits with a zero for the point, as `Found` has them, stand for; a row's decimals each."""
+    whole = (digits & FIRST[7 - decimals]) << BYTE
+    return eight_digits((digits & LAST[decimals]) | whole) / np.power(10.0, decimals)

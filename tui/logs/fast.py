@@ -42,13 +42,19 @@ TAILS = range(len("1.1.1.1 [0] "), len("255.255.255.255 [12345] ") + 1)
 _PAD = 192
 """Blank bytes before and after a block, so that no gathering leaves it: no plain line's own text is longer."""
 
-_NAME_ROOM = 32
-"""Bytes gathered before a field's value: its name, and the value of the field before."""
+_TILE = 256 * 1024
+"""Bytes in which line ends are looked for together: what stays in the cache."""
+
+_LINE_END = np.uint8(ord("\n"))
+
+_ROOM, _HEAD_ROOM = 32, 48
+"""Bytes gathered together for a field or two, and for a prefix."""
+
+_WORD = 8
 
 _DEVICE_1, _DEVICE_2 = word_of(b"| Traini"), word_of(b"ng Devic")
 _EPOCH, _STEP, _LOSS, _RATE, _TIME = b" Epoch=", b" Step=", b" Loss=", b" Rate=", b" Time="
 _GLOBAL = b" GlobalRate="
-_GLOBAL_1, _GLOBAL_2 = word_of(_GLOBAL[:8]), word_of(_GLOBAL[-8:])
 _MOST_ORDINAL = 6
 """Digits that an ordinal can have."""
 
@@ -93,6 +99,9 @@ class Found:
 
 
 _OF_ALL_LINES = ("ends", "begins")
+_TAIL_MASKS = [FIRST.take(np.arange(MOMENT + TAILS.stop) - (MOMENT + 8 * row), mode="clip") for row in (1, 2)]
+"""By a prefix's length, what keeps the second and third word of its address and number."""
+
 _NONE: Ints = np.zeros(0, np.int64)
 
 
@@ -107,45 +116,41 @@ class Chunk:
         words: Words = self._bytes[:, offset : offset + 8].view("<u8")[:, 0]
         return words
 
-    def octets(self, offset: int) -> npt.NDArray[np.uint8]:
-        """The byte at an offset in each stretch, as a view."""
-        return self._bytes[:, offset]
-
 
 class Heads:
-    """The beginnings of lines: room for a prefix each."""
+    """The beginnings of lines that have a prefix."""
 
     def __init__(self, chunk: Chunk) -> None:
         self._chunk = chunk
 
     def tails(self, prefix: Ints) -> Words:
-        """Address and number of each line's prefix of a length as three rows of words; zeros where there is none."""
-        lengths = prefix - MOMENT
+        """Address and number of each line's prefix of a length as three rows of words."""
         found = np.empty((3, len(prefix)), np.uint64)
-        for row, words in enumerate(found):
-            mask = FIRST.take(lengths - 8 * row, mode="clip")
-            np.bitwise_and(self._chunk.words(MOMENT + 8 * row), mask, out=words)
+        found[0] = self._chunk.words(MOMENT)
+        for row in (1, 2):
+            mask = _TAIL_MASKS[row - 1].take(prefix, mode="clip")
+            np.bitwise_and(self._chunk.words(MOMENT + 8 * row), mask, out=found[row])
         return found
 
-    def moments_change(self, dated: Ints | None) -> Ints:
-        """Which of these lines (None: all) begin with another date and time than the one before them."""
-        at = slice(None) if dated is None else dated
-        late, early, middle = (self._chunk.words(offset)[at] for offset in (MOMENT - 8, 0, 8))
-        differ = np.ones(len(late), bool)
-        np.not_equal(late[1:], late[:-1], out=differ[1:])
-        differ[1:] |= early[1:] != early[:-1]
-        differ[1:] |= middle[1:] != middle[:-1]
+    def moments_change(self) -> Ints:
+        """Which lines begin with another date and time than the one before them."""
+        words = [self._chunk.words(offset).copy() for offset in (0, 8, MOMENT - 8)]
+        differ = np.ones(len(words[0]), bool)
+        differ[1:] = False
+        for each in words:
+            differ[1:] |= each[1:] != each[:-1]
         return places_of(differ)
 
 
 class _Chunks:
-    """Gathers stretches of a buffer: 64 bytes at once cost no more than 8."""
+    """Gathers stretches of a buffer: 32 bytes at once cost no more than 8."""
 
     def __init__(self, view: memoryview) -> None:
-        self._every = {size: np.ndarray((len(view) - size + 1,), f"V{size}", view, strides=(1,)) for size in (32, 64)}
+        sizes = (_ROOM, _HEAD_ROOM)
+        self._every = {size: np.ndarray((len(view) - size + 1,), f"V{size}", view, strides=(1,)) for size in sizes}
 
     def at(self, places: Ints, size: int) -> Chunk:
-        """So many (32 or 64) bytes from each place."""
+        """So many bytes from each place."""
         return Chunk(self._every[size][places])
 
 
@@ -162,7 +167,7 @@ class Scanner:
         self._view = memoryview(bytearray(room))
         self._octets = np.frombuffer(self._view, np.uint8)
         self._chunks = _Chunks(self._view)
-        self._marks = np.empty(room, bool)
+        self._marks = np.empty(_TILE, bool)
         self._filled = 0
 
     def put(self, data: Bytes, start: int, end: int) -> None:
@@ -185,20 +190,18 @@ class Scanner:
 
     def heads(self, places: Ints) -> Heads:
         """The beginnings of lines, which are at these places."""
-        return Heads(self._chunks.at(places + _PAD, 64))
+        return Heads(self._chunks.at(places + _PAD, _HEAD_ROOM))
 
     def joined(self, starts: Ints, ends: Ints) -> bytes:
         """These stretches of the block, one after the other."""
-        spans = map(slice, (starts + _PAD).tolist(), (ends + _PAD).tolist())
-        return b"".join(map(self._view.__getitem__, spans))
+        view, spans = self._view, zip((starts + _PAD).tolist(), (ends + _PAD).tolist(), strict=True)
+        return b"".join([view[start:end] for start, end in spans])
 
     def scan(self) -> Found:
         """Find the plain training lines of what was put in; the next `put` begins a new block."""
         end, self._filled = _PAD + self._filled, 0
         self._view[end : end + _PAD] = bytes(_PAD)
-        octets, marks = self._octets[:end], self._marks[:end]
-        np.equal(octets, ord("\n"), out=marks)
-        ends = places_of(marks)
+        ends = np.concatenate([self._line_ends(start, min(end, start + _TILE)) for start in range(_PAD, end, _TILE)])
         starts = np.empty_like(ends)
         starts[:1] = _PAD
         np.add(ends[:-1], 1, out=starts[1:])
@@ -208,84 +211,72 @@ class Scanner:
         found.starts -= _PAD
         return found
 
+    def _line_ends(self, start: int, end: int) -> Ints:
+        """The places of line ends in a tile: first the words of eight bytes that hold any, which are few."""
+        marks = self._marks
+        np.equal(self._octets[start:end], _LINE_END, out=marks[: end - start])
+        marks[end - start :] = False
+        words = places_of(marks.view(np.uint64) != 0)
+        inside = places_of(marks.reshape(-1, 8).take(words, axis=0).reshape(-1))
+        ends: Ints = words.take(inside >> 3)
+        ends <<= 3
+        ends += inside & 7
+        ends += start
+        return ends
+
     def _read(self, begins: Ints, ends: Ints) -> Found:
         """Of all lines those that are plain training lines, read from their ends to their beginnings."""
         returns = self._octets.take(ends - 1) == ord("\r")
         if returns.any():
             ends = ends - returns
         lines = places_of(self._octets.take(ends - (CLOCK + 1)) == ord("="))
-        begin, at = begins[lines], ends[lines]
-        chunks, room = self._chunks, _NAME_ROOM
-        check = _Check(len(lines))
-        last = chunks.at(at - room, room)
-        at -= CLOCK
-        clock = check.clock(last.words(room - CLOCK))
-        check.ends_with(last, _TIME, CLOCK)
-        global_rate = check.decimal(last, len(_TIME) + CLOCK, RATE_DECIMALS)
-        at -= global_rate.length
-        at -= len(_TIME)
-        chunk = chunks.at(at - room, room)
-        check.is_same(chunk.words(room - 8), _GLOBAL_2)
-        check.is_same(chunk.words(room - len(_GLOBAL)), _GLOBAL_1)
-        rate = check.decimal(chunk, len(_GLOBAL), RATE_DECIMALS)
-        at -= rate.length
-        at -= len(_GLOBAL)
-        chunk = chunks.at(at - room, room)
-        check.ends_with(chunk, _RATE)
-        loss = check.decimal(chunk, len(_RATE), LOSS_DECIMALS)
-        at -= loss.length
-        at -= len(_RATE)
-        chunk = chunks.at(at - room, room)
-        check.ends_with(chunk, _LOSS)
-        step = check.integer(chunk, len(_LOSS))
-        at -= step.length
-        at -= len(_LOSS)
-        chunk = chunks.at(at - room, room)
-        check.ends_with(chunk, _STEP)
-        epoch, core, chunk, text_at = self._core(check, chunk, at)
-        device, is_short = check.device(chunk)
-        text_at -= LEAD + len("=xla:0/")
-        if is_short is not None:
-            text_at -= ~is_short
-        prefix = text_at - begin
-        check.good &= (prefix == 0) | ((prefix >= MOMENT + TAILS.start) & (prefix < MOMENT + TAILS.stop))
+        begin = begins[lines]
+        fields = _Fields(self._chunks, ends[lines])
+        clock = fields.clock()
+        fields.name(_TIME)
+        global_rate = fields.decimal(RATE_DECIMALS)
+        fields.name(_GLOBAL)
+        rate = fields.decimal(RATE_DECIMALS)
+        fields.name(_RATE)
+        loss = fields.decimal(LOSS_DECIMALS)
+        fields.name(_LOSS)
+        step = fields.integer()
+        fields.name(_STEP)
+        epoch, core = self._core(fields)
+        device = fields.device()
+        prefix = fields.places() - begin
+        good = fields.good
+        good &= (prefix == 0) | ((prefix >= MOMENT + TAILS.start) & (prefix < MOMENT + TAILS.stop))
         found = Found(
             *(_NONE, _NONE, lines, begin, prefix),
             core=core,
             device=device,
             epoch=epoch,
             step=step.number(),
-            loss=loss.digits,
-            rate=rate.digits,
-            global_rate=global_rate.digits,
+            loss=loss,
+            rate=rate,
+            global_rate=global_rate,
             clock=clock,
         )
-        return found if check.good.all() else found.part(check.good)
+        return found if good.all() else found.part(good)
 
-    def _core(self, check: _Check, chunk: Chunk, at: Ints) -> tuple[Ints, Ints, Chunk, Ints]:
-        """Epoch (-1 none) and ordinal before the step, and where the ordinal begins with what is before it.
-
-        What is before the step is the epoch where its name is before that, else the ordinal.
-        """
-        before = check.integer(chunk, len(_STEP))
-        at = at - before.length
-        at -= len(_STEP)
-        chunk = self._chunks.at(at - _NAME_ROOM, _NAME_ROOM)
-        has_epoch = _ends_with(chunk, _EPOCH, 0)
+    def _core(self, fields: _Fields) -> tuple[Ints, Ints]:
+        """Epoch (-1 none) and ordinal before the step: the epoch where its name is before that, else the ordinal."""
+        before = fields.integer()
+        numbers = before.number()
+        has_epoch = fields.ends_with(_EPOCH)
         if not has_epoch.any():
-            check.good &= before.length <= _MOST_ORDINAL
-            return np.full(len(at), -1, np.int64), before.number(), chunk, at
-        every = bool(has_epoch.all())
-        core = check.integer(chunk, len(_EPOCH), None if every else has_epoch)
-        further = core.length + len(_EPOCH)
-        at -= further if every else np.where(has_epoch, further, 0)
-        chunk = self._chunks.at(at - _NAME_ROOM, _NAME_ROOM)
-        numbers, ordinals = before.number(), core.number()
-        if every:
-            check.good &= core.length <= _MOST_ORDINAL
-            return numbers, ordinals, chunk, at
-        check.good &= np.where(has_epoch, core.length, before.length) <= _MOST_ORDINAL
-        return np.where(has_epoch, numbers, -1), np.where(has_epoch, ordinals, numbers), chunk, at
+            fields.good &= before.length <= _MOST_ORDINAL
+            return np.full(len(numbers), -1, np.int64), numbers
+        if has_epoch.all():
+            fields.pass_by(len(_EPOCH))
+            core = fields.integer()
+            fields.good &= core.length <= _MOST_ORDINAL
+            return numbers, core.number()
+        fields.pass_by(np.where(has_epoch, len(_EPOCH), 0))
+        core = fields.integer(has_epoch)
+        fields.good &= np.where(has_epoch, core.length, before.length) <= _MOST_ORDINAL
+        return np.where(has_epoch, numbers, -1), np.where(has_epoch, core.number(), numbers)
 
 
 def scan(block: bytes) -> Found:
@@ -295,65 +286,96 @@ def scan(block: bytes) -> Found:
     return scanner.scan()
 
 
-class _Check:
-    """Takes fields of lines as digits, and gathers which lines are right in all of them."""
+class _Fields:
+    """Goes through the fields of lines from the last to the first, and gathers which lines are right in all of them.
 
-    def __init__(self, size: int) -> None:
-        self.good: Bools = np.ones(size, bool)
+    Bytes are gathered again only behind a field whose length differs between the lines, and where none are left.
+    """
 
-    def is_same(self, words: Words, text: np.uint64) -> None:
-        """Require a text of eight bytes."""
-        self.good &= words == text
+    def __init__(self, chunks: _Chunks, places: Ints) -> None:
+        self._chunks = chunks
+        self._places = places
+        """Where the last gathered bytes of each line end."""
+        self._passed = 0
+        """Bytes of them that have been passed by, in all lines alike."""
+        self._chunk: Chunk | None = None
+        self.good: Bools = np.ones(len(places), bool)
 
-    def ends_with(self, chunk: Chunk, name: bytes, after: int = 0) -> None:
-        """Require a field's name (of less than eight bytes), so many bytes before the end of a chunk."""
-        self.good &= _ends_with(chunk, name, after)
+    def places(self) -> Ints:
+        """Where each line has been read down to."""
+        return self._places - self._passed if self._passed else self._places
 
-    def integer(self, chunk: Chunk, after: int, asked: Bools | None = None) -> Field:
-        """Integers of one to eight digits, so many bytes before the end of a chunk; of the lines asked for."""
-        field = field_of(chunk.words(_NAME_ROOM - 8 - after), DIGITS)
+    def pass_by(self, length: Ints | int) -> None:
+        """Go on before bytes that have been looked at: as many in all lines, or in each its own."""
+        if isinstance(length, int):
+            self._passed += length
+        else:
+            self._places, self._passed, self._chunk = self.places() - length, 0, None
+
+    def name(self, name: bytes) -> None:
+        """Require a field's name (of twelve bytes, or less than eight)."""
+        if len(name) < _WORD:
+            self.good &= self.ends_with(name)
+        else:
+            self.good &= self._words() == word_of(name[-_WORD:])
+            self.good &= self._words(len(name) - _WORD) == word_of(name[:_WORD])
+        self.pass_by(len(name))
+
+    def ends_with(self, name: bytes) -> Bools:
+        """Which lines have a name (of less than eight bytes) next."""
+        found: Bools = self._words() & LAST[len(name)] == word_of(name.rjust(_WORD, b"\0"))
+        return found
+
+    def integer(self, asked: Bools | None = None) -> Field:
+        """Integers of one to eight digits; of the lines asked for."""
+        field = field_of(self._words(), DIGITS)
         there = field.length > 0
         self.good &= there if asked is None else there | ~asked
+        self.pass_by(field.length if asked is None else np.where(asked, field.length, 0))
         return field
 
-    def decimal(self, chunk: Chunk, after: int, decimals: int) -> Field:
+    def decimal(self, decimals: int) -> Words:
         """Numbers of at most eight characters with so many decimals; their digits hold a zero for the point."""
-        field = field_of(chunk.words(_NAME_ROOM - 8 - after), _POINTED[decimals])
+        field = field_of(self._words(), _POINTED[decimals])
         self.good &= field.length >= decimals + len("0.")
-        return field
+        self.pass_by(field.length)
+        return field.digits
 
-    def clock(self, words: Words) -> Words:
+    def clock(self) -> Words:
         """The eight bytes of clocks."""
-        self.good &= strange_bytes(words ^ _CLOCK, _ABOVE_CLOCK) == 0
-        clock: Words = words.copy()
+        clock: Words = self._words().copy()
+        self.good &= strange_bytes(clock ^ _CLOCK, _ABOVE_CLOCK) == 0
+        self.pass_by(CLOCK)
         return clock
 
-    def device(self, chunk: Chunk) -> tuple[Ints, Bools | None]:
-        """The device before an ordinal, of one or two digits; and which have one (None: all)."""
-        end = _NAME_ROOM
-        device, is_right = _device(chunk, end - 8, _ONE_DIGIT)
+    def device(self) -> Ints:
+        """The device before an ordinal, of one or two digits, and all that is before it in the line's own text."""
+        device, is_right = self._device(0, _ONE_DIGIT)
         device >>= np.uint64(48)
+        length = LEAD + len("=xla:0/")
         if is_right.all():
-            return device.view(np.int64), None
-        longer, is_longer = _device(chunk, end - 9, _TWO_DIGITS)
-        is_longer &= chunk.octets(end - 1) == ord("/")
+            self.pass_by(length)
+            return device.view(np.int64)
+        longer, is_longer = self._device(1, _TWO_DIGITS)
+        is_longer &= self._words() >> np.uint64(56) == ord("/")
         self.good &= is_right | is_longer
         longer >>= np.uint64(48)
         both = (longer & np.uint64(0xFF)) * TEN + (longer >> BYTE)
-        return np.where(is_right, device, both).view(np.int64), is_right
+        self.pass_by(np.where(is_right, length, length + 1))
+        return np.where(is_right, device, both).view(np.int64)
 
+    def _device(self, after: int, expected: tuple[np.uint64, np.uint64]) -> tuple[Words, Bools]:
+        """The digits of devices whose text ends so many bytes before, xor-ed, and which lines have one."""
+        pattern, above = expected
+        values: Words = self._words(after) ^ pattern
+        is_right = strange_bytes(values, above) == 0
+        is_right &= self._words(after + 8) == _DEVICE_2
+        is_right &= self._words(after + 16) == _DEVICE_1
+        return values, is_right
 
-def _ends_with(chunk: Chunk, name: bytes, after: int) -> Bools:
-    words = chunk.words(_NAME_ROOM - 8 - after)
-    found: Bools = words & LAST[len(name)] == word_of(name.rjust(8, b"\0"))
-    return found
-
-
-def _device(chunk: Chunk, place: int, expected: tuple[np.uint64, np.uint64]) -> tuple[Words, Bools]:
-    """The digits of devices whose text ends eight bytes after a place, xor-ed, and which lines have one."""
-    pattern, above = expected
-    values: Words = chunk.words(place) ^ pattern
-    is_right = strange_bytes(values, above) == 0
-    is_right &= chunk.words(place - 8) == _DEVICE_2
-    is_right &= chunk.words(place - 16) == _DEVICE_1
-    return values, is_right
+    def _words(self, after: int = 0) -> Words:
+        """The last eight bytes that have not been passed by, but for so many at the end."""
+        if self._chunk is None or self._passed + after + _WORD > _ROOM:
+            self._places, self._passed = self.places(), 0
+            self._chunk = self._chunks.at(self._places - _ROOM, _ROOM)
+        return self._chunk.words(_ROOM - _WORD - self._passed - after)

@@ -21,10 +21,10 @@ TABLE = dialect(
     Kind.HEADER,
     [
         b"oss,", b",loss", b"_loss", b"/loss", b"oss\t", b"\tloss", b"oss  ", b"  loss", b"  Loss", b"  LOSS ",
-        b"oss |", b"| loss", b"oss \xe2\x94",
+        b"oss |", b"| loss", b"oss \xe2\x94", b"\tTraining Loss",
     ],
-    rb"^\s{0,8}(?:E {2,8}# {2,12}LOSS (?:[ \w.]{1,200})|" + _TELLS
-    + rb"(?:" + _BAR + rb"? {0,4}" + _NAME + rb"(?: {0,40}" + _BAR + rb" {0,4}" + _NAME + rb"){1,40} {0,40}"
+    rb"^(?:[^|\n]{0,80}\d\d:\d\d:\d\d[^|\n]{0,60}(?=\|)|\s{0,8})(?:E {2,8}# {2,12}LOSS (?:[ \w.]{1,200})|" + _TELLS
+    + rb"(?:" + _BAR + rb"? {0,40}" + _NAME + rb"(?: {0,40}" + _BAR + rb" {0,40}" + _NAME + rb"){1,40} {0,40}"
     + _BAR + rb"?"
     rb"|" + _NAME + rb"(?: {2,40}" + _NAME + rb"){1,40}|" + _NAME + rb"(?:\t" + _NAME + rb"){1,40}"
     rb"|" + _NAME + rb"(?:, ?" + _NAME + rb"){1,200}))\s{0,60}$",
@@ -34,10 +34,12 @@ TABLE = dialect(
 STEP_ABOVE = dialect(
     "step above its loss",
     Kind.HEADER,
-    [b"tep ", b"tep: ", b"teration ", b"teration: ", b"atch ", b"atch: ", b"tep=", b"iter ", b"iter: ", b"Iter "],
-    rb"^(?P<v>[^\w\n]{0,60})(?:[Ee]poch[:=]? {0,4}" + EPOCH + rb"(?:" + OF + rb")?[ ,|]{1,4})?"
-    rb"(?:[Gg]lobal[ _]|[Tt]rain(?:ing)? )?(?:[Ss]tep|[Ii]ter(?:ation)?|[Bb]atch)"
-    rb"(?: ?(?P<q>[:=])[ \t]{0,4}|[ \t]{1,4})" + STEP + rb"(?P<total>" + OF + rb")?[^\w\n]{0,60}$",
+    [b"tep ", b"tep: ", b"teration ", b"teration: ", b"atch ", b"atch: ", b"tep=", b"iter ", b"iter: ", b"Iter ",
+     b"poch: [", b"Epoch ["],
+    rb"^(?P<v>[^\w\n]{0,60})(?:[Ee]poch[:=]? {0,4}\[?" + EPOCH + rb"(?:" + OF + rb")?\]?(?:[ ,|]{1,4}|(?=\[)))?"
+    rb"(?:(?:[Gg]lobal[ _]|[Tt]rain(?:ing)? )?(?:[Ss]tep|[Ii]ter(?:ation)?|[Bb]atch)"
+    rb"(?: ?(?P<q>[:=])[ \t]{0,4}|[ \t]{1,4})"
+    rb"|(?<=[\] ])\[ {0,6}(?=\d{1,12} ?/))" + STEP + rb"(?P<total>" + OF + rb")?[^\w\n]{0,60}$",
     hints_end=True,
 )  # fmt: skip
 """A step on a line of its own, of people's own printing; its loss stands right beneath it, or in its section."""
@@ -50,7 +52,7 @@ _BENEATH = dialect("step above its loss", Kind.SAMPLE, (), rb"")
 
 _LOSS_LINE = re.compile(
     rb"^(?P<v>[^\w\n]{0,12})" + DATE + rb"(?:(?:[Tt]rain(?:ing)?|[Tt]otal|[Aa]vg|[Aa]verage)[ _]){0,2}[Ll]oss"
-    rb"(?: ?(?P<q>[:=])| is)[ \t]{0,12}" + LOSS + ENDS
+    rb"(?: ?(?P<q>[:=])| is|(?= ))[ \t]{0,12}" + LOSS + ENDS
 )
 _EVALUATES = re.compile(rb"(?<![A-Za-z])" + EVALUATION)
 
@@ -58,13 +60,15 @@ _STEPS = ("global_step", "step", "iteration", "iter", "training_step", "train_st
 _EPOCHS = ("epoch", "epochs", "e")
 _LOSSES = (
     "train_loss", "training_loss", "loss_train", "train_loss_step", "loss",
-    "total_loss", "train_total_loss",
+    "total_loss", "train_total_loss", "main_loss",
 )  # fmt: skip
+_A_WHOLE = re.compile(r"train_(?:total_\w+_|\w+_total_)loss$")
+_A_PART = re.compile("loss_")
 _RATES = ("samples_sec", "samples_per_sec", "samples_per_second", "tokens_sec", "tokens_per_sec", "tokens_per_second",
           "examples_sec", "throughput", "tok_s", "tokens_s", "samples_s", "examples_s", "img_s", "images_sec", "it_s",
           "steps_s", "steps_sec")  # fmt: skip
 _SPLITS = ("train", "split", "phase", "mode", "stage")
-_TRAINING = (b"true", b"train", b"training", b"yes")
+_TRAINING = (b"true", b"yes")
 
 _VALUE = re.compile(NUMBER + rb"(?=s?$)")
 _FIGURE = re.compile(rb"(?:" + NUMBER + rb"[s%]?|\d{1,3}(?::\d\d){1,2}(?:\.\d{1,6})?|None|#na#)$")
@@ -72,6 +76,9 @@ _SECTION = 60
 """Lines in which a loss may stand beneath a step that heads a section."""
 
 _DRAWN_RULE = re.compile(rb"[=#*_-]{3}|(?:\xe2[\x94\x95][\x80-\xbf]){3}")
+_LED = re.compile(rb"[^|\n]{0,80}\d\d:\d\d:\d\d[^|\n]{0,60}\|")
+"""What a logger puts before a table's lines."""
+
 _RULE = re.compile(rb"(?:[\s+=-]|\xe2[\x94\x95][\x80-\xbf]){0,400}$")
 _DRAWN = re.compile(rb"\xe2\x94[\x82\x83]")
 
@@ -96,12 +103,13 @@ class Table:
 
     def __init__(self, header: bytes) -> None:
         self._separator = _separator_of(header)
+        self._is_led = _LED.match(header) is not None
         names = [re.sub("[ /]", "_", cell.decode("ascii").lower()) for cell in self._cells(header)]
         self._size = len(names)
         found = {
             "step": _first(_STEPS, names),
             "epoch": _first(_EPOCHS, names),
-            "loss": _first(_LOSSES, names) if "#" not in names else _only_loss(names),
+            "loss": _loss_place(names),
             "rate": _first(_RATES, names),
         }
         self._places = {column: place for column, place in found.items() if place is not None}
@@ -116,7 +124,7 @@ class Table:
         return "loss" in self._places and len(self._places.keys() & {"step", "epoch"}) > 0
 
     def _cells(self, line: bytes) -> list[bytes]:
-        text = _DRAWN.sub(b"|", line).strip(b" \r")
+        text = _DRAWN.sub(b"|", line[max(0, line.find(b"|")) if self._is_led else 0 :]).strip(b" \r")
         if self._separator == b"  ":
             return re.split(rb" {2,}", text)
         if self._separator == b"|":
@@ -132,10 +140,14 @@ class Table:
         if not told.keys() & {"step", "epoch"} or "loss" not in told:
             return self._dialect, {}
         place = max(float(told[name]) for name in ("step", "epoch") if name in told)
-        if place < self._last or (self._split is not None and cells[self._split].lower() not in _TRAINING):
+        if place < self._last or not self._trains(cells):
             return self._dialect, {}
         self._last = place
         return self._dialect, told
+
+    def _trains(self, cells: Sequence[bytes]) -> bool:
+        cell = b"train" if self._split is None else cells[self._split].lower()
+        return cell.startswith(b"train") or cell in _TRAINING
 
     def _fits(self, cell: bytes) -> bool:
         return len(cell) < 60 if self._separator != b"  " else _FIGURE.match(cell) is not None
@@ -230,10 +242,12 @@ def _separator_of(header: bytes) -> bytes:
     return next((each for each in (b"|", b"\t", b",") if each in _DRAWN.sub(b"|", header)), b"  ")
 
 
-def _only_loss(names: Sequence[str]) -> int | None:
-    """Where spaCy's loss stands, which is named after a part of its pipeline; of several none is the whole."""
-    found = [place for place, name in enumerate(names) if name.startswith("loss_")]
-    return found[0] if len(found) == 1 else None
+def _loss_place(names: Sequence[str]) -> int | None:
+    """Where the whole loss stands; spaCy's is named after a part of its pipeline, of several none is the whole."""
+    place = _first(_LOSSES, names) if "#" not in names else None
+    named = _A_PART if "#" in names else _A_WHOLE
+    found = [place for place, name in enumerate(names) if named.match(name)]
+    return found[0] if place is None and len(found) == 1 else place
 
 
 def _first(wanted: Sequence[str], names: Sequence[str]) -> int | None:

@@ -6,11 +6,13 @@ from tui.logs.dialect import DATE, ENDS, EPOCH, LOSS, OF, RATE, STEP, Dialect, K
 from tui.logs.paces import BAR_RATE
 from tui.logs.vocabulary import (
     BEGINS_WITH_WORKER,
+    EVALUATION,
     LOG_LINE,
     NAMED_EPOCH,
     NAMED_LOSS,
     NAMED_RANK,
     NAMED_STEP,
+    ONLY_LOSS,
     PLAIN,
     RATED,
     UNTIL,
@@ -29,7 +31,12 @@ _EVALUATED = (
 
 _HINTS = (
     b"oss:", b"oss=", b"oss ", b"oss\t", b"oss(", b"oss]", b"oss_mean", b"oss.avg", b"oss/train", b"LOSS",
-    b"ost=", b"ost =",
+    b"oss_train", b"oss': ", b'oss": ', b"ost=", b"ost =",
+)  # fmt: skip
+
+_MADE_OF = (
+    b"C loss", b"E loss", b"L loss", b"R loss", b"T loss", b"C Loss", b"E Loss", b"L Loss", b"R Loss", b"T Loss",
+    b"ntropy",
 )  # fmt: skip
 
 _ONCE = rb"[^\n]"
@@ -46,13 +53,35 @@ BARS: tuple[Dialect, ...] = (
         LOG_LINE + rb"(?=(?:[^\n|]{0,80}?" + NAMED_EPOCH + rb")?)(?:(?!\d{1,3}%)" + PLAIN + rb"){0,120}?" + _BAR
         + STEP
         + rb"/(?:\d{1,12}|\?) \[" + BAR_RATE + rb"[^\]\n]{0,60}?(?:[\w.]{1,12}/s|s/[a-z]{1,12}), "
-        rb"(?:[\w./-]{1,40}[=:] ?[^,\]\s]{1,30}(?:, | )){0,12}(?:(?:reduced_)?train[_/]|step_|batch_|avr_"
+        rb"(?:[\w./-]{1,40}[=:] ?[^,\]\s]{1,30}(?:, | )){0,12}(?:_?(?:reduced_)?train[_/]|step_|batch_|avr_"
         rb"|avg_)?[Ll]oss"
         rb"(?:_step|_mean|_avg)?(?:=|: ?)" + LOSS + rb"(?=[,\] ])(?:[^\]\n]{0,80}?throughput=" + RATE + rb")?",
     ),
 )  # fmt: skip
 """tqdm's with a loss behind them."""
 
+
+_OUT_OF = rb"(?: ?/ ?| of {1,6})\d{1,12}"
+
+_TAGS = (
+    rb"\s{0,8}(?:\[(?!" + EVALUATION + rb")[A-Za-z][^\]\n]{0,24}\] ?){1,3}"
+    rb"(?:[\[(] {0,6}| {0,8}(?=\d{1,12} ?/ ?\d{1,12} {1,4}\w{0,12}[Ll]oss))"
+)
+"""What a line is about, in brackets before a place: `[proc 0][Train](1000/40000)`, `[base] 120/500 loss=`."""
+
+_STEPS_OF = rb"(?!" + EVALUATION + rb")[A-Za-z]{2,16} (?:[Ss]tep|[Ii]ter(?:ation)?) "
+"""Whose steps they are: `policy step 250/2000`."""
+
+_MARKS = rb"[^\w\n\xc3-\xe1\xe3-\xee]"
+"""No letter, not of other alphabets either."""
+
+_DRAWN = (
+    _MARKS + rb"{0,8}\[(?:\d{1,3}:)?\d\d:\d\d\](?=[^\w\n]{0,6}(?:\[[=#>.-]|\xe2[\x94-\x97]))" + _MARKS + rb"{1,400}"
+)
+"""A clock and a bar, as indicatif draws them before how far it has come."""
+
+_SAID = rb"(?:^|(?<=[\]:|-] )(?<!Error: )(?<!tion: )(?<![Tt]est: )(?<![Ee]val: )(?<![Vv]al: )|(?<=INFO ))[^\w\n]{0,8}"
+"""Where a sentence begins."""
 
 _OF_MANY = rb"(?=[^\n]{0,200}?\d ?/ {0,6}\d)"
 """Soon told: most lines hold nothing of how much."""
@@ -63,6 +92,10 @@ _AT_STEP = (
     rb"(?:[ ,(]{1,3}(?:at |of |@ ?)?[Ee]poch[ :#]{0,3}" + EPOCH + rb"(?:" + OF + rb")?\)?)?"
 )  # fmt: skip
 """Whose a loss is, said in words."""
+
+_LOSS_OF = (
+    rb"(?:(?:(?:[Mm]ini-?)?[Bb]atch|[Tt]rain(?:ing)?|[Aa]vg|[Aa]verage|[Tt]otal) ){0,2}[Ll]oss "
+)  # fmt: skip
 
 
 def _placed(before: bytes) -> Dialect:
@@ -82,8 +115,10 @@ HOMEMADE: tuple[Dialect, ...] = (
     dialect(
         "epoch alone",
         Kind.EPOCH,
-        [b"Epoch ", b"poch: ", b"EPOCH ", b"# epoch "],
-        rb"^[^\w\n]{0,40}(?:[Ee]poch|EPOCH):? {1,4}\[?" + EPOCH
+        [b"Epoch ", b"poch: ", b"EPOCH ", b"# epoch ", b"ing epoch "],
+        rb"^(?=[^\n]{0,160}?(?:[Ee]poch|EPOCH):? {1,4}\[?\d[^\n]{0,60}$)"
+        rb"(?:" + PLAIN + rb"{0,100}(?:[\]-]|INFO) {1,4})?[^\w\n]{0,40}(?:Info: |[Tt]raining |[Ss]tarting )?"
+        rb"(?:[Ee]poch|EPOCH):? {1,4}\[?" + EPOCH
         + rb"(?:(?: ?/ ?| of )\d{1,9})?(?i: summary| results?)?[^\w\n]{0,40}$",
         moment="begin",
     ),
@@ -91,8 +126,9 @@ HOMEMADE: tuple[Dialect, ...] = (
     dialect(
         "progress bar",
         Kind.SAMPLE,
-        [b"oss:", b"oss="],
-        LOG_LINE + rb"(?=(?:[^\n|]{0,80}?" + NAMED_EPOCH + rb")?)" + UNTIL + rb"{0,50}?" + NAMED_LOSS
+        [b"oss:", b"oss=", b"oss "],
+        LOG_LINE + rb"(?=[^\n]{0,400}?\d(?:/\?|it)? \[\d)"
+        rb"(?=(?:[^\n]{0,80}?" + NAMED_EPOCH + rb")?)" + UNTIL + rb"{0,50}?" + NAMED_LOSS
         + rb"[^\n]{0,120}?(?:" + _BAR + rb"|: )" + STEP + rb"(?:/(?:\d{1,12}|\?)|it) \[" + BAR_RATE + rb"\d",
     ),
     dialect(
@@ -100,7 +136,8 @@ HOMEMADE: tuple[Dialect, ...] = (
         Kind.SAMPLE,
         [b"oss': ", b'oss":', b'/train": '],
         rb"^(?![^\n]{0,800}?" + _EVALUATED + rb")[^\n]{0,400}?\{"
-        rb"(?=[^{}\n]{0,800}?['\"](?:global_)?(?:[Ss]tep|iter|iteration|batch|batch_idx|update|num_updates)['\"]: ?"
+        rb"(?=[^{}\n]{0,800}?['\"](?:train(?:er)?/)?(?:global_)?"
+        rb"(?:[Ss]tep|iter|iteration|batch|batch_idx|update|num_updates)['\"]: ?"
         rb"['\"]?" + STEP + rb"['\"]?[,}])(?=(?:[^{}\n]{0,800}?['\"]epoch['\"]: ?['\"]?(?P<epoch>\d{1,9})[.,'\"}])?)"
         rb"(?=(?:[^{}\n]{0,800}?['\"](?:perf/|train[/_])?(?:throughput|tps|[a-z]{1,12}(?:/s(?:ec)?"
         rb"|_per_s(?:ec(?:ond)?)?))['\"]: ?['\"]?" + RATE + rb"['\"]?[,}])?)"
@@ -120,8 +157,16 @@ HOMEMADE: tuple[Dialect, ...] = (
         "place in an epoch",
         Kind.SAMPLE,
         _HINTS,
-        LOG_LINE + rb"(?=[^\w\n]{0,8}\[ {0,6}" + EPOCH + OF + rb"\][ \t,|-]{0,4}\[ {0,6}" + STEP + OF + rb"[^\w\n]"
-        + UNTIL + rb"{0,60}?" + NAMED_LOSS + rb")" + RATED + _ONCE,
+        LOG_LINE + rb"(?=[^\w\n]{0,8}\[ {0,6}" + EPOCH + _OUT_OF + rb"(?:\][ \t,|-]{0,4}\[|, ) {0,6}" + STEP
+        + _OUT_OF + rb"[^\w\n]" + UNTIL + rb"{0,60}?" + NAMED_LOSS + rb")" + RATED + _ONCE,
+    ),
+    # Two numbers at a line's beginning, right before the loss.
+    dialect(
+        "place in an epoch",
+        Kind.SAMPLE,
+        _HINTS,
+        LOG_LINE + rb"(?=\s{0,8}(?P<v>\[ {0,6})?" + EPOCH + rb"(?(v) {0,2}[,|]) {1,6}" + STEP
+        + rb"(?(v)\]:?(?: {1,3}(?:[Tt]rain(?:ing)?|TRAIN(?:ING)?):?)?) {1,3}" + NAMED_LOSS + rb")" + RATED + _ONCE,
     ),
     dialect(
         "words",
@@ -132,32 +177,48 @@ HOMEMADE: tuple[Dialect, ...] = (
         + rb"(?!, rate|[ ,|;-]{1,4}(?:[Vv]al|[Tt]est|[Dd]ev|[Ee]val)[a-z]{0,7}[ _]?[Ll]oss(?!=)))"
         + perhaps(NAMED_EPOCH) + perhaps(NAMED_RANK) + BEGINS_WITH_WORKER + RATED + _ONCE,
     ),
+    dialect(
+        "words",
+        Kind.SAMPLE,
+        _MADE_OF,
+        LOG_LINE + rb"(?![^\n]{0,800}?[Ll]oss[^\n]{0,800}?[Ll]oss)" + somewhere(NAMED_STEP) + rb"(?=" + UNTIL
+        + rb"{0,80}?" + ONLY_LOSS + rb")" + perhaps(NAMED_EPOCH) + perhaps(NAMED_RANK) + BEGINS_WITH_WORKER + RATED
+        + _ONCE,
+    ),
     _placed(rb"[ \t:,|>-]{1,8}\(?"),
     # How far of how much, at the line's beginning or with the share beside it; nothing names it.
     dialect(
         "places",
         Kind.SAMPLE,
         _HINTS,
-        LOG_LINE + rb"(?=(?P<v>[^\n]{1,160}?[\]|>):-])??[^\w\n]{0,12}" + STEP
-        + rb" ?/ ?\d{1,12}(?![\w./:-]| \d\d?:\d\d)(?(v)(?:[^\w\n]{0,6}\d{1,3}(?:\.\d{1,4})?%"
+        LOG_LINE + rb"(?=(?:" + _DRAWN + rb"|" + _TAGS + rb"|" + _STEPS_OF
+        + rb"|(?P<v>[^\n]{1,160}?[\]|>):-])??" + _MARKS + rb"{0,12})"
+        + STEP
+        + rb" ?/ ?\d{1,12}(?![\w./:-]| \d\d?:\d\d| \* [Ee]poch)(?(v)(?:[^\w\n]{0,6}\d{1,3}(?:\.\d{1,4})?%"
         rb"| ?(?:steps|its|iters|iterations|batches|updates)(?![A-Za-z])))"
-        rb")(?=" + UNTIL + rb"{0,60}?" + NAMED_LOSS + rb"(?![ ,|;-]{1,4}(?:[Vv]al|[Tt]est|[Dd]ev|[Ee]val)))"
-        + perhaps(NAMED_EPOCH) + perhaps(NAMED_RANK) + RATED + _ONCE,
+        rb")(?=" + UNTIL + rb"{0,60}?" + NAMED_LOSS + rb")"
+        + perhaps(NAMED_EPOCH) + perhaps(NAMED_RANK) + BEGINS_WITH_WORKER + RATED + _ONCE,
     ),
     # A loss that says itself whose it is.
     dialect(
         "loss at a step",
         Kind.SAMPLE,
         [b"oss at ", b"oss for ", b"oss @ ", b" at step ", b" @ step ", b" at iteration ", b" at batch "],
-        rb"(?:^|(?<=[\]:|-] )(?<!Error: ))[^\w\n]{0,8}"
-        rb"(?:(?:(?:[Mm]ini-?)?[Bb]atch|[Tt]rain(?:ing)?|[Aa]vg|[Aa]verage|[Tt]otal) ){0,2}"
-        rb"[Ll]oss (?:\([^()\n]{1,30}\) )?" + _AT_STEP + rb" ?(?:[:=]| is) {0,4}" + LOSS + ENDS,
+        _SAID + _LOSS_OF + rb"(?:\([^()\n]{1,30}\) )?" + _AT_STEP + rb" ?(?:[:=]| is) {0,4}" + LOSS + ENDS,
+    ),
+    dialect(
+        "loss at a step",
+        Kind.SAMPLE,
+        [b"oss ("],
+        _SAID + _LOSS_OF + rb"\((?:[Ee]poch[ :=]{1,2}" + EPOCH + rb"(?:" + OF + rb")?[,;] ?)?"
+        rb"(?:[Ss]tep|[Ii]ter(?:ation)?|[Bb]atch)[ :=]{1,2}" + STEP + rb"(?:" + OF + rb")?\) ?[:=] {0,4}" + LOSS
+        + ENDS,
     ),
     dialect(
         "loss at a step",
         Kind.SAMPLE,
         [b" at step ", b" @ step ", b" at iteration ", b" at batch "],
-        rb"(?:^|(?<=[\]:|-] )(?<!Error: ))[^\w\n]{0,8}(?:(?:[Tt]rain(?:ing)?|[Tt]otal) )?[Ll]oss(?: ?[:=])? {1,4}"
+        _SAID + rb"(?:(?:[Tt]rain(?:ing)?|[Tt]otal) )?[Ll]oss(?: ?[:=])? {1,4}"
         + LOSS + rb" " + _AT_STEP + rb"(?=[,;|(]|\s*$)",
     ),
     dialect(
@@ -167,6 +228,23 @@ HOMEMADE: tuple[Dialect, ...] = (
         LOG_LINE + nowhere(NAMED_STEP.replace(b"?P<step>", b"?:")) + rb"(?="
         + UNTIL + rb"{0,40}?" + NAMED_EPOCH + UNTIL + rb"{0,60}?" + NAMED_LOSS + rb")"
         + perhaps(NAMED_RANK) + BEGINS_WITH_WORKER + RATED + _ONCE,
+        is_summary=True,
+    ),
+    dialect(
+        "epochs",
+        Kind.SAMPLE,
+        [b"oss after epoch", b"oss at epoch", b"oss for epoch", b"oss in epoch", b"oss at Epoch", b"oss for Epoch"],
+        _SAID + _LOSS_OF + rb"(?:after|at|for|in) [Ee]poch[ :#]{1,3}" + EPOCH + rb"(?:" + OF + rb")?"
+        rb" ?(?:[:=]| is) {0,4}" + LOSS + ENDS,
+        is_summary=True,
+    ),
+    # Epochs of training, told as such: `Train 3, loss: 0.51`.
+    dialect(
+        "epochs",
+        Kind.SAMPLE,
+        _HINTS,
+        LOG_LINE + rb"(?=\s{0,8}(?:[Tt]rain(?:ing)?|TRAIN) {1,2}" + EPOCH + rb"[,:;|] " + UNTIL + rb"{0,60}?"
+        + NAMED_LOSS + rb")" + RATED + _ONCE,
         is_summary=True,
     ),
     # A number before it that nothing names.
@@ -183,8 +261,9 @@ HOMEMADE: tuple[Dialect, ...] = (
         "epochs",
         Kind.SAMPLE,
         _HINTS,
-        rb"^\s{0,8}(?:[-*#]{1,3} )?" + DATE + rb"(?:(?:[Tt]rain(?:ing)?|TRAIN)[ _]{1,6}(?:[-:|] {0,4})?|[Aa]vg[ _])"
-        rb"[Ll]oss(?: ?[:=]| is) {1,8}" + LOSS + ENDS,
+        rb"^" + _MARKS + rb"{0,16}" + DATE + rb"(?:(?:[Tt]rain(?:ing)?|TRAIN)(?: metrics| results| set)?:?[ _]{1,6}"
+        rb"(?:[-:|] {0,4})?(?:[Aa]vg |[Aa]verage )?|(?:[Aa]vg|[Mm]ean)[ _])"
+        rb"[Ll]oss(?: ?[:=]| is|(?= )) {1,8}" + LOSS + ENDS,
         is_bar=True,
         is_summary=True,
     ),

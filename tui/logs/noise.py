@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 from tui.logs.arrays import np, places_of
 from tui.logs.dialect import Dialect
@@ -15,26 +16,25 @@ _WINDOW = 4
 _MIX = np.uint32(0x9E37_79B1)
 _SHIFT = np.uint32(16)
 
-_COMMON, _SELDOM = frozenset(b"abcdefghijklmnopqrstuvwxyz"), frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
-"""Bytes that text is full of, and those it has less of; a window of the rest is hardly found where no string is.
-Blanks come in runs, so that a window of them is found everywhere."""
+_COMMON = b" etaoinsrhldcumfpgwybvkxjqz"
+"""Bytes that text is full of, the most frequent first: a window of others is hardly found where no string is."""
 
+_WEIGHTS = bytes(len(_COMMON) - place if (place := _COMMON.find(byte)) >= 0 else 3 for byte in range(256))
+"""How often text holds each byte; the rarest letter of all weighs one."""
 
 _NO_LETTERS = re.compile(rb"[^A-Za-z_\r\n]{0,80}[\r\n]")
 """The rest of a line that says nothing more in words."""
 
 
 class Signs:
-    """Byte strings to look for; those shorter than four bytes cost more. `last` ones must have no word behind."""
+    """Byte strings to look for; those of one or two bytes cost more. `last` ones must have no word behind."""
 
     def __init__(self, strings: Sequence[bytes], last: Sequence[bytes] = ()) -> None:
-        self._short = tuple(string for string in (*strings, *last) if len(string) < _WINDOW)
+        self._short = tuple(string for string in (*strings, *last) if len(string) < _WINDOW - 1)
         self._long: dict[int, list[tuple[bytes, int, bool]]] = {}
         for is_last, some in enumerate((strings, last)):
             for string in some:
-                if len(string) >= _WINDOW:
-                    place = _rarest(string)
-                    window = int.from_bytes(string[place : place + _WINDOW], "little")
+                for place, window in _windows(string):
                     self._long.setdefault(window, []).append((string, place, bool(is_last)))
         self._table = np.zeros(1 << (32 - int(_SHIFT)), bool)
         self._table[(np.array([*self._long], np.uint32) * _MIX) >> _SHIFT] = True
@@ -62,7 +62,8 @@ class Signs:
         return np.array(sorted(set(lines.tolist())), np.int64)
 
 
-def signs_of(dialects: Sequence[Dialect]) -> Signs | None:
+@lru_cache(maxsize=4)
+def signs_of(dialects: tuple[Dialect, ...]) -> Signs | None:
     """Finds lines that a dialect could match, or that hold escapes; None where any line could be one."""
     if any(not dialect.hints for dialect in dialects):
         return None
@@ -71,14 +72,17 @@ def signs_of(dialects: Sequence[Dialect]) -> Signs | None:
     return Signs((*sorted(others), b"\x1b"), sorted(last - others))
 
 
-def _rarest(string: bytes) -> int:
-    """Where the four bytes of a string are that text holds least often."""
-    places = range(len(string) - _WINDOW + 1)
-    return min(reversed(places), key=lambda place: sum(map(_weight, string[place : place + _WINDOW])))
+def _windows(string: bytes) -> list[tuple[int, int]]:
+    """What to look for, and where it is in the string: the four bytes that text holds least often.
 
-
-def _weight(byte: int) -> int:
-    return 3 if byte == ord(" ") else 2 if byte in _COMMON else 1 if byte in _SELDOM else 0
+    Three bytes are looked for with each byte that may be behind them, the line's end at the latest.
+    """
+    if len(string) < _WINDOW:
+        window = int.from_bytes(string, "little")
+        return [(0, window | last << 24) for last in range(256)] if len(string) == _WINDOW - 1 else []
+    weights = string.translate(_WEIGHTS)
+    place = min(range(len(string) - _WINDOW, -1, -1), key=lambda place: sum(weights[place : place + _WINDOW]))
+    return [(place, int.from_bytes(string[place : place + _WINDOW], "little"))]
 
 
 def _places_of(string: bytes, text: bytes) -> list[int]:

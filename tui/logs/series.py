@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,8 @@ _TAIL = 8
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Trail = npt.NDArray[np.float32]
+Trails = Callable[[Ints], tuple[Floats, Floats]]
+"""Losses and rates of samples, by their places in the batch."""
 
 
 def _ends_of(values: npt.NDArray[Any]) -> Ints:
@@ -94,7 +97,8 @@ class History:
         """Samples of each row there can be."""
         self._rows = 0
         self._first: Trail = _room(np.float32, 1)
-        self._loss, self._rate = (_room(np.float32, BUCKETS).reshape(-1, BUCKETS) for _ in range(2))
+        # Side by side, as they are written: what is kept of a row is in the caches no more when its next line comes.
+        self._loss, self._rate = np.moveaxis(_room(np.float32, 2 * BUCKETS).reshape(-1, BUCKETS, 2), 2, 0)
         self._time: Floats = np.full(BUCKETS, np.nan)
         self._epoch: Ints = np.full(BUCKETS, -1, np.int64)
         self._step: Ints = np.full(BUCKETS, -1, np.int64)
@@ -113,36 +117,38 @@ class History:
             line[half:] = unknown
         self.shift += 1
 
-    def add(self, runs: Runs, loss: Floats, rate: Floats, epoch: Ints, step: Ints, time: Floats) -> None:
-        """Take in a batch of samples in arrival order."""
-        rows, sizes = runs.rows, runs.sizes
+    def add(self, runs: Runs, trails: Trails, epoch: Ints, step: Ints, time: Floats) -> None:
+        """Take in a batch of samples in arrival order; only those that stay are asked for their losses and rates."""
+        rows = runs.rows
         before = self.counts[rows]
-        with np.errstate(over="ignore"):
-            losses: Trail = loss.astype(np.float32)[runs.order]
-            rates: Trail = rate.astype(np.float32)[runs.order]
-        fresh = places_of(before == 0)
-        if len(fresh):
-            self._begin(rows[fresh], losses[runs.starts[fresh]])
-        self.counts[rows] = after = before + sizes
+        self.counts[rows] = after = before + runs.sizes
+        fresh = before == 0
+        if fresh.any():
+            self._begin(rows[fresh], trails(runs.order[runs.starts[fresh]])[0])
         while int(after.max() - 1) >> self.shift >= BUCKETS:
             self._halve()
-        buckets = (np.arange(len(losses)) + np.repeat(before - runs.starts, sizes)) >> self.shift
-        keys = runs.ordered.astype(np.int64) * BUCKETS + buckets
-        ends = _ends_of(keys)
-        at = keys[ends]
-        self._loss.reshape(-1)[at] = losses[ends]
-        self._rate.reshape(-1)[at] = rates[ends]
+        first = before >> self.shift
+        sizes = ((after - 1) >> self.shift) - first + 1
+        of = np.arange(len(rows)).repeat(sizes)
+        buckets = np.arange(len(of)) + (first + sizes - np.cumsum(sizes))[of]
+        # The last sample of each bucket, counted from the row's first one.
+        last = np.minimum((buckets + 1) << self.shift, after[of]) - 1
+        kept = runs.order[last + (runs.starts - before)[of]]
+        at = rows[of], buckets
+        with np.errstate(over="ignore"):
+            self._loss[at], self._rate[at] = trails(kept)
         # What arrived last in each bucket tells its time.
-        last = np.full(BUCKETS, -1, np.int64)
-        np.maximum.at(last, buckets[ends], runs.order[ends])
-        told = places_of(last >= 0)
+        newest = np.full(BUCKETS, -1, np.int64)
+        np.maximum.at(newest, buckets, kept)
+        told = places_of(newest >= 0)
         for line, values in ((self._time, time), (self._epoch, epoch), (self._step, step)):
-            line[told] = values[last[told]]
+            line[told] = values[newest[told]]
 
-    def _begin(self, rows: Ints, losses: Trail) -> None:
+    def _begin(self, rows: Ints, losses: Floats) -> None:
         """Rows that have told nothing before, and the first loss of each."""
         self._rows = max(self._rows, int(rows.max()) + 1)
-        self._first[rows] = losses
+        with np.errstate(over="ignore"):
+            self._first[rows] = losses
         self._loss[rows] = self._rate[rows] = np.nan
 
     def replace(self, row: int, loss: float, rate: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tui.logs.arrays import np, npt
@@ -20,6 +21,9 @@ _SHIFT = np.uint64(64 - _SHORTCUT_BITS)
 MOST_PREFIXES = 8192
 """Different prefixes (address and number) remembered of one stream."""
 
+UNSEEN = -2
+"""In place of a slot: no line had this prefix before."""
+
 
 class Known:
     """The prefixes a stream has shown, by a hash, for looking up many at once."""
@@ -30,15 +34,10 @@ class Known:
         self.slots: npt.NDArray[np.int64] = np.zeros(0, np.int64)
         self._shortcut: npt.NDArray[np.int64] = np.zeros(0, np.int64)
 
-    @property
-    def is_full(self) -> bool:
-        """Whether no further prefix is remembered."""
-        return len(self.hashes) >= MOST_PREFIXES
-
     def find(self, tails: Words) -> npt.NDArray[np.int64]:
-        """The slot of each prefix, by its address and number as three rows of words; -1 unknown, or no prefix."""
+        """The slot of each prefix, by its address and number as three rows of words; -1 it is no prefix, `UNSEEN`."""
         if not len(self.hashes):
-            return np.full(tails.shape[1], -1, np.int64)
+            return np.full(tails.shape[1], UNSEEN, np.int64)
         hashes = _hashes(tails)
         places = self._shortcut.take((hashes >> _SHIFT).view(np.int64))
         same = self._matches(places, tails)
@@ -49,8 +48,8 @@ class Known:
         other = np.flatnonzero(~same)
         sought = np.searchsorted(self.hashes, hashes[other])
         sought[sought == len(self.hashes)] = 0
-        places[other], same[other] = sought, self._matches(sought, tails[:, other])
-        return np.where(same, self.slots[places], -1)
+        slots[other] = np.where(self._matches(sought, tails[:, other]), self.slots[sought], UNSEEN)
+        return slots
 
     def _matches(self, places: npt.NDArray[np.int64], tails: Words) -> npt.NDArray[np.bool_]:
         same: npt.NDArray[np.bool_] = self.tails[0].take(places) == tails[0]
@@ -58,15 +57,16 @@ class Known:
         same &= self.tails[2].take(places) == tails[2]
         return same
 
-    def add(self, tail: Words, slot: int) -> None:
-        """Remember a prefix and the slot of its worker (-1: it is no prefix)."""
-        key = _hashes(tail[:, None])[0]
-        place = int(np.searchsorted(self.hashes, key))
-        if self.is_full or (place < len(self.hashes) and self.hashes[place] == key):
-            return
-        self.hashes = np.insert(self.hashes, place, key)
-        self.tails = np.insert(self.tails, place, tail, axis=1)
-        self.slots = np.insert(self.slots, place, slot)
+    def learn(self, tails: Words, slot_of: Callable[[int], int]) -> None:
+        """Remember prefixes and the slots of their workers (-1: it is no prefix), told by the place of the first."""
+        firsts = np.sort(np.unique(_hashes(tails), return_index=True)[1])
+        firsts = firsts[: MOST_PREFIXES - len(self.hashes)]
+        slots = np.array([slot_of(place) for place in firsts.tolist()], np.int64)
+        hashes = np.concatenate((self.hashes, _hashes(tails[:, firsts])))
+        order = hashes.argsort()
+        self.hashes = hashes[order]
+        self.tails = np.concatenate((self.tails, tails[:, firsts]), axis=1)[:, order]
+        self.slots = np.concatenate((self.slots, slots))[order]
         self._shortcut = np.zeros(1 << _SHORTCUT_BITS, np.int64)
         self._shortcut[self.hashes >> _SHIFT] = np.arange(len(self.hashes))
 
@@ -99,10 +99,10 @@ class Stream:
     labels: set[bytes] = field(default_factory=set)
     """Hosts and tasks that have stood before samples."""
     known: Known = field(default_factory=Known)
+    looked_at: int = 0
+    """Bytes read in blocks so far; a whole block's where all its prefixes are known."""
     held: list[bytes] = field(default_factory=list)
     held_bytes: int = 0
-    looked_at: int = 0
-    """Bytes read in blocks so far."""
 
     def take(self, data: Bytes) -> list[tuple[Bytes, int, int]]:
         """Add a chunk; everything up to the last line end that has come, as (bytes, start, end) to be read in order.

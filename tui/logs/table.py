@@ -16,6 +16,11 @@ from tui.logs.snapshot import HAS_GLOBAL_RATE, HAS_LOSS, HAS_RATE, LOG_TIME, NO_
 MOST_EPOCHS = 4096
 """Epochs whose length is remembered."""
 
+_LARGEST = np.iinfo(np.int64).max
+
+_FEW_EPOCHS = 8
+"""So many epochs in a row are looked for one by one in a batch."""
+
 CLOCK_BYTES = 24
 """Room for the longest clock a dialect prints, `Wed Dec  4 01:41:29 2019`."""
 
@@ -23,6 +28,8 @@ ALL_KNOWN = HAS_LOSS | HAS_RATE | HAS_GLOBAL_RATE
 
 _FIRST_ROWS = 64
 _ORDINAL_BITS, _DEVICE_BITS = 21, 15
+_NONE_KNOWN = (1 << _DEVICE_BITS) + 1
+"""Makes the key of an unknown ordinal and device, -1 each, that of a slot alone."""
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -58,9 +65,9 @@ class Samples:
         """The samples with all columns there: these."""
         return self
 
-    def trails(self) -> tuple[Floats, Floats]:
-        """Losses and rates as numbers."""
-        return self.loss, self.rate
+    def trails(self, places: Ints) -> tuple[Floats, Floats]:
+        """Losses and rates of some samples as numbers."""
+        return self.loss[places], self.rate[places]
 
 
 SAMPLE_FIELDS = tuple(field.name for field in fields(Samples))
@@ -99,16 +106,17 @@ class PlainSamples:
         """Some of the samples: a slice or an array of places."""
         return PlainSamples(*(getattr(self, name)[places] for name in _PLAIN_FIELDS))
 
-    def trails(self) -> tuple[Floats, Floats]:
-        """Losses and rates as numbers."""
-        return decimal(self.loss, LOSS_DECIMALS), decimal(self.rate, RATE_DECIMALS)
+    def trails(self, places: Ints) -> tuple[Floats, Floats]:
+        """Losses and rates of some samples as numbers."""
+        loss, rate = decimal(np.stack((self.loss[places], self.rate[places])), _DECIMALS[:2])
+        return loss, rate
 
     def whole(self) -> Samples:
         """The samples with all columns there and all numbers made."""
         size = len(self)
         clock = np.zeros(size, f"S{CLOCK_BYTES}")
         clock.view(np.uint64).reshape(size, CLOCK_BYTES // 8)[:, 0] = self.clock
-        rates = decimal(np.concatenate((self.rate, self.global_rate)), RATE_DECIMALS)
+        loss, rate, global_rate = decimal(np.stack((self.loss, self.rate, self.global_rate)), _DECIMALS)
         kind = np.where(np.isnan(self.time), NO_TIME, LOG_TIME)
         return Samples(
             slot=self.slot,
@@ -116,9 +124,9 @@ class PlainSamples:
             device=self.device,
             epoch=self.epoch,
             step=self.step,
-            loss=decimal(self.loss, LOSS_DECIMALS),
-            rate=rates[:size],
-            global_rate=rates[size:],
+            loss=loss,
+            rate=rate,
+            global_rate=global_rate,
             known=np.full(size, ALL_KNOWN, np.uint8),
             clock=clock,
             time=self.time,
@@ -126,6 +134,8 @@ class PlainSamples:
             seen=self.seen,
         )
 
+
+_DECIMALS = np.array([[LOSS_DECIMALS], [RATE_DECIMALS], [RATE_DECIMALS]])
 
 _PLAIN_FIELDS = tuple(field.name for field in fields(PlainSamples))
 
@@ -169,28 +179,29 @@ class CoreTable:
 
     def row_for(self, slot: int, core: int, device: int) -> int:
         """The row of one (worker slot, ordinal, device), made when new; -1 when there are too many."""
-        key = int(_key(slot, core, device))
-        row = self._rows.get(key)
-        return self._make_row(key, slot, core, device) if row is None else row
+        row = self._rows.get(int(_key(slot, core, device)))
+        if row is None:
+            row = self.size if self.size < MOST_ROWS else -1
+            self._make_rows(*(np.array([value]) for value in (slot, core, device)))
+        return row
 
-    def _make_row(self, key: int, slot: int, core: int, device: int) -> int:
-        if self.size >= MOST_ROWS:
-            return -1
-        row = self.size
-        if row == len(self.columns["slot"]):
-            more = max(_FIRST_ROWS, row)
+    def _make_rows(self, slots: Ints, cores: Ints, devices: Ints) -> None:
+        """Make rows as far as there is room for them."""
+        start, end = self.size, min(MOST_ROWS, self.size + len(slots))
+        room = len(self.columns["slot"])
+        if end > room:
+            more = max(_FIRST_ROWS, room, end - room)
             self.columns = {
                 name: np.concatenate((old, np.zeros(more, old.dtype))) for name, old in self.columns.items()
             }
-        self.size += 1
-        for name, value in (("slot", slot), ("core", core), ("device", device)):
-            self.columns[name][row] = value
+        self.size = end
+        for name, values in (("slot", slots), ("core", cores), ("device", devices)):
+            self.columns[name][start:end] = values[: end - start]
         for name in ("epoch", "step", "first", "last"):
-            self.columns[name][row] = UNKNOWN
+            self.columns[name][start:end] = UNKNOWN
         for name in ("loss", "rate", "global_rate", "time", "seen"):
-            self.columns[name][row] = np.nan
-        self._rows[key] = row
-        return row
+            self.columns[name][start:end] = np.nan
+        self._rows.update(zip(_key(slots, cores, devices).tolist(), range(start, end), strict=False))
 
     def _rows_for(self, samples: Samples | PlainSamples) -> Ints:
         keys = _key(samples.slot, samples.core, samples.device)
@@ -198,11 +209,8 @@ class CoreTable:
         if (rows >= 0).all() or self.size >= MOST_ROWS:
             return rows
         missing = places_of(rows < 0)
-        firsts: dict[int, int] = {}
-        for place, key in zip(missing.tolist(), keys[missing].tolist(), strict=True):
-            firsts.setdefault(key, place)
-        for place in firsts.values():
-            self.row_for(int(samples.slot[place]), int(samples.core[place]), int(samples.device[place]))
+        firsts = missing[np.sort(np.unique(keys[missing], return_index=True)[1])]
+        self._make_rows(samples.slot[firsts], samples.core[firsts], samples.device[firsts])
         self._index = _Index(self._rows)
         return self._index.rows(keys)
 
@@ -234,7 +242,7 @@ class CoreTable:
             if not told:
                 self._count_wraps(runs, samples.step, samples.epoch)
             if self.history is not None:
-                self.history.add(runs, *samples.trails(), samples.epoch, samples.step, samples.time)
+                self.history.add(runs, samples.trails, samples.epoch, samples.step, samples.time)
             touched, counts, last = runs.rows, runs.sizes, runs.order[runs.ends]
         else:
             touched, counts, last = self._last_of(rows)
@@ -290,17 +298,17 @@ class CoreTable:
         """Note how far each epoch goes; whether every sample tells its epoch."""
         # As unsigned numbers, 0 and the unknown -1 come last once 1 is taken off.
         smallest = int((steps - 1).view(np.uint64).min()) + 1
-        if smallest <= np.iinfo(np.int64).max:
+        if smallest <= _LARGEST:
             self.smallest_step = min(self.smallest_step or smallest, smallest)
-        one = int(epochs.min())
-        single = one == int(epochs.max())
-        for epoch in [one] if single else sorted(set(epochs.tolist())):
-            there = steps if single else steps[epochs == epoch]
-            low, high = self.epoch_steps.get(epoch, (int(there[0]), int(there[0])))
-            self.epoch_steps[epoch] = (min(low, int(there.min())), max(high, int(there.max())))
+        first, last = int(epochs.min()), int(epochs.max())
+        for epoch in range(first, last + 1) if last - first < _FEW_EPOCHS else np.unique(epochs).tolist():
+            there = steps if first == last else steps[epochs == epoch]
+            if len(there):
+                low, high = self.epoch_steps.get(epoch, (int(there[0]), int(there[0])))
+                self.epoch_steps[epoch] = (min(low, int(there.min())), max(high, int(there.max())))
         while len(self.epoch_steps) > MOST_EPOCHS:
             del self.epoch_steps[next(iter(self.epoch_steps))]
-        return one != UNKNOWN
+        return first != UNKNOWN
 
     def _update_one(self, row: int, samples: Samples, place: int) -> None:
         """One sample that does not tell everything: of the same step as the row's, it adds to what is known."""
@@ -366,4 +374,4 @@ class _Index:
 
 def _key(slot: Any, core: Any, device: Any) -> Any:
     """(slot, ordinal, device) as one integer, `-1` for an unknown ordinal or device included."""
-    return (slot << (_ORDINAL_BITS + _DEVICE_BITS)) | ((core + 1) << _DEVICE_BITS) | (device + 1)
+    return ((((slot << _ORDINAL_BITS) + core) << _DEVICE_BITS) + device) + _NONE_KNOWN

@@ -23,15 +23,16 @@ class Tally:
 
     def add(self, slots: Ints, seen: Floats | float, *, is_wall: bool, samples: int) -> None:
         """Count a line of each slot given, so many of the first being samples; `seen` when (NaN unknown)."""
-        counts = np.bincount(slots)
+        told = np.bincount(slots[:samples])
+        counts = np.bincount(slots[samples:], minlength=len(told))
+        counts[: len(told)] += told
         if len(counts) > len(self._lines):
             more = 2 * len(counts) - len(self._lines)
             self._lines = np.concatenate((self._lines, np.zeros(more, np.int64)))
             self._samples = np.concatenate((self._samples, np.zeros(more, np.int64)))
             self._newest = np.concatenate((self._newest, np.full(more, np.nan)))
         self._lines[: len(counts)] += counts
-        if samples:
-            self._samples[: len(counts)] += np.bincount(slots[:samples], minlength=len(counts))
+        self._samples[: len(told)] += told
         self._is_wall |= is_wall
         if isinstance(seen, float):
             touched = places_of(counts > 0)

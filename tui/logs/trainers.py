@@ -108,6 +108,13 @@ PROGRESS_BARS = (
         is_bar=True,
     ),
     dialect(
+        "TensorFlow.js",
+        Kind.SAMPLE,
+        [b"us/step - "],
+        rb"^\d{1,12}ms \d{1,9}us/step - (?:\w{1,40}=\S{1,20} ){0,8}?loss=" + _LOSS + rb"(?=\s|$)",
+        is_bar=True,
+    ),
+    dialect(
         "levanter",
         Kind.SAMPLE,
         [b"Progress on:train"],
@@ -148,6 +155,14 @@ LANGUAGE_MODELS = (
         rb"(?:(?<=epoch )(?P<epoch>\d{1,9}), |(?<!\w))iteration {1,12}"
         rb"(?P<step>\d{1,12})/ {0,12}\d{1,12} \|[^\n]{0,600}?"
         rb"(?<=\| )(?:lm loss|reduced_train_loss|loss): " + _LOSS + rb"(?= ?\|)",
+    ),
+    # What a stage of a pipeline tells that has no loss.
+    dialect(
+        "Megatron",
+        Kind.SAMPLE,
+        [b"| samples per second: "],
+        rb"^ ?iteration {1,12}" + STEP + rb"/ {0,12}\d{1,12} \|(?:(?! (?:lm )?loss: )[^\n]){0,600}?"
+        rb"\| samples per second: (?P<rate>" + NUMBER + rb") \|",
     ),
     dialect(
         "fairseq",

@@ -21,7 +21,8 @@ JAX: tuple[Dialect, ...] = (
         "clu",
         Kind.SAMPLE,
         [b"train_loss=", b" loss=", b"train/loss="],
-        rb"(?:^|\] )\[" + STEP + rb"\] (?=(?:[^\n]{0,600}?examples_per_sec(?:ond)?=" + RATE + rb")?)(?:" + _METRIC
+        rb"(?:^|\] )\[" + STEP + rb"\] (?:collection=train\w{0,20} )?(?=(?:[^\n]{0,600}?(?:examples"
+        rb"|seqs)_per_sec(?:ond)?=" + RATE + rb")?)(?:" + _METRIC
         + rb"){0,32}(?:train[_/])?loss=" + LOSS + ENDS,
     ),
     _sample(

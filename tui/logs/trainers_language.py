@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tui.logs.dialect import ENDS, EPOCH, LOSS, NUMBER, OF, RATE, STEP, Dialect, Kind, dialect
+from tui.logs.paces import BAR_RATE
 
 _SHORT = rb"\d{1,6}(?:\.\d{1,6})?[KMGBT]?"
 """A number as people read it: `22.8K`."""
@@ -39,6 +40,7 @@ NANO = (
         b" train_time:",
         rb"(?<![\w{])step:" + STEP + OF + rb"(?: train_loss:" + LOSS + rb")? train_time:\d",
     ),
+    _sample("XLNet", b"] | gnorm ", rb"\] \[" + STEP + rb"\] \| gnorm [^\n]{0,80}? \| loss {1,4}" + LOSS + rb" \|"),
     _sample("GPT-2", b"] loss=", rb"^\[" + STEP + rb" \| [\d.]{1,12}\] loss=" + LOSS + rb" avg="),
     _sample("modded-nanogpt", b" | loss ", rb"^" + STEP + rb" \| loss " + LOSS + rb" \| lr " + NUMBER + rb" \|"),
 )  # fmt: skip
@@ -182,6 +184,16 @@ TRANSLATION = (
 )  # fmt: skip
 
 MORE_TRANSLATION = (
+    # The same bar when it trains and when it validates.
+    _sample(
+        "AllenNLP",
+        b" ||: ",
+        rb"^(?:[\w.]{1,40}: [^,|\n]{1,20}, ){0,12}loss: " + LOSS + rb"(?:, [\w.]{1,40}: [^,"
+        rb"|\n]{1,20}){0,12} \|\|: {1,4}"
+        rb"\d{1,3}%\|[^|\n]{0,300}\| ?" + STEP + rb"/(?P<total>\d{1,12}) \[" + BAR_RATE,
+        is_bar=True,
+        last_only=True,
+    ),
     _sample(
         "Marian",
         b" : Cost ",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tui.logs.dialect import ENDS, LOSS, OF, RATE, STEP, Dialect, Kind, dialect
+from tui.logs.dialect import ENDS, EPOCH, LOSS, OF, RATE, STEP, Dialect, Kind, dialect
 
 
 def _sample(name: str, hint: bytes, pattern: bytes, **more: bool) -> Dialect:
@@ -67,6 +67,18 @@ BENCHMARKS = (
 
 _TRAIN_METRIC = rb"(?:\w{0,24}logloss|rmse|mae|l\d)"
 
+RECOMMENDERS: tuple[Dialect, ...] = (
+    _sample(
+        "LightGCN", b"-|Sample:", rb"^EPOCH\[" + EPOCH + OF + rb"\] loss" + LOSS + rb"-\|Sample:", is_summary=True
+    ),
+    _sample(
+        "LightGCN",
+        b": train==[",
+        rb"^Epoch " + EPOCH + rb" \[[\d.s +]{2,40}\]: train==\[" + LOSS + rb"=",
+        is_summary=True,
+    ),
+)  # fmt: skip
+
 TREES: tuple[Dialect, ...] = (
     dialect(
         "LightGBM",
@@ -92,4 +104,20 @@ TREES: tuple[Dialect, ...] = (
 )
 """Trees that are boosted, a round at a time."""
 
-OTHERS: tuple[Dialect, ...] = TABLES + AGENTS + BENCHMARKS + TREES
+SMALL: tuple[Dialect, ...] = (
+    _sample(
+        "tinygrad",
+        b" loss, ",
+        rb"^ {0,8}" + STEP + rb" {1,4}[\d.]{1,9} m?s run, (?:[^\n]{0,120}? )?" + LOSS + rb" loss, ",
+    ),
+    _sample(
+        "MATLAB",
+        b"% | ",
+        rb"^\| {1,9}" + EPOCH + rb" \| {1,12}" + STEP + rb" \| {1,9}\d\d:\d\d:\d\d \|"
+        rb"(?: {1,12}[\d.]{0,9}%? \|){1,2}? {1,12}"
+        rb"(?P<loss>\d{1,9}\.\d{4}) \|",
+    ),
+    _sample("Deeplearning4j", b"Score at iteration ", rb"Score at iteration " + STEP + rb" is " + LOSS + ENDS),
+)  # fmt: skip
+
+OTHERS: tuple[Dialect, ...] = TABLES + AGENTS + BENCHMARKS + RECOMMENDERS + TREES + SMALL

@@ -85,7 +85,8 @@ DETECTORS = (
     _sample(
         "detectron2",
         b"  total_loss: ",
-        rb"(?<!\w)eta: [^\n]{1,24}?  iter: " + STEP + rb"  total_loss: " + LOSS + ENDS,
+        rb"(?<!\w)eta: [^\n]{1,24}?  (?:iter: "
+        rb"|epoch/iter: " + EPOCH + rb"/)" + STEP + rb"  total_loss: " + LOSS + ENDS,
     ),
     _sample(
         "OpenMMLab",
@@ -98,6 +99,16 @@ DETECTORS = (
         b"lr: ",
         rb"(?<!\w)Iter(?:\(train\))? {1,4}" + _STEP_OF + rb"\s{1,4}(?:\w{1,20}_)?lr: [^\n]{0,1200}?(?<=[ \t])loss: "
         + LOSS + ENDS,
+    ),
+    _sample(
+        "YOLACT",
+        b" || ETA: ",
+        rb"^\[ {0,4}" + EPOCH + rb"\] {1,8}" + STEP + rb" \|\| [^\n]{0,120}? T: " + LOSS + rb" \|\| ETA: ",
+    ),
+    _sample(
+        "CenterNet",
+        b"|Tot: ",
+        rb"train: \[" + EPOCH + rb"\]" + _STEP_OF + rb"\|Tot: [^\n]{0,80}?\|loss " + LOSS + rb" ",
     ),
     # A table whose columns are parts of a loss: their sum is told nowhere.
     _sample(
@@ -120,12 +131,30 @@ DETECTORS = (
 
 TUTORIALS = (
     _sample("PyTorch tutorials", b"] loss: ", rb"^\[" + EPOCH + rb", {1,8}" + STEP + rb"\] loss: " + LOSS + ENDS),
+    _sample(
+        "PyTorch tutorials", b"] loss: ", rb"^\[(?: {1,8}(?=\d)|(?=\d{3}))" + STEP + rb"\] loss: " + LOSS + ENDS
+    ),
     _sample("PyTorch tutorials", b"loss: ", rb"^loss: " + LOSS + rb" {1,4}\[ {0,9}" + STEP + rb"/ {0,9}\d{1,12}\]$"),
     _sample(
         "PyTorch examples",
         b" batches | ",
         rb"\| epoch {1,4}" + EPOCH + rb" \| {0,9}" + STEP + rb"/ {0,9}\d{1,12} batches \| [^\n]{0,120}?\| loss {1,8}"
         + LOSS + rb" \|",
+    ),
+    # The same bar when it trains and when it tests.
+    _sample(
+        "pytorch-cifar",
+        b" | Tot: ",
+        rb"^ \[[=>.]{3,120}\] {1,4}Step: \w{1,20} \| Tot: \w{1,20} \| Loss: " + LOSS + rb" \| [^|\n]{1,80} " + STEP
+        + rb"/(?P<total>\d{1,12})\s",
+        is_bar=True,
+        last_only=True,
+    ),
+    _sample(
+        "Catalyst",
+        b"train (",
+        rb"^train \(" + EPOCH + OF + rb"\) [^\n]{0,400}?(?<=[ |])loss: " + LOSS + rb" \|",
+        is_summary=True,
     ),
     # Two losses against each other, and no whole.
     _sample("PyTorch examples", b" Loss_", rb"^\[" + EPOCH + OF + rb"\]" + _STEP_OF + rb"\s{1,4}Loss_[DG]: "),
@@ -177,6 +206,12 @@ SPEECH = (
         "WeNet",
         b"TRAIN Batch ",
         rb"TRAIN Batch " + EPOCH + rb"/" + STEP + rb" loss " + LOSS + rb" [^\n]{0,200}? rank (?P<core>\d{1,5})\s*$",
+    ),
+    _sample(
+        "HiFi-GAN",
+        b", Gen Loss Total : ",
+        rb"(?<!\w)Steps : " + STEP + rb", Gen Loss Total : " + LOSS + rb",(?:[^\n]{0,80}? s/b : "
+        rb"(?P<pace>[\d.]{1,9}))?",
     ),
     _sample("Tacotron 2", b" Grad Norm ", rb"^Train loss " + STEP + rb" " + LOSS + rb" Grad Norm "),
     _sample("Coqui", b"GLOBAL_STEP: ", rb"--> [^\n]{0,80}GLOBAL_STEP: " + STEP + rb"\s*$", is_part=True),

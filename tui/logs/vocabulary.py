@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tui.logs.dialect import ENDS, GROUPED, LOSS
+from tui.logs.dialect import GROUPED, LOSS
 from tui.logs.paces import PACE
 
 EVALUATION = (
@@ -21,10 +21,19 @@ UNTIL = rb"(?:" + _BETWEEN + rb"|(?!" + EVALUATION + rb")" + _WORD + rb")"
 PLAIN = rb"(?:(?!(?<![A-Za-z])" + EVALUATION + rb")[^\n])"
 """A character of what may stand before a training loss."""
 
+SETTINGS = (
+    rb"(?=[^:\n]{0,80}?(?i:batch|bs)=\d)(?![^:\n]{0,80}?(?i:epoch|ep|step|iter)\w{0,8}=)"
+    rb"(?:\w{1,20}=[^\s,:]{1,20}, ?){1,8}\w{1,20}=[^\s,:]{1,20}: "
+)
+"""What a search tries, before what it found: `Batch=32, LR=0.001: `."""
+
 LOG_LINE = (
-    rb"^(?!\s{0,40}(?:[#+>]|//|def |class |return |print|logg(?:er|ing)\.|if |for |while |with |assert|self\.)"
+    rb"^(?!\s{0,40}(?:[#+]|>(?!>> (?:[Ee]poch|[Ss]tep|[Ii]ter)\w{0,6} \[?\d)|//|def |class |return |print"
+    rb"|logg(?:er|ing)\.|if |for |while |with |assert|self\.)"
     # What is cut off of others' lines; fairseq's summary of an epoch.
-    rb"|[^\n]{0,60}?(?: Device=(?:xla|TPU):| iteration {2,12}\d|\| epoch \d{3} \| "
+    rb"|"
+    + SETTINGS
+    + rb"|[^\n]{0,60}?(?: Device=(?:xla|TPU):| iteration {2,12}\d|\| epoch \d{3} \| "
     + r"|\[(?:验证|测试|评估|検証|評価|검증|평가)))".encode()
 )
 """A line's beginning; not that of source code, of a comment or of a command, nor of what only its trainer's own
@@ -39,28 +48,40 @@ _ALONE = (
 NAMED_LOSS = (
     _ALONE + rb"|(?=[Tt]rain))(?:(?:[Tt]r(?:ain(?:ing)?)?|TRAIN|[Tt]ot(?:al)?|[Aa]vg|[Aa]verage|[Mm]ean|[Rr]unning"
     rb"|(?:[Mm]ini-?)?[Bb]atch"
-    rb"|[Ss]tep|[Cc]urr(?:ent)?|[Ll][Mm]|[Rr]educed)[ _/.-]{0,2}){0,3}(?:[Ll]oss|LOSS|(?<!_)(?<!atch )[Cc]ost(?= ?=))"
-    rb"(?:[_.](?:mean|avg|step)|/train|\((?:train|avg|mean)\)|\])?"
+    rb"|[Ss]tep|[Ii]ter(?:ation)?|[Cc]urr(?:ent)?|[Ll][Mm]|[Rr]educed|[Gg]lobal"
+    rb"|[Oo]verall)[ _/.-]{0,2}){0,3}(?:[Ll]oss|LOSS|(?<!_)(?<!atch )[Cc]ost(?= ?=))"
+    rb"(?:[_.](?:mean|avg|step|train(?:ing)?)|/train|\((?:train|avg|mean)\)|\]|['\"](?=: ))?"
     rb"(?:[ \t]{0,8}[:=][ \t]{0,12}|[ \t]{1,12}(?:is )?)(?:(?:tensor|[Aa]rray|DeviceArray)\(|\[(?=[^\],]{1,30}\]))?"
     + LOSS
     + rb"(?![\w%]|\.(?!\s))"
 )
 """The whole loss of a training step, by its name."""
 
+ONLY_LOSS = (
+    rb"(?<![\w./-])(?:(?!MAX|MIN|AUX|REG|SUM)[A-Z][A-Z\d]{1,6}[ _][Ll]oss"
+    rb"|[Cc]ross[ _-]?[Ee]ntropy)(?: ?[:=])? {0,8}" + LOSS + rb"(?![\w%]|\.(?!\s))"
+)
+"""A loss by what it is made of, where a line names no other."""
+
 _GLOBAL = rb"(?:[Gg]lobal[_ ]?[Ss]tep|GLOBAL_STEP)"
-_SEPARATED = rb"(?=[ \t:=#\[\](]|\d{1,12}/\d)\]?[ \t]{0,4}[:=#]?[ \t]{0,8}[\[(]?[ \t]{0,8}"
+_SEPARATED = (
+    rb"(?=[ \t:=#\[\](]|\d{1,12}/\d|(?<=[^h])\d{1,12}[ ,:|])\]?[ \t]{0,4}(?:[:=#]|is )?[ \t]{0,8}[\[(]?[ \t]{0,8}"
+)
 NAMED_STEP = (
     rb"(?:" + _ALONE + rb"|(?<=[Tt]rain )|(?<=[Tt]raining )|(?<=TRAIN )|(?<=Epoch ))"
     rb"(?:[Tt]rain(?:er|ing)?/)?(?:" + _GLOBAL + rb"|(?!" + ANY + rb"{0,40}?" + _GLOBAL + _SEPARATED + rb"\d)"
+    rb"(?![Ii]ter(?:ation)?[ :=]{1,2}\d{1,9}[ ,|]{1,3}[Ss]tep[ :=]{1,2}\d{1,9} ?/ ?\d)"
     rb"(?:[Ss]teps?|STEP|[Ii]ter(?:ation|s)?|ITER|[Ii]tr?|(?:[Mm]ini-?)?[Bb]atch|BATCH|[Uu]pdates?|num_updates|[Ee]pisode"
-    rb"|[Tt]imesteps?|[Rr]ound|[Ii]nstance|(?:grad|train(?:ing)?|optim(?:izer)?|cur(?:rent)?|local)_(?:step|iter)"
-    rb"|(?:batch|iter|step)_(?:idx|num)|b?i(?=[=:])))"
+    rb"|[Tt]imesteps?|[Rr]ound|[Ii]nstance|(?:grad|train(?:ing)?|optim(?:izer)?|cur(?:rent)?|local|total)_(?:step|iter)"
+    rb"|(?:batch|iter|step)_(?:idx|num|id|i)|b?i(?=[=:])))"
     + _SEPARATED + rb"(?P<step>\d{1,3}(?:,\d{3}){1,3}|\d(?:\.\d{1,9})?[eE]\+?\d{1,2}|\d{1,12}[kKM]?)(?![\w%]|[.,]\d))"
 )  # fmt: skip
 """A step by its name: that of the whole run, where there is one of an epoch beside it."""
 
 NAMED_EPOCH = _ALONE + (
-    rb"|(?<=[Tt]rain )|(?<=[Tt]raining )|(?<=TRAIN )|(?<=\d of ))(?:[Ee]poch|EPOCH|[Ee]p|EP)\.?[\]\[:=#| \t(]{1,12}"
+    rb"|(?<=[Tt]rain )|(?<=[Tt]raining )|(?<=TRAIN )|(?<=\d of )|(?<=ing of ))(?:[Tt]rain(?:er)?/)?(?:[Ee]poch"
+    rb"|EPOCH|[Ee]p|EP)\.?"
+    rb"(?:(?: is )?[\]\[:=#| \t(]{1,12}|(?<=[a-z])(?=\d{1,6}[ ,:|]))"
     rb"(?P<epoch>\d{1,9})(?!\d)"
 )
 
@@ -70,8 +91,8 @@ NAMED_RANK = (
 )
 
 BEGINS_WITH_WORKER = (
-    rb"(?=(?:" + ANY + rb"{0,6}?(?<![\w-])(?:[Pp]roc(?:ess)?|[Ww]orker|[Hh]ost)[ #]?(?P<worker>\d{1,5})"
-    rb"(?:/\d{1,5})?(?=\]|: |\)| \|))?)"
+    rb"(?=(?:" + ANY + rb"{0,6}?(?<![\w-])(?:[Pp]roc(?:ess)?|[Ww]orker|[Hh]ost)[ #]{0,4}(?P<worker>\d{1,5})"
+    rb"(?:/\d{1,5})?(?=\]|: |\)| \|| step {1,9}\d{1,12}\]))?)"
 )
 """A process or a machine that is named before what it says: `[Process 0]`, `Worker 3:`."""
 
@@ -86,7 +107,7 @@ _A_SECOND = (
 _NAMED_RATE = (
     rb"(?<![\w.,/])(?P<unit>(?:(?i:throughput|speed|[tw]ps|sps|fps)|ips|imps|(?:[a-z]{1,16}_)?" + _COUNTED + _A_SECOND
     + rb")(?: \([^()\n]{1,24}\))?(?:[ \t]{0,4}[:=][ \t]{0,8}|[ \t]{1,8}(?:is )?))?(?P<rate>(?:" + GROUPED
-    + rb")[kKM]?)(?(unit)" + ENDS.replace(b".", b"") + rb"| ?(?![a-z]{1,16}_per_s[a-z]{0,5} \d)(?:[a-z]{1,16}_)?"
+    + rb")[kKM]?)(?(unit)(?!\w|\.\d)| ?(?![a-z]{1,16}_per_s[a-z]{0,5} \d)(?:[a-z]{1,16}_)?"
     + _COUNTED + _A_SECOND + rb"(?! ?= ?\d))"
 )  # fmt: skip
 
