@@ -29,7 +29,7 @@ from typing import Any, NoReturn
 
 from trainer import bench_peers as peers
 from trainer import bench_rows as rows
-from trainer import class_folders, emulator, images, objects, pictures, shards
+from trainer import class_folders, emulator, images, loaders, objects, pictures, shards
 from trainer.bench_rows import Material, Row
 from trainer.bench_table import DELAY, Case, Measured, Results, as_json, sweep_table, table
 from trainer.errors import INTERRUPTED, REFUSED, TrainerError
@@ -78,6 +78,8 @@ def _run(row: Row, material: Material, emulator: str | None, answer: Any) -> Non
     if emulator is not None:
         os.environ["STORAGE_EMULATOR_HOST"] = emulator
     try:
+        if material.loaders:
+            loaders.get_ready()
         epoch = row(material)
         began, cpu = time.perf_counter(), _cpu_seconds()
         samples = epoch()

@@ -16,6 +16,7 @@ from PIL import Image, UnidentifiedImageError
 from trainer.decode import decoded
 from trainer.errors import TrainerError
 from trainer.images import Sample, Source, Split, UnreadableImageError
+from trainer.progress import counted
 
 KEPT = {
     ".jpg": "jpg",
@@ -61,7 +62,7 @@ def folder(directory: Path, val_fraction: float, seed: int) -> Source:
         held = round(len(train) * val_fraction)
         train, val = train[held:], train[:held]
     splits = {"train": _split(train)} | ({"val": _split(val)} if val else {})
-    notes = (f"{others} files in {directory} are no images and were left out",) if others else ()
+    notes = (f"Left out what is no image in {directory}: {counted(others, 'file')}",) if others else ()
     return Source(directory.resolve().name, classes, None, splits, _identity(directory, train, val), notes)
 
 

@@ -12,7 +12,7 @@ from trainer import objects, split
 from trainer.config import DataConfig, TrainConfig
 from trainer.errors import TrainerError
 from trainer.manifest import MANIFEST, UNFINISHED, Manifest
-from trainer.progress import write_line
+from trainer.progress import counted, every_core, write_line
 from trainer.reading import ShardFile, count_samples
 
 DEFAULT_SIZE, FAKE_CLASSES = 224, 10
@@ -223,8 +223,8 @@ def _check(train: ShardSet, batch: int, world: int, data: DataConfig) -> None:
     batches, _ = split.train_batches(train.samples, world, batch)
     if batches == 0:
         raise TrainerError(
-            f"A batch of {batch} is more than each of {world} cores gets of {data.directory or data.train}",
-            why=f"{train.samples} samples over {world} cores are {train.samples // world}",
+            f"A batch of {batch} is more than {every_core(world)} gets of {data.directory or data.train}",
+            why=f"{counted(train.samples, 'sample')} over {counted(world, 'core')} are {train.samples // world}",
             remedy="Give a smaller --batch-size, or more data",
         )
 
@@ -233,6 +233,6 @@ def _say_fewer_loaders(config: TrainConfig, train: ShardSet, world: int) -> None
     able = loaders(config, train, world)
     if able < config.loader_workers:
         write_line(
-            f"==> {len(train.urls)} training shards feed {able} loader processes on each of {world} cores, not "
-            f"{config.loader_workers}; for more, make shards with a smaller --samples-per-shard"
+            f"==> {counted(len(train.urls), 'training shard')} feed {able} loader processes on {every_core(world)}, "
+            f"not {config.loader_workers}; for more, make shards with a smaller --samples-per-shard"
         )

@@ -5,7 +5,7 @@ Each line is one write(2), newline included: processes that share a log never gl
 
 from __future__ import annotations
 
-import contextlib
+import errno
 import os
 import sys
 import time
@@ -16,16 +16,35 @@ from typing import TypeVar
 T = TypeVar("T")
 
 SMOOTHING = 0.4  # share of the former rate in the new one, as torch_xla's RateTracker has it
+FULL = (errno.ENOSPC, errno.EDQUOT)  # a disk, or a user's share of it
+
+_losing = False  # lines, to a full disk
 
 
 def write_line(text: str, descriptor: int = 1) -> None:
     """Write one whole line with a single write(2); line breaks inside it become blanks.
 
-    What nobody can take is lost: Ctrl-C ends `| tee log` at once, and must not keep the trainer from saving.
+    What nobody can take is lost: Ctrl-C ends `| tee log` at once, and must not keep the trainer from saving. The
+    training is worth more than its log: where the disk is full, that is said once on standard error.
     """
-    with contextlib.suppress(OSError):
+    global _losing
+    try:
         sys.stdout.flush()
         os.write(descriptor, (" ".join(text.splitlines()) + "\n").encode("utf-8", "replace"))
+    except OSError as error:
+        if not _losing and error.errno in FULL:
+            _losing = True
+            write_line(f"Lines of the log are being lost: {error.strerror}. Make room for it.", descriptor=2)
+
+
+def every_core(cores: int) -> str:
+    """`each of 4 cores`, `the only core`."""
+    return f"each of {cores} cores" if cores > 1 else "the only core"
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 shard`, `2 shards`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 class RateTracker:

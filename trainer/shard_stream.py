@@ -3,34 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-import gc
-import os
 import random
-import signal
 from collections.abc import Generator, Iterator
 from dataclasses import replace
 from itertools import islice
 from typing import Any
 
-import torch
 import webdataset
-from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+from torch.utils.data import IterableDataset, get_worker_info
 
+from trainer import loaders
 from trainer.batches import Batch, Batching
 from trainer.dataset import ShardSet
 from trainer.errors import TrainerError
-from trainer.leftovers import die_with_parent
 from trainer.progress import write_line
 from trainer.reading import MAKE_AGAIN, read_shard, read_shards
 from trainer.split import Piece, Share
 from trainer.tar import Sample
-
-# A forked loader must not clean up what the training left: torch_xla keeps a list of its tensors behind a lock, and
-# whoever held that at the fork is not there to let go of it.
-os.register_at_fork(before=gc.freeze, after_in_parent=gc.unfreeze)
-# Nor may it be the first to make a generator of random numbers, as every loader does: that has the C library note
-# what to do at exit, behind another lock, which a compiling thread of torch_xla may hold at the fork.
-torch.Generator()
 
 FILLED = 10  # a shuffle buffer gives its first sample when it is full to a tenth, and goes on filling
 
@@ -127,13 +116,7 @@ class ShardStream(IterableDataset[Any]):
 
 def batches(stream: ShardStream, loader_workers: int) -> Iterator[Batch]:
     """Read a stream through so many loader processes; raises the TrainerError that a loader met."""
-    for item in DataLoader(stream, batch_size=None, num_workers=loader_workers, worker_init_fn=_outlive_sigterm):
+    for item in loaders.read(stream, loader_workers) if loader_workers else stream:
         if isinstance(item, TrainerError):
             raise item
         yield item
-
-
-def _outlive_sigterm(_: int) -> None:
-    """SIGTERM reaches a whole session; the ranks still need batches up to the step at which all of them stop."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    die_with_parent()

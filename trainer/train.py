@@ -39,7 +39,7 @@ from trainer.errors import BELOW_TARGET, StoppedError
 from trainer.events import Events
 from trainer.launch import Stopping, launch
 from trainer.optimizer import learning_rate, set_rate, sgd
-from trainer.progress import RateTracker, Waiting
+from trainer.progress import RateTracker, Waiting, counted, every_core
 from trainer.replicas import Replicas
 from trainer.resumption import Resumption, average_statistics, verify_in_step
 
@@ -261,8 +261,8 @@ def _introduce(replicas: Replicas, config: TrainConfig, found: Dataset, paramete
     batch = config.optimizer.batch_size
     write_line(
         f"{config.model}, {parameters / 1e6:.1f} M parameters, {found.image_size}x{found.image_size} pixels, "
-        f"{found.classes} classes, batch {batch} on each of {replicas.world} cores, "
-        f"{config.optimizer.epochs} epochs"
+        f"{found.classes} classes, batch {batch} on {every_core(replicas.world)}, "
+        f"{counted(config.optimizer.epochs, 'epoch')}"
     )
     if found.train is None:
         write_line("Fake data: one made-up batch, again and again")

@@ -131,6 +131,21 @@ def children(pid: int) -> list[int]:
     return found
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _server() -> None:
+    """Before a test of loader processes starts one that knows less."""
+    layouts.start_server()
+
+
+@pytest.fixture
+def own_loaders() -> Iterator[None]:
+    """Loader processes with this test's environment and outputs: the server that forks them is started anew."""
+    layouts.stop_server()
+    yield
+    layouts.stop_server()
+    layouts.start_server()
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.91.1", 0))

@@ -10,13 +10,26 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from multiprocessing import forkserver
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
+from trainer import loaders
 from trainer.config import TrainConfig, read_command_line
 
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["trainer.train"])
+
+
+def start_server() -> None:
+    """Start the server that workers, and loaders of tests in this process, are forked by: PyTorch is loaded once."""
+    CONTEXT.set_forkserver_preload(["trainer.train"])
+    forkserver.ensure_running()
+
+
+def stop_server() -> None:
+    """Stop it; whoever wants a process next starts another."""
+    loaders._server.cache_clear()
+    forkserver._forkserver._stop()  # type: ignore[attr-defined]
 
 
 Way = Callable[[TrainConfig], int]

@@ -19,6 +19,7 @@ from trainer.data import PADDING, Dataset, ShardSet  # noqa: E402
 from trainer.reading import ShardFile, read_shard  # noqa: E402
 
 
+@pytest.mark.usefixtures("own_loaders")
 @pytest.mark.parametrize("loaders", [0, 2])
 def test_a_bad_shard_can_be_skipped_and_counted_and_no_rank_comes_short(
     numbered: str, tmp_path: Path, loaders: int, capfd: pytest.CaptureFixture[str]

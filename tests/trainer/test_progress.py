@@ -103,6 +103,17 @@ def test_a_line_that_nobody_takes_any_more_is_lost_and_does_no_harm() -> None:
     os.close(writer)
 
 
+def test_a_log_that_cannot_be_written_is_told_once(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress, "_losing", False)
+    with Path("/dev/full").open("wb") as full:
+        for _ in range(3):
+            progress.write_line("Saved", descriptor=full.fileno())
+    [told] = capfd.readouterr().err.splitlines()
+    assert told.startswith("Lines of the log are being lost: No space left on device. Make room")
+
+
 def test_lines_of_processes_that_share_a_pipe_never_glue() -> None:
     reader, writer = os.pipe()
     code = "import sys; from trainer.progress import write_line; [write_line(sys.argv[1] * 100) for _ in range(200)]"

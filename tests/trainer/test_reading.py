@@ -193,6 +193,7 @@ def test_who_stops_reading_does_not_wait_for_an_answer_that_never_begins(monkeyp
         thread.join()  # it does not try again
 
 
+@pytest.mark.usefixtures("own_loaders")
 def test_a_loader_process_that_a_stalled_bucket_holds_up_does_not_hold_up_the_end(
     slow_shard: tuple[ShardFile, Gate], monkeypatch: pytest.MonkeyPatch
 ) -> None:

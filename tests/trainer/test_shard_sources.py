@@ -172,7 +172,7 @@ def test_images_of_other_formats_and_in_folders_of_folders_become_samples(tmp_pa
         assert sample.extension == "png"
         colour = np.asarray(Image.open(io.BytesIO(sample.content)).convert("RGB"))[5, 5]
         assert abs(int(colour[0]) - 200) < 4
-    assert source.notes == (f"1 files in {tmp_path / 'in'} are no images and were left out",)
+    assert source.notes == (f"Left out what is no image in {tmp_path / 'in'}: 1 file",)
 
 
 @pytest.mark.parametrize(
@@ -248,4 +248,4 @@ def test_a_pipe_that_is_called_like_an_image_is_not_waited_for(tmp_path: Path) -
     os.mkfifo(tmp_path / "a" / "2.png")
     source = class_folders.folder(tmp_path, 0.0, 1)
     assert source.splits["train"][0] == 1
-    assert "1 files" in source.notes[0]
+    assert source.notes[0].endswith(": 1 file")

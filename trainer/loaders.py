@@ -1,0 +1,104 @@
+"""Loader processes: torch's, forked by a server that has one thread and nothing of the training in it.
+
+A rank has dozens of threads, and a fork of it takes along every lock that one of them holds at that moment.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import multiprocessing
+import multiprocessing.connection
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from multiprocessing import forkserver
+from multiprocessing.context import ForkServerContext
+from types import ModuleType
+from typing import Any
+
+from torch.utils.data import DataLoader, IterableDataset
+
+from trainer.errors import TrainerError
+
+STOPS = {signal.SIGTERM, signal.SIGINT}
+"""They reach a whole session; the ranks still need batches up to the step at which all of them stop."""
+SLOW_TO_LOAD = ("trainer.shard_stream", "google.cloud.storage")
+"""What the server imports, so that no loader has to; where the rank has it itself."""
+_starting = threading.Lock()
+
+
+def read(dataset: IterableDataset[Any], processes: int) -> Iterator[Any]:
+    """What the dataset yields in so many processes, one item of each in turn."""
+    loader: DataLoader[Any] = DataLoader(
+        dataset,
+        batch_size=None,
+        num_workers=processes,
+        worker_init_fn=_begin,
+        multiprocessing_context=_server(),
+    )
+    with _nobody_as_main():
+        others = set(multiprocessing.active_children())
+        items = iter(loader)
+        ours = set(multiprocessing.active_children()) - others
+    try:
+        yield from items
+    except RuntimeError as error:
+        raise TrainerError(
+            "A loader process ended before its time",
+            why="killed by the kernel if memory ran out, else it has said why",
+            remedy="Give fewer --loader-workers, or a smaller --shuffle-buffer",
+        ) from error
+    finally:
+        for process in ours:
+            process.kill()  # one that waits, for a network or for a lock that a killed one held, hears nothing else
+
+
+def get_ready() -> None:
+    """Start this rank's server, if it does not run yet, and wait until it has imported all."""
+    with _nobody_as_main():
+        process = _server().Process(target=_begin, args=(0,))
+        process.start()
+    process.join()
+
+
+def _begin(_: int) -> None:
+    for number in STOPS:
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)  # for what a loader starts, as `pipe:` commands
+    threading.Thread(target=_die_with_rank, daemon=True).start()
+
+
+def _die_with_rank() -> None:
+    """The server is this process's parent, and lives as long as any loader does."""
+    rank = multiprocessing.parent_process()
+    assert rank is not None
+    multiprocessing.connection.wait([rank.sentinel])
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@functools.cache
+def _server() -> ForkServerContext:
+    """Start this rank's server, which ends with it; what it imports is there in each loader."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([name for name in SLOW_TO_LOAD if name in sys.modules])
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)  # inherited by the server, and by each loader
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return context
+
+
+@contextlib.contextmanager
+def _nobody_as_main() -> Iterator[None]:
+    """Keep multiprocessing from running the training's module, torch_xla and all, once more in each loader."""
+    with _starting:
+        main = sys.modules["__main__"]
+        sys.modules["__main__"] = ModuleType("__main__")
+        try:
+            yield
+        finally:
+            sys.modules["__main__"] = main
