@@ -169,11 +169,9 @@ def _run_on_a_loop(args: argparse.Namespace, given: Mapping[str, Any], out: Outp
     if getattr(args, "changes", False):
         _refuse_if_read_only(args, settings)
 
-    standby = args.stand_by(args) if getattr(args, "stand_by", None) else None
-
     async def run() -> int:
         _cancel_at_ctrl_c()
-        operator = Operator(settings, prompter=prompter_for_terminal(), standby=standby)
+        operator = Operator(settings, prompter=prompter_for_terminal())
         try:
             return int(await args.run(args, operator, out))
         finally:

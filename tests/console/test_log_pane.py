@@ -6,6 +6,7 @@ from textual.app import App, ComposeResult
 from textual.events import MouseScrollDown, MouseScrollUp
 from textual.pilot import Pilot
 
+from tests.console.driving import until
 from tui.console.lines import Spool
 from tui.console.widgets.log_pane import LogPane
 
@@ -206,6 +207,10 @@ async def test_a_pane_that_grows_while_lines_come_goes_on_following(tmp_path: Pa
         numbered(path, 100, 100)
         pane.tick()  # counts them, and leaves it to a later one to paint them
         await pilot.resize_terminal(60, 20)
-        await settled(pilot, pane)
+
+        def is_painted() -> bool:
+            pane.tick()
+            return shown(pane)[-1] == "line 000199"
+
+        await until(pilot, is_painted)
         assert pane.follow
-        assert shown(pane)[-1] == "line 000199"

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from tui.operator import LaunchRequest, Operator
     from tui.runs.directory import RunDirectory
     from tui.runs.spec import LaunchSpec
-    from tui.runs.standby import Standby
     from tui.runs.status import RunStatus
 
 
@@ -63,14 +62,7 @@ def add_launch(commands: argparse._SubParsersAction[Any]) -> None:
     )
     launch.add_argument("-d", "--detach", action="store_true", help="come back when the run has started")
     launch.add_argument("--dry-run", action="store_true", help="print exactly what would run, and run nothing")
-    launch.set_defaults(run=launch_run, takes_job=True, changes=True, stand_by=_stand_by)
-
-
-def _stand_by(args: argparse.Namespace) -> Standby | None:
-    """The keeper of the run to be, forked before the command's loop begins."""
-    from tui.runs.keeper import stand_by
-
-    return None if args.dry_run else stand_by()
+    launch.set_defaults(run=launch_run, takes_job=True, changes=True)
 
 
 def _parse_env(pairs: list[str]) -> dict[str, str]:

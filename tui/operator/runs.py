@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from tui.runs.discover import DeleteAnswer
     from tui.runs.glance import Glance, Glances
     from tui.runs.spec import LaunchSpec
-    from tui.runs.standby import Standby
     from tui.runs.stop import StopAnswer
     from tui.settings import Settings
     from tui.ssh.access import Prompter
@@ -55,20 +54,9 @@ def telling(problems: list[TpuTuiError]) -> Iterator[None]:
 class Operator(Following):
     """Everything tpu-tui can do: what reaches slices and workers, and the runs on this machine."""
 
-    def __init__(
-        self, settings: Settings, *, prompter: Prompter | None = None, standby: Standby | None = None
-    ) -> None:
-        """`standby` is the process that becomes the keeper of the first launch."""
+    def __init__(self, settings: Settings, *, prompter: Prompter | None = None) -> None:
         super().__init__(settings, prompter=prompter)
         self._glances: Glances | None = None
-        self._standby = standby
-
-    async def close(self) -> None:
-        """Close connections, and do without the keeper that stands by; runs go on."""
-        standby, self._standby = self._standby, None
-        if standby is not None:
-            standby.close()
-        await super().close()
 
     # ── launch ───────────────────────────────────────────────────────────────────────────────────
 
@@ -125,8 +113,7 @@ class Operator(Following):
         if self.prompter is not None:
             spec = await self._with_questions_asked(spec)
         directory = RunDirectory.create(self.settings.runs_home, spec.run)
-        standby, self._standby = self._standby, None
-        await asyncio.to_thread(start_keeper, directory, spec, standby=standby)
+        await asyncio.to_thread(start_keeper, directory, spec)
         return directory
 
     async def _with_questions_asked(self, spec: LaunchSpec) -> LaunchSpec:

@@ -3,8 +3,7 @@
 `python -m tui.runs.keeper RUN_DIR` reads a JSON document on standard input: `{"spec": …}` to launch, `{"access": …}`
 to look after a run that was launched before, `{}` to do that with the settings of the run's profile. Secrets are in
 that document and in this process's memory only. It answers one line, its pid, once it holds the run's lock, and goes
-on in the background; where another keeper holds the lock it answers that one's pid and ends. A command that is to
-launch has a process stand by instead, which shares what the command has loaded: a tenth of a big launch's cost.
+on in the background; where another keeper holds the lock it answers that one's pid and ends.
 """
 
 from __future__ import annotations
@@ -14,14 +13,12 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tui.errors import TpuTuiError
 from tui.runs.claim import Claim, living_keeper
 from tui.runs.directory import KEEPER_LOG, RunDirectory
-from tui.runs.standby import Standby
 
 if TYPE_CHECKING:
     from tui.runs.policies import Patience
@@ -41,14 +38,12 @@ def start_keeper(
     *,
     access: Access | None = None,
     patience: Patience | None = None,
-    standby: Standby | None = None,
 ) -> int:
     """Start the run's keeper and return its pid; the living one's where there is one.
 
     The keeper has a session of its own, no terminal and `/` as its working directory; what it has to say of itself
-    goes to keeper.log. It is the process that stands by, where one does, else one started anew. Without `spec` it
-    follows and acts on the policies in run.json. Raises TpuTuiError when no keeper came up, and UsageError for a spec
-    that could not run.
+    goes to keeper.log. Without `spec` it follows and acts on the policies in run.json. Raises TpuTuiError when no
+    keeper came up, and UsageError for a spec that could not run.
     """
     document: dict[str, Any] = {}
     if spec is not None:
@@ -68,54 +63,27 @@ def start_keeper(
             why=str(directory.path),
             remedy=f"tpu-tui attach {directory.id} finds the run on its workers",
         ) from error
-    path = str(directory.path.resolve())
     try:
-        if standby is not None:
-            answer = standby.give(json.dumps([path, document]).encode())
-        else:
-            answer = _started_anew(path, json.dumps(document).encode(), log)
+        done = subprocess.run(
+            [sys.executable, "-m", "tui.runs.keeper", str(directory.path.resolve())],
+            input=json.dumps(document).encode(),
+            stdout=subprocess.PIPE,
+            stderr=log,
+            env=_environment(),
+            cwd="/",
+            start_new_session=True,
+            check=False,
+        )
     finally:
         os.close(log)
-    if not answer.strip().isdigit():
-        raise TpuTuiError("the run's keeper did not start", remedy=f"see {directory.path}/{KEEPER_LOG}")
+    answer = done.stdout.strip()
+    if not answer.isdigit():
+        raise TpuTuiError(
+            "the run's keeper did not start",
+            why=f"exit code {done.returncode}",
+            remedy=f"see {directory.path}/{KEEPER_LOG}",
+        )
     return int(answer)
-
-
-def _started_anew(path: str, document: bytes, log: int) -> bytes:
-    """What an interpreter of its own answers."""
-    return subprocess.run(
-        [sys.executable, "-m", "tui.runs.keeper", path],
-        input=document,
-        stdout=subprocess.PIPE,
-        stderr=log,
-        env=_environment(),
-        cwd="/",
-        start_new_session=True,
-        check=False,
-    ).stdout
-
-
-def stand_by() -> Standby:
-    """Fork the keeper of a run that is about to be launched, before this process has a loop or a second thread."""
-    from tui.runs import attempts  # noqa: F401 - what both will need is loaded once
-
-    return Standby.fork(_keep_as_ordered)
-
-
-def _keep_as_ordered(order: bytes, answer: Callable[[bytes], None]) -> None:
-    path, document = json.loads(order)
-    os.environ.update(_environment())
-    directory = RunDirectory.open(Path(path))
-    log = os.open(directory.path / KEEPER_LOG, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
-    os.dup2(log, 2)
-    os.close(log)
-    claim = Claim.take(directory)
-    if claim is None:
-        print("somebody else holds the lock of a run that is about to be launched", file=sys.stderr)
-        return
-    claim.sign()
-    answer(b"%d\n" % os.getpid())
-    _keep(directory, claim, document)
 
 
 async def attend(directory: RunDirectory, access: Access, *, patience: Patience | None = None) -> bool:
@@ -164,18 +132,14 @@ def main(arguments: list[str]) -> int:
         print(keeper, flush=True)
         return 0
     _go_to_background(claim)
-    _keep(directory, claim, document)
-    gc.freeze()  # What is left ends with the process: nobody has to look through it for garbage.
-    return 0
-
-
-def _keep(directory: RunDirectory, claim: Claim, document: Mapping[str, Any]) -> None:
     from tui.runs.attempts import keep_in_loop
 
     try:
         keep_in_loop(directory, claim, document)
     finally:
         claim.release()
+    gc.freeze()  # What is left ends with the process: nobody has to look through it for garbage.
+    return 0
 
 
 def _go_to_background(claim: Claim) -> None:
