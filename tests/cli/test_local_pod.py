@@ -270,7 +270,9 @@ def test_secret_values_are_shown_nowhere(pod: LocalPod) -> None:
     assert "hush-hush" not in dry.out + dry.errors
     run = launch(pod, "--env", "HF_TOKEN=hush-hush", job=("sh", "-c", 'test "${#HF_TOKEN}" = 9'))
     await_state(run, RunState.SUCCEEDED)  # the job saw its secret
-    for path in Path(run["directory"]).iterdir():
+    directory = RunDirectory.open(Path(run["directory"]))
+    wait_until(lambda: not directory.attended().alive, "its keeper has gone", DEADLINE)
+    for path in directory.path.iterdir():
         assert b"hush-hush" not in path.read_bytes(), path
 
 
