@@ -46,6 +46,8 @@ def read(dataset: IterableDataset[Any], processes: int) -> Iterator[Any]:
     try:
         yield from items
     except RuntimeError as error:
+        if not any(process.exitcode for process in ours):
+            raise  # it was met while reading
         raise TrainerError(
             "A loader process ended before its time",
             why="killed by the kernel if memory ran out, else it has said why",

@@ -22,6 +22,7 @@ webdataset = pytest.importorskip("webdataset", reason="webdataset is not install
 from tests.trainer.small_shards import config, ppm, refused, shard, trained_values  # noqa: E402
 from trainer import data, decode, loaders, objects, split  # noqa: E402
 from trainer.data import PADDING, Dataset, ShardSet  # noqa: E402
+from trainer.errors import TrainerError  # noqa: E402
 from trainer.shard_stream import batches  # noqa: E402
 
 
@@ -209,3 +210,22 @@ def test_a_loader_process_is_not_forked_from_the_training_and_hears_no_signal_to
     [(parent, ignored)] = batches(_Telling(), 1)
     assert parent != os.getpid()
     assert ignored
+
+
+class _Killed(torch.utils.data.IterableDataset):  # type: ignore[type-arg]
+    def __iter__(self) -> Iterator[int]:
+        os.kill(os.getpid(), signal.SIGKILL)
+        yield 0
+
+
+class _Broken(torch.utils.data.IterableDataset):  # type: ignore[type-arg]
+    def __iter__(self) -> Iterator[int]:
+        raise RuntimeError("no such kernel")
+        yield 0
+
+
+def test_a_loader_process_that_was_killed_is_told_from_what_one_met() -> None:
+    with pytest.raises(TrainerError, match="A loader process ended before its time"):
+        list(batches(_Killed(), 2))
+    with pytest.raises(RuntimeError, match="no such kernel"):
+        list(batches(_Broken(), 2))
