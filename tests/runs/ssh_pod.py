@@ -16,6 +16,7 @@ from tui.pod.run import Run, RunState, make_run_id
 from tui.pod.worker import Worker
 from tui.runs.directory import RunDirectory
 from tui.runs.keeper import start_keeper
+from tui.runs.look import Look
 from tui.runs.policies import Patience
 from tui.runs.spec import LaunchSpec
 from tui.runs.status import RunStatus, status_of
@@ -35,6 +36,7 @@ class Pod:
         self.access = workers[0].access()
         self.kept: list[RunDirectory] = []
         self.patience = BRISK
+        self.look: Look | None = None
 
     @property
     def nouns(self) -> tuple[Worker, ...]:
@@ -45,7 +47,7 @@ class Pod:
         workers = self.nouns
         values: dict[str, object] = {"runtime": "none", "grace": 1.0, "lease": 3.0, **fields}
         run = Run(id=make_run_id("ssh"), slice="ssh", argv=argv, workers=workers, env={"MY_TOKEN": SECRET}, **values)  # type: ignore[arg-type]
-        return LaunchSpec(run, {"MY_TOKEN": SECRET}, self.access, patience=self.patience)
+        return LaunchSpec(run, {"MY_TOKEN": SECRET}, self.access, patience=self.patience, look=self.look)
 
     def launch(self, *argv: str, **fields: object) -> RunDirectory:
         spec = self.spec(*argv, **fields)

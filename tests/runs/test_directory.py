@@ -223,6 +223,14 @@ def test_an_unknown_run_is_a_usage_error_that_says_what_there_is(home: Path, tex
     assert "alpha" in caught.value.remedy
 
 
+@pytest.mark.parametrize("text", ["alhpa", "alpha-20261120-101500-0003"])
+def test_a_run_that_looks_like_it_is_suggested(home: Path, text: str) -> None:
+    named(home, "alpha-20261120-101500-0001", "night-20261120-101500-0002")
+    with pytest.raises(UsageError) as caught:
+        resolve(home, text)
+    assert caught.value.remedy == "did you mean alpha-20261120-101500-0001?"
+
+
 def test_no_last_run_is_said(home: Path) -> None:
     with pytest.raises(UsageError, match="no last run"):
         resolve(home, "last")

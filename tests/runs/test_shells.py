@@ -17,6 +17,7 @@ from tests.runs.pipes import tagged
 from tests.runs.ssh_pod import SECRET, Pod, over, unattended
 from tests.sshd import needs_sshd, openssh_worker
 from tui.pod.run import RunState
+from tui.runs.look import Look
 
 pytestmark = needs_sshd
 SHELLS = {
@@ -25,6 +26,8 @@ SHELLS = {
     "fish": (".config/fish/config.fish", "echo hello from fish; echo and an error >&2"),
     "tcsh": (".tcshrc", "echo hello from tcsh"),
 }
+STARTED = "started"
+"""The file to which every login shell adds a line."""
 WORDS = ("a b", "it's", '"$HOME" `id` $(id) \\', "two\nlines\n\n", "ünï", "*", "", "!x", "\t", "-n", "x" * 100_000)
 
 
@@ -45,9 +48,10 @@ def talkative_pod(request: pytest.FixtureRequest) -> Iterator[Pod]:
         name, text = SHELLS[request.param]
         start_up = worker.home / name
         start_up.parent.mkdir(parents=True, exist_ok=True)
-        start_up.write_text(text + "\n")
+        start_up.write_text(f"{text}\necho again >>{worker.home}/{STARTED}\n")
         subprocess.run(["chown", "-R", user, str(worker.home)], check=True)
         pod = Pod([worker], root / "here")
+        pod.look = Look()
         assert pwd.getpwnam(user).pw_shell == program
         yield pod
         pod.end_runs()
@@ -59,6 +63,8 @@ def test_words_and_values_arrive_exactly_whatever_the_login_shell_says(talkative
     assert (status.state, status.exit_codes) == (RunState.SUCCEEDED, (0,)), status.cause
     wanted = b"".join(word.encode() + b"\0" for word in (*WORDS, SECRET))
     assert directory.log_path(0).read_bytes() == wanted
+    started = talkative_pod.workers[0].home / STARTED
+    assert started.read_text() == "again\n", "checks, launch and log are one login's session"
     unattended(directory)
 
 

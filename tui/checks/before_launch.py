@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tui.checks.across import clock_rows, runtime_rows, version_rows
-from tui.checks.facts import JOB, NOBODY, RUN_ROOT, Asking, Facts
+from tui.checks.facts import JOB, NOBODY, RUN_ROOT, Ask, Asking, Facts, over
 from tui.checks.ports import COORDINATOR_PORT, MESH_PORT, rows_to_coordinator
 from tui.checks.row import CheckRow
 from tui.checks.stream import Tell, gather_rows
@@ -32,12 +32,13 @@ async def before_launch(
     run_root: str = RUN_ROOT,
     runtime: str = "pjrt",
     job: Callable[[int], str] | None = None,
+    ask: Ask | None = None,
 ) -> AsyncIterator[CheckRow]:
     """What can fail a launch and is quickly seen: login, room, chips and who holds them, the way to worker 0, clocks.
 
     With `job` (a worker's environment as `tui.runs.job.job_text` writes it, by index) also the versions that its
     interpreter has. `runtime` says which ports of worker 0 the run will need. Connections are kept, and used again by
-    whoever has the fleet.
+    whoever has the fleet. `ask` is how workers are asked about themselves, a session each unless it is given.
     """
     limits = Thresholds.read(thresholds or {})
     told: list[Facts] = []
@@ -56,7 +57,7 @@ async def before_launch(
                 tell(CheckRow("reachability", index, None, None, "fail", None, detail, error.remedy or None))
                 return
             asking = Asking(run_root, versions=JOB if job else NOBODY, job=job(index) if job else "")
-            facts = tell_facts(index, slice_, fleet, asking, limits, told, lambda row: tell(_taken(row)))
+            facts = tell_facts(index, slice_, ask or over(fleet), asking, limits, told, lambda row: tell(_taken(row)))
             await asyncio.gather(facts, ways(tell))
 
         return check

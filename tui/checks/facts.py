@@ -8,7 +8,7 @@ import math
 import os
 import shlex
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
 ASK_TIMEOUT = 30.0
 """Seconds a worker has to tell about itself; a hanging disk or interpreter takes that long."""
+END, SILENT = "end", "it does not tell about itself"
+"""The last answer of each worker, and what is said of one that ends without it."""
+Ask = Callable[[int, Call], Awaitable[list[Answer]]]
+"""Makes a call on a worker; its answers up to END. Raises WorkerError where there are none."""
 LOGIN, JOB, NOBODY = "login", "job", ""
 """Whose interpreter tells versions: the one a login finds, the one a job will run, or none (it costs a start)."""
 RUN_ROOT = "~/.tpu-tui"
@@ -148,20 +152,31 @@ def make_call(asking: Asking) -> Call:
     )
     text = f"{settings}\n{_script()}".encode()
     nonce = os.urandom(8).hex()
-    return Call(f"exec sh -c 'tt_s=$(head -c {len(text)}); eval \"$tt_s\"' tpu-tui {nonce}", text + data, nonce)
+    return Call(text, nonce, nonce, data)
 
 
-async def ask_facts(index: int, fleet: Fleet, asking: Asking) -> Facts:
-    """Ask one worker. Raises WorkerError when it is out of reach or its answer breaks off."""
-    await fleet.connect(index)
+async def ask_facts(index: int, ask: Ask, asking: Asking) -> Facts:
+    """Ask one worker, to which there is a connection: what connecting takes would blur how its clock differs.
+
+    Raises WorkerError when it is out of reach or its answer breaks off.
+    """
     made = make_call(asking)
     sent = time.time()
-    done = await fleet.run(index, made.command, input=made.input, timeout=ASK_TIMEOUT)
-    received = time.time()
-    heard = answers(made.nonce, done.stdout)
-    if not any(answer.word == "end" for answer in heard):
-        raise no_answer(index, "it does not tell about itself", done.stderr, done.exit_code)
-    return facts_from(index, heard, sent, received)
+    heard = await ask(index, made)
+    return facts_from(index, heard, sent, time.time())
+
+
+def over(fleet: Fleet) -> Ask:
+    """Calls that are made by a session each."""
+
+    async def ask(index: int, made: Call) -> list[Answer]:
+        done = await fleet.run(index, made.command, input=made.input, timeout=ASK_TIMEOUT)
+        heard = answers(made.nonce, done.stdout)
+        if not any(answer.word == END for answer in heard):
+            raise no_answer(index, SILENT, done.stderr, done.exit_code)
+        return heard
+
+    return ask
 
 
 def facts_from(index: int, heard: Sequence[Answer], sent: float, received: float) -> Facts:

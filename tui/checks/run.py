@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from typing import TYPE_CHECKING
 
 from tui.checks.across import rows_across, runtime_rows
-from tui.checks.facts import LOGIN, RUN_ROOT, Asking, Facts
+from tui.checks.facts import LOGIN, RUN_ROOT, Asking, Facts, over
 from tui.checks.firewall_rows import read_rules, rows_of_rules
 from tui.checks.ports import DEFAULT_PORTS, rows_from, scope_rows
 from tui.checks.reachability import reach_rows
@@ -51,7 +51,7 @@ async def run_checks(
             for row in reached:
                 tell(row)
             if reached[-1].status == "pass":
-                await tell_facts(index, slice_, fleet, asking, limits, told, tell)
+                await tell_facts(index, slice_, over(fleet), asking, limits, told, tell)
                 async for row in rows_from(index, slice_, fleet, (*DEFAULT_PORTS, *ports)):
                     probed.append(row)
                     tell(row)

@@ -160,20 +160,26 @@ versions() {
 }
 
 tt_env=$(head -c "$tt_job")
-clock
-origin
-disk home "$HOME"
-case $tt_root in "$HOME" | "$HOME"/*) ;; *)
-  tt_v=$tt_root; while [ ! -e "$tt_v" ]; do tt_v=${tt_v%/*}; tt_v=${tt_v:-/}; done
-  disk run_root "$tt_v" ;;
-esac
-disk tmp /tmp
-memory
-load
-runs
-devices
-owners
-[ -z "$tt_code" ] || ( code )
-[ -z "$tt_versions" ] || versions
-clock
-say end
+tell() {
+  clock
+  origin
+  disk home "$HOME"
+  case $tt_root in "$HOME" | "$HOME"/*) ;; *)
+    tt_v=$tt_root; while [ ! -e "$tt_v" ]; do tt_v=${tt_v%/*}; tt_v=${tt_v:-/}; done
+    disk run_root "$tt_v" ;;
+  esac
+  disk tmp /tmp
+  memory
+  load
+  runs
+  devices
+  owners
+  [ -z "$tt_code" ] || ( code )
+  [ -z "$tt_versions" ] || versions
+  clock
+  say end
+}
+
+# In one write: each answer by itself would be a packet, and a wake-up at both ends.
+tt_told=$(tell)
+printf '%s\n' "$tt_told"

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from tui.checks.facts import Asking, Disk, Facts, Owner, ask_facts
+from tui.checks.facts import Ask, Asking, Disk, Facts, Owner, ask_facts
 from tui.checks.row import CheckRow
 from tui.checks.stream import Tell
 from tui.checks.thresholds import Thresholds
 from tui.errors import TpuTuiError
 from tui.pod import accelerator
 from tui.pod.slice import Slice
-
-if TYPE_CHECKING:
-    from tui.ssh.fleet import Fleet
 
 GIB = 1024**3
 _ALWAYS_TOLD = {"home": "home", "tmp": "/tmp"}
@@ -88,7 +83,7 @@ def _memory_rows(facts: Facts, limits: Thresholds) -> list[CheckRow]:
 def _load_rows(facts: Facts, limits: Thresholds) -> list[CheckRow]:
     if facts.load is None or not facts.cpus:
         return [_row("load", facts, "unknown", "it does not tell its load")]
-    told = f"load {facts.load:.1f} on {facts.cpus} CPUs"
+    told = f"{facts.load:.1f} on {facts.cpus} CPUs"
     if facts.load > limits.load_per_cpu * facts.cpus:
         return [_row("load", facts, "warn", told, "see who is busy: top -b -n 1")]
     return [_row("load", facts, "pass", told)]
@@ -149,11 +144,11 @@ def _run_rows(facts: Facts) -> list[CheckRow]:
 
 
 async def tell_facts(
-    index: int, slice_: Slice, fleet: Fleet, asking: Asking, limits: Thresholds, told: list[Facts], tell: Tell
+    index: int, slice_: Slice, ask: Ask, asking: Asking, limits: Thresholds, told: list[Facts], tell: Tell
 ) -> None:
     """Ask one worker; `told` gets its account and `tell` the rows of it, or the row why there is none."""
     try:
-        facts = await ask_facts(index, fleet, asking)
+        facts = await ask_facts(index, ask, asking)
     except TpuTuiError as error:
         detail = f"{error.what}: {error.why}" if error.why else error.what
         tell(CheckRow("worker", index, None, None, "unknown", None, detail, error.remedy or None))

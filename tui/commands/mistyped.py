@@ -38,11 +38,16 @@ def word_meant(word: str, choices: Collection[str]) -> str:
 
 
 def unknown_option(words: Sequence[str], *parsers: argparse.ArgumentParser) -> tuple[str, str] | None:
-    """The first long option that none of these has, and what was probably meant; an abbreviation is known."""
-    known = sorted({option for parser in parsers for action in parser._actions for option in action.option_strings})
+    """The first long option that none of these has, and what was probably meant; an abbreviation is known.
+
+    Options that hold everywhere are not to be abbreviated: they are read before it is known which others there are.
+    """
+    known = {option: parser.allow_abbrev for parser in parsers for option in parser._option_string_actions}
     for word in words:
         name = word.partition("=")[0]
-        if name.startswith("--") and not any(option.startswith(name) for option in known):
+        if name.startswith("--") and not any(
+            option == name or (shortened and option.startswith(name)) for option, shortened in known.items()
+        ):
             return name, word_meant(name, known)
     return None
 

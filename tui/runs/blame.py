@@ -24,7 +24,7 @@ from tui.runs.policies import (
 )
 from tui.runs.remote import Outcome
 from tui.runs.slice_watch import SliceWatch
-from tui.runs.status import BY_POLICY, status_of
+from tui.runs.status import BY_POLICY, STOP_REQUESTED, status_of
 
 _DRAINS = 3
 """Drains to wait for the culprit while all who failed only lost a partner."""
@@ -69,7 +69,7 @@ class Blame:
         if everybody or self.directory.run.on_failure != "stop":
             return
         grace = self.directory.run.grace
-        await record(self.directory, "stop_requested", by=BY_POLICY, grace=grace, cause=cause)
+        await record(self.directory, STOP_REQUESTED, by=BY_POLICY, grace=grace, cause=cause)
         await record(self.directory, "state", state=str(RunState.STOPPING), cause=cause)
 
     async def learn_of_a_stop(self) -> None:
@@ -79,7 +79,7 @@ class Blame:
         heard = await self.acting.answers()
         if any(answer.fields.get("stopped") == "1" for answer in heard.values()):
             by, grace = "user on another machine", self.directory.run.grace
-            await record(self.directory, "stop_requested", by=by, grace=grace)
+            await record(self.directory, STOP_REQUESTED, by=by, grace=grace)
 
     async def name_first(self) -> str | None:
         """Put the first failure on record, once; its cause, None where nobody failed."""

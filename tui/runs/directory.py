@@ -20,7 +20,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from tui.errors import TpuTuiError, UsageError
+from tui.errors import TpuTuiError, UsageError, near_matches
 from tui.pod.naming import LAST
 from tui.pod.run import Run, is_run_id
 
@@ -182,6 +182,15 @@ class RunDirectory:
         lines, end = _whole_lines(self.path / EVENTS_FILE, offset)
         return [event for event in map(_parse_event, lines) if event is not None], end
 
+    def has_event(self, kind: str, offset: int = 0) -> tuple[bool, int]:
+        """Whether a line from a byte offset on may be an event of that kind, and the offset to go on from.
+
+        Much quicker than to read what happened, for whoever waits for one thing.
+        """
+        lines, end = _whole_lines(self.path / EVENTS_FILE, offset)
+        named = to_bytes(kind)
+        return any(named in line for line in lines), end
+
     # -- arrivals --------------------------------------------------------------------------------------------------
 
     def append_arrival(self, worker: int, end: int, when: float) -> None:
@@ -257,7 +266,7 @@ def resolve(runs_home: Path, text: str) -> RunDirectory:
         raise UsageError(f"{text!r} is part of {len(matches)} runs", remedy="one of: " + _some(matches))
     if (as_path / RUN_FILE).exists():
         return RunDirectory.open(as_path.resolve())
-    raise UsageError(f"no run {text!r} in {runs_home}", remedy="runs here: " + (_some(names) or "none yet"))
+    raise UsageError(f"no run {text!r} in {runs_home}", remedy=_meant(text, names))
 
 
 def _newest(runs_home: Path) -> RunDirectory:
@@ -266,6 +275,14 @@ def _newest(runs_home: Path) -> RunDirectory:
         if same_second:
             return max(same_second, key=lambda directory: directory.run.created)
     raise UsageError("no last run", why=f"there is none in {runs_home}", remedy="start one with `tpu-tui launch`")
+
+
+def _meant(text: str, names: list[str]) -> str:
+    """The runs whose names, without their times, look like it; where none does, those that there are."""
+    named = {name: name[: -_STAMP_LENGTH - 1] for name in names}
+    like = near_matches(text[: -_STAMP_LENGTH - 1] if is_run_id(text) else text, named.values())
+    near = [name for name in names if named[name] in like]
+    return f"did you mean {_some(near)}?" if near else "runs here: " + (_some(names) or "none yet")
 
 
 def _some(names: list[str]) -> str:

@@ -15,7 +15,7 @@ from tui.runs.claim import Claim
 from tui.runs.directory import RunDirectory
 from tui.runs.earlier import EARLIER
 from tui.runs.remote import call
-from tui.runs.status import status_of
+from tui.runs.status import STOP_REQUESTED, status_of
 from tui.runs.survey import ASK_TIMEOUT, Found, answers_on, ask_status, found_in, read_record
 from tui.runs.told import note_told
 from tui.ssh.answers import Answer, answers, no_answer
@@ -128,7 +128,7 @@ def adopt(found: FoundRun, runs_home: Path, *, profile: str | None = None) -> Ru
     note_told(directory, found.answers)
     if found.stopped and not found.is_alive and not status_of(directory).stop_requested:
         directory.append_event("state", state=str(RunState.RUNNING), cause=None)
-        directory.append_event("stop_requested", by="user on another machine", grace=found.run.grace)
+        directory.append_event(STOP_REQUESTED, by="user on another machine", grace=found.run.grace)
     return directory
 
 

@@ -33,17 +33,57 @@ _REFUSALS = {
 
 
 class Front:
-    """One worker's open launch session: words in, answers out."""
+    """One worker's open launch session: words in, answers out.
 
-    def __init__(self, worker: Worker, made: Call, process: asyncssh.SSHClientProcess[bytes]) -> None:
+    It is opened with the launch's command, or with a check's (`Call.command_of_two`) that the launch comes after.
+    """
+
+    made: Call
+    """The call that was made last, without what was sent for it."""
+
+    def __init__(self, worker: Worker, process: asyncssh.SSHClientProcess[bytes]) -> None:
         self.worker = worker
         self.process = process
         self.notes: list[str] = []
-        self.made = replace(made, input=b"")
+        self._asked = False
         self._decided = ""
         self._runs = False
         self._ahead: asyncio.Task[Answer] | None = None
-        process.stdin.write(made.input)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the session is over, as far as is known here."""
+        return self.process.is_closing() or self.process.stdout.at_eof()
+
+    async def answers_to(self, made: Call) -> list[Answer]:
+        """Make a check's call: its answers. Raises WorkerError where it does not come to its end in time."""
+        from tui.checks.facts import ASK_TIMEOUT, END, SILENT
+
+        self._asked = True
+        self._make(made, made.input)
+        heard: list[Answer] = []
+
+        async def hear() -> None:
+            while not heard or heard[-1].word != END:
+                heard.append(await self._next(SILENT))
+
+        try:
+            await asyncio.wait_for(hear(), ASK_TIMEOUT)
+        except asyncio.TimeoutError as error:
+            late = f"not within {ASK_TIMEOUT:.0f} s"
+            raise no_answer(self.worker.index, SILENT, late.encode(), None) from error
+        return heard
+
+    def begin(self, made: Call) -> None:
+        """Make the launch's call."""
+        self._make(made, made.next_input if self._asked else made.input)
+
+    def _make(self, made: Call, sent: bytes) -> None:
+        self.made = replace(made, script=b"", data=b"")
+        try:
+            self.process.stdin.write(sent)
+        except channel_errors() as error:
+            raise self._broken(error) from error
 
     async def expect(self, word: str) -> Answer:
         """Wait for an answer. Raises LaunchError for a refusal, WorkerError for a lost connection."""
@@ -68,15 +108,7 @@ class Front:
 
     async def _answer(self, word: str) -> Answer:
         while True:
-            try:
-                line = await self.process.stdout.readline()
-            except channel_errors() as error:
-                raise WorkerError("the connection broke", worker=self.worker.index, why=str(error)) from error
-            if not line:
-                raise await self._ended(word)
-            answer = parse_line(self.made.nonce, line[:_LINE])
-            if answer is None:
-                continue
+            answer = await self._next(f"the launch ended without its answer ({word})")
             self._runs = self._runs or answer.word == "running"
             if answer.word == word:
                 return answer
@@ -87,13 +119,29 @@ class Front:
             if answer.word in ("disarmed", "aborted"):
                 self._decided = answer.word
 
-    async def _ended(self, word: str) -> TpuTuiError:
+    async def _next(self, lacking: str) -> Answer:
+        """The next answer; `lacking` says what is missing where the session ends instead."""
+        while True:
+            try:
+                line = await self.process.stdout.readline()
+            except channel_errors() as error:
+                raise self._broken(error) from error
+            if not line:
+                raise await self._ended(lacking)
+            answer = parse_line(self.made.nonce, line[:_LINE])
+            if answer is not None:
+                return answer
+
+    async def _ended(self, lacking: str) -> TpuTuiError:
         stderr = b""
         with suppress(asyncio.TimeoutError, *channel_errors()):
             stderr = await asyncio.wait_for(self.process.stderr.read(_LINE), _LAST_WORDS)
         if self._decided:
             return LaunchError(f"the worker {self._decided} the launch", worker=self.worker.index)
-        return no_answer(self.worker.index, f"the launch ended without its answer ({word})", stderr, None)
+        return no_answer(self.worker.index, lacking, stderr, None)
+
+    def _broken(self, error: Exception) -> WorkerError:
+        return WorkerError("the connection broke", worker=self.worker.index, why=str(error))
 
     def send(self, word: bytes) -> None:
         """Write a word at once."""

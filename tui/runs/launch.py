@@ -19,7 +19,7 @@ from tui.runs.job import job_text
 from tui.runs.look import look
 from tui.runs.remote import FOLLOW_TIMEOUT, call, pace_of
 from tui.runs.spec import LaunchSpec
-from tui.ssh.answers import Call
+from tui.ssh.answers import Answer, Call
 from tui.ssh.fleet import Fleet
 
 if TYPE_CHECKING:
@@ -131,8 +131,19 @@ class Gang:
         """Look at the workers before anything is left with them, where that is wanted; once a run."""
         if self.spec.look is not None and self.attempt == 0:
             self._phase_of_all("check", "started")
-            await look(self.directory, self.spec, self.spec.look, self.fleet)
+            await look(self.directory, self.spec, self.spec.look, self.fleet, self._ask)
             self._phase_of_all("check", "done")
+
+    async def _ask(self, index: int, made: Call) -> list[Answer]:
+        """Make a check's call in the session that the worker's launch goes on in."""
+        front = Front(self.fleet.workers[index], await self.fleet.process(index, made.command_of_two))
+        try:
+            heard = await front.answers_to(made)
+        except BaseException:
+            front.process.close()
+            raise
+        self.fronts[index] = front
+        return heard
 
     async def _read_tree(self) -> None:
         """Read the tree that is to be synced, once, and note its hash in run.json here and on every worker."""
@@ -154,8 +165,10 @@ class Gang:
             again=self.again,
             keeper=self.keeper,
         )
-        front = Front(worker, made, await self.fleet.process(worker.index, made.command))
-        self.fronts[worker.index] = front
+        front = self.fronts.get(worker.index)
+        if front is None or front.has_ended:
+            front = self.fronts[worker.index] = Front(worker, await self.fleet.process(worker.index, made.command))
+        front.begin(made)
         first, then = ("armed", "started") if self.spec.sync is None else ("prepared", "armed")
         await front.expect(first)
         front.watch_for(then, self._lose)

@@ -12,6 +12,7 @@ from tui.runs.job import job_text
 
 if TYPE_CHECKING:
     from tui.checks.digest import Finding
+    from tui.checks.facts import Ask
     from tui.pod.run import Run
     from tui.pod.slice import Slice
     from tui.runs.directory import RunDirectory
@@ -74,10 +75,12 @@ def _comes_with_code(request: LaunchRequest) -> bool:
     return request.sync is not None and any(not path.startswith(("/", "~")) for path in paths)
 
 
-async def look(directory: RunDirectory, spec: LaunchSpec, wanted: Look, fleet: Fleet) -> None:
-    """Look whether the launch can work; what warns or fails becomes a note. Raises LaunchError when a check fails."""
+async def look(directory: RunDirectory, spec: LaunchSpec, wanted: Look, fleet: Fleet, ask: Ask) -> None:
+    """Look whether the launch can work; what warns or fails becomes a note. Raises LaunchError when a check fails.
+
+    `ask` makes a call on a worker in the session that its launch goes on in.
+    """
     from tui.checks.before_launch import before_launch
-    from tui.checks.digest import digest
 
     run = spec.run
     by_index = {worker.index: worker for worker in run.workers}
@@ -88,8 +91,13 @@ async def look(directory: RunDirectory, spec: LaunchSpec, wanted: Look, fleet: F
         run_root=run.run_root,
         runtime=run.runtime,
         job=(lambda index: job_text(run, by_index[index], spec.env)) if wanted.versions else None,
+        ask=ask,
     )
     rows = [row async for row in told if row.hinders or row.status == "warn"]
+    if not rows:
+        return
+    from tui.checks.digest import digest
+
     found = digest(rows)
     for finding in found.findings:
         directory.append_event("note", text=finding.sentence, remedy=finding.remedy)

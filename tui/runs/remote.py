@@ -50,8 +50,7 @@ def call(
     text = f"tt_root={shlex.quote(run_root)} {numbers} tt_pace={pace:.2f}\n{script()}".encode()
     nonce = os.urandom(8).hex()
     words = " ".join([verb, run_id, str(worker), nonce, *map(str, arguments)])
-    command = f"exec sh -c 'tt_s=$(head -c {len(text)}); eval \"$tt_s\"' tpu-tui {words}"
-    return Call(command, text + data, nonce)
+    return Call(text, words, nonce, data)
 
 
 def pace_of(workers: int) -> float:

@@ -14,7 +14,7 @@ from tui.runs.launch import Gang
 from tui.runs.mirror import record, set_logs_aside, tell_missed_arrivals
 from tui.runs.policies import Patience, in_time, names_of
 from tui.runs.spec import LaunchSpec
-from tui.runs.status import BY_POLICY, status_of
+from tui.runs.status import BY_POLICY, STOP_REQUESTED, status_of
 from tui.runs.stopping import stop_everywhere, wish_to_stop
 from tui.runs.survey import Found, survey
 
@@ -141,5 +141,5 @@ class Starting:
         cause = f"the launch was cut off while it was confirmed: it does not run on {names_of(missing)}"
         await record(self.directory, "failure", worker=missing[0], exit_code=None, cause=cause)
         await record(self.directory, "state", state=str(RunState.STOPPING), cause=cause)
-        await record(self.directory, "stop_requested", by=BY_POLICY, grace=ABORT_GRACE, cause=cause)
+        await record(self.directory, STOP_REQUESTED, by=BY_POLICY, grace=ABORT_GRACE, cause=cause)
         await stop_everywhere(self.directory, self.fleet, ABORT_GRACE)

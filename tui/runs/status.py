@@ -13,6 +13,8 @@ from tui.runs.directory import Attendance, Event, RunDirectory
 
 BY_POLICY = "policy"
 """`stop_requested.by` when the failure policy stops a run; a person's stop ends as `stopped`, its as `failed`."""
+STOP_REQUESTED = "stop_requested"
+"""Event: somebody, or the failure policy, wants the present attempt stopped."""
 TOLD = "told"
 """Event: what the workers said of an attempt that no keeper here followed; its rows in `ended` are as of `exit`."""
 
@@ -248,7 +250,7 @@ _FOLDS: WeakKeyDictionary[RunDirectory, _Fold] = WeakKeyDictionary()
 def _fold_run(status: RunStatus, event: Event, workers: dict[int, WorkerStatus]) -> RunStatus:
     if event.kind == "state":
         return _fold_state(status, event, workers)
-    if event.kind == "stop_requested" and not status.state.is_over:
+    if event.kind == STOP_REQUESTED and not status.state.is_over:
         cause = status.cause or (event.get("cause") if event.get("by") == BY_POLICY else None)
         asked = status.stop_requested
         requested = str(event.get("by") or "user") if asked in (None, BY_POLICY) else asked

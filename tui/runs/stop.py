@@ -12,7 +12,7 @@ from tui.pod.run import Run, RunState
 from tui.runs.directory import RunDirectory
 from tui.runs.mirror import record
 from tui.runs.remote import call, outcome_of
-from tui.runs.status import RunStatus, WorkerStatus, status_of
+from tui.runs.status import STOP_REQUESTED, RunStatus, WorkerStatus, status_of
 from tui.ssh.access import Access, Prompter
 from tui.ssh.answers import Answer, answers, no_answer
 
@@ -55,7 +55,7 @@ async def stop_run(
 
     before = status_of(directory)
     if not before.state.is_over:
-        await record(directory, "stop_requested", by=by, grace=grace)
+        await record(directory, STOP_REQUESTED, by=by, grace=grace)
     known = dict(_from_record(before))
     for answer in known.values():
         yield answer

@@ -7,7 +7,7 @@ from collections.abc import Container
 from typing import TYPE_CHECKING
 
 from tui.runs.directory import RunDirectory
-from tui.runs.status import BY_POLICY, RunStatus, status_of
+from tui.runs.status import BY_POLICY, STOP_REQUESTED, RunStatus, status_of
 from tui.runs.stop import ANSWER_TIME, record_answer, stop_worker
 from tui.ssh.retry import backoff
 
@@ -22,14 +22,12 @@ GIVE_UP = 600.0
 
 async def wish_to_stop(directory: RunDirectory) -> RunStatus:
     """Wait until somebody wants the present attempt stopped; the status that says so."""
-    seen = -1
+    read = 0
     while True:
-        size = directory.events_size()
-        if size != seen:
-            seen = size
-            status = status_of(directory)
-            if status.stop_requested is not None:
-                return status
+        # A launch on many workers makes thousands of events, which a status would read one by one at each look.
+        wanted, read = directory.has_event(STOP_REQUESTED, read)
+        if wanted and (status := status_of(directory)).stop_requested is not None:
+            return status
         await asyncio.sleep(LOOK)
 
 

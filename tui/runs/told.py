@@ -12,7 +12,7 @@ from tui.runs.claim import Claim
 from tui.runs.directory import RunDirectory
 from tui.runs.earlier import EARLIER
 from tui.runs.remote import Outcome, outcome_of
-from tui.runs.status import TOLD, RunStatus, status_of
+from tui.runs.status import STOP_REQUESTED, TOLD, RunStatus, status_of
 from tui.runs.survey import Found, ask_status, found_in
 from tui.ssh.answers import Answer
 
@@ -77,7 +77,7 @@ def _note(
         _note_beginning(directory, later, found)
     stopped = any(answer and answer.fields.get("stopped") == "1" for answer in answers.values())
     if stopped and not status.stop_requested and Found.RUNNING not in found.values():
-        directory.append_event("stop_requested", by="user on another machine", grace=directory.run.grace)
+        directory.append_event(STOP_REQUESTED, by="user on another machine", grace=directory.run.grace)
     ended = [index for index, one in found.items() if one is not Found.RUNNING]
     if later or not {part.worker for part in status.workers if part.ended} >= set(ended):
         rows = [_end_of(index, None if found[index] is Found.NOTHING else answers[index]) for index in ended]

@@ -17,11 +17,40 @@ _MAX_ANSWER = 64 * 1024
 
 @dataclass(frozen=True)
 class Call:
-    """One call: the remote command line, what to write to its standard input, and the nonce of its answers."""
+    """One call: a script with its settings, its arguments (fit for a shell), the nonce of its answers, data."""
 
-    command: str
-    input: bytes
+    script: bytes
+    arguments: str
     nonce: str
+    data: bytes = b""
+
+    @property
+    def command(self) -> str:
+        """The remote command line, which takes `input`."""
+        return f"exec sh -c '{self._made}; eval \"$tt_s\"' tpu-tui {self.arguments}"
+
+    @property
+    def input(self) -> bytes:
+        """What to write to its standard input."""
+        return self.script + self.data
+
+    @property
+    def command_of_two(self) -> str:
+        """A remote command line which takes `input`, and then another call's `next_input` or the end of its input.
+
+        One session where there would be two, and start-up files that are read once.
+        """
+        another = 'read -r tt_n tt_s || exit 0; set -- $tt_s; tt_s=$(head -c "$tt_n"); eval "$tt_s"'
+        return f"exec sh -c '{self._made}; (eval \"$tt_s\") || exit; {another}' tpu-tui {self.arguments}"
+
+    @property
+    def next_input(self) -> bytes:
+        """What to write to the standard input of a session that has made one call and takes another."""
+        return f"{len(self.script)} {self.arguments}\n".encode() + self.input
+
+    @property
+    def _made(self) -> str:
+        return f"tt_s=$(head -c {len(self.script)})"
 
 
 @dataclass(frozen=True)

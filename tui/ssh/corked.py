@@ -1,7 +1,7 @@
 """A connection whose packets leave together: what is written in one turn of the event loop is one send.
 
-asyncssh writes every packet by itself, and an empty one before each (against an attack on CBC ciphers): two system
-calls, two TCP segments and two wake-ups of the worker's sshd where one of each will do.
+asyncssh writes every packet by itself: a system call, a TCP segment and a wake-up of the worker's sshd for each of
+those that leave one after the other, where one of each will do.
 """
 
 from __future__ import annotations

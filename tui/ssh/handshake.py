@@ -15,12 +15,16 @@ from collections.abc import Sequence
 from typing import Any, Protocol, cast
 
 import asyncssh
+from asyncssh.constants import MSG_IGNORE
 from asyncssh.logging import SSHLogger
 from asyncssh.public_key import SSHLocalKeyPair
 
 _PUBLIC_KEY = b"publickey"
 _SIGNED = b"\1"
 """The flag in a request to log in with a key which says that its signature follows (RFC 4252, section 7)."""
+
+_CHAINED = "-cbc"
+"""How the names of ciphers end whose packets' first block an eavesdropper could choose."""
 
 
 class Carrier(Protocol):
@@ -113,6 +117,11 @@ class Connection(asyncssh.SSHClientConnection):
         except ValueError:
             self.unsigned += 1
             raise
+
+    def send_packet(self, pkttype: int, *args: bytes, handler: Any = None) -> None:
+        """Send a packet, and none that says nothing before it, which only CBC ciphers need (RFC 4251, 9.3.1)."""
+        if pkttype != MSG_IGNORE or str(self.get_extra_info("send_cipher")).endswith(_CHAINED):
+            super().send_packet(pkttype, *args, handler=handler)
 
     @property
     def logger(self) -> SSHLogger:
