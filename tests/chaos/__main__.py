@@ -31,6 +31,7 @@ from tests.chaos.mirrors import ProxiedPod, storm
 from tests.chaos.proxy import proxies
 from tests.runs.ssh_pod import Pod
 from tests.sshd import MISSING, OpensshWorker, bare_path
+from tui.runs.look import Look
 
 STORM_SECONDS = 60.0
 STORM_STRIKERS = 6
@@ -128,13 +129,14 @@ def main() -> None:
     root = Path(tempfile.mkdtemp(prefix="chaos-"))
     try:
         with servers_with_devices(root, options.workers) as servers:
-            pod = Pod(servers, root / "home")
+            pod, checking = Pod(servers, root / "home"), Pod(servers, root / "home")
+            checking.look = Look()  # as the command's launches have it; what fails in `phases` fails after the checks
             acts: dict[str, Callable[[float], str]] = {
                 "phases": lambda end: phases(pod, root, end),
                 "commands": lambda end: commands(pod, rng, options.rounds, end),
-                "kills": lambda end: kills(pod, rng, options.rounds, end, aimed=False),
-                "aimed": lambda end: kills(pod, rng, options.rounds, end, aimed=True),
-                "frozen": lambda end: frozen(pod, end),
+                "kills": lambda end: kills(checking, rng, options.rounds, end, aimed=False),
+                "aimed": lambda end: kills(checking, rng, options.rounds, end, aimed=True),
+                "frozen": lambda end: frozen(checking, end),
                 "storm": lambda end: storms(servers, root / "home", rng, options.faults, end),
             }
             share = options.minutes * 60 / len(parts)
@@ -145,6 +147,7 @@ def main() -> None:
                     print(f"{part}: {told} [{time.monotonic() - began:.0f} s]", flush=True)
             finally:
                 pod.end_runs()
+                checking.end_runs()
     finally:
         shutil.rmtree(root, ignore_errors=True)
 
