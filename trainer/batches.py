@@ -16,7 +16,7 @@ from itertools import islice
 import numpy as np
 import torch
 
-from trainer.decode import Planes, augment_into, centre_into, opened, plain, shift_into
+from trainer.decode import SMALL, Planes, augment_into, centre_into, opened, plain, shift_into
 from trainer.errors import TrainerError
 from trainer.tar import Sample
 
@@ -48,15 +48,18 @@ class Batching:
         pending: deque[Future[Batch]] = deque()
         pool = ThreadPoolExecutor(THREADS, thread_name_prefix="decode")
         try:
-            while True:
-                chunk = list(islice(raw, self.size))
-                if chunk:
+            while chunk := list(islice(raw, self.size)):
+                if self._takes_only_copying(chunk[0]):
+                    while pending:
+                        yield pending.popleft().result()
+                    yield self._batch_of(chunk, place)
+                else:
                     pending.append(pool.submit(self._batch_of, chunk, place))
-                    place += len(chunk)
-                if not pending:
-                    return
-                if len(pending) > THREADS or not chunk:
-                    yield pending.popleft().result()
+                    if len(pending) > THREADS:
+                        yield pending.popleft().result()
+                place += len(chunk)
+            while pending:
+                yield pending.popleft().result()
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 
@@ -64,6 +67,11 @@ class Batching:
         """A batch of nothing but padding."""
         side = self.image_size
         return torch.zeros(self.size, 3, side, side, dtype=torch.uint8), torch.full((self.size,), PADDING)
+
+    def _takes_only_copying(self, sample: Sample) -> bool:
+        """Small raw pixels: copied with the interpreter lock held, so that other threads would only take turns."""
+        small = self.training and 3 * self.image_size**2 <= SMALL
+        return small and "ppm" in sample and plain([sample["ppm"]], self.image_size) is not None
 
     def _batch_of(self, chunk: list[Sample], place: int) -> Batch:
         images = np.zeros((self.size, 3, self.image_size, self.image_size), dtype=np.uint8)

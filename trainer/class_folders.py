@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from trainer.decode import decoded
@@ -159,7 +160,19 @@ def _as_png(content: bytes) -> bytes:
     stream = io.BytesIO()
     try:
         with Image.open(io.BytesIO(content)) as image:
-            image.convert("RGB").save(stream, "png")
+            _in_8_bits(image).convert("RGB").save(stream, "png")
     except (UnidentifiedImageError, OSError, Image.DecompressionBombError) as error:
         raise ValueError("PIL cannot decode it") from error
     return stream.getvalue()
+
+
+def _in_8_bits(image: Image.Image) -> Image.Image:
+    """PIL cuts off what is above 255: a picture of 16 bits would become white. Raises ValueError."""
+    if image.mode.startswith("I;16"):
+        return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+    if image.mode in ("I", "F"):
+        pixels = np.asarray(image)
+        least, most = pixels.min(), pixels.max()
+        if not 0 <= least <= most <= 255:
+            raise ValueError(f"its values go from {least:g} to {most:g}, not from 0 to 255")
+    return image

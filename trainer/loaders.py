@@ -14,7 +14,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from multiprocessing import forkserver
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.context import ForkServerContext
 from types import ModuleType
 from typing import Any
@@ -27,6 +27,8 @@ STOPS = {signal.SIGTERM, signal.SIGINT}
 """They reach a whole session; the ranks still need batches up to the step at which all of them stop."""
 SLOW_TO_LOAD = ("trainer.shard_stream", "google.cloud.storage")
 """What the server imports, so that no loader has to; where the rank has it itself."""
+TIDIED = "ignore:resource_tracker:UserWarning"
+"""Python's own tracker tidies up after a killed rank; its warning, the last in the log, would hide what happened."""
 _starting = threading.Lock()
 
 
@@ -87,6 +89,11 @@ def _server() -> ForkServerContext:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([name for name in SLOW_TO_LOAD if name in sys.modules])
     before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)  # inherited by the server, and by each loader
+    sys.warnoptions.append(TIDIED)
+    try:
+        resource_tracker.ensure_running()
+    finally:
+        sys.warnoptions.remove(TIDIED)
     try:
         forkserver.ensure_running()
     finally:

@@ -12,6 +12,7 @@ import functools
 import io
 import os
 import re
+import secrets
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -28,6 +29,7 @@ PIPE_SCHEME = "pipe:"
 READ_BYTES = 1024 * 1024  # of an object at a time; all of it comes with one request
 PATIENCE = 30.0  # seconds that a listing is tried again: it comes first, and shows whether there is a network
 STORAGE = "https://storage.googleapis.com"
+WRITER = "writer"  # an object's metadata: by what its writer knows it again
 
 
 class TakenError(TrainerError):
@@ -167,6 +169,8 @@ def _upload(url: str, content: bytes, new: bool) -> None:
     bucket, name = _parts(url)
     with _told(url):
         blob = _client().bucket(bucket).blob(name)
+        if new:
+            blob.metadata = {WRITER: secrets.token_hex(8)}
         try:
             # To send the same bytes twice does no harm: so it may be retried, which is not the client's default.
             blob.upload_from_file(
@@ -177,7 +181,10 @@ def _upload(url: str, content: bytes, new: bool) -> None:
                 if_generation_match=0 if new else None,
             )
         except PreconditionFailed as error:
-            raise TakenError(f"There is {url} already") from error
+            there = _client().bucket(bucket).get_blob(name)
+            # Where only the answer was lost, what was sent again has met itself.
+            if there is None or there.metadata != blob.metadata:
+                raise TakenError(f"There is {url} already") from error
 
 
 def delete(url: str) -> None:

@@ -21,6 +21,7 @@ webdataset = pytest.importorskip("webdataset", reason="webdataset is not install
 
 from tests.trainer.small_shards import config, ppm, refused, shard, trained_values  # noqa: E402
 from trainer import data, decode, loaders, objects, split  # noqa: E402
+from trainer.batches import Batching  # noqa: E402
 from trainer.data import PADDING, Dataset, ShardSet  # noqa: E402
 from trainer.errors import TrainerError  # noqa: E402
 from trainer.shard_stream import batches  # noqa: E402
@@ -183,6 +184,16 @@ def test_grey_and_transparent_pictures_are_made_colour(tmp_path: Path) -> None:
     cfg = config(batch=3, train=url, classes=10)
     _, batches = data.train_epoch(cfg, Dataset(ShardSet((url,), (3,)), None, 10, 32), 0, 1, 1)
     assert [tuple(pixels.shape) for pixels, _ in batches] == [(3, 3, 32, 32)]
+
+
+def test_samples_of_both_kinds_stay_in_order_decoded_ahead_or_copied_on_the_spot() -> None:
+    stream = io.BytesIO()
+    Image.new("RGB", (32, 32)).save(stream, "png")
+    contents = {"png": stream.getvalue(), "ppm": ppm(7)}
+    kinds = ["png", "png", "ppm", "ppm", "png", "ppm", "ppm", "png"]
+    raw = [{"__key__": "k", "__url__": "u", kind: contents[kind], "cls": b"%d" % n} for n, kind in enumerate(kinds)]
+    made = Batching(1, 32, 10, "seed").of(iter(raw))
+    assert [int(label) for _, labels in made for label in labels] == list(range(8))
 
 
 def test_what_a_seed_gives_does_not_change_without_a_new_number_for_it(numbered: str) -> None:

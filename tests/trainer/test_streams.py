@@ -28,6 +28,7 @@ class CuttingProxy:
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         self.allowances: list[int] = []  # for one media request each; then all goes through
         self.ranges: list[str] = []  # what each media request asked for
+        self.lost = 0  # uploads whose answers are not to come
         threading.Thread(target=self._serve, daemon=True).start()
 
     def close(self) -> None:
@@ -49,6 +50,10 @@ class CuttingProxy:
                     self.ranges.append(found[1].decode() if found else "")
                     allowance = self.allowances.pop(0) if self.allowances else allowance
                 server.sendall(request.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", 1))
+                if self.lost and request.startswith(b"POST"):
+                    self.lost -= 1
+                    server.recv(1)  # by then it has been done
+                    return
                 while allowance > 0 and (answer := server.recv(min(65536, int(min(allowance, 65536))))):
                     client.sendall(answer)
                     allowance -= len(answer)
@@ -59,6 +64,10 @@ class CuttingProxy:
         request = b""
         while b"\r\n\r\n" not in request and (part := client.recv(65536)):
             request += part
+        header, _, body = request.partition(b"\r\n\r\n")
+        told = re.search(rb"(?i)\r\ncontent-length: (\d+)", header)
+        while told and len(body) < int(told[1]) and (part := client.recv(65536)):
+            body, request = body + part, request + part
         return request
 
 
@@ -124,6 +133,20 @@ def test_an_empty_object_is_empty_and_a_missing_one_is_named(proxy: CuttingProxy
     assert objects.read("gs://trainer-test/empty") == b""
     with pytest.raises(TrainerError, match="There is no object gs://trainer-test/none"):
         objects.read("gs://trainer-test/none")
+
+
+def test_a_new_object_whose_answer_is_lost_is_not_taken_for_anothers(
+    proxy: CuttingProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from google.cloud.storage import retry
+
+    monkeypatch.setattr(retry, "DEFAULT_RETRY", retry.DEFAULT_RETRY.with_delay(initial=0.001))
+    url = "gs://trainer-test/lost"
+    proxy.lost = 1
+    objects.write(url, b"mine", new=True)
+    assert (proxy.lost, objects.read(url)) == (0, b"mine")
+    with pytest.raises(objects.TakenError, match="There is gs://trainer-test/lost already"):
+        objects.write(url, b"mine", new=True)  # the same bytes, and yet another writer's
 
 
 def test_an_epoch_over_a_network_that_breaks_sees_the_same_samples(proxy: CuttingProxy, shapes: str) -> None:
