@@ -120,6 +120,7 @@ class TestBadFiles:
             (bytes(range(32)) * 100, "binary"),
             (b"\x28\xb5\x2f\xfd" + b"x" * 50, "its zstd data is broken"),
             (b"PK\x03\x04" + b"x" * 50, "a zip archive"),
+            (training(core=1).encode("utf-16"), "UTF-16.*PowerShell"),
             (gzip.compress(b"", mtime=0), "is empty"),
             (b"\x1f\x8b\x08broken", "cannot read"),
         ],

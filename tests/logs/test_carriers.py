@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,55 @@ def test_who_said_a_line_is_read_from_what_the_tool_put_before_it(
             second,
         ]
     assert where(*lines) == expected
+
+
+def entry(text: str, *, worker: str = "", pod: str = "", key: str = "textPayload") -> str:
+    """A line of Cloud Logging's export: of a TPU VM, which all have their node's name, or of a pod."""
+    labels = {"node_id": "123456", "worker_id": worker} if worker else {"pod_name": pod}
+    said = {key: text} if key == "textPayload" else {"jsonPayload": {key: text}}
+    return json.dumps({"insertId": "a1", "resource": {"labels": labels}, **said, "timestamp": "2025-03-01T10:00:00Z"})
+
+
+@pytest.mark.parametrize("key", ["textPayload", "message"])
+def test_tpu_vms_in_an_export_are_told_apart_by_their_place_in_the_node(key: str) -> None:
+    lines = [entry(f"{MAXTEXT}\n", worker=worker, key=key) for worker in ("1", "0", "1")]
+    assert where(*lines) == [(0, "123456"), (1, "123456")]
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ("\x1b[31mstep:  4  \x1b[32mloss:  7.5  grad_norm: 2.5\n", (None, 4, 7.5)),
+        ("Train Epoch: 2 [640/60000 (1%)]\tLoss: 1.25\n", (2, 640, 1.25)),
+        ("Epoch 3/4\n10/20 [=====>....] - ETA: 1s - loss: 0.5\n", (3, 10, 0.5)),
+        ("[rank3]: " + json.dumps({"loss": 1.5, "learning_rate": 1e-05, "epoch": 1.0}), (1, None, 1.5)),
+    ],
+)
+@pytest.mark.parametrize("fast", [True, False])
+def test_what_an_export_says_is_read_without_its_escapes(said: str, expected: tuple[object, ...], fast: bool) -> None:
+    demux = Demux(fast=fast)
+    demux.feed(None, f"{entry(said, pod='pod-7')}\n".encode())
+    rows = [(row.address, row.epoch, row.step, row.loss) for row in demux.snapshot().rows()]
+    assert rows == [("pod-7", *expected)]
+
+
+def test_what_a_structured_logger_tells_in_fields_is_read_there() -> None:
+    line = json.dumps({"message": "train", "step": 5, "loss": 2.5, "hostname": "t1v-n-1-w-0"})
+    demux = Demux()
+    demux.feed(None, f"{line}\n".encode())
+    assert [(row.address, row.step, row.loss) for row in demux.snapshot().rows()] == [("t1v-n-1-w-0", 5, 2.5)]
+
+
+@pytest.mark.parametrize("string", ['"\\ud800 step 5 loss 2.5"', '"step 5 loss 2.5\\q"', '"step 5 loss 2.5'])
+def test_broken_strings_of_an_export_break_nothing(string: str) -> None:
+    demux = Demux()
+    demux.feed(None, f'{{"resource":{{"labels":{{"pod_name":"a"}}}},"textPayload":{string}\n'.encode())
+    assert [row.loss for row in demux.snapshot().rows()] == [2.5]
+
+
+@pytest.mark.parametrize("word", ["[phase1] ", "[exp2] ", "fold3: ", "TRAIN: ", "1700000000: ", "config\t"])
+def test_what_a_line_is_about_is_no_host(word: str) -> None:
+    assert where(word + "Epoch 3 Step 20 Loss: 2.5") == [(None, None)]
 
 
 def test_trainers_without_core_numbers_have_a_row_for_each_worker() -> None:

@@ -99,6 +99,41 @@ def test_a_loss_after_an_evaluation_is_not_the_steps(between: str) -> None:
     assert told(read("Step 100", between, "loss: 2.5")) == []
 
 
+@pytest.mark.parametrize(
+    "heading", ["Validation:", "***** Running Evaluation *****", "--- testing ---", "Evaluating..."]
+)
+@pytest.mark.parametrize("fast", [True, False])
+def test_rows_beneath_an_evaluations_heading_are_none_until_training_goes_on(heading: str, fast: bool) -> None:
+    rows = ["step 80 loss 2.5", "step 90 loss 2.25", heading, "step 1 loss 9.5", "step 90 loss 9.25"]
+    demux = read(*rows, fast=fast)
+    assert (told(demux), demux.samples) == ([(None, 90, 2.25)], 2)
+    assert read(*rows, "step 91 loss 2.0", "step 92 loss 2.0", fast=fast).samples == 4
+
+
+@pytest.mark.parametrize("again", ["Epoch 2/3", "***** Running training *****", "step 1 loss 2.0"])
+def test_training_that_begins_anew_ends_an_evaluation(again: str) -> None:
+    rows = ["step 90 loss 2.25", "Validation:", "step 1 loss 9.5", "step 2 loss 9.25", again, "step 3 loss 1.5"]
+    assert told(read(*rows))[0][1:] == (3, 1.5)
+
+
+def test_a_job_that_is_started_again_trains() -> None:
+    demux = read("step 90 loss 2.25", "Validation:")
+    demux.restart()
+    demux.feed(None, b"step 50 loss 2.5\n")
+    assert told(demux) == [(None, 50, 2.5)]
+
+
+def test_an_epochs_loss_beneath_an_evaluations_heading_is_not_the_epochs() -> None:
+    rows = ["Epoch 3/10", "Train:", "  avg loss: 0.5", "Val:", "  avg loss: 0.75"]
+    assert told(read(*rows)) == [(3, None, 0.5)]
+    assert told(read(*rows, "Epoch 4/10", "Train:", "  avg loss: 0.25")) == [(4, None, 0.25)]
+
+
+@pytest.mark.parametrize("line", ["Validation:", "Validation: 100", "Testing..."])
+def test_a_heading_before_anything_is_trained_holds_nothing_back(line: str) -> None:
+    assert told(read(line, "step 1 loss 2.5")) == [(None, 1, 2.5)]
+
+
 @pytest.mark.parametrize("summary", ["Epoch 1 train loss: 0.45", "Epoch 1 | Loss: 0.45", "epoch,train_loss\n1,0.45"])
 @pytest.mark.parametrize("worker", [None, 0])
 @pytest.mark.parametrize("fast", [True, False])

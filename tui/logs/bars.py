@@ -1,4 +1,4 @@
-"""What single lines cannot tell: which of two like bars trains, and samples that are spread over lines."""
+"""What single lines cannot tell: which of two like bars or rows trains, and samples that are spread over lines."""
 
 from __future__ import annotations
 
@@ -55,6 +55,37 @@ class Summaries:
     def is_sample(self, slot: int, epoch: int) -> bool:
         """Whether the loss of an epoch is all that a worker tells."""
         return epoch != UNKNOWN and slot not in self._stepped
+
+
+class Evaluations:
+    """Rows beneath a heading such as `Validation:` look like training's, but do not go on from where that was."""
+
+    def __init__(self) -> None:
+        self.opened: dict[int, tuple[int, int, int]] = {}
+        """Of each worker that evaluates: epoch and step of its training before, and the step evaluated last."""
+
+    def begin(self, slot: int, epoch: int, step: int) -> None:
+        """A worker evaluates, which has trained so far."""
+        self.opened[slot] = epoch, step, UNKNOWN
+
+    def end(self, slot: int) -> None:
+        """A worker trains."""
+        self.opened.pop(slot, None)
+
+    def is_training(self, slot: int, epoch: int, step: int) -> bool:
+        """Whether a worker's row is training's again: it goes on from there, or begins once more."""
+        if slot not in self.opened:
+            return True
+        trained_epoch, trained_step, evaluated = self.opened[slot]
+        if UNKNOWN not in (epoch, trained_epoch) and epoch != trained_epoch:
+            goes_on = epoch > trained_epoch
+        else:
+            goes_on = UNKNOWN != trained_step < step
+        if goes_on or UNKNOWN != step < evaluated:
+            self.end(slot)
+            return True
+        self.opened[slot] = trained_epoch, trained_step, step
+        return False
 
 
 class Parts:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Container
 from dataclasses import dataclass
@@ -36,10 +37,15 @@ _SURE = re.compile(
 )
 """Forms that nothing else looks like. Sources: the public documentation of each tool."""
 
-_JSON = re.compile(rb'\{"[^\n]{0,4000}?"(?:textPayload|message|log)": ?"')
-"""One JSON object a line, up to where its text begins: Cloud Logging's entries and what GKE's agents write."""
+_JSON = re.compile(rb'(?:\{(?=")[^\n]{0,4000}?|\s{2,16})"(?:(?P<plain>textPayload)|message|(?P<docker>log))": ?"')
+"""An entry of Cloud Logging, of GKE's agents or of docker, up to where its text begins; an export may spread it."""
 
+_JSON_STRING = re.compile(rb'(?:[^"\\\n]|\\[^\n])*')
 _JSON_POD = re.compile(rb'"(?:pod_name|k8s_pod_name|hostname|node_id)": ?"(?P<pod>[\w.-]{1,100})"')
+_JSON_WORKER = re.compile(rb'"worker_id": ?"(?P<worker>\d{1,5})"')
+"""The place of a TPU VM among those of its node, as Cloud Logging tells it; they share the node's name."""
+
+_HAS_DIGITS = re.compile(rb"\d")
 
 _LABEL = re.compile(
     # `srun --label` (the task's number); pdsh, clush, pssh -P (a host), grep (a file): any text may look like that.
@@ -47,7 +53,8 @@ _LABEL = re.compile(
     # docker compose: a service, blanks up to a column, a bar; parallel-ssh with blanks; Open MPI without a stream.
     rb"|(?P<service>[\w-][\w.@-]{0,100}) {2,40}\| "
     # stern: a pod and its container; GNU parallel: a tag and a tab.
-    rb"|(?P<stern>[a-z0-9]{1,60}(?:-[a-z0-9]{1,60}){1,12}) [a-z0-9-]{1,60} |(?P<tag>[\w-][\w.-]{0,100})\t"
+    rb"|(?P<stern>[a-z0-9]{1,60}(?:-[a-z0-9]{1,60}){1,12}) [a-z0-9-]{1,60} "
+    rb"|(?P<tag>(?=[^\t\n]{0,100}\d)[\w-][\w.-]{0,100})\t"
     rb"|\[(?P<blank>(?=[^\]\n]{0,100}[a-z.])[\w.-]{0,100}\d[\w.-]{0,100})\] {1,2}|\[\d{1,9},(?P<rank>\d{1,5})\]:? ?"
 )
 """Labels to be believed only when they have stood before a sample."""
@@ -77,8 +84,9 @@ _INNER = rb"(?:\[[a-z][a-z_-]{0,60}\d{1,5}(?:\|\d{1,5})?\]: ?){0,2}"
 """Labels of torchrun and of torch.distributed between another tool's and a sample."""
 
 LABELLED_SAMPLE = re.compile(
-    rb"(?!(?:Steps|[Tt]rain\w*|[Ee]poch|[Ss]tep|[Ll]oss|INFO|DEBUG|WARNING|ERROR|root|wandb): ?)"
-    rb"(?!\d{4}-\d\d-\d\d|(?:[Tt]rain(?:ing)?|(?:[Vv]al|[Ee]val|[Tt]est|[Bb]est|[Dd]ev)\w{0,8})(?:: ?| {1,40}\| ))(?:"
+    rb"(?!(?:\d{6,20}|(?i:steps?|train\w*|epoch|loss)|INFO|DEBUG|WARNING|ERROR|root|wandb): ?)"
+    rb"(?!\[?(?i:phase|stage|exp(?:eriment)?|run|fold|trial|task|job|model|seed|part|round|v)[_-]?\d{1,5}[\]:\t])"
+    rb"(?!\d{4}-\d\d-\d\d|(?i:train(?:ing)?|(?:val|eval|test|best|dev)[a-z]{0,8})(?:: ?| {1,40}\| ))(?:"
     + _LABEL.pattern + rb")" + _INNER + _SAMPLE
 )  # fmt: skip
 """A label right before a sample: such labels are to be believed from there on."""
@@ -103,6 +111,8 @@ class Carrier:
     address: str | None
     """An address, or a host's name."""
     length: int
+    said: bytes | None = None
+    """The text behind it, where that is a JSON string: without its escapes, perhaps of several lines."""
 
 
 def read_carrier(line: bytes, labels: Container[bytes] = ()) -> Carrier | None:
@@ -112,13 +122,18 @@ def read_carrier(line: bytes, labels: Container[bytes] = ()) -> Carrier | None:
     """
     found: Carrier | None = None
     length = 0
+    said: bytes | None = None
     for _ in range(_MOST_NESTED):
-        inner = _one(line[length:] if length else line, labels)
+        rest = (line[length:] if length else line) if said is None else said
+        inner = _one(rest, labels)
         if inner is None:
             break
-        length += inner.length
+        if inner.said is not None or said is not None:
+            said = rest[inner.length :] if inner.said is None else inner.said
+        if found is None or said is None:
+            length += inner.length
         told = found if found is not None and (found.number is not None or found.address is not None) else inner
-        found = Carrier(told.number, told.address, length)
+        found = Carrier(told.number, told.address, length, said)
     return found
 
 
@@ -128,8 +143,10 @@ def _one(line: bytes, labels: Container[bytes]) -> Carrier | None:
         number = next((int(match[name]) for name in _NUMBERS if match[name] is not None), None)
         address = next((match[name].decode() for name in _HOSTS if match[name] is not None), None)
         return Carrier(number, address, match.end())
-    if line.startswith(b'{"'):
-        return _entry(line)
+    if line.startswith((b'{"', b"  ")):
+        entry = _entry(line)
+        if entry is not None:
+            return entry
     match = _LABEL.match(line)
     if match is None:
         return None
@@ -143,10 +160,28 @@ def _one(line: bytes, labels: Container[bytes]) -> Carrier | None:
 
 def _entry(line: bytes) -> Carrier | None:
     match = _JSON.match(line)
-    pod = None if match is None else _JSON_POD.search(line)
-    if match is None or pod is None:
+    if match is None:
         return None
-    return Carrier(None, pod["pod"].decode(), match.end())
+    pod, worker = _JSON_POD.search(line), _JSON_WORKER.search(line)
+    if pod is None and match["plain"] is None and (match["docker"] is None or b'"stream"' not in line):
+        return None
+    number = None if worker is None else int(worker["worker"])
+    address = None if pod is None else pod["pod"].decode()
+    string = _JSON_STRING.match(line, match.end())
+    if string is None or not _HAS_DIGITS.search(string[0]):
+        # What it tells, other fields tell: a structured logger's.
+        return Carrier(number, address, 0)
+    return Carrier(number, address, match.end(), _unescaped(string[0]))
+
+
+def _unescaped(string: bytes) -> bytes:
+    if b"\\" not in string:
+        return string
+    try:
+        text = json.loads(b'"' + string + b'"', strict=False)
+    except ValueError:
+        return string
+    return str(text).encode("utf-8", "surrogatepass")
 
 
 def _told(match: re.Match[bytes]) -> bytes:

@@ -140,6 +140,7 @@ class Demux:
         """The job was started again on all workers: what its cores told before is no measure for what comes."""
         self._batch.flush()
         self.queue.flush()
+        self._matcher.restart()
         self.begun = self.table.sequence
 
     def snapshot(self, now: float | None = None, *, partial: bool = False) -> Snapshot:
@@ -258,39 +259,41 @@ class Demux:
             self.overlong += 1
         text = without_escapes(text)
         start = 0
+        said: bytes | None = None
         if stream.at_start:
             stream.at_start = False
             prefix = None if clipped else read_prefix(text, stream.xla_dist)
             if prefix is not None and self._apply(stream, prefix):
                 start = prefix.length
             elif stream.slot is None and not clipped:
-                start = self._carried(stream, text)
+                start, said = self._carried(stream, text)
                 if not start and self.sections is not None:
                     self._sectioned(stream, self.sections, text)
         own_text = text[start:] if start else text
-        whole = TRAINING.pattern.fullmatch(own_text, 2) if self._training and own_text.startswith(b"| ") else None
-        if whole is not None:
-            self._matcher.training(stream, whole, now)
-        else:
-            self._matcher.match(stream, text, own_text, now)
+        for own in (own_text,) if said is None else without_escapes(said).splitlines():
+            whole = TRAINING.pattern.fullmatch(own, 2) if self._training and own.startswith(b"| ") else None
+            if whole is not None:
+                self._matcher.training(stream, whole, now)
+            else:
+                self._matcher.match(stream, text, own, now)
 
     def _sectioned(self, stream: Stream, sections: Sections, text: bytes) -> None:
         """Note whose section a line is in; headers are nobody's."""
         if not sections.take(text) and sections.host is not None:
             stream.line_slot = self.slot_named(None, sections.host)
 
-    def _carried(self, stream: Stream, text: bytes) -> int:
-        """Note who said a line, by what another tool put before it; how long that is."""
+    def _carried(self, stream: Stream, text: bytes) -> tuple[int, bytes | None]:
+        """Note who said a line, by what another tool put before it; how long that is, and what a JSON entry says."""
         carrier = read_carrier(text, stream.labels)
         if carrier is None:
-            return 0
+            return 0, None
         stream.is_carried = True
         label = label_of(text)
         if label is not None and len(stream.labels) < MOST_SLOTS:
             stream.labels.add(label)
         if carrier.number is not None or carrier.address is not None:
             stream.line_slot = self.slot_named(carrier.number, carrier.address)
-        return carrier.length
+        return carrier.length, carrier.said
 
     @property
     def is_carried(self) -> bool:

@@ -55,6 +55,8 @@ class Kind(enum.Enum):
     """Something told once about the run."""
     HEADER = "header"
     """What the lines beneath are: the names over a table, a step above its loss."""
+    SECTION = "section"
+    """What the lines beneath are about: training, or an evaluation."""
 
 
 @dataclass(frozen=True)

@@ -146,11 +146,16 @@ def _shown(told: Mapping[str, bytes]) -> dict[str, str]:
 
 def _own_text(line: bytes) -> bytes:
     """A line without what xla_dist or another tool has put before it."""
-    before = read_prefix(line, False) or read_carrier(line)
-    return line if before is None else line[before.length :]
+    prefix = read_prefix(line, False)
+    if prefix is not None:
+        return line[prefix.length :]
+    carrier = read_carrier(line)
+    if carrier is None:
+        return line
+    return line[carrier.length :] if carrier.said is None else without_escapes(carrier.said)
 
 
-_HELPING_GROUPS = ("q", "v", "total", "unit", *PACE_GROUPS)
+_HELPING_GROUPS = ("q", "v", "total", "unit", "led", *PACE_GROUPS)
 """Groups that no column holds: which quotes were used, how long a bar is, how a rate is named."""
 
 

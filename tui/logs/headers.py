@@ -1,4 +1,4 @@
-"""Lines that say what the numbers beneath them are: the names over a table, and a step over its loss."""
+"""Lines that say what the numbers beneath them are: names over a table, a step over its loss, `Validation:`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,30 @@ STEP_ABOVE = dialect(
 )  # fmt: skip
 """A step on a line of its own, of people's own printing; its loss stands right beneath it, or in its section."""
 
-HEADERS: tuple[Dialect, ...] = (TABLE, STEP_ABOVE)
+_EVALUATED = (
+    rb"(?:[Vv]alidati(?:on|ng)|VALIDATION|[Ee]valuati(?:on|ng)|EVALUATION|[Tt]esting|TESTING"
+    rb"|(?:[Vv]al(?:id)?|VAL|[Ee]val|EVAL|[Tt]est|TEST)(?=:))"
+)
+
+_HEADING_WORDS = (
+    b"alidation", b"alidating", b"VALIDATION", b"valuation", b"valuating", b"EVALUATION", b"esting", b"TESTING",
+    b"Val", b"VAL", b"Eval", b"EVAL", b"Test", b"TEST", b"raining", b"TRAINING", b"rain", b"TRAIN",
+)  # fmt: skip
+
+SECTION = dialect(
+    "section",
+    Kind.SECTION,
+    [word + mark for word in _HEADING_WORDS for mark in (b":", b" *", b" =", b" -", b"...")],
+    rb"^(?=[^\n]{0,200}$)(?:[^\n]{0,120}?(?:[\]>|-]|INFO:?|: ) {0,4})??[^\w\n]{0,60}"
+    rb"(?:(?:[Rr]unning|[Ss]tart(?:ing)?|[Bb]egin(?:ning)?|[Pp]erforming|[Dd]oing) )?"
+    rb"(?:[Ee]poch[ :#]{1,3}\d{1,9}(?:" + OF + rb")?[^\w\n]{1,4})?"
+    rb"(?:(?P<training>[Tt]rain(?:ing)?|TRAIN(?:ING)?)|" + _EVALUATED + rb")"
+    rb"(?: [#(\[]?\d{1,9}(?:" + OF + rb")?)?[^\w\n]{0,60}$",
+    hints_end=True,
+)  # fmt: skip
+"""A heading over what is trained or evaluated: `***** Running Evaluation *****`."""
+
+HEADERS: tuple[Dialect, ...] = (TABLE, STEP_ABOVE, SECTION)
 
 _ROW = dialect("table", Kind.SAMPLE, (), rb"")
 _ROW_OF_EPOCH = dialect("table", Kind.SAMPLE, (), rb"", is_summary=True)

@@ -15,7 +15,9 @@ from tui.logs.vocabulary import (
     ONLY_LOSS,
     PLAIN,
     RATED,
+    TRACKED,
     UNTIL,
+    WHOSE_STEP,
     nowhere,
     perhaps,
     somewhere,
@@ -87,6 +89,9 @@ _OF_MANY = rb"(?=[^\n]{0,200}?\d ?/ {0,6}\d)"
 """Soon told: most lines hold nothing of how much."""
 
 
+_INFORMS = rb"(?:(?:- )?(?:[\w.]{1,40} - )?\[?INFO\]?(?::[\w.]{1,40})?(?: - |:| ){1,3})?"
+"""What a logger puts between the date and what it says."""
+
 _AT_STEP = (
     rb"(?:at|for|@) (?:[Gg]lobal )?(?:[Ss]tep|[Ii]ter(?:ation)?|[Bb]atch)[ :#]{1,3}" + STEP + rb"(?:" + OF + rb")?"
     rb"(?:[ ,(]{1,3}(?:at |of |@ ?)?[Ee]poch[ :#]{0,3}" + EPOCH + rb"(?:" + OF + rb")?\)?)?"
@@ -111,17 +116,22 @@ def _placed(before: bytes) -> Dialect:
     )  # fmt: skip
 
 
+_EPOCH_ALONE = (
+    rb"^(?=[^\n]{0,160}?(?:[Ee]poch|EPOCH):? {1,4}\[?\d[^\n]{0,60}$)"
+    rb"(?:" + PLAIN + rb"{0,100}(?:[\]-]|INFO) {1,4})?[^\w\n]{0,40}(?:Info: |[Tt]raining |[Ss]tarting )?"
+    rb"(?:[Ee]poch|EPOCH):? {1,4}\[?" + EPOCH
+    + rb"(?:(?: ?/ ?| of )\d{1,9})?(?i: summary| results?| metrics)?[^\w\n]{0,40}$"
+)  # fmt: skip
+
 HOMEMADE: tuple[Dialect, ...] = (
     dialect(
         "epoch alone",
         Kind.EPOCH,
         [b"Epoch ", b"poch: ", b"EPOCH ", b"# epoch ", b"ing epoch "],
-        rb"^(?=[^\n]{0,160}?(?:[Ee]poch|EPOCH):? {1,4}\[?\d[^\n]{0,60}$)"
-        rb"(?:" + PLAIN + rb"{0,100}(?:[\]-]|INFO) {1,4})?[^\w\n]{0,40}(?:Info: |[Tt]raining |[Ss]tarting )?"
-        rb"(?:[Ee]poch|EPOCH):? {1,4}\[?" + EPOCH
-        + rb"(?:(?: ?/ ?| of )\d{1,9})?(?i: summary| results?)?[^\w\n]{0,40}$",
+        _EPOCH_ALONE,
         moment="begin",
     ),
+    dialect("epoch alone", Kind.EPOCH, [b"epoch "], _EPOCH_ALONE, moment="begin", hints_end=True),
     # A loss before the bar.
     dialect(
         "progress bar",
@@ -183,6 +193,21 @@ HOMEMADE: tuple[Dialect, ...] = (
         _MADE_OF,
         LOG_LINE + rb"(?![^\n]{0,800}?[Ll]oss[^\n]{0,800}?[Ll]oss)" + somewhere(NAMED_STEP) + rb"(?=" + UNTIL
         + rb"{0,80}?" + ONLY_LOSS + rb")" + perhaps(NAMED_EPOCH) + perhaps(NAMED_RANK) + BEGINS_WITH_WORKER + RATED
+        + _ONCE,
+    ),
+    dialect(
+        "words",
+        Kind.SAMPLE,
+        _HINTS,
+        LOG_LINE + WHOSE_STEP + UNTIL + rb"{0,40}?" + NAMED_LOSS + rb")" + perhaps(NAMED_EPOCH) + perhaps(NAMED_RANK)
+        + BEGINS_WITH_WORKER + RATED + _ONCE,
+    ),
+    # No loss, but how fast it goes.
+    dialect(
+        "words",
+        Kind.SAMPLE,
+        [b"lobalRate", b"lobal Rate", b"lobal_rate"],
+        LOG_LINE + somewhere(NAMED_STEP) + TRACKED + perhaps(NAMED_EPOCH) + perhaps(NAMED_RANK) + BEGINS_WITH_WORKER
         + _ONCE,
     ),
     _placed(rb"[ \t:,|>-]{1,8}\(?"),
@@ -261,9 +286,18 @@ HOMEMADE: tuple[Dialect, ...] = (
         "epochs",
         Kind.SAMPLE,
         _HINTS,
-        rb"^" + _MARKS + rb"{0,16}" + DATE + rb"(?:(?:[Tt]rain(?:ing)?|TRAIN)(?: metrics| results| set)?:?[ _]{1,6}"
-        rb"(?:[-:|] {0,4})?(?:[Aa]vg |[Aa]verage )?|(?:[Aa]vg|[Mm]ean)[ _])"
+        rb"^" + _MARKS + rb"{0,16}" + DATE + _INFORMS + rb"(?:(?:[Tt]rain(?:ing)?|TRAIN)"
+        rb"(?: metrics| results| set)?:?[ _]{1,6}(?:[-:|] {0,4})?(?:[Aa]vg |[Aa]verage )?|(?:[Aa]vg|[Mm]ean)[ _])"
         rb"[Ll]oss(?: ?[:=]| is|(?= )) {1,8}" + LOSS + ENDS,
+        is_bar=True,
+        is_summary=True,
+    ),
+    dialect(
+        "epochs",
+        Kind.SAMPLE,
+        [b"val_loss"],
+        LOG_LINE + rb"(?=" + UNTIL + rb"{0,40}?" + NAMED_LOSS + rb"[^\w\n]{1,8}[^\n]{0,200}?val_loss ?[:=] {0,4}\d)"
+        + nowhere(NAMED_STEP.replace(b"?P<step>", b"?:")) + nowhere(NAMED_EPOCH.replace(b"?P<epoch>", b"?:")) + _ONCE,
         is_bar=True,
         is_summary=True,
     ),

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tui.logs.bars import Parts, Summaries
+from tui.logs.bars import Evaluations, Parts, Summaries
 from tui.logs.dialect import SUFFIXES
 from tui.logs.dialects import TRAINING, Dialect, Kind
 from tui.logs.epochs import read_cluster, read_span
@@ -35,7 +35,12 @@ class Matcher:
         self._reader = Reader(dialects)
         self._parts = Parts()
         self._summaries = Summaries()
+        self._evaluations = Evaluations()
         self.openings = Openings()
+
+    def restart(self) -> None:
+        """The job was started again, perhaps in the middle of an evaluation: it trains, from an earlier step."""
+        self._evaluations.opened.clear()
 
     def match(self, stream: Stream, line: bytes, own_text: bytes, now: float | None) -> None:
         """Try every dialect on a line without what tools have put before it; a user's own on the whole line."""
@@ -74,13 +79,28 @@ class Matcher:
                 for each in found:
                     told = each.told(text)
                     self._epoch_told(dialect, told)
-                    bars.begin(self._where(stream, each, text)[0], int(told["epoch"]))
+                    slot = self._where(stream, each, text)[0]
+                    bars.begin(slot, int(told["epoch"]))
+                    self._evaluations.end(slot)
+            elif dialect.kind is Kind.SECTION:
+                self._section(self._where(stream, found[0], text)[0], "training" in found[0].told(text))
+                if self.openings.any:
+                    self._take_beneath(stream, own_text, now)
             elif dialect.kind is Kind.HEADER:
                 self.openings.begin(self._where(stream, found[0], text)[0], dialect, found[0].told(text), text)
             else:
                 self._note_facts(found[-1].told(text))
         if self.openings.any and not reading.found:
             self._take_beneath(stream, own_text, now)
+
+    def _section(self, slot: int, trains: bool) -> None:
+        """What a worker tells from here on is training's, or an evaluation's."""
+        self._demux.queue.flush()
+        newest = self._demux.table.newest_of(slot)
+        if trains or newest is None:
+            self._evaluations.end(slot)
+        else:
+            self._evaluations.begin(slot, *newest)
 
     def _take_beneath(self, stream: Stream, line: bytes, now: float | None) -> None:
         """Take down what a line tells that stands under a header."""
@@ -135,6 +155,8 @@ class Matcher:
         if dialect.is_summary and not self._summaries.is_sample(slot, epoch):
             return
         if dialect is not TRAINING:
+            if self._evaluations.opened and not self._evaluations.is_training(slot, epoch, step):
+                return
             self._summaries.told(slot, told)
         known = (
             (HAS_LOSS if has_loss else 0)

@@ -185,6 +185,14 @@ class CoreTable:
             self._make_rows(*(np.array([value]) for value in (slot, core, device)))
         return row
 
+    def newest_of(self, slot: int) -> tuple[int, int] | None:
+        """Epoch and step (-1: not told) of a worker's newest sample; None where there is none."""
+        rows = places_of((self.column("slot") == slot) & (self.column("last") >= 0))
+        if not len(rows):
+            return None
+        newest = rows[self.columns["last"][rows].argmax()]
+        return int(self.columns["epoch"][newest]), int(self.columns["step"][newest])
+
     def _make_rows(self, slots: Ints, cores: Ints, devices: Ints) -> None:
         """Make rows as far as there is room for them."""
         start, end = self.size, min(MOST_ROWS, self.size + len(slots))

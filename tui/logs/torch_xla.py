@@ -39,6 +39,18 @@ TORCH_XLA: tuple[Dialect, ...] = (
     ),
     dialect("torch_xla 1.5", Kind.SAMPLE, [b"[xla:", b"[TPU:"], rb"\[" + _PLACE + _OLD),
     dialect(
+        "torch_xla 1.5",
+        Kind.SAMPLE,
+        [b")\tLoss="],
+        rb"\["
+        + _PLACE
+        + rb"\]\((?P<step>\d{1,12})\)\tLoss=(?P<loss>"
+        + NUMBER
+        + rb")\tRate=(?P<rate>"
+        + NUMBER
+        + rb")\tGlobalRate=(?P<global_rate>\d{1,12}\.\d\d)\s*$",
+    ),
+    dialect(
         "torch_xla examples",
         Kind.SAMPLE,
         [b"step: "],

@@ -93,7 +93,7 @@ PROGRESS_BARS = (
         "Keras",
         Kind.SAMPLE,
         [b" - loss: "],
-        rb"(?<![\d/])(?<!poch )(?P<step>\d{1,12})/(?P<total>\d{1,12}|Unknown) "
+        rb"(?:(?<=#\d{3})|(?<![\d/#]))(?<!poch )(?P<step>\d{1,12})/(?P<total>\d{1,12}|Unknown) "
         rb"(?:\[[=>.\s]{1,200}\]|[^\s\d]{1,400}) -? ?(?=(?:[^\n]{0,40}?" + PACE + rb")?)[^\n]{0,400}? ?- loss: "
         + _LOSS + ENDS,
         last_only=True,

@@ -47,8 +47,8 @@ CLASSIFIERS = (
         Kind.SAMPLE,
         [b"Epoch: [", b"Training  ["],
         rb"(?<!\w)(?:Epoch: \[" + EPOCH + rb"(?:" + OF + rb")?\]|Training) {1,2}" + _STEP_OF
-        + rb" {1,2}(?=(?:[^\n]{0,800}? (?:img/s|ips): " + RATE + rb")?)[^\n]{0,300}? (?:total_)?loss: " + LOSS
-        + rb" ",
+        + rb" {1,2}(?=(?:[^\n]{0,800}? (?:img/s|ips): " + RATE + rb")?)[^\n]{0,300}? "
+        rb"(?:(?:total_)?loss|(?![^\n]{0,800}?loss: [^\n]{0,800}?loss: )\w{1,12}loss): " + LOSS + rb" ",
     ),
     _sample(
         "ignite",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tui.logs.dialect import GROUPED, LOSS
+from tui.logs.dialect import GROUPED, LOSS, NUMBER
 from tui.logs.paces import PACE
 
 EVALUATION = (
@@ -63,10 +63,11 @@ ONLY_LOSS = (
 )
 """A loss by what it is made of, where a line names no other."""
 
-_GLOBAL = rb"(?:[Gg]lobal[_ ]?[Ss]tep|GLOBAL_STEP)"
+_GLOBAL = rb"(?:[Gg]lobal[_ ]?(?:[Ss]tep|[Ii]ter(?:ation)?)|GLOBAL_STEP)"
 _SEPARATED = (
     rb"(?=[ \t:=#\[\](]|\d{1,12}/\d|(?<=[^h])\d{1,12}[ ,:|])\]?[ \t]{0,4}(?:[:=#]|is )?[ \t]{0,8}[\[(]?[ \t]{0,8}"
 )
+_STEP_NUMBER = rb"(?P<step>\d{1,3}(?:,\d{3}){1,3}|\d(?:\.\d{1,9})?[eE]\+?\d{1,2}|\d{1,12}[kKM]?)(?![\w%]|[.,]\d)"
 NAMED_STEP = (
     rb"(?:" + _ALONE + rb"|(?<=[Tt]rain )|(?<=[Tt]raining )|(?<=TRAIN )|(?<=Epoch ))"
     rb"(?:[Tt]rain(?:er|ing)?/)?(?:" + _GLOBAL + rb"|(?!" + ANY + rb"{0,40}?" + _GLOBAL + _SEPARATED + rb"\d)"
@@ -74,9 +75,16 @@ NAMED_STEP = (
     rb"(?:[Ss]teps?|STEP|[Ii]ter(?:ation|s)?|ITER|[Ii]tr?|(?:[Mm]ini-?)?[Bb]atch|BATCH|[Uu]pdates?|num_updates|[Ee]pisode"
     rb"|[Tt]imesteps?|[Rr]ound|[Ii]nstance|(?:grad|train(?:ing)?|optim(?:izer)?|cur(?:rent)?|local|total)_(?:step|iter)"
     rb"|(?:batch|iter|step)_(?:idx|num|id|i)|b?i(?=[=:])))"
-    + _SEPARATED + rb"(?P<step>\d{1,3}(?:,\d{3}){1,3}|\d(?:\.\d{1,9})?[eE]\+?\d{1,2}|\d{1,12}[kKM]?)(?![\w%]|[.,]\d))"
+    + _SEPARATED + _STEP_NUMBER + rb")"
 )  # fmt: skip
 """A step by its name: that of the whole run, where there is one of an epoch beside it."""
+
+WHOSE_STEP = (
+    rb"(?=[^\w\n]{0,8}(?:(?!" + EVALUATION + rb"|(?:Early|Final|Last|Min|Max|Lowest|Highest|Start|End|Stop|Skip|Next"
+    rb"|At|From|After|Before|Every|Per|In|On|For|Until|Up|Resum|Restor|Load|Sav|Writ)\w{0,6}[ -])"
+    rb"[A-Z][A-Za-z\d]{1,15}[ -]){1,2}(?:[Ss]tep|[Ii]ter(?:ation)?)" + _SEPARATED + _STEP_NUMBER + rb" ?[^\w\s]"
+)  # fmt: skip
+"""A step at a line's beginning, after a word or two that say which: `Optimizer step 100: `."""
 
 NAMED_EPOCH = _ALONE + (
     rb"|(?<=[Tt]rain )|(?<=[Tt]raining )|(?<=TRAIN )|(?<=\d of )|(?<=ing of ))(?:[Tt]rain(?:er)?/)?(?:[Ee]poch"
@@ -100,23 +108,37 @@ _COUNTED = (
     rb"(?i:tok(?:en)?s?|samples?|examples?|ex|im(?:a)?g(?:e)?s?|words?|frames?|seq(?:uence)?s?|records?|batch(?:es)?"
     rb"|sent(?:ence)?s?|it(?:er(?:ation)?)?s?|steps?)"
 )
+_EACH = rb"(?:(?:/|_per_| per )(?:chip|device|core|[gt]pu|GPU|TPU|host|node|worker))?"
 _A_SECOND = (
-    rb"(?:/[sS](?:ec(?:ond)?)?| / [Ss]ec|_per_s(?:ec(?:ond)?)?| per s(?:ec(?:ond)?)?)"
-    rb"(?:(?:/|_per_| per )(?:chip|device|core|[gt]pu|GPU|TPU|host|node|worker))?(?![\w/])"
-)
+    _EACH + rb"(?:/[sS](?:ec(?:ond)?)?| / [Ss]ec|_per_s(?:ec(?:ond)?)?| per s(?:ec(?:ond)?)?)" + _EACH + rb"(?![\w/])"
+)  # fmt: skip
+_GLOBAL_RATE = rb"(?<![A-Za-z])[Gg]lobal[ _]?[Rr]ate ?[:=] ?"
+_TRACKED = rb"(?<![A-Za-z_][ _])[Rr]ate(?= ?[:=] ?[\d.]{1,20}[^\w\n]{1,8}" + _GLOBAL_RATE + rb"\d)"
+"""PyTorch/XLA's RateTracker, by the rate that stands behind its own."""
+
 _NAMED_RATE = (
     rb"(?<![\w.,/])(?P<unit>(?:(?i:throughput|speed|[tw]ps|sps|fps)|ips|imps|(?:[a-z]{1,16}_)?" + _COUNTED + _A_SECOND
-    + rb")(?: \([^()\n]{1,24}\))?(?:[ \t]{0,4}[:=][ \t]{0,8}|[ \t]{1,8}(?:is )?))?(?P<rate>(?:" + GROUPED
-    + rb")[kKM]?)(?(unit)(?!\w|\.\d)| ?(?![a-z]{1,16}_per_s[a-z]{0,5} \d)(?:[a-z]{1,16}_)?"
-    + _COUNTED + _A_SECOND + rb"(?! ?= ?\d))"
+    + rb"|" + _TRACKED + rb")(?: \([^()\n]{1,24}\)|['\"](?=:))?(?:[ \t]{0,4}[:=][ \t]{0,8}|[ \t]{1,8}(?:is )?))?"
+    # A number with its unit behind it, but not one of another name before a unit that names the next.
+    rb"(?:(?P<led>(?<=[a-z] ))|(?<![a-z] ))(?P<rate>(?:" + GROUPED
+    + rb")[kKM]?)(?(unit)(?!\w|\.\d)| ?(?![a-z]{1,16}_per_s[a-z]{0,5} \d)(?:[a-z]{1,16}_)?" + _COUNTED
+    + _A_SECOND + rb"(?! ?= ?\d)(?(led)(?! \d)))"
 )  # fmt: skip
 
 _NUMBER_TOO = rb"[\d.,]{1,60}(?![\d.,])|[^A-Za-z\d.,\n]{1,400}(?![^A-Za-z\d.,\n])"
 RATED = (
     rb"(?=(?:(?:" + _WORD + rb"|" + _NUMBER_TOO + rb"){0,120}?" + _NAMED_RATE + rb")?)"
-    rb"(?(rate)|(?=(?:[^\n]{0,400}?" + PACE + rb")?))"
+    rb"(?(rate)(?=(?:[^\n]{0,400}?" + _GLOBAL_RATE + rb"(?P<global_rate>" + NUMBER + rb")(?!\w))?)"
+    rb"|(?=(?:[^\n]{0,400}?" + PACE + rb")?))"
 )  # fmt: skip
 """A rate that may stand anywhere in a line, by its name or by the unit behind it; else how long a step takes."""
+
+
+TRACKED = (
+    rb"(?=" + UNTIL + rb"{0,120}?" + _TRACKED + rb" ?[:=] ?(?P<rate>" + NUMBER + rb")[^\w\n]{1,8}" + _GLOBAL_RATE
+    + rb"(?P<global_rate>" + NUMBER + rb")(?!\w))"
+)  # fmt: skip
+"""What a RateTracker tells, no evaluation's."""
 
 
 def somewhere(pattern: bytes) -> bytes:
