@@ -165,6 +165,10 @@ async def test_found_lines_are_stepped_through_among_their_neighbours(tmp_path: 
         await pilot.press("m")
         await settled(pilot, pane)
         assert shown(pane)[:2] == ["line 000050", "line 000150"]
+        pane.set_filter("001059")
+        await settled(pilot, pane)
+        await pilot.press("w", "n")
+        assert shown(pane) == [f"line 00{n}" for n in range(1050, 1060)], "the last line leaves no room below it"
         pane.set_filter("")
         await settled(pilot, pane)
         await pilot.press("n")

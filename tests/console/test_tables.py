@@ -55,6 +55,11 @@ WANTING = (
 )
 
 
+def test_a_column_takes_no_more_than_it_has_use_for() -> None:
+    columns = (Column("name", "name", 8), Column("trend", "trend", 10, flexible=1, most=20))
+    assert [[width for _, width in fitting(columns, room)] for room in (19, 24, 99)] == [[8, 10], [8, 15], [8, 20]]
+
+
 @pytest.mark.parametrize(
     ("room", "widths"),
     [

@@ -202,20 +202,16 @@ class Flows:
 
     async def _keep_up(self, directory: RunDirectory) -> None:
         """Catch up with a run's logs every little while, while nobody else does and there is more to come."""
-        from tui.operator.following import CATCH_UP_EVERY, CATCH_UP_SHARE
-        from tui.ssh.fleet import Fleet
+        from tui.operator.following import CATCH_UP_EVERY, CatchingUp
 
         operator = self.app.operator
-        async with Fleet(directory.run.workers, await operator.access()) as fleet:
-            while not (status := operator.status_of(directory)).is_whole:
-                began = time.monotonic()
-                if status.attended.alive:
+        async with CatchingUp(operator, directory) as catching_up:
+            while not ((status := operator.status_of(directory)).is_whole or catching_up.has_all):
+                if await catching_up.look(status):
+                    self.kept_up[directory.id] = catching_up.problem
+                elif status.attended.alive:
                     self.kept_up.pop(directory.id, None)
-                else:
-                    problem = self.kept_up[directory.id] = await operator.refresh(directory, fleet)
-                    if status.state.is_over and problem is None:
-                        return
-                await asyncio.sleep(max(CATCH_UP_EVERY, CATCH_UP_SHARE * (time.monotonic() - began)))
+                await asyncio.sleep(CATCH_UP_EVERY)
 
     def let_go(self, directory: RunDirectory) -> None:
         """Nobody looks at the run any more."""

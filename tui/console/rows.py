@@ -50,7 +50,7 @@ RUN_COLUMNS = (
     Column("id", "run", 28, flexible=1, wanted=40),
     Column("state", "state", 10),
     Column("elapsed", "elapsed", 8, right=True),
-    Column("kind", "kind", 9),
+    Column("runtime", "runtime", 8, rank=2),
     Column("slice", "slice", 12, rank=3, flexible=1),
     Column("exits", "exit codes", CODES_WIDTH, rank=5),
     Column("kept", "attended", 13, rank=2),
@@ -202,11 +202,6 @@ def run_seconds(status: RunStatus, now: float) -> float | None:
     return (ended if ended is not None else now) - begun
 
 
-def kind(status: RunStatus) -> Cell:
-    """On what it runs; a rehearsal, which trains nothing, is called that."""
-    return Cell("rehearsal", "warn") if status.run.is_rehearsal else Cell(status.run.runtime, "dim")
-
-
 def exit_codes(status: RunStatus, width: int | None = None) -> Cell:
     """The workers' exit codes in worker order, `–` where none is known; counted where they are too many to list."""
     codes = ["–" if code is None else str(code) for code in status.exit_codes]
@@ -229,7 +224,12 @@ def attendance(status: RunStatus, now: float) -> Cell:
 
 
 def latest(status: RunStatus, glance: Glance | None) -> Cell:
-    """What there is to say of a run: why it ended so, else where it is."""
+    """What there is to say of a run: why it ended so, else where it is; of a rehearsal, that it trains nothing."""
+    news = _latest(status, glance)
+    return Cell(f"rehearsal {news.text}".strip(), news.tone or "warn") if status.run.is_rehearsal else news
+
+
+def _latest(status: RunStatus, glance: Glance | None) -> Cell:
     if status.cause:
         return Cell(harmless(status.cause), "bad" if str(status.state) in ("failed", "lost") else "dim")
     if glance is None:
@@ -249,7 +249,7 @@ def run_row(status: RunStatus, now: float, glance: Glance | None = None) -> Row:
             _text(status.run.id),
             words.run_state(str(status.state)),
             Cell(elapsed(seconds)),
-            kind(status),
+            _text(status.run.runtime, "dim"),
             _text(status.run.slice, "dim"),
             exit_codes(status, CODES_WIDTH),
             attendance(status, now),
@@ -260,7 +260,7 @@ def run_row(status: RunStatus, now: float, glance: Glance | None = None) -> Row:
             status.run.id[-20:],
             str(status.state),
             seconds,
-            kind(status).text,
+            status.run.runtime,
             status.run.slice,
             None,
             None,

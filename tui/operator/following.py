@@ -136,26 +136,28 @@ class Following(Reach):
         """
         watch = AttendanceWatch()
         offset = 0
-        catching_up = _CatchingUp(self, directory) if self.settings.read_only else None
-        try:
+        told: TpuTuiError | None = None
+        async with CatchingUp(self, directory) as catching_up:
             while True:
                 status, fresh, offset = status_and_events(self._known_as(directory), offset)
-                is_last = status.is_whole or (catching_up is not None and catching_up.has_all)
+                is_last = status.is_whole or catching_up.has_all
                 yield _Look(fresh, is_last)
                 if is_last:
                     return
-                if catching_up is not None:
-                    for text in await catching_up.look(status):
-                        yield _Look([Event(utc_now(), "note", fields={"text": text})], False)
-                elif changed := watch.change(status):
-                    yield changed
+                if not self.settings.read_only:
+                    if changed := watch.change(status):
+                        yield changed
+                elif await catching_up.look(status):
+                    stuck = catching_up.stuck
+                    if stuck is not None and status.state.is_over:
+                        raise stuck
+                    if stuck is not None and (told is None or told.sentence != stuck.sentence):
+                        yield _Look([Event(utc_now(), "note", fields={"text": stuck.sentence})], False)
+                    told = stuck
                 await asyncio.sleep(WATCH_INTERVAL)
-        finally:
-            if catching_up is not None:
-                await catching_up.close()
 
 
-class _CatchingUp:
+class CatchingUp:
     """Keeps a mirror up to date for as long as somebody watches who may start no keeper."""
 
     def __init__(self, following: Following, directory: RunDirectory) -> None:
@@ -163,30 +165,31 @@ class _CatchingUp:
         self._directory = directory
         self._fleet: Fleet | None = None
         self._due = 0.0
-        self._told: str | None = None
+        self.problem: TpuTuiError | None = None
+        """What hindered it the last time, if anything did."""
+        self.stuck: TpuTuiError | None = None
+        """The same, where nothing came for all that."""
         self.has_all = False
         """Whether all is here of a run whose workers say that it is over."""
 
-    async def look(self, status: RunStatus) -> list[str]:
-        """Catch up when it is time to; what there is to say of that, each thing once."""
+    async def look(self, status: RunStatus) -> bool:
+        """Catch up when it is time to and no keeper does; whether that was so."""
         if status.attended.alive or time.monotonic() < self._due:
-            return []
+            return False
         if self._fleet is None:
             self._fleet = await self._following._fleet_of(self._directory)
         began, before = time.monotonic(), _arrived(self._directory)
-        problem = await self._following.refresh(self._directory, self._fleet)
+        self.problem = await self._following.refresh(self._directory, self._fleet)
         now = time.monotonic()
         self._due = now + max(CATCH_UP_EVERY, CATCH_UP_SHARE * (now - began))
-        self.has_all = status.state.is_over and problem is None
-        if problem is None or _arrived(self._directory) > before:
-            self._told = None
-            return []
-        if status.state.is_over:
-            raise problem
-        told, self._told = self._told, problem.sentence
-        return [problem.sentence] if told != problem.sentence else []
+        self.has_all = status.state.is_over and self.problem is None
+        self.stuck = None if _arrived(self._directory) > before else self.problem
+        return True
 
-    async def close(self) -> None:
+    async def __aenter__(self) -> CatchingUp:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
         """Close connections."""
         if self._fleet is not None:
             await self._fleet.close()

@@ -34,8 +34,8 @@ PLOT_EDGES = 3
 """Rows of a plot that are its frame and its time axis."""
 ENOUGH_TICKS = 5
 TIME, SAMPLES = "time", "samples"
-LEAST_DISTINCT = 0.5
-"""Share of points that have to have a time of their own for time to be the axis."""
+LEAST_PLACED = 0.5
+"""Share of points that have to have come after the first moment for time to be the axis."""
 
 
 class Paper(Canvas):
@@ -151,13 +151,15 @@ def time_axis(series: PodSeries) -> tuple[Floats, str]:
     """Where each point stands, and what that is called.
 
     A core far behind tells old points late: no point stands after a later one. Clocks that go back are no axis.
+    Points that came together, as after a lost connection, stand evenly between what came before and when they came.
     """
-    time = series.time
+    time, places = series.time, np.arange(len(series.time), dtype=np.float64)
     if len(time) and np.isfinite(time).all():
-        x = np.minimum.accumulate(time[::-1])[::-1]
-        if x[-1] > x[0] and np.count_nonzero(np.diff(x)) >= LEAST_DISTINCT * (len(x) - 1):
-            return x - x[0], TIME
-    return np.arange(len(time), dtype=np.float64), SAMPLES
+        x = np.minimum.accumulate(time[::-1])[::-1] - time.min()
+        if np.count_nonzero(x) >= max(1.0, LEAST_PLACED * (len(x) - 1)):
+            ends = np.flatnonzero(np.append(np.diff(x) > 0, True))
+            return np.interp(places, ends, x[ends]), TIME
+    return places, SAMPLES
 
 
 class LossChart(Chart):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 GAP = " "
 """Between two columns."""
@@ -25,10 +27,11 @@ class Column:
     wanted: int = 0
     """Width that there has to be room for before a column of a higher rank is shown; before one of rank 2 where this
     one stays always. What its cells need is enough."""
+    most: int = sys.maxsize
+    """Width from which it takes no share of the room any more."""
 
 
-@dataclass(frozen=True)
-class Cell:
+class Cell(NamedTuple):
     """Text and the name of its tone: `good`, `warn`, `bad`, `busy`, `dim`, `accent` or none."""
 
     text: str
@@ -55,7 +58,7 @@ def fitting(
         widths[column.key] += more
         spare -= more
     shares = sum(column.flexible for column in shown) or 1
-    return [(column, widths[column.key] + spare * column.flexible // shares) for column in shown]
+    return [(column, min(column.most, widths[column.key] + spare * column.flexible // shares)) for column in shown]
 
 
 def _give_way(shown: list[Column], widths: dict[str, int], over: int) -> int:

@@ -16,7 +16,7 @@ from tui.console.widgets.sparkline import sparkline
 from tui.logs.snapshot import HAS_GLOBAL_RATE, HAS_LOSS, HAS_RATE, SORT_KEYS, UNKNOWN, CoreState, Ints, Snapshot
 
 TREND = "trend"
-TREND_WIDTH = 10
+TREND_WIDTH, WIDEST_TREND = 10, 40
 
 COLUMNS = (
     Column("core", "core", 5, right=True),
@@ -28,7 +28,7 @@ COLUMNS = (
     Column("loss", "loss", 9, right=True),
     Column("rate", "rate", 8, right=True, rank=1),
     Column("global_rate", "global", 9, right=True, rank=6),
-    Column(TREND, "loss trend", TREND_WIDTH, right=True, rank=3, flexible=1),
+    Column(TREND, "loss trend", TREND_WIDTH, right=True, rank=3, flexible=1, most=WIDEST_TREND),
     Column("clock", "clock", 9, right=True, rank=7),
     Column("device", "device", 8, rank=8),
     Column("address", "address", 15, rank=9),

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
-from itertools import groupby
-from typing import ClassVar
+from collections.abc import Callable, Hashable, Sequence
+from typing import ClassVar, NamedTuple
 
 from rich.segment import Segment
+from rich.style import Style
 from rich.text import Text
 from textual import events
 from textual.binding import Binding, BindingType
@@ -25,8 +24,7 @@ MOST_FORMATTED = 512
 """Rows whose cells are kept until the rows change: some screens of them."""
 
 
-@dataclass(frozen=True)
-class _Painted:
+class _Painted(NamedTuple):
     key: Hashable
     cells: tuple[Cell, ...]
     cursor: bool
@@ -130,6 +128,8 @@ class LineTable(LineView):
         self._layout: list[tuple[Column, int]] = []
         self._layout_width = -1
         self._layout_length = 0
+        self._slots: list[tuple[int, int, Callable[[str, int], str]]] = []
+        """Of the columns that fit: place of their cell in a row, width, and how it is put there."""
 
     # --- what a kind provides -------------------------------------------------------------------------------
 
@@ -168,10 +168,11 @@ class LineTable(LineView):
             self._move_to(0, scroll=False)
         self._keep_in_view()
         top = self.scroll_offset.y
-        for y, painted in list(self._painted.items()):
-            row = top + y - HEADER
-            if row >= count or painted != self._paint_of(row):
-                self._refresh_y(y)
+        places = {y: top + y - HEADER for y in self._painted}
+        differ = [y for y, row in places.items() if row >= count or self._painted[y] != self._paint_of(row)]
+        if differ:
+            width = self._width()
+            self.refresh(*(Region(0, y, width, 1) for y in differ))
 
     def set_empty(self, text: str) -> None:
         """What the pane says while it has no rows."""
@@ -198,7 +199,7 @@ class LineTable(LineView):
     # --- drawing ------------------------------------------------------------------------------------------------
 
     def _width(self) -> int:
-        return self.scrollable_content_region.width
+        return self.room.width
 
     def _columns_now(self) -> list[tuple[Column, int]]:
         return self._columns_within(self._width())
@@ -208,6 +209,10 @@ class LineTable(LineView):
             self._layout_width = width
             self._layout = fitting(self.columns, width, self._needs)
             self._layout_length = sum(size + len(GAP) for _, size in self._layout) - len(GAP)
+            self._slots = [
+                (self.columns.index(column), size, fit_right if column.right else fit)
+                for column, size in self._layout
+            ]
             self._cells.clear()
             self.refresh()
         return self._layout
@@ -224,9 +229,6 @@ class LineTable(LineView):
                 self._cells.clear()
             cells = self._cells[row] = self.row_cells(row)
         return _Painted(key, cells, key == self.cursor_key)
-
-    def _refresh_y(self, y: int) -> None:
-        self.refresh(Region(0, y, max(1, self.size.width), 1))
 
     def render_line(self, y: int) -> Strip:
         """Draw one line of the pane."""
@@ -253,8 +255,7 @@ class LineTable(LineView):
         return f"no row holds “{self.filter_text}”; / esc shows all" if self.filter_text else self._empty
 
     def _header(self, width: int) -> Strip:
-        base = self.get_component_rich_style("table--header")
-        chosen = self.get_component_rich_style("table--sorted")
+        base, chosen = (self.toned(self.get_component_rich_style(f"table--{part}")) for part in ("header", "sorted"))
         segments: list[Segment] = []
         for column, size in self._layout:
             is_sorted = column.key == self.sort_key
@@ -266,18 +267,23 @@ class LineTable(LineView):
 
     def _row(self, painted: _Painted, width: int) -> Strip:
         """The cells side by side; those of one tone are one segment, for each costs at every step to the terminal."""
-        base = self.toned("table--cursor") if painted.cursor else self.base_style
-        cells = dict(zip([column.key for column in self.columns], painted.cells, strict=False))
+        under = ("table--cursor",) if painted.cursor else ()
         segments: list[Segment] = []
-        for tone, placed in groupby(self._layout, lambda placed: cells[placed[0].key].tone):
-            style = base + self.get_component_rich_style(f"table--{tone}", partial=True) if tone else base
-            texts = [(fit_right if column.right else fit)(cells[column.key].text, size) for column, size in placed]
-            segments.append(Segment(GAP.join([*texts, ""]), style))
-        last, free = segments.pop(), width - self._layout_length
-        segments.append(Segment(last.text[: -len(GAP)], last.style))
-        if free > 0:
-            segments.append(Segment(" " * free, base))
-        return Strip(segments, self._layout_length + max(0, free)).adjust_cell_length(width, base)
+        texts: list[str] = []
+        last = painted.cells[self._slots[0][0]].tone
+        for place, size, put in self._slots:
+            text, tone = painted.cells[place]
+            if tone != last:
+                segments.append(Segment("".join(texts), self._style_of(last, under)))
+                texts, last = [], tone
+            texts += (put(text, size), GAP)
+        texts[-1] = ""
+        segments.append(Segment("".join(texts), self._style_of(last, under)))
+        strip = Strip(segments, self._layout_length)
+        return strip if self._layout_length == width else strip.adjust_cell_length(width, self.toned(*under))
+
+    def _style_of(self, tone: str, under: tuple[str, ...]) -> Style:
+        return self.toned(*under, f"table--{tone}") if tone else self.toned(*under)
 
     def on_resize(self) -> None:
         """Draw anew, with the columns that fit now."""
@@ -317,9 +323,10 @@ class LineTable(LineView):
         key = self.row_key(row)
         if key != self.cursor_key:
             self.cursor_key = key
-            for place in (before, row):
-                if place is not None and self._in_view(place):
-                    self._refresh_y(place - self.scroll_offset.y + HEADER)
+            top, width = self.scroll_offset.y - HEADER, self._width()
+            places = [place for place in (before, row) if place is not None and self._in_view(place)]
+            if places:
+                self.refresh(*(Region(0, place - top, width, 1) for place in places))
             self.post_message(self.Highlighted(self, key))
         if scroll:
             self._scroll_into_view(row)

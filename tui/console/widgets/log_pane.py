@@ -86,6 +86,9 @@ class LogPane(LineView):
         self._painted_at, self._painted_count = 0.0, 0
         self._sideways = 0
         self._wrap = False
+        self._fitted: tuple[object, ...] = ()
+        self._fits = 1
+        """How many of the last lines fit, wrapped, and for what that was worked out."""
         self._empty = "nothing was written yet"
         self._said = ""
 
@@ -167,12 +170,25 @@ class LogPane(LineView):
         return " · ".join(parts)
 
     def _height(self) -> int:
-        return self.scrollable_content_region.height
+        return self.room.height
 
     def _last_top(self) -> int:
-        """The line that is at the top when the last one is to be seen; wrapped, any line may have to be."""
+        """The line that is at the top when the last one is to be seen."""
         count = self._shown.count if self._shown else 0
-        return max(0, count - (1 if self._wrap else self._height()))
+        return max(0, count - (self._fitting(count) if self._wrap else self._height()))
+
+    def _fitting(self, count: int) -> int:
+        """How many of the last lines fit, wrapped; at least one, which may be longer than the pane."""
+        width, height = self.room
+        if self._fitted != (fitted := (self._shown, count, width, height)):
+            rows = fits = 0
+            for line in reversed(self._shown.lines(max(0, count - height), height) if self._shown else ()):
+                rows += len(self._rows_of(line, 0, width))
+                if rows > height:
+                    break
+                fits += 1
+            self._fitted, self._fits = fitted, max(1, fits)
+        return self._fits
 
     def _read(self) -> None:
         """Take the lines that are to be seen: from the top on, or the last ones, of which wrapped fewer fit."""
@@ -198,7 +214,7 @@ class LogPane(LineView):
 
     def render_line(self, y: int) -> Strip:
         """Draw one row of what is to be seen."""
-        width = self.scrollable_content_region.width
+        width = self.room.width
         rows = self._rows_now()
         self.lines_drawn += 1
         if y >= len(rows):
@@ -207,16 +223,17 @@ class LogPane(LineView):
                 return Strip([Segment(fit(" " + text, width), self.toned("log--dim"))], width)
             return Strip.blank(width, self.base_style)
         row = rows[y]
-        strip = self._strip(self._window[row.place], row, width)
+        return self._strip(self._window[row.place], row, width, ("log--current",) if self._is_match(row) else ())
+
+    def _is_match(self, row: Row) -> bool:
+        """Whether a row is of the found line that is shown among its neighbours."""
         if self._match is None or self._found is None:
-            return strip
-        if self._found.number(self._match) != self._first_line() + row.place:
-            return strip
-        return strip.apply_style(self.get_component_rich_style("log--current", partial=True))
+            return False
+        return self._found.number(self._match) == self._first_line() + row.place
 
     def _rows_now(self) -> list[Row]:
         """The window's rows: a line each, or as many as it takes; of those that are too many, the ones to be seen."""
-        height, width = self._height(), self.scrollable_content_region.width
+        width, height = self.room
         if self._rows is None or self._window_at != (self.scroll_offset.y, height):
             self._read()
             rows: list[Row] = []
@@ -224,39 +241,39 @@ class LogPane(LineView):
             for place in reversed(places) if self.follow else places:
                 if len(rows) >= height:
                     break  # one long line may fill the pane: the others are not worked out
-                further = self._rows_of(place, width)
+                further = self._rows_of(self._window[place], place, width)
                 rows = further + rows if self.follow else rows + further
             self._rows = rows[-height:] if self.follow else rows[:height]
         return self._rows
 
-    def _rows_of(self, place: int, width: int) -> list[Row]:
-        line = self._window[place]
+    def _rows_of(self, line: Line, place: int, width: int) -> list[Row]:
         text, room = harmless_bytes(line.data), max(2, width - len(self._label(line)))
         return wrapped(text, place, room) if self._wrap else cut(text, place, room, self._sideways)
 
     def _label(self, line: Line) -> str:
         return f"{line.worker:>3}│" if self.show_worker and line.worker is not None else ""
 
-    def _strip(self, line: Line, row: Row, width: int) -> Strip:
+    def _strip(self, line: Line, row: Row, width: int, under: tuple[str, ...]) -> Strip:
         segments: list[Segment] = []
         label = self._label(line)
         if label and line.worker is not None:
-            style = self.base_style + Style.parse(worker_color(line.worker))
+            style = self.toned(*under, Style.parse(worker_color(line.worker)))
             segments.append(Segment(label if row.is_first else "│".rjust(len(label)), style))
-        segments += self._marked(row, fit(row.text, width - len(label)))
+        segments += self._marked(row, fit(row.text, width - len(label)), under)
         return Strip(segments, max(width, len(label))).adjust_cell_length(width)
 
-    def _marked(self, row: Row, shown: str) -> list[Segment]:
+    def _marked(self, row: Row, shown: str, under: tuple[str, ...]) -> list[Segment]:
         """What is shown of a row, with what the filter found in its line, however much of that stands there."""
+        plain = self.toned(*under)
         if not self.filter_text:
-            return [Segment(shown, self.base_style)]
-        found = self.toned("log--found")
+            return [Segment(shown, plain)]
+        found = self.toned(*under, "log--found")
         segments: list[Segment] = []
         done = 0
         for start, end in found_in(row, self.filter_text):
-            segments += [Segment(shown[done:start], self.base_style), Segment(shown[start:end], found)]
+            segments += [Segment(shown[done:start], plain), Segment(shown[start:end], found)]
             done = end
-        return [part for part in (*segments, Segment(shown[done:], self.base_style)) if part.text]
+        return [part for part in (*segments, Segment(shown[done:], plain)) if part.text]
 
     # --- moving -------------------------------------------------------------------------------------------------
 

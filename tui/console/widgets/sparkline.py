@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+from math import isfinite
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,16 +19,18 @@ FLAT = 0.02
 
 def sparkline(values: npt.ArrayLike, width: int) -> str:
     """All values, oldest first, thinned out to `width` places and right-aligned; nan and inf show as `×`."""
-    series = np.asarray(values, dtype=np.float64)
-    if len(series) > width:
-        series = series[np.linspace(0, len(series) - 1, width).round().astype(np.int64)]
-    if not len(series):
-        return " " * width
-    finite = series[np.isfinite(series)]
-    low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 0.0)
+    points: list[float] = np.asarray(values, dtype=np.float64).tolist()
+    if len(points) > width:
+        points = [points[place] for place in _thinned(len(points), width)]
+    finite = [point for point in points if isfinite(point)]
+    low, high = min(finite, default=0.0), max(finite, default=0.0)
     span = max(high - low, FLAT * max(abs(high), abs(low)), 1e-12)
-    levels = np.zeros(len(series), dtype=np.int64)
-    shown = np.isfinite(series)
-    levels[shown] = ((series[shown] - low) / span * (len(BLOCKS) - 1)).round().astype(np.int64)
-    text = "".join(BLOCKS[level] if ok else NOT_FINITE for level, ok in zip(levels, shown, strict=True))
+    top = len(BLOCKS) - 1
+    text = "".join(BLOCKS[round((point - low) / span * top)] if isfinite(point) else NOT_FINITE for point in points)
     return text.rjust(width)
+
+
+@lru_cache(maxsize=64)
+def _thinned(count: int, width: int) -> tuple[int, ...]:
+    """Evenly spread places, the first and the last one among them."""
+    return tuple(np.linspace(0, count - 1, width).round().astype(int).tolist())
