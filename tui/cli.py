@@ -64,13 +64,19 @@ def _quit(_signal: int, _frame: object) -> None:
 
 
 class _Interruptible:
-    """While a command works, Ctrl-C is an exception to it, so that it can clear up behind itself."""
+    """While a command works, Ctrl-C is an exception to it, so that it can clear up behind itself.
+
+    On a loop its own task is what it interrupts: until there is one, there is nothing to clear up.
+    """
+
+    def __init__(self, *, on_a_loop: bool = False) -> None:
+        self._on_a_loop = on_a_loop
 
     def __enter__(self) -> None:
         import signal
 
         self._before = signal.getsignal(signal.SIGINT)
-        if self._before is _quit:
+        if self._before is _quit and not self._on_a_loop:
             signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def __exit__(self, *_: object) -> None:
@@ -140,7 +146,7 @@ def _answered(args: argparse.Namespace, out: Output) -> int:
         with _Interruptible():
             return open_console(given)
     if getattr(args, "run_blocking", None):
-        if getattr(args, "changes", False):
+        if _changes_something(args):
             from tui.settings import load
 
             _refuse_if_read_only(args, load(given))
@@ -166,7 +172,7 @@ def _run_on_a_loop(args: argparse.Namespace, given: Mapping[str, Any], out: Outp
     from tui.settings import load
 
     settings = load(given)
-    if getattr(args, "changes", False):
+    if _changes_something(args):
         _refuse_if_read_only(args, settings)
 
     async def run() -> int:
@@ -178,7 +184,7 @@ def _run_on_a_loop(args: argparse.Namespace, given: Mapping[str, Any], out: Outp
             await operator.close()
 
     try:
-        with _Interruptible():
+        with _Interruptible(on_a_loop=True):
             return asyncio.run(run())
     except asyncio.CancelledError:
         return EXIT_INTERRUPTED
@@ -197,7 +203,8 @@ def _cancel_at_ctrl_c() -> None:
     def cancel(_signal: int, _frame: object) -> None:
         signal.signal(signal.SIGINT, _quit)
         task.cancel()
-        loop.call_soon_threadsafe(lambda: None)
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(lambda: None)
 
     signal.signal(signal.SIGINT, cancel)
 
@@ -206,6 +213,10 @@ def _refused_by_the_machine(error: OSError) -> TpuTuiError:
     from tui.commands.refusals import by_this_machine
 
     return by_this_machine(error)
+
+
+def _changes_something(args: argparse.Namespace) -> bool:
+    return getattr(args, "changes", False) and not getattr(args, "dry_run", False)
 
 
 def _refuse_if_read_only(args: argparse.Namespace, settings: Settings) -> None:

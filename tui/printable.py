@@ -1,12 +1,15 @@
-"""Remote text made harmless: what may be shown on a terminal of bytes that somebody else wrote."""
+"""What may be shown: remote text made harmless, and figures with the digits that mean something."""
 
 from __future__ import annotations
 
+import math
 import re
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _PICTURES = 0x2400
 """Start of Unicode's Control Pictures: U+2400 + n depicts control character n."""
+_FIGURE_DIGITS = 7
+"""Of what was worked out from other figures: the single precision that curves are kept in."""
 
 
 def _picture(match: re.Match[str]) -> str:
@@ -30,3 +33,17 @@ def printable(text: str | bytes) -> str:
 def one_line(text: str | bytes) -> str:
     """The text as one printable line: line breaks and tabs become blanks."""
     return " ".join(printable(text).split())
+
+
+def significant(value: float) -> float:
+    """The number without the digits that only binary arithmetic puts there: 748.86, not 748.8599999999999."""
+    return float(f"{value:.{_FIGURE_DIGITS}g}")
+
+
+def figure(value: float, decimals: int = 2, *, apart: bool = False) -> str:
+    """A number to be read; one too small for its decimals with three digits, `apart` with thousands apart."""
+    if not math.isfinite(value):
+        return str(value)
+    if 0 < abs(value) < 10.0 ** (1 - decimals):
+        return f"{value:.3g}"
+    return f"{value:{',' if apart else ''}.{decimals}f}"

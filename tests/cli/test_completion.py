@@ -19,7 +19,7 @@ from tests.cli.commands import DEADLINE, Shell
 RUN = "one-20260102-030405-abcd"
 CASES = {
     "tpu-tui la": "launch",
-    "tpu-tui --read-only --profile office sta": "status",
+    "tpu-tui --read-only --profile local sta": "status",
     "tpu-tui slices del": "delete",
     "tpu-tui launch --detach --js": "--json",
     "tpu-tui launch --runtime x": "xrt",

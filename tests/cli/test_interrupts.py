@@ -40,6 +40,12 @@ sys.addaudithook(strike)
 from tui.cli import main
 sys.exit(main())
 """
+_STRUCK_AT_THE_FIRST_SOCKET = """
+import os, signal, sys
+sys.addaudithook(lambda event, _: event == "socket.__new__" and os.kill(os.getpid(), signal.SIGINT))
+from tui.cli import main
+sys.exit(main())
+"""
 _STRUCK_AT_THE_END = """
 import atexit, os, signal, sys
 atexit.register(lambda: os.kill(os.getpid(), signal.SIGINT))
@@ -81,6 +87,11 @@ def test_while_something_is_imported(shell: Shell, hosts: Path, module: str) -> 
 def test_while_the_command_works(shell: Shell, hosts: Path) -> None:
     answer = run(shell, _STRUCK_AT_AN_IMPORT, "tui.cloud.hosts_file", "--hosts", str(hosts), "slices", "--json")
     assert (answer.code, answer.errors) == (130, "")
+
+
+def test_while_the_event_loop_is_made(shell: Shell, hosts: Path) -> None:
+    answer = run(shell, _STRUCK_AT_THE_FIRST_SOCKET, "--hosts", str(hosts), "slices", "--json")
+    assert (answer.code, answer.out, answer.errors) == (130, "", "")
 
 
 @pytest.mark.parametrize("module", ["tui.logs.archive", "numpy"])

@@ -131,6 +131,16 @@ def test_read_only_refuses_by_the_name_that_was_typed(
     assert f"{name} is refused by --read-only" in capsys.readouterr().err
 
 
+def test_read_only_lets_a_dry_run_say_what_it_would_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TPU_TUI_HOME", str(tmp_path))
+    (tmp_path / "lab.txt").write_text("ada@10.0.0.1\n")
+    words = ["--read-only", "--hosts", str(tmp_path / "lab.txt"), "launch", "lab", "--dry-run", "--", "true"]
+    assert main(words) == 0
+    assert "set -- true" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -139,6 +149,7 @@ def test_read_only_refuses_by_the_name_that_was_typed(
         (["version"], "did you mean --version?"),
         (["frobnicate"], "no such command: frobnicate\n  → tpu-tui --help"),
         (["--jsn", "slices"], "no such option: --jsn\n  → did you mean --json?"),
+        (["--profil", "local", "slices"], "no such option: --profil\n  → did you mean --profile?"),
         (["slices", "--projekt", "x"], "no such option: --projekt\n  → did you mean --project?"),
         (["slices", "create", "--tpye=v2-8", "x"], "no such option: --tpye\n  → did you mean --type?"),
         (["status", "--detach", "x"], "no such option: --detach\n  → tpu-tui status --help"),
@@ -148,7 +159,7 @@ def test_read_only_refuses_by_the_name_that_was_typed(
         (["exec", "pod", "nvidia-smi"], "put the command behind --: tpu-tui exec pod -- nvidia-smi"),
         (["launch", "pod", "train.py", "--lr", "1"], "the options of a job's command go behind --"),
         (["config"], "required: show"),
-        (["logs", "x", "--tail", "9" * 23], "--tail: a number of 23 digits is too large"),
+        (["logs", "x", "--tail", "9" * 23], "tpu-tui: --tail: a number of 23 digits is too large"),
         (["local", "up", "--workers", "65"], "--workers: 65 is not from 1 to 64"),
         (["local", "up", "--slices", "0"], "--slices: 0 is not from 1 to 64"),
         (["keys", "\x1b[31m", "x"], "no such action of tpu-tui keys: ␛[31m\n  → there is: add"),

@@ -112,10 +112,11 @@ def test_the_examples_of_the_cloud_tpu_documentation_come_out(shell: Shell) -> N
     [
         ("--from", "v2-8"),
         ("--ladder", "--from", "v2-8"),
+        ("--ladder", "--steps", "9"),
         ("--from", "v2-8", "--to", "v2-32", "--batch-size", "many"),
         ("--from", "v2-8", "--to", "v9-32", "--batch-size", "8"),
     ],
-    ids=["half", "both", "no number", "no type"],
+    ids=["half", "both", "ladder of steps", "no number", "no type"],
 )
 def test_what_cannot_be_planned_is_a_matter_of_usage(shell: Shell, words: tuple[str, ...]) -> None:
     answer = shell.run("plan", *words)

@@ -108,6 +108,20 @@ class TestEveryFormat:
         assert "hush" not in text
         assert "\x1b" not in text
 
+    def test_a_core_in_trouble_is_among_those_shown(self) -> None:
+        demux = Demux()
+        lines = [training(core=core, loss="nan" if core == 200 else "1.00") for core in range(256)]
+        demux.feed(0, "\n".join(lines).encode() + b"\n", now=1000.0)
+        text = write_text(summarise(RunFacts("demo"), demux.snapshot(now=1001.0)))
+        cores = text[text.index("128 of 256, those in trouble first") :].splitlines()[3:]
+        assert [int(row.split()[0]) for row in cores[:3]] == [200, 0, 1]
+
+    @pytest.mark.parametrize("name", ["html", "md", "txt"])
+    def test_who_failed_stands_before_how_far_it_came(self, name: str) -> None:
+        text = WRITERS[name](failed_run())
+        places = [text.index(words) for words in ("Failed after", "Cause:", "Worker 1 exited", "Reached epoch")]
+        assert places == sorted(places)
+
     def test_text_is_aligned_and_whole(self) -> None:
         text = write_text(failed_run())
         assert "Failed after 1 d 01:02:03." in text
@@ -161,6 +175,16 @@ class TestEveryFormat:
         assert seen.count("svg") == 2
         assert "table" in seen
 
+    def test_a_curve_is_not_drawn_where_the_loss_was_no_number(self) -> None:
+        demux = Demux()
+        losses = [*["2.00"] * 4, *["nan"] * 4, "1.00", "nan", *["0.50"] * 3]
+        lines = [training(core=0, step=step, loss=loss, rate="9.00") for step, loss in enumerate(losses)]
+        demux.feed(0, "\n".join(lines).encode() + b"\n", now=1000.0)
+        page = write_html(summarise(RunFacts("demo"), demux.snapshot(now=1001.0)))
+        [loss, rate] = re.findall(r'class="curve" d="([^"]*)"', page)
+        assert [len(stretch.split(" L")) for stretch in loss.split("M")[1:]] == [4, 1, 3]
+        assert rate.count("M") == 1
+
     def test_json_is_strict_and_names_what_is_not_finite(self) -> None:
         document = json.loads(write_json(failed_run()), parse_constant=lambda text: pytest.fail(text))
         assert document["cores"][2]["loss"] == "nan"
@@ -173,6 +197,8 @@ class TestEveryFormat:
         assert [row["core"] for row in rows] == ["0", "1", "3"]
         assert rows[2]["loss"] == "nan"
         assert rows[0]["address"] == "10.0.0.1"
+        assert "warning" not in rows[0]
+        assert "warning" not in rows[0]
 
 
 class TestFiles:
@@ -193,8 +219,9 @@ class TestFiles:
 
     def test_what_could_not_be_put_in_place_is_not_left_behind(self, tmp_path: Path) -> None:
         (tmp_path / "report.md").mkdir()
-        with pytest.raises(UsageError, match="cannot write"):
+        with pytest.raises(UsageError, match="cannot write") as told:
             write_report(failed_run(), ["md"], tmp_path)
+        assert "--out DIR" in told.value.remedy
         assert [path.name for path in tmp_path.iterdir()] == ["report.md"]
 
 

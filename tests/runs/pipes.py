@@ -86,11 +86,10 @@ class PipeWorker:
         self,
         run: Run,
         env: dict[str, str] | None = None,
-        force: bool = False,
         attempt: int = 0,
         again: bool = False,
     ) -> Launch:
-        return Launch(self, run, env or {}, force, attempt, again)
+        return Launch(self, run, env or {}, attempt, again)
 
     def close(self) -> None:
         for process in self.started:
@@ -110,7 +109,7 @@ class Launch:
     """A launch's front on one worker, step by step."""
 
     def __init__(
-        self, worker: PipeWorker, run: Run, env: dict[str, str], force: bool, attempt: int = 0, again: bool = False
+        self, worker: PipeWorker, run: Run, env: dict[str, str], attempt: int = 0, again: bool = False
     ) -> None:
         text = b"" if again else job_text(run, run.workers[0], env).encode()
         record = b"" if again else b"{}"
@@ -124,7 +123,6 @@ class Launch:
             run_root=run.run_root,
             data=text + record,
             lease=3,
-            force=force,
         )
         self.nonce = made.nonce
         self.process = worker.open(made)

@@ -67,10 +67,12 @@ def test_whoever_holds_a_device_is_named(worker: PipeWorker, tmp_path: Path) -> 
         assert answer.word == "refused"
         assert f"device {device} pid {owner.pid}" in answer.text
         assert "sleep 77" in answer.text
-        forced = worker.launch(run, force=True)
-        forced.through()
-        assert str(owner.pid) in forced.notes[0].text
-        ended(worker, run)
+        owner.kill()
+        owner.wait()
+    worker.launch(run).through()
+    ended(worker, run)
+    with device.open() as held, subprocess.Popen(["sleep", "78"], stdin=held) as owner:
+        held.close()
         assert worker.ask("stop", run, 10, 0)[0][0].word == "unconfirmed"
         owner.kill()
     assert worker.ask("stop", run, 10, 0)[0][0].word == "stopped"

@@ -53,12 +53,12 @@ def runtime_rows(slice_: Slice) -> list[CheckRow]:
         return []
     made_for = next((made for pattern, made in _RUNTIMES if pattern.fullmatch(runtime)), None)
     if made_for is None:
-        detail = f"runtime {runtime} on {kind.name}: whether they fit is not known"
+        detail = f"{runtime} on {kind.name}: whether they fit is not known"
         return [CheckRow("runtime", None, None, None, "unknown", None, detail)]
     if kind.generation in made_for:
-        return [CheckRow("runtime", None, None, None, "pass", None, f"runtime {runtime} is made for {kind.name}")]
+        return [CheckRow("runtime", None, None, None, "pass", None, f"{runtime} is made for {kind.name}")]
     right = _RUNTIME_OF.get(kind.generation, "tpu-ubuntu2204-base")
-    detail = f"runtime {runtime} is made for {', '.join(made_for)}, and this is a {kind.name}"
+    detail = f"{runtime} is made for {', '.join(made_for)}, and this is a {kind.name}"
     return [CheckRow("runtime", None, None, None, "fail", None, detail, f"create it again with --version {right}")]
 
 

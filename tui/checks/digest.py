@@ -15,6 +15,8 @@ STATUSES = tuple(SEVERITY)
 """From the worst to the best."""
 _NUMBER = re.compile(r"(?<![^\s(])\d+(?:\.\d+)?(?=[\s,);%]|$)")
 """A number that stands by itself: no part of an address, a version or a name."""
+_A_NAME_FOLLOWS = "pid "
+"""A number after this names something: from the least to the greatest of them would say nothing."""
 MOST_TEXTS = 2
 """Sentences that a finding holds side by side, as of the disks of home and /tmp."""
 _STATES = {"fail": "filtered", "unknown": "not told"}
@@ -104,8 +106,18 @@ def _together(details: Sequence[str], workers: int) -> str:
 
 
 def _in_ranges(details: Sequence[str]) -> str:
-    ranges = map(_range, zip(*(_NUMBER.findall(detail) for detail in details), strict=True))
-    return _NUMBER.sub(lambda _: next(ranges), details[0])
+    columns = zip(*(_NUMBER.findall(detail) for detail in details), strict=True)
+
+    def told(match: re.Match[str]) -> str:
+        is_a_name = match.string.endswith(_A_NAME_FOLLOWS, 0, match.start())
+        return (_one_of if is_a_name else _range)(next(columns))
+
+    return _NUMBER.sub(told, details[0])
+
+
+def _one_of(names: Sequence[str]) -> str:
+    others = len({*names}) - 1
+    return f"{names[0]} and {others} more" if others else names[0]
 
 
 def _range(numbers: Collection[str]) -> str:

@@ -49,6 +49,7 @@ _BEYOND_SHTAB = {
 _tpu_tui_line() {
   local -a words=("${COMP_WORDS[@]:0:COMP_CWORD}")
   local current=${COMP_WORDS[COMP_CWORD]} last=${COMP_WORDS[COMP_CWORD-1]} IFS=$' \\t\\n'
+  local everywhere="{everywhere}"
   if [[ " ${words[*]} " == *" -- "* ]]; then
     compopt -o filenames 2>/dev/null
     IFS=$'\\n' COMPREPLY=($([[ $last == -- ]] && compgen -c -- "$current"; compgen -f -- "$current"))
@@ -59,6 +60,17 @@ _tpu_tui_line() {
   elif [[ $last == = ]]; then
     words=("${words[@]:0:COMP_CWORD-1}") last=${COMP_WORDS[COMP_CWORD-2]}
   fi
+  local word option= kept=()
+  for word in "${words[@]}"; do
+    if [[ $word == = || $option ]]; then
+      [[ $word == = ]] || option=
+    elif [[ " $everywhere " == *" $word "* ]]; then
+      option=$word
+    else
+      kept+=("$word")
+    fi
+  done
+  words=("${kept[@]}" ${option:+"$option"})
   COMP_WORDS=("${words[@]}" "$current") COMP_CWORD=${#words[@]}
   _shtab_tpu_tui "$1" "$current" "$last"
 }
@@ -84,7 +96,11 @@ end
 complete -c tpu-tui -n 'contains -- -- (commandline -opc)' -xa '(_tpu_tui_job)'
 """,
 }
-"""What each shell needs beside shtab's: the job behind `--`; in bash `--option=value` too, which it takes apart."""
+"""What each shell needs beside shtab's: the job behind `--`; in bash `--option=value` too, which it takes apart.
+
+There also options that hold everywhere are left out with their values: shtab 1.13 takes one that is called like a
+command, as the profile `local` is, for that command.
+"""
 _ONE_WORD_ONLY = re.compile(r'"\(\*\)::?')
 """How shtab 1.13 begins what zsh is told of any number of words, and zsh then completes the first only."""
 _RECENT_RUNS = 20
@@ -144,7 +160,16 @@ def script(shell: str) -> str:
     text = str(shtab.complete(parser, shell, preamble="".join(functions)))
     if shell == "zsh":
         text = _ONE_WORD_ONLY.sub('"*:', text)
-    return text + _BEYOND_SHTAB[shell]
+    return text + _BEYOND_SHTAB[shell].replace("{everywhere}", " ".join(_with_values()))
+
+
+def _with_values() -> Iterator[str]:
+    """The options that hold everywhere and are followed by a value."""
+    from tui.commands.parsing import options_that_hold_everywhere
+
+    for action in options_that_hold_everywhere()._actions:
+        if action.nargs != 0:
+            yield from action.option_strings
 
 
 def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:

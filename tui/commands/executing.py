@@ -123,7 +123,8 @@ def _tell(
     out.problems([problems[rank] for rank in sorted(problems)])
     unanswered = [rank for rank in ranks if rank not in answers and rank not in problems]
     if unanswered:
-        out.note(f"Interrupted: no answer yet of worker {format_ranks(unanswered)}.")
+        plural = "workers" if len(unanswered) > 1 else "worker"
+        out.note(f"Interrupted: no answer yet of {plural} {format_ranks(unanswered)}.")
 
 
 def _row(rank: int, answer: Completed | None, problem: TpuTuiError | None) -> dict[str, Any]:

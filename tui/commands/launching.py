@@ -36,13 +36,19 @@ def add_launch(commands: argparse._SubParsersAction[Any]) -> None:
     launch.add_argument("--conda-env", type=given, metavar="E", help="conda environment to activate")
     launch.add_argument("--venv", type=given, metavar="P", help="virtual environment on the workers to activate")
     launch.add_argument("--workdir", type=given, metavar="D", help="directory on the workers to start in")
-    launch.add_argument("--runtime", choices=("pjrt", "cpu", "xrt", "none"), help="variables torch_xla is given")
     launch.add_argument(
-        "--on-failure", choices=("stop", "leave"), default="stop", help="what one failure does to the rest"
+        "--runtime",
+        choices=("pjrt", "cpu", "xrt", "none"),
+        help="variables for torch_xla (default: as the profile says, else pjrt)",
     )
-    launch.add_argument("--restarts", type=whole, default=0, metavar="N", help="relaunch a failed gang up to N times")
     launch.add_argument(
-        "--grace", type=seconds, default=30.0, metavar="S", help="seconds between SIGTERM and SIGKILL"
+        "--on-failure", choices=("stop", "leave"), default="stop", help="the others, when one failed (default: stop)"
+    )
+    launch.add_argument(
+        "--restarts", type=whole, default=0, metavar="N", help="relaunch a failed gang N times (default: 0)"
+    )
+    launch.add_argument(
+        "--grace", type=seconds, default=30.0, metavar="S", help="seconds between SIGTERM and SIGKILL (default: 30)"
     )
     launch.add_argument(
         "--on-end",

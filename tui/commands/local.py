@@ -45,7 +45,7 @@ def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
     actions = local.add_subparsers(dest="action", metavar="ACTION")
     up = actions.add_parser("up", help="start it and keep it in the foreground; Ctrl-C leaves nothing behind")
     _add_shape(up)
-    up.add_argument("--slices", type=_up_to(MOST_SLICES), default=1, metavar="N", help="slices (default 1)")
+    up.add_argument("--slices", type=_up_to(MOST_SLICES), default=1, metavar="N", help="slices (default: 1)")
     up.add_argument("--with-parent", action="store_true", help="end when standard input ends")
     up.set_defaults(run_blocking=local_up, changes=True)
 
@@ -59,8 +59,8 @@ def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
 
 def _add_shape(parser: argparse.ArgumentParser) -> None:
     workers, cores = _up_to(MAX_WORKERS), _up_to(MAX_CORES)
-    parser.add_argument("--workers", type=workers, default=4, metavar="N", help="worker hosts a slice (default 4)")
-    parser.add_argument("--cores", type=cores, default=1, metavar="N", help="cores a worker (default 1)")
+    parser.add_argument("--workers", type=workers, default=4, metavar="N", help="worker hosts a slice (default: 4)")
+    parser.add_argument("--cores", type=cores, default=1, metavar="N", help="cores a worker (default: 1)")
 
 
 def _up_to(most: int) -> Callable[[str], int]:

@@ -18,6 +18,7 @@ from tui.commands.arguments import FILE, LOG, ago, directory, given, whole
 from tui.commands.output import Output, in_json
 from tui.errors import OutOfReachError, TpuTuiError, UsageError
 from tui.pod.naming import names_a_file, path_of
+from tui.printable import figure
 
 if TYPE_CHECKING:
     from tui.logs.archive import SavedLog
@@ -179,7 +180,7 @@ def _print_cores(rows: Sequence[Mapping[str, Any]], out: Output) -> None:
 
 
 def _shown_loss(loss: Any) -> Any:
-    return f"{loss:.5f}" if isinstance(loss, float) else loss
+    return figure(loss, 5) if isinstance(loss, float) else loss
 
 
 async def show_logs(args: argparse.Namespace, operator: Operator, out: Output) -> int:
@@ -202,7 +203,8 @@ async def show_logs(args: argparse.Namespace, operator: Operator, out: Output) -
     else:
         found = _write_lines(_stored_lines(source, args, since), _line_writer(args, out), out)
     if not found and args.tail != 0 and not out.as_json:
-        out.note(f"No line of {source.id} is such a one yet.")
+        yet = "" if operator.status_of(source).state.is_over else " yet"
+        out.note(f"No line of {source.id} is such a one{yet}.")
     return code
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from tui.commands import streams
 from tui.errors import TpuTuiError
-from tui.printable import one_line, printable
+from tui.printable import figure, one_line, printable
 
 ANSWER_IS_NO = 1
 """Exit code of a command that answered, and the answer is no."""
@@ -102,5 +102,5 @@ def _cell(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return f"{value:.2f}" if math.isfinite(value) else str(value)
+        return figure(value)
     return one_line(str(value))

@@ -71,7 +71,7 @@ class _Parser(argparse.ArgumentParser):
         self.register("action", "parsers", _Commands)
 
     def error(self, message: str) -> NoReturn:
-        self.refuse(message)
+        self.refuse(message.removeprefix("argument "))
 
     def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
         """argparse keeps silent about what it could not print; help that went nowhere is no success."""
@@ -98,7 +98,7 @@ class _Parser(argparse.ArgumentParser):
         self.refuse(f"{name}: {shown!r} is none of {', '.join(choices)}", word_meant(shown, choices))
 
 
-def _options_that_hold_everywhere() -> _Parser:
+def options_that_hold_everywhere() -> _Parser:
     """Options accepted before or after the command, up to `--`."""
     parser = _Parser(add_help=False, allow_abbrev=False, prog="tpu-tui")
     group = parser.add_argument_group("options that hold everywhere")
@@ -142,7 +142,7 @@ def build_parser(command: str | None = None) -> _Parser:
 
 def everything() -> argparse.ArgumentParser:
     """The whole command line with the options that hold everywhere at every command, as they may be typed."""
-    whole, shared = build_parser(), _options_that_hold_everywhere()
+    whole, shared = build_parser(), options_that_hold_everywhere()
     waiting: list[argparse.ArgumentParser] = [whole]
     while waiting:
         parser = waiting.pop()
@@ -152,14 +152,14 @@ def everything() -> argparse.ArgumentParser:
 
 
 def _everywhere_help() -> str:
-    text = _options_that_hold_everywhere().format_help()
+    text = options_that_hold_everywhere().format_help()
     return text[text.index("options that hold everywhere") :]
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
     """Read the words of a command line; what follows `--` is the job's and is left untouched as `args.argv`."""
     cut = words.index(_COMMAND_SEPARATOR) if _COMMAND_SEPARATOR in words else len(words)
-    shared = _options_that_hold_everywhere()
+    shared = options_that_hold_everywhere()
     everywhere, rest = shared.parse_known_args(list(words[:cut]))
     if rest[:1] == [_HELP]:
         rest = [*rest[1:], "--help"]

@@ -51,7 +51,7 @@ def show_plan(args: argparse.Namespace, flags: Mapping[str, Any], out: Output) -
 
     wanted = {"--from": args.source, "--to": args.target, "--batch-size": args.batch_size}
     if args.ladder is not None:
-        if any(value is not None for value in wanted.values()):
+        if any(value is not None for value in (*wanted.values(), args.steps, args.epochs, args.lr)):
             raise UsageError("--ladder takes runs and nothing else", remedy=_FORM)
         return asyncio.run(_show_ladders(args.ladder, flags, out))
     missing = [name for name, value in wanted.items() if value is None]

@@ -15,6 +15,7 @@ from tui.commands.launching import add_launch
 from tui.commands.output import ANSWER_IS_NO, Output, to_the_second
 from tui.errors import TpuTuiError, UsageError
 from tui.pod.run import RunState, is_run_id
+from tui.printable import figure
 
 if TYPE_CHECKING:
     from tui.operator import Operator
@@ -217,8 +218,8 @@ def _print_status(document: dict[str, Any], attended: str, directory: RunDirecto
         ("ended", to_the_second(document["ended"])),
         ("epoch", document["epoch"]),
         ("step", document["step"]),
-        ("loss", loss and "{median} (median of the cores; {min} to {max})".format(**_to_read(loss))),
-        ("rate", rate and f"{rate:,.2f} examples/s, all cores"),
+        ("loss", loss and _spread_to_read(loss)),
+        ("rate", None if rate is None else f"{_to_read(rate, 2)} examples/s, all cores"),
         ("cores", document["cores"]),
         ("stragglers", stragglers),
         ("silent", ", ".join(f"worker {worker}" for worker in document["silent"]) or None),
@@ -228,8 +229,14 @@ def _print_status(document: dict[str, Any], attended: str, directory: RunDirecto
     out.facts([row for row in rows if row[1] is not None])
 
 
-def _to_read(loss: dict[str, Any]) -> dict[str, Any]:
-    return {name: f"{value:.5f}" if isinstance(value, float) else value for name, value in loss.items()}
+def _spread_to_read(loss: dict[str, Any]) -> str:
+    median, low, high = (_to_read(loss[name], 5) for name in ("median", "min", "max"))
+    return f"{median} (median of the cores; {low} to {high})"
+
+
+def _to_read(value: Any, decimals: int) -> str:
+    """A figure of a document, where `nan` and `inf` are words."""
+    return figure(value, decimals, apart=True) if isinstance(value, float) else str(value)
 
 
 async def stop_run(args: argparse.Namespace, operator: Operator, out: Output) -> int:

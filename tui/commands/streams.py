@@ -50,11 +50,19 @@ def obeys(stream: TextIO) -> bool:
 
 @contextlib.contextmanager
 def silent_where_nobody_reads() -> Iterator[None]:
-    """A closed pipe on stdout is no error: whoever read has read enough."""
+    """A closed pipe is no error: whoever read has read enough."""
     try:
         yield
     except BrokenPipeError:
-        discard_stdout()
+        _flush_or_discard(sys.stdout)
+        _flush_or_discard(sys.stderr)
+
+
+def _flush_or_discard(stream: TextIO) -> None:
+    try:
+        stream.flush()
+    except OSError:
+        _discard(stream)
 
 
 STDOUT = "standard output"
@@ -78,4 +86,8 @@ def write(data: bytes) -> None:
 
 def discard_stdout() -> None:
     """Point stdout at /dev/null, so that the interpreter's last flush has nobody to complain to."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    _discard(sys.stdout)
+
+
+def _discard(stream: TextIO) -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -7,7 +7,7 @@ from typing import Any
 
 from tui.logs.arrays import np, npt
 from tui.logs.series import History
-from tui.logs.snapshot import CoreState, Snapshot, json_number, optional_int
+from tui.logs.snapshot import CoreState, Snapshot, json_figure, optional_int
 
 RECENT = 5
 """Points of a core's history that tell its present pace: one slow sample among them does not change their median."""
@@ -30,7 +30,7 @@ class StragglerCost:
 
     def to_json(self) -> dict[str, Any]:
         """The core as `status --json` and reports print it."""
-        return {name: json_number(getattr(self, name)) for name in self.__slots__}
+        return {name: json_figure(getattr(self, name)) for name in self.__slots__}
 
 
 def straggler_costs(snapshot: Snapshot) -> tuple[StragglerCost, ...]:

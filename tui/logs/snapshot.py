@@ -10,6 +10,7 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 from tui.logs.arrays import np, npt
+from tui.printable import significant
 
 if TYPE_CHECKING:
     from tui.logs.series import History
@@ -76,7 +77,7 @@ class Spread:
 
     def to_json(self) -> dict[str, Any]:
         """The three numbers as `status --json` prints them."""
-        return {"median": json_number(self.median), "min": json_number(self.min), "max": json_number(self.max)}
+        return {name: json_figure(getattr(self, name)) for name in self.__slots__}
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,6 +310,11 @@ def json_number(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return "nan" if math.isnan(value) else ("inf" if value > 0 else "-inf")
     return value
+
+
+def json_figure(value: Any) -> Any:
+    """As `json_number`, of what was worked out: without the digits that only binary arithmetic puts there."""
+    return json_number(significant(value) if isinstance(value, float) else value)
 
 
 def format_time(seconds: float, kind: int) -> str | None:

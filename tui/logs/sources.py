@@ -25,7 +25,10 @@ _MOST_STRANGE = 0.3
 
 _TEXT_CONTROLS = frozenset(b"\t\n\r\x0b\x0c\x1b\x08\x07")
 
+_RECODED = ("text in UTF-16, as PowerShell's > writes it", "make it UTF-8: iconv -f UTF-16 -t UTF-8 FILE > NEW")
 _NOT_LOGS = {
+    b"\xff\xfe": _RECODED,
+    b"\xfe\xff": _RECODED,
     b"PK\x03\x04": ("a zip archive", "unpack it first"),
     b"\x7fELF": ("a program", ""),
     b"\x89PNG": ("a picture", ""),
@@ -206,7 +209,8 @@ def told(path: Path) -> Iterator[Any]:
     try:
         yield
     except FileNotFoundError as error:
-        raise UsageError(f"no such log: {path}", remedy="name a run (see `tpu-tui runs`) or a file") from error
+        remedy = "name a file, `-` or gs://BUCKET/OBJECT; tpu-tui runs lists the runs, and tpu-tui open RUN shows one"
+        raise UsageError(f"no such log: {path}", remedy=remedy) from error
     except OSError as error:
         raise UsageError(f"cannot read {path}", why=error.strerror or str(error)) from error
 

@@ -172,25 +172,25 @@ class Reach:
 
         `dry_run` yields what would be asked for, and asks for nothing.
         """
+        create = self._tpu_api(reads=dry_run).create
         zone, _, name = ref.rpartition("/")
         if not name:
             raise UsageError("no name is given for the slice", remedy="tpu-tui slices create NAME …")
         if not zone and len(self.settings.zones) != 1:
             raise UsageError("which zone?", remedy=f"--zone ZONE, or tpu-tui slices create ZONE/{name}")
         where = zone or self.settings.zones[0]
-        create = self._tpu_api().create
         steps: AsyncIterator[str] = create(where, name, accelerator_type, runtime_version, spot=spot, dry_run=dry_run)
         return steps
 
     def change_slice(self, slice_: Slice, action: str, *, dry_run: bool = False) -> AsyncIterator[str]:
         """Delete, start or stop a slice; yields its progress, or with `dry_run` only what would be done."""
-        api = self._tpu_api()
+        api = self._tpu_api(reads=dry_run)
         change = {"delete": api.delete, "start": api.start, "stop": api.stop}[action]
         steps: AsyncIterator[str] = change(slice_.zone, slice_.name, dry_run=dry_run)
         return steps
 
-    def _tpu_api(self) -> Any:
-        if self.settings.read_only:
+    def _tpu_api(self, *, reads: bool = False) -> Any:
+        if self.settings.read_only and not reads:
             raise UsageError("changing slices is refused by --read-only")
         if self.settings.hosts:
             raise UsageError("a hosts file's machines are not made or deleted here", remedy="leave --hosts out")
@@ -211,7 +211,7 @@ class Reach:
                 "a hosts file's machines have no metadata", remedy="ssh-copy-id -i KEY.pub USER@HOST does it for each"
             )
         self._require_workers(slice_)
-        return await plan_key(self.settings, self._tpu_api(), access_from(self.settings), slice_)
+        return await plan_key(self.settings, self._tpu_api(reads=True), access_from(self.settings), slice_)
 
     async def make_key(self, plan: KeyPlan) -> KeyPlan:
         """The plan with its key made, where there was none; connections made from now on offer it."""

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 DISCOVER_TIMEOUT = 15.0
 """Seconds a slice's workers have to tell which runs they know."""
+SLICES_AT_ONCE = 4
+"""Slices that are asked for their runs side by side; each logs in to many workers at once."""
 
 
 def rfc3339(moment: float) -> str:
@@ -149,24 +151,35 @@ class Operator(Following):
 
         Asks the slices given, else all that are ready. A run so found has no keeper yet: `attend` gives it one.
         """
-        from tui.runs.discover import adopt, discover
-
         problems: list[TpuTuiError] = []
         if slices is None:
             listing = await self.slices()
             problems += listing.problems
             slices = [slice_ for slice_ in listing.slices if slice_.is_ready and slice_.workers]
-        for slice_ in slices:
+        turns = asyncio.Semaphore(SLICES_AT_ONCE)
+
+        async def asked(slice_: Slice) -> list[TpuTuiError]:
+            async with turns:
+                return await self._discover_on(slice_)
+
+        for slice_, met in zip(slices, await asyncio.gather(*map(asked, slices)), strict=True):
+            for problem in met:
+                if problem.worker is not None and len(slices) > 1:
+                    problem.worker = f"{problem.worker} of {slice_.name}"
+            problems += met
+        return problems
+
+    async def _discover_on(self, slice_: Slice) -> list[TpuTuiError]:
+        from tui.runs.discover import adopt, discover
+
+        problems: list[TpuTuiError] = []
+        with telling(problems):
             fleet = await self.fleet(slice_)
             try:
                 found = await asyncio.wait_for(discover(fleet, self.settings.run_root), DISCOVER_TIMEOUT)
             except asyncio.TimeoutError:
-                problems.append(
-                    OutOfReachError(
-                        f"{slice_.name} was not asked for its runs to the end", why="its workers are slow"
-                    )
-                )
-                continue
+                what = f"{slice_.name} was not asked for its runs to the end"
+                raise OutOfReachError(what, why="its workers are slow") from None
             problems += found.problems
             for run in found.runs:
                 with telling(problems):

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tui.pod.accelerator import parse
+from tui.printable import significant
 
 WORTH_GOING_UP = 0.8
 """A rung that keeps less than this of the smallest slice's rate per core costs more than it brings."""
@@ -151,13 +152,13 @@ def _rung(size: _Size, runs: list[Finished], smallest: float | None, worth: floa
         return Rung(size.name, size.cores, runs[-1].run, None, None, None, verdict)
     rate, run = max(measured, key=lambda pair: pair[0] or 0.0)
     assert rate is not None
-    per_core = rate / size.cores
+    per_core = significant(rate / size.cores)
     if smallest is None:
         verdict = "the smallest: what others are held against"
-        return Rung(size.name, size.cores, run.run, rate, per_core, 1.0, verdict)
-    efficiency = per_core / smallest
+        return Rung(size.name, size.cores, run.run, significant(rate), per_core, 1.0, verdict)
+    efficiency = significant(per_core / smallest)
     verdict = "scales" if efficiency >= worth else f"scales badly: {1 - efficiency:.0%} of each core is lost"
-    return Rung(size.name, size.cores, run.run, rate, per_core, efficiency, verdict)
+    return Rung(size.name, size.cores, run.run, significant(rate), per_core, efficiency, verdict)
 
 
 def _is_rate(rate: float | None) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
@@ -22,6 +22,11 @@ _NAME_LENGTH = 100
 """Characters of a name that go into a run's id, which names files here and on the workers."""
 _SECRET = re.compile(r"TOKEN|KEY|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE)
 _RUN_ID = re.compile(r"(?P<base>[A-Za-z0-9._-]+)-(?P<day>\d{8})-(?P<clock>\d{6})-(?P<tail>[0-9a-f]{4})")
+
+
+def rehearses(argv: Sequence[str]) -> bool:
+    """Whether a command is the rehearsal job, which prints a trainer's lines and trains nothing."""
+    return any(word == REHEARSAL_MODULE or word.endswith("localpod/rehearsal.py") for word in argv)
 
 
 class RunState(str, enum.Enum):
@@ -105,8 +110,8 @@ class Run:
 
     @property
     def is_rehearsal(self) -> bool:
-        """Whether it only prints a trainer's lines (the local pod's rehearsal job) and trains nothing."""
-        return REHEARSAL_MODULE in self.argv
+        """Whether it is the local pod's rehearsal job."""
+        return rehearses(self.argv)
 
     def to_json(self) -> dict[str, Any]:
         """The document written to run.json, here and on every worker."""

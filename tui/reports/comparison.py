@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from tui.logs.snapshot import Spread, json_number
-from tui.printable import one_line
+from tui.logs.snapshot import Spread, json_figure
+from tui.printable import figure, one_line
 from tui.reports.layout import UNKNOWN, number, span
 from tui.reports.summary import Summary
 
@@ -48,7 +48,7 @@ class Compared:
 
     def to_json(self) -> dict[str, Any]:
         """The run as `compare --json` prints it."""
-        values = {name: json_number(getattr(self, name)) for name in self.__slots__}
+        values = {name: json_figure(getattr(self, name)) for name in self.__slots__}
         return values | {"loss": self.loss.to_json() if self.loss else None, "argv": list(self.argv)}
 
 
@@ -113,7 +113,7 @@ def comparison_rows(compared: Sequence[Compared]) -> list[tuple[str, ...]]:
         ("best accuracy %", [None if one.max_accuracy is None else number(one.max_accuracy) for one in compared]),
         ("rate", [None if one.rate_total is None else number(one.rate_total) for one in compared]),
         ("rate per core", [None if one.rate_per_core is None else number(one.rate_per_core) for one in compared]),
-        ("speed-up", [None if one.speedup is None else f"{one.speedup:.2f} x" for one in compared]),
+        ("speed-up", [None if one.speedup is None else f"{figure(one.speedup)} x" for one in compared]),
         ("efficiency", [None if one.efficiency is None else f"{one.efficiency * 100:.0f} %" for one in compared]),
         ("code", [None if one.code_hash is None else one.code_hash[:12] for one in compared]),
     ]

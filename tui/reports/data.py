@@ -7,10 +7,11 @@ import io
 import json
 from typing import Any
 
-from tui.logs.snapshot import CoreRow, json_number
+from tui.logs.snapshot import CoreRow, json_figure, json_number
+from tui.pod.run import rehearses
 from tui.printable import one_line
 from tui.reports.layout import warning
-from tui.reports.summary import Summary, is_rehearsal
+from tui.reports.summary import Summary
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """What a spreadsheet takes for a formula at the beginning of a text."""
@@ -21,7 +22,7 @@ def to_document(summary: Summary) -> dict[str, Any]:
     facts = summary.facts
     return {
         "title": facts.title,
-        "rehearsal": is_rehearsal(facts),
+        "rehearsal": rehearses(facts.argv),
         "warning": warning(summary),
         "run": facts.title if facts.is_run else None,
         "slice": facts.slice,
@@ -40,7 +41,7 @@ def to_document(summary: Summary) -> dict[str, Any]:
         "epoch": summary.epoch,
         "step": summary.step,
         "loss": summary.loss.to_json() if summary.loss else None,
-        "rate_total": json_number(summary.rate_total),
+        "rate_total": json_figure(summary.rate_total),
         "max_accuracy": json_number(summary.max_accuracy),
         "average_global_rate": json_number(summary.average_global_rate),
         "total_train_time": summary.total_train_time,
@@ -65,15 +66,14 @@ def write_json(summary: Summary) -> str:
 
 
 def write_csv(summary: Summary) -> str:
-    """One row for each core, with the names of `cores --json`; unknown is empty. A warning is a `#` line on top."""
+    """One row for each core, with the names of `cores --json`; unknown is empty. A warning is one more column."""
     out = io.StringIO()
     told = warning(summary)
-    if told is not None:
-        out.write(f"# {told}\n")
-    writer = csv.DictWriter(out, fieldnames=CoreRow.__slots__, lineterminator="\n")
+    warned = {} if told is None else {"warning": told}
+    writer = csv.DictWriter(out, fieldnames=(*CoreRow.__slots__, *warned), lineterminator="\n")
     writer.writeheader()
     for row in summary.cores:
-        writer.writerow({name: _cell(value) for name, value in row.to_json().items()})
+        writer.writerow({name: _cell(value) for name, value in (row.to_json() | warned).items()})
     return out.getvalue()
 
 

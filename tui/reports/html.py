@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
+from itertools import groupby
 
 from tui.printable import one_line
 from tui.reports.layout import Table, moment, number, sections, span, title, warning
@@ -39,16 +40,20 @@ th, td { padding: .35rem .8rem; border-bottom: 1px solid var(--rule); text-align
 th { color: var(--soft); font-weight: 600; white-space: nowrap; }
 tbody tr:last-child td { border-bottom: 0; }
 .right { text-align: right; }
+.dense td { white-space: nowrap; }
 code { font: .9em ui-monospace, "SF Mono", Menlo, monospace; overflow-wrap: anywhere; }
+code span { display: inline-block; max-width: 100%; }
 figure { margin: 1rem 0; background: var(--card); border: 1px solid var(--rule); border-radius: 8px; padding: .8rem; }
 svg { width: 100%; height: auto; display: block; overflow: visible; }
 svg text { fill: var(--soft); font-size: 11px; font-family: inherit; }
 .grid { stroke: var(--rule); }
-.curve { fill: none; stroke: var(--line); stroke-width: 1.8; stroke-linejoin: round; }
+.curve { fill: none; stroke: var(--line); stroke-width: 1.8; stroke-linejoin: round; stroke-linecap: round; }
 .band { fill: var(--band); }
 figcaption { font-weight: 600; font-size: .92rem; margin-bottom: .4rem; }
 @media (max-width: 40rem) { svg text { font-size: 20px; } }
-@media print { body { background: none; max-width: none; } }
+@media print { :root, body { font-size: 12px; } body { background: none; max-width: none; padding: 0; }
+  .wide { overflow: visible; } .dense td { white-space: normal; }
+  h2 { break-after: avoid; } figure, tr, .figures div { break-inside: avoid; } }
 """
 
 
@@ -111,14 +116,20 @@ def _table(table: Table) -> str:
     def row(place: int, cells: Sequence[str], tag: str) -> str:
         made = []
         for column, cell in enumerate(cells):
-            text = html.escape(cell)
-            shown = f"<code>{text}</code>" if tag == "td" and (place, column) in table.code else text
+            is_code = tag == "td" and (place, column) in table.code
+            shown = _code(cell) if is_code else html.escape(cell)
             made.append(f"<{tag}{' class=right' if column in table.right else ''}>{shown}</{tag}>")
         return "<tr>" + "".join(made) + "</tr>"
 
     body = "\n".join(row(place, cells, "td") for place, cells in enumerate(table.rows))
     head = row(-1, table.columns, "th")
-    return f'<div class="wide"><table><thead>{head}</thead><tbody>\n{body}\n</tbody></table></div>'
+    dense = " class=dense" if table.right else ""
+    return f'<div class="wide"><table{dense}><thead>{head}</thead><tbody>\n{body}\n</tbody></table></div>'
+
+
+def _code(text: str) -> str:
+    """Each word in a box of its own: a line ends between two of them, not at the hyphens of an option."""
+    return f"<code>{' '.join(f'<span>{html.escape(word)}</span>' for word in text.split(' '))}</code>"
 
 
 def _charts(summary: Summary) -> list[str]:
@@ -167,10 +178,13 @@ def _chart(
         x = _LEFT + index * (right - _LEFT) / (len(middle) - 1)
         return f"{x:.1f},{floor - (value - bottom) / scale * (floor - _TOP):.1f}"
 
-    curve = " ".join(place(index, value) for index, value in enumerate(middle) if value is not None)
-    upper = [place(index, value) for index, value in enumerate(high) if value is not None]
-    lower = [place(index, value) for index, value in enumerate(low) if value is not None]
-    band = " ".join(upper + lower[::-1])
+    def along(column: Sequence[float | None], stretch: Sequence[int]) -> list[str]:
+        return [place(index, value) for index in stretch if (value := column[index]) is not None]
+
+    stretches = _told(middle)
+    bands = (" L".join(along(high, stretch) + along(low, stretch)[::-1]) for stretch in stretches)
+    band = " ".join(f"M{points} Z" for points in bands)
+    curve = " ".join(f"M{' L'.join(along(middle, stretch))} h0" for stretch in stretches)
     grid = "".join(
         f'<line class="grid" x1="{_LEFT}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>'
         f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">'
@@ -185,6 +199,15 @@ def _chart(
     text = html.escape(f"{caption}: {number(bottom, digits)} to {number(top, digits)}.")
     return (
         f'<figure><figcaption>{html.escape(caption)}</figcaption><svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" '
-        f'aria-label="{text}">{grid}{ends}<polygon class="band" points="{band}"/>'
-        f'<polyline class="curve" points="{curve}"/></svg></figure>'
+        f'aria-label="{text}">{grid}{ends}<path class="band" d="{band}"/>'
+        f'<path class="curve" d="{curve}"/></svg></figure>'
     )
+
+
+def _told(column: Sequence[float | None]) -> list[list[int]]:
+    """The places of what is known, a list for each stretch between two that are not: nan is no straight line."""
+    stretches = []
+    for known, stretch in groupby(range(len(column)), lambda index: column[index] is not None):
+        if known:
+            stretches.append(list(stretch))
+    return stretches

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
-from tui.printable import one_line
-from tui.reports.summary import Summary, command_line, is_rehearsal
+from tui.pod.run import rehearses
+from tui.printable import figure, one_line
+from tui.reports.summary import Summary, command_line
 
 MOST_CORES = 128
 """Rows of the per-core table in a report to be read; the JSON and CSV ones hold every core."""
@@ -58,11 +58,11 @@ REHEARSAL = "A rehearsal: no model was trained. The job printed what a trainer p
 
 def warning(summary: Summary) -> str | None:
     """What a reader must know before anything else."""
-    return REHEARSAL if is_rehearsal(summary.facts) else None
+    return REHEARSAL if rehearses(summary.facts.argv) else None
 
 
 def _outcome(summary: Summary) -> Section:
-    sentences = [_verdict(summary)]
+    sentences = [_verdict(summary), *summary.remarks]
     if summary.samples:
         sentences.append(_reached(summary))
     if summary.max_accuracy is not None:
@@ -79,7 +79,7 @@ def _outcome(summary: Summary) -> Section:
             f"The cores' GlobalRate adds up to {number(check.cores_sum)} examples/s in epoch {check.epoch}; "
             f"the job tells {number(check.told)}: they agree."
         )
-    return Section("Outcome", tuple(one_line(text) for text in (*sentences, *summary.remarks)))
+    return Section("Outcome", tuple(map(one_line, sentences)))
 
 
 def _verdict(summary: Summary) -> str:
@@ -183,8 +183,14 @@ def _exit(code: int | None, signal: str | None) -> str:
     return one_line(signal) if signal else (UNKNOWN if code is None else str(code))
 
 
+_WELL = ("training", "ended")
+"""States of a core that nobody has to look at."""
+
+
 def _cores(summary: Summary) -> Section:
-    shown = summary.cores[:MOST_CORES]
+    more = len(summary.cores) > MOST_CORES
+    chosen = sorted(summary.cores, key=lambda row: row.state in _WELL) if more else summary.cores
+    shown = chosen[:MOST_CORES]
     rows = tuple(
         (
             _integer(row.core),
@@ -200,10 +206,8 @@ def _cores(summary: Summary) -> Section:
         for row in shown
     )
     columns = ("Core", "Worker", "Epoch", "Step", "Loss", "Rate", "GlobalRate", "Lag", "State")
-    more = len(summary.cores) - len(shown)
-    sentences = (
-        (f"The first {len(shown)} of {len(summary.cores)}; the JSON and CSV reports hold all.",) if more else ()
-    )
+    told = f"{len(shown)} of {len(summary.cores)}, those in trouble first; the JSON and CSV reports hold all."
+    sentences = (told,) if more else ()
     return Section("Cores", sentences, Table(columns, rows, frozenset(range(8))))
 
 
@@ -227,7 +231,7 @@ def number(value: float | None, digits: int = 2) -> str:
     """A figure for reading, with thousands apart; a dash where it is unknown."""
     if value is None:
         return UNKNOWN
-    return f"{value:,.{digits}f}" if math.isfinite(value) else str(value)
+    return figure(value, digits, apart=True)
 
 
 def span(seconds: float | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tui.logs.costs import straggler_costs
-from tui.logs.snapshot import Snapshot
+from tui.logs.snapshot import Snapshot, json_figure
 from tui.reports.summary import told_loss
 from tui.runs.status import RunStatus
 
@@ -24,7 +24,7 @@ def status_document(status: RunStatus, snapshot: Snapshot | None) -> dict[str, A
         "epoch": snapshot.median_epoch if snapshot is not None else None,
         "step": snapshot.median_step if snapshot is not None else None,
         "loss": spread.to_json() if spread else None,
-        "rate_total": snapshot.rate_total if snapshot is not None else None,
+        "rate_total": json_figure(snapshot.rate_total) if snapshot is not None else None,
         "cores": len(snapshot) if snapshot is not None else None,
         "stragglers": list(snapshot.stragglers) if snapshot is not None else [],
         "straggler_costs": [cost.to_json() for cost in straggler_costs(snapshot)] if snapshot is not None else [],

@@ -11,12 +11,11 @@ from statistics import median
 from typing import Any
 
 from tui.logs.costs import StragglerCost, straggler_costs
-from tui.logs.snapshot import CoreRow, CoreState, EpochSummary, Snapshot, Spread, json_number
+from tui.logs.snapshot import CoreRow, CoreState, EpochSummary, Snapshot, Spread, json_figure
 from tui.pod.ranks import format_ranks
 from tui.pod.run import mask_secrets
+from tui.printable import figure, significant
 
-FIGURE_DIGITS = 7
-"""What a curve's figures hold: they are kept in single precision."""
 RATES_AGREE = 0.10
 """How far the sum of the cores' GlobalRate may lie from the job's own Reduced GlobalRate, as a share of it."""
 
@@ -76,7 +75,7 @@ class WorkerFigures:
 
     def to_json(self) -> dict[str, Any]:
         """The worker as the JSON report holds it."""
-        return {name: json_number(getattr(self, name)) for name in self.__slots__}
+        return {name: json_figure(getattr(self, name)) for name in self.__slots__}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +93,7 @@ class RateCheck:
 
     def to_json(self) -> dict[str, Any]:
         """The check as the JSON report holds it."""
-        return {"epoch": self.epoch, "cores_sum": self.cores_sum, "told": self.told, "agree": self.agree}
+        return {"epoch": self.epoch, "cores_sum": json_figure(self.cores_sum), "told": self.told, "agree": self.agree}
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,14 +172,6 @@ def told_loss(snapshot: Snapshot) -> Spread | None:
     if snapshot.loss_spread is None and snapshot.nan_cores:
         return Spread(math.nan, math.nan, math.nan)
     return snapshot.loss_spread
-
-
-REHEARSAL_MODULE = "tui.localpod.rehearsal"
-
-
-def is_rehearsal(facts: RunFacts) -> bool:
-    """Whether the run's command was the rehearsal job, which prints a trainer's lines and trains nothing."""
-    return any(word == REHEARSAL_MODULE or word.endswith("localpod/rehearsal.py") for word in facts.argv)
 
 
 def command_line(facts: RunFacts) -> str:
@@ -276,9 +267,10 @@ def _remarks(
     if missing:
         remarks.append(f"{_who('Core', missing)} printed no training line, though higher ordinals did.")
     if check is not None and not check.agree:
+        cores_sum, told = figure(check.cores_sum, apart=True), figure(check.told, apart=True)
         remarks.append(
-            f"In epoch {check.epoch} the cores' GlobalRate adds up to {check.cores_sum:,.2f} examples/s, "
-            f"but the job tells {check.told:,.2f}: some core is missing or counted twice."
+            f"In epoch {check.epoch} the cores' GlobalRate adds up to {cores_sum} examples/s, "
+            f"but the job tells {told}: some core is missing or counted twice."
         )
     return remarks
 
@@ -325,7 +317,7 @@ def _cost_remarks(stragglers: tuple[StragglerCost, ...]) -> list[str]:
     if dearest is None or dearest.share is None:
         return []
     who = "The stream" if dearest.core is None else f"Core {dearest.core}"
-    seconds = "" if dearest.seconds_per_step is None else f", {dearest.seconds_per_step:.2f} s more a step"
+    seconds = "" if dearest.seconds_per_step is None else f", {figure(dearest.seconds_per_step)} s more a step"
     return [
         f"{who} runs at {(dearest.pace or 0) * 100:.0f} % of the median core's pace: "
         f"waiting for it takes {dearest.share * 100:.0f} % of the pod's time{seconds}."
@@ -358,7 +350,7 @@ def _chart(snapshot: Snapshot) -> tuple[ChartPoint, ...]:
         ChartPoint(
             None if epoch < 0 else int(epoch),
             None if step < 0 else int(step),
-            *(float(f"{value:.{FIGURE_DIGITS}g}") if math.isfinite(value) else None for value in figures),
+            *(significant(value) if math.isfinite(value) else None for value in figures),
         )
         for epoch, step, *figures in zip(*columns, strict=True)
     )

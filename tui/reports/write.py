@@ -46,6 +46,7 @@ def write_report(summary: Summary, formats: Iterable[str], directory: Path) -> l
                 temporary.unlink()
             no_directory = directory.exists() and not directory.is_dir()
             why = f"{directory} is no directory" if no_directory else error.strerror or str(error)
-            raise UsageError(f"cannot write {path}", why=why) from error
+            remedy = "write it elsewhere: tpu-tui report … --out DIR"
+            raise UsageError(f"cannot write {path}", why=why, remedy=remedy) from error
         paths.append(path)
     return paths

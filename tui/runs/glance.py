@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tui.printable import figure
 from tui.runs.directory import RunDirectory
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class Glance:
 
     def __str__(self) -> str:
         """`loss 1.03036 step 28 epoch 4`, as far as it is known."""
-        loss = None if self.loss is None else f"{self.loss:.5f}"
+        loss = None if self.loss is None else figure(self.loss, 5)
         told = (("loss", loss), ("step", self.step), ("epoch", self.epoch))
         return " ".join(f"{name} {value}" for name, value in told if value is not None)
 

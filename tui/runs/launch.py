@@ -58,7 +58,6 @@ def launch_call(
         run_root=spec.run.run_root,
         data=text + record,
         lease=spec.run.lease,
-        force=spec.force,
         sync=spec.sync is not None,
         pace=pace_of(len(spec.run.workers)),
     )

@@ -25,8 +25,6 @@ class LaunchSpec:
     env: Mapping[str, str] = field(repr=False)
     access: Access = field(repr=False)
     sync: Path | None = None
-    force: bool = False
-    """Launch although a device is held by another process."""
     patience: Patience = field(default_factory=Patience)
     """How long the keeper waits for what."""
     look: Look | None = None
@@ -40,7 +38,6 @@ class LaunchSpec:
             "env": dict(self.env),
             "access": self.access.to_json(),
             "sync": str(self.sync) if self.sync else None,
-            "force": self.force,
             "patience": self.patience.to_json(),
             "timeouts": self.timeouts.to_json(),
             "look": asdict(self.look) if self.look else None,
@@ -55,7 +52,6 @@ class LaunchSpec:
             env=dict(document["env"]),
             access=Access.from_json(document["access"]),
             sync=Path(sync) if sync else None,
-            force=bool(document.get("force")),
             patience=Patience(**document.get("patience", {})),
             timeouts=PhaseTimeouts(**document.get("timeouts", {})),
             look=Look(**document["look"]) if document.get("look") else None,
@@ -85,9 +81,9 @@ def dry_run(spec: LaunchSpec) -> str:
         shown.append(f"sync {spec.sync} to {code} on every worker")
     first: list[str] = []
     for worker in spec.run.workers:
-        lines = job_text(spec.run, worker, masked(spec.env), code).splitlines()
+        lines = [*job_text(spec.run, worker, masked(spec.env), code).splitlines(), 'exec "$@"']
         mine = lines if not first else [line for line in lines if line not in first]
         note = "" if not first else " (the rest as on the first)"
-        shown += [f"worker {worker.index} {worker.name}{note}:", *(f"  {line}" for line in mine), '  exec "$@"']
+        shown += [f"worker {worker.index} {worker.name}{note}:", *(f"  {line}" for line in mine)]
         first = first or lines
     return "\n".join(shown) + "\n"

@@ -1,6 +1,6 @@
 # What runs on a worker: sh, coreutils and util-linux only. Called as
 #   exec sh -c 'tt_s=$(head -c BYTES); eval "$tt_s"' tpu-tui VERB RUN WORKER NONCE ARGS...
-# with this script on stdin, after a line of settings (tt_root tt_bar tt_lease tt_force tt_sync tt_pace) and before the
+# with this script on stdin, after a line of settings (tt_root tt_bar tt_lease tt_sync tt_pace) and before the
 # verb's data.
 # Answers are lines that begin with @NONCE; anything else is somebody's start-up file talking.
 # All variables begin with tt_, because a variable that the login environment exports is changed for the job too.
@@ -233,9 +233,7 @@ check_devices() {
   [ -n "$tt_hidden" ] && say "note device other users' processes cannot be seen here, so whether the TPU is free is unknown"
   [ -z "$tt_owners" ] && return 0
   set -- $tt_owners
-  tt_text="device $2 pid $1 user $(stat -c %U "/proc/$1" 2>/dev/null) command $(command_of "$1")"
-  [ "$tt_force" = 1 ] && { say "note $tt_text"; return 0; }
-  refuse "$tt_text"
+  refuse "device $2 pid $1 user $(stat -c %U "/proc/$1" 2>/dev/null) command $(command_of "$1")"
 }
 
 reserve_room() {
