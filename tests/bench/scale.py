@@ -1,8 +1,9 @@
 """How a run's cost grows with its workers: real SSH servers as far as this machine goes, bytes alone up to 2,048.
 
-Every worker has 8 cores, each of which prints a line a second. On real servers the keeper is a process of its own
-that follows all of them; beyond that the mirrors are written here, and a reader as the console has it reads them. A
-line is fitted through what each size took: its slope is the cost of one more worker, and R² near 1 says it is one.
+Every worker has 8 cores, each of which prints a line a second. Over real SSH keepers follow runs of several sizes at
+the same time, the workers of each being addresses of one server; beyond that the mirrors are written here, and a
+reader as the console has it reads them. A line is fitted through what each size took: its slope is the cost of one
+more worker, and R² near 1 says it is one.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -28,18 +29,20 @@ from tui.pod.run import Run
 from tui.pod.worker import Worker
 from tui.runs.directory import RunDirectory
 from tui.runs.reader import RunReader
+from tui.runs.watching import LOOK
 
 CORES = 8
 LIVE = (4, 16, 32, 64)
-"""Workers that are real SSH servers; their jobs and servers share this machine with the keeper."""
-LIVE_SECONDS = 10
+"""Workers reached by real SSH; their jobs and servers share this machine with the keepers."""
+LIVE_SECONDS = 30
+SETTLING_SECONDS = LOOK + 2
+"""Between the last run's launch and the measurement: in it each keeper loads once what looks for stalled cores."""
 SIMULATED = (64, 256, 512, 1024, 2048)
 """Workers of which only the bytes exist."""
-SIMULATED_SECONDS = 30
+SIMULATED_SECONDS = 20
+ROUNDS = 3
 LEAST_R2 = 0.95
-_TICKS = os.sysconf("SC_CLK_TCK")
-_STAT_AFTER_NAME, _UTIME, _STIME = 3, 14, 15
-"""Fields of /proc/PID/stat, counted as proc(5) does."""
+_SCHEDULERS_CLOCK = 2
 
 JOB = """i=0
 while [ $i -lt 3600 ]; do
@@ -86,8 +89,8 @@ def figures() -> Iterator[Figure]:
     if MISSING:
         yield Figure("live workers over SSH", MISSING)
     else:
-        yield from _told("keeper, real SSH servers", [live(workers) for workers in LIVE])
-    yield from _told("reader, bytes alone", [simulated(workers) for workers in SIMULATED])
+        yield from _told("keeper, real SSH servers", live())
+    yield from _told("reader, bytes alone", _simulated())
 
 
 def _told(what: str, sizes: Sequence[Spent]) -> Iterator[Figure]:
@@ -108,28 +111,43 @@ def _told(what: str, sizes: Sequence[Spent]) -> Iterator[Figure]:
     yield Figure(f"{what}: at 2,048 workers, by the line", f"{largest:.1f} % of a core")
 
 
-def live(workers: int) -> Spent:
-    """A real keeper that follows so many real SSH servers, from launched to so many seconds later."""
-    with tempfile.TemporaryDirectory(prefix="sc") as name, ExitStack() as servers:
+def live() -> list[Spent]:
+    """Real keepers, one for each size, all at the same time: what else this machine does, it does to all alike.
+
+    They are looked at once every run has been looked into for the first time, which loads what reads logs.
+    """
+    with tempfile.TemporaryDirectory(prefix="sc") as name, ExitStack() as ends:
         root = Path(name)
         os.environ["TPU_TUI_HOME"] = str(root / "home")
-        hosts = [servers.enter_context(openssh_worker(root, index=index, bare=True)) for index in range(workers)]
-        pod = Pod(hosts, root / "home")
-        try:
-            directory = pod.running("sh", "-c", JOB, lease=60.0)
-            pid = directory.attended().pid
-            if pid is None:
-                raise RuntimeError(f"no keeper for {directory.id}")
-            before, began = cpu_of(pid), time.monotonic()
-            time.sleep(LIVE_SECONDS)
-            share = 100 * (cpu_of(pid) - before) / (time.monotonic() - began)
-            memory = peak_of(pid)
-            cores = _cores_of(directory)
-            pod.stop(directory, grace=0.2)
-            unattended(directory)
-        finally:
-            pod.end_runs()
-        return Spent(workers, share, memory, cores)
+        pods = [_pod(root, workers, ends) for workers in LIVE]
+        runs = [pod.running("sh", "-c", JOB, lease=60.0) for pod in pods]
+        pids = [_keeper_of(run) for run in runs]
+        time.sleep(SETTLING_SECONDS)
+        before, began = [cpu_of(pid) for pid in pids], time.monotonic()
+        time.sleep(LIVE_SECONDS)
+        after, ended = [cpu_of(pid) for pid in pids], time.monotonic()
+        memory, cores = [peak_of(pid) for pid in pids], [_cores_of(run) for run in runs]
+        for pod, run in zip(pods, runs, strict=True):
+            pod.stop(run, grace=0.2)
+            unattended(run)
+    shares = [100 * (late - early) / (ended - began) for early, late in zip(before, after, strict=True)]
+    return [Spent(*one) for one in zip(LIVE, shares, memory, cores, strict=True)]
+
+
+def _pod(root: Path, workers: int, ends: ExitStack) -> Pod:
+    """So many workers, which are addresses of one OpenSSH server."""
+    extra = ("MaxStartups 1000:30:2000", "LogLevel ERROR")
+    server = ends.enter_context(openssh_worker(root, index=workers, host="0.0.0.0", bare=True, extra=extra))
+    pod = Pod([replace(server, index=n, host=f"127.0.{workers}.{n + 1}") for n in range(workers)], root / "home")
+    ends.callback(pod.end_runs)
+    return pod
+
+
+def _keeper_of(directory: RunDirectory) -> int:
+    pid = directory.attended().pid
+    if pid is None:
+        raise RuntimeError(f"no keeper for {directory.id}")
+    return pid
 
 
 def _cores_of(directory: RunDirectory) -> int:
@@ -140,15 +158,23 @@ def _cores_of(directory: RunDirectory) -> int:
 
 
 def cpu_of(pid: int) -> float:
-    """CPU seconds that a process has used."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[_UTIME - _STAT_AFTER_NAME]) + int(fields[_STIME - _STAT_AFTER_NAME])) / _TICKS
+    """CPU seconds that a process has used, exact to the nanosecond: /proc tells hundredths of a second.
+
+    Linux's number for another process's CPU clock, as clock_getcpuclockid(3) works it out.
+    """
+    return time.clock_gettime(~pid << 3 | _SCHEDULERS_CLOCK)
 
 
 def peak_of(pid: int) -> float:
     """A process's peak memory in MB (10⁶ bytes)."""
     status = Path(f"/proc/{pid}/status").read_text()
     return int(status.partition("VmHWM:")[2].split()[0]) * 1024 / 1e6
+
+
+def _simulated() -> list[Spent]:
+    """The median of each size; they take turns, so that a busy machine slows all alike."""
+    rounds = [[simulated(workers) for workers in SIMULATED] for _ in range(ROUNDS)]
+    return [sorted(seen, key=lambda one: one.cpu)[ROUNDS // 2] for seen in zip(*rounds, strict=True)]
 
 
 def simulated(workers: int) -> Spent:

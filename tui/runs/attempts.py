@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tui.errors import TpuTuiError
 from tui.pod.run import LOCAL_PROFILE, Run, RunState
+from tui.runs import unhurried
 from tui.runs.acting import Acting
 from tui.runs.claim import Claim
 from tui.runs.directory import HEARTBEAT, RunDirectory
@@ -38,7 +39,7 @@ def keep_in_loop(directory: RunDirectory, claim: Claim, document: Mapping[str, A
 
     Until SIGTERM, too, or until the run's directory is gone: that leaves the run alone.
     """
-    asyncio.run(_until_told(directory, claim, document))
+    unhurried.run(_until_told(directory, claim, document))
 
 
 async def _until_told(directory: RunDirectory, claim: Claim, document: Mapping[str, Any]) -> None:

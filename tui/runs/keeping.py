@@ -23,6 +23,7 @@ from tui.runs.spec import LaunchSpec
 from tui.runs.starting import Ended, Starting
 from tui.runs.status import BY_POLICY, RunStatus, WorkerStatus, status_of
 from tui.runs.stopping import GIVE_UP, see_to_stop
+from tui.runs.unhurried import PAUSE, unhurried
 from tui.runs.watching import Watcher
 from tui.ssh.fleet import Fleet
 
@@ -102,7 +103,8 @@ class Keeping:
         settled = before.state.is_over and before.state is not RunState.LOST
         following = [asyncio.ensure_future(self._follow_one(worker)) for worker in before.workers]
         try:
-            await asyncio.wait_for(asyncio.gather(*following), GIVE_UP if settled else None)
+            with unhurried(PAUSE):
+                await asyncio.wait_for(asyncio.gather(*following), GIVE_UP if settled else None)
         except asyncio.TimeoutError:
             await record(self.directory, "note", text="some workers' last bytes could not be fetched: out of reach")
         finally:

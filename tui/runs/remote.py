@@ -39,14 +39,13 @@ def call(
     run_root: str,
     data: bytes = b"",
     lease: float = 30.0,
-    force: bool = False,
     sync: bool = False,
     pace: float = SHORTEST_PACE,
 ) -> Call:
     """Build one call; `lease` and `pace` in seconds. Raises UsageError for a run id that cannot stand in a path."""
     if not is_run_id(run_id):
         raise UsageError(f"{run_id!r} is not a run id")
-    numbers = f"tt_bar={ARM_TIMEOUT} tt_lease={max(1, round(lease))} tt_force={int(force)} tt_sync={int(sync)}"
+    numbers = f"tt_bar={ARM_TIMEOUT} tt_lease={max(1, round(lease))} tt_sync={int(sync)}"
     text = f"tt_root={shlex.quote(run_root)} {numbers} tt_pace={pace:.2f}\n{script()}".encode()
     nonce = os.urandom(8).hex()
     words = " ".join([verb, run_id, str(worker), nonce, *map(str, arguments)])

@@ -8,6 +8,7 @@ was written only the last `SAMPLE` bytes of each worker are looked into, every `
 from __future__ import annotations
 
 import asyncio
+import importlib
 import math
 import os
 import time
@@ -32,9 +33,19 @@ LOOK = 10.0
 _LOOKS = 4
 """Looks within the shortest threshold."""
 _SHORTEST_LOOK = 0.1
+_SHARE = 0.005
+"""Of a core: looks that take more are farther apart, up to so many times as far, and as the thresholds allow."""
+_FARTHEST = 6
+_PIECES = ("arrays", "carriers", "dialects", "table", "bulk", "view", "demux")
+"""Modules of `tui.logs` that take ten milliseconds or more to load, those that others need first."""
+_BETWEEN_PIECES = 0.05
+"""Seconds in which the workers' lines are taken."""
 SAMPLE = 8 * 1024
-"""Bytes of a worker's newest lines that are looked into: some eight lines of each of eight cores. Where no fast path
-knows their format, reading a line costs thirty microseconds."""
+LEAST_SAMPLE = 2 * 1024
+MOST_SAMPLED = 64 * SAMPLE
+"""Bytes of a worker's newest lines that are looked into, some eight lines of each of eight cores; fewer in pods so
+large that it would be more of all together. Where no fast path knows their format, a line costs twenty microseconds,
+in which no other worker's lines are taken."""
 
 
 class Watcher:
@@ -55,11 +66,12 @@ class Watcher:
         """Look again and again."""
         shortest = min(self.patience.stalled_after, self.patience.behind_after) / _LOOKS
         while True:
-            await asyncio.sleep(max(_SHORTEST_LOOK, min(LOOK, shortest)))
+            wanted = max(LOOK, min(self._tails.spent / _SHARE, _FARTHEST * LOOK))
+            await asyncio.sleep(max(_SHORTEST_LOOK, min(wanted, shortest)))
             await self._look_at_silence()
             snapshot = await self._tails.snapshot()
             if snapshot is not None:
-                rows = snapshot.rows()
+                rows = _worth_telling(snapshot)
                 await self._look_at_losses(rows)
                 await self._look_at_lag(rows)
 
@@ -142,23 +154,38 @@ class _Tails:
 
     def __init__(self, directory: RunDirectory) -> None:
         self._directory = directory
+        self._sample = max(LEAST_SAMPLE, min(SAMPLE, MOST_SAMPLED // len(directory.run.workers)))
         self._demux: Demux | None = None
         self._read: dict[int, int] = {}
+        self.spent = 0.0
+        """CPU seconds that reading took the last time."""
 
     async def snapshot(self) -> Snapshot | None:
         """Every core as of the newest lines; None where none were written since."""
+        demux, self.spent = self._demux, 0.0
         fed = False
         for worker in self._directory.run.workers:
+            began = time.thread_time()
             data = self._new_lines(worker.index)
             if data:
-                (self._demux or self._open()).feed(worker.index, data, now=time.time())
+                if demux is None:
+                    await _load_demux()
+                    demux, began = self._open(), time.thread_time()
+                demux.feed(worker.index, data, now=time.time())
                 fed = True
-                await asyncio.sleep(0)
-        return self._demux.snapshot(time.time()) if self._demux is not None and fed else None
+            self.spent += time.thread_time() - began
+            await asyncio.sleep(0)
+        if demux is None or not fed:
+            return None
+        began = time.thread_time()
+        try:
+            return demux.snapshot(time.time())
+        finally:
+            self.spent += time.thread_time() - began
 
     def _new_lines(self, worker: int) -> bytes:
         size, read = _size(self._directory, worker), self._read.get(worker, 0)
-        start = max(read, size - SAMPLE)
+        start = max(read, size - self._sample)
         if size <= start:
             return b""
         data = _bytes(self._directory, worker, start, size - start)
@@ -182,6 +209,22 @@ class _Tails:
                 thresholds=settings.thresholds,
             )
         return self._demux
+
+
+async def _load_demux() -> None:
+    """Load what reads logs, piece by piece: at once it would keep all lines waiting for a quarter of a second."""
+    for name in _PIECES:
+        importlib.import_module(f"tui.logs.{name}")
+        await asyncio.sleep(_BETWEEN_PIECES)
+
+
+def _worth_telling(snapshot: Snapshot) -> list[CoreRow]:
+    """The rows that anything may be told of: behind the others, or with a loss that is no number."""
+    from tui.logs.arrays import np, places_of
+    from tui.logs.snapshot import HAS_LOSS, CoreState
+
+    broken = (snapshot.known & HAS_LOSS != 0) & ~np.isfinite(snapshot.loss)
+    return [snapshot.row_at(place) for place in places_of(broken | (snapshot.state == CoreState.STRAGGLER)).tolist()]
 
 
 def _size(directory: RunDirectory, worker: int) -> int:

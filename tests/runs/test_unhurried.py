@@ -1,0 +1,112 @@
+"""The keeper's loop takes what came in batches, and keeps nobody waiting who waits for something else."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import selectors
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from tui.runs import unhurried
+
+LONG = 600.0
+"""Seconds that no test would live to see the end of."""
+PAUSE = 0.5
+
+
+class Wires:
+    """Two workers' connections, and what the loop's selector says of them."""
+
+    def __init__(self, loop: unhurried.Loop) -> None:
+        self.patient = loop.patient
+        self.pairs = [socket.socketpair() for _ in range(2)]
+        for place, (_, ours) in enumerate(self.pairs):
+            self.patient.register(ours, selectors.EVENT_READ, place)
+
+    def send(self, place: int) -> None:
+        self.pairs[place][0].send(b"1")
+
+    def taken(self, timeout: float | None = None) -> set[int]:
+        """Whose bytes one wake-up takes."""
+        places = {key.data for key, _ in self.patient.select(timeout)}
+        for place in places:
+            self.pairs[place][1].recv(1)
+        return places
+
+    def close(self) -> None:
+        for pair in self.pairs:
+            self.patient.unregister(pair[1])
+            for end in pair:
+                end.close()
+
+
+@pytest.fixture
+def wires() -> Iterator[Wires]:
+    with contextlib.closing(unhurried.Loop()) as loop, contextlib.closing(Wires(loop)) as wires:
+        yield wires
+
+
+def test_what_comes_within_the_pause_is_taken_at_once(wires: Wires) -> None:
+    wires.patient.pause = PAUSE
+    wires.send(0)
+    assert wires.taken() == {0}
+    wires.send(0)
+    later = threading.Timer(PAUSE / 10, wires.send, (1,))
+    later.start()
+    assert wires.taken() == {0, 1}
+    later.join()
+
+
+def test_a_timer_that_is_due_waits_for_no_pause(wires: Wires) -> None:
+    wires.patient.pause = LONG
+    wires.send(0)
+    assert wires.taken() == {0}
+    wires.send(1)
+    assert wires.taken(0.001) == {1}
+
+
+def test_work_that_is_left_waits_for_no_pause(wires: Wires) -> None:
+    wires.patient.pause = LONG
+    wires.send(0)
+    assert wires.taken() == {0}
+    assert wires.taken(0) == set()
+
+
+def test_only_the_keepers_loop_pauses_and_only_for_a_while() -> None:
+    async def pauses() -> list[float]:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, unhurried.Loop)
+        with unhurried.unhurried(LONG):
+            inside = loop.patient.pause
+        return [inside, loop.patient.pause]
+
+    async def elsewhere() -> None:
+        with unhurried.unhurried(LONG):
+            await asyncio.sleep(0)
+
+    with contextlib.closing(unhurried.Loop()) as loop:
+        assert loop.run_until_complete(pauses()) == [LONG, 0]
+    asyncio.run(elsewhere())
+
+
+def test_tasks_that_are_left_are_cancelled_and_an_error_comes_out() -> None:
+    ends: list[str] = []
+
+    async def beside() -> None:
+        try:
+            await asyncio.sleep(LONG)
+        finally:
+            ends.append("cancelled")
+
+    async def main() -> None:
+        task = asyncio.ensure_future(beside())
+        await asyncio.sleep(0)
+        raise ZeroDivisionError(task)
+
+    with pytest.raises(ZeroDivisionError):
+        unhurried.run(main())
+    assert ends == ["cancelled"]
