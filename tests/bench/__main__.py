@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import subprocess
 import sys
 import time
 
@@ -28,10 +29,18 @@ def measured(topic: str) -> list[Figure]:
 
 
 def main(chosen: list[str]) -> int:
-    """Print a table of all figures as they come; 1 when one of them misses its target."""
+    """Print a table of all figures as they come; 1 when one of them misses its target.
+
+    Each topic has a process of its own: the kernel counts memory that a parent once had as its children's.
+    """
+    names = chosen or topics()
+    if len(names) > 1:
+        return max(
+            subprocess.run([sys.executable, "-m", "tests.bench", name], check=False).returncode for name in names
+        )
     console = Console(width=None if sys.stdout.isatty() else 118, highlight=False)
     missed = 0
-    for topic in chosen or topics():
+    for topic in names:
         began = time.monotonic()
         found = measured(topic)
         missed += sum(figure.met is False for figure in found)
