@@ -97,9 +97,7 @@ def _main(words: list[str]) -> int:
         except BrokenPipeError:
             raise
         except OSError as error:
-            problem = _refused_by_the_machine(error)
-            Output().problem(problem)
-            return problem.exit_code
+            return _failed(_refused_by_the_machine(error), Output())
         return _told(args, Output(as_json=args.everywhere.json))
     return 0
 
@@ -130,9 +128,16 @@ def _told(args: argparse.Namespace, out: Output) -> int:
             import traceback
 
             traceback.print_exc()
-        problem = error if isinstance(error, TpuTuiError) else _refused_by_the_machine(error)
+        return _failed(error if isinstance(error, TpuTuiError) else _refused_by_the_machine(error), out)
+
+
+def _failed(problem: TpuTuiError, out: Output) -> int:
+    """Tell why; the exit code says that it failed where nobody reads why, too."""
+    from tui.commands import streams
+
+    with streams.silent_where_nobody_reads():
         out.problem(problem)
-        return problem.exit_code
+    return problem.exit_code
 
 
 def _answered(args: argparse.Namespace, out: Output) -> int:

@@ -39,12 +39,12 @@ def test_a_closed_stream_is_an_empty_one(shell: Shell, hosts: Path, redirection:
     assert answer.errors == ""
 
 
-def test_errors_that_nobody_reads_any_more_are_no_error(shell: Shell) -> None:
+def test_an_error_that_nobody_reads_any_more_is_told_by_the_exit_code_alone(shell: Shell) -> None:
     read, written = os.pipe()
     os.close(read)
     command = [sys.executable, "-m", "tui.cli", "status", "nothing"]
     with os.fdopen(written, "wb") as unread:
-        assert subprocess.run(command, env=shell.environ, stdout=unread, stderr=unread, timeout=90).returncode == 0
+        assert subprocess.run(command, env=shell.environ, stdout=unread, stderr=unread, timeout=90).returncode == 2
 
 
 @pytest.mark.parametrize(
