@@ -17,7 +17,7 @@ import math
 import os
 import random
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,8 +92,8 @@ def decoded(content: bytes) -> Pixels:
     return opened(content).pixels()
 
 
-def plain(contents: Sequence[bytes], side: int | None = None) -> list[Pixels] | None:
-    """PPMs' pixels, where they lie in the files, if all have one size (where a side is given, that square's).
+def plain(contents: Sequence[bytes], side: int | None = None) -> Pixels | None:
+    """PPMs' pixels [image, height, width, 3], if all have one size (where a side is given, that square's).
 
     None for all else, and for PPMs that are not as nearly all are.
     """
@@ -106,7 +106,8 @@ def plain(contents: Sequence[bytes], side: int | None = None) -> list[Pixels] | 
         return None
     if not all(len(content) == size and content.startswith(header[0]) for content in contents):
         return None
-    return [np.frombuffer(content, np.uint8, -1, begins).reshape(height, width, 3) for content in contents]
+    files = np.frombuffer(b"".join(contents), np.uint8).reshape(len(contents), size)
+    return files[:, begins:].reshape(-1, height, width, 3)
 
 
 def _by_opencv(content: bytes) -> Pixels:
@@ -127,7 +128,7 @@ def augment_into(out: Planes, picture: Picture, rng: random.Random) -> None:
     """A random crop and flip: by a few pixels where the image has the size already, else of a random part."""
     size = out.shape[1]
     if (picture.width, picture.height) == (size, size):
-        shift_into(out[None], [picture.pixels()], rng)
+        shift_into(out[None], picture.pixels()[None], rng)
     else:
         pixels = _part(picture, random_box(picture.width, picture.height, rng), size, quick=True)
         _write(out, pixels, flipped=rng.random() < 0.5)
@@ -157,15 +158,25 @@ def random_box(width: int, height: int, rng: random.Random) -> Box:
     return (width - wide) // 2, (height - high) // 2, wide, high
 
 
-def shift_into(rows: Iterable[Planes], images: Sequence[Pixels], rng: random.Random) -> None:
-    """Cut images of one size out at random as if each had a black border of CROP_MARGIN pixels; flip half of them."""
-    size, edge = images[0].shape[0], CROP_MARGIN
-    padded = np.zeros((size + 2 * edge, size + 2 * edge, 3), np.uint8)  # one for all: its border stays black
-    inside, places = padded[edge:-edge, edge:-edge], 2 * edge + 1
-    for out, image in zip(rows, images, strict=False):
-        inside[...] = image
+def shift_into(rows: Pixels, images: Pixels, rng: random.Random) -> None:
+    """Cut images [image, size, size, 3] out at random as if each had a black border of CROP_MARGIN pixels; flip half.
+
+    Of small images, calls cost more than pixels: so the border, and the colours at the end, are done for all at once.
+    """
+    count, size, edge = len(images), images.shape[1], CROP_MARGIN
+    bordered = np.zeros((count, size + 2 * edge, size + 2 * edge, 3), np.uint8)
+    bordered[:, edge:-edge, edge:-edge] = images
+    shifted, places = np.empty((count, size, size, 3), np.uint8), 2 * edge + 1
+    for out, image in zip(shifted, bordered, strict=True):
         top, left = int(rng.random() * places), int(rng.random() * places)
-        _write(out, padded[top : top + size, left : left + size], flipped=rng.random() < 0.5)
+        part = image[top : top + size, left : left + size]
+        if rng.random() < 0.5:
+            cv2.flip(part, 1, out)
+        else:
+            out[...] = part
+    colours = np.empty((3, count * size, size), np.uint8)
+    cv2.split(shifted.reshape(-1, size, 3), list(colours))  # one below the other, they are one picture
+    rows[:count] = colours.reshape(3, count, size, size).swapaxes(0, 1)
 
 
 def _part(picture: Picture, box: Box, size: int, *, quick: bool) -> Pixels:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Generator, Iterable, Iterator
+from functools import lru_cache
 from typing import Any, Protocol
 
 from trainer.manifest import BLOCK
@@ -86,6 +87,7 @@ def _sum(content: bytes) -> int:
     return zlib.adler32(content) & 0xFFFF
 
 
+@lru_cache(maxsize=4096)  # sizes and checksums of small samples are few, and come again and again
 def _octal(digits: bytes) -> int:
     try:
         return int(digits.split(b"\0", 1)[0], 8)

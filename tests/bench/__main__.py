@@ -29,11 +29,14 @@ def measured(topic: str) -> list[Figure]:
 
 
 def main(chosen: list[str]) -> int:
-    """Print a table of all figures as they come; 1 when one of them misses its target.
+    """Print a table of all figures as they come; 1 when one of them misses its target, 2 for an unknown topic.
 
     Each topic has a process of its own: the kernel counts memory that a parent once had as its children's.
     """
     names = chosen or topics()
+    if unknown := [name for name in names if name not in topics()]:
+        print(f"There is no topic {', '.join(unknown)}. Name some of {', '.join(topics())}.", file=sys.stderr)
+        return 2
     if len(names) > 1:
         return max(
             subprocess.run([sys.executable, "-m", "tests.bench", name], check=False).returncode for name in names
