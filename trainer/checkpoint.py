@@ -111,6 +111,11 @@ class State:
     integers: dict[str, int]  # the model's counters
     random: list[Any] = field(default_factory=list)  # each rank's generators
 
+    @property
+    def diverged(self) -> bool:
+        """Whether it holds nan or infinite values, which no further training mends."""
+        return not all(bool(value.isfinite().all()) for value in self.floats.values())
+
 
 def save(where: str, state: State, position: Position, identity: Identity, run: str, number: int) -> Pointer:
     """Write one checkpoint, whole: first the state, then what points at it. Raises TrainerError.
@@ -139,7 +144,10 @@ def load(where: str, pointer: Pointer) -> State:
     what = f"Checkpoint {objects.join(where, pointer.file)}"
     check_schema(what, loaded.pop("schema"), SCHEMA, BEGIN_ELSEWHERE)
     check_fields(what, loaded, [each.name for each in dataclasses.fields(State)], BEGIN_ELSEWHERE)
-    return State(**loaded)
+    state = State(**loaded)
+    if state.diverged:
+        raise ValueError("the training had diverged")
+    return state
 
 
 def newest(where: str, identity: Identity, tell: Callable[[str], None] = write_line) -> tuple[Pointer, State] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
 from collections.abc import Mapping, MutableMapping, Sequence
@@ -15,6 +16,10 @@ from trainer.progress import write_line
 MODELS = ("tiny", "tiny-batchnorm", "resnet10", "resnet18", "resnet34", "resnet50", "resnet101", "resnet152")
 LARGEST_STRIDE = 32  # a ResNet halves its input five times
 LARGEST_SIDE = 4096  # pixels of what a model takes; more is a slip of the pen, and fills any memory
+MOST_CLASSES = 1_000_000
+MOST_CORES = 512  # replicas forked on one machine; more would take it down before anything could be said
+LONGEST_WAIT = 7 * 24 * 3600.0  # seconds
+SEEDS = 2**32
 BAD_SHARD_POLICIES = ("stop", "skip")
 RESUME_WORDS = ("auto", "no")
 COMPILED = "~/.cache/tpu-tui/compiled"
@@ -48,7 +53,8 @@ class DataConfig:
         size = self.image_size
         fits = size is None or LARGEST_STRIDE <= size <= LARGEST_SIDE
         _require(fits, f"--image-size must lie between {LARGEST_STRIDE} and {LARGEST_SIDE}")
-        _require(self.classes is None or self.classes >= 2, "--classes must be at least 2")
+        some = self.classes is None or 2 <= self.classes <= MOST_CLASSES
+        _require(some, f"--classes must lie between 2 and {MOST_CLASSES}")
         _require(self.shuffle_buffer >= 1, "--shuffle-buffer must be at least 1")
         _require(self.loader_workers is None or self.loader_workers >= 0, "--loader-workers must not be negative")
         _require(self.on_bad_shard in BAD_SHARD_POLICIES, "--on-bad-shard must be stop or skip")
@@ -68,11 +74,11 @@ class OptimizerConfig:
 
     def __post_init__(self) -> None:
         _require(self.batch_size >= 1, "--batch-size must be at least 1")
-        _require(self.learning_rate > 0, "--learning-rate must be more than 0")
+        _require(0 < self.learning_rate < math.inf, "--learning-rate must be more than 0, and finite")
         _require(0 <= self.momentum < 1, "--momentum must be at least 0 and less than 1")
-        _require(self.weight_decay >= 0, "--weight-decay must not be negative")
+        _require(0 <= self.weight_decay < math.inf, "--weight-decay must not be negative, and finite")
         _require(self.epochs >= 1, "--epochs must be at least 1")
-        _require(self.warmup_epochs >= 0, "--warmup-epochs must not be negative")
+        _require(0 <= self.warmup_epochs < math.inf, "--warmup-epochs must not be negative, and finite")
         _require(0 <= self.label_smoothing < 1, "--label-smoothing must be at least 0 and less than 1")
 
 
@@ -120,8 +126,8 @@ class ReplicaConfig:
             0 <= self.worker < self.workers,
             f"TPU_TUI_WORKER is {self.worker}, but must lie between 0 and {self.workers - 1}",
         )
-        _require(self.cores >= 1, f"There must be at least one core a worker, not {self.cores}")
-        _require(self.timeout > 0, "--timeout must be more than 0 seconds")
+        _require(1 <= self.cores <= MOST_CORES, f"A worker has between 1 and {MOST_CORES} cores, not {self.cores}")
+        _require(0 < self.timeout <= LONGEST_WAIT, f"--timeout must lie between 0 and {LONGEST_WAIT:.0f} seconds")
         _require(
             self.workers == 1 or self.coordinator is not None or self.device == "TPU",
             f"{self.workers} workers on CPU devices need TPU_TUI_COORDINATOR",
@@ -181,6 +187,7 @@ class TrainConfig:
         _require(self.model in MODELS, f"There is no model {self.model!r}", f"Choose one of {', '.join(MODELS)}")
         _require(self.log_steps >= 1, "--log-steps must be at least 1")
         _require(self.steps_per_epoch is None or self.steps_per_epoch >= 1, "--steps-per-epoch must be at least 1")
+        _require(0 <= self.seed < SEEDS, f"--seed must lie between 0 and {SEEDS - 1}")
         target = self.target_accuracy
         _require(target is None or 0 <= target <= 100, "--target-accuracy must lie between 0 and 100 percent")
         evaluates = self.data.directory is not None or self.data.val is not None

@@ -9,7 +9,7 @@ REFUSED = 2  # a sentence was printed: wrong arguments, no data, no accelerator,
 BELOW_TARGET = 21  # trained to the end, but not to --target-accuracy
 PARTNER_LOST = 75  # another rank ended; this one is not the culprit (sysexits.h: try again)
 INTERRUPTED = 130  # Ctrl-C, by whoever makes shards or measures
-STOPPED = 143  # SIGTERM was obeyed
+STOPPED = 143  # SIGTERM was obeyed, or SIGHUP; or nobody read the log any more
 
 
 class TrainerError(Exception):

@@ -169,7 +169,8 @@ def _cifar_members(archive: Path) -> dict[str, bytes]:
             files = ((Path(member.name).name, tar.extractfile(member)) for member in tar if member.isfile())
             return {name: file.read() for name, file in files if file is not None}
     except (OSError, EOFError, tarfile.TarError) as error:
-        raise TrainerError(f"Cannot read CIFAR-10 from {archive}", why=str(error)) from error
+        why = getattr(error, "strerror", None) or str(error)
+        raise TrainerError(f"Cannot read CIFAR-10 from {archive}", why=why) from error
 
 
 class _ArrayUnpickler(pickle.Unpickler):

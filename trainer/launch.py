@@ -20,6 +20,7 @@ from multiprocessing.connection import wait
 from multiprocessing.context import ForkProcess
 from multiprocessing.synchronize import Lock
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch_xla
@@ -38,7 +39,7 @@ from trainer.errors import (
     TrainerError,
 )
 from trainer.leftovers import die_with_parent
-from trainer.progress import write_line
+from trainer.progress import nobody_reads, write_line
 from trainer.rendezvous import listen, meet
 from trainer.replicas import GlooReplicas, Replicas, XlaReplicas
 
@@ -51,10 +52,15 @@ CULPRIT_FIRST = 2.0  # seconds that a rank waits before it ends for another's sa
 
 
 class Stopping:
-    """Whether SIGTERM has come. The loop looks between steps: a step that has begun is finished."""
+    """Whether the run is to end. The loop looks between steps: a step that has begun is finished."""
 
     def __init__(self) -> None:
-        self.requested = False
+        self.heard = False
+
+    @property
+    def requested(self) -> bool:
+        """By a signal, or because nobody reads the log any more, as any program in a pipeline ends then."""
+        return self.heard or nobody_reads()
 
     def install(self, grace: float) -> None:
         """Listen for SIGTERM; Ctrl-C is left to the process that started the ranks.
@@ -63,13 +69,20 @@ class Stopping:
         """
 
         def request(*_: object) -> None:
-            if not self.requested:
+            if not self.heard:
                 signal.alarm(math.ceil(grace + OVERDUE))
-            self.requested = True
+            self.heard = True
 
         if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, request)
+            _obey(request)
             signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _obey(handler: Callable[[int, Any], None]) -> None:
+    """Have SIGTERM heard, and SIGHUP, which a closed terminal sends, unless `nohup` has it ignored."""
+    signal.signal(signal.SIGTERM, handler)
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, handler)
 
 
 def launch(train: Train, config: TrainConfig) -> int:
@@ -133,8 +146,8 @@ class Spawned:
 
     def run(self) -> int:
         """Start the ranks and wait for them; returns the exit code."""
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._hear)
+        _obey(self._hear)
+        signal.signal(signal.SIGINT, self._hear)
         sys.stdout.flush()
         try:
             torch_xla.launch(_spawned_rank, start_method="fork")
@@ -167,7 +180,7 @@ class Spawned:
 
     def _hear(self, number: int, _: object) -> None:
         """The ranks stop at a step they agree on, save and end: in bounded time, which no collective can stretch."""
-        before, self._stopping.requested = self._stopping.requested, True
+        before, self._stopping.heard = self._stopping.heard, True
         if os.getpid() != self._launcher:
             if self._code.value:
                 os._exit(PARTNER_LOST)
@@ -223,8 +236,8 @@ class _Forked:
             rank.start()
         if self._listener is not None:
             self._listener.close()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._stop)
+        _obey(self._stop)
+        signal.signal(signal.SIGINT, self._stop)
         alive = list(self._ranks)
         while alive:
             wait([rank.sentinel for rank in alive], timeout=0.5)
@@ -261,7 +274,7 @@ class _Forked:
             return  # the first failure is the one that counts
         self._code = code if code > 0 else 128 - code
         others = "; ending this worker's others" if self._kill_at is None and len(self._ranks) > 1 else ""
-        if code not in (REFUSED, PARTNER_LOST, BELOW_TARGET):
+        if code not in (REFUSED, PARTNER_LOST, BELOW_TARGET, STOPPED):
             worker = self._config.replicas.worker
             write_line(
                 f"{rank.name.capitalize()} (worker {worker}, core {self._ranks.index(rank)}) {_cause(code)}{others}.",
@@ -327,9 +340,15 @@ def _guarded(
 ) -> int:
     """Run one rank to its end; returns its exit code, having said why it is not 0.
 
-    What several ranks meet at once (a bucket that may not be read any more) is said by the one that gets `voice`.
+    What several ranks meet at once (a bucket that may not be read any more) is said by the first one: `voice` tells
+    which of its worker's, and the replicas which of the workers.
     """
     who = "" if place is None else f"Rank {place.rank(core)} (worker {place.worker}, core {core}): "
+    replicas: Replicas | None = None
+
+    def may_speak() -> bool:
+        return voice.acquire(block=False) and (replicas is None or replicas.is_first_to_tell())
+
     try:
         replicas = join()
         try:
@@ -337,7 +356,7 @@ def _guarded(
         except StoppedError:
             code = STOPPED
         replicas.close()
-        return STOPPED if stopping.requested else code
+        return STOPPED if stopping.heard else code
     except PartnerLostError as error:
         if stopping.requested:
             return STOPPED
@@ -345,4 +364,4 @@ def _guarded(
         time.sleep(CULPRIT_FIRST)
         return code
     except TrainerError as error:
-        return tell(error, config, may_speak=lambda: voice.acquire(block=False))
+        return tell(error, config, may_speak=may_speak)

@@ -23,7 +23,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from trainer.errors import TrainerError
 
-STOPS = {signal.SIGTERM, signal.SIGINT}
+STOPS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 """They reach a whole session; the ranks still need batches up to the step at which all of them stop."""
 SLOW_TO_LOAD = ("trainer.shard_stream", "google.cloud.storage")
 """What the server imports, so that no loader has to; where the rank has it itself."""

@@ -209,7 +209,7 @@ def _open_pipe(url: str) -> Iterator[IO[bytes]]:
     SIGTERM reaches a whole session at once. The command ignores it, for the run may need its output until the step
     at which all ranks stop; it is ended by the reader.
     """
-    command = f"trap '' TERM\n{url[len(PIPE_SCHEME) :]}"
+    command = f"trap '' TERM HUP\n{url[len(PIPE_SCHEME) :]}"
     with subprocess.Popen(command, shell=True, stdout=subprocess.PIPE, start_new_session=True) as process:
         assert process.stdout is not None
         try:
@@ -298,6 +298,9 @@ def _told(url: str) -> Iterator[None]:
 def _answer(error: Exception) -> str:
     """What the API said, without the request that it answered; of an error tried again for long, the last one."""
     error = getattr(error, "cause", None) or error
+    reason = getattr(error.args[0], "reason", None) if error.args else None  # of urllib3: no connection came about
+    if reason is not None:
+        return str(reason).rpartition(": ")[2]
     told = getattr(error, "message", None) or str(error)
     response = getattr(error, "response", None)
     if response is not None:

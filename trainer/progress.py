@@ -19,15 +19,16 @@ SMOOTHING = 0.4  # share of the former rate in the new one, as torch_xla's RateT
 FULL = (errno.ENOSPC, errno.EDQUOT)  # a disk, or a user's share of it
 
 _losing = False  # lines, to a full disk
+_unread = False  # the log: who read it has gone
 
 
 def write_line(text: str, descriptor: int = 1) -> None:
     """Write one whole line with a single write(2); line breaks inside it become blanks.
 
-    What nobody can take is lost: Ctrl-C ends `| tee log` at once, and must not keep the trainer from saving. The
-    training is worth more than its log: where the disk is full, that is said once on standard error.
+    What nobody can take is lost: Ctrl-C ends `| tee log` at once, and must not keep the trainer from saving. Where
+    the disk is full, that is said once on standard error: the training is worth more than its log.
     """
-    global _losing
+    global _losing, _unread
     try:
         sys.stdout.flush()
         os.write(descriptor, (" ".join(text.splitlines()) + "\n").encode("utf-8", "replace"))
@@ -35,6 +36,12 @@ def write_line(text: str, descriptor: int = 1) -> None:
         if not _losing and error.errno in FULL:
             _losing = True
             write_line(f"Lines of the log are being lost: {error.strerror}. Make room for it.", descriptor=2)
+        _unread = _unread or (descriptor == 1 and error.errno == errno.EPIPE)
+
+
+def nobody_reads() -> bool:
+    """Whether the log's reader has gone: `| head` had enough."""
+    return _unread
 
 
 def every_core(cores: int) -> str:

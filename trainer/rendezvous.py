@@ -88,7 +88,12 @@ def meet(
     )
     try:
         store = _connected(connect, address, deadline, stopping)
-        store.set(_arrival(place.rank(core)), "")
+        if store.add(_arrival(place.rank(core)), 1) > 1:
+            raise TrainerError(
+                f"Rank {place.rank(core)} has come already to {host}:{port}",
+                why="another run holds that port, or two workers have the same TPU_TUI_WORKER",
+                remedy="Set TPU_TUI_COORDINATOR to a free port on every worker, and TPU_TUI_WORKER to its own number",
+            )
         if place.rank(core) == 0:
             _await_all(store, place, deadline, stopping)
         else:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import pickle
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
@@ -29,6 +30,7 @@ T = TypeVar("T")
 
 ALIGNED = 16  # floats, 64 bytes: arrays that begin elsewhere are copied, or refused, by XLA
 VOTE = torch.Size([1])
+GLOO_SOURCE = re.compile(r"^\[\S+:\d+\] ")  # the place in gloo's source that its messages begin with
 SMALLEST = 4096  # bytes told through the devices; compiled for each size, so sizes are powers of 2
 
 
@@ -81,6 +83,10 @@ class Replicas(ABC):
         self.share(lambda: made.append(make()))
         return made[0] if made else otherwise
 
+    def is_first_to_tell(self) -> bool:
+        """Whether no rank of another worker has told what went wrong, as far as can be known."""
+        return True
+
     @abstractmethod
     def close(self) -> None:
         """Leave the group."""
@@ -100,6 +106,7 @@ class GlooReplicas(Replicas):
                 "gloo", store=store, rank=rank, world_size=world, timeout=timedelta(seconds=timeout)
             )
         super().__init__(rank, world, core, worker)
+        self._store = store
         self._bucket = torch.empty(0)
         self._shapes: Sequence[torch.Size] = ()
         self._views: list[torch.Tensor] = []
@@ -161,6 +168,13 @@ class GlooReplicas(Replicas):
         with _partners():
             dist.broadcast_object_list(things)
         return things[0]
+
+    def is_first_to_tell(self) -> bool:
+        """Counted in rank 0's store; where that is gone, better twice than never."""
+        try:
+            return bool(self._store.add("told", 1) == 1)
+        except RuntimeError:
+            return True
 
     def close(self) -> None:
         """Close gloo's connections; a rank that has not closed counts as lost to the others."""
@@ -235,4 +249,7 @@ def _partners() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        raise PartnerLostError("Another rank ended or froze", why=str(error).splitlines()[0]) from error
+        why = GLOO_SOURCE.sub("", str(error).splitlines()[0])
+        raise PartnerLostError(
+            "Another rank ended or froze", why=why, remedy="See what the other workers say, and their last lines"
+        ) from error

@@ -20,6 +20,7 @@ from trainer.progress import write_line
 from trainer.replicas import Replicas
 
 MODEL, MOMENTUM = "model.", "momentum."
+CALMER = "Give a smaller --learning-rate, or more --warmup-epochs"
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,12 @@ class Resumption:
 
         def write() -> None:
             assert self._keeper is not None
-            where = self._keeper.save(self._state(random), position, best=best)
+            state = self._state(random)
+            if state.diverged:
+                raise TrainerError(
+                    "The training diverged", why=f"epoch {epoch} after step {step} is not saved", remedy=CALMER
+                )
+            where = self._keeper.save(state, position, best=best)
             write_line(f"Saved Model Checkpoint file {where} at epoch {epoch} after step {step}.")
 
         self._replicas.share(write)
@@ -191,7 +197,7 @@ def average_statistics(model: nn.Module, replicas: Replicas) -> None:
 
 
 def verify_in_step(model: nn.Module, replicas: Replicas) -> None:
-    """Compare what all replicas have learned, and say so; raises TrainerError where one differs."""
+    """Compare what all replicas have learned, and say so; raises TrainerError where one differs, or all diverged."""
     average_statistics(model, replicas)
     prints = replicas.gather(fingerprint(model))
 
@@ -200,6 +206,8 @@ def verify_in_step(model: nn.Module, replicas: Replicas) -> None:
         if odd:
             what = f"The parameters of ranks {odd} differ from rank 0's"
             raise TrainerError(what, why="the replicas fell out of step")
+        if not all(bool(value.cpu().isfinite().all()) for value in model.state_dict().values()):
+            raise TrainerError("The training diverged", why="not all parameters are finite", remedy=CALMER)
         write_line(f"All {replicas.world} replicas hold the same parameters: sha256 {prints[0][:16]}")
 
     replicas.share(compare)

@@ -8,13 +8,18 @@ each reads its own share of the shards, all hold the same parameters after every
 from __future__ import annotations
 
 import contextlib
+import math
 import os
+import signal
 import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+
+if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # there is nothing to save yet: Ctrl-C ends it, without a word
 
 from trainer.config import TrainConfig, read_command_line, settle_device
 from trainer.progress import write_line
@@ -35,13 +40,13 @@ from trainer.ahead import Ahead, Reader
 from trainer.checkpoint import Position
 from trainer.compilation import Compilation
 from trainer.data import Batch, Dataset
-from trainer.errors import BELOW_TARGET, StoppedError
+from trainer.errors import BELOW_TARGET, StoppedError, ToldElsewhereError, TrainerError
 from trainer.events import Events
 from trainer.launch import Stopping, launch
 from trainer.optimizer import learning_rate, set_rate, sgd
 from trainer.progress import RateTracker, Waiting, counted, every_core
 from trainer.replicas import Replicas
-from trainer.resumption import Resumption, average_statistics, verify_in_step
+from trainer.resumption import CALMER, Resumption, average_statistics, verify_in_step
 
 
 def train(replicas: Replicas, config: TrainConfig, stopping: Stopping) -> int:
@@ -93,6 +98,7 @@ class Run:
     input: Ahead[Batch]
     compilation: Compilation
     events: Events
+    diverged: str = ""  # where a loss was met that is no number: momentum keeps every later one from being any
 
     @property
     def leads(self) -> bool:
@@ -144,6 +150,8 @@ def train_epoch(run: Run, epoch: int, first: int = 0) -> float:
         value = loss.item()  # waits for the device: done on the steps that are printed, and only there
         rates = tracker.rate(), tracker.global_rate()
         write_line(progress.training_line(replicas.label, epoch, step, value, *rates, datetime.now()))
+        if not math.isfinite(value) and not run.diverged:
+            run.diverged = f"the loss of core {replicas.rank} is {value} at epoch {epoch} step {step}"
         run.events.add((epoch - 1) * steps + step, train_loss=value, train_rate=rates[0], train_learning_rate=rate)
 
     for step, (images, labels) in enumerate(waiting.timed(run.input.epoch(epoch, first)), first):
@@ -160,7 +168,7 @@ def train_epoch(run: Run, epoch: int, first: int = 0) -> float:
             if step % config.log_steps == 0:
                 xm.add_step_closure(report, args=(loss.detach(), step, rate))  # runs once the step's graph has
             # The gradients' mean over all replicas, and the step. The vote makes all stop at the same step.
-            stop = replicas.step(run.optimizer, run.stopping.requested)
+            stop = replicas.step(run.optimizer, run.stopping.requested or bool(run.diverged))
         if stop:
             _stop(run, f"at epoch {epoch} step {step}", epoch, step + 1)
         if saves.due((epoch - 1) * steps + step + 1):
@@ -239,9 +247,15 @@ def _precision(config: TrainConfig) -> contextlib.AbstractContextManager[object]
 
 def _stop(run: Run, where: str, epoch: int, step: int) -> None:
     """All replicas come here at the same step: save it, and end."""
-    run.stopping.requested = True
+    diverged = next(filter(None, run.replicas.gather(run.diverged)), "")
+    if diverged:
+        error = TrainerError("The training diverged", why=diverged, remedy=CALMER)
+        raise error if run.leads else ToldElsewhereError(error.what)
     if run.replicas.core == 0:
         write_line(f"Stopping on SIGTERM {where}")
+        if run.stopping.requested and not run.stopping.heard:
+            write_line(f"Stopping {where}, for nobody reads the log any more.", descriptor=2)
+    run.stopping.heard = True
     run.resumption.save(epoch, step)
     run.events.close()
     raise StoppedError(f"Stopped {where}")

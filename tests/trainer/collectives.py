@@ -56,7 +56,7 @@ def alone(config: TrainConfig) -> int:
 
 
 def together(config: TrainConfig) -> int:
-    """Three averages of gradients over all replicas, with a vote each, and a broadcast."""
+    """Three averages of gradients over all replicas, with a vote each, a broadcast, and who may tell."""
     from trainer.launch import Stopping, launch
     from trainer.replicas import Replicas
 
@@ -79,6 +79,7 @@ def together(config: TrainConfig) -> int:
                 assert torch.equal(found.cpu(), torch.full(shape, step + 1.5)), (step, shape, found)
             assert unused.grad is None
         assert replicas.broadcast(("rank", replicas.rank)) == ("rank", 0)
+        assert sorted(replicas.gather(replicas.is_first_to_tell())) == [False, True]
         os.write(1, f"{AVERAGED} {replicas.rank}\n".encode())
         return 0
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -47,6 +49,8 @@ def start(
 
 def _worker(arguments: list[str], environ: dict[str, str], out: Path, err: Path, way: Way | None) -> None:
     os.setsid()
+    for number in (signal.SIGINT, signal.SIGHUP):  # which whoever started the tests may have had ignored
+        signal.signal(number, signal.SIG_DFL)
     for descriptor, path in ((1, out), (2, err)):
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
         os.dup2(file, descriptor)
@@ -69,6 +73,15 @@ def as_on_tpu(config: TrainConfig) -> int:
     from trainer.train import train
 
     return Spawned(train, config).run()
+
+
+def into_head(config: TrainConfig) -> int:
+    """What `| head -n 20` leaves of the log; it has gone before the training ends."""
+    with subprocess.Popen(["head", "-n", "20"], stdin=subprocess.PIPE) as head:
+        assert head.stdin is not None
+        os.dup2(head.stdin.fileno(), 1)
+        head.stdin.close()
+        return _command(config)
 
 
 def deaf(_: TrainConfig) -> int:

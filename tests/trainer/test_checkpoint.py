@@ -115,6 +115,10 @@ def older_schema(directory: Path) -> None:
             "epoch 0, step 0, best None is no position",
         ),
         (lambda directory: newer_pointer(directory, file="../checkpoint-000003.pt"), "it points at '../checkpoint"),
+        (
+            lambda directory: newer_state(directory, floats={"model.weight": torch.tensor([1.0, float("nan")])}),
+            "the training had diverged",
+        ),
     ],
 )
 def test_a_damaged_or_unfinished_checkpoint_is_passed_over_and_said(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -69,11 +70,18 @@ def test_an_ipv6_coordinator_keeps_its_colons() -> None:
         ([*FAKE, "--warmup-epochs", "-1"], "--warmup-epochs"),
         ([*FAKE, "--steps-per-epoch", "0"], "--steps-per-epoch"),
         ([*FAKE, "--log-steps", "0"], "--log-steps"),
-        ([*FAKE, "--num-cores", "0"], "at least one core"),
+        ([*FAKE, "--num-cores", "0"], "between 1 and 512 cores"),
+        ([*FAKE, "--num-cores", "100000"], "between 1 and 512 cores"),
+        ([*FAKE, "--seed", "-1"], "--seed must lie between 0 and 4294967295"),
+        ([*FAKE, "--learning-rate", "inf"], "--learning-rate must be more than 0, and finite"),
+        ([*FAKE, "--weight-decay", "nan"], "--weight-decay"),
+        ([*FAKE, "--warmup-epochs", "inf"], "--warmup-epochs"),
+        ([*FAKE, "--timeout", "1e12"], "--timeout must lie between 0 and 604800"),
         ([*FAKE, "--timeout", "0"], "--timeout"),
         ([*FAKE, "--image-size", "31"], "--image-size must lie between 32 and 4096"),
         ([*FAKE, "--image-size", "4097"], "--image-size must lie between 32 and 4096"),
         ([*FAKE, "--classes", "1"], "--classes"),
+        ([*FAKE, "--classes", "99999999999"], "--classes must lie between 2 and 1000000"),
         ([*FAKE, "--shuffle-buffer", "0"], "--shuffle-buffer"),
         ([*FAKE, "--loader-workers", "-1"], "--loader-workers"),
         ([*FAKE, "--label-smoothing", "1"], "--label-smoothing"),
@@ -151,14 +159,19 @@ def test_the_command_answers_before_torch_is_loaded(arguments: list[str], code: 
     assert "torch was imported" not in ran.stderr
 
 
-def test_a_run_says_at_once_that_it_is_loading(tmp_path: Path) -> None:
-    (tmp_path / "torch.py").write_text("raise SystemExit('torch was imported')")
+def test_a_run_says_at_once_that_it_is_loading_and_ctrl_c_ends_it_then_without_a_traceback(tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
     environ = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
     ran = subprocess.run(
-        [sys.executable, "-m", "trainer.train", *FAKE], cwd=tmp_path, env=environ, capture_output=True, text=True
+        [sys.executable, "-m", "trainer.train", *FAKE],
+        cwd=tmp_path,
+        env=environ,
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # the tests' own may be ignored
     )
     assert ran.stdout.splitlines() == ["==> Loading PyTorch and PyTorch/XLA .."]
-    assert "torch was imported" in ran.stderr
+    assert (ran.returncode, ran.stderr) == (-signal.SIGINT, "")
 
 
 @pytest.mark.parametrize(("device", "told"), [("TPU", "/tmp/compiled"), ("TPU", "no"), ("CPU", "no")])

@@ -36,6 +36,11 @@ def test_what_the_api_answers_is_told_without_the_request() -> None:
     with pytest.raises(TrainerError) as told, objects._told("gs://b/it"):
         raise refused
     assert str(told.value).startswith("No permission for gs://b/it: 403: you@p does not have storage.objects.create")
+    with (
+        pytest.raises(TrainerError, match=r"gs://b/it: \[Errno \d+\] Connection refused\. See"),
+        objects._told("gs://b/it"),
+    ):
+        requests.get("http://127.0.0.1:1")
     busy = RetryError("Timeout of 30.0s exceeded", ServiceUnavailable("try later"))  # type: ignore[no-untyped-call]
     with pytest.raises(TrainerError) as told, objects._told("gs://b/it"):
         raise busy

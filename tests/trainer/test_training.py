@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import median
 
@@ -243,6 +244,25 @@ def test_a_program_on_the_coordinators_port_that_never_answers_is_not_waited_for
             PartnerLostError, match=r"What listens at 127.0.91.4:\d+ does not answer as worker 0 does"
         ):
             meet(place, 0, address, None, lambda: False)
+
+
+def test_a_second_rank_of_the_same_number_is_refused_and_does_not_join_another_run() -> None:
+    from trainer.config import ReplicaConfig
+    from trainer.errors import TrainerError
+    from trainer.rendezvous import listen, meet
+
+    with listen(("127.0.91.5", 0)) as listener, ThreadPoolExecutor(2) as pool:
+        address = listener.getsockname()[:2]
+        first, second = (ReplicaConfig(worker=n, workers=2, coordinator=address, timeout=60) for n in (0, 1))
+        stores = [
+            pool.submit(meet, first, 0, address, listener, lambda: False),
+            pool.submit(meet, second, 0, address, None, lambda: False),
+        ]
+        assert [store.result() for store in stores]
+        with pytest.raises(
+            TrainerError, match=r"Rank 1 has come already to 127.0.91.5:\d+: another run holds that port"
+        ):
+            meet(second, 0, address, None, lambda: False)
 
 
 def test_gloo_takes_the_interface_that_leads_to_the_coordinator() -> None:

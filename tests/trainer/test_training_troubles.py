@@ -103,6 +103,36 @@ def test_a_full_disk_is_said_by_one_and_the_last_checkpoint_stays_whole(
     assert not [path for path in (small_disk / "kept").iterdir() if path.name.startswith(".")]
 
 
+def test_a_training_that_diverges_ends_in_a_sentence_and_nothing_of_it_is_kept(
+    pod: Pod, shapes: str, tmp_path: Path
+) -> None:
+    from trainer import checkpoint
+    from trainer.checkpoint import Identity
+
+    keep = ["--checkpoint-dir", str(tmp_path / "kept"), "--checkpoint-steps", "1"]
+    workers = pod.run([*TINY, "--data", shapes, *FOR_EVER, "--learning-rate", "1e6", *keep], workers=2)
+    assert [worker.exit_code for worker in workers] == [2, 2], workers
+    assert re.match(
+        r"The training diverged: .*epoch \d+ .*\. Give a smaller --learning-rate", the_only_sentence(workers)
+    )
+    passed_over: list[str] = []
+    assert checkpoint.newest(str(tmp_path / "kept"), Identity("tiny", 10, ""), passed_over.append)
+    assert not passed_over
+
+
+def test_a_training_whose_log_nobody_reads_any_more_saves_and_ends(pod: Pod, shapes: str, tmp_path: Path) -> None:
+    keep = ["--checkpoint-dir", str(tmp_path / "kept")]
+    [worker] = pod.run([*TINY, "--data", shapes, *FOR_EVER, *keep], cores=2, way=layouts.into_head)
+    assert worker.exit_code == 128 + signal.SIGTERM, worker
+    assert len(worker.lines) == 20
+    said = re.fullmatch(
+        r"Stopping (?:at epoch (\d+) step|in the evaluation of epoch) \d+, for nobody reads the log any more\.",
+        the_only_sentence([worker]),
+    )
+    assert said, worker
+    assert (tmp_path / "kept" / "checkpoint-000001.json").exists()
+
+
 @pytest.mark.parametrize(
     "when", ["coming up", "Compiling the training step for xla:0/1", "Compiling the evaluation for xla:0/1"]
 )
@@ -156,12 +186,14 @@ def test_a_rank_that_nobody_is_left_to_kill_ends_by_itself(pod: Pod) -> None:
     assert worker.exit_code == -signal.SIGALRM, worker
 
 
-def test_replicas_that_torch_xla_starts_save_on_sigterm_too(pod: Pod, shapes: str, tmp_path: Path) -> None:
-    """As on TPU, where replicas are threads that no signal reaches."""
+def test_replicas_that_torch_xla_starts_save_when_their_terminal_is_closed(
+    pod: Pod, shapes: str, tmp_path: Path
+) -> None:
+    """As on TPU, where replicas are threads that no signal reaches. SIGTERM comes to the same."""
     keep = ["--checkpoint-dir", str(tmp_path / "kept")]
     pod.start([*TINY, "--data", shapes, "--loader-workers", "2", *FOR_EVER, *keep], way=layouts.as_on_tpu)
     pod.await_text(0, "Step=1 ")
-    os.killpg(pod.pid(0), signal.SIGTERM)
+    os.killpg(pod.pid(0), signal.SIGHUP)
     [worker] = pod.wait()
     assert worker.exit_code == 128 + signal.SIGTERM, worker
     found = re.search(r"^Stopping on SIGTERM (?:at|in the evaluation of) epoch \d+", worker.out, re.M)
