@@ -100,7 +100,8 @@ def test_a_loss_after_an_evaluation_is_not_the_steps(between: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "heading", ["Validation:", "***** Running Evaluation *****", "--- testing ---", "Evaluating..."]
+    "heading",
+    ["Validation:", "***** Running Evaluation *****", "--- testing ---", "Evaluating...", "Running validation"],
 )
 @pytest.mark.parametrize("fast", [True, False])
 def test_rows_beneath_an_evaluations_heading_are_none_until_training_goes_on(heading: str, fast: bool) -> None:
@@ -127,6 +128,17 @@ def test_an_epochs_loss_beneath_an_evaluations_heading_is_not_the_epochs() -> No
     rows = ["Epoch 3/10", "Train:", "  avg loss: 0.5", "Val:", "  avg loss: 0.75"]
     assert told(read(*rows)) == [(3, None, 0.5)]
     assert told(read(*rows, "Epoch 4/10", "Train:", "  avg loss: 0.25")) == [(4, None, 0.25)]
+
+
+def test_an_evaluation_that_goes_on_evenly_may_go_further_than_training_had() -> None:
+    rows = [
+        "step 10 loss 2.5",
+        "step 20 loss 2.25",
+        "Evaluating",
+        *(f"step {step} loss 9.5" for step in range(0, 60, 10)),
+    ]
+    assert read(*rows).samples == 2
+    assert told(read(*rows, "step 30 loss 2.0", "step 40 loss 1.5")) == [(None, 40, 1.5)]
 
 
 @pytest.mark.parametrize("line", ["Validation:", "Validation: 100", "Testing..."])

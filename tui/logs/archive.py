@@ -8,6 +8,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from tui.errors import OutOfReachError, UsageError
 from tui.logs.carriers import read_carrier
+from tui.logs.exports import Exports
 from tui.logs.lines import Cutter, LogLine, without_escapes
 from tui.logs.owners import Listener, Owners
 from tui.logs.picking import Choice, Picked, Picker, backwards, forwards, last, last_of, pick
@@ -38,7 +39,7 @@ class SavedLog:
         packing: Packing | None = None,
         xla_dist: bool,
         carried: bool = False,
-        sectioned: bool = False,
+        by_place: bool = False,
         dialects: Sequence[Dialect] = (),
         copy: IO[bytes] | None = None,
         name: str = "",
@@ -54,7 +55,7 @@ class SavedLog:
         self.doubt: OutOfReachError | None = None
         """Why nobody knows whether this copy of a log that is elsewhere is the newest."""
         self._carried = carried
-        self._sectioned = sectioned
+        self._is_by_place = by_place
         self._own_dialects = tuple(dialects)
         self._copy = copy
 
@@ -175,7 +176,7 @@ class SavedLog:
         """
         numbered |= choice.worker is not None
         owners = self._owners(cache) if numbered else Owners({}, xla_dist=self.xla_dist)
-        if tail is None or self.packing is not None or owners.sectioned:
+        if tail is None or self.packing is not None or owners.is_by_place:
             found = pick(forwards(self.blocks()), Picker(owners, choice))
             yield from found if tail is None else last(found, tail)
             return
@@ -184,7 +185,7 @@ class SavedLog:
 
     def _owners(self, cache: Path | None) -> Owners:
         """Who says which line: the whole log is read for it where lines name workers."""
-        if not (self.xla_dist or self._carried or self._sectioned):
+        if not (self.xla_dist or self._carried or self._is_by_place):
             return Owners({})
         return self._summary(cache).owners
 
@@ -205,13 +206,14 @@ def open_log(
     path, piped = regular(Path(path))
     name = name or str(path)
     head, packing = head_of(path, name)
+    first = head.splitlines()[0]
     carried = any(read_carrier(line) is not None for line in without_escapes(head).split(b"\n"))
     return SavedLog(
         path,
         packing=packing,
         xla_dist=_is_xla_dist(head),
         carried=carried,
-        sectioned=Sections.begin_with(head.splitlines()[0]),
+        by_place=Sections.begin_with(first) or Exports.begin_with(first),
         dialects=dialects,
         copy=copy or piped,
         name=name,

@@ -58,15 +58,19 @@ class Summaries:
 
 
 class Evaluations:
-    """Rows beneath a heading such as `Validation:` look like training's, but do not go on from where that was."""
+    """Rows beneath a heading such as `Validation:` look like training's, but do not go on from where that was.
+
+    Those that go on as evenly as before are the evaluation's still, however far it goes.
+    """
 
     def __init__(self) -> None:
-        self.opened: dict[int, tuple[int, int, int]] = {}
-        """Of each worker that evaluates: epoch and step of its training before, and the step evaluated last."""
+        self.opened: dict[int, tuple[int, int, int, int]] = {}
+        """Of each worker that evaluates: epoch and step of its training before, the step evaluated last, and how
+        many it went on by."""
 
     def begin(self, slot: int, epoch: int, step: int) -> None:
         """A worker evaluates, which has trained so far."""
-        self.opened[slot] = epoch, step, UNKNOWN
+        self.opened[slot] = epoch, step, UNKNOWN, UNKNOWN
 
     def end(self, slot: int) -> None:
         """A worker trains."""
@@ -76,15 +80,16 @@ class Evaluations:
         """Whether a worker's row is training's again: it goes on from there, or begins once more."""
         if slot not in self.opened:
             return True
-        trained_epoch, trained_step, evaluated = self.opened[slot]
+        trained_epoch, trained_step, evaluated, pace = self.opened[slot]
+        going = step - evaluated if UNKNOWN != evaluated < step else UNKNOWN
         if UNKNOWN not in (epoch, trained_epoch) and epoch != trained_epoch:
             goes_on = epoch > trained_epoch
         else:
-            goes_on = UNKNOWN != trained_step < step
+            goes_on = UNKNOWN != trained_step < step and (going == UNKNOWN or going != pace)
         if goes_on or UNKNOWN != step < evaluated:
             self.end(slot)
             return True
-        self.opened[slot] = trained_epoch, trained_step, step
+        self.opened[slot] = trained_epoch, trained_step, step, going
         return False
 
 

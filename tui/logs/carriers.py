@@ -31,7 +31,7 @@ _SURE = re.compile(
     # gcloud ai custom-jobs stream-logs: a level, a date, the pool and the replica.
     rb"|[A-Z]{4,8} {1,5}\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d{4} {1,12}(?P<vertex>[a-z]{1,40}\d{0,5}-\d{1,5}) {1,12}"
     # Dates that docker, kubectl and containerd put before everything else; those of others, before another's label.
-    rb"|" + _ISO + rb"Z:? (?:std(?:out|err) [FP] )?"
+    rb"|" + _ISO + rb"Z:?[ \t](?:std(?:out|err) [FP] )?"
     rb"|(?:[A-Z][a-z]{2} {1,2}\d{1,2}(?:, \d{4},)?|\d{4}-\d\d-\d\d) \d\d:\d\d:\d\d(?:[.,]\d{1,9})?:? (?:running: )?"
     rb"(?=\[(?:\d{1,9},)?\d{1,5}\]<std|\[(?:rank|default)\d{1,5}\]: ?|\([\w.:/-]{0,100} ?pid=\d)"
 )
@@ -72,7 +72,7 @@ _SAMPLE = (
     rb"|(?:Train )?Epoch: {0,2}\[?\d|Train: \[|Training +\[|eta: |Epoch(?:\(train\))? {1,4}\[\d|Iter\(train\) "
     rb"|epoch[:=] ?\[?\d"
     # What people print themselves.
-    rb"|(?:\[[A-Za-z][^\]\n]{0,24}\] )?\[{0,2}(?:[Tt]rain(?:ing)? )?(?:[Gg]lobal[_ ])?"
+    rb"|(?:[^\w\s\[\]|]{1,4} )?(?:\[[A-Za-z][^\]\n]{0,24}\] )?\[{0,2}(?:[Tt]rain(?:ing)? )?(?:[Gg]lobal[_ ])?"
     rb"(?:[Ee]poch|EPOCH|[Ss]tep|[Ii]ter(?:ation)?|[Bb]atch)[^\w\n]{1,8}"
     rb"\d[^\n]{0,160}?(?<![A-Za-z])(?:train_|avg_)?[Ll]oss[ :=]{1,4}[-\dn]"
     rb")| ?(?:\[\d{4}[^\]\n]{0,40}\] )? ?iteration {1,12}\d{1,12}/"
@@ -84,8 +84,9 @@ _INNER = rb"(?:\[[a-z][a-z_-]{0,60}\d{1,5}(?:\|\d{1,5})?\]: ?){0,2}"
 """Labels of torchrun and of torch.distributed between another tool's and a sample."""
 
 LABELLED_SAMPLE = re.compile(
-    rb"(?!(?:\d{6,20}|(?i:steps?|train\w*|epoch|loss)|INFO|DEBUG|WARNING|ERROR|root|wandb): ?)"
-    rb"(?!\[?(?i:phase|stage|exp(?:eriment)?|run|fold|trial|task|job|model|seed|part|round|v)[_-]?\d{1,5}[\]:\t])"
+    rb"(?!(?:\d{6,20}|(?i:steps?|train\w*|epoch|loss|config\w*|args|settings)|INFO|DEBUG|WARNING|ERROR|root"
+    rb"|wandb): ?)"
+    rb"(?!\[?(?i:phase|stage|exp(?:eriment)?|run|fold|trial|task|job|model|seed|part|round|v)[_-]?\d{1,5}(?:-[A-Za-z]{1,20})?[\]:\t])"
     rb"(?!\d{4}-\d\d-\d\d|(?i:train(?:ing)?|(?:val|eval|test|best|dev)[a-z]{0,8})(?:: ?| {1,40}\| ))(?:"
     + _LABEL.pattern + rb")" + _INNER + _SAMPLE
 )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -13,13 +13,14 @@ from tui.logs.batches import Queue
 from tui.logs.carriers import label_of, read_carrier
 from tui.logs.dialects import BUILT_IN, LONGEST, TRAINING, Dialect
 from tui.logs.epochs import EpochBook
+from tui.logs.exports import Chronology, Entry, Exports
 from tui.logs.fast import Bytes
 from tui.logs.lines import without_escapes
 from tui.logs.matching import Matcher
 from tui.logs.noise import Signs, signs_of
 from tui.logs.prefix import Prefix, read_prefix
 from tui.logs.sections import Sections
-from tui.logs.snapshot import LOG_TIME, NO_TIME, WALL_TIME, Snapshot
+from tui.logs.snapshot import LOG_TIME, NO_TIME, UNKNOWN, WALL_TIME, Snapshot
 from tui.logs.streams import Stream
 from tui.logs.table import CoreTable
 from tui.logs.tally import Tally
@@ -77,6 +78,11 @@ class Demux:
         self.bars = Bars()
         self.sections: Sections | None = None
         """Of a saved log that is in sections, one for each host; it is read line by line."""
+        self.exports: Exports | None = None
+        """Of a saved log that Cloud Logging has exported; it is read line by line."""
+        self.entry_slots: list[int] = []
+        """Whose each entry of an export is, by its place there; UNKNOWN nobody's."""
+        self._chronology = Chronology()
         self.facts: dict[str, Any] = {}
         self.matched: dict[str, int] = {}
         self.lines = self.bytes = self.samples = self.overlong = 0
@@ -97,7 +103,7 @@ class Demux:
         self.moments = bulk.Moments()
         self._batch = bulk.Batch(self)
         self._training = TRAINING in dialects
-        self.fast = fast and self._training
+        self.fast = self._is_fast = fast and self._training
         for worker in self._addresses:
             self._stream(worker)
 
@@ -121,8 +127,10 @@ class Demux:
             block = stream.rest()
             if block:
                 self._read_lines(stream, block, now)
-            stream.at_start = True
-            stream.line_slot, stream.line_moment = stream.slot, None
+            if self.exports is not None and stream.slot is None:
+                self._exported(stream, self.exports.rest(), now)
+                self._say(stream, self._chronology.rest(), now)
+            self._line_ended(stream)
 
     def end(self, worker: int) -> None:
         """The worker's process has ended, so its cores have."""
@@ -199,9 +207,10 @@ class Demux:
         """Take in bytes that end with a line end: whole lines through the batch, what is left of others alone."""
         if stream.is_new:
             stream.is_new = False
-            if stream.slot is None and Sections.begin_with(_first_line(data, start, end)):
-                self._batch.flush()
-                self.sections, self.fast = Sections(), False
+            if stream.slot is None:
+                self._begin(_first_line(data, start, end))
+        if self.exports is not None and self.exports.is_none:
+            self.exports, self.fast = None, self._is_fast
         if not self.fast:
             self._read_lines(stream, bytes(data[start:end]), now)
             return
@@ -223,23 +232,72 @@ class Demux:
                 self._read_lines(stream, bytes(data[start:whole]), now)
                 start = whole
 
+    def _begin(self, first: bytes) -> None:
+        """Look at a saved log's first line: some are read line by line."""
+        if Sections.begin_with(first):
+            self.sections = Sections()
+        elif Exports.begin_with(first):
+            self.exports = Exports(first)
+        else:
+            return
+        self._batch.flush()
+        self.fast = False
+
     def _read_lines(self, stream: Stream, block: bytes, now: float | None) -> None:
         *lines, rest = block.split(b"\n")
         for line in lines:
             self.read_line(stream, line, now)
-        if rest:
+        if rest and self.exports is not None and stream.slot is None:
+            self.exports.hold(rest)
+        elif rest:
             self._read_segments(stream, rest, now)
 
     def read_line(self, stream: Stream, line: bytes, now: float | None) -> None:
         """Take in one line, or what is left of it after a carriage return, without its end."""
+        self.lines += 1
+        if self.exports is not None and stream.slot is None:
+            self._exported(stream, self.exports.take(line), now)
+            return
         if line:
             self._read_segments(stream, line, now)
-        self.lines += 1
+        self._count_line(stream, now)
+        self._line_ended(stream)
+
+    def _count_line(self, stream: Stream, now: float | None) -> None:
         place = self.slot_of(stream) if stream.line_slot is None else stream.line_slot
         moment = stream.line_moment if now is None else now
         self.slots[place].count(1, 0, _NAN if moment is None else moment, now is not None)
+
+    def _line_ended(self, stream: Stream) -> None:
         stream.at_start = True
         stream.line_slot, stream.line_moment = stream.slot, None
+
+    def _exported(self, stream: Stream, brought: Iterable[bytes | tuple[int, Entry]], now: float | None) -> None:
+        """Take in what lines of an export brought: entries in their order, and lines that belong to none."""
+        for each in brought:
+            if not isinstance(each, bytes):
+                self._say(stream, self._chronology.take(*each), now)
+                continue
+            if each:
+                self._read_segments(stream, each, now)
+            self._count_line(stream, now)
+            self._line_ended(stream)
+
+    def _say(self, stream: Stream, entries: Iterable[tuple[int, Entry]], now: float | None) -> None:
+        """Take in what entries of an export say."""
+        for place, entry in entries:
+            stream.is_carried = True
+            is_named = entry.number is not None or entry.address is not None
+            slot = self.slot_named(entry.number, entry.address) if is_named else None
+            self.entry_slots += [UNKNOWN] * (place + 1 - len(self.entry_slots))
+            self.entry_slots[place] = UNKNOWN if slot is None else slot
+            if entry.moment is not None:
+                self.note_moments(entry.moment, entry.moment)
+            for line in entry.said.splitlines():
+                stream.line_slot, stream.line_moment = slot, entry.moment
+                self._segment(stream, line, now)
+                self._count_line(stream, now)
+                self._line_ended(stream)
 
     def _read_segments(self, stream: Stream, line: bytes, now: float | None) -> None:
         is_plain = stream.at_start and not stream.xla_dist and not stream.labels and self.sections is None
@@ -291,7 +349,7 @@ class Demux:
         label = label_of(text)
         if label is not None and len(stream.labels) < MOST_SLOTS:
             stream.labels.add(label)
-        if carrier.number is not None or carrier.address is not None:
+        if stream.line_slot is None and (carrier.number is not None or carrier.address is not None):
             stream.line_slot = self.slot_named(carrier.number, carrier.address)
         return carrier.length, carrier.said
 

@@ -15,6 +15,7 @@ from tui.logs.lines import without_escapes
 from tui.logs.paces import GROUPS as PACE_GROUPS
 from tui.logs.paces import rate_of
 from tui.logs.prefix import read_prefix
+from tui.logs.readings import Reader
 from tui.logs.torch_xla import TORCH_XLA, TRAINING
 from tui.logs.trainers import TRAINERS
 
@@ -113,26 +114,31 @@ def try_dialects(lines: Iterable[bytes], dialects: Sequence[Dialect], *, most: i
     examples: dict[str, list[tuple[str, Mapping[str, str]]]] = {name: [] for name in counts}
     total = 0
     beneath = Openings()
+    readers = [Reader([dialect]) for dialect in dialects if dialect.is_own]
+    readers.append(Reader([dialect for dialect in dialects if not dialect.is_own]))
     for line in lines:
         total += 1
         text = without_escapes(line)
-        for name, told in _told(text, dialects, beneath):
+        for name, told in _told(text, readers, beneath):
             counts[name] += 1
             if len(examples[name]) < most:
                 examples[name].append((text.decode("utf-8", "replace"), _shown(told)))
     return total, [Trial(name, counts[name], tuple(examples[name])) for name in counts]
 
 
-def _told(line: bytes, dialects: Sequence[Dialect], beneath: Openings) -> Iterator[tuple[str, Mapping[str, bytes]]]:
+def _told(line: bytes, readers: Sequence[Reader], beneath: Openings) -> Iterator[tuple[str, Mapping[str, bytes]]]:
     """What each dialect that takes a line reads in it; of one that nothing takes, what it tells under a header."""
     own_text = _own_text(line)
-    found = _matches(line, own_text, dialects)
-    for dialect, match in found.values():
-        told = {name: value for name, value in match.groupdict().items() if value}
+    named: set[str] = set()
+    for dialect, found in (each for reader in readers for each in reader.read(line, own_text).found):
+        if dialect.name in named:
+            continue
+        named.add(dialect.name)
+        told = {name: value for name, value in found[-1].told(line if dialect.is_own else own_text).items() if value}
         if dialect.kind is Kind.HEADER:
             beneath.begin(0, dialect, told, own_text)
         yield dialect.name, told
-    row = beneath.take(0, own_text) if beneath.any and not found else None
+    row = beneath.take(0, own_text) if beneath.any and not named else None
     if row is not None:
         yield row[0].name, row[1]
 
@@ -157,19 +163,3 @@ def _own_text(line: bytes) -> bytes:
 
 _HELPING_GROUPS = ("q", "v", "total", "unit", "led", *PACE_GROUPS)
 """Groups that no column holds: which quotes were used, how long a bar is, how a rate is named."""
-
-
-def _matches(line: bytes, own_text: bytes, dialects: Sequence[Dialect]) -> dict[str, tuple[Dialect, re.Match[bytes]]]:
-    found: dict[str, tuple[Dialect, re.Match[bytes]]] = {}
-    taken: str | None = None
-    for dialect in dialects:
-        if not dialect.is_own and dialect.kind is Kind.SAMPLE and taken not in (None, dialect.name):
-            continue
-        text = line if dialect.is_own else own_text
-        if dialect.hints and not any(hint in text for hint in dialect.hints):
-            continue
-        match = dialect.pattern.search(text, max(0, len(text) - dialect.reach))
-        if match is not None:
-            found.setdefault(dialect.name, (dialect, match))
-            taken = dialect.name if dialect.kind is Kind.SAMPLE and not dialect.is_own else taken
-    return found

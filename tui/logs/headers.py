@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from tui.logs.dialect import DATE, ENDS, EPOCH, LOSS, NUMBER, OF, STEP, Dialect, Kind, dialect
-from tui.logs.vocabulary import EVALUATION
+from tui.logs.dialect import ENDS, EPOCH, LOSS, NUMBER, OF, STEP, Dialect, Kind, dialect
+from tui.logs.vocabulary import EVALUATION, LOGGED
 
 _WORD = rb"[A-Za-z_(][\w./%()'-]{0,40}"
 _NAME = _WORD + rb"(?: [A-Za-z(][\w./%()'-]{0,40}){0,3}"
@@ -36,10 +36,12 @@ STEP_ABOVE = dialect(
     Kind.HEADER,
     [b"tep ", b"tep: ", b"teration ", b"teration: ", b"atch ", b"atch: ", b"tep=", b"iter ", b"iter: ", b"Iter ",
      b"poch: [", b"Epoch ["],
-    rb"^(?P<v>[^\w\n]{0,60})(?:[Ee]poch[:=]? {0,4}\[?" + EPOCH + rb"(?:" + OF + rb")?\]?(?:[ ,|]{1,4}|(?=\[)))?"
+    rb"^" + LOGGED + rb"(?P<v>[^\w\n]{0,60})(?:[Ee]poch[:=]? {0,4}\[?" + EPOCH + rb"(?:" + OF
+    + rb")?\]?(?:[ ,|]{1,4}|(?=\[)))?"
     rb"(?:(?:[Gg]lobal[ _]|[Tt]rain(?:ing)? )?(?:[Ss]tep|[Ii]ter(?:ation)?|[Bb]atch)"
     rb"(?: ?(?P<q>[:=])[ \t]{0,4}|[ \t]{1,4})"
-    rb"|(?<=[\] ])\[ {0,6}(?=\d{1,12} ?/))" + STEP + rb"(?P<total>" + OF + rb")?[^\w\n]{0,60}$",
+    rb"|(?<=[\] ])\[ {0,6}(?=\d{1,12} ?/))" + STEP + rb"(?P<total>" + OF
+    + rb")?(?: \(\d{1,3}(?:\.\d{1,4})?%\))?[^\w\n]{0,60}$",
     hints_end=True,
 )  # fmt: skip
 """A step on a line of its own, of people's own printing; its loss stands right beneath it, or in its section."""
@@ -67,15 +69,28 @@ SECTION = dialect(
 )  # fmt: skip
 """A heading over what is trained or evaluated: `***** Running Evaluation *****`."""
 
-HEADERS: tuple[Dialect, ...] = (TABLE, STEP_ABOVE, SECTION)
+BARE_SECTION = dialect(
+    "section",
+    Kind.SECTION,
+    [b"alidation", b"alidating", b"valuation", b"valuating", b"Testing"],
+    rb"^" + LOGGED + rb"[^\w\n]{0,12}(?:(?:[Rr]unning|[Ss]tart(?:ing)?|[Bb]egin(?:ning)?|[Pp]erforming|[Dd]oing) )?"
+    rb"(?:[Ee]poch[ :#]{1,3}\d{1,9}(?:" + OF + rb")?[^\w\n]{1,4})?"
+    rb"(?:[Vv]alidati(?:on|ng)|[Ee]valuati(?:on|ng)|Testing)\s{0,8}$",
+    hints_end=True,
+)  # fmt: skip
+"""The same without any mark: nothing else stands in the line."""
+
+HEADERS: tuple[Dialect, ...] = (TABLE, STEP_ABOVE, SECTION, BARE_SECTION)
 
 _ROW = dialect("table", Kind.SAMPLE, (), rb"")
 _ROW_OF_EPOCH = dialect("table", Kind.SAMPLE, (), rb"", is_summary=True)
 _BENEATH = dialect("step above its loss", Kind.SAMPLE, (), rb"")
 
 _LOSS_LINE = re.compile(
-    rb"^(?P<v>[^\w\n]{0,12})" + DATE + rb"(?:(?:[Tt]rain(?:ing)?|[Tt]otal|[Aa]vg|[Aa]verage)[ _]){0,2}[Ll]oss"
-    rb"(?: ?(?P<q>[:=])| is|(?= ))[ \t]{0,12}" + LOSS + ENDS
+    rb"^(?P<v>[^\w\n]{0,12})" + LOGGED + rb"(?:(?:(?:[Tt]rain(?:ing)?|[Tt]otal|[Aa]vg|[Aa]verage)[ _]){0,2}[Ll]oss"
+    rb"(?: ?(?P<q>[:=])| is|(?= ))[ \t]{0,12}|\{(?=(?:[^{}\n]{0,400}?['\"](?:[a-z]{1,12}/)?(?:[stf]ps|throughput"
+    rb"|[a-z]{1,12}_per_s(?:ec(?:ond)?)?)['\"]: (?P<rate>" + NUMBER + rb")[,}])?)"
+    rb"[^{}\n]{0,400}?['\"](?:train(?:ing)?[/_])?(?:total_)?loss['\"]: )" + LOSS + ENDS
 )
 _EVALUATES = re.compile(rb"(?<![A-Za-z])" + EVALUATION)
 
@@ -199,11 +214,12 @@ class StepAbove:
         is_setting = "q" in told and not told.keys() & {"epoch", "total"}
         if is_setting and match["q"] == told["q"] and len(match["v"]) <= len(self._lead):
             self.setting = int(told["step"])
-        return _BENEATH, {**told, "loss": match["loss"]}
+        rate = {} if match["rate"] is None else {"rate": match["rate"]}
+        return _BENEATH, {**told, **rate, "loss": match["loss"]}
 
     def ends_with(self, line: bytes) -> bool:
         """What is evaluated from here on is not the step's."""
-        return _EVALUATES.search(line) is not None
+        return _EVALUATES.search(line) is not None and _LOSS_LINE.match(line) is None
 
 
 class Openings:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from tui.logs.dialect import DATE, ENDS, EPOCH, LOSS, OF, RATE, STEP, Dialect, Kind, dialect
+from tui.logs.dialect import ENDS, EPOCH, LOSS, OF, RATE, STEP, Dialect, Kind, dialect
 from tui.logs.paces import BAR_RATE
 from tui.logs.vocabulary import (
     BEGINS_WITH_WORKER,
     EVALUATION,
     LOG_LINE,
+    LOGGED,
     NAMED_EPOCH,
     NAMED_LOSS,
     NAMED_RANK,
@@ -34,6 +35,7 @@ _EVALUATED = (
 _HINTS = (
     b"oss:", b"oss=", b"oss ", b"oss\t", b"oss(", b"oss]", b"oss_mean", b"oss.avg", b"oss/train", b"LOSS",
     b"oss_train", b"oss': ", b'oss": ', b"ost=", b"ost =",
+    b"Cost ", b"Cost:",
 )  # fmt: skip
 
 _MADE_OF = (
@@ -57,7 +59,8 @@ BARS: tuple[Dialect, ...] = (
         + rb"/(?:\d{1,12}|\?) \[" + BAR_RATE + rb"[^\]\n]{0,60}?(?:[\w.]{1,12}/s|s/[a-z]{1,12}), "
         rb"(?:[\w./-]{1,40}[=:] ?[^,\]\s]{1,30}(?:, | )){0,12}(?:_?(?:reduced_)?train[_/]|step_|batch_|avr_"
         rb"|avg_)?[Ll]oss"
-        rb"(?:_step|_mean|_avg)?(?:=|: ?)" + LOSS + rb"(?=[,\] ])(?:[^\]\n]{0,80}?throughput=" + RATE + rb")?",
+        rb"(?:_step|_mean|_avg|/train(?:/total)?)?(?:=|: ?)" + LOSS + rb"(?=[,\] ])"
+        rb"(?:[^\]\n]{0,80}?throughput=" + RATE + rb")?",
     ),
 )  # fmt: skip
 """tqdm's with a loss behind them."""
@@ -89,17 +92,14 @@ _OF_MANY = rb"(?=[^\n]{0,200}?\d ?/ {0,6}\d)"
 """Soon told: most lines hold nothing of how much."""
 
 
-_INFORMS = rb"(?:(?:- )?(?:[\w.]{1,40} - )?\[?INFO\]?(?::[\w.]{1,40})?(?: - |:| ){1,3})?"
-"""What a logger puts between the date and what it says."""
-
 _AT_STEP = (
-    rb"(?:at|for|@) (?:[Gg]lobal )?(?:[Ss]tep|[Ii]ter(?:ation)?|[Bb]atch)[ :#]{1,3}" + STEP + rb"(?:" + OF + rb")?"
-    rb"(?:[ ,(]{1,3}(?:at |of |@ ?)?[Ee]poch[ :#]{0,3}" + EPOCH + rb"(?:" + OF + rb")?\)?)?"
+    rb"(?:at|for|after|@) (?:[Gg]lobal )?(?:[Ss]tep|[Ii]ter(?:ation)?|[Bb]atch)[ :#]{1,3}" + STEP
+    + rb"(?:" + OF + rb")?(?:[ ,(]{1,3}(?:at |of |@ ?)?[Ee]poch[ :#]{0,3}" + EPOCH + rb"(?:" + OF + rb")?\)?)?"
 )  # fmt: skip
 """Whose a loss is, said in words."""
 
 _LOSS_OF = (
-    rb"(?:(?:(?:[Mm]ini-?)?[Bb]atch|[Tt]rain(?:ing)?|[Aa]vg|[Aa]verage|[Tt]otal) ){0,2}[Ll]oss "
+    rb"(?:(?:(?:[Mm]ini-?)?[Bb]atch|[Tt]rain(?:ing)?|[Aa]vg|[Aa]verage|[Tt]otal) ){0,2}(?:[Ll]oss|[Cc]ost) "
 )  # fmt: skip
 
 
@@ -118,7 +118,7 @@ def _placed(before: bytes) -> Dialect:
 
 _EPOCH_ALONE = (
     rb"^(?=[^\n]{0,160}?(?:[Ee]poch|EPOCH):? {1,4}\[?\d[^\n]{0,60}$)"
-    rb"(?:" + PLAIN + rb"{0,100}(?:[\]-]|INFO) {1,4})?[^\w\n]{0,40}(?:Info: |[Tt]raining |[Ss]tarting )?"
+    rb"(?:" + PLAIN + rb"{0,100}(?:[\]|-]|INFO) {1,4})?[^\w\n]{0,40}(?:Info: |[Tt]raining |[Ss]tarting )?"
     rb"(?:[Ee]poch|EPOCH):? {1,4}\[?" + EPOCH
     + rb"(?:(?: ?/ ?| of )\d{1,9})?(?i: summary| results?| metrics)?[^\w\n]{0,40}$"
 )  # fmt: skip
@@ -144,14 +144,15 @@ HOMEMADE: tuple[Dialect, ...] = (
     dialect(
         "JSON",
         Kind.SAMPLE,
-        [b"oss': ", b'oss":', b'/train": '],
+        [b"oss': ", b'oss":', b'/train": ', b'/out": ', b'/total": '],
         rb"^(?![^\n]{0,800}?" + _EVALUATED + rb")[^\n]{0,400}?\{"
-        rb"(?=[^{}\n]{0,800}?['\"](?:train(?:er)?/)?(?:global_)?"
+        rb"(?=[^{}\n]{0,800}?['\"](?:train(?:er)?/)?(?:_|global_)?"
         rb"(?:[Ss]tep|iter|iteration|batch|batch_idx|update|num_updates)['\"]: ?"
         rb"['\"]?" + STEP + rb"['\"]?[,}])(?=(?:[^{}\n]{0,800}?['\"]epoch['\"]: ?['\"]?(?P<epoch>\d{1,9})[.,'\"}])?)"
-        rb"(?=(?:[^{}\n]{0,800}?['\"](?:perf/|train[/_])?(?:throughput|tps|[a-z]{1,12}(?:/s(?:ec)?"
+        rb"(?=(?:[^{}\n]{0,800}?['\"](?:[a-z]{1,12}/|train_)?(?:throughput|[tw]ps|[a-z]{1,12}(?:/s(?:ec)?"
         rb"|_per_s(?:ec(?:ond)?)?))['\"]: ?['\"]?" + RATE + rb"['\"]?[,}])?)"
-        rb"[^{}\n]{0,800}?['\"](?:train(?:ing)?[/_])?(?:total_|lm_)?[Ll]oss(?:/train)?['\"]: ?['\"]?(?:[Aa]rray\()?"
+        rb"[^{}\n]{0,800}?['\"](?:train(?:ing)?[/_])?(?:total_|lm_)?[Ll]oss(?:/train|/out|/total){0,2}['\"]: ?['\"]?"
+        rb"(?:[Aa]rray\()?"
         + LOSS + rb"\)?['\"]?(?=[,}])",
     ),
     dialect(
@@ -184,7 +185,8 @@ HOMEMADE: tuple[Dialect, ...] = (
         _HINTS,
         LOG_LINE + somewhere(NAMED_STEP) + rb"(?=" + UNTIL + rb"{0,80}?" + NAMED_LOSS
         # What is cut off, and an evaluation that tells both losses.
-        + rb"(?!, rate|[ ,|;-]{1,4}(?:[Vv]al|[Tt]est|[Dd]ev|[Ee]val)[a-z]{0,7}[ _]?[Ll]oss(?!=)))"
+        + rb"(?!, rate|[ ,|;-]{1,4}(?:[Vv]al|[Tt]est|[Dd]ev|[Ee]val)[a-z]{0,7}[ _]?[Ll]oss(?!=)"
+        rb"(?![^\n]{0,200}?(?:/s|\d ?ms)(?![a-z]))))"
         + perhaps(NAMED_EPOCH) + perhaps(NAMED_RANK) + BEGINS_WITH_WORKER + RATED + _ONCE,
     ),
     dialect(
@@ -228,7 +230,10 @@ HOMEMADE: tuple[Dialect, ...] = (
     dialect(
         "loss at a step",
         Kind.SAMPLE,
-        [b"oss at ", b"oss for ", b"oss @ ", b" at step ", b" @ step ", b" at iteration ", b" at batch "],
+        [
+            b"oss at ", b"oss for ", b"oss @ ", b"oss after ", b"ost after ", b" at step ", b" @ step ",
+            b" at iteration ", b" at batch ",
+        ],
         _SAID + _LOSS_OF + rb"(?:\([^()\n]{1,30}\) )?" + _AT_STEP + rb" ?(?:[:=]| is) {0,4}" + LOSS + ENDS,
     ),
     dialect(
@@ -286,8 +291,9 @@ HOMEMADE: tuple[Dialect, ...] = (
         "epochs",
         Kind.SAMPLE,
         _HINTS,
-        rb"^" + _MARKS + rb"{0,16}" + DATE + _INFORMS + rb"(?:(?:[Tt]rain(?:ing)?|TRAIN)"
-        rb"(?: metrics| results| set)?:?[ _]{1,6}(?:[-:|] {0,4})?(?:[Aa]vg |[Aa]verage )?|(?:[Aa]vg|[Mm]ean)[ _])"
+        rb"^" + _MARKS + rb"{0,16}" + LOGGED + rb"(?:(?:[Tt]rain(?:ing)?|TRAIN)"
+        rb"(?: metrics| results| set)?:?[ _]{1,6}(?:[-:|] {0,4})?(?:[Aa]vg |[Aa]verage )?"
+        rb"|(?:(?:[Aa]vg|[Mm]ean|[Tt]otal)[ _]){1,2})"
         rb"[Ll]oss(?: ?[:=]| is|(?= )) {1,8}" + LOSS + ENDS,
         is_bar=True,
         is_summary=True,

@@ -52,6 +52,7 @@ class Summary:
             "xla_dist": owners.xla_dist,
             "carried": owners.carried,
             "sectioned": owners.sectioned,
+            "entries": owners.entries,
         }
 
     @classmethod
@@ -59,8 +60,9 @@ class Summary:
         """The summary that was kept. Raises KeyError, TypeError or ValueError for anything else."""
         numbers = {(number, address): int(worker) for number, address, worker in kept["numbers"]}
         labels = frozenset(label.encode("latin-1") for label in kept["labels"])
-        told = (bool(kept[name]) for name in ("xla_dist", "carried", "sectioned"))
-        owners = Owners(numbers, labels, *told)
+        told = {name: bool(kept[name]) for name in ("xla_dist", "carried", "sectioned")}
+        entries = None if kept["entries"] is None else list(kept["entries"])
+        owners = Owners(numbers, labels, entries=entries, **told)
         return cls([dict(row) for row in kept["rows"]], owners)
 
 

@@ -67,6 +67,9 @@ class Matcher:
         for dialect, found in reading.found:
             matched[dialect.name] = matched.get(dialect.name, 0) + 1
             text = line if dialect.is_own else own_text
+            if dialect.is_summary and dialect.is_bar and self._take_beneath(stream, own_text, now):
+                # The step above says more than the epoch further up.
+                continue
             if dialect.kind is Kind.SAMPLE:
                 for each in found:
                     told = each.told(text)
@@ -84,8 +87,7 @@ class Matcher:
                     self._evaluations.end(slot)
             elif dialect.kind is Kind.SECTION:
                 self._section(self._where(stream, found[0], text)[0], "training" in found[0].told(text))
-                if self.openings.any:
-                    self._take_beneath(stream, own_text, now)
+                self._take_beneath(stream, own_text, now)
             elif dialect.kind is Kind.HEADER:
                 self.openings.begin(self._where(stream, found[0], text)[0], dialect, found[0].told(text), text)
             else:
@@ -102,14 +104,17 @@ class Matcher:
         else:
             self._evaluations.begin(slot, *newest)
 
-    def _take_beneath(self, stream: Stream, line: bytes, now: float | None) -> None:
-        """Take down what a line tells that stands under a header."""
+    def _take_beneath(self, stream: Stream, line: bytes, now: float | None) -> bool:
+        """Take down what a line tells that stands under a header; whether it does."""
+        if not self.openings.any:
+            return False
         slot = self._demux.slot_of(stream) if stream.line_slot is None else stream.line_slot
         row = self.openings.take(slot, line)
         if row is not None:
             dialect, told = row
             self._demux.matched[dialect.name] = self._demux.matched.get(dialect.name, 0) + 1
             self.sample(stream, dialect, told, (slot, stream.line_moment), now)
+        return row is not None
 
     def _where(self, stream: Stream, found: Found, text: bytes) -> tuple[int, float | None]:
         """Slot and date of a match: the line's own, or those of a prefix glued into the line before it."""

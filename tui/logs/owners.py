@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from tui.logs.carriers import read_carrier
+from tui.logs.exports import Exports
 from tui.logs.lines import without_escapes
 from tui.logs.prefix import read_prefix
 from tui.logs.sections import Sections
@@ -28,6 +29,8 @@ class Owners:
     """Whether tools other than xla_dist have put labels before lines."""
     sectioned: bool = False
     """Whether the log is in sections, one after the other for each host: a line's place tells who said it."""
+    entries: Sequence[int | None] | None = None
+    """Of an export the worker of each entry, by its place there."""
 
     @classmethod
     def learned(cls, demux: Demux, *, xla_dist: bool) -> Owners:
@@ -37,7 +40,17 @@ class Owners:
 
         numbers = worker_numbers(demux).tolist()
         known = {(s.number, s.address): n for s, n in zip(demux.slots, numbers, strict=True) if n != UNKNOWN}
-        return cls(known, demux.labels(), xla_dist, demux.is_carried, demux.sections is not None)
+        entries: list[int | None] | None = None
+        if demux.exports is not None:
+            # The last of them is that of entries whose slot is unknown.
+            workers = [*(None if number == UNKNOWN else number for number in numbers), None]
+            entries = [workers[slot] for slot in demux.entry_slots]
+        return cls(known, demux.labels(), xla_dist, demux.is_carried, demux.sections is not None, entries)
+
+    @property
+    def is_by_place(self) -> bool:
+        """Whether a line's place tells who said it: the log is to be read from its beginning then."""
+        return self.sectioned or self.entries is not None
 
     def read(self, line: bytes) -> tuple[int | None, float | None]:
         """The worker that said a line (None: nobody named), and the line's own date and time (None: it has none)."""
@@ -52,6 +65,8 @@ class Owners:
 
     def listener(self) -> Listener:
         """Reads the log's lines one after the other from its beginning."""
+        if self.entries is not None:
+            return _ExportListener(self, self.entries)
         return _SectionListener(self) if self.sectioned else self
 
 
@@ -80,3 +95,22 @@ class _SectionListener:
         is_header = self._sections.take(without_escapes(line))
         host = None if is_header else self._sections.host
         return self._owners.numbers.get((None, host)), moment
+
+
+class _ExportListener:
+    """Lines of an export: the entry in which they stand tells who said it."""
+
+    def __init__(self, owners: Owners, entries: Sequence[int | None]) -> None:
+        self._owners = owners
+        self._entries = entries
+        self._exports: Exports | None = None
+
+    def read(self, line: bytes) -> tuple[int | None, float | None]:
+        """As `Owners.read`; what stands between entries is read as it stands."""
+        if self._exports is None:
+            self._exports = Exports(line)
+        belongs_to_none = any(isinstance(each, bytes) for each in self._exports.take(line))
+        place = self._exports.begun - 1
+        if belongs_to_none or not 0 <= place < len(self._entries):
+            return self._owners.read(line)
+        return self._entries[place], None

@@ -54,7 +54,7 @@ class Picker:
     def _names_sought(self) -> list[bytes] | None:
         """What a wanted line must hold one of; None where that cannot be told."""
         choice, owners = self._choice, self._owners
-        if owners.sectioned:
+        if owners.is_by_place:
             return None
         if choice.worker is not None and not owners.carried:
             pairs = [pair for pair, worker in owners.numbers.items() if worker == choice.worker]
@@ -76,7 +76,7 @@ class Picker:
     def read(self, line: bytes) -> tuple[int | None, float | None] | None:
         """Worker and time of a line, with or without its end; None when it is not wanted."""
         choice = self._choice
-        told = self._listener.read(line.removesuffix(b"\n")) if self._owners.sectioned else None
+        told = self._listener.read(line.removesuffix(b"\n")) if self._owners.is_by_place else None
         if choice.core is not None and not names_core(line, choice.core):
             return None
         worker, moment = told or self._listener.read(line.removesuffix(b"\n"))

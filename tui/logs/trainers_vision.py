@@ -33,7 +33,7 @@ CLASSIFIERS = (
         "PyTorch examples",
         b"Train Epoch: ",
         rb"(?<!\w)Train Epoch: " + EPOCH + rb" \[ {0,9}" + STEP + rb"/\d{1,12} \([^)\n]{1,6}%\)\]\s{1,8}"
-        rb"[Ll]oss[:=] {0,2}" + LOSS + ENDS + rb"(?:[^\n]{0,80}?, " + RATE + rb"/s )?",
+        rb"[Ll]oss[:=] {0,2}" + LOSS + ENDS + rb"(?:[^\n]{0,80}?, " + RATE + rb"/s[ ,])?",
     ),
     _sample(
         "PyTorch examples",

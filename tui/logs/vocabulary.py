@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tui.logs.dialect import GROUPED, LOSS, NUMBER
+from tui.logs.dialect import DATE, GROUPED, LOSS, NUMBER
 from tui.logs.paces import PACE
 
 EVALUATION = (
@@ -29,7 +29,8 @@ SETTINGS = (
 
 LOG_LINE = (
     rb"^(?!\s{0,40}(?:[#+]|>(?!>> (?:[Ee]poch|[Ss]tep|[Ii]ter)\w{0,6} \[?\d)|//|def |class |return |print"
-    rb"|logg(?:er|ing)\.|if |for |while |with |assert|self\.)"
+    rb"|logg(?:er|ing)\.|if |for |while |with |assert|self\."
+    rb"|(?i:config\w{0,10}|arg(?:ument)?s|settings|options|h(?:yper)?param(?:eter)?s): )"
     # What is cut off of others' lines; fairseq's summary of an epoch.
     rb"|"
     + SETTINGS
@@ -49,17 +50,16 @@ NAMED_LOSS = (
     _ALONE + rb"|(?=[Tt]rain))(?:(?:[Tt]r(?:ain(?:ing)?)?|TRAIN|[Tt]ot(?:al)?|[Aa]vg|[Aa]verage|[Mm]ean|[Rr]unning"
     rb"|(?:[Mm]ini-?)?[Bb]atch"
     rb"|[Ss]tep|[Ii]ter(?:ation)?|[Cc]urr(?:ent)?|[Ll][Mm]|[Rr]educed|[Gg]lobal"
-    rb"|[Oo]verall)[ _/.-]{0,2}){0,3}(?:[Ll]oss|LOSS|(?<!_)(?<!atch )[Cc]ost(?= ?=))"
+    rb"|[Oo]verall)[ _/.-]{0,2}){0,3}(?:[Ll]oss|LOSS|(?<!_)(?<!atch )[Cc]ost(?= ?=)|Cost(?=:? \d{1,9}\.\d{3}))"
     rb"(?:[_.](?:mean|avg|step|train(?:ing)?)|/train|\((?:train|avg|mean)\)|\]|['\"](?=: ))?"
-    rb"(?:[ \t]{0,8}[:=][ \t]{0,12}|[ \t]{1,12}(?:is )?)(?:(?:tensor|[Aa]rray|DeviceArray)\(|\[(?=[^\],]{1,30}\]))?"
-    + LOSS
-    + rb"(?![\w%]|\.(?!\s))"
+    rb"(?:[ \t]{0,8}[:=][ \t]{0,12}|[ \t]{1,12}(?:is )?)(?:(?:tensor|[Aa]rray|DeviceArray)\(|\[(?=[^\],]{1,30}\])"
+    rb"|['\"](?=[^'\"]{1,30}['\"]))?" + LOSS + rb"(?![\w%]|\.(?!\s))"
 )
 """The whole loss of a training step, by its name."""
 
 ONLY_LOSS = (
     rb"(?<![\w./-])(?:(?!MAX|MIN|AUX|REG|SUM)[A-Z][A-Z\d]{1,6}[ _][Ll]oss"
-    rb"|[Cc]ross[ _-]?[Ee]ntropy)(?: ?[:=])? {0,8}" + LOSS + rb"(?![\w%]|\.(?!\s))"
+    rb"|[Cc]ross[ _-]?[Ee]ntropy(?:[ _]?[Ll]oss)?)(?: ?[:=|])? {0,8}" + LOSS + rb"(?![\w%]|\.(?!\s))"
 )
 """A loss by what it is made of, where a line names no other."""
 
@@ -99,10 +99,16 @@ NAMED_RANK = (
 )
 
 BEGINS_WITH_WORKER = (
-    rb"(?=(?:" + ANY + rb"{0,6}?(?<![\w-])(?:[Pp]roc(?:ess)?|[Ww]orker|[Hh]ost)[ #]{0,4}(?P<worker>\d{1,5})"
-    rb"(?:/\d{1,5})?(?=\]|: |\)| \|| step {1,9}\d{1,12}\]))?)"
+    rb"(?=(?:" + ANY + rb"{0,6}?(?<![\w-])(?:[Pp]roc(?:ess)?(?:_index|_id)?|[Ww]orker|[Hh]ost)[ #=:]{0,4}"
+    rb"(?P<worker>\d{1,5})(?:/\d{1,5})?(?=\]|: |\)| \|| step {1,9}\d{1,12}\]))?)"
 )
 """A process or a machine that is named before what it says: `[Process 0]`, `Worker 3:`."""
+
+LOGGED = (
+    rb"(?:[IWE]\d{4} \d\d:\d\d:\d\d\.\d{1,6}[^\n\]]{0,120}\] |" + DATE
+    + rb"(?:(?:- )?(?:[\w.]{1,40} - )?\[?INFO\]?(?::[\w.]{1,40})?(?: - |:| ){1,3})?)"
+)  # fmt: skip
+"""What a logger puts before what it says: absl's letter and place, or a date and a level."""
 
 _COUNTED = (
     rb"(?i:tok(?:en)?s?|samples?|examples?|ex|im(?:a)?g(?:e)?s?|words?|frames?|seq(?:uence)?s?|records?|batch(?:es)?"
@@ -110,7 +116,8 @@ _COUNTED = (
 )
 _EACH = rb"(?:(?:/|_per_| per )(?:chip|device|core|[gt]pu|GPU|TPU|host|node|worker))?"
 _A_SECOND = (
-    _EACH + rb"(?:/[sS](?:ec(?:ond)?)?| / [Ss]ec|_per_s(?:ec(?:ond)?)?| per s(?:ec(?:ond)?)?)" + _EACH + rb"(?![\w/])"
+    _EACH + rb"(?:/[sS](?:ec(?:ond)?)?| / [Ss]ec|_per_s(?:ec(?:ond)?)?| per [sS](?:ec(?:ond)?)?)" + _EACH
+    + rb"(?![\w/])"
 )  # fmt: skip
 _GLOBAL_RATE = rb"(?<![A-Za-z])[Gg]lobal[ _]?[Rr]ate ?[:=] ?"
 _TRACKED = rb"(?<![A-Za-z_][ _])[Rr]ate(?= ?[:=] ?[\d.]{1,20}[^\w\n]{1,8}" + _GLOBAL_RATE + rb"\d)"

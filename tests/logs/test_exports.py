@@ -1,0 +1,113 @@
+"""Exports of Cloud Logging: whose each entry is, in any pieces, in the order in which they were written."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.logs.shapes import cut, training
+from tui.logs.archive import open_log
+from tui.logs.demux import Demux
+from tui.logs.exports import MOST_OTHERS
+
+WRITTEN = [(worker, second) for second in (10, 11, 12) for worker in (0, 1)]
+"""Who wrote a line at which second, the oldest first."""
+
+
+def said(worker: int, second: int) -> str:
+    return f"step: {second}, loss: {second + worker / 4}"
+
+
+def document(worker: int, second: int) -> dict[str, object]:
+    return {
+        "insertId": f"a{worker}{second}",
+        "jsonPayload": {"message": said(worker, second)},
+        "labels": {"compute.googleapis.com/resource_name": f"t1v-n-1-w-{worker}"},
+        "resource": {"labels": {"node_id": "4811", "worker_id": str(worker)}, "type": "tpu_worker"},
+        "timestamp": f"2025-03-01T10:00:{second}.5Z",
+    }
+
+
+def as_json(entries: list[tuple[int, int]]) -> str:
+    return json.dumps([document(*entry) for entry in entries], indent=2) + "\n"
+
+
+def as_yaml(entries: list[tuple[int, int]]) -> str:
+    return "".join(
+        f"---\ninsertId: a\nlabels:\n  compute.googleapis.com/resource_name: t1v-n-1-w-{worker}\nresource:\n"
+        f"  labels:\n    worker_id: '{worker}'\ntextPayload: '{said(worker, second)}'\n"
+        f"timestamp: '2025-03-01T10:00:{second}Z'\n"
+        for worker, second in entries
+    )
+
+
+def as_csv(entries: list[tuple[int, int]]) -> str:
+    text = io.StringIO()
+    rows = csv.writer(text)
+    rows.writerow(["insertId", "resource.labels.worker_id", "textPayload", "timestamp"])
+    rows.writerows(["a", w, f'{said(w, s)}\nbeneath it, "quoted"', f"2025-03-01T10:00:{s}Z"] for w, s in entries)
+    return text.getvalue()
+
+
+def read(data: bytes, places: list[int] | None = None) -> Demux:
+    demux = Demux()
+    for piece in cut(data, places or []):
+        demux.feed(None, piece)
+    demux.finish()
+    return demux
+
+
+@pytest.mark.parametrize("write", [as_json, as_yaml, as_csv])
+@pytest.mark.parametrize("order", [1, -1], ids=["oldest first", "newest first"])
+@pytest.mark.parametrize("most", [1, 61, 100_000])
+def test_entries_are_their_workers_in_the_order_in_which_they_were_written(
+    write: object, order: int, most: int
+) -> None:
+    data = write(WRITTEN[::order]).encode()  # type: ignore[operator]
+    demux = read(data, list(range(0, len(data), most)))
+    rows = [(row.worker, row.step, row.loss) for row in demux.snapshot().rows()]
+    assert (rows, demux.samples) == ([(0, 12, 12.0), (1, 12, 12.25)], 6)
+
+
+@pytest.mark.parametrize("write", [as_json, as_yaml, as_csv])
+def test_lines_of_a_worker_come_out_of_an_export(write: object, tmp_path: Path) -> None:
+    path = tmp_path / "export"
+    path.write_text(write(WRITTEN[::-1]), newline="")  # type: ignore[operator]
+    for cache in (None, tmp_path / "cache", tmp_path / "cache"):
+        log = open_log(path)
+        assert log.core_rows(cache=cache)[1]["worker"] == 1
+        lines = [line.text for line in log.lines(worker=1, cache=cache)]
+        assert [second for second in (12, 11, 10) if said(1, second) in "".join(lines)] == [12, 11, 10]
+        assert said(0, 11) not in "".join(lines)
+    assert "".join(f"{line.text}\n" for line in log.lines()) == path.read_bytes().decode()
+
+
+def test_whom_an_entry_names_no_label_in_its_text_changes() -> None:
+    entry = {"textPayload": "[rank7]: step: 5, loss: 2.5", "resource": {"labels": {"pod_name": "train-3"}}}
+    rows = read(json.dumps([entry], indent=1).encode()).snapshot().rows()
+    assert [(row.worker, row.address, row.step) for row in rows] == [(0, "train-3", 5)]
+
+
+def test_fields_of_a_structured_logger_are_read_out_of_an_export() -> None:
+    entry = {"jsonPayload": {"message": "train", "step": 5, "loss": 2.5}, "resource": {"labels": {"worker_id": "3"}}}
+    rows = read(json.dumps([entry], indent=4).encode()).snapshot().rows()
+    assert [(row.worker, row.step, row.loss) for row in rows] == [(3, 5, 2.5)]
+
+
+@pytest.mark.parametrize("first", ['{\n  "lr": 0.1,\n  "message": null\n}', "[", "---", "{", "---\na: b\n---"])
+def test_a_log_that_only_begins_like_an_export_is_read_as_it_stands(first: str) -> None:
+    lines = [training(0, step) for step in range(0, 20 * MOST_OTHERS, 10)]
+    demux = read("\n".join([first, *lines]).encode() + b"\n", [100, 5000, 150_000])
+    assert (demux.samples, demux.fast) == (len(lines), True)
+
+
+@pytest.mark.parametrize("cut_at", [0.3, 0.5, 0.9])
+@pytest.mark.parametrize("write", [as_json, as_yaml, as_csv])
+def test_an_export_that_is_cut_off_tells_what_is_whole(write: object, cut_at: float) -> None:
+    text = write(WRITTEN)  # type: ignore[operator]
+    demux = read(text[: int(len(text) * cut_at)].encode())
+    assert 1 <= demux.samples <= 6
