@@ -4,7 +4,6 @@ import re
 from pathlib import Path
 
 import aiohttp
-import pytest
 
 from tests.pods import pod_home, running_pod
 from tui.checks.before_launch import before_launch
@@ -37,7 +36,6 @@ async def test_instances_are_listed_of_slices_that_came_later_too(pod_home: Path
 
 
 async def test_a_policy_of_the_organisation_that_bars_the_workers_is_named_beside_the_probes(pod_home: Path) -> None:
-    pytest.importorskip("google.cloud.compute_v1", reason="google-cloud-compute is not installed")
     match = {"srcIpRanges": ["0.0.0.0/0"], "layer4Configs": [{"ipProtocol": "tcp", "ports": ["8476"]}]}
     rule = {"priority": 10, "action": "deny", "direction": "INGRESS", "ruleName": "no-mesh", "match": match}
     async with running_pod(pod_home, workers=2, cores=8) as pod:
@@ -56,7 +54,6 @@ async def test_a_policy_of_the_organisation_that_bars_the_workers_is_named_besid
 
 
 async def test_a_fresh_pod_passes_every_check_and_its_rules_agree_with_the_probes(pod_home: Path) -> None:
-    pytest.importorskip("google.cloud.compute_v1", reason="google-cloud-compute is not installed")
     async with running_pod(pod_home, workers=2, cores=8) as pod:
         settings = load({"profile": "local"})
         api, buckets = TpuApi(settings), Buckets(settings)

@@ -241,7 +241,7 @@ async def test_a_chip_held_by_a_run_is_a_run_to_stop_and_no_mystery(
         rows = await read(run_checks(slice_, fleet))
         before = await read(before_launch(slice_, fleet))
 
-    assert rows["runs", 0].detail == "run lab-20260101-000000-aaaa is alive"
+    assert rows["runs", 0].detail == "lab-20260101-000000-aaaa has not ended"
     assert [rows[check, 0].status for check in ("runs", "device")] == ["warn", "warn"]
     assert [before[check, 0].status for check in ("runs", "device")] == ["fail", "fail"]
     assert "held by run lab-20260101-000000-aaaa" in rows["device", 0].detail
@@ -263,15 +263,22 @@ def test_nobody_elses_processes_are_guessed_at() -> None:
     assert (row.status, "could not be looked into" in row.detail) == ("unknown", True)
 
 
-async def test_a_worker_whose_answer_breaks_off_is_unknown(sshd: Start) -> None:
+async def test_a_worker_whose_answer_breaks_off_or_does_not_come_is_unknown(
+    sshd: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
     worker = sshd(bare=True)
     install(worker, "date", "kill -9 $PPID")
     slice_ = slice_of(worker)
 
     async with Fleet(slice_.workers, worker.access()) as fleet:
         rows = await read(run_checks(slice_, fleet))
+        install(worker, "date", "exec sleep 600")
+        monkeypatch.setattr("tui.checks.facts.ASK_TIMEOUT", 0.2)
+        late = await read(run_checks(slice_, fleet))
 
-    assert rows["worker", 0].status == "unknown"
+    assert rows["worker", 0].status == late["worker", 0].status == "unknown"
+    assert "not within" in late["worker", 0].detail
+    assert "coreutils" not in (late["worker", 0].remedy or "")
     assert not {"disk", "chips", "clock"} & {check for check, _ in rows}
 
 

@@ -31,7 +31,7 @@ def test_every_field_of_a_node_is_told() -> None:
         id=77,
         create_time=CREATED,
         network_endpoints=[
-            tpu_v2.NetworkEndpoint(ip_address="10.0.0.1", port=8470, access_config={"external_ip": "34.1.2.3"}),
+            tpu_v2.NetworkEndpoint(ip_address="10.0.0.1", port=8470, access_config={"external_ip": "192.0.2.3"}),
             tpu_v2.NetworkEndpoint(ip_address="10.0.0.2", port=8470),
         ],
         scheduling_config=tpu_v2.SchedulingConfig(spot=True),
@@ -74,7 +74,7 @@ def test_every_field_of_a_node_is_told() -> None:
     }
     assert slice_.project == "my-project"
     told = [(w.index, w.internal_ip, w.external_ip, w.host_key_alias) for w in slice_.workers]
-    assert told == [(0, "10.0.0.1", "34.1.2.3", "tpu.77-0"), (1, "10.0.0.2", None, "tpu.77-1")]
+    assert told == [(0, "10.0.0.1", "192.0.2.3", "tpu.77-0"), (1, "10.0.0.2", None, "tpu.77-1")]
 
 
 def test_what_the_api_does_not_tell_is_unknown_not_fine() -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tui.errors import WorkerError
 from tui.printable import one_line
 from tui.ssh.answers import Answer, Call, answers, no_answer
 
@@ -171,12 +172,24 @@ def over(fleet: Fleet) -> Ask:
 
     async def ask(index: int, made: Call) -> list[Answer]:
         done = await fleet.run(index, made.command, input=made.input, timeout=ASK_TIMEOUT)
+        if done.timed_out:
+            raise late(index)
         heard = answers(made.nonce, done.stdout)
         if not any(answer.word == END for answer in heard):
             raise no_answer(index, SILENT, done.stderr, done.exit_code)
         return heard
 
     return ask
+
+
+def late(index: int) -> WorkerError:
+    """The error for a worker that does not come to the end of its account in time."""
+    return WorkerError(
+        SILENT,
+        worker=index,
+        why=f"not within {ASK_TIMEOUT:.0f} s",
+        remedy=f"see whether a disk or the interpreter hangs: `tpu-tui exec … --worker {index} --timeout 60 -- df`",
+    )
 
 
 def facts_from(index: int, heard: Sequence[Answer], sent: float, received: float) -> Facts:

@@ -44,10 +44,11 @@ def _state_row(slice_: Slice) -> CheckRow:
             "slice", None, None, None, "unknown", None, "the API tells no state", "look again in a minute"
         )
     detail = f"{state}: {why}" if why else state
-    return CheckRow("slice", None, None, None, "fail", None, detail, _state_remedy(slice_))
+    return CheckRow("slice", None, None, None, "fail", None, detail, state_remedy(slice_))
 
 
-def _state_remedy(slice_: Slice) -> str:
+def state_remedy(slice_: Slice) -> str:
+    """What to do about a slice that is not ready."""
     if slice_.state in _ON_THE_WAY:
         return "wait until it is READY"
     if slice_.state in _QUEUED:

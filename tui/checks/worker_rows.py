@@ -140,7 +140,7 @@ def _lock_rows(facts: Facts, slice_: Slice) -> list[CheckRow]:
 
 
 def _run_rows(facts: Facts) -> list[CheckRow]:
-    return [_row("runs", facts, "warn", f"run {run} is alive", f"tpu-tui stop {run}") for run in facts.runs]
+    return [_row("runs", facts, "warn", f"{run} has not ended", f"tpu-tui stop {run}") for run in facts.runs]
 
 
 async def tell_facts(

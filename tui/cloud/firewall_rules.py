@@ -1,6 +1,6 @@
-"""The firewall rules that hold for a network, policies of its organisation included, through google-cloud-compute.
+"""The firewall rules that hold for a network, policies of its organisation included: the Compute Engine API's.
 
-Its clients are synchronous, so each reading runs in a thread of its own. Google's libraries are imported when asked.
+Each reading runs in a thread of its own. Google's libraries are imported when asked.
 """
 
 from __future__ import annotations
@@ -9,10 +9,13 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tui.errors import CloudError
 from tui.settings import Settings
+
+if TYPE_CHECKING:
+    from tui.cloud.compute import Compute
 
 Answer = TypeVar("Answer")
 
@@ -94,140 +97,120 @@ class FirewallRules:
     """The project's firewall rules; on a local pod its own, without credentials."""
 
     def __init__(self, settings: Settings, *, patience: float | None = None) -> None:
-        self._endpoint = settings.endpoints.get("compute", "")
-        self._patience = patience or (LOCAL_PATIENCE_SECONDS if self._endpoint else PATIENCE_SECONDS)
-        self._project = settings.project
+        self._settings = settings
+        local = "compute" in settings.endpoints
+        self._patience = patience or (LOCAL_PATIENCE_SECONDS if local else PATIENCE_SECONDS)
 
     async def read(self, network: str | None, project: str | None = None, region: str | None = None) -> Ruleset:
         """The rules of a network (its name or any form of its address; None: `default`), as they are now.
 
         A network of another project is asked for there. Where policies may not be read, the VPC's rules alone are
-        told, with the gap. Raises CloudError where those may not either, or the client is not installed.
+        told, with the gap. Raises CloudError where those may not either.
         """
         return await asyncio.to_thread(self._read, network or "default", project, region)
 
     def _read(self, network: str, project: str | None, region: str | None) -> Ruleset:
-        asking = _Asking(self._patience, self._endpoint, project or self._project)
-        owner = _project_of(network) or asking.project
-        name = network.rpartition("/")[2]
-        refused: list[CloudError] = []
-        for permission, ask in (
-            (REGION_PERMISSION, asking.of_region(owner, name, region) if region else None),
-            (POLICIES_PERMISSION, asking.of_network(owner, name)),
-            (RULES_PERMISSION, asking.listed(owner)),
-        ):
-            found = asking.answer_or_refusal(ask, owner, permission) if ask else None
-            if isinstance(found, CloudError):
-                refused.append(found)
-            elif found is not None:
-                return self._ruleset(asking, found, owner, name, refused)
-        raise _nothing(refused)
+        from tui.cloud.compute import Compute
 
-    def _ruleset(self, asking: _Asking, found: Any, owner: str, name: str, refused: list[CloudError]) -> Ruleset:
-        from tui.cloud.firewall_messages import needs_order, rules_of, rules_with_policies
+        with Compute(self._settings) as compute:
+            owner = _project_of(network) or project or compute.project
+            return _read(_Asking(compute, self._patience, owner, network.rpartition("/")[2]), region)
 
-        if not hasattr(found, "firewall_policys"):
-            return Ruleset(
-                rules_of(found, name), (_gap(refused[-1], "policies of the organisation and the network"),)
-            )
-        gaps = [_gap(refused[-1], "policies of the region")] if refused else []
-        vpc_first = True
-        if needs_order(found):
-            told = asking.answer_or_refusal(asking.order(owner, name), owner, ORDER_PERMISSION)
-            if isinstance(told, CloudError):
-                gaps.append(_gap(told, "whether network policies come before the rules (taken as usual: after)"))
-            else:
-                vpc_first = told.network_firewall_policy_enforcement_order != _POLICIES_FIRST
-        return Ruleset(rules_with_policies(found, f"projects/{owner}/global/networks/{name}", vpc_first), tuple(gaps))
+
+def _read(asking: _Asking, region: str | None) -> Ruleset:
+    refused: list[CloudError] = []
+    questions: list[tuple[str, Callable[[], Any]]] = [
+        (POLICIES_PERMISSION, asking.of_network),
+        (RULES_PERMISSION, asking.listed),
+    ]
+    if region:
+        questions.insert(0, (REGION_PERMISSION, asking.of_region(region)))
+    for permission, ask in questions:
+        found = asking.answer_or_refusal(ask, permission)
+        if not isinstance(found, CloudError):
+            return _ruleset(asking, found, refused)
+        refused.append(found)
+    raise _nothing(refused)
+
+
+def _ruleset(asking: _Asking, found: dict[str, Any] | list[dict[str, Any]], refused: list[CloudError]) -> Ruleset:
+    from tui.cloud.firewall_messages import needs_order, rules_of, rules_with_policies
+
+    if isinstance(found, list):
+        gap = _gap(refused[-1], "policies of the organisation and the network")
+        return Ruleset(rules_of(found, asking.network), (gap,))
+    gaps = [_gap(refused[-1], "policies of the region")] if refused else []
+    vpc_first = True
+    if needs_order(found):
+        told = asking.answer_or_refusal(asking.order, ORDER_PERMISSION)
+        if isinstance(told, CloudError):
+            gaps.append(_gap(told, "whether network policies come before the rules (taken as usual: after)"))
+        else:
+            vpc_first = told.get("networkFirewallPolicyEnforcementOrder") != _POLICIES_FIRST
+    return Ruleset(rules_with_policies(found, f"projects/{asking.path}", vpc_first), tuple(gaps))
 
 
 class _Asking:
-    """Google's clients for one reading; a method makes a question, `answer` asks it."""
+    """The questions about one network; `answer_or_refusal` asks one."""
 
-    def __init__(self, patience: float, endpoint: str, project: str | None) -> None:
-        from google.api_core.exceptions import Forbidden, NotFound
-        from google.auth.credentials import AnonymousCredentials
-
-        from tui.cloud.credentials import find_credentials
-
-        self._refusals = (Forbidden, NotFound)
-        """NotFound too: an API that stands in for Google's may not know the question."""
-        self._compute = _library()
+    def __init__(self, compute: Compute, patience: float, owner: str, network: str) -> None:
+        self._compute = compute
         self._patience = patience
-        self._endpoint = endpoint
-        if endpoint:
-            self._options: dict[str, Any] = {
-                "credentials": AnonymousCredentials(),  # type: ignore[no-untyped-call]
-                "client_options": {"api_endpoint": endpoint},
-            }
-            self.project = project or "local"
-        else:
-            found = find_credentials()
-            self._options = {"credentials": found.credentials}
-            self.project = project or found.project or ""
+        self._owner = owner
+        self.network = network
+        self.path = f"{owner}/global/networks/{network}"
 
-    def of_region(self, owner: str, name: str, region: str) -> Callable[[], Any]:
-        """All that holds for a network in a region: its rules, and the policies of every kind."""
-        address = f"{_URL}projects/{owner}/global/networks/{name}"
-        clients = self._compute.RegionNetworkFirewallPoliciesClient
-        return self._call(clients, "get_effective_firewalls", project=owner, region=region, network=address)
+    def of_region(self, region: str) -> Callable[[], dict[str, Any]]:
+        """All that holds for the network in a region: its rules, and the policies of every kind."""
+        path = f"{self._owner}/regions/{region}/firewallPolicies/getEffectiveFirewalls"
+        return lambda: self._get(path, network=f"{_URL}projects/{self.path}")
 
-    def of_network(self, owner: str, name: str) -> Callable[[], Any]:
+    def of_network(self) -> dict[str, Any]:
         """The same without the policies of regions."""
-        return self._call(self._compute.NetworksClient, "get_effective_firewalls", project=owner, network=name)
+        return self._get(f"{self.path}/getEffectiveFirewalls")
 
-    def order(self, owner: str, name: str) -> Callable[[], Any]:
+    def order(self) -> dict[str, Any]:
         """The network itself, which says whether its policies come before its rules."""
-        return self._call(self._compute.NetworksClient, "get", project=owner, network=name)
+        return self._get(self.path)
 
-    def listed(self, owner: str) -> Callable[[], Any]:
+    def listed(self) -> list[dict[str, Any]]:
         """The project's VPC firewall rules, page by page."""
-        return self._call(self._compute.FirewallsClient, "list", wrap=list, project=owner)
+        return list(self._compute.items(f"{self._owner}/global/firewalls", patience=self._patience))
 
-    def _call(
-        self, clients: Any, method: str, *, wrap: Callable[[Any], Any] = lambda found: found, **words: str
-    ) -> Callable[[], Any]:
+    def _get(self, path: str, **query: str) -> dict[str, Any]:
+        return self._compute.get(path, patience=self._patience, **query)
+
+    def answer_or_refusal(self, ask: Callable[[], Answer], permission: str) -> Answer | CloudError:
+        """Ask, again while the service is unavailable. A refusal comes back: another question may be allowed.
+
+        Raises CloudError for all else.
+        """
+        from google.api_core.exceptions import Forbidden, GoogleAPIError, NotFound
         from google.api_core.retry import Retry
-
-        def ask() -> Any:
-            retry = Retry(initial=0.2, maximum=4.0, timeout=self._patience)
-            with clients(**self._options) as client:
-                return wrap(getattr(client, method)(**words, retry=retry, timeout=self._patience))
-
-        return ask
-
-    def answer(self, ask: Callable[[], Answer], owner: str, permission: str) -> Answer:
-        """Ask. Raises CloudError, whose cause is the client's own."""
-        from google.api_core.exceptions import GoogleAPIError
         from google.auth.exceptions import GoogleAuthError
         from requests.exceptions import RequestException
 
         started = time.monotonic()
         try:
-            return ask()
+            answer: Answer = Retry(initial=0.2, maximum=4.0, timeout=self._patience)(ask)()
+        except (Forbidden, NotFound) as error:  # NotFound: what stands in for Google's API may not know the question
+            return self._explained(error, permission, time.monotonic() - started)
         except (GoogleAPIError, GoogleAuthError, RequestException) as error:
-            raise self._explained(error, owner, permission, time.monotonic() - started) from error
+            raise self._explained(error, permission, time.monotonic() - started) from error
+        return answer
 
-    def answer_or_refusal(self, ask: Callable[[], Answer], owner: str, permission: str) -> Answer | CloudError:
-        """As `answer`, but a refusal comes back: another question may be allowed."""
-        try:
-            return self.answer(ask, owner, permission)
-        except CloudError as error:
-            if isinstance(error.__cause__, self._refusals):
-                return error
-            raise
-
-    def _explained(self, error: Exception, project: str, permission: str, tried: float) -> CloudError:
+    def _explained(self, error: Exception, permission: str, tried: float) -> CloudError:
         from google.api_core.exceptions import Forbidden, RetryError
         from requests.exceptions import RequestException
 
         from tui.cloud import api_errors
 
+        endpoint = self._compute.endpoint
         cause = error.cause if isinstance(error, RetryError) else error
         if isinstance(cause, RequestException):
-            where = f" at {self._endpoint}" if self._endpoint else ""
+            where = f" at {endpoint}" if endpoint else ""
             return CloudError(_WHAT, why=f"Compute Engine{where} is down or out of reach, tried for {tried:.0f} s")
-        asked = api_errors.Asked(_WHAT, project, _SERVICE, "the Compute Engine API", ROLE, self._endpoint)
+        asked = api_errors.Asked(_WHAT, self._owner, _SERVICE, "the Compute Engine API", ROLE, endpoint)
         told = api_errors.explain(error, asked, tried)
         missing = f" (it takes {permission})" if isinstance(cause, Forbidden) and permission not in told.why else ""
         return CloudError(told.what, why=told.why + missing, remedy=told.remedy)
@@ -242,18 +225,6 @@ def _nothing(refused: list[CloudError]) -> CloudError:
     last = refused[-1]
     why = f"{last.why}; {POLICIES_PERMISSION} would do too" if len(refused) > 1 else last.why
     return CloudError(last.what, why=why, remedy=last.remedy)
-
-
-def _library() -> Any:
-    from tui.cloud.credentials import silence_libraries
-
-    silence_libraries()
-    try:
-        from google.cloud import compute_v1
-    except ImportError:
-        remedy = "pip install google-cloud-compute, next to tpu-tui; the probes need nothing of it"
-        raise CloudError(_WHAT, why="google-cloud-compute is not installed", remedy=remedy) from None
-    return compute_v1
 
 
 def _project_of(network: str) -> str | None:
