@@ -10,7 +10,7 @@ from tui.pod.worker import Worker
 
 WORKERS = (
     Worker(
-        0, "w0", "10.0.0.2", "34.1.1.1", host_keys=("ssh-ed25519 AAAA",), instance="projects/p/zones/z/instances/w0"
+        0, "w0", "10.0.0.2", "192.0.2.1", host_keys=("ssh-ed25519 AAAA",), instance="projects/p/zones/z/instances/w0"
     ),
     Worker(1, port=2200, user="ada"),
 )

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import socket
@@ -17,6 +18,7 @@ from tui.pod.run import Run
 from tui.pod.worker import Worker
 from tui.runs.claim import Claim, living_keeper
 from tui.runs.directory import RunDirectory, list_runs, resolve
+from tui.runs.growth import Growth
 
 RUN = Run(
     id="resnet-20261121-101500-00aa",
@@ -97,6 +99,18 @@ def test_a_torn_last_arrival_is_left_for_the_next_look(home: Path) -> None:
     assert [(arrival.worker, arrival.end) for arrival in made.arrivals(offset)[0]] == [(1, 20)]
 
 
+def test_an_arrival_whose_time_was_cut_off_is_not_taken_for_one_of_long_ago(home: Path) -> None:
+    made = RunDirectory.create(home, RUN)
+    for torn in (b"0 10 17638", b"0 10 1763888888", b"0 10 1763888888.25"):
+        with (made.path / "arrivals").open("ab") as handle:
+            handle.write(torn)
+        made.append_arrival(1, 20, 1763888889.5)
+    assert {(arrival.worker, arrival.time) for arrival in made.arrivals()[0]} == {(1, 1763888889.5)}
+    assert {batch[3] for batch in Growth(made, in_order=True)._batches_in((made.path / "arrivals").read_bytes())} == {
+        1763888889.5
+    }
+
+
 def test_a_run_without_a_keeper_is_unattended(home: Path) -> None:
     assert RunDirectory.create(home, RUN).attended().alive is False
 
@@ -113,6 +127,20 @@ def test_whoever_holds_the_claim_attends_and_nobody_else_can(home: Path) -> None
     after = made.attended()
     assert not after.alive
     assert after.since == pytest.approx(time.time(), abs=60)
+
+
+def test_where_files_cannot_be_locked_nobody_is_taken_for_a_keeper(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_descriptor: int, _mode: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    made = RunDirectory.create(home, RUN)
+    (made.path / "keeper").touch()
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    assert not made.attended().alive
+    with pytest.raises(OSError, match="lock"):
+        Claim.take(made)
 
 
 def test_a_keeper_on_another_machine_is_judged_by_its_heartbeat(home: Path) -> None:

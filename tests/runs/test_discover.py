@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
@@ -26,10 +27,10 @@ from tui.ssh.fleet import Fleet
 pytestmark = needs_sshd
 
 
-def seen(pod: Pod) -> Discovery:
+def seen(pod: Pod, **patience: float) -> Discovery:
     async def ask() -> Discovery:
         async with Fleet([worker.worker for worker in pod.workers], pod.access) as fleet:
-            return await discover(fleet, "~/.tpu-tui")
+            return await discover(fleet, "~/.tpu-tui", **patience)
 
     return asyncio.run(ask())
 
@@ -57,13 +58,18 @@ def deleted(pod: Pod, directory: RunDirectory) -> list[DeleteAnswer]:
 def test_a_run_is_found_with_its_record_and_what_each_worker_has(pod: Pod, tmp_path: Path) -> None:
     assert seen(pod) == Discovery(())
     first = pod.running("sleep", "1000")
-    pod.workers[2].stop()
-    found = seen(pod)
+    listening = pod.workers[2].process
+    assert listening is not None
+    listening.send_signal(signal.SIGSTOP)
+    try:
+        found = seen(pod, least_patience=0.1)
+    finally:
+        listening.send_signal(signal.SIGCONT)
     assert [(item.run.id, item.run.argv, item.is_alive) for item in found.runs] == [
         (first.id, ("sleep", "1000"), True)
     ]
     assert found.runs[0].workers == {0: Found.RUNNING, 1: Found.RUNNING}
-    assert [problem.worker for problem in found.problems] == [2]
+    assert [(problem.worker, problem.what) for problem in found.problems] == [(2, "it does not tell of its runs")]
     assert "hush" not in str(found.runs[0].run)
 
 

@@ -16,10 +16,11 @@ from tests.chaos.launches import Tally, freeze_before, kill_a_keeper
 from tests.chaos.mirrors import FAULTS, ProxiedPod, storm, strike
 from tests.chaos.proxy import proxies
 from tests.runs.pipes import until
-from tests.runs.ssh_pod import Pod, over
+from tests.runs.ssh_pod import Pod, over, unattended
 from tests.sshd import OpensshWorker, needs_sshd
 from tui.pod.run import RunState
 from tui.runs.directory import RunDirectory
+from tui.runs.keeper import start_keeper
 from tui.runs.mirror import Mirror
 from tui.runs.status import status_of
 
@@ -70,6 +71,13 @@ def test_a_storm_of_faults_costs_no_byte(proxied: ProxiedPod) -> None:
     proxied.end_runs()
 
 
+def fill(disk: Path) -> None:
+    """Leave not a single block."""
+    with (disk / "ballast").open("wb", buffering=0) as ballast, contextlib.suppress(OSError):
+        while ballast.write(bytes(4096)):
+            pass
+
+
 def test_a_disk_without_a_single_block_left_is_told_all_the_same(small_disk: Path, pod: Pod) -> None:
     directory = RunDirectory.create(small_disk / "runs", pod.spec("true").run)
     with (directory.path / "events.jsonl").open("ab") as events:
@@ -77,11 +85,8 @@ def test_a_disk_without_a_single_block_left_is_told_all_the_same(small_disk: Pat
 
     async def fill_and_write() -> None:
         mirror = Mirror(directory, 0)
-        ballast = (small_disk / "ballast").open("wb", buffering=0)
-        with contextlib.suppress(OSError):
-            while ballast.write(bytes(4096)):
-                pass
-        ballast.close()
+        await mirror.open()
+        fill(small_disk)
         writing = asyncio.ensure_future(mirror.append(bytes(200_000)))
         await asyncio.to_thread(until, lambda: status_of(directory).notes)
         (small_disk / "ballast").unlink()
@@ -103,6 +108,32 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         pytest.skip("mounting a small disk does not work here")
     yield mount
     until(lambda: subprocess.run(["umount", str(mount)], capture_output=True).returncode == 0)
+
+
+def test_a_run_is_stopped_while_the_disk_here_has_no_room_to_note_it(small_disk: Path, pod: Pod) -> None:
+    pod.home = small_disk
+    directory = pod.running("sleep", "600")
+    directory.spend_room()
+    fill(small_disk)
+    assert [answer.confirmed for answer in pod.stop(RunDirectory.open(directory.path))] == [True] * 3
+    (small_disk / "ballast").unlink()
+    assert over(directory).state is RunState.STOPPED
+    unattended(directory)
+
+
+def test_a_launch_that_cannot_be_noted_here_starts_nothing_and_says_why(small_disk: Path, pod: Pod) -> None:
+    spec = pod.spec("sleep", "600")
+    directory = RunDirectory.create(small_disk / "runs", spec.run)
+    pod.kept.append(directory)
+    with (directory.path / "events.jsonl").open("ab") as events:
+        events.write(b"\n" * (4096 - 700))
+    fill(small_disk)
+    start_keeper(directory, spec)
+    status = over(directory)
+    assert status.state is RunState.FAILED
+    assert "disk of this machine is full" in (status.cause or "")
+    assert not pod.tags(directory)
+    unattended(directory)
 
 
 def test_a_full_disk_here_is_told_and_following_goes_on_when_there_is_room(small_disk: Path, pod: Pod) -> None:

@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,14 +18,16 @@ import pytest
 from tests.runs.pipes import tagged, until
 from tests.runs.ssh_pod import SECRET, Pod, over, unattended
 from tests.sshd import needs_sshd
-from tui.errors import UsageError
+from tui.errors import TpuTuiError, UsageError
 from tui.pod.run import Run, RunState
 from tui.runs.directory import RunDirectory
 from tui.runs.follow import catch_up
 from tui.runs.keeper import attend, start_keeper
+from tui.runs.launch import Gang
+from tui.runs.look import Look
 from tui.runs.spec import LaunchSpec, check_spec, dry_run
 from tui.runs.status import status_of
-from tui.runs.survey import Found, read_record, runs_on
+from tui.runs.survey import Found, read_record, runs_on, survey
 from tui.ssh.fleet import Fleet
 
 pytestmark = needs_sshd
@@ -286,11 +289,40 @@ def test_a_stop_during_the_launch_ends_it(pod: Pod) -> None:
     assert not any(tagged(tag) for tag in pod.tags(directory))
 
 
+class _CutGang(Gang):
+    """A launch one of whose sessions ends between its checks and what comes after them."""
+
+    async def _look(self) -> None:
+        await super()._look()
+        checked = self.fronts[1].process
+        checked.stdin.write_eof()
+        await checked.wait_closed()
+
+
+async def test_a_launch_whose_session_ended_after_its_checks_opens_another(pod: Pod) -> None:
+    spec = replace(pod.spec("sleep", "1000"), look=Look())
+    directory = RunDirectory.create(pod.home / "runs", spec.run)
+    async with Fleet(pod.nouns, pod.access) as fleet:
+        gang = _CutGang(directory, spec, fleet)
+        await gang.run()
+        assert set((await survey(spec.run, fleet)).values()) == {Found.RUNNING}
+        await asyncio.gather(*(front.close(0.1) for front in gang.fronts.values()))
+
+
 def test_what_could_not_run_is_refused_before_there_is_a_keeper(pod: Pod) -> None:
     with pytest.raises(UsageError, match="128"):
         check_spec(pod.spec("x" * 200_000))
     with pytest.raises(UsageError, match="policy"):
         check_spec(pod.spec("true", on_failure="panic"))
+
+
+def test_a_launch_whose_keeper_does_not_start_has_failed_and_says_why(pod: Pod) -> None:
+    spec = pod.spec("true")
+    directory = RunDirectory.create(pod.home / "runs", spec.run)
+    (directory.path / "keeper").mkdir()
+    with pytest.raises(TpuTuiError, match=r"keeper did not start.*Is a directory"):
+        start_keeper(directory, spec)
+    assert status_of(directory).state is RunState.FAILED
 
 
 def test_a_spec_travels_as_json(pod: Pod) -> None:

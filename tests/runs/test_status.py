@@ -69,11 +69,11 @@ def test_the_first_failure_is_the_cause_and_later_ones_are_not() -> None:
 
 def test_phases_and_links_are_told_per_worker() -> None:
     seen = status(
-        event("phase", 0, phase="prepare", status="failed", detail="command not found: x"),
+        event("phase", 0, phase="prepare", status="failed", detail="command not found: x", remedy="--sync"),
         event("link", 1, status="lost", detail="timed out"),
     )
     assert (seen.workers[0].phase, seen.workers[0].phase_status) == ("prepare", "failed")
-    assert seen.workers[0].detail == "command not found: x"
+    assert (seen.workers[0].detail, seen.workers[0].remedy) == ("command not found: x", "--sync")
     assert (seen.workers[1].link, seen.workers[1].link_detail) == ("lost", "timed out")
 
 

@@ -6,8 +6,9 @@ import asyncio
 import contextlib
 import selectors
 import socket
-import threading
+import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,7 +16,6 @@ from tui.runs import unhurried
 
 LONG = 600.0
 """Seconds that no test would live to see the end of."""
-PAUSE = 0.5
 
 
 class Wires:
@@ -50,15 +50,21 @@ def wires() -> Iterator[Wires]:
         yield wires
 
 
-def test_what_comes_within_the_pause_is_taken_at_once(wires: Wires) -> None:
-    wires.patient.pause = PAUSE
+def test_what_comes_within_the_pause_is_taken_at_once(wires: Wires, monkeypatch: pytest.MonkeyPatch) -> None:
+    rests: list[float] = []
+
+    def rest(seconds: float) -> None:
+        rests.append(seconds)
+        wires.send(1)
+
+    monkeypatch.setattr(unhurried, "time", SimpleNamespace(monotonic=time.monotonic, sleep=rest))
+    wires.patient.pause = LONG
     wires.send(0)
     assert wires.taken() == {0}
     wires.send(0)
-    later = threading.Timer(PAUSE / 10, wires.send, (1,))
-    later.start()
     assert wires.taken() == {0, 1}
-    later.join()
+    assert len(rests) == 1
+    assert 0 < rests[0] <= LONG
 
 
 def test_a_timer_that_is_due_waits_for_no_pause(wires: Wires) -> None:

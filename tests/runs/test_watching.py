@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,30 @@ from tui.runs.status import status_of
 from tui.runs.watching import SAMPLE, Watcher
 
 NEVER = 10_000.0
+_LOADED_IN_TURNS = """
+import asyncio, sys
+import tui.runs.attempts
+from tui.runs.watching import load_apart
+
+async def beside(turns):
+    seen = set(sys.modules)
+    while True:
+        turns.append({name for name in set(sys.modules) - seen if name.startswith("tui.logs.")})
+        seen = set(sys.modules)
+        await asyncio.sleep(0)
+
+async def main():
+    turns = []
+    other = asyncio.ensure_future(beside(turns))
+    await load_apart("tui.logs.demux")
+    await asyncio.sleep(0)
+    other.cancel()
+    assert "tui.logs.demux" in set().union(*turns)
+    return [sorted(turn) for turn in turns if len(turn) > 1]
+
+print(asyncio.run(main()))
+"""
+"""Runs what reads logs beside a task that notes what was loaded from one of its turns to the next."""
 
 
 class Watched:
@@ -51,6 +77,11 @@ class Watched:
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+
+
+def test_what_reads_logs_is_loaded_a_module_at_a_time_with_the_workers_lines_between() -> None:
+    loading = subprocess.run([sys.executable, "-c", _LOADED_IN_TURNS], capture_output=True, text=True, check=True)
+    assert loading.stdout.strip() == "[]"
 
 
 @pytest.fixture

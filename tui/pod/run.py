@@ -17,6 +17,8 @@ MASK = "********"
 REHEARSAL_MODULE = "tui.localpod.rehearsal"
 LOCAL_PROFILE = "local"
 """The profile that a local pod writes while it lives."""
+LAST_WORDS = "; its last lines: "
+"""Parts the cause of a failure from what its worker wrote last."""
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _NAME_LENGTH = 100
 """Characters of a name that go into a run's id, which names files here and on the workers."""

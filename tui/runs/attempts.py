@@ -7,6 +7,7 @@ import signal
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tui.errors import TpuTuiError
@@ -17,7 +18,7 @@ from tui.runs.claim import Claim
 from tui.runs.directory import HEARTBEAT, RunDirectory
 from tui.runs.earlier import fetch_earlier
 from tui.runs.keeping import Keeping
-from tui.runs.mirror import record, set_logs_aside, spend_reserve
+from tui.runs.mirror import patiently, record, set_logs_aside
 from tui.runs.policies import Patience, in_time
 from tui.runs.renewal import await_slice, bring_code
 from tui.runs.spec import LaunchSpec
@@ -98,11 +99,13 @@ async def _keep(directory: RunDirectory, document: Mapping[str, Any], tether: Te
     spec = LaunchSpec.from_json(document["spec"]) if "spec" in document else None
     access = spec.access if spec else _access(directory, document)
     patience = spec.patience if spec else Patience(**document.get("patience", {}))
+    with suppress(OSError):
+        directory.hold_room()
     if spec is not None:
         pod = tether.pod if tether else None
         await record(directory, "state", state=str(RunState.PREPARING), cause=None, pod=pod)
     await Life(directory, access, patience, spec).run()
-    spend_reserve(directory)
+    directory.spend_room()
 
 
 def _access(directory: RunDirectory, document: Mapping[str, Any]) -> Access:
@@ -209,7 +212,7 @@ class Life:
         await record(
             self.directory, "note", text=f"slice {renewed.slice} is READY again", slice="ready", waits_on_slice=False
         )
-        self.directory.amend(renewed)
+        await patiently(partial(self.directory.amend, renewed))
         await self.fleet.close()
         self.fleet = Fleet(renewed.workers, self.access)
         self.acting = Acting(renewed, self.fleet)
@@ -273,7 +276,7 @@ async def _before(directory: RunDirectory, attempt: int, ended: Ended, pause: fl
     await record(directory, "state", state=str(RunState.PREPARING), attempt=attempt, cause=cause)
     if pause:
         await record(directory, "note", text=f"the gang is launched again in {in_time(pause)}")
-    await asyncio.get_running_loop().run_in_executor(None, set_logs_aside, directory, attempt)
+    await patiently(partial(set_logs_aside, directory, attempt))
     with suppress(asyncio.TimeoutError):
         await asyncio.wait_for(wish_to_stop(directory), pause)
         return _stopped(ended)

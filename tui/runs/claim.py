@@ -28,19 +28,20 @@ class Claim:
     def take(cls, directory: RunDirectory, patience: float = PATIENCE) -> Claim | None:
         """Take the lock; None at once when a keeper has it, after `patience` seconds when anybody else has.
 
-        It is inherited by a fork and freed by the last holder.
+        It is inherited by a fork and freed by the last holder. Raises OSError where files cannot be locked, as on
+        some network file systems.
         """
         path = directory.path / KEEPER_FILE
         descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-        deadline = time.monotonic() + patience
-        while not _locked(descriptor, fcntl.LOCK_EX):
-            kept = not _locked(descriptor, fcntl.LOCK_SH) and living_keeper(directory) is not None
-            fcntl.flock(descriptor, fcntl.LOCK_UN)  # or two who try would keep each other from it
-            if kept or time.monotonic() > deadline:
-                os.close(descriptor)
-                return None
-            time.sleep(_PAUSE)
-        return cls(descriptor, path)
+        try:
+            taken = _taken(descriptor, directory, time.monotonic() + patience)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        if taken:
+            return cls(descriptor, path)
+        os.close(descriptor)
+        return None
 
     def sign(self) -> None:
         """Write `pid start-time host`; the start time (clock ticks since boot) tells a reused pid apart."""
@@ -69,6 +70,16 @@ class Claim:
         os.close(self._descriptor)
 
 
+def _taken(descriptor: int, directory: RunDirectory, deadline: float) -> bool:
+    while not _locked(descriptor, fcntl.LOCK_EX):
+        kept = not _locked(descriptor, fcntl.LOCK_SH) and living_keeper(directory) is not None
+        fcntl.flock(descriptor, fcntl.LOCK_UN)  # or two who try would keep each other from it
+        if kept or time.monotonic() > deadline:
+            return False
+        time.sleep(_PAUSE)
+    return True
+
+
 def living_keeper(directory: RunDirectory) -> int | None:
     """The pid of the keeper that signed last, where that one lives; one on another machine is taken to live."""
     try:
@@ -95,7 +106,7 @@ def _lives(pid: int, started: str) -> bool:
 def _locked(descriptor: int, mode: int) -> bool:
     try:
         fcntl.flock(descriptor, mode | fcntl.LOCK_NB)
-    except OSError:
+    except BlockingIOError:
         return False
     return True
 

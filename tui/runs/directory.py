@@ -29,6 +29,9 @@ EVENTS_FILE = "events.jsonl"
 ARRIVALS_FILE = "arrivals"
 KEEPER_FILE = "keeper"
 KEEPER_LOG = "keeper.log"
+RESERVE_FILE = "reserve"
+RESERVE = 64 * 1024
+"""Bytes, and a file, held back for what is to be told when the disk here is full."""
 HEARTBEAT = 5.0
 """Seconds between two touches of the keeper file."""
 STALE_HEARTBEAT = 4 * HEARTBEAT
@@ -106,7 +109,7 @@ class RunDirectory:
         self.path = path
         self.run = run
         self._events = _Lines(path / EVENTS_FILE)
-        self._arrivals = _Lines(path / ARRIVALS_FILE)
+        self._arrivals = _Lines(path / ARRIVALS_FILE, unfinished=b" unfinished")
 
     @property
     def id(self) -> str:
@@ -115,7 +118,10 @@ class RunDirectory:
 
     @classmethod
     def create(cls, home_runs: Path, run: Run) -> RunDirectory:
-        """Make the directory and write run.json (secret values masked). Raises UsageError when the run exists."""
+        """Make the directory and write run.json (secret values masked). Raises UsageError when the run exists.
+
+        OSError, too, and nothing is left, where there is no room.
+        """
         path = home_runs / run.id
         home_runs.mkdir(parents=True, exist_ok=True, mode=0o700)
         try:
@@ -125,6 +131,7 @@ class RunDirectory:
         directory = cls(path, run)
         try:
             directory._write_whole(RUN_FILE, _to_lines(run.to_json()))
+            directory.hold_room()
             for name in (EVENTS_FILE, ARRIVALS_FILE):
                 os.close(os.open(path / name, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600))
         except OSError:
@@ -156,6 +163,17 @@ class RunDirectory:
     def attempt_path(self, attempt: int) -> Path:
         """Where the logs of an earlier attempt are kept after a restart (attempts count from 0)."""
         return self.path / "attempts" / str(attempt)
+
+    def hold_room(self) -> None:
+        """Hold a little room back, so that a full disk can still be told in the run's events. Raises OSError."""
+        descriptor = os.open(self.path / RESERVE_FILE, os.O_CREAT | os.O_WRONLY, 0o600)
+        with os.fdopen(descriptor, "wb") as handle:
+            handle.write(bytes(RESERVE))
+
+    def spend_room(self) -> None:
+        """Give what was held back to whatever is written next."""
+        with suppress(OSError):
+            (self.path / RESERVE_FILE).unlink()
 
     # -- events ----------------------------------------------------------------------------------------------------
 
@@ -246,6 +264,10 @@ def _open_or_tell(path: Path, problems: list[TpuTuiError] | None) -> RunDirector
         return None
 
 
+class NoSuchRunError(UsageError):
+    """No run here is called so; the remedy names those that may be meant."""
+
+
 def resolve(runs_home: Path, text: str) -> RunDirectory:
     """The run that a person means by an id, a unique part of one, `last`, or a run directory's path.
 
@@ -266,7 +288,7 @@ def resolve(runs_home: Path, text: str) -> RunDirectory:
         raise UsageError(f"{text!r} is part of {len(matches)} runs", remedy="one of: " + _some(matches))
     if (as_path / RUN_FILE).exists():
         return RunDirectory.open(as_path.resolve())
-    raise UsageError(f"no run {text!r} in {runs_home}", remedy=_meant(text, names))
+    raise NoSuchRunError(f"no run {text!r} in {runs_home}", remedy=_meant(text, names))
 
 
 def _newest(runs_home: Path) -> RunDirectory:
@@ -305,8 +327,10 @@ def _stamp(run_id: str) -> str:
 class _Lines:
     """A file of lines that several processes append to, each in one write; kept open from the first one on."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, unfinished: bytes = b"") -> None:
+        """`unfinished` marks a line that was cut off, where what is left of it could be taken for a whole one."""
         self._path = path
+        self._mark = unfinished + b"\n"
         self._descriptor: int | None = None
         self._whole = 0
         """Where a line of ours ended."""
@@ -316,7 +340,7 @@ class _Lines:
         descriptor = self._open()
         size = os.fstat(descriptor).st_size
         torn = size not in (0, self._whole) and os.pread(descriptor, 1, size - 1) != b"\n"
-        data = b"\n" + line if torn else line
+        data = self._mark + line if torn else line
         if os.write(descriptor, data) < len(data):
             raise OSError(28, "no room to append", str(self._path))
         self._whole = size + len(data)
@@ -361,7 +385,7 @@ def _parse_arrival(line: bytes) -> Arrival | None:
 def _is_locked(descriptor: int) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
+    except BlockingIOError:
         return True
     fcntl.flock(descriptor, fcntl.LOCK_UN)
     return False

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tui.errors import TpuTuiError, UsageError
+from tui.errors import TpuTuiError, UsageError, WorkerError
 from tui.pod.run import Run, RunState
 from tui.runs.claim import Claim
 from tui.runs.directory import RunDirectory
@@ -22,6 +22,13 @@ from tui.ssh.answers import Answer, answers, no_answer
 
 if TYPE_CHECKING:
     from tui.ssh.fleet import Fleet
+
+
+PATIENCE = 15.0
+"""Seconds that a worker has to tell of its runs, and that a run's record may take."""
+LEAST_PATIENCE, LAGGARDS = 4.0, 4.0
+"""Where half of the workers have told: what the others have at least, and how many times as long as those took."""
+_LOOK_EVERY = 0.25
 
 
 @dataclass(frozen=True)
@@ -62,27 +69,57 @@ class DeleteAnswer:
     detail: str = ""
 
 
-async def discover(fleet: Fleet, run_root: str) -> Discovery:
-    """Ask every worker for the runs it knows; workers out of reach are told in `problems`, the rest is kept."""
-    problems: list[TpuTuiError] = []
+async def discover(fleet: Fleet, run_root: str, *, least_patience: float = LEAST_PATIENCE) -> Discovery:
+    """Ask every worker for the runs it knows.
+
+    Workers out of reach are told in `problems`, and those that are silent long after the others; the rest is kept.
+    """
+    heard = await _heard(fleet, run_root, least_patience)
+    problems = [answers for answers in heard.values() if isinstance(answers, TpuTuiError)]
     known: dict[str, dict[int, Answer]] = {}
-
-    asked: list[int] = []
-
-    async def one(index: int) -> None:
-        try:
-            for run_id, answer in (await answers_on(fleet, index, run_root)).items():
+    nothing: dict[int, Answer | None] = {}
+    for index, told in heard.items():
+        if not isinstance(told, TpuTuiError):
+            nothing[index] = None
+            for run_id, answer in told.items():
                 known.setdefault(run_id, {})[index] = answer
-            asked.append(index)
-        except TpuTuiError as error:
-            problems.append(error)
-
-    await asyncio.gather(*(one(index) for index in fleet.workers))
     described = await asyncio.gather(*(_describe(fleet, run_id, run_root, at) for run_id, at in known.items()))
-    nothing = dict.fromkeys(asked)
     runs = [replace(one, answers={**nothing, **one.answers}) for one in described if isinstance(one, FoundRun)]
     problems += [item for item in described if isinstance(item, TpuTuiError)]
     return Discovery(tuple(sorted(runs, key=lambda item: item.run.id[-20:], reverse=True)), tuple(problems))
+
+
+async def _heard(fleet: Fleet, run_root: str, least_patience: float) -> dict[int, Mapping[str, Answer] | TpuTuiError]:
+    """What each worker lists, or why it does not."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    patience = PATIENCE
+    tasks = {index: asyncio.ensure_future(answers_on(fleet, index, run_root)) for index in fleet.workers}
+    pending = set(tasks.values())
+    try:
+        while pending and (left := began + patience - loop.time()) > 0:
+            _, pending = await asyncio.wait(pending, timeout=min(left, _LOOK_EVERY))
+            if 2 * len(pending) <= len(tasks):
+                patience = min(patience, max(least_patience, LAGGARDS * (loop.time() - began)))
+    finally:
+        for task in pending:
+            task.cancel()
+        await asyncio.gather(*tasks.values(), return_exceptions=True)
+    return {index: _told(index, task, patience, fleet.access.slice) for index, task in tasks.items()}
+
+
+def _told(
+    index: int, task: asyncio.Task[dict[str, Answer]], patience: float, slice_: str | None
+) -> Mapping[str, Answer] | TpuTuiError:
+    if task.cancelled():
+        return _late("it does not tell of its runs", index, patience, slice_)
+    error = task.exception()
+    return error if isinstance(error, TpuTuiError) else task.result()
+
+
+def _late(what: str, index: int, patience: float, slice_: str | None) -> WorkerError:
+    why = f"no answer within {patience:.0f} s, so it or the network to it is slow or stuck"
+    return WorkerError(what, worker=index, why=why, remedy=f"tpu-tui check {slice_ or 'SLICE'} looks at it")
 
 
 async def _describe(fleet: Fleet, run_id: str, run_root: str, at: dict[int, Answer]) -> FoundRun | TpuTuiError:
@@ -90,8 +127,11 @@ async def _describe(fleet: Fleet, run_id: str, run_root: str, at: dict[int, Answ
     problem: TpuTuiError | None = None
     for index in sorted(at):
         try:
-            record = await read_record(fleet, index, run_id, run_root)
-            status = await ask_status(record, fleet, index)
+            record = await asyncio.wait_for(read_record(fleet, index, run_id, run_root), PATIENCE)
+            status = await asyncio.wait_for(ask_status(record, fleet, index), PATIENCE)
+        except asyncio.TimeoutError:
+            problem = _late(f"it does not tell of {run_id}", index, PATIENCE, fleet.access.slice)
+            continue
         except TpuTuiError as error:
             problem = error
             continue

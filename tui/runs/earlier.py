@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tui.pod.run import RunState
 from tui.runs.contact import Contact
 from tui.runs.directory import RunDirectory
 from tui.runs.follow import Follower
-from tui.runs.mirror import record, set_logs_aside
+from tui.runs.mirror import patiently, record, set_logs_aside
 from tui.runs.policies import Patience, names_of
 from tui.runs.remote import Outcome
 from tui.runs.status import status_of
@@ -38,7 +39,7 @@ async def fetch_earlier(directory: RunDirectory, fleet: Fleet) -> None:
 
 async def _set_aside(directory: RunDirectory, attempt: int) -> None:
     if attempt:
-        await asyncio.get_running_loop().run_in_executor(None, set_logs_aside, directory, attempt)
+        await patiently(partial(set_logs_aside, directory, attempt))
 
 
 async def _fetch(directory: RunDirectory, fleet: Fleet, attempt: int) -> None:

@@ -77,6 +77,7 @@ class Follower:
     async def run(self) -> Outcome:
         """Follow until the worker's part has ended and its mirror is complete, or patience is at its end."""
         try:
+            await self._mirror.open()
             while (outcome := await self._attempt()) is None:
                 pass
             await self._mirror.flush()
@@ -105,6 +106,7 @@ class Follower:
     async def catch_up(self) -> None:
         """Bring the mirror to where the log ended when it was asked. Raises WorkerError."""
         try:
+            await self._mirror.open()
             await self._once(to_present=True)
         finally:
             self._mirror.close()

@@ -57,7 +57,7 @@ class Front:
 
     async def answers_to(self, made: Call) -> list[Answer]:
         """Make a check's call: its answers. Raises WorkerError where it does not come to its end in time."""
-        from tui.checks.facts import ASK_TIMEOUT, END, SILENT
+        from tui.checks.facts import ASK_TIMEOUT, END, SILENT, late
 
         self._asked = True
         self._make(made, made.input)
@@ -70,8 +70,7 @@ class Front:
         try:
             await asyncio.wait_for(hear(), ASK_TIMEOUT)
         except asyncio.TimeoutError as error:
-            late = f"not within {ASK_TIMEOUT:.0f} s"
-            raise no_answer(self.worker.index, SILENT, late.encode(), None) from error
+            raise late(self.worker.index) from error
         return heard
 
     def begin(self, made: Call) -> None:

@@ -166,12 +166,12 @@ class Growth:
         self._arrivals += len(data)
         batches: list[Batch] = []
         for line in data.splitlines():
-            words = line.split()
             try:
-                worker, end, moment = int(words[0]), int(words[1]), float(words[2])
-            except (ValueError, IndexError):
+                told, told_end, moment = line.split()
+                worker, end, when = int(told), int(told_end), float(moment)
+            except ValueError:
                 continue
-            batches.append((worker, self._attempt_of(worker, end), end, moment))
+            batches.append((worker, self._attempt_of(worker, end), end, when))
         return batches
 
     def _attempt_of(self, worker: int, end: int) -> int:

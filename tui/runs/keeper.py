@@ -13,10 +13,13 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tui.errors import TpuTuiError
+from tui.pod.run import RunState
+from tui.printable import one_line
 from tui.runs.claim import Claim, living_keeper
 from tui.runs.directory import KEEPER_LOG, RunDirectory
 
@@ -29,6 +32,8 @@ YOUNG_OBJECTS = 50_000
 """Objects made before garbage is looked for: those of connections live as long as the run does."""
 OTHERS_TURN = 15.0
 """Seconds that a command has which brings the mirror up to date, where there was no keeper, before one begins."""
+_LAST_WORDS = 400
+"""Bytes of keeper.log in which the reason is looked for why a keeper did not start."""
 _PACKAGE_ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -78,11 +83,15 @@ def start_keeper(
         os.close(log)
     answer = done.stdout.strip()
     if not answer.isdigit():
-        raise TpuTuiError(
+        problem = TpuTuiError(
             "the run's keeper did not start",
-            why=f"exit code {done.returncode}",
+            why=_last_words(directory.path / KEEPER_LOG) or f"exit code {done.returncode}",
             remedy=f"see {directory.path}/{KEEPER_LOG}",
         )
+        if spec is not None:
+            with suppress(OSError):
+                directory.append_event("state", state=str(RunState.FAILED), cause=problem.sentence)
+        raise problem
     return int(answer)
 
 
@@ -110,6 +119,13 @@ def is_complete(directory: RunDirectory) -> bool:
         return False
     begun = [worker for worker in status.workers if worker.phase in ("start", "confirm")]
     return all(worker.size is not None for worker in begun)
+
+
+def _last_words(log: Path) -> str:
+    with suppress(OSError):
+        lines = log.read_bytes()[-_LAST_WORDS:].decode("utf-8", "replace").split("\n")
+        return one_line(next((line for line in reversed(lines) if line.strip()), ""))
+    return ""
 
 
 def _environment() -> dict[str, str]:

@@ -220,12 +220,16 @@ class Gang:
 
     def _lose(self, front: Front, error: TpuTuiError) -> None:
         """A worker that waited for the others is gone: the launch has failed, whatever they are still about."""
-        self._phase(front.worker, "confirm" if self.passed_barrier else "barrier", "failed", _told(error))
+        self._failed(front.worker, "confirm" if self.passed_barrier else "barrier", error)
         if not self._lost.done():
             self._lost.set_result(error)
 
     def _phase(self, worker: Worker, phase: str, status: str, detail: str = "") -> None:
         self.directory.append_event("phase", worker=worker.index, phase=phase, status=status, detail=detail)
+
+    def _failed(self, worker: Worker, phase: str, error: TpuTuiError) -> None:
+        told = {"detail": error.what + (f": {error.why}" if error.why else ""), "remedy": error.remedy}
+        self.directory.append_event("phase", worker=worker.index, phase=phase, status="failed", **told)
 
     def _phase_of_all(self, phase: str, status: str) -> None:
         indices = [worker.index for worker in self.spec.run.workers]
@@ -239,7 +243,7 @@ class Gang:
             try:
                 detail = await step(worker)
             except TpuTuiError as error:
-                self._phase(worker, phase, "failed", _told(error))
+                self._failed(worker, phase, error)
                 failures.append(error)
                 raise
             self._phase(worker, phase, "done", detail)
@@ -257,7 +261,7 @@ class Gang:
             raise self._lost.result()
         for task in everybody.result():
             late = _late(phase, tasks[task], timeout)
-            self._phase(tasks[task], phase, "failed", _told(late))
+            self._failed(tasks[task], phase, late)
             failures.append(late)
         if failures:
             raise failures[0]
@@ -270,11 +274,6 @@ def _late(phase: str, worker: Worker, timeout: float) -> WorkerError:
         why="the worker or the network to it is slow or stuck",
         remedy=f"look at it: `tpu-tui exec … --worker {worker.index} -- uptime`",
     )
-
-
-def _told(error: TpuTuiError) -> str:
-    todo = f". {error.remedy[0].upper()}{error.remedy[1:]}" if error.remedy else ""
-    return error.what + (f": {error.why}" if error.why else "") + todo
 
 
 async def _all_or_first_failure(tasks: Collection[asyncio.Task[None]], timeout: float) -> list[asyncio.Task[None]]:

@@ -104,7 +104,10 @@ async def look(directory: RunDirectory, spec: LaunchSpec, wanted: Look, fleet: F
     for row in rows:
         if row.hinders and row.worker is not None:
             detail = f"{row.check}: {row.detail}"
-            directory.append_event("phase", worker=row.worker, phase="check", status="failed", detail=detail)
+            todo = row.remedy or ""
+            directory.append_event(
+                "phase", worker=row.worker, phase="check", status="failed", detail=detail, remedy=todo
+            )
     if not found.ok:
         raise refusal(found.findings)
 
@@ -112,8 +115,11 @@ async def look(directory: RunDirectory, spec: LaunchSpec, wanted: Look, fleet: F
 def refusal(findings: Sequence[Finding]) -> LaunchError:
     """Why a launch is not begun: findings, the worst first, of which at least one speaks against it."""
     against = sum(finding.status == "fail" for finding in findings)
+    taken = [finding for finding in findings if finding.status == "fail" and finding.check in ("runs", "device")]
+    all_the_same = "put that right, or --skip-checks launches all the same"
     return LaunchError(
         "a check speaks against the launch" if against == 1 else f"{against} checks speak against the launch",
         why=findings[0].sentence,
-        remedy="put that right, or --skip-checks launches all the same",
+        # What takes the chips refuses a launch that looks at nothing, too.
+        remedy=(taken[0].remedy or "put that right") if taken else all_the_same,
     )

@@ -11,76 +11,69 @@ import asyncio
 import errno
 import os
 import time
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from tui.runs.directory import RunDirectory
+
+_Result = TypeVar("_Result")
 
 FLUSH_INTERVAL = 10.0
 _RETRY_FULL = 2.0
 """Seconds between two tries while the disk here is full."""
-RESERVE_FILE = "reserve"
-RESERVE = 64 * 1024
-"""Bytes held back for events while the disk here is full."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class Mirror:
-    """One worker's log file here, open for appending."""
+    """One worker's log file here, appended to; with a full disk whatever it does waits for room, and says so."""
 
     def __init__(self, directory: RunDirectory, worker: int) -> None:
         self.directory = directory
         self.worker = worker
-        keep_reserve(directory)
-        path = directory.log_path(worker)
-        self._descriptor = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY | os.O_CLOEXEC, 0o600)
-        self.size = os.fstat(self._descriptor).st_size
+        self.size = 0
+        self._descriptor = -1
         self._flushed = time.monotonic()
         self._durable = 0
         """Bytes that are known to be on the disk."""
+        self._told = False
+
+    async def open(self) -> None:
+        """Open the file, made where there is none; before anything else."""
+        path, flags = self.directory.log_path(self.worker), os.O_CREAT | os.O_APPEND | os.O_WRONLY | os.O_CLOEXEC
+        self._descriptor = await self._patiently(partial(os.open, path, flags, 0o600))
+        self.size = os.fstat(self._descriptor).st_size
 
     async def append(self, data: bytes) -> None:
-        """Write a batch and note its arrival; with a full disk here, wait (and say so) until there is room."""
+        """Write a batch and note its arrival."""
         rest = memoryview(data)
-        told = False
         while rest:
-            try:
-                written = os.write(self._descriptor, rest)
-            except OSError as error:
-                if error.errno not in _FULL:
-                    raise
-                told = await self._wait_for_room(told)
-                continue
+            written = await self._patiently(partial(os.write, self._descriptor, rest))
             self.size += written
             rest = rest[written:]
-        await self._arrived(told)
-        if time.monotonic() - self._flushed > FLUSH_INTERVAL:
-            await self.flush()
-
-    async def _arrived(self, told: bool) -> None:
-        while True:
-            try:
-                self.directory.append_arrival(self.worker, self.size, time.time())
-                break
-            except OSError as error:
-                if error.errno not in _FULL:
-                    raise
-                told = await self._wait_for_room(told)
-        if told:
-            keep_reserve(self.directory)
+        await self._patiently(partial(self.directory.append_arrival, self.worker, self.size, time.time()))
+        if self._told:
+            self._told = False
+            with suppress(OSError):
+                self.directory.hold_room()
             await record(
                 self.directory, "note", worker=self.worker, text="there is room again here: following goes on"
             )
+        if time.monotonic() - self._flushed > FLUSH_INTERVAL:
+            await self.flush()
 
-    async def _wait_for_room(self, told: bool) -> bool:
-        if not told:
-            spend_reserve(self.directory)
+    async def _patiently(self, write: Callable[[], _Result]) -> _Result:
+        return await patiently(write, self._tell_full)
+
+    def _tell_full(self) -> None:
+        if not self._told:
+            self._told = True
+            self.directory.spend_room()
             with suppress(OSError):
                 self.directory.append_event(
                     "note", worker=self.worker, text="the disk here is full: following waits, the run goes on"
                 )
-        await asyncio.sleep(_RETRY_FULL)
-        return True
 
     async def flush(self) -> None:
         """Make what was written durable; the disk is waited for in the loop's thread pool."""
@@ -93,25 +86,26 @@ class Mirror:
             self._durable = size
 
     def close(self) -> None:
-        """Close the file."""
-        os.close(self._descriptor)
+        """Close the file, where it was opened."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
 
 
-def keep_reserve(directory: RunDirectory) -> None:
-    """Hold a little room, so that a full disk can still be told in the run's events."""
-    path = directory.path / RESERVE_FILE
-    with suppress(OSError):
-        descriptor = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+async def patiently(write: Callable[[], _Result], full: Callable[[], None] = lambda: None) -> _Result:
+    """Write something; with a full disk here, call `full` and try again until there is room."""
+    while True:
         try:
-            os.posix_fallocate(descriptor, 0, RESERVE)
-        finally:
-            os.close(descriptor)
+            return write()
+        except OSError as error:
+            if not is_full(error):
+                raise
+        full()
+        await asyncio.sleep(_RETRY_FULL)
 
 
-def spend_reserve(directory: RunDirectory) -> None:
-    """Give the room that was held to whatever is written next."""
-    with suppress(OSError):
-        (directory.path / RESERVE_FILE).unlink()
+def is_full(error: OSError) -> bool:
+    """Whether it says that there is no room: no blocks, no inodes, no more of somebody's share."""
+    return error.errno in _FULL
 
 
 def tell_missed_arrivals(directory: RunDirectory) -> None:
@@ -146,12 +140,5 @@ def set_logs_aside(directory: RunDirectory, attempt: int) -> None:
 
 
 async def record(directory: RunDirectory, kind: str, *, worker: int | None = None, **fields: Any) -> None:
-    """Append an event that must not be lost: with a full disk here, wait until there is room."""
-    while True:
-        try:
-            directory.append_event(kind, worker=worker, **fields)
-            return
-        except OSError as error:
-            if error.errno not in _FULL:
-                raise
-        await asyncio.sleep(_RETRY_FULL)
+    """Append an event that must not be lost: with a full disk, and the held room spent, wait until there is some."""
+    await patiently(partial(directory.append_event, kind, worker=worker, **fields), directory.spend_room)

@@ -40,7 +40,8 @@ class Plight:
 
 def plight_of(run: Run, slice_: Slice | None) -> Plight:
     """What the run's slice is in; None means that there is no slice of that name any more."""
-    again = f"tpu-tui slices create {run.slice} makes it again"
+    kind = f"--type {run.accelerator_type or 'TYPE'} --version RUNTIME"
+    again = f"tpu-tui slices create {run.slice} {kind} makes it again"
     if slice_ is None:
         return Plight("deleted", f"slice {run.slice} is deleted", True, again)
     if run.slice_created and slice_.created and slice_.created != run.slice_created:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tui.errors import UsageError
 from tui.pod.ranks import format_ranks
-from tui.pod.run import RunState
+from tui.pod.run import LAST_WORDS, RunState
 from tui.printable import one_line
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def explain(worker: int, outcome: Outcome, last_lines: str) -> str:
     how = outcome.cause or f"exited with {outcome.exit_code}"
     if outcome.signal and outcome.cause:
         how = f"{outcome.cause} (exit code {outcome.exit_code})"
-    return f"worker {worker} {how}" + (f"; its last lines: {last_lines}" if last_lines else "")
+    return f"worker {worker} {how}" + (LAST_WORDS + last_lines if last_lines else "")
 
 
 def last_lines(path: Path) -> str:

@@ -82,7 +82,8 @@ class SliceWatch:
                 return None
             self.plight = plight_of(self.directory.run, slice_)
             self.contact.give_up(self.plight.text if self.plight.is_final else None)
-            await self._tell(self.plight.kind, self._in_words(self.plight), gone=self.plight.is_final)
+            told = self._in_words(self.plight)
+            await self._tell(self.plight.kind, told, gone=self.plight.is_final, remedy=self.plight.remedy)
             return self.plight
 
     def _in_words(self, plight: Plight) -> str:
@@ -90,13 +91,13 @@ class SliceWatch:
         text = f"the Cloud TPU API says: {plight.text}"
         if plight.kind == "ready" and missed:
             text += f"; so {names_of(missed)} crashed or hangs, or the network between here and there is at fault"
-        return text + (f". {plight.remedy}" if plight.remedy else "")
+        return text
 
-    async def _tell(self, kind: str, text: str, *, gone: bool = False) -> None:
+    async def _tell(self, kind: str, text: str, *, gone: bool = False, remedy: str = "") -> None:
         """The same is told once, unless something else was told in between."""
         if text != self._told:
             self._told = text
-            await record(self.directory, "note", text=text, slice=kind, gone=gone)
+            await record(self.directory, "note", text=text, slice=kind, gone=gone, remedy=remedy)
 
     async def ask(self) -> Slice | None:
         """The slice of that name and zone, None when the zone has none. Raises TpuTuiError when that is not known."""

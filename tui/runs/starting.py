@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tui.errors import LaunchError, TpuTuiError
@@ -11,7 +14,7 @@ from tui.pod.run import RunState
 from tui.runs.acting import Acting
 from tui.runs.directory import RunDirectory
 from tui.runs.launch import Gang
-from tui.runs.mirror import record, set_logs_aside, tell_missed_arrivals
+from tui.runs.mirror import is_full, patiently, record, set_logs_aside, tell_missed_arrivals
 from tui.runs.policies import Patience, in_time, names_of
 from tui.runs.spec import LaunchSpec
 from tui.runs.status import BY_POLICY, STOP_REQUESTED, status_of
@@ -79,6 +82,11 @@ class Starting:
                 await launching
             except TpuTuiError as error:
                 return await self._undo(gang, error)
+            except OSError as error:
+                if not is_full(error):
+                    raise
+                self.directory.spend_room()
+                return await self._undo(gang, _no_room(error, self.directory))
             except asyncio.CancelledError:
                 if not wish.done():
                     raise
@@ -111,7 +119,7 @@ class Starting:
         """Look what became of a run whose keeper is gone; how it ended where there is nothing to follow."""
         status = status_of(self.directory)
         if status.state is RunState.PREPARING and self.attempt:
-            set_logs_aside(self.directory, self.attempt)
+            await patiently(partial(set_logs_aside, self.directory, self.attempt))
         tell_missed_arrivals(self.directory)
         if status.state is not RunState.PREPARING:
             return None
@@ -143,3 +151,9 @@ class Starting:
         await record(self.directory, "state", state=str(RunState.STOPPING), cause=cause)
         await record(self.directory, STOP_REQUESTED, by=BY_POLICY, grace=ABORT_GRACE, cause=cause)
         await stop_everywhere(self.directory, self.fleet, ABORT_GRACE)
+
+
+def _no_room(error: OSError, directory: RunDirectory) -> LaunchError:
+    home = directory.path.parent.parent
+    why = os.strerror(error.errno or errno.ENOSPC)
+    return LaunchError("the disk of this machine is full", why=why, remedy=f"make room in {home}")

@@ -32,6 +32,8 @@ class WorkerStatus:
     phase: str | None = None
     phase_status: str | None = None
     detail: str | None = None
+    remedy: str | None = None
+    """What to do about a phase that failed."""
     link: str | None = None
     link_detail: str | None = None
     ended: bool = False
@@ -304,7 +306,11 @@ def _fold_state(status: RunStatus, event: Event, workers: dict[int, WorkerStatus
 def _fold_worker(worker: WorkerStatus, event: Event) -> WorkerStatus:
     if event.kind == "phase":
         return replace(
-            worker, phase=event.get("phase"), phase_status=event.get("status"), detail=event.get("detail") or None
+            worker,
+            phase=event.get("phase"),
+            phase_status=event.get("status"),
+            detail=event.get("detail") or None,
+            remedy=event.get("remedy") or None,
         )
     if event.kind == "exit":
         return replace(

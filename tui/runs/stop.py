@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tui.errors import TpuTuiError
 from tui.pod.run import Run, RunState
@@ -55,7 +56,7 @@ async def stop_run(
 
     before = status_of(directory)
     if not before.state.is_over:
-        await record(directory, STOP_REQUESTED, by=by, grace=grace)
+        _note(directory, STOP_REQUESTED, by=by, grace=grace)
     known = dict(_from_record(before))
     for answer in known.values():
         yield answer
@@ -70,7 +71,7 @@ async def stop_run(
             try:
                 for finished in asyncio.as_completed(tasks):
                     answer = await finished
-                    await record_answer(directory, answer)
+                    _note(directory, "stop", worker=answer.worker, **_fields(answer))
                     confirmed += answer.confirmed
                     yield answer
             finally:
@@ -79,7 +80,17 @@ async def stop_run(
                 await asyncio.gather(*tasks, return_exceptions=True)
     unkept = not directory.attended().alive
     if unkept and not before.state.is_over and confirmed == len(directory.run.workers):
-        await record(directory, "state", state=str(RunState.STOPPED), cause=None)
+        _note(directory, "state", state=str(RunState.STOPPED), cause=None)
+
+
+def _note(directory: RunDirectory, kind: str, *, worker: int | None = None, **fields: Any) -> None:
+    """Append an event where that can be done: workers are stopped whatever becomes of the disk here."""
+    try:
+        directory.append_event(kind, worker=worker, **fields)
+    except OSError:
+        directory.spend_room()
+        with suppress(OSError):
+            directory.append_event(kind, worker=worker, **fields)
 
 
 async def stop_worker(run: Run, fleet: Fleet, index: int, *, grace: float, for_good: bool = False) -> StopAnswer:
@@ -104,14 +115,11 @@ async def stop_worker(run: Run, fleet: Fleet, index: int, *, grace: float, for_g
 
 async def record_answer(directory: RunDirectory, answer: StopAnswer) -> None:
     """Write a worker's answer into the run's events."""
-    await record(
-        directory,
-        "stop",
-        worker=answer.worker,
-        confirmed=answer.confirmed,
-        exit_code=answer.exit_code,
-        detail=answer.detail,
-    )
+    await record(directory, "stop", worker=answer.worker, **_fields(answer))
+
+
+def _fields(answer: StopAnswer) -> dict[str, Any]:
+    return {"confirmed": answer.confirmed, "exit_code": answer.exit_code, "detail": answer.detail}
 
 
 def _answer_of(index: int, answer: Answer) -> StopAnswer:

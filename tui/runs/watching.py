@@ -8,9 +8,11 @@ was written only the last `SAMPLE` bytes of each worker are looked into, every `
 from __future__ import annotations
 
 import asyncio
-import importlib
+import importlib.abc
+import importlib.util
 import math
 import os
+import sys
 import time
 from collections.abc import Iterable
 from contextlib import suppress
@@ -23,6 +25,7 @@ from tui.runs.directory import RunDirectory
 from tui.runs.mirror import record
 from tui.runs.policies import Patience, in_time, names_of
 from tui.runs.slice_watch import settings_of
+from tui.runs.unhurried import PAUSE
 
 if TYPE_CHECKING:
     from tui.logs.demux import Demux
@@ -36,10 +39,7 @@ _SHORTEST_LOOK = 0.1
 _SHARE = 0.005
 """Of a core: looks that take more are farther apart, up to so many times as far, and as the thresholds allow."""
 _FARTHEST = 6
-_PIECES = ("arrays", "carriers", "dialects", "table", "bulk", "view", "demux")
-"""Modules of `tui.logs` that take ten milliseconds or more to load, those that others need first."""
-_BETWEEN_PIECES = 0.05
-"""Seconds in which the workers' lines are taken."""
+_READS_LOGS = "tui.logs"
 SAMPLE = 8 * 1024
 LEAST_SAMPLE = 2 * 1024
 MOST_SAMPLED = 64 * SAMPLE
@@ -169,7 +169,7 @@ class _Tails:
             data = self._new_lines(worker.index)
             if data:
                 if demux is None:
-                    await _load_demux()
+                    await load_apart(f"{_READS_LOGS}.demux")
                     demux, began = self._open(), time.thread_time()
                 demux.feed(worker.index, data, now=time.time())
                 fed = True
@@ -211,11 +211,29 @@ class _Tails:
         return self._demux
 
 
-async def _load_demux() -> None:
-    """Load what reads logs, piece by piece: at once it would keep all lines waiting for a quarter of a second."""
-    for name in _PIECES:
-        importlib.import_module(f"tui.logs.{name}")
-        await asyncio.sleep(_BETWEEN_PIECES)
+async def load_apart(name: str, begun: set[str] | None = None) -> None:
+    """Load a module, and first, each by itself, what it needs of those that read logs.
+
+    All at once would keep the workers' lines waiting for a quarter of a second.
+    """
+    begun = set() if begun is None else begun
+    if name in sys.modules or name in begun:
+        return
+    begun.add(name)
+    for needed in _named_in(name):
+        await load_apart(needed, begun)
+    importlib.import_module(name)
+    await asyncio.sleep(PAUSE)
+
+
+def _named_in(name: str) -> list[str]:
+    """The modules that read logs, of those that a module's own code imports: `import a.b`, `from a import b`."""
+    spec = importlib.util.find_spec(name)
+    code = spec.loader.get_code(name) if spec and isinstance(spec.loader, importlib.abc.InspectLoader) else None
+    words = code.co_names if code else ()
+    beside = [f"{_READS_LOGS}.{word}" for word in words if _READS_LOGS in words and "." not in word]
+    named = [word for word in (*words, *beside) if word.startswith(f"{_READS_LOGS}.")]
+    return [module for module in named if importlib.util.find_spec(module)]
 
 
 def _worth_telling(snapshot: Snapshot) -> list[CoreRow]:

@@ -233,7 +233,6 @@ class Dialer:
         sock: socket.socket | None,
         offered: list[Any],
     ) -> tuple[asyncssh.SSHClientConnection, Client]:
-        _quiet_old_algorithms()
         new = not (trusted.keys or trusted.authorities)
         accepts = new and self.access.host_keys == ACCEPT_NEW
         name = login.host if worker is None else f"worker {worker}"
@@ -245,7 +244,7 @@ class Dialer:
             if client.connection is None:
                 raise reasons.tunnel_refused(2, "connection timed out", worker, login, via) from None
             if not client.greeted:
-                raise reasons.not_ssh(worker, login, f"nothing within {self.access.login_timeout:g} s") from None
+                raise reasons.silent(worker, login, self.access.login_timeout) from None
             raise reasons.login_timed_out(worker, login, self.access.login_timeout) from None
         except asyncssh.ChannelOpenError as error:
             raise reasons.tunnel_refused(error.code, error.reason, worker, login, via) from None
@@ -288,6 +287,8 @@ class Dialer:
     def _options(self, compressing: bool) -> asyncssh.SSHClientConnectionOptions:
         """What all connections have in common; every option is given, so no file of the user's changes it."""
         if compressing not in self._templates:
+            # Servers that only do that still get in, without a warning on the screen.
+            warnings.filterwarnings("ignore", message="Diffie-Hellman over finite fields")
             self._templates[compressing] = asyncssh.SSHClientConnectionOptions(
                 config=None,
                 client_keys=None,
@@ -298,6 +299,7 @@ class Dialer:
                 encryption_algs=CIPHERS,
                 compression_algs=COMPRESSION if compressing else "none",
                 password_auth=False,
+                gss_host=None,
                 gss_auth=False,
                 gss_kex=False,
                 host_based_auth=False,
@@ -397,8 +399,3 @@ class _Exhausted(Exception):
         super().__init__(error.what)
         self.untried = untried
         self.error = error
-
-
-def _quiet_old_algorithms() -> None:
-    """Servers that only do finite-field Diffie-Hellman still get in, without a warning on the screen."""
-    warnings.filterwarnings("ignore", message="Diffie-Hellman over finite fields")

@@ -37,15 +37,16 @@ class Carrier(Protocol):
 def shake_hands(
     template: asyncssh.SSHClientConnectionOptions,
     carrier: Carrier,
-    keys: Sequence[Any],
+    keys: Sequence[asyncssh.SSHKeyPair],
     **differing: Any,
 ) -> asyncio.Future[asyncssh.SSHClientConnection]:
     """Begin a login with `template`'s options but for those that differ, and our keys in the order they are tried.
 
+    asyncssh notes on a key which signature a server wants, so each login has copies of its own.
     Cancelled, it closes the connection. The result raises what `asyncssh.connect` raises.
     """
     options: Any = copy.copy(template)
-    options.client_keys = list(asyncssh.load_keypairs(keys)) if keys else None
+    options.client_keys = keys
     for name, value in differing.items():
         setattr(options, name, value)
     return asyncio.ensure_future(_logged_in(options, carrier))

@@ -7,9 +7,9 @@ import base64
 import copy
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tui.errors import OutOfReachError, UsageError
 from tui.ssh.access import Access, ClientKey, Prompter
@@ -29,6 +29,24 @@ _PLAIN_PEM = (b"-----BEGIN RSA PRIVATE KEY-----", b"-----BEGIN EC PRIVATE KEY---
 _NEEDS_PASSPHRASE = "Passphrase must be specified"
 
 
+@dataclass(frozen=True)
+class _Opened:
+    """A key that can be used, its certificates, and what is tried of them: the certificates first."""
+
+    key: asyncssh.SSHKey
+    certificates: list[asyncssh.SSHCertificate]
+    pairs: list[asyncssh.SSHKeyPair]
+
+    @classmethod
+    def of(cls, key: asyncssh.SSHKey, certificates: list[asyncssh.SSHCertificate]) -> _Opened:
+        """The key with those of the certificates that are its own, as ssh(1) has it."""
+        import asyncssh
+
+        own = [certificate for certificate in certificates if certificate.key.public_data == key.public_data]
+        pairs = [pair for certificate in own for pair in asyncssh.load_keypairs((key, certificate))]
+        return cls(key, own, [*pairs, *asyncssh.load_keypairs(key)])
+
+
 class Keys:
     """The keys of one fleet, read once for all its connections.
 
@@ -44,7 +62,7 @@ class Keys:
         self._declined = False
         self._agent: asyncssh.SSHAgentClient | None = None
         self._agent_pairs: list[asyncssh.SSHKeyPair] = []
-        self._files: dict[str, tuple[asyncssh.SSHKey, list[asyncssh.SSHCertificate]]] = {}
+        self._files: dict[str, _Opened] = {}
         self.locked: list[str] = []
 
     async def load(self) -> None:
@@ -80,27 +98,24 @@ class Keys:
                 self._declined = bool(self.locked)
             return self.count > seen
 
-    def offered(self) -> list[Any]:
-        """The keys in the order they are tried, fit for one connection of asyncssh's."""
+    def offered(self) -> list[asyncssh.SSHKeyPair]:
+        """The keys in the order they are tried, for one connection: asyncssh notes on them what a server wants."""
+        return [copy.copy(pair) for pair in self._in_order()]
+
+    def _in_order(self) -> list[asyncssh.SSHKeyPair]:
         asked = self._access.identity
-        by_file: dict[str, list[Any]] = {
-            path: [*((key, [certificate]) for certificate in certificates), key]
-            for path, (key, certificates) in self._files.items()
-        }
-        public = {key.public_data for key, _ in self._files.values()}
+        by_file = {path: opened.pairs for path, opened in self._files.items()}
+        public = {opened.key.public_data for opened in self._files.values()}
         from_agent = [pair for pair in self._agent_pairs if pair.public_data not in public]
         first = by_file.pop(asked, []) if asked else []
         if asked and not first:
             wanted = _public_half(asked)
             first = [pair for pair in from_agent if pair.public_data == wanted]
             from_agent = [pair for pair in from_agent if pair.public_data != wanted]
-        files = [key for keys in by_file.values() for key in keys]
-        # asyncssh notes on a pair which signature algorithm a server wants: pairs are not shared between connections.
-        agent = [copy.copy(pair) for pair in from_agent]
-        first = [copy.copy(pair) if pair in self._agent_pairs else pair for pair in first]
-        if len(agent) > _FEW_AGENT_KEYS:
-            return [*first, *files[:1], *agent, *files[1:]]
-        return [*first, *agent, *files]
+        files = [pair for pairs in by_file.values() for pair in pairs]
+        if len(from_agent) > _FEW_AGENT_KEYS:
+            return [*first, *files[:1], *from_agent, *files[1:]]
+        return [*first, *from_agent, *files]
 
     @property
     def access(self) -> Access:
@@ -112,10 +127,10 @@ class Keys:
             client_keys=tuple(
                 ClientKey(
                     path,
-                    key.export_private_key().decode(),
-                    "".join(certificate.export_certificate().decode() for certificate in certificates) or None,
+                    opened.key.export_private_key().decode(),
+                    "".join(one.export_certificate().decode() for one in opened.certificates) or None,
                 )
-                for path, (key, certificates) in self._files.items()
+                for path, opened in self._files.items()
             ),
         )
 
@@ -150,7 +165,7 @@ class Keys:
 
         try:
             data = Path(path).read_bytes()
-            self._files[path] = (asyncssh.import_private_key(data), _certificates(path))
+            self._files[path] = _Opened.of(asyncssh.import_private_key(data), _certificates(path))
         except (asyncssh.KeyImportError, asyncssh.KeyEncryptionError) as error:
             if _NEEDS_PASSPHRASE in str(error) or isinstance(error, asyncssh.KeyEncryptionError):
                 if _public_half(path) not in held:
@@ -165,7 +180,7 @@ class Keys:
         import asyncssh
 
         certificates = list(asyncssh.load_certificates(key.certificate.encode())) if key.certificate else []
-        self._files[key.path] = (asyncssh.import_private_key(key.private), certificates)
+        self._files[key.path] = _Opened.of(asyncssh.import_private_key(key.private), certificates)
 
     async def _ask(self, paths: list[str]) -> None:
         import asyncssh
@@ -186,7 +201,7 @@ class Keys:
                     data = await asyncio.to_thread(Path(path).read_bytes)
                     # bcrypt takes 0.1 s and more by design: not on the event loop.
                     key = await asyncio.to_thread(asyncssh.import_private_key, data, secret)
-                    self._files[path] = (key, _certificates(path))
+                    self._files[path] = _Opened.of(key, _certificates(path))
                     self.locked.remove(path)
                     break
 

@@ -181,6 +181,17 @@ def not_ssh(worker: int | str | None, login: Login, words: str = "") -> SshError
     )
 
 
+def silent(worker: int | str | None, login: Login, seconds: float) -> SshError:
+    """Something took the connection, and never said who it is."""
+    return SshError(
+        Reason.NOT_SSH,
+        "no SSH server answers",
+        worker=worker,
+        why=f"{login.host}:{login.port} takes the connection and says nothing within {seconds:g} s",
+        remedy="a worker that hangs does so: see its serial console, or stop and start it; else check the port",
+    )
+
+
 def closed_early(worker: int | str | None, login: Login) -> SshError:
     """The server hung up before it said who it is."""
     return SshError(

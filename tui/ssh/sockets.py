@@ -12,6 +12,7 @@ from typing import Any
 PATIENCE = 1.0
 """Seconds a connection attempt may hold its turn: hosts behind a firewall are silent for much longer."""
 _KEEPALIVE = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
+"""Seconds, and how often. That there are any asyncssh sees to, and to small packets that leave at once."""
 
 
 async def open_socket(host: str, port: int) -> socket.socket:
@@ -25,8 +26,6 @@ async def open_socket(host: str, port: int) -> socket.socket:
         sock = socket.socket(family, kind, protocol)
         try:
             sock.setblocking(False)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             for name, value in _KEEPALIVE:
                 if hasattr(socket, name):
                     sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
