@@ -25,6 +25,9 @@ YOUNG_OBJECTS = 50_000
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run one command; 0 done, 1 the answer is no, 2 usage, 3 out of reach, 130 interrupted."""
+    if sys.platform == "win32":
+        print("tpu-tui: Windows itself is not supported\n  → install and run it within WSL", file=sys.stderr)
+        return 2
     if words is not None:
         return _code_of(words)
     _quit_at_ctrl_c()

@@ -9,10 +9,14 @@ from tests.sshd import OpensshWorker
 
 
 class Lab:
-    """Machines that a terminal knows as the slice `lab`, through options or through a profile."""
+    """Machines that a terminal knows as the slice `lab`, through options or through a profile.
+
+    gcloud has a zone there, which says nothing of these machines.
+    """
 
     def __init__(self, shell: Shell, workers: list[OpensshWorker], directory: Path) -> None:
         self.shell = shell
+        shell.environ["CLOUDSDK_COMPUTE_ZONE"] = "europe-west4-a"
         self.workers = workers
         self.hosts = directory / "lab.txt"
         lines = [f"{one.user}@{one.host}:{one.port}\n" for one in workers]

@@ -15,6 +15,9 @@ from pathlib import Path
 import pytest
 
 from tests.cli.commands import DEADLINE, Shell
+from tui.commands.completion import remember_slices
+from tui.pod.slice import Slice
+from tui.settings import load
 
 RUN = "one-20260102-030405-abcd"
 CASES = {
@@ -25,6 +28,7 @@ CASES = {
     "tpu-tui launch --runtime x": "xrt",
     "tpu-tui --profile off": "office",
     "tpu-tui slices delete the": "the-pod",
+    "tpu-tui --profile office check off": "office-pod",
     "tpu-tui status --watch one": RUN,
     "tpu-tui runs delete x one": RUN,
     "tpu-tui cores sav": "saved.log",
@@ -45,6 +49,7 @@ def home(shell: Shell) -> Shell:
         (shell.home / name).mkdir(parents=True)
     (shell.home / "runs" / RUN / "run.json").write_text(json.dumps({"slice": "the-pod"}))
     (shell.home / "profiles" / "office.toml").touch()
+    remember_slices(load({"profile": "office"}, shell.environ), [Slice("office-pod")])
     (shell.home / "saved.log").touch()
     command = shell.home / "bin" / "tpu-tui"
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m tui.cli "$@"\n')
@@ -126,17 +131,21 @@ def until(terminal: int, words: str) -> None:
         seen += os.read(terminal, 65536).decode(errors="replace")
 
 
-def test_the_slices_of_the_last_listing_are_proposed_and_no_large_library_is_imported(shell: Shell) -> None:
-    hosts = shell.home / "lab.txt"
-    hosts.write_text("127.0.0.1\n")
+def test_the_slices_of_the_profile_typed_are_proposed_and_no_large_library_is_imported(shell: Shell) -> None:
+    profiles = shell.home / "profiles"
+    profiles.mkdir()
+    for name in ("one", "two"):
+        (profiles / f"{name}.toml").write_text(f'project = "{name}"\n')
+        remember_slices(load({"profile": name}, shell.environ), [Slice(f"pod-of-{name}")])
     assert shell.run("completion", "--list", "slices").raw == b""
-    assert shell.run("--hosts", str(hosts), "slices").code == 0
+    assert shell.run("completion", "--list", "slices", "--line=tpu-tui check --profile=two 'p").out == "pod-of-two\n"
     program = (
-        "import sys; from tui.cli import main; main(['completion', '--list', 'words'])\n"
+        "import sys; from tui.cli import main\n"
+        "main(['completion', '--list', 'words', '--line=tpu-tui runs --profile one '])\n"
         "large = {'google', 'grpc', 'asyncssh', 'textual', 'numpy', 'shtab'}\n"
         "print(large & {name.split('.')[0] for name in sys.modules})"
     )
     answer = subprocess.run(
         [sys.executable, "-c", program], env=shell.environ, check=True, capture_output=True, text=True
     )
-    assert answer.stdout.splitlines() == ["delete", "lab", "set()"]
+    assert answer.stdout.splitlines() == ["delete", "pod-of-one", "set()"]

@@ -23,10 +23,12 @@ def event(kind: str, worker: int | None = None, **fields: Any) -> Event:
 
 
 def test_a_reason_that_many_workers_have_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
-    failed = [event("phase", worker, phase="prepare", status="failed", detail="no room") for worker in range(3)]
+    why = {"detail": "no room", "remedy": "make some"}
+    failed = [event("phase", worker, phase="prepare", status="failed", **why) for worker in range(3)]
     other = event("phase", 3, phase="prepare", status="failed", detail="no such command")
     assert told(capsys, *failed, other) == [
         "worker 0: prepare failed: no room",
+        "  → make some",
         "worker 1: prepare failed for the same reason",
         "worker 2: prepare failed for the same reason",
         "worker 3: prepare failed: no such command",

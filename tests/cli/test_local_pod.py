@@ -342,7 +342,7 @@ def test_a_slice_comes_and_goes(pod: LocalPod) -> None:
     stopped = pod.run("workers", "small", "--json")
     assert (stopped.code, [row["reachable"] for row in stopped.document]) == (3, [False])
     assert "small is STOPPED" in stopped.document[0]["error"]
-    assert "slices start small" in stopped.errors
+    assert "slices start local-a/small" in stopped.errors
     assert pod.run("slices", "delete", "small", "--yes").code == 0
     assert {row["name"] for row in pod.run("slices", "--json").document} == {"local"}
 

@@ -45,6 +45,7 @@ def test_an_error_that_nobody_reads_any_more_is_told_by_the_exit_code_alone(shel
     command = [sys.executable, "-m", "tui.cli", "status", "nothing"]
     with os.fdopen(written, "wb") as unread:
         assert subprocess.run(command, env=shell.environ, stdout=unread, stderr=unread, timeout=90).returncode == 2
+    assert _through(shell, "2>/dev/full", "status", "nothing").code == 2
 
 
 @pytest.mark.parametrize(

@@ -121,6 +121,7 @@ def test_all_help_fits_80_columns_and_explains_every_word(
         (["local", "up"], "local up"),
         (["demo"], "demo"),
         (["keys", "add", "pod"], "keys add"),
+        (["report", "last", "--upload", "gs://bucket/runs"], "report --upload"),
     ],
 )
 def test_read_only_refuses_by_the_name_that_was_typed(

@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import json
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
     from tui.settings import Settings
 
 SHELLS = ("bash", "zsh", "fish")
-_NAMES = "tpu-tui completion --list {} 2>/dev/null"
+_NAMES = "tpu-tui completion --list {} --line={} 2>/dev/null"
+_LINES = {"bash": '"$COMP_LINE"', "zsh": '"$BUFFER"', "fish": "(commandline | string collect)"}
+"""The line that is being typed: a profile or project on it says whose slices are meant."""
 _FUNCTIONS = {
     "bash": """
 _tpu_tui_{kind}() {{
@@ -103,6 +106,7 @@ command, as the profile `local` is, for that command.
 """
 _ONE_WORD_ONLY = re.compile(r'"\(\*\)::?')
 """How shtab 1.13 begins what zsh is told of any number of words, and zsh then completes the first only."""
+_UNSAFE_IN_NAME = re.compile(r"[^A-Za-z0-9.@_-]")
 _RECENT_RUNS = 20
 """Runs that are asked for the slices they were on."""
 
@@ -120,15 +124,14 @@ def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
     )
     completion.add_argument("shell", metavar="bash|zsh|fish", nargs="?", choices=SHELLS)
     completion.add_argument("--list", choices=tuple(_LISTS), help=argparse.SUPPRESS)
+    completion.add_argument("--line", default="", help=argparse.SUPPRESS)
     completion.set_defaults(run_blocking=print_completion)
 
 
 def print_completion(args: argparse.Namespace, flags: Mapping[str, Any], out: Output) -> int:
     """Print the shell's script, or for the script the names of one kind, one a line."""
     if args.list:
-        from tui.settings import load
-
-        for name in dict.fromkeys(_LISTS[args.list](load(flags))):
+        for name in dict.fromkeys(_LISTS[args.list](_settings(flags, args.line))):
             out.text(name)
         return 0
     if not args.shell:
@@ -154,7 +157,9 @@ def script(shell: str) -> str:
             name = f"_tpu_tui_{complete}"
             action.complete = {"bash": name, "zsh": name, "fish": f"({name})"}  # type: ignore[attr-defined]
     functions = (
-        _FUNCTIONS[shell].format(kind=kind, names=_NAMES.format(kind), files=_FILES[shell] if kind == "logs" else "")
+        _FUNCTIONS[shell].format(
+            kind=kind, names=_NAMES.format(kind, _LINES[shell]), files=_FILES[shell] if kind == "logs" else ""
+        )
         for kind in _LISTS
     )
     text = str(shtab.complete(parser, shell, preamble="".join(functions)))
@@ -200,8 +205,25 @@ def _completed_by(action: argparse.Action) -> str:
 # ── the names ────────────────────────────────────────────────────────────────────────────────────
 
 
+def _settings(given: Mapping[str, Any], line: str) -> Settings:
+    """The settings that the line being typed will have; without its options where those are not whole yet."""
+    from tui.commands.parsing import flags, options_that_hold_everywhere
+    from tui.settings import load
+
+    try:
+        words = shlex.split(line)
+    except ValueError:
+        words = line.split()
+    words = words[: words.index("--")] if "--" in words else words
+    with contextlib.suppress(SystemExit, UsageError):
+        return load({**given, **flags(options_that_hold_everywhere().parse_known_args(words)[0])})
+    return load(given)
+
+
 def remember_slices(settings: Settings, slices: Iterable[Slice]) -> None:
     """Keep the names of the slices that were just listed, for the shell; what cannot be kept is not missed."""
+    if settings.hosts:
+        return
     names = [slice_.name for slice_ in slices]
     words = sorted(slice_.name if names.count(slice_.name) == 1 else slice_.path for slice_ in slices)
     with contextlib.suppress(OSError):
@@ -211,7 +233,9 @@ def remember_slices(settings: Settings, slices: Iterable[Slice]) -> None:
 
 
 def _remembered(settings: Settings) -> Path:
-    return settings.home / "cache" / "slices.txt"
+    """Where the slices of the last listing with this profile and project are."""
+    whose = _UNSAFE_IN_NAME.sub("-", f"{settings.profile or ''}@{settings.project or ''}")
+    return settings.home / "cache" / f"slices-{whose}.txt"
 
 
 def _profiles(settings: Settings) -> Iterator[str]:
@@ -228,16 +252,19 @@ def _runs(settings: Settings) -> Iterator[str]:
 
 
 def _slices(settings: Settings) -> Iterator[str]:
-    """The slices of the last listing, of the hosts file and of the newest runs."""
-    with contextlib.suppress(OSError):
-        yield from _remembered(settings).read_text().split()
+    """The slice of the hosts file, else those of the last listing and of the newest runs with this profile."""
     if settings.hosts:
         from tui.cloud.hosts_file import slice_name
 
         yield slice_name(settings.hosts)
+        return
+    with contextlib.suppress(OSError):
+        yield from _remembered(settings).read_text().split()
     for run in list(_runs(settings))[:_RECENT_RUNS]:
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            yield str(json.loads((settings.runs_home / run / "run.json").read_text())["slice"])
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+            record = json.loads((settings.runs_home / run / "run.json").read_text())
+            if record.get("profile") == settings.profile:
+                yield str(record["slice"])
 
 
 def _words(settings: Settings) -> Iterator[str]:

@@ -141,7 +141,7 @@ class Teller:
         where = "" if event.worker is None else f"worker {event.worker}: "
         if event.kind == "state":
             cause, remedy = fields.get("cause") or "", fields.get("remedy") or ""
-            todo = f"\n  → {remedy}" if remedy and not _is_told(remedy, cause) else ""
+            todo = "" if _is_told(remedy, cause) else _todo(fields)
             return f"{self._run} {fields.get('state')}{': ' + cause if cause else ''}{todo}"
         if event.kind == "phase" and fields.get("status") == "failed" and fields.get("phase") != "check":
             return f"{where}{fields.get('phase')} failed{self._why(fields)}"
@@ -151,8 +151,7 @@ class Teller:
         if event.kind == "exit":
             return f"{where}ended, {_how_it_ended(fields)}"
         if event.kind == "note":
-            todo = f"\n  → {fields['remedy']}" if fields.get("remedy") else ""
-            return f"{where}{fields.get('text', '')}{todo}"
+            return f"{where}{fields.get('text', '')}{_todo(fields)}"
         return ""
 
     def _why(self, fields: Mapping[str, Any]) -> str:
@@ -161,7 +160,11 @@ class Teller:
         if reason in self._reasons:
             return " for the same reason"
         self._reasons.add(reason)
-        return f": {detail}"
+        return f": {detail}{_todo(fields)}"
+
+
+def _todo(fields: Mapping[str, Any]) -> str:
+    return f"\n  → {fields['remedy']}" if fields.get("remedy") else ""
 
 
 def _is_told(remedy: str, cause: str) -> bool:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from tui.commands import streams
 from tui.commands.arguments import FILE, LOG, ago, directory, given, whole
 from tui.commands.output import Output, in_json
+from tui.commands.refusals import by_read_only
 from tui.errors import OutOfReachError, TpuTuiError, UsageError
 from tui.pod.naming import names_a_file, path_of
 from tui.printable import figure
@@ -336,6 +337,12 @@ def _parse_since(text: str | None) -> float | None:
 
 async def write_report(args: argparse.Namespace, operator: Operator, out: Output) -> int:
     """Write the report in each format asked for and print where it is."""
+    if args.upload:
+        from tui.cloud.buckets import parse_url
+
+        if operator.settings.read_only:
+            raise by_read_only("report --upload", operator.settings)
+        parse_url(args.upload)
     source, code = await _opened(args, operator, out)
     formats = list(dict.fromkeys(args.format or ["md"]))
     written = await operator.report(source, formats, args.out)

@@ -72,8 +72,13 @@ class Output:
             _print(line)
 
     def note(self, text: str) -> None:
-        """Tell the person something that is no part of the answer."""
-        print(printable(text), file=sys.stderr, flush=True)
+        """Tell the person something that is no part of the answer, which does not fail for a stderr that is full."""
+        try:
+            print(printable(text), file=sys.stderr, flush=True)
+        except BrokenPipeError:
+            raise
+        except OSError:
+            streams.discard(sys.stderr)
 
     def problem(self, error: TpuTuiError) -> None:
         """Tell an error: what, where, why and what to do."""

@@ -36,7 +36,7 @@ def by_this_machine(error: OSError) -> TpuTuiError:
     try:
         sys.stdout.flush()
     except OSError:
-        streams.discard_stdout()
+        streams.discard(sys.stdout)
         where = where or streams.STDOUT
     why = one_line(f"{where}: {error.strerror or error}" if where else str(error.strerror or error))
     return TpuTuiError("this machine refused", why=why, remedy=_remedy(error, where))

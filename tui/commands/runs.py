@@ -14,7 +14,7 @@ from tui.commands.following import follow
 from tui.commands.launching import add_launch
 from tui.commands.output import ANSWER_IS_NO, Output, to_the_second
 from tui.errors import TpuTuiError, UsageError
-from tui.pod.run import RunState, is_run_id
+from tui.pod.run import LAST_WORDS, RunState, is_run_id
 from tui.printable import figure
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ async def list_runs(slice_name: str | None, offline: bool, operator: Operator, o
                 to_the_second(s.started),
                 to_the_second(s.ended),
                 _attended(s),
-                s.cause or (str(operator.glance(s)) if place < FIGURES_OF else None),
+                (s.cause or "").partition(LAST_WORDS)[0] or (str(operator.glance(s)) if place < FIGURES_OF else None),
             )
             for place, s in enumerate(statuses)
         ],
@@ -206,12 +206,14 @@ async def show_status(args: argparse.Namespace, operator: Operator, out: Output)
 
 def _print_status(document: dict[str, Any], attended: str, directory: RunDirectory, out: Output) -> None:
     loss, rate = document["loss"], document["rate_total"]
+    cause, _, last_lines = (document["cause"] or "").partition(LAST_WORDS)
     stragglers = ", ".join(f"core {core}" for core in document["stragglers"]) or None
     rows = [
         ("run", document["run"]),
         ("slice", document["slice"]),
         ("state", document["state"]),
-        ("cause", document["cause"]),
+        ("cause", cause or None),
+        ("last lines", last_lines or None),
         ("remedy", document["remedy"]),
         ("attended", attended or None),
         ("started", to_the_second(document["started"])),

@@ -37,7 +37,9 @@ def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
     execute = commands.add_parser("exec", help="one command on every worker; identical outputs are grouped")
     execute.add_argument("slice", metavar="SLICE -- COMMAND …", help="the slice, and what to run on its workers")
     execute.add_argument("--worker", default="all", metavar="N", help="which workers, as 0-3,7 (default: all)")
-    execute.add_argument("--timeout", type=seconds, metavar="S", help="seconds after which a worker is given up")
+    execute.add_argument(
+        "--timeout", type=seconds, metavar="S", help="seconds it may take on a worker, from its start there"
+    )
     execute.add_argument("--live", action="store_true", help="each line at once, with its worker; nothing is grouped")
     execute.set_defaults(run=execute_command, takes_job=True, changes=True)
 

@@ -62,7 +62,7 @@ def _flush_or_discard(stream: TextIO) -> None:
     try:
         stream.flush()
     except OSError:
-        _discard(stream)
+        discard(stream)
 
 
 STDOUT = "standard output"
@@ -84,10 +84,6 @@ def write(data: bytes) -> None:
         sys.stdout.buffer.write(data)
 
 
-def discard_stdout() -> None:
-    """Point stdout at /dev/null, so that the interpreter's last flush has nobody to complain to."""
-    _discard(sys.stdout)
-
-
-def _discard(stream: TextIO) -> None:
+def discard(stream: TextIO) -> None:
+    """Point a stream at /dev/null, so that the interpreter's last flush has nobody to complain to."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 TELL_EVERY = 0.2
 """Seconds between two looks at the progress, on a terminal."""
 _MB = 1_000_000
+_KB = 1_000
 
 
 class Meter:
@@ -55,6 +56,10 @@ class Meter:
         print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
 
 
+def _size(count: int) -> str:
+    return f"{count} B" if count < _KB else f"{count / _KB:.1f} kB" if count < _MB else f"{count / _MB:,.1f} MB"
+
+
 async def sync_tree(args: argparse.Namespace, operator: Operator, out: Output) -> int:
     """Copy a directory to every worker and print its hash there."""
     problems: list[TpuTuiError] = []
@@ -75,6 +80,8 @@ async def sync_tree(args: argparse.Namespace, operator: Operator, out: Output) -
     if out.as_json:
         out.document([{"worker": r.worker, "hash": r.hash, "bytes": r.bytes, "skipped": r.skipped} for r in rows])
     elif rows:
-        cells = [(r.worker, r.hash[:12], r.bytes, "was there already" if r.skipped else "sent") for r in rows]
-        out.table(("worker", "hash", "bytes", "state"), cells, right=("worker", "bytes"))
+        cells = [
+            (r.worker, r.hash[:12], _size(r.bytes), "was there already" if r.skipped else "copied") for r in rows
+        ]
+        out.table(("worker", "hash", "sent", "state"), cells, right=("worker", "sent"))
     return OutOfReachError.exit_code if problems else 0

@@ -90,7 +90,7 @@ class Reach:
             raise UsageError("no slice is named", remedy="tpu-tui slices lists them")
         if slash:
             return await self.inventory.get(name, zone)
-        if len(self.settings.zones) == 1:
+        if len(self.settings.zones) == 1 and not self.settings.hosts:
             return await self.inventory.get(name, self.settings.zones[0])
         listing = await self.slices()
         found = [slice_ for slice_ in listing.slices if slice_.name == name]
@@ -154,13 +154,12 @@ class Reach:
     def _require_workers(slice_: Slice) -> None:
         if slice_.is_ready and slice_.workers:
             return
-        state = slice_.state or "without workers"
+        from tui.checks.slice_state import state_remedy
+
         raise OutOfReachError(
-            f"{slice_.name} is {state}",
+            f"{slice_.name} is {slice_.state or 'without workers'}",
             why="its workers cannot be reached" if slice_.workers else "it has no workers yet",
-            remedy="tpu-tui slices shows its state; wait until it is READY"
-            if state in ("CREATING", "STARTING", "RESTARTING", "REPAIRING")
-            else f"tpu-tui slices start {slice_.name}, or create it again",
+            remedy=state_remedy(slice_),
         )
 
     # ── the life of a slice ──────────────────────────────────────────────────────────────────────

@@ -11,12 +11,12 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tui.errors import OutOfReachError, TpuTuiError, UsageError
+from tui.errors import TpuTuiError, UsageError
 from tui.operator.following import Following
 from tui.pod.naming import names_a_file, path_of
 from tui.pod.run import is_run_id
 from tui.pod.slice import Slice
-from tui.runs.directory import RunDirectory, list_runs, resolve
+from tui.runs.directory import NoSuchRunError, RunDirectory, list_runs, resolve
 from tui.runs.request import LaunchRequest, check_request, run_from
 from tui.runs.status import RunStatus
 
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from tui.settings import Settings
     from tui.ssh.access import Prompter
 
-DISCOVER_TIMEOUT = 15.0
-"""Seconds a slice's workers have to tell which runs they know."""
 SLICES_AT_ONCE = 4
 """Slices that are asked for their runs side by side; each logs in to many workers at once."""
 
@@ -175,11 +173,7 @@ class Operator(Following):
         problems: list[TpuTuiError] = []
         with telling(problems):
             fleet = await self.fleet(slice_)
-            try:
-                found = await asyncio.wait_for(discover(fleet, self.settings.run_root), DISCOVER_TIMEOUT)
-            except asyncio.TimeoutError:
-                what = f"{slice_.name} was not asked for its runs to the end"
-                raise OutOfReachError(what, why="its workers are slow") from None
+            found = await discover(fleet, self.settings.run_root)
             problems += found.problems
             for run in found.runs:
                 with telling(problems):
@@ -234,9 +228,11 @@ class Operator(Following):
             return await self.open_log(ref, offline=offline, note=note)
         try:
             return self.open_run(ref) if path.exists() or "/" in ref else await self.find_run(ref)
-        except UsageError:
+        except UsageError as error:
             if path.exists() or "/" in ref:
                 return await self.open_log(ref)
+            if isinstance(error, NoSuchRunError):
+                raise UsageError(f"no run and no file {ref!r}", remedy=error.remedy) from None
             raise
 
     async def open_log(
@@ -328,6 +324,8 @@ class Operator(Following):
         """Copy files into a folder of a bucket; their `gs://` URLs. Raises CloudError, UsageError."""
         from tui.cloud.buckets import Buckets, parse_url
 
+        if self.settings.read_only:
+            raise UsageError("uploading is refused by --read-only")
         folder = parse_url(destination)
         buckets = Buckets(self.settings)
         try:

@@ -28,7 +28,7 @@ h2 { font-size: 1.1rem; margin: 2.2rem 0 .6rem; }
 .where { color: var(--soft); margin: .2rem 0 1.2rem; }
 .warning { background: var(--warn-page); color: var(--warn); border-left: 4px solid; padding: .7rem 1rem;
   border-radius: 4px; font-weight: 600; }
-.figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(8rem, 1fr)); gap: .8rem;
+.figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(7rem, 1fr)); gap: .8rem;
   margin: 1.2rem 0; }
 .figures div { background: var(--card); border: 1px solid var(--rule); border-radius: 8px; padding: .7rem .9rem; }
 .figures dt { color: var(--soft); font-size: .8rem; }

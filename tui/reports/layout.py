@@ -92,7 +92,7 @@ def _verdict(summary: Summary) -> str:
         "succeeded": f"Succeeded{lasted}: every worker exited with code 0.",
         "failed": f"Failed{lasted}.",
         "stopped": f"Stopped by hand{lasted}.",
-        "lost": f"Ended{lasted}, and nobody recorded how.",
+        "lost": f"Lost{lasted}." if facts.cause else f"Ended{lasted}, and nobody recorded how.",
     }
     return words.get(facts.state or "", f"Still {facts.state or 'of unknown state'}.")
 

@@ -13,7 +13,7 @@ from typing import Any
 from tui.logs.costs import StragglerCost, straggler_costs
 from tui.logs.snapshot import CoreRow, CoreState, EpochSummary, Snapshot, Spread, json_figure
 from tui.pod.ranks import format_ranks
-from tui.pod.run import mask_secrets
+from tui.pod.run import LAST_WORDS, mask_secrets
 from tui.printable import figure, significant
 
 RATES_AGREE = 0.10
@@ -257,7 +257,8 @@ def _remarks(
 ) -> list[str]:
     remarks = []
     if facts.cause:
-        remarks.append(f"Cause: {facts.cause}.")
+        cause, _, last_lines = facts.cause.partition(LAST_WORDS)
+        remarks += [f"Cause: {cause}.", *([f"Its last lines: {last_lines}"] if last_lines else [])]
     remarks += _end_remarks(workers)
     remarks += _core_remarks(snapshot)
     idle = [worker.worker for worker in workers if worker.worker is not None and not worker.samples]
