@@ -47,7 +47,7 @@ class Planned:
 
 def workers(count: int) -> tuple[Worker, ...]:
     return tuple(
-        Worker(n, hostname=f"t1v-n-5f3a91c2-w-{n}", internal_ip=f"10.164.0.{43 + n}", external_ip=f"34.90.1.{n}")
+        Worker(n, hostname=f"t1v-n-5f3a91c2-w-{n}", internal_ip=f"10.164.0.{43 + n}", external_ip=f"192.0.2.{n}")
         for n in range(count)
     )
 

@@ -133,6 +133,7 @@ async def test_stopping_asks_and_then_every_worker_answers_by_name(operator: Sta
         await until(pilot, lambda: "1 of 4 workers confirmed." in dialog_text(app))
         assert "not confirmed" in shown(table(app, "answers"))
         assert shown(table(app, "answers")).count("no answer") == 3
+        assert "worker 2: no answer within 120 s" in dialog_text(app)
 
 
 async def test_leaving_the_stop_dialog_stops_nothing(operator: StageOperator) -> None:
@@ -198,6 +199,7 @@ async def test_a_slice_is_deleted_only_when_its_name_is_typed(operator: StageOpe
         await until(pilot, lambda: isinstance(app.screen, DeleteDialog))
         assert live.id in dialog_text(app)
         await pilot.press(*"my-tp", "enter")
+        await until(pilot, lambda: any("my-tp is not its name" in told.message for told in app._notifications))
         assert operator.deleted == []
         assert app.screen.query_one("#begin", Button).disabled
         operator.release = asyncio.Event()

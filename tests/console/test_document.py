@@ -15,6 +15,8 @@ def test_a_document_reads_without_brackets() -> None:
         "env": {"LR": "0.1"},
         "workers": [{"index": 0, "ip": "10.0.0.1"}, {"index": 1, "ip": None}],
         "why": "it broke\ntwice",
+        "started": "2026-11-23T00:12:45.872389+00:00",
+        "rate": 748.8599999999999,
         "keys": ["k" * 60, "l" * 60],
     }
     assert document(told).splitlines() == [
@@ -34,6 +36,8 @@ def test_a_document_reads_without_brackets() -> None:
         "why:",
         "  it broke",
         "  twice",
+        "started: 2026-11-23T00:12:45Z",
+        "rate: 748.86",
         "keys:",
         "  - " + "k" * 60,
         "  - " + "l" * 60,

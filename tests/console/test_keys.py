@@ -8,7 +8,7 @@ from textual.drivers._writer_thread import WriterThread
 from textual.events import Key, Paste
 from textual.widgets import Input
 
-from tests.console.driving import FULL, dialog_text, running, table, until
+from tests.console.driving import FULL, SMALL, dialog_text, running, table, until
 from tests.console.stage import StageOperator, train
 from tui.console.app import WRITES_AHEAD, ConsoleApp
 from tui.console.palette import entries
@@ -18,6 +18,7 @@ from tui.console.screens.help import TEXTUALS, help_text
 from tui.console.screens.launch import LaunchDialog
 from tui.console.screens.run import RunScreen
 from tui.console.widgets.core_table import CoreTable
+from tui.console.widgets.keys_line import KeysLine
 from tui.console.widgets.log_pane import LogPane
 from tui.errors import TpuTuiError
 
@@ -194,3 +195,12 @@ async def test_an_answer_to_a_key_takes_the_place_of_the_one_before(own_home: Pa
             await pilot.pause()
         await pilot.press("c", "s", "x")
         assert [told.message for told in app._notifications] == ["the disk is full", "no run is chosen"]
+
+
+async def test_the_line_of_keys_is_there_in_a_window_without_the_focus(operator: StageOperator) -> None:
+    app = ConsoleApp(operator)
+    async with app.run_test(size=SMALL) as pilot:
+        app.app_focus = False
+        app.flows.open_run(running(operator))
+        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+        await until(pilot, lambda: app.screen.query_one(KeysLine).children)

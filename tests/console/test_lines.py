@@ -35,6 +35,13 @@ def test_any_stretch_of_a_log_with_very_long_lines_is_read_exactly(tmp_path: Pat
         ]
 
 
+def test_of_a_long_line_that_was_written_over_the_newest_part_is_read(tmp_path: Path) -> None:
+    bar = b"".join(b"\r%6d/30000" % n for n in range(30_000))
+    spool = made(tmp_path, b"begin\n" + bar + b"\nbetween\n" + bar[:50_000])
+    assert [line.data[-13:] for line in spool.lines(0, 9)] == [b"begin", bar[-13:], b"between", bar[49_987:50_000]]
+    assert max(len(line.data) for line in spool.lines(0, 9)) == LONGEST_SHOWN
+
+
 def test_the_index_of_a_long_log_stays_small(tmp_path: Path) -> None:
     spool = made(tmp_path, b"a line of ordinary length\n" * 200_000)
     assert len(spool._starts) < 100
@@ -129,6 +136,23 @@ def test_merged_lines_stand_where_their_newline_arrived(tmp_path: Path) -> None:
     assert told == [(0, b"a1"), (0, b"a2"), (1, b"b1"), (0, b"half"), (1, b"b2"), (1, b"b3"), (1, b"b4")]
     assert [line.data for line in source.lines(2, 3)] == [b"b1", b"half", b"b2"]
     assert [line.data for line in source.tail(2)] == [b"b3", b"b4"]
+
+
+def test_progress_bars_stand_below_merged_lines_until_they_are_whole(tmp_path: Path) -> None:
+    source = merged(tmp_path, (1, b"b1\n\r 0%\r 9%"), (0, b"a1\nhal"), (0, b"f\n\r 7%"))
+    told = [(1, b"b1"), (0, b"a1"), (0, b"half"), (0, b"\r 7%"), (1, b"\r 0%\r 9%")]
+    assert [(line.worker, line.data) for line in source.lines(0, 99)] == told
+    assert [line.data for line in source.lines(1, 3)] == [b"a1", b"half", b"\r 7%"]
+    assert (source.count, source.finished) == (5, 3)
+    found = Filtered(source, "%")
+    found.advance(100_000)
+    assert [(found.number(place), line.worker) for place, line in enumerate(found.lines(0, 9))] == [(3, 0), (4, 1)]
+    with (tmp_path / "1").open("ab") as log:
+        log.write(b"\r99%\n")
+    source.told([(1, (tmp_path / "1").stat().st_size)])
+    found.advance(100_000)
+    assert [line.worker for line in source.lines(3, 9)] == [1, 0]
+    assert [line.worker for line in found.lines(0, 9)] == [1, 0]
 
 
 def test_a_filter_goes_through_merged_lines_in_their_order(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ async def test_the_pod_screen_shows_slices_workers_checks_and_runs(operator: Sta
     async with app.run_test(size=FULL) as pilot:
         await until(pilot, lambda: "connection" in shown(table(app, "checks")))
         assert "PREEMPTED" in shown(table(app, "slices"))
-        await until(pilot, lambda: "no answer" in shown(table(app, "workers")))
+        await until(pilot, lambda: "connection refused" in shown(table(app, "workers")))
         await until(pilot, lambda: "running" in shown(table(app, "runs")))
         assert "10.164.0.46" in shown(table(app, "workers"))
         assert "project my-project" in headline(app)

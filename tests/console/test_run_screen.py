@@ -20,6 +20,7 @@ from tui.console.screens.pod import PodScreen
 from tui.console.screens.run import RunScreen
 from tui.console.widgets.core_table import CoreTable
 from tui.console.widgets.log_pane import LogPane
+from tui.console.widgets.tab_line import TabLine
 from tui.console.widgets.trouble import Trouble
 from tui.runs.directory import RunDirectory
 
@@ -153,6 +154,7 @@ async def test_a_saved_log_is_shown_and_called_that(operator: StageOperator, tmp
         )
         await until(pilot, lambda: "saved log" in headline(app))
         assert "out.log" in headline(app)
+        await until(pilot, lambda: "worker 1" in app.screen.query_one("#log-tabs", TabLine).render_line(0).text)
         await pilot.press("right_square_bracket", "right_square_bracket")
         log = app.screen.query_one(LogPane)
         await until(pilot, lambda: "[1]" in shown(log) and "[0]" not in shown(log))
@@ -245,7 +247,7 @@ async def test_a_failed_phase_is_told_whole_with_its_remedy(operator: StageOpera
     remedy = "make it readable: sudo chmod a+rX /usr/share/tpu on every worker of the slice, then launch again"
     directory = RunDirectory.create(operator.settings.runs_home, make_run(a_slice()))
     directory.append_event("state", state="preparing")
-    directory.append_event("phase", worker=2, phase="prepare", status="failed", detail=f"no devices. {remedy}")
+    directory.append_event("phase", worker=2, phase="prepare", status="failed", detail="no devices", remedy=remedy)
     directory.append_event("state", state="failed", cause="the launch failed")
     app = ConsoleApp(operator, open_run=directory)
     async with app.run_test(size=SMALL) as pilot:

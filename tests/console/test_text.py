@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from tui.console.text import elapsed, fit, fit_right, harmless, harmless_bytes
+from tui.console.text import as_seen, elapsed, fit, fit_right, harmless, harmless_bytes, number
 
 
 def test_escape_sequences_become_visible_and_lose_their_effect() -> None:
@@ -14,6 +14,36 @@ def test_escape_sequences_become_visible_and_lose_their_effect() -> None:
 
 def test_carriage_returns_and_tabs_do_not_move_the_cursor() -> None:
     assert harmless("10%\r20%\ta") == "10%␍20% a"
+
+
+@pytest.mark.parametrize(
+    ("data", "seen"),
+    [
+        (b"  0%|  | 0/9\r 50%|# | 4/9\r100%|##| 9/9", "␍100%|##| 9/9"),
+        (b"\r 50%\r        \r", " 50%"),
+        (b"a line from Windows\r", "a line from Windows"),
+        (b"\x1b[36m(worker1, rank=1)\x1b[0m \x1b[1;31mloss 2\x1b[K", "(worker1, rank=1) loss 2"),
+        (b"\x1b[2J\x1b[?1049h\r\x1b]0;t\x07", "␍␛]0;t␇"),
+    ],
+)
+def test_a_progress_bar_shows_its_newest_state_and_nothing_is_coloured(data: bytes, seen: str) -> None:
+    assert as_seen(data) == seen
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (None, "–"),
+        (1.5, "1.50000"),
+        (0.00003, "3e-05"),
+        (1234.5678, "1234.57"),
+        (123456.789, "123457"),
+        (-1.234e9, "-1.23e+09"),
+        (float("nan"), "nan"),
+    ],
+)
+def test_a_figure_has_the_digits_that_mean_something_and_is_never_cut(value: float | None, told: str) -> None:
+    assert number(value, 5 if value != 1234.5678 else 2, 9) == told
 
 
 def test_bytes_that_are_no_text_show_as_replacements() -> None:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+from tui.printable import significant
 
 WIDEST_LIST = 100
 """Characters of a list of plain values that stand on one line."""
 STEP = "  "
 COMMANDS = frozenset({"argv"})
 """Names of lists that are a command's words: shown as one would type them."""
+
+_MOMENT = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?(Z|[+-]\d\d:\d\d)")
 
 
 def document(value: Mapping[str, Any]) -> str:
@@ -57,4 +62,8 @@ def _word(value: Any) -> str:
         return "–"
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, float):
+        return str(significant(value))
+    if isinstance(value, str) and (moment := _MOMENT.fullmatch(value)):
+        return moment[1] + moment[2].replace("+00:00", "Z")
     return str(value)

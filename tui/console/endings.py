@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from tui.console.run_view import LAST_WORDS
-from tui.pod.run import RunState
+from tui.pod.run import LAST_WORDS, RunState
 
 if TYPE_CHECKING:
     from tui.runs.status import RunStatus

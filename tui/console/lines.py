@@ -31,6 +31,16 @@ class Line:
     data: bytes
 
 
+def shortened(begin: bytes, end: bytes, length: int) -> bytes:
+    """What is read of a line this long, of which these are the beginning and the end.
+
+    Where it was written over again and again, as progress bars do, that is its end, else its beginning.
+    """
+    if length <= LONGEST_SHOWN:
+        return begin
+    return end if b"\r" in end else begin[:LONGEST_SHOWN]
+
+
 class LineSource(Protocol):
     """What a log pane shows: numbered lines of something that grows."""
 
@@ -80,6 +90,8 @@ class Spool:
         self._numbers = array("q", [0])
         self._last_start = 0
         """Where the unfinished last line begins."""
+        self.is_overwritten = False
+        """Whether that line is written over again and again, as progress bars do."""
         self._size = 0
 
     @property
@@ -136,6 +148,7 @@ class Spool:
         if last:
             self._count(data)
             self._last_start = self._indexed + last
+        self.is_overwritten = data.find(b"\r", last) >= 0 or (self.is_overwritten and not last)
         self._indexed += len(data)
         return True
 
@@ -151,6 +164,9 @@ class Spool:
             self._numbers.append(self._newlines)
             begin = end
         self._newlines += data.count(b"\n", begin)
+
+    def _shown(self, data: bytes) -> Line:
+        return Line(self.worker, shortened(data, data[-LONGEST_SHOWN:], len(data)))
 
     def offset_of(self, number: int) -> int:
         """Where a line begins; the end of what is indexed for a line that is not there."""
@@ -180,11 +196,13 @@ class Spool:
             whole, newline, _ = data.rpartition(b"\n")
             if newline:
                 parts = whole.split(b"\n")[: wanted - len(found)]
-                found += [Line(self.worker, part[:LONGEST_SHOWN]) for part in parts]
+                found += [self._shown(part) for part in parts]
                 offset += sum(len(part) + 1 for part in parts)
             else:
-                found.append(Line(self.worker, data[:LONGEST_SHOWN]))
-                offset = self.offset_of(first + len(found))
+                after = self.offset_of(first + len(found) + 1)
+                end = os.pread(fd, LONGEST_SHOWN, max(offset, after - LONGEST_SHOWN)).removesuffix(b"\n")
+                found.append(Line(self.worker, shortened(data, end, after - offset)))
+                offset = after
         return found
 
     def tail(self, count: int) -> list[Line]:
@@ -200,7 +218,7 @@ class Spool:
             parts.pop()
         if start and len(parts) > 1:
             parts = parts[1:]
-        return [Line(self.worker, part[:LONGEST_SHOWN]) for part in parts[-count:]]
+        return [self._shown(part) for part in parts[-count:]]
 
     def block(self, first: int, budget: int) -> tuple[bytes, int]:
         """Whole lines from `first` on and the number of the line after them; a very long one is cut."""
@@ -218,6 +236,7 @@ class Spool:
 class Merged:
     """Lines of all workers in the order in which they arrived: a line stands where its newline came.
 
+    Progress bars that have no newline yet stand at the end, by worker.
     `told` gets batches as (worker, end offset); batches of the same worker in a row are one.
     """
 
@@ -236,6 +255,8 @@ class Merged:
         self._seen: dict[int | None, int] = dict.fromkeys(self._spools, 0)
         """Lines of each worker that are placed."""
         self._ends: dict[int | None, int] = dict.fromkeys(self._spools, 0)
+        self._bars: dict[int, Spool] = {}
+        """Files that end in a progress bar."""
 
     def told(self, batches: Sequence[tuple[int, int]]) -> None:
         """Take further batches in arrival order."""
@@ -248,13 +269,13 @@ class Merged:
 
     @property
     def count(self) -> int:
-        """Lines placed."""
-        return self._starts[-1]
+        """Lines placed, and progress bars."""
+        return self.finished + len(self._bars)
 
     @property
     def finished(self) -> int:
-        """Only whole lines are ever placed."""
-        return self.count
+        """Lines placed: whole ones only."""
+        return self._starts[-1]
 
     @property
     def behind(self) -> int:
@@ -291,6 +312,9 @@ class Merged:
 
     def _place(self, worker: int, spool: Spool) -> None:
         self._ends[worker] = spool.indexed
+        self._bars.pop(worker, None)
+        if spool.is_overwritten:
+            self._bars[worker] = spool
         fresh = spool.finished - self._seen[worker]
         if fresh <= 0:
             return
@@ -308,14 +332,16 @@ class Merged:
     def lines(self, first: int, count: int) -> list[Line]:
         """Lines by merged number, each with its worker."""
         found: list[Line] = []
-        end = min(first + count, self.count)
+        bars = [self._bars[worker] for worker in sorted(self._bars)] if self._bars else []
+        bars = bars[max(0, first - self.finished) : max(0, first + count - self.finished)]
+        end = min(first + count, self.finished)
         while first < end:
             batch = self._batch(first)
             take = min(end, self._starts[batch + 1]) - first
             own = self._first_lines[batch] + first - self._starts[batch]
             found += self._spools[self._workers[batch]].lines(own, take)
             first += take
-        return found
+        return found + [line for spool in bars for line in spool.lines(spool.finished, 1)]
 
     def tail(self, count: int) -> list[Line]:
         """The last lines placed; while many are waiting, the last lines of each worker's file instead."""
@@ -326,7 +352,7 @@ class Merged:
 
     def block(self, first: int, budget: int) -> tuple[bytes, int]:
         """Lines from `first` to the end of its batch, at most about `budget` bytes of them."""
-        if first >= self.count:
+        if first >= self.finished:
             return b"", first
         batch = self._batch(first)
         last = self._first_lines[batch] + self._starts[batch + 1] - self._starts[batch]

@@ -34,7 +34,7 @@ SLICE_COLUMNS = (
 )
 WORKER_COLUMNS = (
     Column("index", "wkr", 4, right=True),
-    Column("reachable", "ssh", 9, flexible=1),
+    Column("reachable", "ssh", 9, flexible=1, wanted=40),
     Column("address", "address", 15, rank=1),
     Column("external", "external", 15, rank=3),
     Column("hostname", "hostname", 18, rank=2, flexible=1),
@@ -105,8 +105,9 @@ def slice_row(slice_: Slice) -> Row:
 
 def _access(worker: Worker) -> Cell:
     """Whether SSH leads to it, and where not, why."""
-    cell = words.reachable(worker.reachable)
-    return Cell(f"{cell.text}: {harmless(worker.error)}", "bad") if worker.error else cell
+    if not worker.error:
+        return words.reachable(worker.reachable)
+    return Cell(harmless(worker.error.removeprefix(f"worker {worker.index}: ")), "bad")
 
 
 def worker_row(worker: Worker) -> Row:

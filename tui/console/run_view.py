@@ -10,19 +10,20 @@ import numpy as np
 from tui.console import words
 from tui.console.document import document
 from tui.console.rows import exit_codes, run_seconds
-from tui.console.text import elapsed, harmless, harmless_bytes, number
+from tui.console.text import as_seen, elapsed, harmless, number
 from tui.console.touch import attendance, left_alone, lost_links, out_of_touch
 from tui.console.widgets.columns import Cell, Column
 from tui.console.widgets.row_table import Row
 from tui.console.widgets.trouble import Told, told_of
-from tui.logs.snapshot import CoreState
+from tui.logs.snapshot import UNKNOWN, CoreState
 from tui.pod.ranks import format_ranks
-from tui.pod.run import RunState
+from tui.pod.run import LAST_WORDS, RunState
 from tui.runs.phases import PHASES
 
 if TYPE_CHECKING:
     from tui.console.feed import Feed
     from tui.console.widgets.core_table import CoreTable
+    from tui.errors import TpuTuiError
     from tui.logs.snapshot import CoreRow, Snapshot
     from tui.runs.status import RunStatus, WorkerStatus
 
@@ -37,8 +38,6 @@ _MOST_NAMED = 6
 _MOST_DETAILS = 3
 QUOTED = 6
 """Last lines of a failed worker's log that are quoted."""
-LAST_WORDS = "; its last lines: "
-"""What parts a cause from the lines that are quoted beneath it."""
 
 
 def headline(feed: Feed, now: float) -> list[list[Cell]]:
@@ -80,7 +79,8 @@ def _figures(snapshot: Snapshot, feed: Feed) -> list[Cell]:
         cells.append(Cell(f"{snapshot.rate_total:,.1f} ex/s", "good"))
     reporting = snapshot.reporting - (len(snapshot.cores_in(CoreState.ENDED)) if _is_live(feed) else 0)
     expected = _expected_cores(feed) or len(snapshot)
-    cells.append(Cell(f"{reporting} of {expected} cores", "warn" if reporting < expected else ""))
+    are_missing = reporting < expected and feed.caught_up
+    cells.append(Cell(f"{reporting} of {expected} cores", "warn" if are_missing else ""))
     if snapshot.max_accuracy is not None:
         cells.append(Cell(f"best accuracy {number(snapshot.max_accuracy, 2)} %"))
     return cells
@@ -101,7 +101,10 @@ def _expected_cores(feed: Feed) -> int | None:
     status = feed.status
     if status is None or not status.run.cores_per_worker:
         return None
-    return max(status.run.cores_per_worker * len(status.run.workers), len(feed.snapshot or ()))
+    snapshot = feed.snapshot
+    are_numbered = snapshot is None or not len(snapshot) or bool((snapshot.core != UNKNOWN).any())
+    each = status.run.cores_per_worker if are_numbered else 1  # a stream without core numbers is one row
+    return max(each * len(status.run.workers), len(snapshot or ()))
 
 
 def _named(what: str, cores: tuple[int | None, ...]) -> str:
@@ -109,15 +112,17 @@ def _named(what: str, cores: tuple[int | None, ...]) -> str:
     return f"{what}: core {names}" + (f" and {len(cores) - _MOST_NAMED} more" if len(cores) > _MOST_NAMED else "")
 
 
-def trouble(feed: Feed, now: float, *, attends: bool = False, reads: bool = False) -> Told:
+def trouble(
+    feed: Feed, now: float, *, attends: bool = False, reads: bool = False, problem: TpuTuiError | None = None
+) -> Told:
     """What needs a person: why it failed with the worker's last lines, lost links, nan, stragglers, notes; named.
 
     Of a run that was left alone `attends` says that this console gives it a keeper again by itself, `reads` that it
-    reads the logs itself meanwhile.
+    reads the logs itself meanwhile. `problem` is what hinders reading them.
     """
     status, snapshot = feed.status, feed.snapshot
     worker = None if status is None else failed_worker(status)
-    quoted = () if worker is None else tuple(harmless_bytes(line) for line in feed.last_lines(worker, QUOTED))
+    quoted = () if worker is None else tuple(as_seen(line) for line in feed.last_lines(worker, QUOTED))
     said: list[tuple[str, str]] = [] if status is None else _of_the_run(status, bool(quoted))
     if left_alone(status, now) and status is not None:
         said.insert(0, _alone(status.run.id, attends=attends, reads=reads))
@@ -128,11 +133,13 @@ def trouble(feed: Feed, now: float, *, attends: bool = False, reads: bool = Fals
         behind = _behind(snapshot, frozenset() if reads else out_of_touch(status, now))
         if behind:
             said.append((_named("straggler", behind), "warn"))
+    first, *remedy = str(problem).splitlines() if problem else [""]
+    said += [(first, "bad")] * bool(first)
     if status is None:
-        return told_of(said)
+        return told_of(said, remedy)
     if status.notes and not said:
         said.append((status.notes[-1], "dim"))
-    told = told_of(said, _failed_phases(status))
+    told = told_of(said, [*_failed_phases(status), *remedy])
     return told if worker is None else replace(told, worker=worker, quoted=quoted)
 
 
@@ -182,7 +189,7 @@ def _failed_phases(status: RunStatus) -> list[str]:
     """What a launch phase failed of, whole, with what to do about it."""
     failed = [worker for worker in status.workers if worker.phase_status == "failed" and worker.detail]
     told = [
-        f"worker {worker.worker}, {worker.phase}: {worker.detail}"
+        f"worker {worker.worker}, {worker.phase}: {worker.detail}" + (f" → {worker.remedy}" if worker.remedy else "")
         for worker in failed
         if (worker.detail or "") not in (status.cause or "")
     ]
@@ -235,7 +242,7 @@ def _last(worker: WorkerStatus, feed: Feed, status: RunStatus) -> Cell:
         return Cell(harmless(told), "" if worker.exit_code == 0 else "bad")
     lines = feed.last_lines(worker.worker, 1)
     if lines:
-        return Cell(harmless_bytes(lines[0]))
+        return Cell(as_seen(lines[0]))
     return (
         Cell(harmless(worker.detail or ""), "dim")
         if status.state is RunState.PREPARING
@@ -246,7 +253,7 @@ def _last(worker: WorkerStatus, feed: Feed, status: RunStatus) -> Cell:
 def core_note(snapshot: Snapshot, table: CoreTable, *, reading: bool = False) -> str:
     """How many rows, by what they are sorted, and whether what they show is not the newest that was written."""
     shown = table.row_count()
-    every = f"{len(snapshot)} cores"
+    every = f"{len(snapshot)} core{'s' * (len(snapshot) != 1)}"
     count = f"{shown} of {every} with “{table.filter_text}”" if table.filter_text else every
     title = next((column.title for column in table.columns if column.key == table.sort_key), "core")
     order = f"{count} · by {title}{' descending' if table.sort_reverse else ''}"
@@ -261,16 +268,7 @@ def core_at(snapshot: Snapshot, key: int) -> CoreRow:
 def describe(feed: Feed) -> str:
     """Everything about the run or the saved log as a document."""
     snapshot = feed.snapshot
-    told: dict[str, object] = {}
-    status = feed.status
-    if status is not None:
-        told["state"] = str(status.state)
-        told["cause"] = status.cause
-        told["started"], told["ended"] = status.started, status.ended
-        told["exit_codes"] = list(status.exit_codes)
-        told["notes"] = list(status.notes)
-        told["run"] = status.run.to_json()
-        told["workers"] = [_known(asdict(worker)) for worker in status.workers]
+    told = {} if feed.status is None else known_of(feed.status)
     if snapshot is not None:
         told["log"] = {
             "lines": snapshot.lines,
@@ -282,6 +280,20 @@ def describe(feed: Feed) -> str:
             "epochs": [epoch.to_json() for epoch in snapshot.epochs],
         }
     return document(told)
+
+
+def known_of(status: RunStatus) -> dict[str, object]:
+    """A run, by name: what became of it, then what each worker did, then what was asked for."""
+    return {
+        "state": str(status.state),
+        "cause": status.cause,
+        "started": status.started,
+        "ended": status.ended,
+        "exit_codes": list(status.exit_codes),
+        "notes": list(status.notes),
+        "workers": [_known(asdict(worker)) for worker in status.workers],
+        "run": status.run.to_json(),
+    }
 
 
 def _known(fields: dict[str, object]) -> dict[str, object]:

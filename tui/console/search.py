@@ -20,7 +20,8 @@ class Filtered:
         self._searched = 0
         """Number of the next line to look at."""
         self._found = array("q")
-        self._last_matches = False
+        self._unfinished: list[int] = []
+        """Numbers of wanted lines that are not whole yet."""
 
     def _wants(self, line: bytes) -> bool:
         return self._needle in line.lower()
@@ -28,7 +29,7 @@ class Filtered:
     @property
     def count(self) -> int:
         """Lines found so far."""
-        return len(self._found) + (1 if self._last_matches else 0)
+        return len(self._found) + len(self._unfinished)
 
     @property
     def finished(self) -> int:
@@ -49,7 +50,8 @@ class Filtered:
 
     def number(self, place: int) -> int:
         """The number, in the source, of a found line by its place among the found."""
-        return self._found[place] if place < len(self._found) else self._source.finished
+        numbers = self._found[place : place + 1] or self._unfinished[place - len(self._found) :]
+        return numbers[0] if numbers else self._source.finished
 
     def advance(self, budget: int) -> bool:
         """Search about `budget` bytes more of what the source has indexed."""
@@ -63,8 +65,8 @@ class Filtered:
             self._search(data)
             budget -= max(BATCH_COST, len(data))
             self._searched = min(after, known)
-        last = self._source.lines(known, 1) if self._source.count > known else []
-        self._last_matches = any(self._wants(line.data) for line in last)
+        last = self._source.lines(known, self._source.count - known)
+        self._unfinished = [known + place for place, line in enumerate(last) if self._wants(line.data)]
         return self.count != before
 
     def _search(self, data: bytes) -> None:
@@ -83,9 +85,9 @@ class Filtered:
 
     def lines(self, first: int, count: int) -> list[Line]:
         """Found lines by their place among the found."""
+        whole = len(self._found)
         numbers = list(self._found[first : first + count])
-        if self._last_matches and first + count > len(self._found):
-            numbers.append(self._source.finished)
+        numbers += self._unfinished[max(0, first - whole) : max(0, first + count - whole)]
         return [line for number in numbers for line in self._source.lines(number, 1)]
 
     def tail(self, count: int) -> list[Line]:

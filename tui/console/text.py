@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
+import sys
+
 from rich.cells import cell_len, set_cell_size
 
-from tui.printable import printable
+from tui.printable import figure, printable
 
 TAB = 8
 """Columns between tab stops, as terminals have them."""
 ELLIPSIS = "…"
+OVERWRITTEN = "␍"
+"""Stands before a line of which the beginning was written over, as progress bars do."""
+_COLOURS = re.compile(rb"\x1b\[[0-9;:]*[mK]")
 
 _INVISIBLE = (0x0A, 0x061C, *range(0x200B, 0x200E), *range(0x2060, 0x2066), 0xFEFF, *range(0xFFF9, 0xFFFC))
 _SHOWN = dict.fromkeys(_INVISIBLE, 65533) | {0x0A: 0x240A}
@@ -30,6 +36,16 @@ def harmless_lines(text: str) -> str:
 def harmless_bytes(data: bytes) -> str:
     """One line of a log as it may be shown; bytes that are no UTF-8 become `�`."""
     return harmless(data.decode("utf-8", "replace"))
+
+
+def as_seen(data: bytes) -> str:
+    """One line of a log as whoever watches it sees it: of a progress bar its newest state, and no colours."""
+    if b"\x1b" in data:
+        data = _COLOURS.sub(b"", data)
+    if b"\r" not in data:
+        return harmless_bytes(data)
+    before, overwritten, newest = data.rstrip(b"\r \t").rpartition(b"\r")
+    return (OVERWRITTEN if overwritten and before.strip() else "") + harmless_bytes(newest)
 
 
 def _columns(text: str) -> int:
@@ -67,8 +83,11 @@ def elapsed(seconds: float | None) -> str:
     return f"{whole // 86400}d{whole % 86400 // 3600:02d}h"
 
 
-def number(value: float | None, digits: int) -> str:
-    """A figure with fixed decimals; `–` when unknown, `nan` and `inf` as they are."""
+def number(value: float | None, decimals: int, room: int = sys.maxsize) -> str:
+    """A figure with the digits that mean something and have room, for half a number is another; `–` when unknown."""
     if value is None:
         return "–"
-    return f"{value:.{digits}f}"
+    text = figure(value, decimals)
+    if len(text) > room:
+        text = figure(value, 0)
+    return text if len(text) <= room else f"{value:.2e}"

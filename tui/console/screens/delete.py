@@ -79,7 +79,10 @@ class DeleteDialog(Dialog[None]):
         self.query_one("#begin", Button).disabled = event.value != self._slice.name
 
     def on_input_submitted(self) -> None:
-        """Enter after the right name deletes as well."""
+        """Enter after the right name deletes as well, and says so of another one."""
+        typed = self.query_one("#name", Input).value
+        if typed and typed != self._slice.name:
+            self.notify(f"{typed} is not its name, {self._slice.name}: nothing is deleted", markup=False, timeout=4)
         self._delete()
 
     def answered(self, button: str) -> None:  # noqa: ARG002

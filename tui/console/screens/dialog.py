@@ -77,7 +77,11 @@ class TextDialog(Dialog[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "scroll(-1)", "Up", show=False),
         Binding("down,j", "scroll(1)", "Down", show=False),
-        Binding("q,enter", "leave", "Back", show=False),
+        Binding("pageup,ctrl+b,b", "page(-1)", "Page up", show=False),
+        Binding("pagedown,ctrl+f,space", "page(1)", "Page down", show=False),
+        Binding("home,g", "end(False)", "Beginning", show=False),
+        Binding("end,G", "end(True)", "End", show=False),
+        Binding("q,enter,question_mark", "leave", "Back", show=False),
     ]
 
     def __init__(self, title: str, text: str) -> None:
@@ -92,6 +96,15 @@ class TextDialog(Dialog[None]):
     def action_scroll(self, by: int) -> None:
         """Scroll by lines."""
         self.query_one("#reading").scroll_relative(y=by, animate=False)
+
+    def action_page(self, by: int) -> None:
+        """Scroll by pages, one line of which stays."""
+        self.action_scroll(by * max(1, self.query_one("#reading").size.height - 1))
+
+    def action_end(self, is_last: bool) -> None:
+        """Go to the beginning or to the end."""
+        reading = self.query_one("#reading")
+        reading.scroll_to(y=reading.max_scroll_y if is_last else 0, animate=False)
 
 
 class SecretDialog(Dialog["str | None"]):

@@ -56,6 +56,8 @@ class LaunchDialog(ModalScreen["str | None"]):
     AUTO_FOCUS = "#command"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", "Back", id="launch.leave"),
+        Binding("pageup", "page(-1)", "Scroll what will run", show=False, id="launch.page_up", priority=True),
+        Binding("pagedown", "page(1)", "Scroll what will run", show=False, id="launch.page_down", priority=True),
         Binding("ctrl+r", "plan", "Show what will run", id="launch.plan", priority=True),
     ]
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-normal")]  # noqa: RUF012 - Textual declares it so
@@ -260,6 +262,11 @@ class LaunchDialog(ModalScreen["str | None"]):
                 due = now + TELL_EVERY
         self._tell(script, check_lines(rows, done=True))
         return rows
+
+    def action_page(self, by: int) -> None:
+        """Scroll what would run, whichever field has the keys."""
+        preview = self.query_one("#preview")
+        preview.scroll_relative(y=by * max(1, preview.size.height - 1), animate=False)
 
     def _give_up(self) -> None:
         """What was found out holds for what it was asked for only."""

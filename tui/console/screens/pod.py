@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal
+from textual.containers import Container, Horizontal
 
 from tui.console import rows
 from tui.console.document import document
+from tui.console.run_view import known_of
 from tui.console.screens.base import NARROW, MainScreen, size_up
 from tui.console.sources import FIGURES, RUNS, SLICES, checks_of, workers_of
 from tui.console.widgets.filter_bar import FilterBar
@@ -67,15 +68,16 @@ class PodScreen(MainScreen):
         }
         self._tables["checks"].stays_on_top = True
         self._panes = {name: Pane(name, table, id=f"pane-{name}") for name, table in self._tables.items()}
+        self._slices_and_workers = Container(self._panes["slices"], self._panes["workers"], id="left")
 
     def compose(self) -> ComposeResult:
-        """Three panes side by side, or behind tabs where there is no room; the runs beneath."""
+        """Three panes side by side, two of them in one column, or behind tabs, as there is room; the runs beneath."""
         size_up(self)
         yield self._headline
         yield TabLine([(name, f"{n + 1} {name}") for n, name in enumerate(UPPER_PANES)], id="pane-tabs")
         with Horizontal(id="upper"):
-            for name in UPPER_PANES:
-                yield self._panes[name]
+            yield self._slices_and_workers
+            yield self._panes["checks"]
         yield self._panes["runs"]
         yield FilterBar()
         yield KeysLine()
@@ -202,6 +204,7 @@ class PodScreen(MainScreen):
     def _show_upper(self, name: str) -> None:
         for other in UPPER_PANES:
             self._panes[other].set_class(other == name, "-current")
+        self._slices_and_workers.set_class(name == "checks", "-away")
 
     def action_pane(self, name: str) -> None:
         """Give a pane the keys; on a narrow screen, bring it up."""
@@ -256,7 +259,7 @@ class PodScreen(MainScreen):
         focused = self.focused.id if self.focused else None
         chosen = self.chosen_slice()
         if focused == "runs" and (status := self.chosen_status()) is not None:
-            return status.run.id, document(status.run.to_json())
+            return status.run.id, document(known_of(status))
         if focused == "checks" and chosen is not None:
             return f"checks of {chosen.name}", self._check_text(chosen)
         if chosen is None:

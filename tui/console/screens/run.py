@@ -141,8 +141,6 @@ class RunScreen(MainScreen):
         if not self._showed_figures:
             self._take_log()
             self._charts_pane.take(self.feed.snapshot)
-        problem = self.feed.problem or self.console.flows.kept_up.get(self.feed.title)
-        self._cores_pane.set_problem(str(problem) if problem else "")
         if self.feed.is_behind and not self._reading:
             self._reading = True
             self.set_timer(BREATH, self._read_on)
@@ -156,8 +154,9 @@ class RunScreen(MainScreen):
             self._reading = False
 
     def _show_trouble(self, now: float) -> None:
-        told = run_view.trouble(self.feed, now, attends=not self.console.read_only, reads=self._is_read_here)
-        self._trouble.show(told)
+        problem = self.feed.problem or self.console.flows.kept_up.get(self.feed.title)
+        attends, reads = not self.console.read_only, self._is_read_here
+        self._trouble.show(run_view.trouble(self.feed, now, attends=attends, reads=reads, problem=problem))
 
     @property
     def _is_read_here(self) -> bool:
@@ -187,7 +186,7 @@ class RunScreen(MainScreen):
                 if had_keys:
                     self._cores.focus()
             unseen = frozenset[int]() if self._is_read_here else out_of_touch(self.feed.status, now)
-            self._cores.show(snapshot, unseen)
+            self._cores.show(snapshot, unseen, reading=not self.feed.caught_up)
             pane.set_title("cores")
             pane.set_subtitle(run_view.core_note(snapshot, self._cores, reading=not self.feed.caught_up))
         else:
@@ -338,7 +337,8 @@ class RunScreen(MainScreen):
         if event.table is self._phases and status is not None and isinstance(event.key, int):
             failed = next((w for w in status.workers if w.worker == event.key and w.phase_status == "failed"), None)
             if failed is not None:
-                self.console.flows.describe(f"worker {event.key}, {failed.phase} failed", failed.detail or "")
+                told = "\n→ ".join(filter(None, (failed.detail, failed.remedy)))
+                self.console.flows.describe(f"worker {event.key}, {failed.phase} failed", told)
                 return
         worker = event.key if event.table is self._phases else self._worker_of(event.key)
         if worker is not None:

@@ -27,6 +27,8 @@ COLUMNS = (
     Column("exit", "exit", 5, right=True),
     Column("detail", "detail", 20, flexible=1),
 )
+MOST_TOLD = 3
+"""Accounts of workers that did not confirm that are told whole."""
 
 
 class StopProgress:
@@ -44,6 +46,19 @@ class StopProgress:
         """How many workers have confirmed."""
         confirmed = sum(answer.confirmed for answer in self.answers.values())
         return f"{confirmed} of {len(self.run.workers)} workers confirmed"
+
+    @property
+    def told(self) -> str:
+        """How far it is, and whole why workers did not confirm: there is no room for that in their rows."""
+        if self.problem is not None:
+            return str(self.problem)
+        said: dict[str, list[int]] = {}
+        for answer in self.answers.values():
+            if answer.detail and not answer.confirmed:
+                said.setdefault(answer.detail, []).append(answer.worker)
+        why = [f"worker{'s' * (len(ranks) > 1)} {format_ranks(ranks)}: {detail}" for detail, ranks in said.items()]
+        ending = "." if self.done else "; esc leaves this window, stopping goes on."
+        return "\n".join([self.summary + ending, *why[:MOST_TOLD]])
 
     def rows(self, now: float) -> list[Row]:
         """A row for each worker, answered or not."""
@@ -115,14 +130,8 @@ class StopDialog(Dialog["str | None"]):
         if self.progress is None:
             return
         self._table.show(self.progress.rows(self.console_clock()))
-        if self.progress.problem is not None:
-            told = str(self.progress.problem)
-        elif self.progress.done:
-            told = f"{self.progress.summary}."
-        else:
-            told = f"{self.progress.summary}; esc leaves this window, stopping goes on."
-        if str(self._told.content) != told:
-            self._told.update(plain(told))
+        if str(self._told.content) != self.progress.told:
+            self._told.update(plain(self.progress.told))
 
     def console_clock(self) -> float:
         """The console's clock (monotonic seconds)."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from textual.app import ComposeResult
 from textual.containers import Vertical
+from textual.widgets import Static
 
 from tui.console.widgets.pane import Pane
 
@@ -30,9 +32,17 @@ class ChartPanes(Vertical, can_focus=True):
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
+        self._panes = (
+            Pane("loss: median, min and max of the cores", Static(), id="pane-loss"),
+            Pane("rate: examples/s of the pod", Static(), id="pane-rate"),
+        )
         self._charts: tuple[LossChart, RateChart] | None = None
         self._due = 0.0
         self._next, self._owed = 0, 0
+
+    def compose(self) -> ComposeResult:
+        """Their frames: there from the first paint on, so that nothing jumps."""
+        yield from self._panes
 
     def on_resize(self) -> None:
         """Where two charts would be nothing but frames, one above the other, the loss has the room alone."""
@@ -44,10 +54,9 @@ class ChartPanes(Vertical, can_focus=True):
             from tui.console.widgets.charts import LossChart, RateChart
 
             self._charts = LossChart(id="loss"), RateChart(id="rate")
-            self.mount(
-                Pane("loss: median, min and max of the cores", self._charts[0], id="pane-loss"),
-                Pane("rate: examples/s of the pod", self._charts[1], id="pane-rate"),
-            )
+            for pane, chart in zip(self._panes, self._charts, strict=True):
+                pane.body.remove()
+                pane.mount(chart)
 
     def hurry(self) -> None:
         """Draw both as soon as there is something to draw: they have just come to be seen."""

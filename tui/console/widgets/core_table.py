@@ -17,6 +17,7 @@ from tui.logs.snapshot import HAS_GLOBAL_RATE, HAS_LOSS, HAS_RATE, SORT_KEYS, UN
 
 TREND = "trend"
 TREND_WIDTH, WIDEST_TREND = 10, 40
+LOSS_WIDTH, RATE_WIDTH, RATES_WIDTH = 9, 8, 9
 
 COLUMNS = (
     Column("core", "core", 5, right=True),
@@ -25,9 +26,9 @@ COLUMNS = (
     Column("epoch", "epoch", 5, right=True, rank=4),
     Column("step", "step", 7, right=True),
     Column("lag", "lag", 5, right=True, rank=5),
-    Column("loss", "loss", 9, right=True),
-    Column("rate", "rate", 8, right=True, rank=1),
-    Column("global_rate", "global", 9, right=True, rank=6),
+    Column("loss", "loss", LOSS_WIDTH, right=True),
+    Column("rate", "rate", RATE_WIDTH, right=True, rank=1),
+    Column("global_rate", "global", RATES_WIDTH, right=True, rank=6),
     Column(TREND, "loss trend", TREND_WIDTH, right=True, rank=3, flexible=1, most=WIDEST_TREND),
     Column("clock", "clock", 9, right=True, rank=7),
     Column("device", "device", 8, rank=8),
@@ -57,16 +58,20 @@ class CoreTable(LineTable):
         self._order: Ints = np.empty(0, np.int64)
         self._keys: Ints = np.empty(0, np.int64)
         self._unseen: frozenset[int] = frozenset()
+        self._reading = False
 
     @property
     def snapshot(self) -> Snapshot | None:
         """What is being shown."""
         return self._snapshot
 
-    def show(self, snapshot: Snapshot, unseen: frozenset[int] = frozenset()) -> None:
-        """Take a newer snapshot, and the workers nobody hears of; only lines that differ are repainted."""
-        if snapshot is not self._snapshot or unseen != self._unseen:
-            self._snapshot, self._unseen = snapshot, unseen
+    def show(self, snapshot: Snapshot, unseen: frozenset[int] = frozenset(), *, reading: bool = False) -> None:
+        """Take a newer snapshot, and the workers nobody hears of; only lines that differ are repainted.
+
+        While what was written before is still being read no core is behind or silent: nobody knows yet.
+        """
+        if snapshot is not self._snapshot or (unseen, reading) != (self._unseen, self._reading):
+            self._snapshot, self._unseen, self._reading = snapshot, unseen, reading
             self.reorder()
             self.rows_changed()
 
@@ -104,6 +109,8 @@ class CoreTable(LineTable):
         tone = words.core_tone(str(state))
         flagged = tone if state in (CoreState.STRAGGLER, CoreState.NAN, CoreState.SILENT) else ""
         word, usual = Cell(_STATE_WORDS.get(state, str(state)), tone), ""
+        if self._reading and state in (CoreState.STRAGGLER, CoreState.SILENT):
+            word, flagged = READING, ""
         if self._unseen and state in _LIVE and int(snapshot.worker[place]) in self._unseen:
             word, usual, flagged = UNSEEN, "dim", ""
         loss = float(snapshot.loss[place]) if known & HAS_LOSS else None
@@ -118,9 +125,9 @@ class CoreTable(LineTable):
             _integer(snapshot.epoch[place]),
             _integer(snapshot.step[place]),
             Cell("–", "dim") if np.isnan(lag) else Cell(f"{int(lag)}", "warn" if flagged and lag > 0 else "dim"),
-            Cell(number(loss, 5), "bad" if state is CoreState.NAN else usual),
-            Cell(number(rate, 2), "warn" if flagged and state is CoreState.STRAGGLER else usual),
-            Cell(number(whole, 2), "dim"),
+            Cell(number(loss, 5, LOSS_WIDTH), "bad" if state is CoreState.NAN else usual),
+            Cell(number(rate, 2, RATE_WIDTH), "warn" if flagged and state is CoreState.STRAGGLER else usual),
+            Cell(number(whole, 2, RATES_WIDTH), "dim"),
             Cell(self._trend(snapshot, place), "busy"),
             Cell(bytes(snapshot.clock[place])[-_LONGEST_CLOCK:].decode("ascii", "replace") or "–", "dim"),
             Cell("–" if device < 0 else f"xla:{device}", "dim"),
@@ -137,6 +144,7 @@ class CoreTable(LineTable):
 _LIVE = frozenset((CoreState.TRAINING, CoreState.WAITING, CoreState.SILENT, CoreState.STRAGGLER))
 UNSEEN = Cell("? no link", "warn")
 """The state of a core whose worker nobody hears of: its figures are the last that came."""
+READING = Cell("… reading", "dim")
 _STATE_WORDS = {CoreState.STRAGGLER: "▲ straggler", CoreState.NAN: "✗ nan", CoreState.SILENT: "… silent"}
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rich.cells import cell_len
 from textual import events
 from textual.app import ComposeResult
+from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Footer
 
@@ -48,6 +51,12 @@ class KeysLine(Footer):
             if room < -1:  # the blank after the last one may be missing
                 return
             yield key
+
+    def bindings_changed(self, screen: Screen[Any]) -> None:
+        """As a footer does it, but once in a window that has not got the focus as well: no line is empty."""
+        super().bindings_changed(screen)
+        if not screen.app.app_focus and not self.children and self.is_attached:
+            self.call_after_refresh(self.recompose)
 
     def on_resize(self, event: events.Resize) -> None:
         """More keys, or fewer."""

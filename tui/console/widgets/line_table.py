@@ -64,8 +64,8 @@ class LineTable(LineView):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "cursor(-1)", "Up", show=False, id="table.up"),
         Binding("down,j", "cursor(1)", "Down", show=False, id="table.down"),
-        Binding("pageup", "page(-1)", "Page up", show=False, id="table.page_up"),
-        Binding("pagedown", "page(1)", "Page down", show=False, id="table.page_down"),
+        Binding("pageup,ctrl+b", "page(-1)", "Page up", show=False, id="table.page_up"),
+        Binding("pagedown,ctrl+f", "page(1)", "Page down", show=False, id="table.page_down"),
         Binding("home,g", "cursor_to(0)", "First row", show=False, id="table.first"),
         Binding("end,G", "cursor_to(-1)", "Last row", show=False, id="table.last"),
         Binding("enter", "open", "Open", id="table.open"),

@@ -15,7 +15,7 @@ from textual.strip import Strip
 
 from tui.console.lines import Line, LineSource
 from tui.console.search import Filtered
-from tui.console.text import fit, harmless_bytes
+from tui.console.text import as_seen, fit, harmless_bytes
 from tui.console.widgets.line_view import LineView
 from tui.console.widgets.log_rows import Row, cut, found_in, wrapped
 
@@ -47,8 +47,8 @@ class LogPane(LineView):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", "Up", show=False, id="log.up"),
         Binding("down,j", "move(1)", "Down", show=False, id="log.down"),
-        Binding("pageup", "move_page(-1)", "Page up", show=False, id="log.page_up"),
-        Binding("pagedown", "move_page(1)", "Page down", show=False, id="log.page_down"),
+        Binding("pageup,ctrl+b,b", "move_page(-1)", "Page up", show=False, id="log.page_up"),
+        Binding("pagedown,ctrl+f,space", "move_page(1)", "Page down", show=False, id="log.page_down"),
         Binding("left", "sideways(-1)", "Left", show=False, id="log.left"),
         Binding("right", "sideways(1)", "Right", show=False, id="log.right"),
         Binding("home,g", "first", "First line", show=False, id="log.first"),
@@ -247,8 +247,10 @@ class LogPane(LineView):
         return self._rows
 
     def _rows_of(self, line: Line, place: int, width: int) -> list[Row]:
-        text, room = harmless_bytes(line.data), max(2, width - len(self._label(line)))
-        return wrapped(text, place, room) if self._wrap else cut(text, place, room, self._sideways)
+        room = max(2, width - len(self._label(line)))
+        if self._wrap:
+            return wrapped(harmless_bytes(line.data), place, room)
+        return cut(as_seen(line.data), place, room, self._sideways)
 
     def _label(self, line: Line) -> str:
         return f"{line.worker:>3}│" if self.show_worker and line.worker is not None else ""
