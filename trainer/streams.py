@@ -21,7 +21,7 @@ from trainer.errors import TrainerError
 ATTEMPTS = 7  # in a row that bring no byte; with the pauses between them about 15 s
 FIRST_PAUSE = 0.2  # seconds; doubled after each, and jittered, so that not all loaders ask again at once
 TIMEOUTS = (10, 60)  # seconds to connect, and without a byte
-PART = 256 * 1024  # bytes taken from a connection at a time
+PART = 1024 * 1024  # bytes taken from a connection at a time, at most: what has come by then
 CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
 TRY_AGAIN = frozenset((408, 429, 500, 502, 503, 504))
 
