@@ -236,6 +236,7 @@ async def _connections(workers: list[Worker], access: Access) -> Held:
         began = time.process_time()
         await asyncio.sleep(IDLE_SECONDS)
         idle = (time.process_time() - began) / IDLE_SECONDS
+        _ = [answer async for answer in fleet.run_all(range(WORKERS), "true")]
         began = time.process_time()
         for _ in range(REPEATS):
             answers = [answer async for answer in fleet.run_all(range(WORKERS), "true")]
