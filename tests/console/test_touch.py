@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import os
 from dataclasses import replace
 
@@ -74,13 +75,13 @@ async def test_a_run_left_alone_says_so_and_gets_a_keeper_from_who_looks_on(
 async def test_who_may_only_look_reads_a_run_that_nobody_keeps(
     operator: StageOperator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answers: list[TpuTuiError | None] = [TpuTuiError("cannot reach worker 2"), None]
+    network = asyncio.Event()
 
     async def refresh(directory: RunDirectory, fleet: object) -> TpuTuiError | None:
-        answer = answers.pop(0) if len(answers) > 1 else answers[0]
-        if answer is None:
-            train(directory, [100])
-        return answer
+        if not network.is_set():
+            return TpuTuiError("cannot reach worker 2")
+        train(directory, [100])
+        return None
 
     monkeypatch.setattr(operator, "refresh", refresh)
     monkeypatch.setattr(following, "CATCH_UP_EVERY", 0.5)
@@ -93,6 +94,7 @@ async def test_who_may_only_look_reads_a_run_that_nobody_keeps(
         await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
         cores = app.screen.query_one(CoreTable)
         await until(pilot, lambda: "cannot reach worker 2" in trouble(app))
+        network.set()
         await until(pilot, lambda: "step 100" in headline(app))
         await until(pilot, lambda: "its logs are read by this console" in trouble(app))
         assert "? no link" not in shown(cores)
