@@ -146,8 +146,8 @@ class Spawned:
 
     def run(self) -> int:
         """Start the ranks and wait for them; returns the exit code."""
-        _obey(self._hear)
-        signal.signal(signal.SIGINT, self._hear)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._hear)
         sys.stdout.flush()
         try:
             torch_xla.launch(_spawned_rank, start_method="fork")
