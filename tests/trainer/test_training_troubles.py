@@ -186,9 +186,7 @@ def test_a_rank_that_nobody_is_left_to_kill_ends_by_itself(pod: Pod) -> None:
     assert worker.exit_code == -signal.SIGALRM, worker
 
 
-def test_replicas_that_torch_xla_starts_save_on_sigterm(
-    pod: Pod, shapes: str, tmp_path: Path
-) -> None:
+def test_replicas_that_torch_xla_starts_save_on_sigterm(pod: Pod, shapes: str, tmp_path: Path) -> None:
     """As on TPU, where replicas are threads that no signal reaches."""
     keep = ["--checkpoint-dir", str(tmp_path / "kept")]
     pod.start([*TINY, "--data", shapes, "--loader-workers", "2", *FOR_EVER, *keep], way=layouts.as_on_tpu)
