@@ -1,13 +1,21 @@
-"""In which order the tests run."""
+"""In which order the tests run, and with which signals."""
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
 
 LONGEST = ("trainer/test_training", "runs/", "cli/", "localpod/", "console/")
 """Whose files take minutes, most of them of waiting: begun last, one of them would hold up the end by itself."""
+
+
+def pytest_configure() -> None:
+    """What tests start hears Ctrl-C and a closed terminal, though these be begun by `nohup`, or a script's `&`."""
+    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

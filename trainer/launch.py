@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import math
 import multiprocessing
 import os
 import signal
 import socket
 import sys
-import threading
 import time
 import traceback
 from collections.abc import Callable
@@ -20,7 +18,6 @@ from multiprocessing.connection import wait
 from multiprocessing.context import ForkProcess
 from multiprocessing.synchronize import Lock
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch_xla
@@ -39,50 +36,16 @@ from trainer.errors import (
     TrainerError,
 )
 from trainer.leftovers import die_with_parent
-from trainer.progress import nobody_reads, write_line
+from trainer.progress import write_line
 from trainer.rendezvous import listen, meet
 from trainer.replicas import GlooReplicas, Replicas, XlaReplicas
+from trainer.stopping import Stopping, await_signals, block_signals
 
-Train = Callable[[Replicas, TrainConfig, "Stopping"], int]  # returns the exit code
+Train = Callable[[Replicas, TrainConfig, Stopping], int]  # returns the exit code
 
 GRACE = 20.0  # seconds from SIGTERM to SIGKILL: a compilation, which no signal interrupts, fits in
 SAVING_GRACE = 300.0  # the same where a checkpoint is to be written first; who sent the signal may be less patient
-OVERDUE = 5.0  # seconds later at which a rank ends that nobody was there to kill
 CULPRIT_FIRST = 2.0  # seconds that a rank waits before it ends for another's sake, so that the cause is seen first
-
-
-class Stopping:
-    """Whether the run is to end. The loop looks between steps: a step that has begun is finished."""
-
-    def __init__(self) -> None:
-        self.heard = False
-
-    @property
-    def requested(self) -> bool:
-        """By a signal, or because nobody reads the log any more, as any program in a pipeline ends then."""
-        return self.heard or nobody_reads()
-
-    def install(self, grace: float) -> None:
-        """Listen for SIGTERM; Ctrl-C is left to the process that started the ranks.
-
-        That one kills what has not ended `grace` seconds after SIGTERM. Where it is gone itself, the kernel does.
-        """
-
-        def request(*_: object) -> None:
-            if not self.heard:
-                signal.alarm(math.ceil(grace + OVERDUE))
-            self.heard = True
-
-        if threading.current_thread() is threading.main_thread():
-            _obey(request)
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-def _obey(handler: Callable[[int, Any], None]) -> None:
-    """Have SIGTERM heard, and SIGHUP, which a closed terminal sends, unless `nohup` has it ignored."""
-    signal.signal(signal.SIGTERM, handler)
-    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
-        signal.signal(signal.SIGHUP, handler)
 
 
 def launch(train: Train, config: TrainConfig) -> int:
@@ -129,8 +92,7 @@ def _require_tpu() -> None:
 class Spawned:
     """torch_xla starts the ranks: a process a chip and in it, on TPU v2 and v3, two threads.
 
-    Python hears signals in a process's first thread only, and no rank runs in that one. So the handler is installed
-    before the processes are forked, and what it sets is for all threads of its process.
+    What a process hears is for all of its ranks: it listens from its first moment on, long before they begin.
     """
 
     _current: Spawned  # found by the forked processes; only names travel through torch_xla's queue
@@ -138,6 +100,7 @@ class Spawned:
     def __init__(self, train: Train, config: TrainConfig) -> None:
         self._train, self._config = train, config
         self._stopping = Stopping()
+        self._begun = False
         self._launcher = os.getpid()
         context = multiprocessing.get_context("fork")
         self._code = context.Value("i", 0)  # the first rank's that failed
@@ -146,8 +109,8 @@ class Spawned:
 
     def run(self) -> int:
         """Start the ranks and wait for them; returns the exit code."""
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._hear)
+        os.register_at_fork(after_in_child=self._listen_as_rank)
+        await_signals(self._hear)
         sys.stdout.flush()
         try:
             torch_xla.launch(_spawned_rank, start_method="fork")
@@ -162,8 +125,9 @@ class Spawned:
     def rank(self) -> None:
         """One rank. What fails ends the process at once: others of this worker may wait for it in a collective.
 
-        torch_xla's pool then ends those, with a signal that `_hear` lets kill them.
+        torch_xla's pool then ends those, with a signal that `_hear_as_rank` lets end them.
         """
+        self._begun = True
         code = 1
         try:
             if self._config.replicas.device == "TPU" and self._config.compilation_cache != "no":
@@ -178,18 +142,25 @@ class Spawned:
             sys.stdout.flush()
             os._exit(code)
 
-    def _hear(self, number: int, _: object) -> None:
+    def _hear(self, number: signal.Signals) -> None:
         """The ranks stop at a step they agree on, save and end: in bounded time, which no collective can stretch."""
-        before, self._stopping.heard = self._stopping.heard, True
-        if os.getpid() != self._launcher:
-            if self._code.value:
-                os._exit(PARTNER_LOST)
-            signal.alarm(int(_grace(self._config)))
-            return
-        at_once = number == signal.SIGINT and _hear_ctrl_c(self._config, again=before)
+        at_once = number == signal.SIGINT and _hear_ctrl_c(self._config, again=self._stopping.heard)
+        self._stopping.heard = True
         for rank in multiprocessing.active_children():
             if rank.pid is not None:
-                os.kill(rank.pid, signal.SIGKILL if at_once else signal.SIGTERM)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(rank.pid, signal.SIGKILL if at_once else signal.SIGTERM)
+
+    def _listen_as_rank(self) -> None:
+        if os.getppid() == self._launcher:
+            await_signals(self._hear_as_rank)
+
+    def _hear_as_rank(self, _: signal.Signals) -> None:
+        if self._code.value:
+            os._exit(PARTNER_LOST)
+        if not self._begun:  # it waits for the TPU, perhaps in vain, and has nothing to save
+            os._exit(STOPPED)
+        self._stopping.hear(_grace(self._config))
 
 
 def _spawned_rank(_: int) -> None:
@@ -232,12 +203,12 @@ class _Forked:
         gc.collect()
         gc.freeze()  # the collector would otherwise write to, and so copy, shared pages
         sys.stdout.flush()
+        block_signals()
         for rank in self._ranks:
             rank.start()
         if self._listener is not None:
             self._listener.close()
-        _obey(self._stop)
-        signal.signal(signal.SIGINT, self._stop)
+        await_signals(self._stop)
         alive = list(self._ranks)
         while alive:
             wait([rank.sentinel for rank in alive], timeout=0.5)
@@ -251,7 +222,7 @@ class _Forked:
                     rank.kill()
         return STOPPED if self._stopped and self._code == 0 else self._code
 
-    def _stop(self, number: int, _: object) -> None:
+    def _stop(self, number: signal.Signals) -> None:
         at_once = number == signal.SIGINT and _hear_ctrl_c(self._config, again=self._stopped)
         self._stopped = True
         self._end()
@@ -316,7 +287,12 @@ def _cpu_rank(
     if os.getppid() != parent:
         sys.exit(STOPPED)
     stopping = Stopping()
-    stopping.install(_grace(config))
+
+    def hear(number: signal.Signals) -> None:
+        if number != signal.SIGINT:  # Ctrl-C is left to the process that started the ranks
+            stopping.hear(_grace(config))
+
+    await_signals(hear)
     place = config.replicas
     torch.set_num_threads(1)  # the cores are the replicas'
 

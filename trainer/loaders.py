@@ -92,11 +92,10 @@ def _server() -> ForkServerContext:
     sys.warnoptions.append(TIDIED)
     try:
         resource_tracker.ensure_running()
-    finally:
-        sys.warnoptions.remove(TIDIED)
-    try:
+        signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)  # Python has let SIGTERM through to start it
         forkserver.ensure_running()
     finally:
+        sys.warnoptions.remove(TIDIED)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return context
 

@@ -42,11 +42,12 @@ from trainer.compilation import Compilation
 from trainer.data import Batch, Dataset
 from trainer.errors import BELOW_TARGET, StoppedError, ToldElsewhereError, TrainerError
 from trainer.events import Events
-from trainer.launch import Stopping, launch
+from trainer.launch import launch
 from trainer.optimizer import learning_rate, set_rate, sgd
 from trainer.progress import RateTracker, Waiting, counted, every_core
 from trainer.replicas import Replicas
 from trainer.resumption import CALMER, Resumption, average_statistics, verify_in_step
+from trainer.stopping import Stopping
 
 
 def train(replicas: Replicas, config: TrainConfig, stopping: Stopping) -> int:

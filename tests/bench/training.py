@@ -23,8 +23,8 @@ from tests.bench.figures import Figure, at_least, at_most
 
 if TYPE_CHECKING:
     from trainer.config import TrainConfig
-    from trainer.launch import Stopping
     from trainer.replicas import Replicas
+    from trainer.stopping import Stopping
 
 ROUNDS = 7
 """Both ways take turns so often; the median of the rounds' ratios is told."""

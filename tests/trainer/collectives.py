@@ -57,8 +57,9 @@ def alone(config: TrainConfig) -> int:
 
 def together(config: TrainConfig) -> int:
     """Three averages of gradients over all replicas, with a vote each, a broadcast, and who may tell."""
-    from trainer.launch import Stopping, launch
+    from trainer.launch import launch
     from trainer.replicas import Replicas
+    from trainer.stopping import Stopping
 
     def rank(replicas: Replicas, config: TrainConfig, stopping: Stopping) -> int:
         import torch

@@ -5,6 +5,7 @@ They do what `python -m trainer.train` does, with their own session, environment
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing
 import os
 import signal
@@ -33,6 +34,9 @@ def stop_server() -> None:
     loaders._server.cache_clear()
     forkserver._forkserver._stop()  # type: ignore[attr-defined]
 
+
+END_THE_PROCESS = 0
+"""SIG_DFL, to signal(2)."""
 
 Way = Callable[[TrainConfig], int]
 """What a worker does with its configuration; by default what the command does. Returns the exit code."""
@@ -68,11 +72,18 @@ def _command(config: TrainConfig) -> int:
 
 
 def as_on_tpu(config: TrainConfig) -> int:
-    """torch_xla starts the replicas, as it does on TPU: one, on this device."""
+    """torch_xla starts the replicas, as it does on TPU: one, on this device. It puts its own handlers over ours."""
     from trainer.launch import Spawned
+    from trainer.replicas import Replicas
+    from trainer.stopping import Stopping
     from trainer.train import train
 
-    return Spawned(train, config).run()
+    def as_libtpu_does(replicas: Replicas, config: TrainConfig, stopping: Stopping) -> int:
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            ctypes.CDLL(None).signal(number, END_THE_PROCESS)
+        return train(replicas, config, stopping)
+
+    return Spawned(as_libtpu_does, config).run()
 
 
 def into_head(config: TrainConfig) -> int:
@@ -86,10 +97,11 @@ def into_head(config: TrainConfig) -> int:
 
 def deaf(_: TrainConfig) -> int:
     """A rank that hears SIGTERM and never gets to look, with nobody to kill it."""
-    from trainer import launch
+    from trainer import stopping
 
-    launch.OVERDUE = 1.0
-    launch.Stopping().install(0.0)
+    stopping.OVERDUE = 1.0
+    heard = stopping.Stopping()
+    stopping.await_signals(lambda _: heard.hear(0.0))
     print("Deaf.", flush=True)
     threading.Event().wait()
     return 0
@@ -97,8 +109,9 @@ def deaf(_: TrainConfig) -> int:
 
 def save_in_mid_epoch(config: TrainConfig) -> int:
     """Three steps, then each replica keeps its own batch statistics in a file of its own, then all save together."""
-    from trainer.launch import Stopping, launch
+    from trainer.launch import launch
     from trainer.replicas import Replicas
+    from trainer.stopping import Stopping
     from trainer.train import start, train_epoch
 
     def train(replicas: Replicas, config: TrainConfig, stopping: Stopping) -> int:

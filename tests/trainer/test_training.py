@@ -162,7 +162,7 @@ def _children(parents: list[int]) -> list[int]:
     return [pid for parent in parents for pid in children(parent)]
 
 
-def test_on_sigterm_to_the_whole_session_all_cores_save_at_one_step_and_end(
+def test_on_signals_to_the_whole_session_all_cores_save_at_one_step_and_end(
     pod: Pod, colours: str, tmp_path: Path
 ) -> None:
     """Also when the data come from loader processes that read from commands: the signal reaches those as well."""
@@ -184,6 +184,7 @@ def test_on_sigterm_to_the_whole_session_all_cores_save_at_one_step_and_end(
     assert not [pid for pid in loaders if "_XLAC" in Path(f"/proc/{pid}/maps").read_text()], (
         "it takes seconds to load"
     )
+    os.killpg(pod.pid(0), signal.SIGHUP)
     os.killpg(pod.pid(0), signal.SIGTERM)
     [worker] = pod.wait()
     assert worker.exit_code == 128 + signal.SIGTERM, worker

@@ -186,12 +186,15 @@ def test_a_rank_that_nobody_is_left_to_kill_ends_by_itself(pod: Pod) -> None:
     assert worker.exit_code == -signal.SIGALRM, worker
 
 
-def test_replicas_that_torch_xla_starts_save_on_sigterm(pod: Pod, shapes: str, tmp_path: Path) -> None:
-    """As on TPU, where replicas are threads that no signal reaches."""
+def test_replicas_that_torch_xla_starts_save_when_the_machine_is_shut_down(
+    pod: Pod, shapes: str, tmp_path: Path
+) -> None:
+    """As on TPU: replicas are threads, libtpu would end the process, and systemd sends two signals at once."""
     keep = ["--checkpoint-dir", str(tmp_path / "kept")]
     pod.start([*TINY, "--data", shapes, "--loader-workers", "2", *FOR_EVER, *keep], way=layouts.as_on_tpu)
     pod.await_text(0, "Step=1 ")
     os.killpg(pod.pid(0), signal.SIGTERM)
+    os.killpg(pod.pid(0), signal.SIGHUP)
     [worker] = pod.wait()
     assert worker.exit_code == 128 + signal.SIGTERM, worker
     found = re.search(r"^Stopping on SIGTERM (?:at|in the evaluation of) epoch \d+", worker.out, re.M)
