@@ -6,7 +6,8 @@ the loaders that people use otherwise stand beside them, with PIL as they come.
 
 The object store is the real fake-gcs-server, and a proxy holds each request back for the rows that say so. Rows take
 turns, so that a busy machine slows all alike; ratios are medians of the ratios within each round. The server and the
-proxy share this machine's cores with what is measured, and their work is not counted as CPU time of it.
+proxy have one of this machine's cores, and the rows A, B, C and A' the others; the other loaders, and B once more
+beside them, have all.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from typing import Any, NoReturn
 from trainer import bench_peers as peers
 from trainer import bench_rows as rows
 from trainer import class_folders, emulator, images, loaders, objects, pictures, shards
+from trainer.bench_cores import Cores, available, keep_to, shared_out, started_on
 from trainer.bench_rows import Material, Row
 from trainer.bench_table import DELAY, Case, Measured, Results, as_json, sweep_table, table
 from trainer.errors import INTERRUPTED, REFUSED, TrainerError
@@ -41,16 +43,17 @@ ROUNDS = 5
 IMAGES = 8192  # two seconds' worth of batches or more: the wait for the first shard weighs little
 SHARDS = 16  # into which the images go
 BUCKET = "bench-input"
+FILES, SHARDED, STREAMED = "A  files, random order", "B  local shards", "C  shards from the bucket"
 
 
 # --- one measurement ------------------------------------------------------------------------------------------------
 
 
-def measured(row: Row, material: Material, emulator: str | None) -> tuple[float, float]:
+def measured(row: Row, material: Material, emulator: str | None, cores: Cores) -> tuple[float, float]:
     """Samples a second and CPU microseconds a sample of one epoch, in a process of its own; raises TrainerError."""
     context = multiprocessing.get_context("fork")  # a child that need not import PyTorch anew
     ours, theirs = context.Pipe(duplex=False)
-    child = context.Process(target=_run, args=(row, material, emulator, theirs))
+    child = context.Process(target=_run, args=(row, material, emulator, cores, theirs))
     child.start()
     theirs.close()
     try:
@@ -69,10 +72,11 @@ def measured(row: Row, material: Material, emulator: str | None) -> tuple[float,
     return samples / seconds, cpu / samples * 1e6
 
 
-def _run(row: Row, material: Material, emulator: str | None, answer: Any) -> None:
+def _run(row: Row, material: Material, emulator: str | None, cores: Cores, answer: Any) -> None:
     import torch
 
     die_with_parent()
+    keep_to(cores)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     torch.set_num_threads(1)
     if emulator is not None:
@@ -108,8 +112,8 @@ def forget(directory: Path) -> None:
 def cases(*, cold: bool, with_peers: bool, store: bool) -> list[Case]:
     """All rows in the table's order."""
     lacks = "" if store else "fake-gcs-server is not installed"
-    found = [Case("A  files, random order", rows.from_files), Case("B  local shards", rows.from_shards)]
-    found += [Case("C  shards from the bucket", rows.from_bucket, delay, missing=lacks) for delay in (0.0, DELAY)]
+    found = [Case(FILES, rows.from_files), Case(SHARDED, rows.from_shards)]
+    found += [Case(STREAMED, rows.from_bucket, delay, missing=lacks) for delay in (0.0, DELAY)]
     single = "A' an object an image"
     found += [Case(single, rows.from_single_objects, delay, missing=lacks) for delay in (0.0, DELAY)]
     hurried = f"{single}, {rows.MANY_AT_ONCE} requests at once"
@@ -117,17 +121,19 @@ def cases(*, cold: bool, with_peers: bool, store: bool) -> list[Case]:
     if cold:
         where = "" if hasattr(os, "posix_fadvise") else "this system cannot empty its page cache"
         found += [
-            Case("A  files, random order", rows.from_files, cold=True, missing=where),
-            Case("B  local shards", rows.from_shards, cold=True, missing=where),
-            Case("C  shards from the bucket", rows.from_bucket, DELAY, cold=True, missing=where or lacks),
+            Case(FILES, rows.from_files, cold=True, missing=where),
+            Case(SHARDED, rows.from_shards, cold=True, missing=where),
+            Case(STREAMED, rows.from_bucket, DELAY, cold=True, missing=where or lacks),
         ]
+    found = [replace(case, apart=True) for case in found]
     return found + (peer_cases(lacks) if with_peers else [])
 
 
 def peer_cases(lacks: str) -> list[Case]:
-    """The other loaders, over local data but for one."""
+    """The other loaders, over local data but for one, and B beside them."""
     loaders = f"{peers.WORKERS} workers"
     found = [
+        Case(f"{SHARDED}, all cores", rows.from_shards),
         Case(f"webdataset + PIL, {loaders}", peers.plain_webdataset),
         Case(f"webdataset + PIL over pipe:curl, {loaders}", peers.webdataset_by_curl, DELAY, missing=lacks),
         Case(f"torchvision ImageFolder + DataLoader, {loaders}", peers.image_folder),
@@ -168,7 +174,8 @@ def laid_out(options: argparse.Namespace) -> Iterator[tuple[Material, dict[float
         bucket = ""
         if kept is not None:
             kept.mkdir()
-            address = stack.enter_context(emulator.running(kept, BUCKET))
+            with started_on(shared_out()[1]):
+                address = stack.enter_context(emulator.running(kept, BUCKET))
             stack.enter_context(_storage_at(address))
             bucket = f"{objects.BUCKET_SCHEME}{BUCKET}"
         material = Material(
@@ -186,7 +193,8 @@ def laid_out(options: argparse.Namespace) -> Iterator[tuple[Material, dict[float
         addresses = {}
         if kept is not None:
             _upload(material)
-            addresses = {0.0: address, DELAY: stack.enter_context(slowed(address, DELAY))}
+            with started_on(shared_out()[1]):
+                addresses = {0.0: address, DELAY: stack.enter_context(slowed(address, DELAY))}
         os.sync()  # only what is on the disk can be dropped from the page cache
         yield material, addresses, kept
 
@@ -231,7 +239,8 @@ def experiment(
 ) -> Results:
     """Measure every case once a round."""
     results = {case.label: Measured(failure=case.missing) for case in chosen}
-    measured(chosen[0].row, material, None)  # whoever comes first would pay for the code's own way into memory
+    beside, every = shared_out()[0], available()
+    measured(chosen[0].row, material, None, every)  # whoever comes first would pay for the code's own way into memory
     for number in range(rounds):
         for case in chosen:
             result = results[case.label]
@@ -241,7 +250,8 @@ def experiment(
                 for directory in (material.files, Path(material.shards), *([kept] if kept else [])):
                     forget(directory)
             try:
-                rate, cpu = measured(case.row, material, None if case.delay is None else addresses[case.delay])
+                address = None if case.delay is None else addresses[case.delay]
+                rate, cpu = measured(case.row, material, address, beside if case.apart else every)
             except TrainerError as error:
                 result.failure = error.why
                 continue
@@ -274,7 +284,7 @@ def sweep(options: argparse.Namespace, rounds: int) -> dict[str, dict[int, Measu
         found: dict[str, dict[int, Measured]] = {what: {} for what in SWEPT}
         for number in range(rounds):
             for (what, value), variant in variants.items():
-                rate, cpu = measured(rows.from_bucket, variant, addresses[DELAY])
+                rate, cpu = measured(rows.from_bucket, variant, addresses[DELAY], shared_out()[0])
                 result = found[what].setdefault(value, Measured())
                 result.rates.append(rate)
                 result.cpu.append(cpu)

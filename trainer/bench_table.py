@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
 from trainer import bench_peers as peers
 from trainer import bench_rows as rows
+from trainer.bench_cores import available, shared_out
 from trainer.bench_rows import Material, Row
 
 DELAY = 20.0  # milliseconds before each request: about what a bucket in the same region takes to begin to answer
@@ -23,6 +23,7 @@ class Case:
     row: Row
     delay: float | None = None  # milliseconds before each request; None: it makes none
     cold: bool = False  # the page cache holds nothing of what is read
+    apart: bool = False  # on the cores that the object store leaves, be it needed or not
     missing: str = ""  # why it cannot be measured here
 
     @property
@@ -50,27 +51,40 @@ Results = dict[str, Measured]
 
 
 def table(material: Material, chosen: Sequence[Case], results: Results) -> list[str]:
-    """Lines for a terminal: rate, ratios to A and to plain webdataset, CPU time."""
-    base = _results_of(rows.from_files, chosen, results)
-    plain = _results_of(peers.plain_webdataset, chosen, results)
-    header = f"{'':58} {'samples/s':>9} {'x A':>6} {'x wds+PIL':>9} {'CPU us':>7} {'CPU x':>6}"
+    """Lines for a terminal: rate, CPU time, and ratios of both: beside the object store to A, else to webdataset."""
+    own, stores = shared_out()
+    every = available()
+    if own == every:
+        heading = "All rows, and the object store, on the same cores:"
+    else:
+        heading = f"On {len(own)} of {len(every)} cores; the object store and the network have {len(stores)}:"
     lines = [
         f"{material.images} images, batches of {material.batch} at {material.size} pixels, {material.loaders} loader "
-        f"processes, {len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count()} cores",
-        header,
+        "processes"
     ]
-    for case in chosen:
+    for apart, told, short, row in (
+        (True, heading, "A", rows.from_files),
+        (False, f"On {len(every)} cores:", "wds+PIL", peers.plain_webdataset),
+    ):
+        block = [case for case in chosen if case.apart is apart]
+        if block:
+            lines += ["", f"{told:58} {'samples/s':>9} {'x ' + short:>9} {'CPU us':>7} {'CPU x':>6}"]
+            lines += _lines(block, results, _results_of(row, block, results))
+    return [*lines, *summary(chosen, results)]
+
+
+def _lines(block: Sequence[Case], results: Results, base: Measured | None) -> Iterator[str]:
+    for case in block:
         result = results[case.label]
         if not result.rates:
-            lines.append(f"{case.label:58} not measured: {' '.join(result.failure.split())[:80]}")
+            yield f"{case.label:58} not measured: {' '.join(result.failure.split())[:80]}"
             continue
         cpu = median(result.cpu)
-        beside = [_factor(result.ratio(base), 6), _factor(result.ratio(plain), 9)]
-        saved = median(plain.cpu) / cpu if plain and plain.cpu else None
-        lines.append(
-            f"{case.label:58} {median(result.rates):9,.0f} {' '.join(beside)} {cpu:7,.0f} {_factor(saved, 6)}"
+        saved = median(base.cpu) / cpu if base and base.cpu else None
+        yield (
+            f"{case.label:58} {median(result.rates):9,.0f} {_factor(result.ratio(base), 9)} {cpu:7,.0f} "
+            f"{_factor(saved, 6)}"
         )
-    return [*lines, *summary(chosen, results)]
 
 
 def _results_of(row: Row, chosen: Sequence[Case], results: Results) -> Measured | None:
@@ -85,8 +99,9 @@ def _factor(value: float | None, width: int) -> str:
 def summary(chosen: Sequence[Case], results: Results) -> list[str]:
     """The ratios that the experiment is about, each in a sentence."""
     by_row: dict[tuple[Row, float | None, bool], Measured] = {
-        (case.row, case.delay, case.cold): results[case.label] for case in chosen
+        (case.row, case.delay, case.cold): results[case.label] for case in chosen if case.apart
     }
+    elsewhere = [case for case in chosen if not case.apart]
     pairs: list[tuple[str, Measured | None, Measured | None]] = []
     local, files = (by_row.get((row, None, False)) for row in (rows.from_shards, rows.from_files))
     remote = by_row.get((rows.from_bucket, DELAY, False))
@@ -95,6 +110,8 @@ def summary(chosen: Sequence[Case], results: Results) -> list[str]:
     pairs.append(("B / A, page cache cold", *cold))  # type: ignore[arg-type]
     pairs.append((f"C / B at {DELAY:g} ms", remote, local))
     pairs.append((f"C / A' at {DELAY:g} ms", remote, by_row.get((rows.from_single_objects, DELAY, False))))
+    plain = _results_of(peers.plain_webdataset, elsewhere, results)
+    pairs.append(("B / webdataset + PIL, all cores", _results_of(rows.from_shards, elsewhere, results), plain))
     return ["", *(f"{name}: {_factor(a.ratio(b), 1)}" for name, a, b in pairs if a and b and a.rates and b.rates)]
 
 
@@ -112,9 +129,13 @@ def sweep_table(found: dict[str, dict[int, Measured]]) -> list[str]:
 
 def as_json(material: Material, chosen: Sequence[Case], results: Results) -> dict[str, Any]:
     """The same for programs: every round of every case."""
-    base = _results_of(rows.from_files, chosen, results)
+    bases = {
+        apart: _results_of(row, [case for case in chosen if case.apart is apart], results)
+        for apart, row in ((True, rows.from_files), (False, peers.plain_webdataset))
+    }
     return {
         "images": material.images,
+        "cores": {"all": len(available()), "beside the store": len(shared_out()[0])},
         "batch": material.batch,
         "size": material.size,
         "loader_workers": material.loaders,
@@ -123,9 +144,11 @@ def as_json(material: Material, chosen: Sequence[Case], results: Results) -> dic
                 "name": case.name,
                 "delay_ms": case.delay,
                 "cache": "cold" if case.cold else "warm",
+                "beside_store": case.apart,
                 "samples_per_second": results[case.label].rates,
                 "cpu_us_per_sample": results[case.label].cpu,
-                "ratio_to_a": results[case.label].ratio(base),
+                "ratio_to_a": results[case.label].ratio(bases[True]) if case.apart else None,
+                "ratio_to_webdataset": None if case.apart else results[case.label].ratio(bases[False]),
                 "not_measured": results[case.label].failure or None,
             }
             for case in chosen

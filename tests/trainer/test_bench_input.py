@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -11,6 +13,7 @@ pytest.importorskip("torch", reason="torch is not installed")
 from trainer import bench_input as bench
 from trainer import bench_peers as peers
 from trainer import bench_rows as rows
+from trainer.bench_cores import Cores, available, shared_out, started_on
 from trainer.bench_table import DELAY, Case, as_json, table
 from trainer.errors import TrainerError
 
@@ -26,13 +29,16 @@ def test_every_row_of_ours_sees_every_image_and_the_table_tells_the_ratios() -> 
             *(case for case in bench.cases(cold=True, with_peers=False, store=True) if case.row in OURS),
             Case("no such peer", peers.litdata, missing="it is not installed"),
             Case("a peer that fails", failing),
+            Case("on all cores", only_on(available())),
+            Case("beside the store", only_on(shared_out()[0]), apart=True),
         ]
         results = bench.experiment(material, addresses, kept, chosen, rounds=1)
     lines = table(material, chosen, results)
     told = as_json(material, chosen, results)
-    assert [len(case["samples_per_second"]) for case in told["cases"]] == [1] * (len(chosen) - 2) + [0, 0]
+    assert [len(case["samples_per_second"]) for case in told["cases"]] == [1] * (len(chosen) - 4) + [0, 0, 1, 1]
     assert json.loads(json.dumps(told))["cases"][0]["ratio_to_a"] == 1.0
-    assert "no such peer" in lines[-6] + lines[-7] + lines[-8]
+    assert [case["ratio_to_a"] for case in told["cases"] if not case["beside_store"]] == [None] * 3
+    assert any("no such peer" in line and "not installed" in line for line in lines)
     assert any("not measured: ValueError: broken" in line for line in lines)
     assert [line.split(":")[0] for line in lines[-3:]] == [
         "B / A",
@@ -42,6 +48,29 @@ def test_every_row_of_ours_sees_every_image_and_the_table_tells_the_ratios() -> 
 
 
 OURS = (rows.from_files, rows.from_shards, rows.from_bucket)
+
+
+def only_on(cores: Cores) -> rows.Row:
+    """A row that cannot be measured elsewhere."""
+
+    def epoch() -> int:
+        if available() != cores:
+            raise ValueError(f"it runs on {available()}, not {cores}")
+        return 1
+
+    return lambda material: epoch
+
+
+def test_the_object_store_has_a_core_of_its_own_where_there_are_two() -> None:
+    every = available()
+    own, stores = shared_out()
+    assert own | stores == every
+    assert (own == stores) == (len(every) == 1)
+    code = "import os; print(*os.sched_getaffinity(0))"
+    with started_on(stores):
+        told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert frozenset(map(int, told.split())) == stores
+    assert available() == every
 
 
 def failing(material: rows.Material) -> rows.Epoch:
@@ -82,6 +111,7 @@ def test_rows_can_be_measured_by_themselves() -> None:
         "C  shards from the bucket, 20 ms",
         "B  local shards, cold",
         "C  shards from the bucket, 20 ms, cold",
+        "B  local shards, all cores",
     ]
     assert {case.row for case in bench.named(chosen, "a'")} == {
         rows.from_single_objects,

@@ -1,0 +1,47 @@
+"""Which processor cores a benchmark's rows have, and which the object store that some of them read from.
+
+A bucket answers from machines of its own. Here it is a process beside what is measured, as is the proxy that plays
+the network: where there are two cores or more, one is theirs, and what is compared with them has the others, whether
+it reads from the bucket or not. Else it would be the bucket's own work that a row with a bucket is slowed by.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+
+Cores = frozenset[int]
+
+
+def available() -> Cores:
+    """The cores that this thread may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return frozenset(os.sched_getaffinity(0))
+    return frozenset(range(os.cpu_count() or 1))
+
+
+def shared_out() -> tuple[Cores, Cores]:
+    """The rows' cores and the store's; the same for both where there is one, or no way to keep to some (macOS)."""
+    every = available()
+    if len(every) < 2 or not hasattr(os, "sched_setaffinity"):
+        return every, every
+    stores = frozenset({max(every)})
+    return every - stores, stores
+
+
+def keep_to(cores: Cores) -> None:
+    """Have this thread run there, and all that it starts from now on."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, cores)
+
+
+@contextlib.contextmanager
+def started_on(cores: Cores) -> Iterator[None]:
+    """Have what is started within run there."""
+    before = available()
+    keep_to(cores)
+    try:
+        yield
+    finally:
+        keep_to(before)
