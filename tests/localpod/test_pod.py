@@ -35,6 +35,19 @@ def test_the_announcement_says_where_everything_is(pod_process: PodProcess) -> N
     assert told["bucket"].startswith("gs://")
 
 
+@pytest.mark.parametrize(("cores", "kind", "chips"), [(1, "v6e-1", 1), (4, "v4-8", 4), (8, "v3-8", 4)])
+async def test_a_worker_has_as_many_chips_as_its_type_says(pod_home: Path, cores: int, kind: str, chips: int) -> None:
+    """Else a check, and so a launch, would miss some."""
+    async with running_pod(pod_home, workers=1, cores=cores) as pod, log_in(pod) as connection:
+        inventory = open_inventory(load({}))
+        try:
+            [found] = (await inventory.slices()).slices
+        finally:
+            await inventory.close()
+        devices = (await connection.run("ls $(echo $TPU_TUI_DEVICES | tr : ' ')", check=True)).stdout.split()
+    assert (found.accelerator_type, len(devices)) == (kind, chips)
+
+
 async def test_the_profile_leads_to_workers_that_can_be_logged_in_to(pod_home: Path) -> None:
     async with running_pod(pod_home, workers=4, cores=8, slices=2) as pod:
         settings = load({})

@@ -24,7 +24,7 @@ from tui.localpod.wards import Wards
 
 READY_SECONDS = 30.0
 CORES_A_CHIP = 2
-"""v2 and v3: what the stand-ins for /dev/accel* are counted by."""
+"""v2 and v3: what the stand-ins for /dev/accel* are counted by where the type does not tell its chips."""
 
 
 @dataclass
@@ -41,7 +41,7 @@ class _Machine:
 @dataclass
 class _Slice:
     name: str
-    cores: int
+    chips: int
     net: Net
     identity: str
     machines: list[_Machine] = field(default_factory=list)
@@ -123,7 +123,7 @@ class Machines:
         one = self._slices.get(slice_name)
         return [machine.alive for machine in one.machines] if one and one.running else []
 
-    async def start(self, slice_name: str, workers: int, cores: int) -> list[HostedWorker]:
+    async def start(self, slice_name: str, workers: int, cores: int, chips: int | None = None) -> list[HostedWorker]:
         """Start the machines of a slice, all or none; a stopped slice comes back with its addresses, keys and homes.
 
         Raises TpuTuiError naming the worker that did not come up.
@@ -133,7 +133,7 @@ class Machines:
             raise TpuTuiError(f"Slice {slice_name} could not be started", why="its workers run already")
         if one is None or len(one.machines) != workers:
             await self.remove(slice_name)
-            one = _Slice(slice_name, cores, free_net(workers), secrets.token_hex(4))
+            one = _Slice(slice_name, chips or max(1, cores // CORES_A_CHIP), free_net(workers), secrets.token_hex(4))
         self._slices[slice_name] = one
         try:
             await self._start_all(one, workers)
@@ -171,7 +171,7 @@ class Machines:
             address=one.net.addresses[index][0],
             hostname=f"t1v-n-{one.identity}-w-{index}",
             directory=str(self._directory / "slices" / one.name / f"w-{index}"),
-            chips=max(1, one.cores // CORES_A_CHIP),
+            chips=one.chips,
             authorized_key=self._authorized_key,
             environment=dict(self.environment),
         )

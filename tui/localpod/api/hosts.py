@@ -27,8 +27,8 @@ class WorkerHosts(Protocol):
     `slice_name` is the node's id; in zones other than the pod's first one it is `<id>@<zone>`.
     """
 
-    async def start(self, slice_name: str, workers: int, cores: int) -> list[HostedWorker]:
-        """Start `workers` machines with `cores` devices each and return them in worker order.
+    async def start(self, slice_name: str, workers: int, cores: int, chips: int | None = None) -> list[HostedWorker]:
+        """Start `workers` machines with `cores` devices each, on so many chips, and return them in worker order.
 
         All of them or none: when it raises or is cancelled, nothing may be left running. Called again for a
         slice that was stopped, it brings the same workers back.

@@ -16,6 +16,7 @@ from tui.localpod.api.hosts import HostedWorker, WorkerHosts
 from tui.localpod.api.operations import Operations
 from tui.localpod.api.resources import Place, check_id, id_of
 from tui.localpod.api.shapes import Shape
+from tui.pod import accelerator
 
 COLLECTION = "nodes"
 SSH_KEYS = "ssh-keys"
@@ -194,7 +195,9 @@ class Nodes:
             raise
 
     async def _run_machines(self, hosted: HostedNode) -> None:
-        hosted.workers = await self._hosts.start(hosted.slice_name, hosted.shape.workers, hosted.cores)
+        kind = accelerator.parse(hosted.shape.name)
+        chips = kind.chips_per_worker if kind else None
+        hosted.workers = await self._hosts.start(hosted.slice_name, hosted.shape.workers, hosted.cores, chips)
         node_fields.set_workers(hosted.node, hosted.workers)
         self._authorize(hosted)
         node_fields.set_ready(hosted.node)
