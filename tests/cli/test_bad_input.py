@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -47,6 +49,34 @@ def test_a_log_that_is_none_is_told(newcomer: Shell) -> None:
     empty.touch()
     told(newcomer.run("cores", str(newcomer.home)), 2, "is a directory")
     told(newcomer.run("cores", str(empty)), 2, "is empty")
+
+
+@pytest.mark.parametrize("command", ["status", "attach", "stop"])
+def test_a_saved_log_where_a_run_is_asked_for_leads_to_what_reads_it(newcomer: Shell, command: str) -> None:
+    log = newcomer.home / "saved run.log"
+    log.write_text("a line\n")
+    told(newcomer.run(command, str(log)), 2, "is no run but a saved log", f"tpu-tui replay '{log}'", "cores, logs")
+    told(newcomer.run(command, "gs://bucket/out.log"), 2, "saved log", "tpu-tui replay gs://bucket/out.log")
+
+
+def test_the_console_on_a_saved_log_is_named_by_who_opens_a_run(newcomer: Shell) -> None:
+    log = newcomer.home / "out.log"
+    log.write_text("a line\n")
+    ours, theirs = os.openpty()
+    with newcomer.start("open", str(log), stdin=theirs, stdout=theirs, stderr=theirs) as process:
+        os.close(theirs)
+        shown = b""
+        with contextlib.suppress(OSError):
+            while data := os.read(ours, 65536):
+                shown += data
+    os.close(ours)
+    assert process.returncode == 2
+    assert f"tpu-tui replay {log}" in shown.decode()
+
+
+def test_a_hosts_file_that_is_none_is_told_what_one_is(newcomer: Shell) -> None:
+    for name, said in (("nope.txt", "no such hosts file"), (".", "is a directory")):
+        told(newcomer.run("--hosts", str(newcomer.home / name), "slices"), 2, said, "one worker a line: [user@]host")
 
 
 def test_a_machine_where_nothing_listens_is_named(newcomer: Shell) -> None:

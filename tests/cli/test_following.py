@@ -22,17 +22,40 @@ def event(kind: str, worker: int | None = None, **fields: Any) -> Event:
     return Event("2026-01-01T00:00:00Z", kind, worker, fields)
 
 
-def test_a_reason_that_many_workers_have_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
-    why = {"detail": "no room", "remedy": "make some"}
-    failed = [event("phase", worker, phase="prepare", status="failed", **why) for worker in range(3)]
-    other = event("phase", 3, phase="prepare", status="failed", detail="no such command")
-    assert told(capsys, *failed, other) == [
+def failed(worker: int, detail: str, remedy: str = "") -> Event:
+    return event("phase", worker, phase="prepare", status="failed", detail=detail, remedy=remedy)
+
+
+def test_a_reason_that_many_workers_have_is_told_once_and_its_remedy_too(capsys: pytest.CaptureFixture[str]) -> None:
+    stopping = event("state", state="stopping")
+    over = event("state", 0, state="failed", cause="worker 0: no room", remedy="make some")
+    phases = [failed(worker, "no room", "make some") for worker in (0, 3, 1)]
+    assert told(capsys, *phases, failed(2, "no such command"), stopping, over) == [
         "worker 0: prepare failed: no room",
         "  → make some",
-        "worker 1: prepare failed for the same reason",
-        "worker 2: prepare failed for the same reason",
-        "worker 3: prepare failed: no such command",
+        "workers 1,3: prepare failed for the same reason as on worker 0",
+        "worker 2: prepare failed: no such command",
+        "night stopping",
+        "night failed: worker 0: no room",
     ]
+
+
+def test_reasons_that_differ_and_ask_for_the_same_say_so_once(capsys: pytest.CaptureFixture[str]) -> None:
+    one, another = "10.0.0.1 refused", "10.0.0.2 refused"
+    phases = failed(0, one, "wait"), failed(1, another, "wait"), failed(2, one, "wait")
+    assert told(capsys, *phases, event("state", state="failed")) == [
+        "worker 0: prepare failed: 10.0.0.1 refused",
+        "  → wait",
+        "worker 1: prepare failed: 10.0.0.2 refused",
+        "worker 2: prepare failed for the same reason as on worker 0",
+        "night failed",
+    ]
+
+
+def test_a_remedy_is_told_again_for_what_goes_wrong_later(capsys: pytest.CaptureFixture[str]) -> None:
+    over = event("state", state="failed", cause="no room", remedy="make some")
+    lines = told(capsys, failed(0, "no room", "make some"), over, failed(1, "no room at all", "make some"))
+    assert lines[-2:] == ["worker 1: prepare failed: no room at all", "  → make some"]
 
 
 def test_phases_that_go_well_are_not_worth_a_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import asyncssh
 import pytest
 
-from tests.cli.commands import Shell
+from tests.cli.commands import DEADLINE, Shell
 from tests.cli.lab import Lab
 from tests.sshd import OpensshWorker, needs_sshd, sshd
 
@@ -84,3 +89,51 @@ def test_somebody_without_a_key_is_told_what_to_do(lab: Lab, tmp_path: Path) -> 
     assert answer.code == 3
     assert "ermission denied" in answer.errors
     assert "Traceback" not in answer.errors
+
+
+@pytest.mark.parametrize("words", [("check", "lab"), ("exec", "lab", "--", "true")], ids=["check", "exec"])
+def test_a_person_who_waits_is_told_for_whom(lab: Lab, words: tuple[str, ...]) -> None:
+    lab.write_profile()
+    listener = lab.workers[1].process
+    assert listener is not None
+    listener.send_signal(signal.SIGSTOP)
+    ours, theirs = os.openpty()
+    with lab.shell.start(*words, stderr=theirs) as process:
+        os.close(theirs)
+        told = b""
+        while b"No answer yet of worker 1 " not in told:
+            told += os.read(ours, 65536)
+        listener.send_signal(signal.SIGCONT)
+        process.communicate(timeout=DEADLINE)
+    os.close(ours)
+
+
+def test_a_run_that_is_nowhere_says_who_could_not_be_asked_for_it(lab: Lab) -> None:
+    assert lab.run("exec", "lab", "--", "true").code == 0
+    unknown = lab.run("status", "night-20260101-000000-abcd")
+    assert unknown.code == 2
+    assert "asked" not in unknown.errors
+    lab.workers[1].stop()
+    answer = lab.run("status", "night-20260101-000000-abcd")
+    assert answer.code == 2
+    assert "not all workers could be asked for it: worker 1: " in answer.errors
+
+
+def test_runs_that_find_no_room_here_are_not_said_to_be_none(lab: Lab) -> None:
+    lab.write_profile()
+    assert lab.launch("--skip-checks").code == 0
+    shutil.rmtree(lab.shell.home / "runs")
+    command = ["sh", "-c", 'ulimit -f 0; exec "$@"', "sh", sys.executable, "-m", "tui.cli", "runs"]
+    done = subprocess.run(command, env=lab.shell.environ, capture_output=True, timeout=DEADLINE)
+    errors = done.stderr.decode()
+    assert done.returncode == 1
+    assert "runs of other machines cannot be kept here: " in errors
+    assert "→" in errors
+    assert "No runs" not in errors
+
+
+def test_what_is_wrong_with_a_launch_is_told_before_anybody_is_asked(lab: Lab) -> None:
+    lab.hosts.unlink()
+    for words, said in ((("--env", "A B=c"), "no variable: 'A B'"), (("--phase-timeout", "x=3"), "no timeout 'x=3'")):
+        answer = lab.run("launch", "lab", *words, "--", "true")
+        assert (answer.code, said in answer.errors) == (2, True), answer.errors

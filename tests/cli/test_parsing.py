@@ -162,6 +162,7 @@ def test_read_only_lets_a_dry_run_say_what_it_would_do(
         (["config"], "required: show"),
         (["logs", "x", "--tail", "9" * 23], "tpu-tui: --tail: a number of 23 digits is too large"),
         (["local", "up", "--workers", "65"], "--workers: 65 is not from 1 to 64"),
+        (["exec", "pod", "--timeout", "0", "--", "true"], "in 0 seconds nothing happens"),
         (["local", "up", "--slices", "0"], "--slices: 0 is not from 1 to 64"),
         (["keys", "\x1b[31m", "x"], "no such action of tpu-tui keys: ␛[31m\n  → there is: add"),
     ],

@@ -134,3 +134,11 @@ def test_read_only_mode_says_where_it_was_set(shell: Shell) -> None:
         assert answer.code == 2
         assert "default.toml" in answer.errors
         assert "--read-only" not in answer.errors
+
+
+def test_runs_are_deleted_by_name_or_by_age(shell: Shell) -> None:
+    made(shell, "goes-20260102-000000-aaaa")
+    both = shell.run("runs", "delete", "goes", "--older-than", "7d")
+    assert (both.code, "not both" in both.errors) == (2, True)
+    neither = shell.run("runs", "delete")
+    assert (neither.code, "which runs?" in neither.errors) == (2, True)

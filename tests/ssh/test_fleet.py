@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import socket
 import subprocess
 import sys
@@ -77,6 +78,43 @@ async def test_a_timeout_keeps_what_came_and_ends_the_command(sshd: Start) -> No
         assert done == Completed(0, None, None, b"early\n", b"", True)
         await _until(lambda: not Path(f"/proc/{pid.read_text().strip()}").exists())
         assert (await fleet.run(0, "true")).ok
+
+
+async def test_time_that_is_given_for_a_command_bounds_the_login_too(sshd: Start) -> None:
+    server, other = sshd(), sshd()
+    assert server.process is not None
+    server.process.send_signal(signal.SIGSTOP)
+    async with Fleet([server.worker, other.worker], server.access()) as fleet:
+        rows = {row.worker: row async for row in fleet.run_all([0, 1], "echo hello", timeout=3.0)}
+    silent, answer = rows[0], rows[1]
+    assert isinstance(answer, Completed)
+    assert answer.stdout == b"hello\n"
+    assert isinstance(silent, SshError)
+    assert silent.sentence == "worker 0: no answer: no login within 3 s"
+
+
+async def test_time_that_is_given_for_a_command_bounds_its_beginning_too(sshd: Start) -> None:
+    server = sshd()
+    async with Fleet([server.worker], server.access()) as fleet:
+        await fleet.connect(0)
+        server.freeze()
+        with pytest.raises(SshError) as caught:
+            await fleet.run(0, "true", timeout=1.0)
+        server.thaw()
+        assert caught.value.sentence == "worker 0: no answer: it began no command within 1 s"
+        assert (await fleet.run(0, "true", timeout=20.0)).ok
+
+
+async def test_time_that_is_given_for_a_command_bounds_a_second_login_too(sshd: Start) -> None:
+    server = sshd(max_sessions=1)
+    async with Fleet([server.worker], server.access()) as fleet:
+        follower = await fleet.process(0, "sleep 1000")
+        assert server.process is not None
+        server.process.send_signal(signal.SIGSTOP)
+        (row,) = [row async for row in fleet.run_all([0], "true", timeout=1.0)]
+        follower.close()
+    assert isinstance(row, SshError)
+    assert row.sentence == "worker 0: no answer: it began no command within 1 s"
 
 
 async def test_eight_workers_answer_each_for_itself_and_one_failure_stops_none(sshd: Start) -> None:
@@ -207,6 +245,19 @@ async def test_silent_workers_keep_the_others_waiting_no_longer_than_a_moment(ss
             sock.connect_ex(listener.getsockname())
         silent = [replace(server.worker, index=i, port=listener.getsockname()[1]) for i in range(1, 5)]
         access = server.access(handshakes=1, connect_timeout=60)
+        async with Fleet([*silent, server.worker], access) as fleet:
+            async for row in fleet.run_all([1, 2, 3, 4, 0], "true"):
+                assert isinstance(row, Completed)
+                assert row.worker == 0
+                break
+
+
+async def test_frozen_workers_keep_the_others_waiting_no_longer_than_a_moment(sshd: Start) -> None:
+    """Their kernel takes the connection; nobody says that it speaks SSH."""
+    server = sshd()
+    with socket.create_server(("127.0.0.1", 0)) as frozen:
+        silent = [replace(server.worker, index=i, port=frozen.getsockname()[1]) for i in range(1, 5)]
+        access = server.access(handshakes=1, login_timeout=60)
         async with Fleet([*silent, server.worker], access) as fleet:
             async for row in fleet.run_all([1, 2, 3, 4, 0], "true"):
                 assert isinstance(row, Completed)

@@ -91,11 +91,17 @@ def test_no_route_is_told(number: int) -> None:
 
 
 async def test_a_web_server_is_not_an_ssh_server() -> None:
-    async with _speaker(b"HTTP/1.1 400 Bad Request\r\n\r\n\x1b[31m", first=False) as port:
+    says = b"HTTP/1.1 400 Bad \x1b[31mRequest\r\nServer: x\r\nContent-Type: text/html\r\n\r\n<html>"
+    async with _speaker(says, first=False) as port:
         reach, error = await _reach("127.0.0.1", port)
     assert (reach.stage, error.reason) == ("greeting", Reason.NOT_SSH)
-    assert "HTTP/1.1 400" in error.why
-    assert "\x1b" not in str(error)
+    assert error.why == f"what listens on 127.0.0.1:{port} does not speak SSH: it says HTTP/1.1 400 Bad ␛[31mRequest"
+
+
+async def test_what_greets_at_length_is_not_repeated_at_length() -> None:
+    async with _speaker(b"* OK " + b"x" * 200 + b"\r\n", first=False) as port:
+        _, error = await _reach("127.0.0.1", port)
+    assert error.why.endswith(f"it says * OK {'x' * 55}…")
 
 
 async def test_a_server_that_says_nothing_is_not_an_ssh_server() -> None:

@@ -18,6 +18,7 @@ _MAX_PORT = 65535
 _HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?\.?")
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+$-]*")
 _FORM = "[user@]host[:port], an IPv6 address with a port in brackets"
+_WHAT_IT_IS = f"name a text file with one worker a line: {_FORM}"
 
 
 class HostsFile:
@@ -62,7 +63,8 @@ def read_hosts(path: Path) -> Slice:
         worker = _worker(len(workers), entry, f"{path}, line {number}")
         first = lines.setdefault((_same_for_dns(worker.internal_ip or worker.hostname or ""), worker.port), number)
         if first != number:
-            raise UsageError(f"{entry!r} is named twice", why=f"{path}, lines {first} and {number}")
+            where = f"{path}, lines {first} and {number}"
+            raise UsageError(f"{entry!r} is named twice", why=where, remedy="leave one out: a machine is one worker")
         workers.append(worker)
     if not workers:
         raise UsageError("the hosts file names no worker", why=str(path), remedy=f"write one worker a line: {_FORM}")
@@ -77,14 +79,15 @@ def _same_for_dns(host: str) -> str:
 def _text(path: Path) -> str:
     try:
         if path.is_file() and path.stat().st_size > _MAX_BYTES:
-            raise UsageError("not a hosts file", why=f"{path} is larger than {_MAX_BYTES >> 20} MiB")
+            why = f"{path} is larger than {_MAX_BYTES >> 20} MiB"
+            raise UsageError("not a hosts file", why=why, remedy=_WHAT_IT_IS)
         return path.read_text("utf-8-sig")
     except FileNotFoundError:
-        raise UsageError("no such hosts file", why=str(path)) from None
+        raise UsageError("no such hosts file", why=str(path), remedy=_WHAT_IT_IS) from None
     except IsADirectoryError:
-        raise UsageError("the hosts file is a directory", why=str(path)) from None
+        raise UsageError("the hosts file is a directory", why=str(path), remedy=_WHAT_IT_IS) from None
     except UnicodeDecodeError:
-        raise UsageError("the hosts file is not text", why=str(path)) from None
+        raise UsageError("the hosts file is not text", why=str(path), remedy=_WHAT_IT_IS) from None
     except OSError as error:
         raise UsageError("the hosts file cannot be read", why=f"{path}: {error.strerror}") from None
 

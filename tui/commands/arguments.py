@@ -29,6 +29,14 @@ def seconds(text: str) -> float:
     return value
 
 
+def some_seconds(text: str) -> float:
+    """The same, more than none: time in which something is to happen."""
+    value = seconds(text)
+    if value == 0:
+        raise argparse.ArgumentTypeError("in 0 seconds nothing happens: leave it out for no limit")
+    return value
+
+
 def whole(text: str) -> int:
     """0 or more, as `4096`, also written `4,096` or `4_096`."""
     bare = text.replace(",", "").replace("_", "")

@@ -6,17 +6,21 @@ import argparse
 import shutil
 import sys
 import textwrap
+from collections.abc import Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from tui.commands.arguments import SLICE, given
 from tui.commands.output import ANSWER_IS_NO, Output
+from tui.commands.waiting import telling_who_is_waited_for
 from tui.errors import UsageError
 
 if TYPE_CHECKING:
     from tui.checks.digest import Digest, Finding
     from tui.checks.matrix import Matrix
+    from tui.checks.row import CheckRow
     from tui.operator import Operator
+    from tui.pod.slice import Slice
 
 _WORDS = {"fail": "FAIL", "unknown": "????", "warn": "warn", "pass": "pass"}
 _COUNTED = {"fail": "failed", "unknown": "unknown", "warn": "warnings", "pass": "passed"}
@@ -50,7 +54,7 @@ async def check_slice(args: argparse.Namespace, operator: Operator, out: Output)
 
     ports = parse_ports(args.ports or "")
     slice_ = await operator.slice(args.slice)
-    rows = [row async for row in operator.check(slice_, ports)]
+    rows = await _checked(slice_, ports, operator, out)
     if args.bucket:
         rows += await check_buckets(operator, slice_, [_address(text) for text in args.bucket])
     found = digest(rows)
@@ -59,6 +63,21 @@ async def check_slice(args: argparse.Namespace, operator: Operator, out: Output)
     else:
         _print_digest(slice_.path, found, out)
     return 0 if found.ok else ANSWER_IS_NO
+
+
+async def _checked(slice_: Slice, ports: Sequence[int], operator: Operator, out: Output) -> list[CheckRow]:
+    """Every row; a person who waits for them is told of workers that let nobody in yet."""
+    rows: list[CheckRow] = []
+    heard: set[int | None] = set()
+
+    def missing() -> list[int]:
+        return [worker.index for worker in slice_.workers if worker.index not in heard]
+
+    async with telling_who_is_waited_for(missing, out):
+        async for row in operator.check(slice_, ports):
+            rows.append(row)
+            heard.add(row.worker)
+    return rows
 
 
 def parse_ports(text: str) -> tuple[int, ...]:

@@ -21,7 +21,8 @@ async def delete_runs(args: argparse.Namespace, operator: Operator, out: Output)
         raise by_read_only("runs delete", operator.settings)
     refs = args.words[1:]
     if bool(refs) == bool(args.older_than):
-        raise UsageError("which runs?", remedy="tpu-tui runs delete RUN …, or tpu-tui runs delete --older-than 7d")
+        which = "which runs?" if not refs else "either runs by name or those of an age, not both"
+        raise UsageError(which, remedy="tpu-tui runs delete RUN …, or tpu-tui runs delete --older-than 7d")
     named = [await operator.find_run(ref) for ref in refs] or await _older(operator, args.older_than)
     chosen = {directory.path: directory for directory in named}.values()
     rows: list[dict[str, Any]] = []

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tui.commands.output import ANSWER_IS_NO, Output
+from tui.commands.waiting import telling_who_is_waited_for
 from tui.errors import OutOfReachError, TpuTuiError, UsageError
 from tui.pod.ranks import format_ranks, parse_ranks
 
@@ -87,8 +88,12 @@ async def execute_command(args: argparse.Namespace, operator: Operator, out: Out
     answers: dict[int, Completed] = {}
     problems: dict[int, TpuTuiError] = {}
     answering = operator.exec(slice_, args.argv, ranks, args.timeout, progress)
+
+    def missing() -> list[int]:
+        return sorted({*ranks} - {*answers, *problems, *progress.running})
+
     try:
-        async with contextlib.aclosing(answering):
+        async with telling_who_is_waited_for(missing, out), contextlib.aclosing(answering):
             async for answer in answering:
                 if isinstance(answer, TpuTuiError):
                     problems[int(answer.worker or 0)] = answer

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tui.commands.output import ANSWER_IS_NO, Output, to_the_second
 from tui.errors import OutOfReachError, TpuTuiError
+from tui.pod.ranks import format_ranks
 from tui.pod.run import RunState
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ class LookingAfter:
 
 
 class Teller:
-    """Says on stderr what happens to a run: a phase only when it failed, the reason of many workers only once.
+    """Says on stderr what happens to a run: a phase only when it failed, the reason and remedy of many workers once.
 
     Failed checks are notes besides, of many workers together.
     """
@@ -109,7 +110,12 @@ class Teller:
     def __init__(self, run: str, out: Output) -> None:
         self._run = run
         self._out = out
-        self._reasons: set[tuple[str, str]] = set()
+        self._reasons: dict[tuple[str, str], int | None] = {}
+        """The worker that each reason of a failed phase was told of."""
+        self._alike: dict[tuple[str, str], list[int]] = {}
+        """The workers that failed like one before them, told together when something else is."""
+        self._remedies: set[str] = set()
+        """Those told of this attempt."""
 
     def tell(self, item: Event | Attendance, *, another_in: float | None = None) -> None:
         """Say one thing, where it is worth a line; another keeper is to be there `another_in` seconds."""
@@ -117,7 +123,15 @@ class Teller:
 
         text = self._attendance(item, another_in) if isinstance(item, Attendance) else self._event(item)
         if text:
+            self._tell_of_those_alike()
             self._out.note(text)
+
+    def _tell_of_those_alike(self) -> None:
+        for reason, workers in self._alike.items():
+            plural = "s" if len(workers) > 1 else ""
+            like = f"for the same reason as on worker {self._reasons[reason]}"
+            self._out.note(f"worker{plural} {format_ranks(sorted(workers))}: {reason[0]} failed {like}")
+        self._alike.clear()
 
     def _attendance(self, attended: Attendance, another_in: float | None) -> str:
         if attended.alive:
@@ -140,11 +154,9 @@ class Teller:
         fields = event.fields
         where = "" if event.worker is None else f"worker {event.worker}: "
         if event.kind == "state":
-            cause, remedy = fields.get("cause") or "", fields.get("remedy") or ""
-            todo = "" if _is_told(remedy, cause) else _todo(fields)
-            return f"{self._run} {fields.get('state')}{': ' + cause if cause else ''}{todo}"
+            return self._state(fields)
         if event.kind == "phase" and fields.get("status") == "failed" and fields.get("phase") != "check":
-            return f"{where}{fields.get('phase')} failed{self._why(fields)}"
+            return self._failed_phase(event.worker, where, fields)
         if event.kind == "link":
             detail = f": {fields['detail']}" if fields.get("detail") else ""
             return f"{where}connection {fields.get('status')}{detail}"
@@ -154,13 +166,24 @@ class Teller:
             return f"{where}{fields.get('text', '')}{_todo(fields)}"
         return ""
 
-    def _why(self, fields: Mapping[str, Any]) -> str:
+    def _state(self, fields: Mapping[str, Any]) -> str:
+        cause, remedy = fields.get("cause") or "", fields.get("remedy") or ""
+        todo = "" if remedy in self._remedies or _is_told(remedy, cause) else _todo(fields)
+        if fields.get("state") != RunState.STOPPING:
+            self._remedies.clear()
+        return f"{self._run} {fields.get('state')}{': ' + cause if cause else ''}{todo}"
+
+    def _failed_phase(self, worker: int | None, where: str, fields: Mapping[str, Any]) -> str:
         detail = str(fields.get("detail") or "no reason given")
         reason = (str(fields.get("phase")), detail)
-        if reason in self._reasons:
-            return " for the same reason"
-        self._reasons.add(reason)
-        return f": {detail}{_todo(fields)}"
+        if reason in self._reasons and worker is not None:
+            self._alike.setdefault(reason, []).append(worker)
+            return ""
+        self._reasons[reason] = worker
+        remedy = fields.get("remedy") or ""
+        todo = "" if remedy in self._remedies else _todo(fields)
+        self._remedies.add(remedy)
+        return f"{where}{reason[0]} failed: {detail}{todo}"
 
 
 def _todo(fields: Mapping[str, Any]) -> str:

@@ -91,11 +91,12 @@ async def launch_run(args: argparse.Namespace, operator: Operator, out: Output) 
 
     if not args.argv:
         raise UsageError("no command to launch", remedy="tpu-tui launch SLICE -- COMMAND …")
+    env, timeouts = _parse_env(args.env), PhaseTimeouts.parse(args.phase_timeout)
     request = LaunchRequest(
         slice_=await operator.slice(args.slice),
         argv=tuple(args.argv),
         name=args.name,
-        env=_parse_env(args.env),
+        env=env,
         sync=args.sync,
         conda_env=args.conda_env,
         venv=args.venv,
@@ -106,7 +107,7 @@ async def launch_run(args: argparse.Namespace, operator: Operator, out: Output) 
         grace=args.grace,
         on_end=tuple(args.on_end),
         look=not args.skip_checks,
-        timeouts=PhaseTimeouts.parse(args.phase_timeout),
+        timeouts=timeouts,
     )
     spec = await operator.plan_launch(request)
     if args.dry_run:
@@ -114,7 +115,7 @@ async def launch_run(args: argparse.Namespace, operator: Operator, out: Output) 
         if out.as_json:
             out.document({"run": spec.run.id, "slice": spec.run.slice, "dry_run": text})
         else:
-            out.text(text)
+            out.text(text.rstrip("\n"))
         return 0
     if request.look and any("gs://" in text for text in (*request.argv, *request.env.values())):
         await _check_buckets(request, operator, out)

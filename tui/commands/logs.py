@@ -150,6 +150,7 @@ def show_file(args: argparse.Namespace, flags: Mapping[str, Any], out: Output) -
 
 
 def _show_saved(log: SavedLog, cache: Path | None, args: argparse.Namespace, out: Output) -> int:
+    from tui.commands.entry_times import numbered_lines, picked_lines, tells_dates
     from tui.logs.picking import Choice
 
     since = _parse_since(args.since)
@@ -157,14 +158,15 @@ def _show_saved(log: SavedLog, cache: Path | None, args: argparse.Namespace, out
         raise UsageError("a saved log does not grow", remedy=f"tail -f {args.ref} follows a file")
     choice = Choice(args.worker, args.core, since)
     if out.as_json:
-        lines = log.lines(worker=args.worker, core=args.core, since=since, tail=args.tail, cache=cache)
-        _write_lines(lines, out.line, out)
+        found = _write_lines(numbered_lines(log, choice, args.tail, cache), out.line, out)
     elif choice.is_everything and args.tail is None:
-        _copy(log.blocks(), out)
+        found = _copy(log.blocks(), out)
     else:
-        found = _copy((line.data for line in log.picked(choice, tail=args.tail, cache=cache)), out)
-        if not found and args.tail != 0:
-            out.note(f"No line of {log.name} is such a one.")
+        found = _copy((line.data for line in picked_lines(log, choice, args.tail, cache)), out)
+    if not found and since is not None and not tells_dates(log, cache):
+        out.note(f"No line of {log.name} tells its date, so none is known to be since then.")
+    elif not found and args.tail != 0 and not out.as_json:
+        out.note(f"No line of {log.name} is such a one.")
     return 0
 
 

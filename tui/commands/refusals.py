@@ -30,7 +30,7 @@ def by_read_only(name: str, settings: Settings) -> UsageError:
     )
 
 
-def by_this_machine(error: OSError) -> TpuTuiError:
+def by_this_machine(error: OSError, what: str = "this machine refused") -> TpuTuiError:
     """What the machine refused, as a sentence: no room, no right, a file where a directory should be."""
     where = str(error.filename or "")
     try:
@@ -39,7 +39,7 @@ def by_this_machine(error: OSError) -> TpuTuiError:
         streams.discard(sys.stdout)
         where = where or streams.STDOUT
     why = one_line(f"{where}: {error.strerror or error}" if where else str(error.strerror or error))
-    return TpuTuiError("this machine refused", why=why, remedy=_remedy(error, where))
+    return TpuTuiError(what, why=why, remedy=_remedy(error, where))
 
 
 def _remedy(error: OSError, where: str) -> str:

@@ -13,7 +13,9 @@ from tui.commands.arguments import RUN, seconds
 from tui.commands.following import follow
 from tui.commands.launching import add_launch
 from tui.commands.output import ANSWER_IS_NO, Output, to_the_second
+from tui.commands.refusals import by_this_machine
 from tui.errors import TpuTuiError, UsageError
+from tui.pod.naming import names_a_log
 from tui.pod.run import LAST_WORDS, RunState, is_run_id
 from tui.printable import figure
 
@@ -83,7 +85,7 @@ def open_run(args: argparse.Namespace, flags: Mapping[str, Any], _out: Output) -
     try:
         directory = resolve(settings.runs_home, args.ref)
     except UsageError:
-        if not is_run_id(args.ref):
+        if not (is_run_id(args.ref) or names_a_log(args.ref)):
             raise
         directory = asyncio.run(_found_elsewhere(settings, args.ref))
     return open_console(flags, open_run=directory)
@@ -127,6 +129,8 @@ async def list_runs(slice_name: str | None, offline: bool, operator: Operator, o
     if out.as_json:
         out.document([operator.status_document(status, None) for status in statuses])
         return code
+    if not statuses and problems:
+        return code
     if not statuses:
         where = f" of {slice_name}" if slice_name else ""
         out.note(f"No runs{where} yet. tpu-tui launch {slice_name or 'SLICE'} -- COMMAND … starts one.")
@@ -169,8 +173,8 @@ async def _discovered(slice_name: str | None, operator: Operator) -> list[TpuTui
 
         return [] if isinstance(error, NoCredentialsError) and not (slice_name or configured) else [error]
     except OSError as error:
-        why = f"{error.filename or operator.settings.runs_home}: {error.strerror or error}"
-        return [TpuTuiError("runs of other machines cannot be kept here", why=why)]
+        error.filename = error.filename or str(operator.settings.runs_home)
+        return [by_this_machine(error, "runs of other machines cannot be kept here")]
 
 
 def _attended(status: RunStatus) -> str:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tui.commands.arguments import SLICE, directory, given, seconds
+from tui.commands.arguments import SLICE, directory, given, some_seconds
 from tui.commands.checking import add_check
 from tui.commands.completion import remember_slices
 from tui.commands.executing import execute_command
@@ -38,7 +38,7 @@ def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
     execute.add_argument("slice", metavar="SLICE -- COMMAND …", help="the slice, and what to run on its workers")
     execute.add_argument("--worker", default="all", metavar="N", help="which workers, as 0-3,7 (default: all)")
     execute.add_argument(
-        "--timeout", type=seconds, metavar="S", help="seconds it may take on a worker, from its start there"
+        "--timeout", type=some_seconds, metavar="S", help="seconds that each worker has for the login and the command"
     )
     execute.add_argument("--live", action="store_true", help="each line at once, with its worker; nothing is grouped")
     execute.set_defaults(run=execute_command, takes_job=True, changes=True)

@@ -272,6 +272,7 @@ class Reach:
     ) -> AsyncGenerator[Completed | TpuTuiError, None]:
         """Run one command on many workers; yields as they finish, an error for a worker that cannot be reached.
 
+        `timeout` is each worker's, in seconds, for its login and the command together.
         `on_output` hears what is written while it is. Of each worker's stdout and stderr so much is kept that all
         together stay within `EXEC_KEEPS` bytes, the rest is left out of the middle.
         """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import shlex
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tui.errors import TpuTuiError, UsageError
 from tui.operator.following import Following
-from tui.pod.naming import names_a_file, path_of
+from tui.pod.naming import names_a_log, path_of
 from tui.pod.run import is_run_id
 from tui.pod.slice import Slice
 from tui.runs.directory import NoSuchRunError, RunDirectory, list_runs, resolve
@@ -49,6 +50,14 @@ def telling(problems: list[TpuTuiError]) -> Iterator[None]:
         yield
     except TpuTuiError as error:
         problems.append(error)
+
+
+def _no_run_but_a_log(ref: str) -> UsageError:
+    word = shlex.quote(ref)
+    return UsageError(
+        f"{ref!r} is no run but a saved log",
+        remedy=f"tpu-tui replay {word} opens the console on it; cores, logs and report read it too",
+    )
 
 
 class Operator(Following):
@@ -184,14 +193,25 @@ class Operator(Following):
         """The run that `open_run` would open, looked for on the workers where this home does not know it."""
         try:
             return self.open_run(ref)
-        except UsageError as unknown:
+        except UsageError:
+            if names_a_log(ref):
+                raise _no_run_but_a_log(ref) from None
             if not is_run_id(ref):
                 raise
-            try:
-                await self.discover()
-            except TpuTuiError:
-                raise unknown from None
+            return await self._found_elsewhere(ref)
+
+    async def _found_elsewhere(self, ref: str) -> RunDirectory:
+        """A run that another machine launched, from its workers; who could not be asked is told where it is not."""
+        try:
+            problems = await self.discover()
+        except TpuTuiError as error:
+            problems = [error]
+        try:
             return self.open_run(ref)
+        except UsageError as unknown:
+            if problems:
+                unknown.why = f"and not all workers could be asked for it: {problems[0].sentence}"
+            raise
 
     def glance(self, status: RunStatus) -> Glance:
         """The newest figures of a run that `runs` listed, from the ends of its logs; for a thread, it reads files."""
@@ -224,7 +244,7 @@ class Operator(Following):
         newer log; `note` is told when there is something to wait for.
         """
         path = path_of(ref)
-        if ref.startswith("gs://") or names_a_file(ref):
+        if names_a_log(ref):
             return await self.open_log(ref, offline=offline, note=note)
         try:
             return self.open_run(ref) if path.exists() or "/" in ref else await self.find_run(ref)

@@ -15,6 +15,11 @@ def names_a_file(ref: str) -> bool:
     return ref == STDIN or (ref != LAST and path_of(ref).is_file())
 
 
+def names_a_log(ref: str) -> bool:
+    """The same, in a bucket too."""
+    return ref.startswith("gs://") or names_a_file(ref)
+
+
 def path_of(ref: str) -> Path:
     """The path that a word would be."""
     return Path("/dev/stdin" if ref == STDIN else ref).expanduser()

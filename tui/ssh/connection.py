@@ -19,7 +19,7 @@ from tui.ssh.retry import backoff
 from tui.ssh.running import OUTPUT_LIMIT, OnOutput, Running
 
 if TYPE_CHECKING:
-    from tui.ssh.dial import Client
+    from tui.ssh.client import Client
 
 STREAM_WINDOW = 256 * 1024
 """Bytes a worker may send ahead of a reader of `process`: bounds memory and keeps one worker from starving others."""
@@ -142,7 +142,8 @@ class WorkerConnection:
     ) -> Completed:
         """Run one command to its end; bytes in, bytes out, nothing decoded.
 
-        After `timeout` seconds it gets TERM, then KILL, and what it wrote until then comes back with `timed_out`.
+        After `timeout` seconds it gets TERM, then KILL, and what it wrote until then comes back with `timed_out`; the
+        server has as many to begin it.
         `keep` bytes of each stream stay in memory, `on_output` hears of all. Cancelled, the command gets TERM.
         Raises SshError when the connection is lost or the server opens no session.
         """
@@ -150,7 +151,8 @@ class WorkerConnection:
         channel, running = await self._open(
             lambda: self.connection.create_session(
                 lambda: Running(self.worker, keep, on_output), line, encoding=None, request_pty=False
-            )
+            ),
+            timeout,
         )
         sending = asyncio.ensure_future(running.send(channel, input)) if input else None
         if sending is None:
@@ -213,8 +215,8 @@ class WorkerConnection:
             watcher.cancel()
         await asyncio.gather(*self._watchers, return_exceptions=True)
 
-    async def _open(self, opener: Callable[[], Awaitable[Any]]) -> Any:
-        """Take a slot and open a session in it; one that sshd refuses waits until another of ours ends.
+    async def _open(self, opener: Callable[[], Awaitable[Any]], timeout: float | None = None) -> Any:
+        """Take a slot and open a session in it, within `timeout` seconds; a refused one waits for another's end.
 
         The caller gives the slot back. Raises SshError with `started` False: nothing was run. Where the server gives
         one session only, which may be open for as long as a run lasts, that is raised at once (Reason.TAKEN).
@@ -226,7 +228,7 @@ class WorkerConnection:
             if not await self._slots.take():
                 raise reasons.taken(self.worker)
             try:
-                return await self._opened(opener)
+                return await self._opened(opener, timeout)
             except asyncssh.ChannelOpenError as error:
                 crowded = self._slots.shrink()
                 self._slots.give()
@@ -237,11 +239,13 @@ class WorkerConnection:
                 raise
             await asyncio.sleep(next(waits))
 
-    async def _opened(self, opener: Callable[[], Awaitable[Any]]) -> Any:
+    async def _opened(self, opener: Callable[[], Awaitable[Any]], timeout: float | None) -> Any:
         if not self.alive:
             raise reasons.lost(self.worker, self.cause, started=False)
         try:
-            return await opener()
+            return await asyncio.wait_for(opener(), timeout)
+        except asyncio.TimeoutError:
+            raise reasons.no_session_within(self.worker, timeout or 0.0) from None
         except asyncssh.ChannelOpenError:
             if not self.alive:
                 raise reasons.lost(self.worker, self.cause, started=False) from None

@@ -14,15 +14,15 @@ from typing import Any
 import asyncssh
 
 from tui.errors import TpuTuiError
-from tui.printable import one_line
 from tui.ssh import reasons
 from tui.ssh.access import ACCEPT_NEW, Access, Login, Prompter
+from tui.ssh.client import Client
 from tui.ssh.corked import Line
-from tui.ssh.handshake import Connection, shake_hands
+from tui.ssh.handshake import shake_hands
 from tui.ssh.host_keys import HostKeys, Trusted, fingerprint, key_type, refusal, unfiled
 from tui.ssh.keys import Keys
 from tui.ssh.reasons import SshError
-from tui.ssh.sockets import first_words, taking_turns
+from tui.ssh.sockets import PATIENCE, Turn, first_words, taking_turns
 
 KEX = "^curve25519-sha256,curve25519-sha256@libssh.org"
 """Asked for first because it costs 1 ms of CPU where post-quantum exchanges cost tens; the others stay."""
@@ -48,81 +48,6 @@ class Stages:
     connected: float | None = None
     greeted: float | None = None
     logged_in: float | None = None
-
-
-class Client(asyncssh.SSHClient):
-    """asyncssh's side of one login: judges the host key, remembers what the server said, tells the end."""
-
-    def __init__(self, believes: Callable[[asyncssh.SSHKey], bool], prompter: Prompter | None, name: str) -> None:
-        self._believes = believes
-        self._prompter = prompter
-        self._name = name
-        self.connection: asyncssh.SSHClientConnection | None = None
-        self.offered: asyncssh.SSHKey | None = None
-        self.asking = 0
-        self.ended: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
-
-    def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
-        """Keep the connection: only it knows afterwards whether the server spoke SSH."""
-        self.connection = conn
-
-    def validate_host_public_key(self, _host: str, _addr: str, _port: int, key: asyncssh.SSHKey) -> bool:
-        """Called for a key that is not among the trusted ones."""
-        self.offered = key
-        return self._believes(key)
-
-    def kbdint_auth_requested(self) -> str | None:
-        """Answer one-time codes where somebody can be asked."""
-        return None if self._prompter is None else ""
-
-    async def kbdint_challenge_received(
-        self, _name: str, _instructions: str, _lang: str, prompts: Any
-    ) -> list[str] | None:
-        """Hand the server's questions to the person."""
-        if self._prompter is None:
-            return None
-        answers: list[str] = []
-        self.asking += 1
-        try:
-            for prompt, _echo in prompts:
-                answer = await self._prompter.secret(f"{self._name} asks: {one_line(prompt)} ")
-                if answer is None:
-                    return None
-                answers.append(answer)
-        finally:
-            self.asking -= 1
-        return answers
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Tell whoever waits that the connection is gone."""
-        if not self.ended.done():
-            self.ended.set_result(exc)
-
-    @property
-    def wanted(self) -> tuple[str, ...]:
-        """What the server would let us in with instead of the keys it refused; nothing where another key would do."""
-        wanted = self.connection.wanted if isinstance(self.connection, Connection) else ()
-        return () if {"publickey", "none"} & set(wanted) else wanted
-
-    @property
-    def untried(self) -> int:
-        """How many of our keys the server never heard of."""
-        return self.connection.untried if isinstance(self.connection, Connection) else 0
-
-    @property
-    def unsigned(self) -> int:
-        """How many keys that the server would have taken nobody signed with."""
-        return self.connection.unsigned if isinstance(self.connection, Connection) else 0
-
-    @property
-    def encrypted(self) -> bool:
-        """Whether the key exchange came to its end."""
-        return self.connection is not None and bool(self.connection.get_extra_info("send_cipher"))
-
-    @property
-    def greeted(self) -> bool:
-        """Whether the server said that it speaks SSH."""
-        return self.connection is not None and bool(self.connection.get_extra_info("server_version"))
 
 
 @dataclass
@@ -209,16 +134,16 @@ class Dialer:
     ) -> tuple[asyncssh.SSHClientConnection, Client]:
         began = time.monotonic()
         if tunnel is not None or through is not None:
-            async with self.turns:
+            async with Turn(self.turns) as turn:
                 sock = await through() if through else None
                 stages.connected = time.monotonic() - began
-                made = await self._log_in(login, worker, trusted, tunnel, sock, offered)
+                made = await self._log_in(login, worker, trusted, tunnel, sock, offered, turn)
         else:
             timeout = self.access.connect_timeout
             try:
-                async with taking_turns(self.turns, login.host, login.port, timeout) as sock:
+                async with taking_turns(self.turns, login.host, login.port, timeout) as (sock, turn):
                     stages.connected = time.monotonic() - began
-                    made = await self._log_in(login, worker, trusted, None, sock, offered)
+                    made = await self._log_in(login, worker, trusted, None, sock, offered, turn)
             except (OSError, UnicodeError, asyncio.TimeoutError) as error:
                 raise reasons.unconnected(error, worker, login, timeout) from None
         stages.logged_in = time.monotonic() - began
@@ -232,6 +157,7 @@ class Dialer:
         tunnel: asyncssh.SSHClientConnection | None,
         sock: socket.socket | None,
         offered: list[Any],
+        turn: Turn,
     ) -> tuple[asyncssh.SSHClientConnection, Client]:
         new = not (trusted.keys or trusted.authorities)
         accepts = new and self.access.host_keys == ACCEPT_NEW
@@ -239,7 +165,8 @@ class Dialer:
         client = Client(lambda key: accepts and key not in trusted.revoked, self.prompter, name)
         via = self.access.jump or login.jump or "configured"
         try:
-            connection = await self._bounded(self._connecting(login, trusted, tunnel, sock, client, offered), client)
+            connecting = self._connecting(login, trusted, tunnel, sock, client, offered)
+            connection = await self._bounded(connecting, client, turn)
         except asyncio.TimeoutError:
             if client.connection is None:
                 raise reasons.tunnel_refused(2, "connection timed out", worker, login, via) from None
@@ -311,16 +238,26 @@ class Dialer:
         return self._templates[compressing]
 
     async def _bounded(
-        self, task: asyncio.Future[asyncssh.SSHClientConnection], client: Client
+        self, task: asyncio.Future[asyncssh.SSHClientConnection], client: Client, turn: Turn
     ) -> asyncssh.SSHClientConnection:
-        """The login within its time; the clock stands still while a person is being asked."""
+        """The login within its time; the clock stands still while a person is being asked.
+
+        A frozen server's port is open, and its greeting does not come: that is waited for without a turn.
+        """
+        left = self.access.login_timeout
+        patience = min(PATIENCE, left)
         try:
+            done, _ = await asyncio.wait({task}, timeout=patience)
+            if not done and not client.greeted:
+                turn.give()
+            left -= patience
             while True:
-                done, _ = await asyncio.wait({task}, timeout=self.access.login_timeout)
+                done, _ = await asyncio.wait({task}, timeout=left)
                 if done:
                     return task.result()
                 if not client.asking:
                     break
+                left = self.access.login_timeout
         except asyncio.CancelledError:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError, asyncssh.Error, OSError):
@@ -339,7 +276,7 @@ class Dialer:
             words = b""
         if not words or words.startswith(b"SSH-") or any(text in words for text in _BUSY):
             return reasons.closed_early(worker, login)
-        return reasons.not_ssh(worker, login, reasons.quoted(words))
+        return reasons.not_ssh(worker, login, words)
 
     def _explained(
         self,

@@ -15,6 +15,7 @@ from tui.errors import TpuTuiError, UsageError, WorkerError
 from tui.pod.worker import Worker
 from tui.ssh import reasons
 from tui.ssh.access import Access, Login, Prompter, login_to
+from tui.ssh.asked import Asked, within
 from tui.ssh.file_limit import FILES_AT_LEAST, file_limit_for
 from tui.ssh.host_keys import HostKeys
 from tui.ssh.jump import JumpHosts
@@ -36,6 +37,8 @@ __all__ = ["Completed", "Fleet", "PortState", "Reach"]
 
 EARLY_ATTEMPTS = 4
 """Logins tried when sshd hangs up before its greeting: beyond MaxStartups it does so at random."""
+_TIME_TO_END = 2.0
+"""Seconds that a command whose time is over has to end and to tell how; one that has not begun by then will not."""
 _STAGE_OF = {
     reasons.Reason.NAME: "name",
     reasons.Reason.NO_ROUTE: "connect",
@@ -65,7 +68,7 @@ class Fleet:
         self._dialing = 0
         self.workers = {worker.index: worker for worker in workers}
         self._access = access
-        self._prompter = prompter
+        self._prompter = Asked(prompter) if prompter else None
         self._dialer: Dialer | None = None
         self._turns = asyncio.Semaphore(access.handshakes)
         self._live: dict[int, WorkerConnection] = {}
@@ -127,6 +130,16 @@ class Fleet:
             self._live[index] = connection
             return connection
 
+    async def connect_within(self, index: int, seconds: float) -> float:
+        """Connect, and the seconds that this leaves of those given; none pass while a person is asked for something.
+
+        Raises what `connect` raises, and SshError when they are over.
+        """
+        try:
+            return (await within(seconds, self.connect(index), self._prompter))[1]
+        except asyncio.TimeoutError:
+            raise reasons.no_login_within(index, seconds) from None
+
     async def run(
         self,
         index: int,
@@ -157,11 +170,21 @@ class Fleet:
         keep: int | None = None,
         on_output: OnOutput | None = None,
     ) -> AsyncIterator[Completed | WorkerError]:
-        """Run one command on many workers; what became of each comes as it becomes known."""
+        """Run one command on many workers; what became of each comes as it becomes known.
+
+        `timeout` is each worker's, in seconds, for its login and the command together.
+        """
 
         async def one(index: int) -> Completed:
             data = input(index) if callable(input) else input
-            return await self.run(index, command, input=data, timeout=timeout, keep=keep, on_output=on_output)
+            if timeout is None:
+                return await self.run(index, command, input=data, keep=keep, on_output=on_output)
+            left = await self.connect_within(index, timeout)
+            running = self.run(index, command, input=data, timeout=left, keep=keep, on_output=on_output)
+            try:
+                return (await within(left + _TIME_TO_END, running, self._prompter))[0]
+            except asyncio.TimeoutError:
+                raise reasons.no_session_within(index, timeout) from None
 
         async for _, result in each(indices, one):
             yield result
@@ -199,14 +222,7 @@ class Fleet:
             connection = await asyncio.wait_for(self._connect(self._worker(index), stages), timeout)
         except asyncio.TimeoutError:
             stage = "connect" if stages.connected is None else "login"
-            error: TpuTuiError = reasons.SshError(
-                reasons.Reason.TIMED_OUT,
-                "no answer",
-                worker=index,
-                why=f"not within {timeout:g} s",
-                remedy="see whether its sshd answers at all: nc -vz, or the worker's serial console",
-            )
-            return Reach(index, stage, stages.connected, None, _as_worker_error(error, index))
+            return Reach(index, stage, stages.connected, None, reasons.no_login_within(index, timeout or 0.0))
         except TpuTuiError as problem:
             stage = _STAGE_OF.get(problem.reason, "login") if isinstance(problem, reasons.SshError) else "login"
             return Reach(index, stage, stages.connected, None, _as_worker_error(problem, index))

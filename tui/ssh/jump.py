@@ -14,7 +14,8 @@ from tui.ssh.access import Access, Login, login_for
 if TYPE_CHECKING:
     import asyncssh
 
-    from tui.ssh.dial import Client, Dialer
+    from tui.ssh.client import Client
+    from tui.ssh.dial import Dialer
 
 CLOSE_TIMEOUT = 3.0
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 _REMOTE_TEXT = 200
 """Characters of a server's own words that a message repeats."""
+_GREETING_TEXT = 60
+"""Of those that stand where an SSH server's greeting should."""
 TOO_MANY_FILES = frozenset({errno.EMFILE, errno.ENFILE})
 NO_ROUTE = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN, errno.EADDRNOTAVAIL})
 
@@ -57,10 +59,10 @@ class SshError(WorkerError):
         """Whether the command may have begun; one that did not can be given again."""
 
 
-def quoted(text: str | bytes) -> str:
+def quoted(text: str | bytes, most: int = _REMOTE_TEXT) -> str:
     """A server's own words made harmless and short."""
     line = one_line(text)
-    return line if len(line) <= _REMOTE_TEXT else line[:_REMOTE_TEXT] + "…"
+    return line if len(line) <= most else line[:most] + "…"
 
 
 def no_address(worker: int | str | None) -> SshError:
@@ -169,15 +171,16 @@ def tunnel_refused(code: int, words: str, worker: int | str | None, login: Login
     )
 
 
-def not_ssh(worker: int | str | None, login: Login, words: str = "") -> SshError:
-    """Something answered that does not speak SSH."""
-    said = f": it says {quoted(words)}" if words else ""
+def not_ssh(worker: int | str | None, login: Login, words: bytes = b"") -> SshError:
+    """Something answered that does not speak SSH; of its `words` the first line tells what it is."""
+    line = next(iter(words.strip().splitlines()), b"")
+    said = f": it says {quoted(line, _GREETING_TEXT)}" if line else ""
     return SshError(
         Reason.NOT_SSH,
         "not an SSH server",
         worker=worker,
         why=f"what listens on {login.host}:{login.port} does not speak SSH{said}",
-        remedy="check the port",
+        remedy="check the port: another program has it, or a proxy or VPN answers in the worker's place",
     )
 
 
@@ -266,6 +269,30 @@ def login_timed_out(worker: int | str | None, login: Login, seconds: float) -> S
         why=f"{login.host}:{login.port} answered and was silent for {seconds:g} s",
         remedy="the worker may be out of memory or its disk stuck: see its serial console, or restart it",
     )
+
+
+def no_login_within(worker: int | str | None, seconds: float) -> SshError:
+    """The time that somebody gave it was over before it had let us in."""
+    return SshError(
+        Reason.TIMED_OUT,
+        "no answer",
+        worker=worker,
+        why=f"no login within {seconds:g} s",
+        remedy="see whether its sshd answers at all: nc -vz, or the worker's serial console",
+    )
+
+
+def no_session_within(worker: int | str | None, seconds: float) -> SshError:
+    """The connection stands, and the server does not say whether it opens a session."""
+    error = SshError(
+        Reason.TIMED_OUT,
+        "no answer",
+        worker=worker,
+        why=f"it began no command within {round(seconds, 1):g} s",
+        remedy="the worker may be out of memory or its disk stuck: see its serial console, or restart it",
+    )
+    error.started = True
+    return error
 
 
 def no_algorithms(worker: int | str | None, login: Login, words: str) -> SshError:

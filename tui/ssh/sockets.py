@@ -46,38 +46,58 @@ async def _addresses(host: str, port: int) -> list[Any]:
     return list(await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM))
 
 
+class Turn:
+    """One of so many turns, held while the body runs, or less: who waits for a silent host gives it back before."""
+
+    def __init__(self, turns: asyncio.Semaphore) -> None:
+        self._turns = turns
+        self._held = False
+
+    async def __aenter__(self) -> Turn:
+        await self.take()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.give()
+
+    async def take(self) -> None:
+        """Wait for it."""
+        await self._turns.acquire()
+        self._held = True
+
+    def give(self) -> None:
+        """Give it back, if it is held."""
+        if self._held:
+            self._held = False
+            self._turns.release()
+
+
 @contextlib.asynccontextmanager
 async def taking_turns(
     turns: asyncio.Semaphore, host: str, port: int, timeout: float
-) -> AsyncIterator[socket.socket]:
-    """A connected socket, with one of the turns held while the body runs.
+) -> AsyncIterator[tuple[socket.socket, Turn]]:
+    """A connected socket, and one of the turns, which is held while the body runs.
 
     A host that does not answer within `PATIENCE` goes on waiting without its turn, so that a pod with many silent
     workers keeps nobody else waiting. Raises what `open_socket` raises, asyncio.TimeoutError after `timeout` seconds.
     """
-    await turns.acquire()
-    held = True
-    opening = asyncio.ensure_future(open_socket(host, port))
-    patience = min(PATIENCE, timeout)
-    try:
-        done, _ = await asyncio.wait({opening}, timeout=patience)
-        if not done:
-            turns.release()
-            held = False
-            done, _ = await asyncio.wait({opening}, timeout=timeout - patience)
+    async with Turn(turns) as turn:
+        opening = asyncio.ensure_future(open_socket(host, port))
+        patience = min(PATIENCE, timeout)
+        try:
+            done, _ = await asyncio.wait({opening}, timeout=patience)
             if not done:
-                raise asyncio.TimeoutError
-            opening.result()
-            await turns.acquire()
-            held = True
-        yield opening.result()
-    except BaseException:
-        if not opening.cancel() and not opening.cancelled() and opening.exception() is None:
-            opening.result().close()
-        raise
-    finally:
-        if held:
-            turns.release()
+                turn.give()
+                done, _ = await asyncio.wait({opening}, timeout=timeout - patience)
+                if not done:
+                    raise asyncio.TimeoutError
+                opening.result()
+                await turn.take()
+            yield opening.result(), turn
+        except BaseException:
+            if not opening.cancel() and not opening.cancelled() and opening.exception() is None:
+                opening.result().close()
+            raise
 
 
 async def first_words(host: str, port: int) -> bytes:

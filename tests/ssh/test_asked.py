@@ -1,0 +1,70 @@
+"""Time given to a worker, which stands still while a person is asked."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tui.ssh.asked import Asked, within
+
+
+class Person:
+    """Answers when told to."""
+
+    def __init__(self) -> None:
+        self.answering = asyncio.Event()
+
+    async def secret(self, text: str) -> str | None:
+        await self.answering.wait()
+        return text
+
+    async def trust(self, worker: str, key_type: str, fingerprint: str) -> bool:
+        await self.answering.wait()
+        return bool(worker and key_type and fingerprint)
+
+
+async def test_work_that_is_done_in_time_leaves_the_rest_of_it() -> None:
+    async def work() -> str:
+        return "done"
+
+    result, left = await within(60.0, work(), None)
+    assert result == "done"
+    assert 0 < left < 60
+
+
+async def test_work_that_takes_too_long_is_cancelled() -> None:
+    cancelled = asyncio.Event()
+
+    async def work() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    with pytest.raises(asyncio.TimeoutError):
+        await within(0.05, work(), Asked(Person()))
+    assert cancelled.is_set()
+
+
+@pytest.mark.parametrize("kind", ["secret", "trust"])
+async def test_no_time_passes_while_a_person_is_asked(kind: str) -> None:
+    person = Person()
+    asked = Asked(person)
+    asyncio.get_running_loop().call_later(1.0, person.answering.set)
+
+    async def work() -> object:
+        return await (asked.secret("passphrase") if kind == "secret" else asked.trust("0", "ed25519", "SHA256:x"))
+
+    result, left = await within(0.5, work(), asked)
+    assert result == ("passphrase" if kind == "secret" else True)
+    assert left > 0
+    assert asked.seconds >= 0.5
+
+
+async def test_what_fails_in_time_fails_for_its_own_reason() -> None:
+    async def work() -> None:
+        raise OSError("no way")
+
+    with pytest.raises(OSError, match="no way"):
+        await within(60.0, work(), None)
