@@ -43,16 +43,16 @@ PARTS = ("phases", "commands", "kills", "aimed", "frozen", "storm")
 
 
 def phases(pod: Pod, root: Path, until: float) -> str:
-    """Every way in which a worker can fail a launch, on every worker."""
+    """Every way in which a worker can fail a launch, each once before any comes to the next worker."""
     tree = make_tree(root / "tree")
-    done = 0
-    for failure in FAILURES:
-        for victim in range(len(pod.workers)):
+    done: Counter[str] = Counter()
+    for turn in range(len(pod.workers)):
+        for place, failure in enumerate(FAILURES):
             if time.monotonic() > until:
                 break
-            fail(pod, failure, victim, tree)
-            done += 1
-    return f"{done} launches failed on one worker, {len(FAILURES)} ways: each named, nothing left anywhere"
+            fail(pod, failure, (turn + place) % len(pod.workers), tree)
+            done[failure.name] += 1
+    return f"{done.total()} launches failed on one worker, {len(done)} ways: each named, nothing left anywhere"
 
 
 def commands(pod: Pod, rng: random.Random, rounds: int, until: float) -> str:

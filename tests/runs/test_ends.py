@@ -107,6 +107,16 @@ def test_a_worker_that_cannot_be_reached_is_blamed_by_those_who_lost_it(pod: Pod
     assert "a stop is not confirmed there" in (status.cause or "")
 
 
+def test_a_stop_that_cannot_reach_a_worker_blames_none_that_obeyed(pod: Pod) -> None:
+    directory = pod.running("sh", "-c", "echo on; exec sleep 1000")
+    followed(directory)
+    pod.workers[2].stop()
+    assert [answer.confirmed for answer in pod.stop(directory)] == [True, True, False]
+    status = over(directory)
+    assert (status.state, status.first_failure, status.exit_codes) == (RunState.LOST, None, (143, 143, None))
+    assert re.match(r"worker 2 could not be reached for .*; a stop is not confirmed there", status.cause or "")
+
+
 def local_run(pod: Pod, owner: subprocess.Popen[bytes], *argv: str) -> tuple[RunDirectory, Path]:
     profile = save_profile(pod.home, "local", {"project": "local", "local": {"pid": owner.pid, "pod": "a1b2c3"}})
     spec = pod.spec(*argv, profile="local")

@@ -59,10 +59,14 @@ class Acting:
         heard = await asyncio.gather(*(one(index) for index in indices))
         return {index: answer for index, answer in zip(indices, heard, strict=True) if answer is not None}
 
-    async def is_ours(self) -> bool:
-        """Whether no worker that has our number has a newer keeper's by now."""
+    async def is_ours(self, attempt: int) -> bool:
+        """Whether what is to follow that attempt is ours to do.
+
+        No worker that has our number has a newer keeper's by now, and none has gone on to a later attempt.
+        """
         heard = await self.answers()
         return not any(
-            index in self._left_with and answer.number("keeper") not in (None, self.number)
+            (answer.number("attempt") or 0) > attempt
+            or (index in self._left_with and answer.number("keeper") not in (None, self.number))
             for index, answer in heard.items()
         )

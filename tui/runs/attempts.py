@@ -16,7 +16,7 @@ from tui.runs import unhurried
 from tui.runs.acting import Acting
 from tui.runs.claim import Claim
 from tui.runs.directory import HEARTBEAT, RunDirectory
-from tui.runs.earlier import fetch_earlier
+from tui.runs.earlier import fetch_earlier, learn_of_attempts
 from tui.runs.keeping import Keeping
 from tui.runs.mirror import patiently, record, set_logs_aside
 from tui.runs.policies import Patience, in_time
@@ -133,6 +133,7 @@ class Life:
         """Until nothing is left to do. Cancelled: the run is left as it is."""
         try:
             if self.spec is None:
+                await learn_of_attempts(self.directory, self.fleet)
                 await fetch_earlier(self.directory, self.fleet)
             self.attempt = status_of(self.directory).attempt
             ended = await self._last_attempt()
@@ -175,7 +176,7 @@ class Life:
     async def _on_same_slice(self, ended: Ended) -> bool | Ended:
         """Get ready for the next attempt: whether it is ours to launch, or how the run ended instead."""
         pause = self.patience.pause_before(self.attempt)
-        ours = await self.acting.is_ours()
+        ours = await self.acting.is_ours(self.attempt - 1)
         if not ours and not await _begun_elsewhere(self.acting, self.attempt, pause + GIVE_UP):
             return ended
         stopped = await _before(self.directory, self.attempt, ended, pause if ours else 0)

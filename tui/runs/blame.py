@@ -61,7 +61,7 @@ class Blame:
         await self.learn_of_a_stop()
         if status_of(self.directory).stop_requested:
             return
-        if not await self.acting.is_ours():
+        if not await self.acting.is_ours(status_of(self.directory).attempt):
             await record(self.directory, "note", text="a newer keeper on another machine acts on this failure")
             return
         cause = await self.name_first()

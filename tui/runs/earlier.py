@@ -6,6 +6,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
+from tui.errors import TpuTuiError
 from tui.pod.run import RunState
 from tui.runs.contact import Contact
 from tui.runs.directory import RunDirectory
@@ -14,6 +15,7 @@ from tui.runs.mirror import patiently, record, set_logs_aside
 from tui.runs.policies import Patience, names_of
 from tui.runs.remote import Outcome
 from tui.runs.status import status_of
+from tui.runs.survey import ask_status
 
 if TYPE_CHECKING:
     from tui.ssh.fleet import Fleet
@@ -23,14 +25,57 @@ EARLIER = "earlier_attempts"
 _LOOK = 1.0
 _OUT_OF_REACH = 20.0
 """Seconds that a worker out of reach is waited for, once the others have given all they have of an attempt."""
+_ASKING = 5.0
+"""Seconds in which workers tell which attempt they are at, before those are followed that this machine knows of."""
+
+
+async def learn_of_attempts(directory: RunDirectory, fleet: Fleet) -> None:
+    """Note that the run went on to a later attempt while it was not followed from here, if it did.
+
+    Whoever followed the last attempt known here would take its end for the run's, and act on it.
+    """
+    if not directory.run.restarts:
+        return
+    latest = min(await _latest_there(directory, fleet), directory.run.restarts)
+    if latest > max(status_of(directory).mirrored, _wanted(directory)):
+        text = f"it was launched again while nobody followed it here: attempt {latest}; the earlier logs come first"
+        await record(directory, "note", text=text, **{EARLIER: latest})
+
+
+async def _latest_there(directory: RunDirectory, fleet: Fleet) -> int:
+    """The latest attempt that a worker in reach tells of."""
+    asking = [asyncio.ensure_future(_attempt_on(directory, fleet, each.index)) for each in directory.run.workers]
+    try:
+        done, _ = await asyncio.wait(asking, timeout=_ASKING)
+        return max((task.result() for task in done), default=0)
+    finally:
+        for task in asking:
+            task.cancel()
+        await asyncio.gather(*asking, return_exceptions=True)
+
+
+async def _attempt_on(directory: RunDirectory, fleet: Fleet, worker: int) -> int:
+    try:
+        answer = await ask_status(directory.run, fleet, worker)
+    except TpuTuiError:
+        return 0
+    return (answer.number("attempt") or 0) if answer is not None else 0
+
+
+def _wanted(directory: RunDirectory) -> int:
+    """How many attempts were made before the present one, by what was noted and by the logs that were set aside."""
+    noted = (int(event.get(EARLIER) or 0) for event in directory.events()[0])
+    aside = (int(path.name) + 1 for path in directory.attempt_path(0).parent.glob("*") if path.name.isdigit())
+    return max((*noted, *aside), default=0)
 
 
 async def fetch_earlier(directory: RunDirectory, fleet: Fleet) -> None:
     """Mirror what came before the present attempt, from byte 0; can be cut off and gone on with at any moment."""
-    wanted = max((int(event.get(EARLIER) or 0) for event in directory.events()[0]), default=0)
+    wanted = _wanted(directory)
     for attempt in range(status_of(directory).mirrored, wanted):
         await _set_aside(directory, attempt)
-        await _fetch(directory, fleet, attempt)
+        if not directory.attempt_path(attempt).exists():  # it does where the events that told so were lost
+            await _fetch(directory, fleet, attempt)
         state, cause = str(RunState.PREPARING), f"restart {attempt + 1} of {directory.run.restarts}"
         await record(directory, "state", state=state, attempt=attempt + 1, cause=cause)
     if wanted:

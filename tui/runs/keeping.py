@@ -169,7 +169,7 @@ class Keeping:
         by_person = status.stop_requested not in (None, BY_POLICY)
         lost = {index: one for index, one in self.outcomes.items() if one.unreachable is not None}
         if lost:
-            if len(lost) < len(self.outcomes):
+            if len(lost) < len(self.outcomes) and not by_person:
                 await self.blame.name_first()
                 status = status_of(self.directory)
             return self._lost(status, lost)

@@ -130,7 +130,7 @@ class Starting:
             while_ = in_time(self.patience.lost_after)
             return Ended(RunState.LOST, f"what became of its launch could not be asked for {while_}")
         begun = [index for index, what in found.items() if what is not Found.NOTHING]
-        if not begun and self.attempt and await self.acting.is_ours():
+        if not begun and self.attempt and await self.acting.is_ours(self.attempt):
             return await self.launch()
         if not begun:
             error = LaunchError("the launch was cut off before anything started", remedy="launch it again")

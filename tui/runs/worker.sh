@@ -380,7 +380,8 @@ supervise() {
   exec 5<&0
   lease <&5 5<&- &
   exec 5<&- </dev/null >/dev/null 2>>trouble 3>&- 4>&-
-  job | { logger; finish; }
+  # A machine that is shut down in order sends TERM and HUP to everybody here: the job's last words are still written.
+  job | { trap '' TERM HUP; logger; finish; }
 }
 
 # Ends the job unless the launcher confirms it. A dead launcher must not kill the watch, hence no SIGPIPE.
@@ -420,6 +421,7 @@ cd
 exec "$@"'
 
 job() {
+  trap : TERM HUP  # caught, not ignored: the job has the defaults
   first_line tag
   tt_defaults=
   env --default-signal true 2>/dev/null && tt_defaults='env --default-signal'

@@ -1,0 +1,86 @@
+"""A keeper that knows less than the workers: the run went on to a later attempt while nobody looked from here."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.runs.pipes import until
+from tests.runs.ssh_pod import Pod, over, unattended
+from tests.runs.test_discover import adopted
+from tests.sshd import needs_sshd
+from tui.pod.run import RunState
+from tui.runs.directory import RunDirectory
+from tui.runs.keeper import attend
+from tui.runs.status import status_of
+
+pytestmark = needs_sshd
+ONCE_MORE = """
+echo "try $TPU_TUI_ATTEMPT"
+[ "$TPU_TUI_ATTEMPT" = 0 ] || until [ -e "$HOME/end" ]; do sleep 0.1; done
+until [ -e "$HOME/fail" ]; do sleep 0.1; done
+exit $((1 - TPU_TUI_ATTEMPT))
+"""
+"""Fails once it is told to; launched again, it ends well once it is told to."""
+
+
+def kill_keeper(directory: RunDirectory) -> None:
+    pid = directory.attended().pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    unattended(directory)
+
+
+def tell(pod: Pod, word: str) -> None:
+    for worker in pod.workers:
+        (worker.home / word).touch()
+
+
+def ended_well(pod: Pod, directory: RunDirectory) -> None:
+    """Both attempts are mirrored apart, and the second one was left alone until it ended."""
+    status = over(directory)
+    assert (status.state, status.attempt, status.exit_codes) == (RunState.SUCCEEDED, 1, (0, 0, 0)), status.cause
+    for index in range(3):
+        name = directory.log_path(index).name
+        assert (directory.attempt_path(0) / name).read_bytes() == b"try 0\n"
+        assert directory.log_path(index).read_bytes() == b"try 1\n"
+
+
+@pytest.mark.parametrize("out", [(), (2,), (0, 1, 2)], ids=["all", "some", "none"])
+def test_after_a_restart_that_was_made_elsewhere_a_keeper_goes_on_with_that_attempt_whoever_answers_it_first(
+    pod: Pod, tmp_path: Path, out: tuple[int, ...]
+) -> None:
+    here = pod.running("sh", "-c", ONCE_MORE, restarts=1)
+    there = adopted(pod, tmp_path / "elsewhere")
+    until(lambda: all((pod.remote(here, index).parent / f"keeper-{index}").exists() for index in range(3)))
+    until(lambda: all(there.log_path(index).exists() for index in range(3)))
+    kill_keeper(here)
+    tell(pod, "fail")
+    until(lambda: (status_of(there).attempt, status_of(there).state) == (1, RunState.RUNNING))
+    kill_keeper(there)
+    for index in out:
+        pod.workers[index].stop()
+    asyncio.run(attend(here, pod.access, patience=pod.patience))
+    time.sleep(1.5)
+    for index in out:
+        pod.workers[index].start()
+    tell(pod, "end")
+    ended_well(pod, here)
+
+
+def test_a_keeper_whose_events_were_lost_goes_on_with_the_attempt_that_runs(pod: Pod) -> None:
+    here = pod.running("sh", "-c", ONCE_MORE, restarts=1)
+    tell(pod, "fail")
+    until(lambda: (status_of(here).attempt, status_of(here).state) == (1, RunState.RUNNING))
+    kill_keeper(here)
+    os.truncate(here.path / "events.jsonl", 0)
+    again = RunDirectory.open(here.path)
+    asyncio.run(attend(again, pod.access, patience=pod.patience))
+    until(lambda: status_of(again).attempt == 1)
+    tell(pod, "end")
+    ended_well(pod, again)
