@@ -35,6 +35,28 @@ def test_any_stretch_of_a_log_with_very_long_lines_is_read_exactly(tmp_path: Pat
         ]
 
 
+def test_what_is_left_out_of_a_long_line_is_counted(tmp_path: Path) -> None:
+    lines = [
+        b"x" * LONGEST_SHOWN,
+        b"y" * (LONGEST_SHOWN + 7),
+        b"z" * 300_000,
+        b"begin " + b"\r50%" * 90_000,
+        b"u" * 99_999,
+    ]
+    spool = made(tmp_path, b"\n".join(lines))
+    missing = [0, 7, 300_000 - LONGEST_SHOWN, 0, 99_999 - LONGEST_SHOWN]
+    assert [line.missing for line in spool.lines(0, 9)] == missing
+    assert [line.missing for line in spool.tail(200)] == missing[-1:]
+
+
+@pytest.mark.parametrize("before", range(4))
+def test_a_long_line_is_cut_between_two_characters(tmp_path: Path, before: int) -> None:
+    line = b"x" * before + "🐢".encode() * 5_000
+    (read,) = made(tmp_path, line + b"\n").lines(0, 1)
+    assert set(read.data.decode()[before:]) == {"🐢"}
+    assert read.data + line[-read.missing :] == line
+
+
 def test_of_a_long_line_that_was_written_over_the_newest_part_is_read(tmp_path: Path) -> None:
     bar = b"".join(b"\r%6d/30000" % n for n in range(30_000))
     spool = made(tmp_path, b"begin\n" + bar + b"\nbetween\n" + bar[:50_000])

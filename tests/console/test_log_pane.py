@@ -7,7 +7,7 @@ from textual.events import MouseScrollDown, MouseScrollUp
 from textual.pilot import Pilot
 
 from tests.console.driving import until
-from tui.console.lines import Spool
+from tui.console.lines import LONGEST_SHOWN, Spool
 from tui.console.widgets.log_pane import LogPane
 
 
@@ -134,6 +134,32 @@ async def test_long_lines_are_read_by_moving_sideways(tmp_path: Path) -> None:
         assert "column 17" in pane.summary
         await pilot.press("left")
         assert shown(pane)[0].startswith("00000001")
+
+
+async def test_a_line_too_long_to_be_shown_whole_says_so(tmp_path: Path) -> None:
+    path, pane = tmp_path / "log", LogPane()
+    path.write_bytes(b"x" * (LONGEST_SHOWN + 1_234) + b"\n")
+    app = Holding(pane)
+    async with app.run_test(size=(61, 6)) as pilot:
+        await opened(pilot, pane, path)
+        pane.focus()
+        await pilot.press("y")
+        assert app.clipboard.endswith("x … 1,234 more bytes: tpu-tui logs writes them all")
+        await pilot.press("w")
+        await settled(pilot, pane)
+        assert "".join(shown(pane)).endswith("x … 1,234 more bytes: tpu-tui logs writes them all")
+
+
+async def test_a_wrapped_line_that_is_higher_than_the_pane_goes_on_with_a_sign(tmp_path: Path) -> None:
+    path, pane = tmp_path / "log", LogPane()
+    path.write_bytes(b"x" * 500 + b"\n" + b"y" * 100 + b"\n" * 9)
+    async with Holding(pane).run_test(size=(41, 6)) as pilot:
+        await opened(pilot, pane, path)
+        pane.focus()
+        await pilot.press("w", "g")
+        assert shown(pane) == ["x" * 40] * 5 + ["x" * 39 + "…"]
+        await pilot.press("down")
+        assert "…" not in "".join(shown(pane)), "what goes on below is only out of sight"
 
 
 async def test_a_log_that_is_not_there_yet_says_so(tmp_path: Path) -> None:

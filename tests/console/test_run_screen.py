@@ -137,6 +137,22 @@ async def test_charts_are_drawn_without_colour_too(operator: StageOperator, monk
         assert all(segment.style for y in range(99) for segment in loss.render_line(y))
 
 
+async def test_curves_are_dark_on_a_light_screen_and_bright_on_a_dark_one(operator: StageOperator) -> None:
+    directory = running(operator)
+    train(directory, range(0, 20, 5))
+    app = ConsoleApp(operator, open_run=directory)
+    async with app.run_test(size=FULL) as pilot:
+        await until(pilot, lambda: app.screen.query("#loss #plot"))
+
+        def colours() -> set[str]:
+            strips = [app.screen.query_one("#loss #plot").render_line(y) for y in range(20)]
+            return {part.style.color.name for strip in strips for part in strip if part.style and part.style.color}
+
+        await until(pilot, lambda: "bright_cyan" in colours())
+        app.theme = "textual-light"
+        await until(pilot, lambda: "cyan" in colours() and "bright_cyan" not in colours())
+
+
 async def test_a_saved_log_is_shown_and_called_that(operator: StageOperator, tmp_path: Path) -> None:
     from tui.logs.archive import open_log
 

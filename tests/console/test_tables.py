@@ -9,7 +9,8 @@ from textual.widget import Widget
 
 from tests.console.stage import training_line
 from tui.console.widgets.columns import Cell, Column, fitting
-from tui.console.widgets.core_table import CoreTable, matching, order_by
+from tui.console.widgets.core_table import COLUMNS as CORE_COLUMNS
+from tui.console.widgets.core_table import WIDEST_TREND, CoreTable, matching, order_by
 from tui.console.widgets.line_table import LineTable
 from tui.console.widgets.row_table import Row, RowTable
 from tui.console.widgets.sparkline import sparkline
@@ -58,6 +59,33 @@ WANTING = (
 def test_a_column_takes_no_more_than_it_has_use_for() -> None:
     columns = (Column("name", "name", 8), Column("trend", "trend", 10, flexible=1, most=20))
     assert [[width for _, width in fitting(columns, room)] for room in (19, 24, 99)] == [[8, 10], [8, 15], [8, 20]]
+
+
+def test_a_column_comes_only_when_another_has_grown_as_far_as_it_does() -> None:
+    columns = (
+        Column("name", "name", 8),
+        Column("trend", "trend", 10, flexible=1, most=20),
+        Column("more", "more", 15, rank=1, leaves=10),
+    )
+    assert [[width for _, width in fitting(columns, room)] for room in (44, 45)] == [[8, 20], [8, 20, 15]]
+
+
+def test_each_core_has_a_curve_of_its_rate_where_the_screen_is_very_wide() -> None:
+    rooms = (150, 235, 236, 298)
+    shown = [{column.key: width for column, width in fitting(CORE_COLUMNS, room)} for room in rooms]
+    assert ["rate_trend" in widths for widths in shown] == [False, False, True, True]
+    assert shown[1]["trend"] == shown[2]["trend"] == WIDEST_TREND, "what was there before is as wide as it was"
+
+
+async def test_a_core_that_became_slow_shows_it_in_the_curve_of_its_rate() -> None:
+    demux = Demux()
+    for step in range(20):
+        rate = 250.0 if step < 10 else 50.0
+        demux.feed(0, training_line(0, 1, step, 5.0, rate), now=1_790_000_000.0 + step)
+    table = CoreTable()
+    async with Holding(table).run_test(size=(298, 8)):
+        table.show(demux.snapshot(now=1_790_000_020.0))
+        assert "█" * 10 + "▁" * 10 in shown(table)[1]
 
 
 @pytest.mark.parametrize(

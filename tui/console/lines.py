@@ -21,6 +21,9 @@ LONGEST_SEARCHED = 4 * 1024 * 1024
 BATCH_COST = 4 * 1024
 """What placing a batch counts for at least: many tiny batches must not make a tick long."""
 NEWLINE = 10
+LONGEST_CHARACTER = 4
+"""Bytes of one in UTF-8; all but the first begin with the bits 10."""
+CONTINUES, CONTINUATION = 0b1100_0000, 0b1000_0000
 
 
 @dataclass(frozen=True)
@@ -29,16 +32,23 @@ class Line:
 
     worker: int | None
     data: bytes
+    missing: int = 0
+    """Bytes that stand after these in the line and were not read."""
 
 
-def shortened(begin: bytes, end: bytes, length: int) -> bytes:
+def shortened(worker: int | None, begin: bytes, end: bytes, length: int) -> Line:
     """What is read of a line this long, of which these are the beginning and the end.
 
     Where it was written over again and again, as progress bars do, that is its end, else its beginning.
     """
     if length <= LONGEST_SHOWN:
-        return begin
-    return end if b"\r" in end else begin[:LONGEST_SHOWN]
+        return Line(worker, begin)
+    if b"\r" in end:
+        return Line(worker, end)
+    cut = LONGEST_SHOWN
+    while cut > LONGEST_SHOWN - LONGEST_CHARACTER and begin[cut] & CONTINUES == CONTINUATION:
+        cut -= 1
+    return Line(worker, begin[:cut], length - cut)
 
 
 class LineSource(Protocol):
@@ -166,7 +176,7 @@ class Spool:
         self._newlines += data.count(b"\n", begin)
 
     def _shown(self, data: bytes) -> Line:
-        return Line(self.worker, shortened(data, data[-LONGEST_SHOWN:], len(data)))
+        return shortened(self.worker, data, data[-LONGEST_SHOWN:], len(data))
 
     def offset_of(self, number: int) -> int:
         """Where a line begins; the end of what is indexed for a line that is not there."""
@@ -200,8 +210,9 @@ class Spool:
                 offset += sum(len(part) + 1 for part in parts)
             else:
                 after = self.offset_of(first + len(found) + 1)
+                length = after - offset - (first + len(found) < self._newlines)
                 end = os.pread(fd, LONGEST_SHOWN, max(offset, after - LONGEST_SHOWN)).removesuffix(b"\n")
-                found.append(Line(self.worker, shortened(data, end, after - offset)))
+                found.append(shortened(self.worker, data, end, length))
                 offset = after
         return found
 

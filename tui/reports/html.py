@@ -28,9 +28,9 @@ h2 { font-size: 1.1rem; margin: 2.2rem 0 .6rem; }
 .where { color: var(--soft); margin: .2rem 0 1.2rem; }
 .warning { background: var(--warn-page); color: var(--warn); border-left: 4px solid; padding: .7rem 1rem;
   border-radius: 4px; font-weight: 600; }
-.figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(7rem, 1fr)); gap: .8rem;
-  margin: 1.2rem 0; }
-.figures div { background: var(--card); border: 1px solid var(--rule); border-radius: 8px; padding: .7rem .9rem; }
+.figures { display: flex; flex-wrap: wrap; gap: .8rem; margin: 1.2rem 0; }
+.figures div { flex: 1 1 calc(25% - .8rem); background: var(--card); border: 1px solid var(--rule);
+  border-radius: 8px; padding: .7rem .9rem; }
 .figures dt { color: var(--soft); font-size: .8rem; }
 .figures dd { margin: 0; font-size: 1.25rem; font-weight: 600; font-variant-numeric: tabular-nums; }
 .good { color: var(--good); } .bad { color: var(--bad); }
@@ -50,7 +50,8 @@ svg text { fill: var(--soft); font-size: 11px; font-family: inherit; }
 .curve { fill: none; stroke: var(--line); stroke-width: 1.8; stroke-linejoin: round; stroke-linecap: round; }
 .band { fill: var(--band); }
 figcaption { font-weight: 600; font-size: .92rem; margin-bottom: .4rem; }
-@media (max-width: 40rem) { svg text { font-size: 20px; } }
+@media (max-width: 60rem) { th, td { padding: .35rem .5rem; } }
+@media (max-width: 40rem) { svg text { font-size: 20px; } .figures div { flex-basis: calc(50% - .8rem); } }
 @media print { :root, body { font-size: 12px; } body { background: none; max-width: none; padding: 0; }
   .wide { overflow: visible; } .dense td { white-space: normal; }
   h2 { break-after: avoid; } figure, tr, .figures div { break-inside: avoid; } }

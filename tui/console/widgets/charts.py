@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tui.logs.series import PodSeries
 
     Floats = npt.NDArray[np.float64]
+    Colors = tuple[str, str]
 
 MARGIN_LEFT = 9
 ROWS_A_TICK = 1.3
@@ -33,6 +34,8 @@ COLUMNS_A_TICK = 9
 PLOT_EDGES = 3
 """Rows of a plot that are its frame and its time axis."""
 ENOUGH_TICKS = 5
+EDGE, LOSS, RATE = ("grey50", "grey50"), ("bright_cyan", "cyan"), ("bright_green", "green")
+"""Colours of lines on a dark and on a light screen: a thin line in a bright one is not seen on white."""
 TIME, SAMPLES = "time", "samples"
 LEAST_PLACED = 0.5
 """Share of points that have to have come after the first moment for time to be the axis."""
@@ -102,9 +105,12 @@ class Chart(Vertical):
         if self._again is not None:
             self._again()
 
-    def show(self, x: Floats, label: str, lines: Sequence[tuple[Floats, str]], *, low: float | None = None) -> None:
-        """Draw lines, each with its colour, down to `low`; does nothing when they are the ones that are there."""
-        drawn = (self.size, x.tobytes(), *(line.tobytes() for line, _ in lines))
+    def show(
+        self, x: Floats, label: str, lines: Sequence[tuple[Floats, Colors]], *, low: float | None = None
+    ) -> None:
+        """Draw lines, each with its colours, down to `low`; does nothing when they are the ones that are there."""
+        is_dark = self.app.current_theme.dark
+        drawn = (self.size, is_dark, x.tobytes(), *(line.tobytes() for line, _ in lines))
         if drawn == self._drawn or not self.is_mounted:
             return
         self._drawn = drawn
@@ -119,10 +125,10 @@ class Chart(Vertical):
         values = np.concatenate([line[np.isfinite(line)] for line, _ in lines]) if lines else x
         if len(x) > 1 and len(values):
             self._scale(x, label == TIME, float(values.min()) if low is None else low, float(values.max()))
-        for line, color in lines:
+        for line, (dark, light) in lines:
             known = np.isfinite(line) & np.isfinite(x)
             if known.any():
-                plot.plot(x[known], line[known], line_style=color, hires_mode=HiResMode.BRAILLE)
+                plot.plot(x[known], line[known], line_style=dark if is_dark else light, hires_mode=HiResMode.BRAILLE)
 
     def _scale(self, x: Floats, is_time: bool, low: float, high: float) -> None:
         """Limits and ticks of both axes, as many as there is room for."""
@@ -171,7 +177,7 @@ class LossChart(Chart):
         self.show(
             x,
             label,
-            [(series.loss_min, "grey50"), (series.loss_max, "grey50"), (series.loss_median, "bright_cyan")],
+            [(series.loss_min, EDGE), (series.loss_max, EDGE), (series.loss_median, LOSS)],
         )
 
 
@@ -182,4 +188,4 @@ class RateChart(Chart):
         """Draw the series, from zero: half the rate must look like half."""
         x, label = time_axis(series)
         whole = series.rate_total[:-1]  # not every core has told its part of the newest point yet
-        self.show(x[:-1], label, [(whole, "bright_green")], low=0.0)
+        self.show(x[:-1], label, [(whole, RATE)], low=0.0)

@@ -29,6 +29,8 @@ class Column:
     one stays always. What its cells need is enough."""
     most: int = sys.maxsize
     """Width from which it takes no share of the room any more."""
+    leaves: int = 0
+    """Room that has to be there beside it, for flexible columns to have, before it is shown."""
 
 
 class Cell(NamedTuple):
@@ -78,5 +80,5 @@ def _needed(columns: Sequence[Column], rank: int, needs: Mapping[str, int]) -> i
     for column in columns:
         counts = column.rank < rank and (column.rank or rank > 1)
         wanted = min(column.wanted, needs.get(column.key, column.wanted)) if counts else 0
-        total += max(column.width, wanted)
+        total += max(column.width, wanted) + (column.leaves if rank else 0)
     return total

@@ -16,7 +16,9 @@ from tui.console.widgets.sparkline import sparkline
 from tui.logs.snapshot import HAS_GLOBAL_RATE, HAS_LOSS, HAS_RATE, SORT_KEYS, UNKNOWN, CoreState, Ints, Snapshot
 
 TREND = "trend"
-TREND_WIDTH, WIDEST_TREND = 10, 40
+RATE_TREND = "rate_trend"
+TREND_WIDTH, WIDEST_TREND = 10, 64
+"""Columns of a curve: at most as many as a core's history has points."""
 LOSS_WIDTH, RATE_WIDTH, RATES_WIDTH = 9, 8, 9
 
 COLUMNS = (
@@ -30,6 +32,7 @@ COLUMNS = (
     Column("rate", "rate", RATE_WIDTH, right=True, rank=1),
     Column("global_rate", "global", RATES_WIDTH, right=True, rank=6),
     Column(TREND, "loss trend", TREND_WIDTH, right=True, rank=3, flexible=1, most=WIDEST_TREND),
+    Column(RATE_TREND, "rate trend", WIDEST_TREND, right=True, rank=10, leaves=WIDEST_TREND - TREND_WIDTH),
     Column("clock", "clock", 9, right=True, rank=7),
     Column("device", "device", 8, rank=8),
     Column("address", "address", 15, rank=9),
@@ -129,6 +132,7 @@ class CoreTable(LineTable):
             Cell(number(rate, 2, RATE_WIDTH), "warn" if flagged and state is CoreState.STRAGGLER else usual),
             Cell(number(whole, 2, RATES_WIDTH), "dim"),
             Cell(self._trend(snapshot, place), "busy"),
+            Cell(self._rate_trend(snapshot, place), "good"),
             Cell(bytes(snapshot.clock[place])[-_LONGEST_CLOCK:].decode("ascii", "replace") or "–", "dim"),
             Cell("–" if device < 0 else f"xla:{device}", "dim"),
             Cell(snapshot.address_of(place) or "–", "dim"),
@@ -139,6 +143,12 @@ class CoreTable(LineTable):
             return ""
         width = self.width_of(TREND)
         return sparkline(snapshot.history.losses(int(snapshot.row[place])), width) if width else ""
+
+    def _rate_trend(self, snapshot: Snapshot, place: int) -> str:
+        width = self.width_of(RATE_TREND)
+        if not width or snapshot.history is None:
+            return ""
+        return sparkline(snapshot.history.rates(int(snapshot.row[place])), width)
 
 
 _LIVE = frozenset((CoreState.TRAINING, CoreState.WAITING, CoreState.SILENT, CoreState.STRAGGLER))
@@ -154,6 +164,7 @@ def _integer(value: np.int64, tone: str = "") -> Cell:
 
 def order_by(snapshot: Snapshot, key: str, reverse: bool) -> Ints:
     """Places in sorted order for any column of the table; ties by core, unknown last both ways."""
+    key = "rate" if key == RATE_TREND else key
     if key in SORT_KEYS:
         return snapshot.order(key, reverse)
     if key == "address":

@@ -15,9 +15,9 @@ from textual.strip import Strip
 
 from tui.console.lines import Line, LineSource
 from tui.console.search import Filtered
-from tui.console.text import as_seen, fit, harmless_bytes
+from tui.console.text import fit
 from tui.console.widgets.line_view import LineView
-from tui.console.widgets.log_rows import Row, cut, found_in, wrapped
+from tui.console.widgets.log_rows import Row, clipped, cut, found_in, seen, whole, worker_color, wrapped
 
 TICK_BUDGET = 4 * 1024 * 1024
 """Bytes indexed or searched in one tick: some milliseconds, so that a key never waits."""
@@ -27,7 +27,6 @@ PAINT_EVERY = 0.2
 """Seconds between two paints of a log that grows by screenfuls: nobody reads faster, and each costs 10 ms."""
 SIDEWAYS = 16
 """Columns that one press of left or right moves."""
-WORKER_COLORS = ("cyan", "magenta", "yellow", "green", "bright_blue", "bright_red", "bright_cyan", "bright_magenta")
 
 
 class LogPane(LineView):
@@ -243,14 +242,14 @@ class LogPane(LineView):
                     break  # one long line may fill the pane: the others are not worked out
                 further = self._rows_of(self._window[place], place, width)
                 rows = further + rows if self.follow else rows + further
-            self._rows = rows[-height:] if self.follow else rows[:height]
+            self._rows = rows[-height:] if self.follow else clipped(rows, height, width)
         return self._rows
 
     def _rows_of(self, line: Line, place: int, width: int) -> list[Row]:
         room = max(2, width - len(self._label(line)))
         if self._wrap:
-            return wrapped(harmless_bytes(line.data), place, room)
-        return cut(as_seen(line.data), place, room, self._sideways)
+            return wrapped(whole(line), place, room)
+        return cut(seen(line), place, room, self._sideways)
 
     def _label(self, line: Line) -> str:
         return f"{line.worker:>3}│" if self.show_worker and line.worker is not None else ""
@@ -382,7 +381,7 @@ class LogPane(LineView):
     def action_copy(self) -> None:
         """Hand the terminal's clipboard what is on the screen, as it was written but for what would act on one."""
         places = dict.fromkeys(row.place for row in self._rows_now())
-        self.app.copy_to_clipboard("\n".join(harmless_bytes(self._window[place].data) for place in places))
+        self.app.copy_to_clipboard("\n".join(whole(self._window[place]) for place in places))
         count = f"{len(places)} line{'s' * (len(places) != 1)}"
         self.notify(f"{count} handed to the terminal's clipboard, where it has one", timeout=3)
 
@@ -393,8 +392,3 @@ class LogPane(LineView):
     def action_last(self) -> None:
         """Go to the last line and follow."""
         self.set_follow(True)
-
-
-def worker_color(worker: int) -> str:
-    """A worker's colour wherever its number shows; colours repeat, numbers tell."""
-    return WORKER_COLORS[worker % len(WORKER_COLORS)]

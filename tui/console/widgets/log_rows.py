@@ -9,7 +9,15 @@ from rich.cells import chop_cells
 from rich.segment import Segment
 from textual.strip import Strip
 
-from tui.console.text import fit
+from tui.console.lines import Line
+from tui.console.text import ELLIPSIS, as_seen, fit, harmless_bytes
+
+WORKER_COLORS = ("cyan", "magenta", "yellow", "green", "bright_blue", "bright_red", "bright_cyan", "bright_magenta")
+
+
+def worker_color(worker: int) -> str:
+    """A worker's colour wherever its number shows; colours repeat, numbers tell."""
+    return WORKER_COLORS[worker % len(WORKER_COLORS)]
 
 
 class Row(NamedTuple):
@@ -22,6 +30,21 @@ class Row(NamedTuple):
     start: int
     """Where in it the part begins."""
     is_first: bool
+
+
+def whole(line: Line) -> str:
+    """A line as it was written, and how much of it was too much to be read."""
+    return harmless_bytes(line.data) + rest(line)
+
+
+def seen(line: Line) -> str:
+    """A line as whoever watches it sees it, and how much of it was too much to be read."""
+    return as_seen(line.data) + rest(line)
+
+
+def rest(line: Line) -> str:
+    """Says that a very long line goes on, and where all of it is to be had."""
+    return f" {ELLIPSIS} {line.missing:,} more bytes: tpu-tui logs writes them all" if line.missing else ""
 
 
 def cut(line: str, place: int, room: int, sideways: int) -> list[Row]:
@@ -40,6 +63,14 @@ def wrapped(line: str, place: int, room: int) -> list[Row]:
         rows.append(Row(place, part, line, start, not start))
         start += len(part)
     return rows
+
+
+def clipped(rows: list[Row], height: int, room: int) -> list[Row]:
+    """The rows that there is height for; a line that alone takes more ends with a sign."""
+    shown = rows[:height]
+    if len(rows) > height and shown[0].place == rows[height].place:
+        shown[-1] = shown[-1]._replace(text=fit(shown[-1].text + ELLIPSIS, room))
+    return shown
 
 
 def found_in(row: Row, text: str) -> list[tuple[int, int]]:
