@@ -85,7 +85,7 @@ def test_a_configurations_step_is_none_however_often_it_is_printed() -> None:
 def test_steps_told_as_a_configuration_would_are_believed_once_they_go_up() -> None:
     steps = [line for step in (1, 2, 3) for line in (f"step: {step}", f"loss: {step / 4}")]
     demux = read(*CONFIGURATION, *steps)
-    assert (told(demux), demux.samples) == ([(None, 3, 0.75)], 2)
+    assert (told(demux), demux.samples) == ([(None, 3, 0.75)], 3)
     assert told(read("step: 100", "  loss: 0.5")) == [(None, 100, 0.5)]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tui.logs.snapshot import UNKNOWN
+from tui.logs.table import Record
 
 MOST_HELD = 8192
 """Unfinished samples held: one of each worker of the largest pod, and then some."""
@@ -20,11 +21,20 @@ class Bars:
         self._full: dict[int, tuple[int, bytes]] = {}
         """Of each worker whose bar is full: its last step and total."""
         self._epochs: dict[int, int] = {}
+        self._begun: set[int] = set()
+        """Workers that have named an epoch and told no loss since."""
 
     def begin(self, slot: int, epoch: int) -> None:
         """An epoch of a worker was named."""
         self._full.pop(slot, None)
         self._epochs[slot] = epoch
+        self._begun.add(slot)
+
+    def is_first(self, slot: int) -> bool:
+        """Whether a loss is the first since a worker named an epoch; asked once about each, or when it evaluates."""
+        is_first = slot in self._begun
+        self._begun.discard(slot)
+        return is_first
 
     def epoch_of(self, slot: int) -> int:
         """The epoch that a worker named last."""
@@ -55,6 +65,38 @@ class Summaries:
     def is_sample(self, slot: int, epoch: int) -> bool:
         """Whether the loss of an epoch is all that a worker tells."""
         return epoch != UNKNOWN and slot not in self._stepped
+
+
+class Doubtful:
+    """Rows of a step that tell a training loss beside an evaluation's, or none: all there is for some jobs.
+
+    For others they stand between their steps. So the first is held until the next comes with no step between.
+    """
+
+    def __init__(self) -> None:
+        self._held: dict[int, tuple[int, Record]] = {}
+        self._sure: set[int] = set()
+        self._stepped: set[int] = set()
+
+    def stepped(self, slot: int) -> None:
+        """A worker told a step with its loss."""
+        if slot not in self._stepped:
+            self._stepped.add(slot)
+            self._held.pop(slot, None)
+
+    def samples(self, slot: int, step: int, record: Record) -> tuple[Record, ...]:
+        """Which rows are samples, now that a worker told this one: it, and one that was held."""
+        if slot in self._stepped:
+            return ()
+        if slot in self._sure:
+            return (record,)
+        before, held = self._held.get(slot, (step, record))
+        if step <= before:
+            self._held[slot] = step, record
+            return ()
+        self._sure.add(slot)
+        del self._held[slot]
+        return held, record
 
 
 class Evaluations:

@@ -15,7 +15,7 @@ from tui.logs.dialects import BUILT_IN, LONGEST, TRAINING, Dialect
 from tui.logs.epochs import EpochBook
 from tui.logs.exports import Chronology, Entry, Exports
 from tui.logs.fast import Bytes
-from tui.logs.lines import without_escapes
+from tui.logs.lines import segments_of, without_escapes
 from tui.logs.matching import Matcher
 from tui.logs.noise import Signs, signs_of
 from tui.logs.prefix import Prefix, read_prefix
@@ -303,10 +303,7 @@ class Demux:
         is_plain = stream.at_start and not stream.xla_dist and not stream.labels and self.sections is None
         if is_plain and self._matcher.match_known(stream, line, now):
             return
-        if b"\r" not in line:
-            self._segment(stream, line, now)
-            return
-        for segment in line.split(b"\r"):
+        for segment in segments_of(line):
             if segment:
                 self._segment(stream, segment, now)
 

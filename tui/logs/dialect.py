@@ -83,6 +83,12 @@ class Dialect:
     is_summary: bool = False
     """An epoch's loss, which is a sample only of those who tell no steps (see `Summaries`)."""
 
+    is_doubtful: bool = False
+    """A row that is a sample only of those who tell no other step with a loss (see `Doubtful`)."""
+
+    is_first: bool = False
+    """A loss that nothing calls training's: it is, as the first beneath the line that names its epoch."""
+
     hints_end: bool = False
     """Whether no word may follow its hints in a line: many lines name a step, and few end with it."""
 

@@ -11,7 +11,7 @@ from tui.errors import UsageError
 from tui.logs.carriers import read_carrier
 from tui.logs.dialect import COLUMNS, LONGEST, LOOSE_REACH, Dialect, Kind
 from tui.logs.headers import Openings
-from tui.logs.lines import without_escapes
+from tui.logs.lines import segments_of, without_escapes
 from tui.logs.paces import GROUPS as PACE_GROUPS
 from tui.logs.paces import rate_of
 from tui.logs.prefix import read_prefix
@@ -118,11 +118,11 @@ def try_dialects(lines: Iterable[bytes], dialects: Sequence[Dialect], *, most: i
     readers.append(Reader([dialect for dialect in dialects if not dialect.is_own]))
     for line in lines:
         total += 1
-        text = without_escapes(line)
-        for name, told in _told(text, readers, beneath):
-            counts[name] += 1
-            if len(examples[name]) < most:
-                examples[name].append((text.decode("utf-8", "replace"), _shown(told)))
+        for text in segments_of(without_escapes(line)):
+            for name, told in _told(text, readers, beneath):
+                counts[name] += 1
+                if len(examples[name]) < most:
+                    examples[name].append((text.decode("utf-8", "replace"), _shown(told)))
     return total, [Trial(name, counts[name], tuple(examples[name])) for name in counts]
 
 
@@ -138,9 +138,13 @@ def _told(line: bytes, readers: Sequence[Reader], beneath: Openings) -> Iterator
         if dialect.kind is Kind.HEADER:
             beneath.begin(0, dialect, told, own_text)
         yield dialect.name, told
-    row = beneath.take(0, own_text) if beneath.any and not named else None
-    if row is not None:
-        yield row[0].name, row[1]
+    if beneath.any and named <= _BENEATH:
+        for dialect, row in beneath.take(0, own_text) or ():
+            yield dialect.name, row
+
+
+_BENEATH = {dialect.name for dialect in BUILT_IN if dialect.is_summary and dialect.is_bar}
+"""What reads a loss on a line of its own, when no header above it does."""
 
 
 def _shown(told: Mapping[str, bytes]) -> dict[str, str]:

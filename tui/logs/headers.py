@@ -121,13 +121,17 @@ _RULE = re.compile(rb"(?:[\s+=-]|\xe2[\x94\x95][\x80-\xbf]){0,400}$")
 _DRAWN = re.compile(rb"\xe2\x94[\x82\x83]")
 
 
+Row = tuple[Dialect, Mapping[str, bytes]]
+"""What a line beneath a header tells."""
+
+
 class Opened(Protocol):
     """What a header has begun."""
 
     patience: int
     """Lines that may come between without ending it."""
 
-    def row(self, line: bytes) -> tuple[Dialect, Mapping[str, bytes]] | None:
+    def row(self, line: bytes) -> Row | None:
         """What a line tells, if it belongs beneath the header."""
         ...
 
@@ -169,7 +173,7 @@ class Table:
             text = text.strip(b"|")
         return [cell.strip() for cell in text.split(self._separator)]
 
-    def row(self, line: bytes) -> tuple[Dialect, Mapping[str, bytes]] | None:
+    def row(self, line: bytes) -> Row | None:
         """What a line of numbers tells by its places; nothing where it has no training loss."""
         cells = self._cells(line)
         if len(cells) != self._size or not all(map(self._fits, cells)):
@@ -205,7 +209,7 @@ class StepAbove:
         self.setting: int | None = None
         """The step, if it and its loss are told as a configuration tells its settings."""
 
-    def row(self, line: bytes) -> tuple[Dialect, Mapping[str, bytes]] | None:
+    def row(self, line: bytes) -> Row | None:
         """The step with its loss, when a line tells that first."""
         match = _LOSS_LINE.match(line)
         if match is None:
@@ -227,8 +231,8 @@ class Openings:
 
     def __init__(self) -> None:
         self._opened: dict[int, tuple[Opened, int]] = {}
-        self._settings: dict[int, int] = {}
-        """Of each worker the last step told as a setting is, below zero once they have gone up."""
+        self._settings: dict[int, tuple[int, list[Row]]] = {}
+        """Of each worker the last step told as a setting is, and its row; below zero once they have gone up."""
 
     @property
     def any(self) -> bool:
@@ -245,8 +249,11 @@ class Openings:
         if table.is_training:
             self._opened[slot] = table, table.patience
 
-    def take(self, slot: int, line: bytes) -> tuple[Dialect, Mapping[str, bytes]] | None:
-        """What a worker's line tells that nothing else has read."""
+    def take(self, slot: int, line: bytes) -> list[Row] | None:
+        """What a worker's line tells that nothing else has read, after what only that makes sure of.
+
+        None where it does not belong beneath a header.
+        """
         opened, left = self._opened.get(slot, (None, 0))
         if opened is None:
             return None
@@ -257,24 +264,23 @@ class Openings:
         if row is not None:
             if isinstance(opened, StepAbove):
                 del self._opened[slot]
-                if not self._goes_up(slot, opened.setting):
-                    return None
-            else:
-                self._opened[slot] = opened, opened.patience
-            return row if row[1] else None
+                return self._going_up(slot, opened.setting, row)
+            self._opened[slot] = opened, opened.patience
+            return [row] if row[1] else []
         if left > 0 or _RULE.match(line):
             self._opened[slot] = opened, left - 1
         else:
             del self._opened[slot]
         return None
 
-    def _goes_up(self, slot: int, setting: int | None) -> bool:
-        """Whether a step is none of a configuration's: those stand in it once, or again as they were."""
+    def _going_up(self, slot: int, setting: int | None, row: Row) -> list[Row]:
+        """Rows that are none of a configuration's: those stand in it once, or again as they were."""
         if setting is None:
-            return True
-        before = self._settings.get(slot, setting)
-        self._settings[slot] = -1 if setting > before else setting
-        return setting > before
+            return [row]
+        before, held = self._settings.get(slot, (setting, []))
+        goes_up = setting > before
+        self._settings[slot] = (-1, []) if goes_up else (setting, [row])
+        return [*held, row] if goes_up else []
 
 
 def _separator_of(header: bytes) -> bytes:

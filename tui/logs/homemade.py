@@ -103,6 +103,13 @@ _LOSS_OF = (
 )  # fmt: skip
 
 
+_BOTH = (
+    rb"[ ,|;-]{1,4}(?:[Vv]al|[Tt]est|[Dd]ev|[Ee]val)[a-z]{0,7}[ _]?[Ll]oss(?!=)"
+    rb"(?![^\n]{0,200}?(?:/s|\d ?ms)(?![a-z]))"
+)
+"""An evaluation's loss right behind the training's, in a line that says nothing about speed."""
+
+
 def _placed(before: bytes) -> Dialect:
     """A place in an epoch without a name: `Epoch: [3][120/391]`, `Epoch 3 120/391`."""
     epoch = NAMED_EPOCH.replace(b"[Ee]poch|", b"[Ee]pochs?|[Tt]rain(?:ing)?|TRAIN|") + rb"(?:" + OF + rb")?\]?"
@@ -116,11 +123,32 @@ def _placed(before: bytes) -> Dialect:
     )  # fmt: skip
 
 
+_OF_BOTH = (
+    rb"(?:[Ll]oss(?:es)?[^\w\n]{1,4}[Tt]rain(?:ing)?[ :=]{1,3}"
+    rb"|[Tt]rain(?:ing)?/(?:[Vv]al(?:id(?:ation)?)?|[Tt]est)[ _][Ll]oss ?[:=] {0,4})" + LOSS + rb"(?![\w%.])"
+)
+_BOTH_HINTS = (
+    b"oss: T", b"oss: t", b"oss - T", b"oss - t", b"oss | T", b"oss | t", b"oss] T", b"oss] t", b"oss (T", b"oss (t",
+    b"/Val Loss", b"/val loss", b"/val_loss", b"/Valid Loss", b"/Test Loss", b"/test loss", b"/Validation Loss",
+)  # fmt: skip
+"""`Loss: Train 0.45 | Val 0.40`, `Train/Val Loss: 0.45/0.40`; without that word they may be accuracies."""
+
+_PART = (
+    rb"(?:(?:(?!" + EVALUATION + rb")[A-Za-z]{1,16}[_ ]){1,2}[Ll]oss"
+    rb"|[Ll]oss_(?!weight|scal|coef|ratio|fn|type|lambda)[A-Za-z]{1,12}) ?[:=]? {0,4}-?\d{1,9}\.\d{1,9}"
+    rb"(?:[eE][-+]\d{1,3})?(?![\w.])"
+)
+_PAIR = rb"[A-Za-z]{1,16}/[A-Za-z]{1,16} (?:[Ll]oss|[Cc]ost): {1,8}-?\d{1,9}\.\d{1,9}/-?\d"
+"""One of several losses that a line tells; two of them behind both their names."""
+
+_TOOK = rb"(?:[^\w\n]{1,8}[Tt]ime:? {0,4}(?:\d{1,6}(?::\d\d|\.\d{1,4})?[hms]? ?){1,3})?"
+"""How long an epoch took: `| Time: 0m 26s`."""
+
 _EPOCH_ALONE = (
     rb"^(?=[^\n]{0,160}?(?:[Ee]poch|EPOCH):? {1,4}\[?\d[^\n]{0,60}$)"
     rb"(?:" + PLAIN + rb"{0,100}(?:[\]|-]|INFO) {1,4})?[^\w\n]{0,40}(?:Info: |[Tt]raining |[Ss]tarting )?"
     rb"(?:[Ee]poch|EPOCH):? {1,4}\[?" + EPOCH
-    + rb"(?:(?: ?/ ?| of )\d{1,9})?(?i: summary| results?| metrics)?[^\w\n]{0,40}$"
+    + rb"(?:(?: ?/ ?| of )\d{1,9})?(?i: summary| results?| metrics)?" + _TOOK + rb"[^\w\n]{0,40}$"
 )  # fmt: skip
 
 HOMEMADE: tuple[Dialect, ...] = (
@@ -158,12 +186,14 @@ HOMEMADE: tuple[Dialect, ...] = (
     dialect(
         "JSON",
         Kind.SAMPLE,
-        [b'train_loss": '],
-        rb"\{(?![^{}\n]{0,800}?\"\w{0,12}(?:step|iter|iteration)s?\": ?\d)(?=[^{}\n]{0,800}?\"epoch\": ?"
-        rb"(?P<epoch>\d{1,9})[.,}])[^{}\n]{0,800}?\"train_loss\": ?" + LOSS + rb"(?=[,}])",
+        [b"rain_loss\": ", b"rain_loss': ", b"rain Loss\": ", b"rain Loss': ", b"och Loss\": ", b"och Loss': "],
+        # Hugging Face's last line sums up the whole run.
+        rb"\{(?![^{}\n]{0,800}?['\"](?:\w{0,12}(?:step|iter|iteration)s?['\"]: ?\d|train_runtime|epoch': \d{1,9}\.))"
+        rb"(?=[^{}\n]{0,800}?['\"][Ee]poch['\"]: ?(?P<epoch>\d{1,9})[.,}])[^{}\n]{0,800}?['\"](?:(?:[Tt]rain[_ ]"
+        rb"|[Aa]vg[_ ]){1,2}(?:[Ee]poch[_ ])?|[Ee]poch )[Ll]oss['\"]: ?['\"]?" + LOSS + rb"['\"]?(?=[,}])",
         is_summary=True,
     ),
-    _placed(rb"[ \t:,|-]{0,6}\["),
+    _placed(rb"[ \t:,|-]{0,6}[\[(]"),
     dialect(
         "place in an epoch",
         Kind.SAMPLE,
@@ -184,10 +214,17 @@ HOMEMADE: tuple[Dialect, ...] = (
         Kind.SAMPLE,
         _HINTS,
         LOG_LINE + somewhere(NAMED_STEP) + rb"(?=" + UNTIL + rb"{0,80}?" + NAMED_LOSS
-        # What is cut off, and an evaluation that tells both losses.
-        + rb"(?!, rate|[ ,|;-]{1,4}(?:[Vv]al|[Tt]est|[Dd]ev|[Ee]val)[a-z]{0,7}[ _]?[Ll]oss(?!=)"
-        rb"(?![^\n]{0,200}?(?:/s|\d ?ms)(?![a-z]))))"
+        # What is cut off, and what may be an evaluation that tells both losses.
+        + rb"(?!, rate|" + _BOTH + rb"))"
         + perhaps(NAMED_EPOCH) + perhaps(NAMED_RANK) + BEGINS_WITH_WORKER + RATED + _ONCE,
+    ),
+    dialect(
+        "words",
+        Kind.SAMPLE,
+        [b"oss:", b"oss ", b"oss="],
+        LOG_LINE + somewhere(NAMED_STEP) + rb"(?=" + UNTIL + rb"{0,80}?" + NAMED_LOSS + rb"(?=" + _BOTH + rb"))"
+        + perhaps(NAMED_EPOCH) + perhaps(NAMED_RANK) + BEGINS_WITH_WORKER + RATED + _ONCE,
+        is_doubtful=True,
     ),
     dialect(
         "words",
@@ -225,6 +262,14 @@ HOMEMADE: tuple[Dialect, ...] = (
         rb"| ?(?:steps|its|iters|iterations|batches|updates)(?![A-Za-z])))"
         rb")(?=" + UNTIL + rb"{0,60}?" + NAMED_LOSS + rb")"
         + perhaps(NAMED_EPOCH) + perhaps(NAMED_RANK) + BEGINS_WITH_WORKER + RATED + _ONCE,
+    ),
+    dialect(
+        "words",
+        Kind.SAMPLE,
+        _BOTH_HINTS,
+        LOG_LINE + somewhere(NAMED_STEP) + rb"(?=" + UNTIL + rb"{0,60}?" + _OF_BOTH + rb")" + perhaps(NAMED_EPOCH)
+        + RATED + _ONCE,
+        is_doubtful=True,
     ),
     # A loss that says itself whose it is.
     dialect(
@@ -268,6 +313,24 @@ HOMEMADE: tuple[Dialect, ...] = (
         rb" ?(?:[:=]| is) {0,4}" + LOSS + ENDS,
         is_summary=True,
     ),
+    # Of two losses told behind one name the first is training's.
+    dialect(
+        "epochs",
+        Kind.SAMPLE,
+        _BOTH_HINTS,
+        LOG_LINE + nowhere(NAMED_STEP.replace(b"?P<step>", b"?:")) + rb"(?="
+        + UNTIL + rb"{0,40}?" + NAMED_EPOCH + UNTIL + rb"{0,60}?" + _OF_BOTH + rb")" + RATED + _ONCE,
+        is_summary=True,
+    ),
+    # A step and parts of its loss: their sum is told nowhere, and which of them is the whole only its job knows.
+    dialect(
+        "parts",
+        Kind.SAMPLE,
+        (*_HINTS, b" loss_", b" Loss_", b"Dis Cost", b"Gen Cost"),
+        LOG_LINE + somewhere(NAMED_STEP) + rb"(?=" + UNTIL + rb"{0,60}?(?:" + _PART + UNTIL + rb"{0,16}?" + _PART
+        + rb"|" + _PAIR + rb"))" + perhaps(NAMED_EPOCH) + perhaps(NAMED_RANK) + BEGINS_WITH_WORKER + RATED + _ONCE,
+        is_doubtful=True,
+    ),
     # Epochs of training, told as such: `Train 3, loss: 0.51`.
     dialect(
         "epochs",
@@ -297,6 +360,15 @@ HOMEMADE: tuple[Dialect, ...] = (
         rb"[Ll]oss(?: ?[:=]| is|(?= )) {1,8}" + LOSS + ENDS,
         is_bar=True,
         is_summary=True,
+    ),
+    dialect(
+        "epochs",
+        Kind.SAMPLE,
+        [b"oss: "],
+        rb"^" + _MARKS + rb"{0,16}" + LOGGED + rb"[Ll]oss: {1,8}(?=\d{1,9}\.\d|[nN]a[nN])" + LOSS + ENDS,
+        is_bar=True,
+        is_summary=True,
+        is_first=True,
     ),
     dialect(
         "epochs",

@@ -20,6 +20,18 @@ def without_escapes(text: bytes) -> bytes:
     return _ESCAPES.sub(b"", text) if b"\x1b" in text else text
 
 
+_GLUED = re.compile(rb"(?<=it/s\]|s/it\])(?=[A-Z{\[\t]|(?:epoch|step|iter|train)(?![a-z]))")
+"""Where a bar of tqdm's ends right before something else: nothing ended its line."""
+
+
+def segments_of(line: bytes) -> list[bytes]:
+    """What was written into one line one after the other: redrawn, or behind a bar that stood there."""
+    segments = line.split(b"\r") if b"\r" in line else [line]
+    if b"it/s]" not in line and b"s/it]" not in line:
+        return segments
+    return [part for segment in segments for part in _GLUED.split(segment)]
+
+
 @dataclass(frozen=True, slots=True)
 class LogLine:
     """One line of a log; `offset` is where it begins, in bytes, `time` when it arrived (Unix time)."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tui.logs.bars import Evaluations, Parts, Summaries
+from tui.logs.bars import Doubtful, Evaluations, Parts, Summaries
 from tui.logs.dialect import SUFFIXES
 from tui.logs.dialects import TRAINING, Dialect, Kind
 from tui.logs.epochs import read_cluster, read_span
@@ -35,6 +35,7 @@ class Matcher:
         self._reader = Reader(dialects)
         self._parts = Parts()
         self._summaries = Summaries()
+        self._doubtful = Doubtful()
         self._evaluations = Evaluations()
         self.openings = Openings()
 
@@ -99,6 +100,8 @@ class Matcher:
         """What a worker tells from here on is training's, or an evaluation's."""
         self._demux.queue.flush()
         newest = self._demux.table.newest_of(slot)
+        if not trains:
+            self._demux.bars.is_first(slot)
         if trains or newest is None:
             self._evaluations.end(slot)
         else:
@@ -109,12 +112,11 @@ class Matcher:
         if not self.openings.any:
             return False
         slot = self._demux.slot_of(stream) if stream.line_slot is None else stream.line_slot
-        row = self.openings.take(slot, line)
-        if row is not None:
-            dialect, told = row
+        rows = self.openings.take(slot, line)
+        for dialect, told in rows or ():
             self._demux.matched[dialect.name] = self._demux.matched.get(dialect.name, 0) + 1
             self.sample(stream, dialect, told, (slot, stream.line_moment), now)
-        return row is not None
+        return rows is not None
 
     def _where(self, stream: Stream, found: Found, text: bytes) -> tuple[int, float | None]:
         """Slot and date of a match: the line's own, or those of a prefix glued into the line before it."""
@@ -157,12 +159,16 @@ class Matcher:
             slot = self._demux.slot_named(_count(told["worker"]), None)
         if dialect.is_bar:
             epoch = self._demux.bars.epoch_of(slot)
+        if dialect.is_first and not self._demux.bars.is_first(slot):
+            return
         if dialect.is_summary and not self._summaries.is_sample(slot, epoch):
             return
         if dialect is not TRAINING:
             if self._evaluations.opened and not self._evaluations.is_training(slot, epoch, step):
                 return
             self._summaries.told(slot, told)
+            if has_loss and step != UNKNOWN and not dialect.is_doubtful:
+                self._doubtful.stepped(slot)
         known = (
             (HAS_LOSS if has_loss else 0)
             | (0 if rate is None else HAS_RATE)
@@ -173,25 +179,25 @@ class Matcher:
             moment = read_dated_clock(clock)
         time, kind = _time(now, moment)
         seen = _NAN if now is None else now
-        self._demux.queue.add(
-            (
-                slot,
-                core,
-                device,
-                epoch,
-                step,
-                loss,
-                _NAN if rate is None else rate,
-                global_rate,
-                known,
-                clock,
-                time,
-                kind,
-                seen,
-            )
+        record = (
+            slot,
+            core,
+            device,
+            epoch,
+            step,
+            loss,
+            _NAN if rate is None else rate,
+            global_rate,
+            known,
+            clock,
+            time,
+            kind,
+            seen,
         )
-        self._demux.samples += 1
-        self._demux.slots[slot].samples += 1
+        for each in self._doubtful.samples(slot, step, record) if dialect.is_doubtful else (record,):
+            self._demux.queue.add(each)
+            self._demux.samples += 1
+            self._demux.slots[slot].samples += 1
 
     def _test_row(self, told: Mapping[str, bytes], slot: int, now: float | None) -> None:
         self._demux.queue.flush()

@@ -69,7 +69,7 @@ PROGRESS_BARS = (
         "Lightning",
         Kind.SAMPLE,
         [b"Epoch "],
-        _LIGHTNING + rb":(?: :)? {0,4}\d{0,3}%\|[^|\n]{0,300}\| ?" + STEP + rb"/(?:\d{1,12}|\?) "
+        rb"(?<![A-Za-z] )" + _LIGHTNING + rb":(?: :)? {0,4}\d{0,3}%\|[^|\n]{0,300}\| ?" + STEP + rb"/(?:\d{1,12}|\?) "
         rb"\[" + BAR_RATE + rb"[^\]\n,]{1,60}, {1,4}[^\]\n,]{1,20}(?:it/s|s/it)(?:, v_num=\w{0,40})?\]",
         last_only=True,
     ),

@@ -12,6 +12,10 @@ _NUMPY = rb"(?:[Aa]rray\()?" + LOSS + rb"(?:, dtype=[\w.'<>]{1,20}(?:, weak_type
 """A number, or an array of one as it prints itself."""
 
 
+_LED = rb"(?:^|\] |^INFO:absl:)"
+"""Where a line of clu's begins: after absl's own beginning, or Python's."""
+
+
 def _sample(name: str, hint: bytes, pattern: bytes, **more: bool) -> Dialect:
     return dialect(name, Kind.SAMPLE, [hint], pattern, **more)
 
@@ -21,7 +25,7 @@ JAX: tuple[Dialect, ...] = (
         "clu",
         Kind.SAMPLE,
         [b"train_loss=", b" loss=", b"train/loss="],
-        rb"(?:^|\] )\[" + STEP + rb"\] (?:collection=train\w{0,20} )?(?=(?:[^\n]{0,600}?(?:examples"
+        _LED + rb"\[" + STEP + rb"\] (?:collection=train\w{0,20} )?(?=(?:[^\n]{0,600}?(?:examples"
         rb"|seqs)_per_sec(?:ond)?=" + RATE + rb")?)(?:" + _METRIC
         + rb"){0,32}(?:train[_/])?loss=" + LOSS + ENDS,
     ),
@@ -53,6 +57,11 @@ JAX: tuple[Dialect, ...] = (
         "TF-Slim",
         b"global step ",
         rb"(?<!\w)global step " + STEP + rb": loss = " + LOSS + rb" \((?=(?:" + PACE + rb")?)",
+    ),
+    _sample(
+        "Trax",
+        b": train ",
+        rb"^\s{0,8}Step {1,12}" + STEP + rb": train \w{0,40}Loss\w{0,40} {1,4}\| {1,12}" + LOSS + ENDS,
     ),
     _sample(
         "MaxText distillation",

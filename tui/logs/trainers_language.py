@@ -115,6 +115,26 @@ PARALLEL = (
     ),
 )  # fmt: skip
 
+DEEPSPEED = (
+    # What it tells of itself, whatever the job prints of its loss.
+    dialect(
+        "DeepSpeed",
+        Kind.SAMPLE,
+        [b"] step="],
+        rb"\[Rank \d{1,6}\] step=" + STEP + rb", skipped=\d{1,12}, lr=\[",
+        is_doubtful=True,
+    ),
+    dialect(
+        "DeepSpeed",
+        Kind.SAMPLE,
+        [b"/global_step="],
+        rb"epoch=" + EPOCH + rb"/micro_step=\d{1,12}/global_step=" + STEP + rb", RunningAvgSamplesPerSec="
+        rb"[\d.]{1,24}, CurrSamplesPerSec=" + RATE + rb",",
+        is_doubtful=True,
+    ),
+)  # fmt: skip
+"""Steps without a loss."""
+
 REINFORCED = (
     _sample(
         "verl",
@@ -218,5 +238,5 @@ MORE_TRANSLATION = (
 )  # fmt: skip
 
 LANGUAGE: tuple[Dialect, ...] = (
-    NANO + LIGHTNING_AND_TORCH + PARALLEL + REINFORCED + JSON_LINES + TRANSLATION + MORE_TRANSLATION
+    NANO + LIGHTNING_AND_TORCH + PARALLEL + DEEPSPEED + REINFORCED + JSON_LINES + TRANSLATION + MORE_TRANSLATION
 )

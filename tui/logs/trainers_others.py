@@ -12,6 +12,8 @@ def _sample(name: str, hint: bytes, pattern: bytes, **more: bool) -> Dialect:
 _VALUE = rb" {1,60}\| {0,4}"
 _CLOSED = rb" {0,60}\|\s*$"
 
+_BOX, _BOX_END = rb"^\xe2\x94\x82 {1,4}", rb" {1,60}\xe2\x94\x82\s*$"
+
 TABLES = (
     # OpenAI's logger, as Stable-Baselines3 and the diffusion models use it.
     _sample("Stable-Baselines3", b" fps  ", rb"^\| {1,8}fps" + _VALUE + RATE + _CLOSED, is_part=True),
@@ -23,6 +25,11 @@ TABLES = (
         is_part=True,
     ),
     _sample("Stable-Baselines3", b" loss  ", rb"^\| {1,8}loss" + _VALUE + LOSS + _CLOSED, is_part=True),
+    # A box for each result; a run's own figures stand behind Ray's.
+    _sample("Ray", b"training_iteration ", _BOX + rb"training_iteration {1,60}" + STEP + _BOX_END, is_part=True),
+    _sample(
+        "Ray", b"loss  ", _BOX + rb"(?:train(?:ing)?[_/])?loss {1,60}" + LOSS + _BOX_END, is_part=True
+    ),
     _sample("RSL-RL", b"Learning iteration ", rb"^\s{0,80}Learning iteration " + STEP + OF + rb"\s*$", is_part=True),
     _sample("RSL-RL", b"Steps per second: ", rb"^\s{0,80}Steps per second: " + RATE + rb"\s*$", is_part=True),
     _sample("RSL-RL", b"Computation: ", rb"^\s{0,80}Computation: " + RATE + rb" steps/s \(", is_part=True),
@@ -62,6 +69,17 @@ BENCHMARKS = (
         b"images/sec: ",
         rb"^" + STEP + rb"\s{1,12}images/sec: " + RATE + rb" \+/- [\d.]{1,12} \(jitter = [\d.]{1,12}\)\s{1,12}" + LOSS
         + ENDS,
+    ),
+)  # fmt: skip
+
+MLPERF = (
+    # It counts samples, not steps.
+    _sample(
+        "MLPerf",
+        b":::MLLOG ",
+        rb":::MLLOG \{[^\n{}]{0,300}?\"key\": \"(?:train_loss|tracked_stats)\", \"value\": "
+        rb"(?:\{[^{}\n]{0,300}?\"(?:reduced_)?train_loss\": )?" + LOSS + rb"[,}][^\n]{0,400}?"
+        rb"\"(?:step_num|step|samples_count)\": " + STEP + rb"[,}]",
     ),
 )  # fmt: skip
 
@@ -120,4 +138,4 @@ SMALL: tuple[Dialect, ...] = (
     _sample("Deeplearning4j", b"Score at iteration ", rb"Score at iteration " + STEP + rb" is " + LOSS + ENDS),
 )  # fmt: skip
 
-OTHERS: tuple[Dialect, ...] = TABLES + AGENTS + BENCHMARKS + RECOMMENDERS + TREES + SMALL
+OTHERS: tuple[Dialect, ...] = TABLES + AGENTS + BENCHMARKS + MLPERF + RECOMMENDERS + TREES + SMALL

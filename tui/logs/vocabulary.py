@@ -50,7 +50,7 @@ NAMED_LOSS = (
     _ALONE + rb"|(?=[Tt]rain))(?:(?:[Tt]r(?:ain(?:ing)?)?|TRAIN|[Tt]ot(?:al)?|[Aa]vg|[Aa]verage|[Mm]ean|[Rr]unning"
     rb"|(?:[Mm]ini-?)?[Bb]atch"
     rb"|[Ss]tep|[Ii]ter(?:ation)?|[Cc]urr(?:ent)?|[Ll][Mm]|[Rr]educed|[Gg]lobal"
-    rb"|[Oo]verall)[ _/.-]{0,2}){0,3}(?:[Ll]oss|LOSS|(?<!_)(?<!atch )[Cc]ost(?= ?=)|Cost(?=:? \d{1,9}\.\d{3}))"
+    rb"|[Oo]verall)[ _/.-]{0,2}){0,3}(?:[Ll]oss|LOSS|(?<!_)(?<!atch )[Cc]ost(?= ?=)|Cost(?=:? {1,8}\d{1,9}\.\d{3}))"
     rb"(?:[_.](?:mean|avg|step|train(?:ing)?)|/train|\((?:train|avg|mean)\)|\]|['\"](?=: ))?"
     rb"(?:[ \t]{0,8}[:=][ \t]{0,12}|[ \t]{1,12}(?:is )?)(?:(?:tensor|[Aa]rray|DeviceArray)\(|\[(?=[^\],]{1,30}\])"
     rb"|['\"](?=[^'\"]{1,30}['\"]))?" + LOSS + rb"(?![\w%]|\.(?!\s))"
@@ -88,7 +88,7 @@ WHOSE_STEP = (
 
 NAMED_EPOCH = _ALONE + (
     rb"|(?<=[Tt]rain )|(?<=[Tt]raining )|(?<=TRAIN )|(?<=\d of )|(?<=ing of ))(?:[Tt]rain(?:er)?/)?(?:[Ee]poch"
-    rb"|EPOCH|[Ee]p|EP)\.?"
+    rb"|EPOCHS?|[Ee]p|EP)\.?"
     rb"(?:(?: is )?[\]\[:=#| \t(]{1,12}|(?<=[a-z])(?=\d{1,6}[ ,:|]))"
     rb"(?P<epoch>\d{1,9})(?!\d)"
 )

@@ -1,0 +1,142 @@
+"""Lines that are samples for some jobs and none for others, and what is written into one line by two."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.logs.test_public_shapes import read
+from tui.logs.demux import Demux
+
+
+def log(*lines: str, fast: bool = True) -> Demux:
+    return read("".join(f"{line}\n" for line in lines).encode(), fast=fast)
+
+
+def told(demux: Demux) -> list[tuple[object, ...]]:
+    return [(row.epoch, row.step, row.loss, row.rate) for row in demux.snapshot().rows()]
+
+
+BOTH = ("Ep 1 (Step 20): Train loss 2.61, Val loss 2.67", "Ep 1 (Step 25): Train loss 1.16, Val loss 1.13")
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_a_job_that_tells_both_losses_and_nothing_else_is_read_from_its_first_row(fast: bool) -> None:
+    demux = log(*BOTH, fast=fast)
+    assert (told(demux), demux.samples) == ([(1, 25, 1.16, None)], 2)
+
+
+def test_both_losses_between_steps_are_an_evaluations() -> None:
+    steps = [f"iter {step}: loss 2.{step}, time 91.2ms" for step in range(20, 30)]
+    demux = log(BOTH[0], *steps, BOTH[1], "step 30: train loss 1.1, val loss 1.2")
+    assert (told(demux)[0][1:3], demux.samples) == ((29, 2.29), len(steps))
+
+
+def test_one_row_with_both_losses_is_not_believed() -> None:
+    assert log(BOTH[0]).samples == 0
+    assert log(BOTH[0], BOTH[0]).samples == 0
+
+
+DEEPSPEED = (
+    "[2031-05-04 10:11:12,131] [INFO] [logging.py:96:log_dist] [Rank 0] step={}, skipped=0, lr=[1e-05], mom=[0.9]"
+)
+
+
+def test_deepspeeds_own_steps_are_those_of_a_job_that_tells_none() -> None:
+    clock = "[2031-05-04 10:11:12,131] [INFO] [timer.py:215:stop] epoch=0/micro_step=60/global_step=30, "
+    rates = "RunningAvgSamplesPerSec=7.25, CurrSamplesPerSec=8.5, MemAllocated=9.65GB, MaxMemAllocated=13.31GB"
+    demux = log(DEEPSPEED.format(10), DEEPSPEED.format(20), clock + rates)
+    assert told(demux) == [(0, 30, None, 8.5)]
+
+
+def test_deepspeeds_own_steps_are_none_of_a_job_that_counts_otherwise() -> None:
+    demux = log("step 40 loss 2.5", DEEPSPEED.format(10), "step 80 loss 2.25", DEEPSPEED.format(20))
+    assert (told(demux), demux.samples) == ([(None, 80, 2.25, None)], 2)
+
+
+def test_a_loss_told_in_parts_is_not_added_up() -> None:
+    parts = [f"epoch 3 | iter {step}/24 | d loss 7.5 | g loss 95.25 | 3000.5 frames/s" for step in (1, 2)]
+    assert told(log(*parts)) == [(3, 2, None, 3000.5)]
+    assert told(log(*parts, "epoch 3 | iter 3/24 | loss 102.75", *parts))[0][1:3] == (3, 102.75)
+
+
+def test_a_policys_two_losses_behind_one_name_are_no_whole() -> None:
+    rows = [f"Minibatch: {step:04d} | Dis/Gen Cost:    1.125/0.875" for step in (1, 201)]
+    assert told(log(*rows)) == [(None, 201, None, None)]
+
+
+@pytest.mark.parametrize(
+    "weights", ["step 10 loss_weight=0.5 loss_scale=2.5", "step 10 val loss: 0.5, best loss: 0.25"]
+)
+def test_weights_and_evaluations_are_no_parts(weights: str) -> None:
+    assert log(weights, weights.replace("10", "20")).samples == 0
+
+
+def test_a_step_on_a_line_of_its_own_is_told_from_the_first() -> None:
+    demux = log("Step: 1", "Loss: 2.5", "Step: 2", "Loss: 2.25")
+    assert (told(demux), demux.samples) == ([(None, 2, 2.25, None)], 2)
+
+
+def test_the_first_plain_loss_beneath_an_epoch_is_trainings() -> None:
+    lines = ["Epoch 4/10", "a note", "Loss: 0.375", "Loss: 0.5"]
+    demux = log(*lines)
+    assert (told(demux), demux.samples) == ([(4, None, 0.375, None)], 1)
+    assert log("Loss: 0.375").samples == 0
+    assert log("Epoch 4/10", "Validation:", "Loss: 0.375").samples == 0
+
+
+def test_an_epoch_may_say_how_long_it_took() -> None:
+    assert told(log("Epoch: 04 | Time: 1m 25s", "\tTrain Loss: 3.75 | Train PPL:  42.5")) == [(4, None, 3.75, None)]
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_what_is_printed_behind_a_bar_is_a_line_of_its_own(fast: bool) -> None:
+    bar = "Training Epoch 1:   0%|          | 0/79 [00:00<?, ?it/s]"
+    assert told(log(f"{bar}Epoch: 2 | train_loss: 0.75 | test_loss: 0.8", fast=fast)) == [(2, None, 0.75, None)]
+
+
+def test_rays_box_tells_an_iteration_and_its_loss() -> None:
+    box = [
+        "╭───────────────────────────╮",
+        "│ Training result           │",
+        "├───────────────────────────┤",
+        "│ time_this_iter_s   5.4288 │",
+        "│ training_iteration      {} │",
+        "│ config/loss             9 │",
+        "│ loss               {} │",
+        "╰───────────────────────────╯",
+    ]
+    lines = [line.format(*values) for values in ((1, "2.500"), (2, "2.250")) for line in box[:4]]
+    lines += [box[4].format(2), box[5], box[6].format("2.250"), box[7]]
+    assert told(log(*lines)) == [(None, 2, 2.25, None)]
+
+
+def test_mlperfs_log_counts_samples() -> None:
+    line = (
+        ':::MLLOG {"namespace": "", "time_ms": 1, "event_type": "POINT_IN_TIME", "key": "train_loss", "value": 5.5, '
+        '"metadata": {"file": "train.py", "lineno": 21, "samples_count": 2048, "lr": 0.5}}'
+    )
+    assert told(log(line)) == [(None, 2048, 5.5, None)]
+    assert log(line.replace("train_loss", "eval_accuracy")).samples == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "row"),
+    [
+        ("Epoch 3: Loss: Train 0.45 | Val 0.40", (3, None, 0.45, None)),
+        ("Epoch: 003/010 | Train/Val Loss: 0.75/0.5", (3, None, 0.75, None)),
+        ("Epoch:[0/19](100/24681) loss:5.25 lr:0.0002", (0, 100, 5.25, None)),
+        ("INFO:absl:[700] accuracy=0.25, loss=0.375", (None, 700, 0.375, None)),
+        ("Step   1700: train CrossEntropyLossOfSomeKind |  2.25", (None, 1700, 2.25, None)),
+        ("Minibatch: 201 | Cost:    0.107", (None, 201, 0.107, None)),
+        ("EPOCHS: 79,Loss:0.004511", (79, None, 0.004511, None)),
+        ("{'Epoch': 15, 'Avg Epoch Loss': '0.1732'}", (15, None, 0.1732, None)),
+        ("{'batch_time': 0.25, 'train_loss': 0.185, 'data_time': 7e-05, 'epoch': 2}", (2, None, 0.185, None)),
+    ],
+)  # fmt: skip
+def test_more_shapes(line: str, row: tuple[object, ...]) -> None:
+    assert told(log(line)) == [row]
+
+
+@pytest.mark.parametrize("line", ["Epoch 3 | Train: 0.45 | Val: 0.40", "Epoch 3, Train: 94.5% | Validation: 85.5%"])
+def test_figures_that_may_be_accuracies_are_no_losses(line: str) -> None:
+    assert log(line).samples == 0
