@@ -22,7 +22,7 @@ from zipfile import BadZipFile
 import torch
 
 from trainer import objects
-from trainer.errors import NewerFormatError, TrainerError, check_fields, check_schema
+from trainer.errors import TrainerError, check_fields, check_schema
 from trainer.progress import write_line
 
 SCHEMA = 1
@@ -117,10 +117,18 @@ class State:
         return not all(bool(value.isfinite().all()) for value in self.floats.values())
 
 
-def save(where: str, state: State, position: Position, identity: Identity, run: str, number: int) -> Pointer:
+def save(
+    where: str,
+    state: State,
+    position: Position,
+    identity: Identity,
+    run: str,
+    number: int,
+    patience: float | None = None,
+) -> Pointer:
     """Write one checkpoint, whole: first the state, then what points at it. Raises TrainerError.
 
-    TakenError where there is one of that number already.
+    TakenError where there is one of that number already. `patience` as objects.write has it.
     """
     stream = io.BytesIO()
     torch.save({"schema": SCHEMA, **vars(state)}, stream)
@@ -128,8 +136,8 @@ def save(where: str, state: State, position: Position, identity: Identity, run: 
     name = f"checkpoint-{number:06d}"
     digest = hashlib.sha256(content).hexdigest()
     pointer = Pointer(f"{name}.pt", len(content), digest, run, position, identity)
-    objects.write(objects.join(where, pointer.file), content, new=True)
-    objects.write(objects.join(where, f"{name}.json"), pointer.to_json())
+    objects.write(objects.join(where, pointer.file), content, new=True, patience=patience)
+    objects.write(objects.join(where, f"{name}.json"), pointer.to_json(), patience=patience)
     return pointer
 
 
@@ -153,7 +161,8 @@ def load(where: str, pointer: Pointer) -> State:
 def newest(where: str, identity: Identity, tell: Callable[[str], None] = write_line) -> tuple[Pointer, State] | None:
     """The newest whole checkpoint in a directory; says which newer ones it passed over, and why.
 
-    Raises TrainerError when it is another model's or a newer trainer's: to begin anew would look as if it were lost.
+    Raises TrainerError when it is another model's or a newer trainer's, or cannot be read just now: to begin anew, or
+    far behind, would look as if it were lost.
     """
     names = _names(where)
     for number in sorted({number for number, _ in names}, reverse=True):
@@ -164,10 +173,11 @@ def newest(where: str, identity: Identity, tell: Callable[[str], None] = write_l
             pointer = _pointer(where, f"{name}.json")
             _refuse_another_model(objects.join(where, pointer.file), pointer.identity, identity)
             return pointer, load(where, pointer)
-        except (_AnotherModelError, NewerFormatError):
-            raise
-        except (TrainerError, *DAMAGED) as error:
+        except (objects.MissingError, *DAMAGED) as error:
             tell(f"Passed over checkpoint {objects.join(where, name)}: {_why(error)}")
+        except TrainerError as error:
+            error.remedy = error.remedy or "Make it readable, or name an older one with --resume"
+            raise
     return None
 
 
@@ -194,8 +204,11 @@ def named(path: str, identity: Identity) -> tuple[Pointer, State]:
 class Keeper:
     """Saves one run's checkpoints and deletes its older ones; lives on rank 0."""
 
-    def __init__(self, where: str, identity: Identity, resumed: Pointer | None) -> None:
-        self._where, self._identity = where, identity
+    def __init__(
+        self, where: str, identity: Identity, resumed: Pointer | None, patience: float | None = None
+    ) -> None:
+        """`resumed`: the checkpoint that the run goes on from; `patience` as objects.write has it."""
+        self._where, self._identity, self._patience = where, identity, patience
         self.run = resumed.run if resumed else secrets.token_hex(8)
         self._own: list[str] = []  # the names that this run has saved, oldest first, but for its best
         self._best: str | None = None
@@ -207,14 +220,14 @@ class Keeper:
     def save(self, state: State, position: Position, *, best: bool = False) -> str:
         """Write, point at it, and only then delete what is no longer needed. Returns where it is."""
         try:
-            pointer = save(self._where, state, position, self._identity, self.run, self._number)
+            pointer = save(self._where, state, position, self._identity, self.run, self._number, self._patience)
         except objects.TakenError:
             self._give_way()
             return self.save(state, position, best=best)
         self._number += 1
         name = pointer.file.removesuffix(".pt")
         if best:
-            objects.write(objects.join(self._where, BEST), pointer.to_json())
+            objects.write(objects.join(self._where, BEST), pointer.to_json(), patience=self._patience)
             if self._best is not None:
                 self._own.insert(0, self._best)
             self._best = name
@@ -264,13 +277,9 @@ class Keeper:
         return pointer if pointer.run == self.run else None
 
 
-class _AnotherModelError(TrainerError):
-    pass
-
-
 def _refuse_another_model(path: str, saved: Identity, wanted: Identity) -> None:
     if (saved.model, saved.classes) != (wanted.model, wanted.classes):
-        raise _AnotherModelError(
+        raise TrainerError(
             f"Checkpoint {path} is of another model",
             why=f"{saved.model} for {saved.classes} classes, not {wanted.model} for {wanted.classes}",
             remedy="Give another --checkpoint-dir, or --resume no",

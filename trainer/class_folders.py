@@ -48,7 +48,7 @@ def folder(directory: Path, val_fraction: float, seed: int) -> Source:
     splits' classes differ; a file that cannot be decoded raises UnreadableImageError when its turn comes.
     """
     if not directory.is_dir():
-        raise TrainerError(f"There is no directory {directory}")
+        raise TrainerError(f"There is no directory {directory}", remedy="Name one that holds a folder for each class")
     if not 0 <= val_fraction < 1:
         raise TrainerError("--val-fraction must be at least 0 and less than 1")
     divided = (directory / TRAIN).is_dir()
@@ -173,6 +173,6 @@ def _in_8_bits(image: Image.Image) -> Image.Image:
     if image.mode in ("I", "F"):
         pixels = np.asarray(image)
         least, most = pixels.min(), pixels.max()
-        if not 0 <= least <= most <= 255:
+        if not 0 <= least <= most <= 255 or (image.mode == "F" and most <= 1):
             raise ValueError(f"its values go from {least:g} to {most:g}, not from 0 to 255")
     return image

@@ -59,6 +59,9 @@ def find(config: TrainConfig, world: int) -> Dataset:
         return Dataset(None, None, data.classes or FAKE_CLASSES, data.image_size or DEFAULT_SIZE)
     train, val, manifest = _in_directory(data) if data.directory is not None else _by_patterns(data)
     _check(train, config.optimizer.batch_size, world, data)
+    if val is not None and not val.samples:
+        remedy = "Leave --val-shards out, or name some that hold any" if data.val else "Make the shards again"
+        raise TrainerError(f"There are no validation samples in {data.val or data.directory}", remedy=remedy)
     _say_fewer_loaders(config, train, world)
     classes = data.classes or (len(manifest.classes) if manifest else 0)
     if not classes:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import fnmatch
 import functools
 import io
@@ -22,6 +21,7 @@ from urllib.parse import quote
 
 from trainer import leftovers
 from trainer.errors import TrainerError
+from trainer.progress import FULL
 from trainer.streams import ObjectStream
 
 BUCKET_SCHEME = "gs://"
@@ -29,11 +29,16 @@ PIPE_SCHEME = "pipe:"
 READ_BYTES = 1024 * 1024  # of an object at a time; all of it comes with one request
 PATIENCE = 30.0  # seconds that a listing is tried again: it comes first, and shows whether there is a network
 STORAGE = "https://storage.googleapis.com"
+REQUEST = 60.0  # seconds that one request of an upload may take
 WRITER = "writer"  # an object's metadata: by what its writer knows it again
 
 
 class TakenError(TrainerError):
     """What was to be new is there already."""
+
+
+class MissingError(TrainerError):
+    """There is no such file or object; everything else that keeps one from being read may pass."""
 
 
 def is_bucket(url: str) -> bool:
@@ -62,9 +67,10 @@ def parent(url: str) -> str:
 
 
 def exists(url: str) -> bool:
-    """Whether there is such a file or object; raises TrainerError when the bucket cannot be asked."""
+    """Whether there is such a file or object; raises TrainerError when nobody can tell."""
     if not is_bucket(url):
-        return Path(url).exists()
+        with _on_disk(f"Cannot look for {url}"):
+            return Path(url).exists()
     bucket, name = _parts(url)
     with _told(url):
         return bool(_client().bucket(bucket).blob(name).exists())
@@ -80,7 +86,8 @@ def size_and_crc32c(url: str) -> tuple[int, str] | None:
 
 def is_there(directory: str) -> bool:
     """Whether a local directory exists; a prefix in a bucket always does."""
-    return is_bucket(directory) or Path(directory).is_dir()
+    with _on_disk(f"Cannot look for {directory}"):
+        return is_bucket(directory) or Path(directory).is_dir()
 
 
 def matching(directory: str, pattern: str = "*") -> list[str]:
@@ -92,7 +99,8 @@ def matching(directory: str, pattern: str = "*") -> list[str]:
             raise TrainerError(
                 f"There is no directory {directory}", remedy="Make shards with python -m trainer.shards"
             )
-        return sorted(fnmatch.filter((path.name for path in Path(directory).iterdir()), pattern))
+        with _on_disk(f"Cannot list {directory}"):
+            return sorted(fnmatch.filter((path.name for path in Path(directory).iterdir()), pattern))
     bucket, name = _parts(directory)
     prefix = f"{name.rstrip('/')}/".lstrip("/")
     from google.cloud.storage.retry import DEFAULT_RETRY
@@ -117,7 +125,10 @@ def read(url: str) -> bytes:
 
 @contextlib.contextmanager
 def open_stream(url: str) -> Iterator[IO[bytes]]:
-    """Read a file, an object (streamed) or a `pipe:` command; raises TrainerError, also when the command fails."""
+    """Read a file, an object (streamed) or a `pipe:` command; raises TrainerError, also when the command fails.
+
+    MissingError where there is no such file or object.
+    """
     if is_pipe(url):
         with _open_pipe(url) as stream:
             yield stream
@@ -125,11 +136,7 @@ def open_stream(url: str) -> Iterator[IO[bytes]]:
         with open_object(url) as raw, io.BufferedReader(raw, READ_BYTES) as stream:
             yield stream
     else:
-        try:
-            stream = Path(url).open("rb")  # noqa: SIM115
-        except OSError as error:
-            raise TrainerError(f"Cannot read {url}", why=error.strerror or str(error)) from error
-        with stream:
+        with _on_disk(f"Cannot read {url}"), Path(url).open("rb") as stream:
             yield stream
 
 
@@ -142,13 +149,14 @@ def open_object(url: str) -> Iterator[ObjectStream]:
         yield stream
 
 
-def write(url: str, content: bytes, *, new: bool = False) -> None:
+def write(url: str, content: bytes, *, new: bool = False, patience: float | None = None) -> None:
     """Write a whole file or object; a local file appears complete or not at all.
 
-    With `new` it must not be there yet, and TakenError is raised if it is.
+    With `new` it must not be there yet, and TakenError is raised if it is. `patience` is how many seconds a bucket is
+    tried again; None: as long as the client's makers think right, two minutes.
     """
     if is_bucket(url):
-        _upload(url, content, new)
+        _upload(url, content, new, patience)
         return
     path = Path(url)
     if new and path.exists():
@@ -158,11 +166,11 @@ def write(url: str, content: bytes, *, new: bool = False) -> None:
         with leftovers.replacing(path) as stream:
             stream.write(content)
     except OSError as error:
-        remedy = "Make room there, or choose another place" if error.errno == errno.ENOSPC else ""
+        remedy = "Make room there, or choose another place" if error.errno in FULL else ""
         raise TrainerError(f"Cannot write {url}", why=error.strerror or str(error), remedy=remedy) from error
 
 
-def _upload(url: str, content: bytes, new: bool) -> None:
+def _upload(url: str, content: bytes, new: bool, patience: float | None) -> None:
     from google.api_core.exceptions import PreconditionFailed
     from google.cloud.storage.retry import DEFAULT_RETRY
 
@@ -177,7 +185,8 @@ def _upload(url: str, content: bytes, new: bool) -> None:
                 io.BytesIO(content),
                 checksum="crc32c",
                 size=len(content),
-                retry=DEFAULT_RETRY,
+                timeout=REQUEST if patience is None else min(REQUEST, patience),
+                retry=DEFAULT_RETRY if patience is None else DEFAULT_RETRY.with_timeout(patience),
                 if_generation_match=0 if new else None,
             )
         except PreconditionFailed as error:
@@ -196,10 +205,8 @@ def delete(url: str) -> None:
         with _told(url), contextlib.suppress(NotFound):
             _client().bucket(bucket).blob(name).delete()
         return
-    try:
+    with _on_disk(f"Cannot delete {url}"):
         Path(url).unlink(missing_ok=True)
-    except OSError as error:
-        raise TrainerError(f"Cannot delete {url}", why=error.strerror or str(error)) from error
 
 
 @contextlib.contextmanager
@@ -261,6 +268,16 @@ def _client_of(pid: int, emulator: str) -> Any:  # noqa: ARG001
 
 
 @contextlib.contextmanager
+def _on_disk(what: str) -> Iterator[None]:
+    """Turn what the operating system answers into a sentence: `what` could not be done."""
+    try:
+        yield
+    except OSError as error:
+        kind = MissingError if isinstance(error, FileNotFoundError) else TrainerError
+        raise kind(what, why=error.strerror or str(error)) from error
+
+
+@contextlib.contextmanager
 def _told(url: str) -> Iterator[None]:
     """Turn the client's exceptions into sentences about `url`."""
     from google.api_core.exceptions import Forbidden, GoogleAPIError, NotFound, Unauthorized
@@ -271,12 +288,12 @@ def _told(url: str) -> Iterator[None]:
     try:
         yield
     except NotFound as error:
-        if "bucket" in str(error).lower() or not _bucket_exists(bucket):
+        if not _bucket_exists(bucket):
             raise TrainerError(
                 f"There is no bucket gs://{bucket}",
                 remedy=f"Make it with: gcloud storage buckets create gs://{bucket}",
             ) from error
-        raise TrainerError(f"There is no object {url}") from error
+        raise MissingError(f"There is no object {url}") from error
     except (Forbidden, Unauthorized) as error:
         raise TrainerError(
             f"No permission for {url}",
@@ -311,8 +328,9 @@ def _answer(error: Exception) -> str:
 
 def _bucket_exists(bucket: str) -> bool:
     from google.api_core.exceptions import GoogleAPIError
+    from requests.exceptions import RequestException
 
     try:
         return bool(_client().bucket(bucket).exists())
-    except GoogleAPIError:
+    except (GoogleAPIError, RequestException):  # it may not be asked for, or not just now
         return True

@@ -20,6 +20,7 @@ from trainer.progress import write_line
 from trainer.replicas import Replicas
 
 MODEL, MOMENTUM = "model.", "momentum."
+UPLOAD = 120.0  # seconds that a bucket is tried for; less where the others, who wait meanwhile, would give up sooner
 CALMER = "Give a smaller --learning-rate, or more --warmup-epochs"
 
 
@@ -75,7 +76,9 @@ class Resumption:
 
         def keeper() -> None:
             assert keep.directory is not None
-            self._keeper = Keeper(keep.directory, self._identity, None if found is None else found.pointer)
+            pointer = None if found is None else found.pointer
+            patience = self._config.replicas.timeout / 3
+            self._keeper = Keeper(keep.directory, self._identity, pointer, patience=min(UPLOAD, patience))
 
         if keep.directory is not None:
             self._replicas.share(keeper)
@@ -94,8 +97,8 @@ class Resumption:
     def save(self, epoch: int, step: int, *, best: bool = False) -> None:
         """Save the run as it is after `step` steps of an epoch, where it is to be saved; raises TrainerError."""
         position = Position(epoch, step, self.best)
-        if not self.keeps or position == self._saved:
-            return
+        if not self.keeps or (self._saved is not None and (epoch, step) <= (self._saved.epoch, self._saved.step)):
+            return  # it is saved already: also by a run of more epochs, which this one has nothing to add to
         self._saved = position
         average_statistics(self._model, self._replicas)  # so that it does not matter whose are saved
         random = self._replicas.gather((torch.get_rng_state(), int(xm.get_rng_state())))
@@ -137,7 +140,8 @@ class Resumption:
             missing = [name for name in targets if name not in saved and name.startswith(MODEL)]
             if missing or any(saved[name].shape != targets[name].shape for name in targets if name in saved):
                 why = f"it lacks {missing[0]}" if missing else "its shapes are others"
-                raise TrainerError(f"Checkpoint {found.where} does not fit the model", why=why)
+                remedy = "Give another --resume, or --resume no"
+                raise TrainerError(f"Checkpoint {found.where} does not fit the model", why=why, remedy=remedy)
             return torch.cat([saved.get(name, torch.zeros(targets[name].shape)).reshape(-1) for name in targets])
 
         size = sum(value.numel() for value in targets.values())
@@ -205,7 +209,8 @@ def verify_in_step(model: nn.Module, replicas: Replicas) -> None:
         odd = [rank for rank, each in enumerate(prints) if each != prints[0]]
         if odd:
             what = f"The parameters of ranks {odd} differ from rank 0's"
-            raise TrainerError(what, why="the replicas fell out of step")
+            remedy = "Go on from an earlier checkpoint with --resume; should it come again, replace those machines"
+            raise TrainerError(what, why="the replicas fell out of step", remedy=remedy)
         if not all(bool(value.cpu().isfinite().all()) for value in model.state_dict().values()):
             raise TrainerError("The training diverged", why="not all parameters are finite", remedy=CALMER)
         write_line(f"All {replicas.world} replicas hold the same parameters: sha256 {prints[0][:16]}")

@@ -8,14 +8,16 @@ to the manifest when all are.
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import io
 import json
 import multiprocessing
 import signal
 import tarfile
+import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, field, fields
@@ -34,6 +36,7 @@ SCHEMA = 1  # of the list of what is done
 SHARD_FIELDS = tuple(each.name for each in fields(Shard))
 NOTED_EVERY = 0.1  # seconds
 NOTED_IN_BUCKET_EVERY = 1.0  # Cloud Storage takes one new version of an object a second
+STOPS = (signal.SIGINT, signal.SIGTERM)
 VERIFIED_AT_ONCE = 8  # finished shards that are read again
 
 
@@ -101,15 +104,20 @@ def shard_bytes(samples: Sequence[Sample], first_key: int) -> bytes:
 _job: Job | None = None  # of a writing process, which inherits it: samples may be functions that cannot be sent
 
 
-def written(job: Job, tasks: Sequence[Task], processes: int) -> Iterator[Written]:
-    """Write the shards; they come as they get ready. Raises TrainerError."""
+def written(job: Job, tasks: Sequence[Task], processes: int) -> Generator[Written, None, None]:
+    """Write the shards; they come as they get ready. Raises TrainerError.
+
+    Whoever stops asking for more ends the processes, in the middle of a shard: none of it is in its place then.
+    """
     if processes <= 1 or len(tasks) <= 1:
         yield from map(job.write, tasks)
         return
     context = multiprocessing.get_context("fork")
+    others = set(multiprocessing.active_children())
     with ProcessPoolExecutor(min(processes, len(tasks)), context, _begin, (job,)) as pool:
-        ready: list[Future[Written]] = [pool.submit(_write, task) for task in tasks]
         try:
+            with _held_back():
+                ready: list[Future[Written]] = [pool.submit(_write, task) for task in tasks]
             for future in as_completed(ready):
                 yield future.result()
         except BrokenProcessPool as error:
@@ -119,7 +127,27 @@ def written(job: Job, tasks: Sequence[Task], processes: int) -> Iterator[Written
                 remedy="The same command, with a smaller --workers, goes on where it stopped",
             ) from error
         finally:
+            for process in set(multiprocessing.active_children()) - others:
+                process.kill()
             pool.shutdown(cancel_futures=True)
+
+
+@contextlib.contextmanager
+def _held_back() -> Iterator[None]:
+    """Let signals wait while processes are forked: there, Python swallows what a handler raises."""
+    handlers = {number: found for number in STOPS if callable(found := signal.getsignal(number))}
+    if threading.current_thread() is not threading.main_thread():
+        handlers = {}  # no handler runs in this one
+    heard: list[int] = []
+    for number in handlers:
+        signal.signal(number, lambda number, _: heard.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for first in heard[:1]:
+            signal.raise_signal(first)
 
 
 def _begin(job: Job) -> None:
@@ -173,7 +201,7 @@ class Progress:
             check_schema(self.url, told["schema"], SCHEMA, "begin anew with --overwrite")
             for each in told["done"]:
                 check_fields(self.url, each["shard"], SHARD_FIELDS, "begin anew with --overwrite")
-            before = told["made_from"]
+            before = dict(told["made_from"])
             listed = [Written(Shard(**d["shard"]), d["crc32c"], tuple(d["skipped"])) for d in told["done"]]
         except (ValueError, KeyError, TypeError) as error:
             raise TrainerError(

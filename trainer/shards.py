@@ -8,6 +8,7 @@ the same command.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import random
 import re
@@ -18,12 +19,15 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
+if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # there is nothing to save yet: Ctrl-C ends it, without a word
+
 from trainer import class_folders, images, objects, shard_writing
 from trainer.errors import INTERRUPTED, REFUSED, TrainerError
 from trainer.images import Source
 from trainer.manifest import MANIFEST, UNFINISHED, Manifest, Shard
 from trainer.progress import write_line
-from trainer.shard_writing import Job, Progress, Task, Written, shard_bytes
+from trainer.shard_writing import STOPS, Job, Progress, Task, Written, shard_bytes
 
 __all__ = ["main", "make", "pattern", "shard_bytes"]
 
@@ -131,7 +135,8 @@ def make(
         "classes": list(source.classes),
     }
     ours = re.compile(rf"{re.escape(source.name)}-(train|val)-\d{{6}}\.tar")
-    objects.remove_temporaries(out, re.compile(rf"{ours.pattern}|{re.escape(MANIFEST)}|{re.escape(UNFINISHED)}"))
+    writes = re.compile(rf"{ours.pattern}|{re.escape(MANIFEST)}|{re.escape(UNFINISHED)}")
+    objects.remove_temporaries(out, writes)
     progress = _begun(Progress(out, made_from), overwrite)
     known = {task.name for task in tasks}
     progress.done = {name: each for name, each in progress.done.items() if name in known}
@@ -141,6 +146,7 @@ def make(
         shown.begin(tasks, progress.done.values())
         _write_all(Job(source, dict(orders), out, skip_bad), tasks, workers, progress, shown)
     finally:
+        objects.remove_temporaries(out, writes)  # of processes that were ended in the middle of a shard
         shown.end()
     splits = {
         split: tuple(progress.done[task.name].shard for task in tasks if task.split == split) for split in orders
@@ -186,7 +192,7 @@ def _tasks(source: Source, split: str, order: Sequence[int], samples_per_shard: 
 def _begun(progress: Progress, overwrite: bool) -> Progress:
     """See what lies in the place already, and have it listed that shards are being made there."""
     out = progress.out
-    present = objects.matching(out) if objects.is_bucket(out) or Path(out).exists() else []
+    present = objects.matching(out) if objects.is_bucket(out) or objects.exists(out) else []
     if UNFINISHED in present and MANIFEST not in present and not overwrite:
         return progress.carried_on()
     made = [name for name in present if name == MANIFEST or name.endswith(".tar")]
@@ -202,12 +208,14 @@ def _begun(progress: Progress, overwrite: bool) -> Progress:
 
 
 def _write_all(job: Job, tasks: Sequence[Task], workers: int, progress: Progress, shown: Display) -> None:
+    due = [task for task in tasks if task.name not in progress.done]
     try:
-        for written in shard_writing.written(job, [t for t in tasks if t.name not in progress.done], workers):
-            progress.add(written)
-            shown.add(written, len(progress.done))
-            for text in written.skipped:
-                shown.note(f"Left out. {text}")
+        with contextlib.closing(shard_writing.written(job, due, workers)) as ready:
+            for written in ready:
+                progress.add(written)
+                shown.add(written, len(progress.done))
+                for text in written.skipped:
+                    shown.note(f"Left out. {text}")
     finally:
         progress.note()
 
@@ -223,7 +231,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Make shards from the command line; returns the exit code."""
     options = _parser().parse_args(arguments)
     started = time.monotonic()
-    signal.signal(signal.SIGTERM, _interrupt)
+    for number in STOPS:
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, _interrupt)
     try:
         manifest = make(
             _source(options),
@@ -239,8 +249,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except TrainerError as error:
         write_line(str(error), descriptor=2)
         return REFUSED
+    except OSError as error:  # of what the pictures come from, as a rule
+        what = f"Cannot read {error.filename}" if error.filename else "Cannot make shards"
+        write_line(f"{what}: {error.strerror or error}.", descriptor=2)
+        return REFUSED
     except KeyboardInterrupt:
-        write_line("Stopped. The same command goes on where it stopped.", descriptor=2)
+        same = "The same command without --overwrite" if options.overwrite else "The same command"
+        write_line(f"Stopped. {same} goes on where it stopped.", descriptor=2)
         return INTERRUPTED
     for split, shards in manifest.splits.items():
         write_line(_told(options.out, manifest, split, shards))
@@ -251,6 +266,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _interrupt(*_: object) -> NoReturn:
+    """The first signal stops the making in order; the next one ends it at once, wherever it waits."""
+    for number in STOPS:
+        signal.signal(number, signal.SIG_DFL)
     raise KeyboardInterrupt
 
 

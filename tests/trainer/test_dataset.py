@@ -15,7 +15,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed")
 webdataset = pytest.importorskip("webdataset", reason="webdataset is not installed")
 
-from tests.trainer.small_shards import config, ppm, refused, trained_values  # noqa: E402
+from tests.trainer.small_shards import config, ppm, refused, shard, trained_values  # noqa: E402
 from trainer import data, images, objects, shards  # noqa: E402
 from trainer.data import Dataset  # noqa: E402
 from trainer.errors import TrainerError  # noqa: E402
@@ -140,6 +140,18 @@ def test_a_batch_larger_than_a_ranks_share_is_refused(shapes: str) -> None:
     assert "A batch of 65 is more than each of 4 cores gets" in refused(
         lambda: data.find(config(batch=65, directory=shapes), 4)
     )
+
+
+def test_a_validation_set_without_a_sample_is_refused_and_not_told_as_no_accuracy(
+    shapes: str, tmp_path: Path
+) -> None:
+    train = f"{shapes}/shapes-train-*.tar"
+    empty = shard(tmp_path / "val.tar", [])
+    text = refused(lambda: data.find(config(train=train, val=empty), 1))
+    assert text == f"There are no validation samples in {empty}. Leave --val-shards out, or name some that hold any."
+    Path(empty).write_bytes(b"no shard")
+    text = refused(lambda: data.find(config(train=train, val=empty, on_bad_shard="skip"), 1))
+    assert text.startswith(f"There are no validation samples in {empty}")
 
 
 def test_places_without_shards_are_named(tmp_path: Path) -> None:

@@ -42,18 +42,51 @@ def test_a_place_that_cannot_be_written_is_told_before_the_training(tmp_path: Pa
         Events(str(tmp_path / "file" / "logs"))
 
 
-def test_a_bucket_that_fails_later_costs_the_curves_and_not_the_training(
+def test_what_a_bucket_does_not_take_it_gets_with_the_next_flush(
     object_store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    events = Events(f"gs://trainer-test/{tmp_path.name}/logs")
-    monkeypatch.setattr(events, "_where", "gs://no-such-bucket/logs")
-    events.add(1, train_loss=0.5)
-    events.flush()
-    events.add(2, train_loss=0.5)
-    events.flush()
-    [said] = [line for line in capfd.readouterr().err.splitlines() if "TensorBoard" in line]
-    assert said.startswith("No more TensorBoard events are written to gs://no-such-bucket/logs: There is no bucket")
+    where = f"gs://trainer-test/{tmp_path.name}/logs"
+    events = Events(where)
+    with monkeypatch.context() as away:
+        away.setenv("STORAGE_EMULATOR_HOST", "http://127.0.0.1:1")
+        away.setattr("trainer.events.PATIENCE", 0.5)
+        for step in (1, 2):
+            events.add(step, train_loss=step / 2)
+            events.flush()
+    events.add(3, train_loss=1.5)
     events.close()
+    [name] = objects.matching(where)
+    curves = event_curves(objects.read(objects.join(where, name)))
+    assert curves == {"train/loss": [(1, 0.5), (2, 1.0), (3, 1.5)]}
+    waits, again = capfd.readouterr().err.splitlines()
+    assert waits.startswith(
+        "TensorBoard events have to wait, and the training does not. Cloud Storage does not serve"
+    )
+    assert again == f"The TensorBoard events are in {where} again"
+
+
+def test_events_that_a_bucket_never_took_are_said_to_be_lost(
+    object_store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    where = f"gs://trainer-test/{tmp_path.name}/logs"
+    events = Events(where)
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://127.0.0.1:1")
+    monkeypatch.setattr("trainer.events.PATIENCE", 0.5)
+    events.add(1, train_loss=0.5)
+    events.close()
+    assert capfd.readouterr().err.splitlines()[-1] == f"The TensorBoard events that {where} did not take are lost."
+
+
+def test_an_event_file_that_somebody_removes_is_told_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    events = Events(str(tmp_path))
+    [file] = tmp_path.iterdir()
+    file.unlink()
+    for step in (1, 2):
+        events.add(step, train_loss=0.5)
+        events.flush()
+    events.close()
+    [said] = capfd.readouterr().err.splitlines()
+    assert said == f"No more TensorBoard events are written to {tmp_path}: No such file or directory."
 
 
 def test_without_a_place_nothing_is_written() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -47,3 +48,17 @@ def test_what_the_api_answers_is_told_without_the_request() -> None:
     assert str(told.value) == (
         "Cloud Storage does not serve gs://b/it: 503: try later. See whether network and bucket are well."
     )
+
+
+def test_an_object_that_is_not_there_is_not_taken_for_its_bucket(object_store: str) -> None:
+    with objects._told("gs://trainer-test/x"):
+        client = objects._client()
+    client.create_bucket("my-bucket")
+    with pytest.raises(objects.MissingError, match="There is no object gs://my-bucket/buckets/1"):
+        objects.read("gs://my-bucket/buckets/1")
+
+
+@pytest.mark.parametrize("ask", [objects.exists, objects.is_there, objects.matching, objects.read, objects.delete])
+def test_what_a_disk_refuses_is_told_in_a_sentence(ask: Callable[[str], object], tmp_path: Path) -> None:
+    with pytest.raises(TrainerError, match=r"Cannot \w+( for)? .*/xxx.*: File name too long\."):
+        ask(f"{tmp_path}/{'x' * 300}")

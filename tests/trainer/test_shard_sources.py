@@ -177,13 +177,17 @@ def test_images_of_other_formats_and_in_folders_of_folders_become_samples(tmp_pa
 
 def test_pictures_of_16_bits_keep_what_is_on_them_and_of_unknown_range_are_refused(tmp_path: Path) -> None:
     levels = np.arange(0, 65536, 256, dtype=np.uint16).reshape(16, 16)
-    for bits, pixels in (("16", levels), ("32", levels.astype(np.int32))):
+    shares = (levels / levels.max()).astype(np.float32)  # of white: they would all be black
+    for bits, pixels in (("16", levels), ("32", levels.astype(np.int32)), ("float", shares)):
         (tmp_path / bits / "cat").mkdir(parents=True)
         Image.fromarray(pixels).save(tmp_path / bits / "cat" / "a.tif")
-    first, unknown = (class_folders.folder(tmp_path / bits, 0.0, seed=1).splits["train"][1] for bits in ("16", "32"))
+    kinds = ("16", "32", "float")
+    first, unknown, small = (class_folders.folder(tmp_path / bits, 0.0, seed=1).splits["train"][1] for bits in kinds)
     assert np.array_equal(np.asarray(Image.open(io.BytesIO(first(0).content)))[..., 0], levels // 256)
     with pytest.raises(TrainerError, match=r"cat/a\.tif: its values go from 0 to 65280, not from 0 to 255"):
         unknown(0)
+    with pytest.raises(TrainerError, match=r"cat/a\.tif: its values go from 0 to 1, not from 0 to 255"):
+        small(0)
 
 
 @pytest.mark.parametrize(

@@ -240,6 +240,8 @@ def test_shards_that_are_there_are_not_overwritten_unasked(tmp_path: Path, capfd
     [
         ["folder", "/nowhere/at/all"],
         ["cifar10", "/nowhere.tar.gz"],
+        ["folder", "/" + 300 * "x"],
+        ["cifar10", "/" + 300 * "x"],
         ["shapes", "--train", "0"],
         ["shapes", "--samples-per-shard", "0"],
         ["shapes", "--repeat", "0"],
@@ -325,3 +327,9 @@ def test_a_list_of_what_a_newer_trainer_has_done_is_refused_with_what_to_do(
         shards.make(
             images.shapes(4, 4, 32, seed=1), str(tmp_path), samples_per_shard=4, repeat={}, seed=1, tell=print
         )
+
+
+def test_a_list_of_what_is_done_that_makes_no_sense_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / UNFINISHED).write_text('{"schema": 1, "made_from": 7, "done": []}')
+    with pytest.raises(TrainerError, match=rf"{UNFINISHED} cannot be read: .*\. Begin anew with --overwrite"):
+        make(images.shapes(4, 4, 32, seed=1), tmp_path)

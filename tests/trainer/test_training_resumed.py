@@ -76,6 +76,21 @@ def test_an_epoch_whose_samples_now_come_in_another_order_begins_again_and_one_r
     assert sorted(steps(after.lines)) == sorted([(1, n) for n in range(begins_at, 3)] * 2)
 
 
+def test_a_run_of_fewer_epochs_than_are_done_saves_nothing_that_would_have_them_done_again(
+    pod: Pod, saved: Path, colours: str, tmp_path: Path
+) -> None:
+    kept = tmp_path / "kept"
+    shutil.copytree(saved, kept)
+    pointer = json.loads((kept / "checkpoint-000001.json").read_text())
+    pointer["position"].update(epoch=4, step=0)
+    (kept / "checkpoint-000001.json").write_text(json.dumps(pointer))
+    [after] = pod.run([*TINY, "--data", colours, *SHORT, "--checkpoint-dir", str(kept)], cores=2)
+    assert after.exit_code == 0, after
+    [said] = [line for line in after.lines if line.startswith("Resumed from ")]
+    assert said.endswith("at epoch 4 after step 0; nothing is left to train")
+    assert sorted(path.name for path in kept.iterdir()) == ["checkpoint-000001.json", "checkpoint-000001.pt"]
+
+
 class Holding:
     """A proxy before the object store; it stops for good in the midst of the upload of one object."""
 
@@ -140,6 +155,18 @@ def holding(object_store: str) -> Iterator[Callable[[str, int], Holding]]:
     yield make
     for each in made:
         each.close()
+
+
+def test_a_bucket_that_takes_no_checkpoint_is_named_before_the_others_are_tired_of_waiting(
+    pod: Pod, holding: Callable[[str, int], Holding], tmp_path: Path
+) -> None:
+    place = f"gs://trainer-test/{tmp_path.name}"
+    proxy = holding("checkpoint-000001.pt", 20_000)
+    fake = ["--fake-data", "--image-size", "32", "--epochs", "1", "--steps-per-epoch", "2", "--checkpoint-dir", place]
+    [worker] = pod.run([*TINY, *fake, "--timeout", "30"], cores=2, STORAGE_EMULATOR_HOST=proxy.url)
+    assert worker.exit_code == 2, worker
+    assert f"Cloud Storage does not serve {place}/checkpoint-000001.pt: " in worker.err
+    assert "See whether network and bucket are well." in worker.err
 
 
 @pytest.mark.parametrize(
