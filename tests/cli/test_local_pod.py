@@ -16,6 +16,7 @@ import pytest
 from tests.cli.commands import DEADLINE
 from tests.cli.conftest import LocalPod
 from tests.pods import wait_until
+from tui.pod.ranks import parse_ranks
 from tui.pod.run import RunState
 from tui.runs.directory import RunDirectory
 from tui.runs.status import status_of
@@ -260,7 +261,14 @@ def test_a_command_that_is_nowhere_starts_nothing_and_says_so(pod: LocalPod) -> 
     answer = pod.run("launch", "local", "--", "no-such-program-anywhere")
     assert answer.code == 1
     assert "no-such-program-anywhere" in answer.errors
-    assert "worker 0" in answer.errors
+    first = re.search(r"^worker (\d): prepare failed: ", answer.errors, re.M)
+    alike = re.search(
+        r"^workers ([\d,-]+): prepare failed for the same reason as on worker (\d)$", answer.errors, re.M
+    )
+    assert first, answer.errors
+    assert alike, answer.errors
+    assert alike[2] == first[1]
+    assert {int(first[1]), *parse_ranks(alike[1], 4)} == {0, 1, 2, 3}
     assert "Traceback" not in answer.errors
 
 
