@@ -244,9 +244,13 @@ def test_a_profile_that_another_pod_has_written_stays(tmp_path: Path) -> None:
 
 
 def _marked(mark: Mark, *, scrubbed: bool) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        ["sleep", "1000"], env={} if scrubbed else mark.environment, preexec_fn=mark.put_on if scrubbed else None
+    """Not with `preexec_fn`: the child of a process that has gRPC's threads could stand still before it."""
+    if not scrubbed:
+        return subprocess.Popen(["sleep", "1000"], env=mark.environment)
+    code = (
+        f"import os; from tui.localpod.processes import Mark; {mark}.put_on(); os.execvp('sleep', ['sleep', '1000'])"
     )
+    return subprocess.Popen([sys.executable, "-c", code], env={})
 
 
 @pytest.mark.parametrize("scrubbed", [True, False], ids=["by its limit", "by its environment"])
