@@ -175,6 +175,8 @@ async def iap_server() -> AsyncIterator[IapServer]:
     try:
         yield server
     finally:
-        for session in server.sessions.values():
-            session.writer.close()
         await runner.cleanup()
+        for session in server.sessions.values():
+            session.writer.transport.abort()  # what nobody reads any more need not be sent first
+            with suppress(OSError):
+                await session.writer.wait_closed()
