@@ -16,6 +16,7 @@ from itertools import islice
 import numpy as np
 import torch
 
+from trainer import memory
 from trainer.decode import SMALL, Planes, augment_into, centre_into, opened, plain, shift_into
 from trainer.errors import TrainerError
 from trainer.tar import Sample
@@ -45,6 +46,7 @@ class Batching:
 
         Some batches are decoded ahead, while the step before computes.
         """
+        memory.keep_freed()
         pending: deque[Future[Batch]] = deque()
         pool = ThreadPoolExecutor(THREADS, thread_name_prefix="decode")
         try:
@@ -74,7 +76,8 @@ class Batching:
         return small and "ppm" in sample and plain([sample["ppm"]], self.image_size) is not None
 
     def _batch_of(self, chunk: list[Sample], place: int) -> Batch:
-        images = np.zeros((self.size, 3, self.image_size, self.image_size), dtype=np.uint8)
+        images = np.empty((self.size, 3, self.image_size, self.image_size), dtype=np.uint8)
+        images[len(chunk) :] = 0
         labels = np.full(self.size, PADDING, dtype=np.int64)
         rng = random.Random(f"{self.seed} {place}")  # one for all: to seed it takes longer than a small image
         labels[: len(chunk)] = [self._label(sample) for sample in chunk]

@@ -237,12 +237,12 @@ def _upload(material: Material) -> None:
 def experiment(
     material: Material, addresses: dict[float, str], kept: Path | None, chosen: Sequence[Case], rounds: int
 ) -> Results:
-    """Measure every case once a round."""
+    """Measure every case once a round; every other round goes backwards, so that none always comes after another."""
     results = {case.label: Measured(failure=case.missing) for case in chosen}
     beside, every = shared_out()[0], available()
     measured(chosen[0].row, material, None, every)  # whoever comes first would pay for the code's own way into memory
     for number in range(rounds):
-        for case in chosen:
+        for case in chosen[:: -1 if number % 2 else 1]:
             result = results[case.label]
             if result.failure:
                 continue

@@ -1,8 +1,15 @@
 from __future__ import annotations
 
+import ctypes
+import resource
+from itertools import islice, repeat
+
+import cv2
+import numpy as np
 import pytest
 
 from trainer import memory
+from trainer.batches import Batching
 from trainer.errors import TrainerError
 from trainer.memory import Machine
 
@@ -32,3 +39,17 @@ def test_this_machine_has_memory_and_an_identity() -> None:
     here = memory.this_machine()
     assert here.available > 0
     assert here == Machine(memory.this_machine().boot, here.available)
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="only glibc can be told to keep memory")
+def test_the_memory_of_one_batch_is_used_again_for_those_after_it() -> None:
+    side, size, pages = 224, 16, 16 * 3 * 224 * 224 // resource.getpagesize()
+    picture = cv2.imencode(".jpg", np.zeros((side, side, 3), np.uint8))[1].tobytes()
+    sample = {"__key__": "0", "__url__": "0.tar", "jpg": picture, "cls": b"0"}
+    made = Batching(size, side, 10).of(repeat(sample))
+    for _ in islice(made, 10):
+        pass
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in islice(made, 20):
+        pass
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before < 20 * pages / 4
