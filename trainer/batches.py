@@ -114,7 +114,8 @@ class Batching:
             else:
                 centre_into(out, opened(content))
         except ValueError as error:
-            raise TrainerError(f"{_name(sample)} cannot be decoded", why=str(error)) from error
+            remedy = "Make the shards again without it"
+            raise TrainerError(f"{_name(sample)} cannot be decoded", why=str(error), remedy=remedy) from error
 
 
 def _image(sample: Sample) -> bytes:
@@ -126,7 +127,8 @@ def _image(sample: Sample) -> bytes:
 
 
 def _lacking(sample: Sample) -> TrainerError:
-    return TrainerError(f"{_name(sample)} lacks a class or an image", why=f"it has {_fields(sample)}")
+    needed = f"Make the shards again: a sample needs a field cls and one of {', '.join(IMAGE_KEYS)}"
+    return TrainerError(f"{_name(sample)} lacks a class or an image", why=f"it has {_fields(sample)}", remedy=needed)
 
 
 def _name(sample: Sample) -> str:

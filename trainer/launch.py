@@ -45,7 +45,7 @@ Train = Callable[[Replicas, TrainConfig, Stopping], int]  # returns the exit cod
 
 GRACE = 20.0  # seconds from SIGTERM to SIGKILL: a compilation, which no signal interrupts, fits in
 SAVING_GRACE = 300.0  # the same where a checkpoint is to be written first; who sent the signal may be less patient
-CULPRIT_FIRST = 2.0  # seconds that a rank waits before it ends for another's sake, so that the cause is seen first
+CULPRIT_FIRST = 2.0  # seconds that a rank waits before it speaks and ends for another's sake: the cause is told first
 
 
 def launch(train: Train, config: TrainConfig) -> int:
@@ -334,10 +334,11 @@ def _guarded(
         replicas.close()
         return STOPPED if stopping.heard else code
     except PartnerLostError as error:
+        deadline = time.monotonic() + CULPRIT_FIRST
+        while time.monotonic() < deadline and not stopping.requested:
+            time.sleep(0.05)
         if stopping.requested:
             return STOPPED
-        code = tell(error, config, who, may_speak=lambda: core == 0)
-        time.sleep(CULPRIT_FIRST)
-        return code
+        return tell(error, config, who, may_speak=partial(voice.acquire, block=False))
     except TrainerError as error:
         return tell(error, config, may_speak=may_speak)

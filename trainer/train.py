@@ -214,7 +214,10 @@ def evaluate(run: Run, epoch: int) -> float:
     hits, total, stop = replicas.total(mine).tolist()
     if stop:
         _stop(run, f"in the evaluation of epoch {epoch}", epoch, run.resumption.steps)
-    reduced = float(100 * hits / max(1, total))
+    if not total:
+        run.resumption.save(epoch, run.resumption.steps)  # only this evaluation is due again
+        raise _untested(epoch) if run.leads else ToldElsewhereError("There is no accuracy")
+    reduced = float(100 * hits / total)
     if run.leads:
         own = 100 * float(mine[0]) / max(1, samples)
         write_line(progress.test_end_line(epoch, reduced, own, samples, datetime.now()))
@@ -260,6 +263,14 @@ def _stop(run: Run, where: str, epoch: int, step: int) -> None:
     run.resumption.save(epoch, step)
     run.events.close()
     raise StoppedError(f"Stopped {where}")
+
+
+def _untested(epoch: int) -> TrainerError:
+    return TrainerError(
+        f"There is no accuracy to tell of epoch {epoch}",
+        why="none of the validation shards can be read",
+        remedy="See whether they and their bucket are well, and start again with --resume auto",
+    )
 
 
 def _judge_accuracy(run: Run) -> int:

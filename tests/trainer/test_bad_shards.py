@@ -116,7 +116,8 @@ def test_an_image_without_a_class_is_named(tmp_path: Path) -> None:
         writer.write({"__key__": "lonely", "ppm": ppm(1)})
     cfg = config(batch=1, train=str(path), classes=10)
     text = refused(lambda: trained_values(cfg, Dataset(ShardSet((str(path),), (1,)), None, 10, 32), 0, 1))
-    assert text == f"Sample lonely of {path} lacks a class or an image: it has ppm."
+    needed = "Make the shards again: a sample needs a field cls and one of ppm, jpg, jpeg, png, webp."
+    assert text == f"Sample lonely of {path} lacks a class or an image: it has ppm. {needed}"
 
 
 def test_a_class_beyond_the_last_is_named(tmp_path: Path) -> None:

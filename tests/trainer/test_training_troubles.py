@@ -64,6 +64,22 @@ def test_what_several_cores_meet_at_once_is_said_by_one(pod: Pod, shapes: str, t
     assert re.match(r"Sample \d+ of .*\.tar has class \d: there are 2 classes", the_only_sentence(workers))
 
 
+def test_an_epoch_none_of_whose_validation_shards_can_be_read_has_no_accuracy(
+    pod: Pod, shapes: str, tmp_path: Path
+) -> None:
+    shutil.copytree(shapes, tmp_path / "set")
+    for path in (tmp_path / "set").glob("*-val-*.tar"):
+        path.write_bytes(b"x" * path.stat().st_size)
+    kept = tmp_path / "kept"
+    options = ["--epochs", "2", "--steps-per-epoch", "2", "--on-bad-shard", "skip", "--checkpoint-dir", str(kept)]
+    workers = pod.run([*TINY, "--data", str(tmp_path / "set"), *options], cores=2)
+    assert [worker.exit_code for worker in workers] == [2]
+    [sentence] = [line for line in workers[0].err.splitlines() if "no accuracy" in line]
+    assert "epoch 1: none of the validation shards can be read" in sentence
+    assert "Accuracy=0" not in workers[0].out
+    assert "at epoch 1 after step 2" in workers[0].out
+
+
 @pytest.mark.parametrize("option", ["--data", "--checkpoint-dir", "--logdir"])
 def test_a_bucket_that_is_not_there_is_said_by_one(pod: Pod, object_store: str, option: str) -> None:
     fake = [] if option == "--data" else ["--fake-data", "--image-size", "32"]
@@ -149,6 +165,20 @@ def test_when_a_rank_dies_its_worker_says_so_and_the_others_end(pod: Pod, shapes
     assert other.exit_code == 75, other
     told = "1 of 2 ranks did not come within 10 s: missing from worker 1|Another rank ended or froze"
     assert re.match(rf"Rank 0 \(worker 0, core 0\): ({told})", the_only_sentence([other]))
+
+
+def test_that_a_rank_is_lost_is_said_by_whichever_core_meets_it(pod: Pod, shapes: str) -> None:
+    pod.start([*TINY, "--data", shapes, *FOR_EVER, "--timeout", "5"], cores=2)
+    pod.await_text(0, "Step=1 ")
+    frozen, _ = pod.ranks(0)
+    os.kill(frozen, signal.SIGSTOP)
+    try:
+        pod.await_text(0, "Another rank ended or froze", "err")
+    finally:
+        os.kill(frozen, signal.SIGCONT)
+    [worker] = pod.wait()
+    assert worker.exit_code == 75, worker
+    assert re.match(r"Rank 1 \(worker 0, core 1\): Another rank ended or froze", the_only_sentence([worker]))
 
 
 def test_a_rank_that_freezes_holds_the_others_up_for_no_longer_than_the_timeout(pod: Pod, shapes: str) -> None:
