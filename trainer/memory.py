@@ -72,7 +72,7 @@ def keep_freed() -> None:
     """Have this process use memory again that it freed, as the pixels and the batch of each step.
 
     glibc gives such large pieces back to the kernel, which then clears every page of the next ones anew: with images
-    of 224 pixels that was 2 to 4 % of the input's time. Where there is another C library, nothing changes.
+    of 224 pixels that was 2 to 3 % of the input's time. Where there is another C library, nothing changes.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
