@@ -4,11 +4,9 @@ import hashlib
 import io
 import json
 import re
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
+from tests.trainer.storage_answers import answering  # noqa: E402
 from trainer import checkpoint, objects  # noqa: E402
 from trainer.checkpoint import Identity, Keeper, Position, State  # noqa: E402
 from trainer.errors import TrainerError  # noqa: E402
@@ -178,30 +177,17 @@ def test_a_newer_trainers_checkpoint_is_refused_with_what_to_do_and_not_taken_fo
     )
 
 
-class Refusing(BaseHTTPRequestHandler):
-    """Cloud Storage on a day on which it lists objects, and hands none out."""
-
-    def do_GET(self) -> None:
-        listing = b'{"items": [{"name": "kept/checkpoint-000001.json"}, {"name": "kept/checkpoint-000001.pt"}]}'
-        found, content = (200, listing) if "prefix" in self.path else (403, b'{"error": {"message": "not now"}}')
-        self.send_response(found)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, *_: object) -> None:
-        pass
+def refusing(path: str) -> tuple[int, bytes]:
+    """As on a day on which it lists objects, and hands none out."""
+    listing = b'{"items": [{"name": "kept/checkpoint-000001.json"}, {"name": "kept/checkpoint-000001.pt"}]}'
+    return (200, listing) if "prefix" in path else (403, b'{"error": {"message": "not now"}}')
 
 
 def test_a_checkpoint_that_cannot_be_read_just_now_is_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else a bucket that is away for a moment would have the run begin anew."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{server.server_port}")
-        with pytest.raises(TrainerError, match=r"No permission for gs://runs/kept/checkpoint-000001.json: .*not now"):
-            checkpoint.newest("gs://runs/kept", MINE)
-        server.shutdown()
+    why = r"No permission for gs://runs/kept/checkpoint-000001.json: .*not now"
+    with answering(monkeypatch, refusing), pytest.raises(TrainerError, match=why):
+        checkpoint.newest("gs://runs/kept", MINE)
 
 
 def test_a_checkpoint_on_a_disk_that_cannot_be_read_is_told_with_the_way_out(tmp_path: Path) -> None:

@@ -6,8 +6,6 @@ import re
 import shutil
 import subprocess
 import sys
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -16,6 +14,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 webdataset = pytest.importorskip("webdataset", reason="webdataset is not installed")
 
 from tests.trainer.small_shards import config, ppm, refused, shard, trained_values  # noqa: E402
+from tests.trainer.storage_answers import answering  # noqa: E402
 from trainer import data, images, objects, shards  # noqa: E402
 from trainer.data import Dataset  # noqa: E402
 from trainer.errors import TrainerError  # noqa: E402
@@ -60,25 +59,13 @@ def test_a_command_that_fails_is_named(tmp_path: Path) -> None:
         data.find(config(train="pipe:exit 3", classes=10), world=1)
 
 
-class Forbidding(BaseHTTPRequestHandler):
-    """Cloud Storage's answer to an account that may not read a bucket."""
-
-    def do_GET(self) -> None:
-        content = b'{"error": {"code": 403, "message": "x@y.iam does not have storage.objects.get access"}}'
-        self.send_response(403)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, *_: object) -> None:
-        pass
+def forbidding(_: str) -> tuple[int, bytes]:
+    """As to an account that may not read a bucket."""
+    return 403, b'{"error": {"code": 403, "message": "x@y.iam does not have storage.objects.get access"}}'
 
 
 def test_a_bucket_that_may_not_be_read_is_told_with_the_role_that_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    with ThreadingHTTPServer(("127.0.0.1", 0), Forbidding) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{server.server_port}")
+    with answering(monkeypatch, forbidding):
         for ask in (
             lambda: objects.matching("gs://theirs/x"),
             lambda: objects.read("gs://theirs/x"),
@@ -86,7 +73,6 @@ def test_a_bucket_that_may_not_be_read_is_told_with_the_role_that_is_needed(monk
             lambda: data.find(config(directory="gs://theirs/x"), 1),
         ):
             assert re.match(r"No permission for gs://theirs/x.*objects.get access.*roles/storage", refused(ask))
-        server.shutdown()
 
 
 def test_a_pattern_whose_braces_do_not_match_is_refused() -> None:
