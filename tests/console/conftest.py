@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.console.stage import StageOperator, a_slice
+from tests.sshd import sshd
+
+__all__ = ["sshd"]
 
 
 @pytest.fixture(autouse=True)

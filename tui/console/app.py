@@ -15,14 +15,14 @@ from textual.widgets import Input, TextArea
 
 from tui.console.endings import Endings
 from tui.console.flows import Flows
+from tui.console.on_workers import OnWorkers
 from tui.console.palette import ConsoleCommands
 from tui.console.prompter import DialogPrompter
 from tui.console.screens.base import MainScreen
-from tui.console.screens.delete import DeleteDialog
+from tui.console.screens.dialog import LiveDialog
 from tui.console.screens.help import help_text
 from tui.console.screens.pod import ActingPodScreen, PodScreen
 from tui.console.screens.run import RunScreen
-from tui.console.screens.stop import StopDialog
 from tui.console.sources import RUNS, Sources
 from tui.console.store import Store
 from tui.console.tasks import Tasks
@@ -90,6 +90,7 @@ class ConsoleApp(App[None]):
         self.tasks = Tasks()
         self.sources = Sources(operator, self.store, self.tasks)
         self.flows = Flows(self)
+        self.on_workers = OnWorkers(self)
         self._endings, self._runs_seen = Endings(), 0
         self._ticks = 0
         self._owes_paint = False
@@ -194,7 +195,7 @@ class ConsoleApp(App[None]):
         for screen in reversed(self.screen_stack):
             is_main = isinstance(screen, MainScreen)
             is_due = screen is self.screen or not is_main or self._ticks % COVERED_EVERY == 0
-            if isinstance(screen, (MainScreen, StopDialog, DeleteDialog)) and screen.ready and is_due:
+            if isinstance(screen, (MainScreen, LiveDialog)) and screen.ready and is_due:
                 screen.tick()
             if is_main:
                 return

@@ -42,6 +42,8 @@ class Draft:
     on_failure: str = "stop"
     restarts: int = 0
     on_end: tuple[str, ...] = ()
+    earlier: tuple[str, ...] = ()
+    """Commands that were launched before, newest first."""
     scale_from: str = ""
     """An accelerator type: where this was trained before."""
 
@@ -57,11 +59,6 @@ def parse_env(text: str) -> dict[str, str]:
             raise UsageError(f"row {number} of the environment is not NAME=value: {row.strip()!r}")
         env[name.strip()] = value
     return env
-
-
-def one_line(text: str) -> str:
-    """A command of several lines as one, without the backslashes that join them in a shell."""
-    return " ".join(filter(None, (line.strip().removesuffix("\\").rstrip() for line in text.splitlines())))
 
 
 def parse_restarts(text: str) -> int:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
-
-from textual.app import SuspendNotSupported
 
 from tui.console.endings import ending
 from tui.console.feed import RunFeed
@@ -21,7 +18,7 @@ from tui.console.screens.stop import StopDialog, StopProgress
 from tui.console.sources import RUNS, SLICES, checks_of
 from tui.console.text import harmless_lines
 from tui.console.touch import left_alone
-from tui.errors import TpuTuiError, UsageError
+from tui.errors import TpuTuiError
 from tui.pod.run import RunState
 
 if TYPE_CHECKING:
@@ -42,8 +39,6 @@ LOOK_BEFORE_CHECK = 0.5
 ATTEND_EVERY, ATTEND_AT_LEAST = 20.0, 600.0
 """Seconds from the first to the second try to give a run a keeper, doubled after each up to a longest pause: one that
 cannot reach the workers is gone at once."""
-SSH_FAILED = 255
-"""What ssh itself ends with; anything else is the shell's own exit code."""
 REPORT_FORMATS = ("md", "txt", "json")
 
 
@@ -83,39 +78,6 @@ class Flows:
             self.app.notify("no slice is chosen", timeout=3)
             return
         self.app.sources.check(slice_)
-
-    def shell(self, slice_: Slice | None, worker: int | None) -> None:
-        """Leave the screen to an SSH session on a worker, and come back."""
-        if slice_ is None or not slice_.workers:
-            self.app.notify("no worker is chosen", timeout=3)
-            return
-        index = worker if worker is not None else slice_.workers[0].index
-        self.app.tasks.start("shell", self._shell(slice_, index), self.say)
-
-    async def _shell(self, slice_: Slice, worker: int) -> None:
-        argv = await self.app.operator.shell_command(slice_, worker)
-        try:
-            with self.app.suspend():
-                print(f"{shlex.join(argv)}\nexit comes back to tpu-tui", file=sys.__stderr__, flush=True)
-                ended = subprocess.run(argv, check=False, stderr=sys.__stderr__)  # noqa: ASYNC221 - the screen is away
-                if ended.returncode == SSH_FAILED:
-                    print("ssh failed, or its connection did; enter comes back to tpu-tui", file=sys.__stderr__)
-                    sys.stdin.readline()
-        except SuspendNotSupported as error:
-            raise UsageError("a shell needs a terminal of its own", remedy=shlex.join(argv)) from error
-        except OSError as error:
-            raise UsageError(f"{argv[0]} does not start", why=error.strerror or str(error)) from error
-
-    def shell_for_run(self, directory: RunDirectory | None, worker: int | None) -> None:
-        """A shell on a worker of a run's slice."""
-        if directory is None:
-            self.app.notify("a saved log has no workers to log in to", timeout=3)
-            return
-        self.app.tasks.start("shell", self._shell_for_run(directory, worker or 0), self.say)
-
-    async def _shell_for_run(self, directory: RunDirectory, worker: int) -> None:
-        run = directory.run
-        await self._shell(await self.app.operator.slice(f"{run.zone}/{run.slice}" if run.zone else run.slice), worker)
 
     def delete_slice(self, slice_: Slice | None) -> None:
         """Ask for the name, then delete; where that is under way, show it."""
@@ -307,7 +269,9 @@ class Flows:
     def _launch(self, draft: Draft) -> None:
         from tui.console.screens.launch import LaunchDialog
 
-        self.app.push_screen(LaunchDialog(draft), self._launched)
+        statuses = self.app.store.get(RUNS).value or ()
+        earlier = tuple(shlex.join(status.run.argv) for status in statuses)
+        self.app.push_screen(LaunchDialog(replace(draft, earlier=earlier)), self._launched)
 
     def _launched(self, run_id: str | None) -> None:
         if run_id is None:

@@ -31,7 +31,12 @@ def entries(app: ConsoleApp, screen: MainScreen) -> Iterator[Entry]:
             yield (
                 f"Shell on {slice_.name}",
                 "leaves the screen to ssh",
-                lambda: flows.shell(slice_, screen.chosen_worker()),
+                lambda: app.on_workers.shell(slice_, screen.chosen_worker()),
+            )
+            yield (
+                f"Exec on {slice_.name}",
+                "a command on every worker, outputs grouped",
+                lambda: app.on_workers.execute(slice_),
             )
             yield f"Delete {slice_.name}", "asks for its name", lambda: flows.delete_slice(slice_)
     if run is not None:

@@ -227,7 +227,9 @@ def attendance(status: RunStatus, now: float) -> Cell:
 def latest(status: RunStatus, glance: Glance | None) -> Cell:
     """What there is to say of a run: why it ended so, else where it is; of a rehearsal, that it trains nothing."""
     news = _latest(status, glance)
-    return Cell(f"rehearsal {news.text}".strip(), news.tone or "warn") if status.run.is_rehearsal else news
+    if not status.run.is_rehearsal:
+        return news
+    return Cell(" · ".join(filter(None, (news.text, "rehearsal"))), news.tone or "warn")
 
 
 def _latest(status: RunStatus, glance: Glance | None) -> Cell:

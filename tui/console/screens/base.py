@@ -24,6 +24,11 @@ SHORT, TALL = "-short", "-tall"
 FRAMELESS, LEAST_FRAMED = "-frameless", 14
 """Lines of a screen below which frames would leave hardly any to what is in them."""
 
+ON_WORKERS: tuple[BindingType, ...] = (
+    Binding("s", "shell", "Shell", id="shell"),
+    Binding("exclamation_mark", "execute", "Exec", key_display="!", tooltip="Exec on every worker", id="exec"),
+)
+
 
 def size_up(screen: Screen[Any]) -> None:
     """Give a screen the classes of its breakpoints before its first layout: Textual does after it, and all jumps."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from textual.widget import Widget
 from textual.widgets import Button, Input, Static
 
-from tui.console.screens.dialog import Dialog, plain
+from tui.console.screens.dialog import LiveDialog, plain
 
 if TYPE_CHECKING:
     from tui.errors import TpuTuiError
@@ -35,10 +35,9 @@ class DeleteProgress:
         return "\n".join(lines if self.done else [*lines, "", "esc leaves this window, deleting goes on."])
 
 
-class DeleteDialog(Dialog[None]):
+class DeleteDialog(LiveDialog[None]):
     """Says what is lost, asks for the name, and shows the progress (`begin` is called once for that)."""
 
-    ready = False
     AUTO_FOCUS = "#name"
 
     def __init__(

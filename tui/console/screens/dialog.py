@@ -69,6 +69,17 @@ class Dialog(ModalScreen[Answer]):
         """Another button was pressed."""
 
 
+class LiveDialog(Dialog[Answer]):
+    """A dialog over work that goes on: drawn on the app's tick, as a main screen is."""
+
+    ready = False
+    """Whether everything is in place to be drawn on."""
+
+    def tick(self) -> None:
+        """Take what is new."""
+        raise NotImplementedError
+
+
 class TextDialog(Dialog[None]):
     """Something to read, scrolled with the arrow keys."""
 

@@ -16,6 +16,7 @@ SIDEWAYS = ("scroll_", "page_")
 """How actions begin that Textual binds for panes that scroll sideways; ours do not."""
 _SIGNS = {
     "slash": "/",
+    "exclamation_mark": "!",
     "colon": ":",
     "question_mark": "?",
     "left_square_bracket": "[",

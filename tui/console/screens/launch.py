@@ -8,17 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.text import Text
-from textual import events, on
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Label, Select, Static, TextArea
 
-from tui.console.draft import Draft, check_lines, one_line, parse_env, parse_restarts, scaled, shell_note
+from tui.console.draft import Draft, check_lines, parse_env, parse_restarts, scaled, shell_note
 from tui.console.screens.base import size_up
 from tui.console.screens.dialog import plain
 from tui.console.text import harmless
+from tui.console.widgets.command_line import CommandLine
 from tui.errors import TpuTuiError, UsageError
 
 if TYPE_CHECKING:
@@ -35,19 +36,6 @@ LAUNCH = "launch"
 TELL_EVERY = 0.2
 """Seconds between two accounts of the checks; a pod of many workers answers with thousands of rows."""
 ASK = "enter shows exactly what would run, and where; nothing is started by that."
-
-
-class CommandLine(Input):
-    """A field for a command: of several pasted lines it takes all, and a key typed into it replaces nothing."""
-
-    def __init__(self, value: str, *, id: str) -> None:  # noqa: A002 - Textual's own name for it
-        super().__init__(value, id=id, compact=True, select_on_focus=False)
-
-    def on_paste(self, event: events.Paste) -> None:
-        """One line of them."""
-        event.prevent_default()
-        event.stop()
-        self.replace(one_line(event.text), *self.selection)
 
 
 class LaunchDialog(ModalScreen["str | None"]):
@@ -83,9 +71,17 @@ class LaunchDialog(ModalScreen["str | None"]):
             with Horizontal(id="halves"):
                 with VerticalScroll(id="fields", can_focus=False):
                     yield from self._field(
-                        "slice", Select(options, value=chosen or Select.NULL, id="slice", compact=True)
+                        "slice",
+                        Select(
+                            options,
+                            value=chosen or Select.NULL,
+                            prompt="which one?",
+                            allow_blank=chosen is None,
+                            id="slice",
+                            compact=True,
+                        ),
                     )
-                    yield from self._field("command", CommandLine(draft.command, id="command"))
+                    yield from self._field("command", CommandLine(draft.command, id="command", earlier=draft.earlier))
                     yield from self._field(
                         "name", Input(draft.name, placeholder="the slice's name", id="name", compact=True)
                     )

@@ -15,7 +15,7 @@ from textual.containers import Container, Horizontal
 from tui.console import rows
 from tui.console.document import document
 from tui.console.run_view import known_of
-from tui.console.screens.base import NARROW, MainScreen, size_up
+from tui.console.screens.base import NARROW, ON_WORKERS, MainScreen, size_up
 from tui.console.sources import FIGURES, RUNS, SLICES, checks_of, workers_of
 from tui.console.widgets.filter_bar import FilterBar
 from tui.console.widgets.headline import Headline
@@ -286,7 +286,7 @@ class ActingPodScreen(PodScreen):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("n", "new_run", "New run", id="new"),
         Binding("x,ctrl+k", "stop_run", "Stop", id="stop"),
-        Binding("s", "shell", "Shell", id="shell"),
+        *ON_WORKERS,
         Binding("ctrl+d", "delete_slice", "Delete", tooltip="Delete the slice", id="delete"),
     ]
 
@@ -304,4 +304,8 @@ class ActingPodScreen(PodScreen):
 
     def action_shell(self) -> None:
         """A shell on the chosen worker."""
-        self.console.flows.shell(self.chosen_slice(), self.chosen_worker())
+        self.console.on_workers.shell(self.chosen_slice(), self.chosen_worker())
+
+    def action_execute(self) -> None:
+        """A command on the workers of the chosen slice."""
+        self.console.on_workers.execute(self.chosen_slice())

@@ -14,7 +14,7 @@ from textual.widgets import ContentSwitcher
 from tui.console import run_view
 from tui.console.document import document
 from tui.console.feed import MERGED, Feed, RunFeed
-from tui.console.screens.base import NARROW, SHORT, TALL, MainScreen, size_up
+from tui.console.screens.base import NARROW, ON_WORKERS, SHORT, TALL, MainScreen, size_up
 from tui.console.screens.shares import Shape, leaves_room_for_logs, room_above, shares
 from tui.console.touch import left_alone, out_of_touch
 from tui.console.widgets.chart_panes import ChartPanes
@@ -380,7 +380,7 @@ class ActingRunScreen(RunScreen):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("x,ctrl+k", "stop_run", "Stop", id="stop"),
         Binding("n", "new_run", "New run", id="new"),
-        Binding("s", "shell", "Shell", id="shell"),
+        *ON_WORKERS,
     ]
 
     def action_stop_run(self) -> None:
@@ -393,4 +393,8 @@ class ActingRunScreen(RunScreen):
 
     def action_shell(self) -> None:
         """A shell on the worker whose log is shown."""
-        self.console.flows.shell_for_run(self.chosen_run(), self.chosen_worker())
+        self.console.on_workers.shell_for_run(self.chosen_run(), self.chosen_worker())
+
+    def action_execute(self) -> None:
+        """A command on the workers of the run's slice."""
+        self.console.on_workers.execute_for_run(self.chosen_run())

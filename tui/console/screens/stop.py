@@ -9,7 +9,7 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 from textual.widgets import Button, Static
 
-from tui.console.screens.dialog import Dialog, plain
+from tui.console.screens.dialog import LiveDialog, plain
 from tui.console.text import elapsed, harmless
 from tui.console.widgets.columns import Cell, Column
 from tui.console.widgets.row_table import Row, RowTable
@@ -76,7 +76,7 @@ class StopProgress:
         return Row(index, (Cell(str(index)), Cell(harmless(name), "dim"), *cells))
 
 
-class StopDialog(Dialog["str | None"]):
+class StopDialog(LiveDialog["str | None"]):
     """Asks whether to stop (`begin` is called for that), then shows the acknowledgements as they come."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("y", "begin", "Stop it", show=False, id="stop.begin")]
@@ -89,8 +89,6 @@ class StopDialog(Dialog["str | None"]):
         self._run = run
         self._begin = begin
         self.progress = progress
-
-    ready = False
 
     def body(self) -> Sequence[Widget]:
         """The question, and a row a worker."""

@@ -27,6 +27,7 @@ MOST_WANTED = (
     "describe",
     "next_sort",
     "shell",
+    "execute",
     "export",
     "app.command_palette",
     "zoom",

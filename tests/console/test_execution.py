@@ -1,0 +1,87 @@
+"""What came to the same on many workers stands once; long, odd and unfinished output is told as what it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tests.console.stage import a_slice
+from tui.console.execution import MOST_EACH, MOST_LINES, Execution
+from tui.errors import OutOfReachError
+from tui.ssh.outcome import Completed
+
+
+def _execution(count: int = 4) -> Execution:
+    return Execution(a_slice(count=count), "df", range(count), begun=100.0)
+
+
+def _answer(worker: int, out: bytes = b"", err: bytes = b"", *, code: int | None = 0, signal: str = "") -> Completed:
+    return Completed(worker, code, signal or None, out, err, timed_out=False)
+
+
+def _text(execution: Execution, now: float = 112.0) -> list[str]:
+    return [cell.text for cell in execution.lines(now)]
+
+
+def _done(answers: Sequence[Completed]) -> Execution:
+    execution = _execution(len(answers))
+    for answer in answers:
+        execution.take(answer)
+    execution.end()
+    return execution
+
+
+def test_the_same_outcome_is_told_once_with_its_workers() -> None:
+    same = [_answer(worker, b"python 3.10\n") for worker in (3, 1, 0)]
+    told = _text(_done([*same, _answer(2, b"python 3.8\n", b"old\n", code=1)]))
+    assert told == ["workers 0-1,3 (3)", "python 3.10", "", "worker 2 (1) · exit 1", "python 3.8", "old"]
+
+
+def test_a_command_that_says_nothing_is_told_as_that() -> None:
+    assert _text(_done([_answer(0), _answer(1)])) == ["workers 0-1 (2)", "no output"]
+
+
+def test_a_signal_is_named() -> None:
+    assert _text(_done([_answer(0, code=None, signal="KILL")]))[0] == "worker 0 (1) · killed by SIGKILL"
+
+
+def test_who_has_not_answered_is_counted_in_seconds_and_named_at_the_end() -> None:
+    execution = _execution()
+    execution.take(_answer(1, b"x"))
+    assert _text(execution)[-1] == "waiting for workers 0,2-3, 12s · esc gives up"
+    execution.end()
+    assert _text(execution)[-1] == "given up: no answer yet of workers 0,2-3"
+
+
+def test_a_worker_out_of_reach_is_told_whole() -> None:
+    execution = _execution(2)
+    execution.take(_answer(0, b"x"))
+    execution.take(OutOfReachError("no login", worker=1, why="connection refused", remedy="is it up?"))
+    execution.end()
+    told = "\n".join(_text(execution))
+    assert "worker 1" in told
+    assert "connection refused" in told
+    assert "is it up?" in told
+    assert "given up" not in told
+
+
+def test_output_reaches_the_screen_harmless() -> None:
+    told = _text(_done([_answer(0, b"\x1b]0;title\x07\x1b[2J[red]x[/]\n\xff\x00", b"10 %\r90 %\r")]))
+    assert not any(character < " " for line in told for character in line)
+    assert "[red]x[/]" in told[1]
+    assert told[-1].endswith("90 %")
+
+
+def test_of_a_long_output_the_first_and_the_last_lines_stand() -> None:
+    lines = 10 * MOST_EACH
+    told = _text(_done([_answer(0, b"\n".join(b"%d" % n for n in range(lines)), b"went wrong")]))
+    assert told[1] == "0"
+    assert told[-2:] == [str(lines - 1), "went wrong"]
+    assert f"… {lines - MOST_EACH:,} lines left out …" in told
+    assert len(told) == MOST_EACH + 3
+
+
+def test_many_different_long_outputs_are_cut_and_that_is_said() -> None:
+    answers = [_answer(worker, b"%d\n" % worker * MOST_EACH) for worker in range(64)]
+    told = _text(_done(answers))
+    assert len(told) == MOST_LINES + 1
+    assert told[-1] == "… and more; tpu-tui exec my-tpu -- COMMAND shows all of it"

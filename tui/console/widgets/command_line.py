@@ -1,0 +1,52 @@
+"""A field for a command: pasted lines become one, and the arrow keys bring back what was typed before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import ClassVar
+
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.widgets import Input
+
+
+def one_line(text: str) -> str:
+    """A command of several lines as one, without the backslashes that join them in a shell."""
+    return " ".join(filter(None, (line.strip().removesuffix("\\").rstrip() for line in text.splitlines())))
+
+
+class CommandLine(Input):
+    """Takes all of several pasted lines; a key typed into it replaces nothing. `earlier` is newest first."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "earlier(1)", "An earlier command", show=False, id="command.earlier"),
+        Binding("down", "earlier(-1)", "The command after it", show=False, id="command.later"),
+    ]
+
+    def __init__(self, value: str = "", *, id: str, earlier: Iterable[str] = (), placeholder: str = "") -> None:  # noqa: A002 - Textual's own name for it
+        super().__init__(value, id=id, compact=True, select_on_focus=False, placeholder=placeholder)
+        self._earlier = [command for command in dict.fromkeys(earlier) if command]
+        self._back = 0
+        """How many commands back the field is; 0 is what was typed."""
+        self._typed = ""
+
+    def remember(self, command: str) -> None:
+        """A command that was just given is the newest of the earlier ones."""
+        self._earlier = [command, *(other for other in self._earlier if other != command)]
+        self._back = 0
+
+    def action_earlier(self, by: int) -> None:
+        """Show another command; what was typed waits at the other end."""
+        if self._back == 0:
+            self._typed = self.value
+        back = min(max(0, self._back + by), len(self._earlier))
+        if back != self._back:
+            self._back = back
+            self.value = self._earlier[back - 1] if back else self._typed
+            self.cursor_position = len(self.value)
+
+    def on_paste(self, event: events.Paste) -> None:
+        """One line of them."""
+        event.prevent_default()
+        event.stop()
+        self.replace(one_line(event.text), *self.selection)
