@@ -109,6 +109,7 @@ class ConsoleApp(App[None]):
     def on_mount(self) -> None:
         """Paint first; then ask the sources."""
         self.operator.prompter = DialogPrompter(self)
+        self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))  # Textual does not after ctrl-z
         if self._open_run is not None:
             self.flows.open_run(self._open_run)
         self.set_interval(1 / TICKS_PER_SECOND, self._tick)
