@@ -144,3 +144,22 @@ async def test_figures_of_a_worker_out_of_reach_are_no_stragglers(operator: Stag
         assert "straggler" not in trouble(app)
         told = [line.split()[:4] for line in shown(table(app, "cores")).splitlines()[1:33]]
         assert [int(core) for core, _, *state in told if state == ["?", "no"]] == list(range(8, 16))
+
+
+async def test_between_two_attempts_no_core_trains_and_none_is_behind(operator: StageOperator) -> None:
+    directory = running(operator)
+    train(directory, range(0, 200, 5))
+    app = ConsoleApp(operator, open_run=directory)
+    async with app.run_test(size=FULL) as pilot:
+        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+        cores = app.screen.query_one(CoreTable)
+        await until(pilot, lambda: "straggler: core 13" in trouble(app))
+        assert "ex/s" in headline(app)
+        directory.append_event("restart", attempt=2, of=3, cause="worker 1 exited with 1")
+        directory.append_event("state", state="preparing", cause=None)
+        await until(pilot, lambda: shown(cores).count("· launching") == cores.size.height - 1)
+        assert "straggler" not in trouble(app)
+        assert "ex/s" not in headline(app)
+        assert "0 of 32 cores" in headline(app)
+        directory.append_event("state", state="running", cause=None)
+        await until(pilot, lambda: "· launching" not in shown(cores))

@@ -11,7 +11,7 @@ from tui.console import words
 from tui.console.document import document
 from tui.console.rows import exit_codes, run_seconds
 from tui.console.text import as_seen, elapsed, harmless, number
-from tui.console.touch import attendance, left_alone, lost_links, out_of_touch
+from tui.console.touch import attendance, is_launching, left_alone, lost_links, out_of_touch
 from tui.console.widgets.columns import Cell, Column
 from tui.console.widgets.row_table import Row
 from tui.console.widgets.trouble import Told, told_of
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from tui.console.widgets.core_table import CoreTable
     from tui.errors import TpuTuiError
     from tui.logs.snapshot import CoreRow, Snapshot
-    from tui.runs.status import RunStatus, WorkerStatus
+    from tui.runs.parts import WorkerStatus
+    from tui.runs.status import RunStatus
 
 SHOWN_PHASES = ("connect", "prepare", "barrier", "start", "confirm")
 PHASE_COLUMNS = (
@@ -75,10 +76,10 @@ def _figures(snapshot: Snapshot, feed: Feed) -> list[Cell]:
     if spread is not None:
         cells.append(Cell(f"loss {number(spread.median, 5)}", "accent"))
         cells.append(Cell(f"({number(spread.min, 4)}–{number(spread.max, 4)})", "dim"))
-    if snapshot.rate_total is not None:
+    if snapshot.rate_total is not None and not is_launching(feed.status):
         cells.append(Cell(f"{snapshot.rate_total:,.1f} ex/s", "good"))
-    reporting = snapshot.reporting - (len(snapshot.cores_in(CoreState.ENDED)) if _is_live(feed) else 0)
     expected = _expected_cores(feed) or len(snapshot)
+    reporting = _reporting(snapshot, feed)
     are_missing = reporting < expected and feed.caught_up
     cells.append(Cell(f"{reporting} of {expected} cores", "warn" if are_missing else ""))
     if snapshot.max_accuracy is not None:
@@ -86,8 +87,11 @@ def _figures(snapshot: Snapshot, feed: Feed) -> list[Cell]:
     return cells
 
 
-def _is_live(feed: Feed) -> bool:
-    return feed.status is not None and not feed.status.state.is_over
+def _reporting(snapshot: Snapshot, feed: Feed) -> int:
+    """Cores that tell figures; of a live run not those that have ended, and none while it is launched again."""
+    if feed.status is None or feed.status.state.is_over:
+        return snapshot.reporting
+    return 0 if is_launching(feed.status) else snapshot.reporting - len(snapshot.cores_in(CoreState.ENDED))
 
 
 def rows_expected(feed: Feed) -> int:
@@ -126,7 +130,7 @@ def trouble(
     said: list[tuple[str, str]] = [] if status is None else _of_the_run(status, bool(quoted))
     if left_alone(status, now) and status is not None:
         said.insert(0, _alone(status.run.id, attends=attends, reads=reads))
-    is_live = status is None or not status.state.is_over
+    is_live = status is None or not (status.state.is_over or is_launching(status))
     if snapshot is not None and len(snapshot) and is_live and feed.caught_up:
         if snapshot.nan_cores:
             said.append((_named("nan", snapshot.nan_cores), "bad"))

@@ -26,6 +26,8 @@ SLICES_EVERY = 5.0
 SLICES_EVERY_AT_MOST = 60.0
 """Seconds between two tries while the source fails."""
 RUNS_EVERY = 1.0
+FIRST_RUNS = 100
+"""Runs that are read and shown before all the older ones are."""
 CHECKS_EVERY = 0.2
 """Seconds between two accounts of checks under way: a large pod answers with thousands of rows."""
 FIGURES_BUDGET = 0.1
@@ -54,6 +56,8 @@ class Sources:
         self._wanted = asyncio.Event()
         self._answered = asyncio.Event()
         self._started = False
+        self._looked_at: dict[str, RunStatus] = {}
+        """Ended runs whose figures were read, as they were then."""
 
     def start(self) -> None:
         """Begin to read the runs, once; the slices are listed from when they are first asked for."""
@@ -95,18 +99,32 @@ class Sources:
                 continue
 
     async def _runs(self) -> None:
+        """Read the runs beside the loop, the newest ones first; from then on only what has changed is read."""
+        await self._read_runs(newest=FIRST_RUNS)
+        await self._read_runs()
         while True:
+            await asyncio.sleep(RUNS_EVERY)
             begun = time.perf_counter()
-            try:
-                statuses = tuple(self.operator.runs())
-                self.store.tell(RUNS, statuses)
-            except Exception as error:
-                statuses = ()
-                self.store.fail(RUNS, as_problem(error, "reading the runs"))
-            pause = max(RUNS_EVERY, RUNS_SHARE * (time.perf_counter() - begun))
-            if statuses:
-                await self._look_at(statuses)
-            await asyncio.sleep(pause)
+            await self._read_runs()
+            await asyncio.sleep(max(0.0, RUNS_SHARE * (time.perf_counter() - begun) - RUNS_EVERY))
+
+    async def _read_runs(self, newest: int | None = None) -> None:
+        """Read the runs, and the newest figures of each."""
+        try:
+            statuses = tuple(await asyncio.to_thread(self._statuses, newest))
+            self.store.tell(RUNS, statuses)
+        except Exception as error:
+            self.store.fail(RUNS, as_problem(error, "reading the runs"))
+            return
+        if statuses:
+            await self._look_at(statuses)
+
+    def _statuses(self, newest: int | None) -> list[RunStatus]:
+        """The runs' states, down to the exit codes that each row shows."""
+        statuses = self.operator.runs(newest=newest)
+        for status in statuses:
+            _ = status.exit_codes
+        return statuses
 
     async def _look_at(self, statuses: Sequence[RunStatus]) -> None:
         """Read the newest figures of the runs, beside the loop."""
@@ -121,8 +139,12 @@ class Sources:
         found: dict[str, Glance] = {}
         until = time.perf_counter() + FIGURES_BUDGET
         for status in sorted(statuses, key=lambda status: status.state.is_over and status.run.id in known):
-            if time.perf_counter() < until:
+            if self._looked_at.get(status.run.id) is status and status.run.id in known:
+                found[status.run.id] = known[status.run.id]
+            elif time.perf_counter() < until:
                 found[status.run.id] = self.operator.glance(status)
+                if status.state.is_over:
+                    self._looked_at[status.run.id] = status
             elif status.run.id in known:
                 found[status.run.id] = known[status.run.id]
         return found

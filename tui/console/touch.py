@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tui.console.text import elapsed
 from tui.console.widgets.columns import Cell
+from tui.pod.run import RunState
 
 if TYPE_CHECKING:
     from tui.runs.status import RunStatus
@@ -19,6 +20,11 @@ def left_alone(status: RunStatus | None, now: float) -> bool:
     if status is None or status.state.is_over or status.attended.alive or status.attended.since is None:
         return False
     return now - status.attended.since >= LEFT_ALONE_AFTER
+
+
+def is_launching(status: RunStatus | None) -> bool:
+    """Whether the gang is being launched: figures there are then are those of the attempt before."""
+    return status is not None and status.state is RunState.PREPARING
 
 
 def lost_links(status: RunStatus | None) -> list[int]:

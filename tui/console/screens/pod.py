@@ -23,7 +23,7 @@ from tui.console.widgets.keys_line import KeysLine
 from tui.console.widgets.line_table import LineTable
 from tui.console.widgets.log_pane import LogPane
 from tui.console.widgets.pane import Pane
-from tui.console.widgets.row_table import RowTable
+from tui.console.widgets.row_table import Row, RowTable
 from tui.console.widgets.tab_line import TabLine
 from tui.pod.slice import Slice
 from tui.runs.directory import RunDirectory
@@ -57,6 +57,7 @@ class PodScreen(MainScreen):
         super().__init__()
         self._slices: dict[str, Slice] = {}
         self._runs: dict[str, RunStatus] = {}
+        self._run_rows: dict[str, tuple[RunStatus, Glance | None, Row]] = {}
         self._checks: Digest | None = None
         self._seen: dict[str, tuple[str, int, int]] = {}
         self._headline = Headline(id="headline")
@@ -171,11 +172,21 @@ class PodScreen(MainScreen):
         moment = time.time()
         if reading.at is not None or reading.problems:
             self._tables["runs"].set_empty(self.NO_RUNS if not reading.problems else "not known")
-        table = [rows.run_row(status, moment, figures.get(status.run.id)) for status in statuses]
-        self._tables["runs"].show(table)
+        table = [self._run_row(status, moment, figures.get(status.run.id)) for status in statuses]
+        if table != list(self._tables["runs"].rows):
+            self._tables["runs"].show(table)
         live = sum(not status.state.is_over for status in statuses)
         reading = replace(reading, problems=reading.problems + looked.problems)
         self._panes["runs"].show_reading(reading, now, f"{live} of {len(statuses)} live" if statuses else "")
+
+    def _run_row(self, status: RunStatus, moment: float, glance: Glance | None) -> Row:
+        """A run's row; that of an ended one, which no clock changes, is made once."""
+        known = self._run_rows.get(status.run.id)
+        if known is not None and known[0] is status and known[1] == glance and status.ended is not None:
+            return known[2]
+        row = rows.run_row(status, moment, glance)
+        self._run_rows[status.run.id] = status, glance, row
+        return row
 
     # --- what keys act on -----------------------------------------------------------------------------------------
 

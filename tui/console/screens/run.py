@@ -16,7 +16,7 @@ from tui.console.document import document
 from tui.console.feed import MERGED, Feed, RunFeed
 from tui.console.screens.base import NARROW, ON_WORKERS, SHORT, TALL, MainScreen, size_up
 from tui.console.screens.shares import Shape, leaves_room_for_logs, room_above, shares
-from tui.console.touch import left_alone, out_of_touch
+from tui.console.touch import is_launching, left_alone, out_of_touch
 from tui.console.widgets.chart_panes import ChartPanes
 from tui.console.widgets.core_table import CoreTable
 from tui.console.widgets.filter_bar import FilterBar
@@ -186,7 +186,9 @@ class RunScreen(MainScreen):
                 if had_keys:
                     self._cores.focus()
             unseen = frozenset[int]() if self._is_read_here else out_of_touch(self.feed.status, now)
-            self._cores.show(snapshot, unseen, reading=not self.feed.caught_up)
+            self._cores.show(
+                snapshot, unseen, reading=not self.feed.caught_up, is_launching=is_launching(self.feed.status)
+            )
             pane.set_title("cores")
             pane.set_subtitle(run_view.core_note(snapshot, self._cores, reading=not self.feed.caught_up))
         else:

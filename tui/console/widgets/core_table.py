@@ -62,19 +62,30 @@ class CoreTable(LineTable):
         self._keys: Ints = np.empty(0, np.int64)
         self._unseen: frozenset[int] = frozenset()
         self._reading = False
+        self._is_launching = False
 
     @property
     def snapshot(self) -> Snapshot | None:
         """What is being shown."""
         return self._snapshot
 
-    def show(self, snapshot: Snapshot, unseen: frozenset[int] = frozenset(), *, reading: bool = False) -> None:
+    def show(
+        self,
+        snapshot: Snapshot,
+        unseen: frozenset[int] = frozenset(),
+        *,
+        reading: bool = False,
+        is_launching: bool = False,
+    ) -> None:
         """Take a newer snapshot, and the workers nobody hears of; only lines that differ are repainted.
 
-        While what was written before is still being read no core is behind or silent: nobody knows yet.
+        While what was written before is still being read no core is behind or silent: nobody knows yet. While the
+        run is launched again (`is_launching`) none trains, and the figures are those of before.
         """
-        if snapshot is not self._snapshot or (unseen, reading) != (self._unseen, self._reading):
-            self._snapshot, self._unseen, self._reading = snapshot, unseen, reading
+        told = (unseen, reading, is_launching)
+        if snapshot is not self._snapshot or told != (self._unseen, self._reading, self._is_launching):
+            self._snapshot = snapshot
+            self._unseen, self._reading, self._is_launching = told
             self.reorder()
             self.rows_changed()
 
@@ -116,6 +127,8 @@ class CoreTable(LineTable):
             word, flagged = READING, ""
         if self._unseen and state in _LIVE and int(snapshot.worker[place]) in self._unseen:
             word, usual, flagged = UNSEEN, "dim", ""
+        if self._is_launching and state in _LIVE:
+            word, usual, flagged = LAUNCHING, "dim", ""
         loss = float(snapshot.loss[place]) if known & HAS_LOSS else None
         rate = float(snapshot.rate[place]) if known & HAS_RATE else None
         whole = float(snapshot.global_rate[place]) if known & HAS_GLOBAL_RATE else None
@@ -154,6 +167,8 @@ class CoreTable(LineTable):
 _LIVE = frozenset((CoreState.TRAINING, CoreState.WAITING, CoreState.SILENT, CoreState.STRAGGLER))
 UNSEEN = Cell("? no link", "warn")
 """The state of a core whose worker nobody hears of: its figures are the last that came."""
+LAUNCHING = Cell("· launching", "dim")
+"""The state of a core while its run is launched: figures there are come from the attempt before."""
 READING = Cell("… reading", "dim")
 _STATE_WORDS = {CoreState.STRAGGLER: "▲ straggler", CoreState.NAN: "✗ nan", CoreState.SILENT: "… silent"}
 
