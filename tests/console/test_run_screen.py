@@ -42,7 +42,7 @@ async def test_a_run_that_grows_fills_the_open_run_screen(operator: StageOperato
         await until(pilot, lambda: cores.row_count() == 32)
         await until(pilot, lambda: "32 of 32 cores" in headline(app))
         await until(pilot, lambda: "straggler: core 13" in trouble(app))
-        assert "nan: core 22" in trouble(app)
+        assert "nan: core 22, since epoch 1, step 65" in trouble(app)
         log = app.screen.query_one(LogPane)
         await until(pilot, lambda: "Device=xla:1/31" in shown(log))
         write(directory, 3, training_line(31, 1, 4000, 0.5, 1.0))

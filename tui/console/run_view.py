@@ -116,6 +116,17 @@ def _named(what: str, cores: tuple[int | None, ...]) -> str:
     return f"{what}: core {names}" + (f" and {len(cores) - _MOST_NAMED} more" if len(cores) > _MOST_NAMED else "")
 
 
+def _since(snapshot: Snapshot) -> str:
+    """Where the first loss stood that was no number; empty where that is not known."""
+    if snapshot.history is None:
+        return ""
+    rows = snapshot.row[snapshot.state == CoreState.NAN]
+    places = [place for row in rows if (place := snapshot.history.broken_since(int(row))) is not None]
+    epoch, step = min(places, default=(-1, -1))
+    told = [f"epoch {epoch}"] * (epoch >= 0) + [f"step {step}"] * (step >= 0)
+    return f", since {', '.join(told)}" if told else ""
+
+
 def trouble(
     feed: Feed, now: float, *, attends: bool = False, reads: bool = False, problem: TpuTuiError | None = None
 ) -> Told:
@@ -133,7 +144,7 @@ def trouble(
     is_live = status is None or not (status.state.is_over or is_launching(status))
     if snapshot is not None and len(snapshot) and is_live and feed.caught_up:
         if snapshot.nan_cores:
-            said.append((_named("nan", snapshot.nan_cores), "bad"))
+            said.append((_named("nan", snapshot.nan_cores) + _since(snapshot), "bad"))
         behind = _behind(snapshot, frozenset() if reads else out_of_touch(status, now))
         if behind:
             said.append((_named("straggler", behind), "warn"))

@@ -181,6 +181,16 @@ class History:
         filled = self._filled(row)
         return self._rate[row, :filled].copy() if filled else np.zeros(0, np.float32)
 
+    def broken_since(self, row: int) -> tuple[int, int] | None:
+        """Epoch and step (-1: unknown) from which a core's loss is no finite number, or a little before them.
+
+        None where its newest loss is one. Exact as long as every sample has a bucket of its own.
+        """
+        filled = self._filled(row)
+        finite = np.flatnonzero(np.isfinite(self._loss[row, :filled]))
+        first = int(finite[-1]) + 1 if len(finite) else 0
+        return (int(self._epoch[first]), int(self._step[first])) if first < filled else None
+
     def pod(self, rows: Ints) -> PodSeries:
         """The pod's loss and rate over the run, from the given rows (one for each core)."""
         rows = rows[self.counts[rows] > 0]
