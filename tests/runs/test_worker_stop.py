@@ -92,6 +92,29 @@ def test_a_process_that_ends_at_the_first_word_has_its_grace(worker: PipeWorker)
     assert (worker.directory(run) / "log").read_bytes().endswith(b"saved\n")
 
 
+COUNTING = """
+import os, signal
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+for child in range(12):
+    if os.fork() == 0:
+        if child % 3 == 0: os.setsid()
+        break
+os.write(1, b"ready\\n")
+heard = 0
+while signal.sigtimedwait({signal.SIGTERM}, 1 if heard else 60): heard += 1
+os.write(1, b"heard %d\\n" % heard)
+"""
+
+
+def test_a_stop_says_terminate_once_to_each_process(worker: PipeWorker) -> None:
+    run = a_run(PYTHON, "-c", COUNTING)
+    worker.launch(run).through()
+    log = worker.directory(run) / "log"
+    until(lambda: log.read_bytes().count(b"ready\n") == 13)
+    assert worker.ask("stop", run, 300, 0)[0][0].word == "stopped"
+    assert log.read_bytes().splitlines()[13:] == [b"heard 1"] * 13
+
+
 def test_stopping_a_prepared_run_keeps_it_from_ever_starting(worker: PipeWorker) -> None:
     run = a_run("touch", str(worker.root / "ran"))
     launch = worker.launch(run)

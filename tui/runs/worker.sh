@@ -32,7 +32,7 @@ first_line() { IFS= read -r tt_line <"$1" || [ -n "$tt_line" ]; }
 # The lines of stdin that match a basic regular expression: the grep that coreutils lack.
 pick() { LC_ALL=C nl -w1 -s"$tt_tab" -bp"$1" | cut -s -f2-; }
 
-# State and start time of a process, from the end of its stat line (its name may hold anything).
+# State, process group and start time of a process, from the end of its stat line (its name may hold anything).
 look() {
   tt_stat=
   { IFS= read -r tt_stat <"/proc/$1/stat"; } 2>/dev/null || return 1
@@ -40,7 +40,7 @@ look() {
   tt_stat=${tt_stat##*') '}
   tt_state=${tt_stat%% *}
   set -f; set -- $tt_stat; set +f
-  tt_start=${20}
+  tt_group=$3 tt_start=${20}
 }
 
 # Every live process that carries this run's tag. head goes on where a process vanishes in between; tail would not.
@@ -79,10 +79,16 @@ leader() {
   return 0
 }
 
+# The leader's group at once, then who is not in it: a job that saves at its first TERM may take a second for
+# impatience.
 signal_all() {
   leader
   [ -n "$tt_leader" ] && kill -s "$1" -- "-$tt_leader" 2>/dev/null
-  [ -n "$tt_members" ] && kill -s "$1" $tt_members 2>/dev/null
+  tt_others=
+  for tt_p in $tt_members; do
+    [ -n "$tt_leader" ] && look "$tt_p" && [ "$tt_group" = "$tt_leader" ] || tt_others="$tt_others $tt_p"
+  done
+  [ -n "$tt_others" ] && kill -s "$1" $tt_others 2>/dev/null
   return 0
 }
 
