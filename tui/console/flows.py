@@ -39,7 +39,7 @@ LOOK_BEFORE_CHECK = 0.5
 ATTEND_EVERY, ATTEND_AT_LEAST = 20.0, 600.0
 """Seconds from the first to the second try to give a run a keeper, doubled after each up to a longest pause: one that
 cannot reach the workers is gone at once."""
-REPORT_FORMATS = ("md", "txt", "json")
+REPORT_FORMATS = ("html", "md", "txt", "json")
 
 
 class Flows:

@@ -44,7 +44,7 @@ def entries(app: ConsoleApp, screen: MainScreen) -> Iterator[Entry]:
             yield f"Open {run.id}", "cores, charts, logs", lambda: flows.open_run(run)
         if not app.read_only and not app.operator.status_of(run).state.is_over:
             yield f"Stop {run.id}", "asks first, every worker answers", lambda: flows.stop_run(run)
-        yield f"Report of {run.id}", "Markdown, text and JSON into its directory", lambda: flows.export(run)
+        yield f"Report of {run.id}", "HTML, Markdown, text and JSON into its directory", lambda: flows.export(run)
     if isinstance(screen, RunScreen):
         yield _log_entry(screen, MERGED, "Merged log")
         for worker in screen.feed.workers:
