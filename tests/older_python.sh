@@ -47,7 +47,7 @@ leave_out tests/localpod/test_api_errors.py tests/localpod/test_api_faults.py te
     tests/localpod/test_session.py
 # Screens are drawn by test_snapshots, with what texts and sizes they have, and driven by test_pod_screen and test_keys.
 leave_out tests/console/test_run_screen.py tests/console/test_dialogs.py tests/console/test_tiny.py \
-    tests/console/test_text.py
+    tests/console/test_text.py tests/console/test_exec_dialog.py tests/console/test_export.py tests/console/test_suspend.py
 # Patterns are the one thing of the logs that Pythons differ in. test_dialects has lines of every dialect, test_carriers of
 # every launcher, test_demux cuts bytes into samples; the tables of public logs and the other ways to read bring no other.
 leave_out tests/logs/test_public_shapes.py tests/logs/test_readings.py tests/logs/test_archive.py tests/logs/test_fast.py \
