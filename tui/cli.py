@@ -126,12 +126,12 @@ def _told(args: argparse.Namespace, out: Output) -> int:
         return code
     except BrokenPipeError:
         raise
-    except (TpuTuiError, OSError) as error:
+    except (TpuTuiError, OSError, UnicodeEncodeError) as error:
         if args.everywhere.debug:
             import traceback
 
             traceback.print_exc()
-        return _failed(error if isinstance(error, TpuTuiError) else _refused_by_the_machine(error), out)
+        return _failed(_as_ours(error), out)
 
 
 def _failed(problem: TpuTuiError, out: Output) -> int:
@@ -215,6 +215,15 @@ def _cancel_at_ctrl_c() -> None:
             loop.call_soon_threadsafe(lambda: None)
 
     signal.signal(signal.SIGINT, cancel)
+
+
+def _as_ours(error: TpuTuiError | OSError | UnicodeEncodeError) -> TpuTuiError:
+    """The error as a sentence; raised again where it says nothing to the person."""
+    from tui.commands.refusals import by_encoding
+
+    if isinstance(error, OSError):
+        return _refused_by_the_machine(error)
+    return by_encoding(error) if isinstance(error, UnicodeEncodeError) else error
 
 
 def _refused_by_the_machine(error: OSError) -> TpuTuiError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -140,3 +141,13 @@ async def test_a_slice_that_is_being_made_is_not_reached_yet(newcomer: Shell, ap
     finally:
         api.behaviour.release_operations()
         assert (await making).code == 0
+
+
+def test_a_phase_that_takes_too_long_advises_a_command_as_it_can_be_pasted(shell: Shell, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        hosts = tmp_path / "mute.txt"
+        hosts.write_text(f"root@127.0.0.1:{mute.getsockname()[1]}\n")
+        words = ("launch", "mute", "--skip-checks", "--phase-timeout", "connect=0.5", "--", "true")
+        answer = shell.run("--hosts", str(hosts), *words)
+    assert answer.code == 3
+    assert "  → see whether it answers: tpu-tui exec mute --worker 0 --timeout 60 -- uptime\n" in answer.errors

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pty
 import select
 import shutil
+import struct
 import subprocess
 import sys
+import termios
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -91,6 +96,52 @@ done
     assert dict(zip(cases, answers, strict=True)) == cases
 
 
+ODD = {
+    "tpu-tui --profile off": "tpu-tui --profile off\\ ice ",
+    "tpu-tui check po": "tpu-tui check pod\\$\\(touch\\ made\\) ",
+    "tpu-tui cores sav": "tpu-tui cores sav\\ ed.log ",
+    "tpu-tui report fol": "tpu-tui report folder/",
+}
+"""What is typed, and what Tab makes of it where names hold what a shell minds."""
+
+
+@pytest.mark.parametrize("shell_name", [pytest.param(name, marks=needs(name)) for name in ("bash", "zsh")])
+def test_odd_names_are_quoted_and_nothing_in_them_is_carried_out(home: Shell, shell_name: str) -> None:
+    here = home.home / "here"
+    (here / "folder").mkdir(parents=True)
+    (here / "sav ed.log").touch()
+    (home.home / "profiles" / "office.toml").rename(home.home / "profiles" / "off ice.toml")
+    (home.home / "runs" / RUN / "run.json").write_text(json.dumps({"slice": "pod$(touch made)"}))
+    ready = 'tpu-tui completion {} >> script; . ./script; echo rea""dy\n'
+    (home.home / ".zshrc").write_text(
+        "PS1='> '; autoload -Uz compinit; compinit -u -D; bindkey '^I' complete-word\n" + ready.format("zsh")
+    )
+    (home.home / ".bashrc").write_text("PS1='> '\nbind 'set enable-bracketed-paste off'\n" + ready.format("bash"))
+    with terminal_of(home, shell_name, here) as ours:
+        for typed, completed in ODD.items():
+            os.write(ours, f"{typed}\t".encode())
+            until(ours, completed)
+            os.write(ours, b"\x15")
+    assert not (here / "made").exists()
+
+
+@contextmanager
+def terminal_of(home: Shell, name: str, here: Path) -> Iterator[int]:
+    """An interactive shell in a directory, while it is used, as the terminal that it runs in."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 200, 0, 0))
+    options = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
+    environ = {**home.environ, "ZDOTDIR": str(home.home)}
+    with subprocess.Popen([name, "-i"], env=environ, cwd=here, start_new_session=True, **options) as process:
+        os.close(theirs)
+        try:
+            until(ours, "ready")
+            yield ours
+        finally:
+            process.kill()
+            os.close(ours)
+
+
 @needs("fish")
 def test_fish_completes_every_word(home: Shell) -> None:
     lines = ["tpu-tui completion fish | source", *(f"complete -C '{case}' | cut -f1; echo -" for case in CASES)]
@@ -104,20 +155,11 @@ def test_zsh_completes_every_word(home: Shell) -> None:
         "PS1='> '; autoload -Uz compinit; compinit -u -D; bindkey '^I' complete-word\n"
         'eval "$(tpu-tui completion zsh)"; echo rea""dy\n'
     )
-    ours, theirs = pty.openpty()
-    options = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
-    environ = {**home.environ, "ZDOTDIR": str(home.home)}
-    with subprocess.Popen(["zsh", "-i"], env=environ, cwd=home.home, start_new_session=True, **options) as zsh:
-        os.close(theirs)
-        try:
-            until(ours, "ready")
-            for typed, completed in CASES.items():
-                os.write(ours, f"{typed}\t".encode())
-                until(ours, typed.rpartition(" ")[0] + " " + completed)
-                os.write(ours, b"\x15")
-        finally:
-            zsh.kill()
-            os.close(ours)
+    with terminal_of(home, "zsh", home.home) as ours:
+        for typed, completed in CASES.items():
+            os.write(ours, f"{typed}\t".encode())
+            until(ours, typed.rpartition(" ")[0] + " " + completed)
+            os.write(ours, b"\x15")
 
 
 def until(terminal: int, words: str) -> None:

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tui.commands.following import Teller
+from tui.commands import following
+from tui.commands.following import LookingAfter, Teller
 from tui.commands.output import Output
-from tui.runs.directory import Attendance, Event
+from tui.operator import Operator
+from tui.pod.run import Run
+from tui.pod.worker import Worker
+from tui.runs.directory import Attendance, Event, RunDirectory
+from tui.settings import Settings
 
 
 def told(capsys: pytest.CaptureFixture[str], *items: Event | Attendance) -> list[str]:
     teller = Teller("night", Output())
     for item in items:
         teller.tell(item)
+    teller.tell_rest()
     return capsys.readouterr().err.splitlines()
 
 
@@ -88,3 +96,50 @@ def test_what_to_do_about_an_end_is_told_unless_the_cause_says_it(capsys: pytest
         "night failed: no room",
         "  → make room",
     ]
+
+
+def ended(worker: int, **how: Any) -> Event:
+    return event("exit", worker, **how)
+
+
+def test_workers_that_end_alike_are_told_of_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    failed_first, stopped = ended(3, exit_code=7), [ended(worker, signal=15) for worker in (0, 2, 1)]
+    assert told(capsys, failed_first, *stopped, ended(5, exit_code=None), event("state", state="failed")) == [
+        "worker 3: ended, exit code 7",
+        "workers 0-2: ended, killed by signal 15",
+        "worker 5: ended, nobody recorded how",
+        "night failed",
+    ]
+    assert told(capsys, *(ended(worker, exit_code=0) for worker in range(128))) == [
+        "workers 0-127: ended, exit code 0"
+    ]
+
+
+def test_what_happens_to_a_worker_is_told_in_its_order(capsys: pytest.CaptureFixture[str]) -> None:
+    lost, back = ([event("link", worker, status=how) for worker in (0, 1)] for how in ("lost", "restored"))
+    assert told(capsys, *lost, *back, lost[0], ended(0, exit_code=0)) == [
+        "workers 0-1: connection lost",
+        "workers 0-1: connection restored",
+        "worker 0: connection lost",
+        "worker 0: ended, exit code 0",
+    ]
+
+
+async def test_what_is_kept_is_told_soon_and_at_the_end(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "TOGETHER", 0.0)
+    run = Run(id="night-20260102-000000-aaaa", slice="pod", argv=("x",), workers=(Worker(0), Worker(1), Worker(2)))
+    operator, night = Operator(Settings(home=tmp_path)), RunDirectory.create(tmp_path / "runs", run)
+    looking_after = LookingAfter(operator, night, Teller("night", Output()))
+    with looking_after:
+        for worker in (0, 1):
+            await looking_after.heed(ended(worker, exit_code=0))
+        seen = ""
+        while not seen:
+            await asyncio.sleep(0)
+            seen = capsys.readouterr().err
+        assert seen == "workers 0-1: ended, exit code 0\n"
+        await looking_after.heed(ended(2, exit_code=1))
+        assert capsys.readouterr().err == ""
+    assert capsys.readouterr().err == "worker 2: ended, exit code 1\n"

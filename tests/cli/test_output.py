@@ -12,18 +12,35 @@ import pytest
 from tui.commands import streams
 from tui.commands.arguments import ago
 from tui.commands.output import Output
-from tui.errors import WorkerError
+from tui.errors import UsageError, WorkerError
 
 
 def test_what_to_do_about_many_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
-    denied = [WorkerError("permission denied", worker=worker, remedy="add the key") for worker in range(3)]
+    denied = [
+        WorkerError("permission denied", worker=worker, why=f"to 10.0.0.{worker}", remedy="add the key")
+        for worker in range(3)
+    ]
     Output().problems([*denied, WorkerError("no answer", worker=3, remedy="look at it")])
     assert capsys.readouterr().err.splitlines() == [
-        "tpu-tui: worker 0: permission denied",
-        "tpu-tui: worker 1: permission denied",
-        "tpu-tui: worker 2: permission denied",
+        "tpu-tui: worker 0: permission denied: to 10.0.0.0",
+        "tpu-tui: worker 1: permission denied: to 10.0.0.1",
+        "tpu-tui: worker 2: permission denied: to 10.0.0.2",
         "  → add the key",
         "tpu-tui: worker 3: no answer",
+        "  → look at it",
+    ]
+
+
+def test_what_many_workers_say_alike_is_told_of_all_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    late = [WorkerError("no answer", worker=worker, why="too late", remedy="look at it") for worker in range(128)]
+    other = WorkerError("denied", worker=64, remedy="add a key")
+    Output().problems([*late[:64], other, *late[65:], UsageError("no answer", why="too late", remedy="look at it")])
+    assert capsys.readouterr().err.splitlines() == [
+        "tpu-tui: workers 0-63,65-127: no answer: too late",
+        "  → look at it",
+        "tpu-tui: worker 64: denied",
+        "  → add a key",
+        "tpu-tui: no answer: too late",
         "  → look at it",
     ]
 

@@ -152,6 +152,7 @@ def test_read_only_lets_a_dry_run_say_what_it_would_do(
         (["--jsn", "slices"], "no such option: --jsn\n  → did you mean --json?"),
         (["--profil", "local", "slices"], "no such option: --profil\n  → did you mean --profile?"),
         (["slices", "--projekt", "x"], "no such option: --projekt\n  → did you mean --project?"),
+        (["cores", "-x", "out.log"], "no such option: -x\n  → tpu-tui cores --help"),
         (["slices", "create", "--tpye=v2-8", "x"], "no such option: --tpye\n  → did you mean --type?"),
         (["status", "--detach", "x"], "no such option: --detach\n  → tpu-tui status --help"),
         (["slices", "creat", "x"], "no such action of tpu-tui slices: creat\n  → did you mean create?"),

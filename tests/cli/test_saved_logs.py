@@ -45,11 +45,52 @@ def test_what_is_piped_in_is_a_log_too(tmp_path: Path) -> None:
     assert len(json.loads(piped.stdout)) == 16
 
 
-def test_that_no_line_is_wanted_is_told(tmp_path: Path) -> None:
-    nobody = run("logs", str(SAMPLE_LOG), "--worker", "99", home=tmp_path)
-    assert (nobody.returncode, nobody.stdout) == (0, b"")
-    assert b"No line of " in nobody.stderr
+def test_that_no_line_is_wanted_is_told_with_what_there_is(tmp_path: Path) -> None:
+    wrong = {
+        ("--worker", "99"): b"is of worker 99: it has workers 0-3.",
+        ("--core", "9999"): b"is about core 9999: it has cores 0-2,6-15,20,22-23.",
+        ("--worker", "1", "--core", "0"): b"is such a one.",
+        ("--since", "2100-01-01"): b"is such a one.",
+    }
+    for words, said in wrong.items():
+        nobody = run("logs", str(SAMPLE_LOG), *words, home=tmp_path)
+        assert (nobody.returncode, nobody.stdout) == (0, b"")
+        assert nobody.stderr.startswith(b"No line of ")
+        assert said in nobody.stderr
+        assert said in run("logs", str(SAMPLE_LOG), *words, "--json", home=tmp_path).stderr
     assert run("logs", str(SAMPLE_LOG), "--tail", "0", home=tmp_path).stderr == b""
+
+
+def test_of_a_log_that_names_nobody_no_worker_is_made_up(tmp_path: Path) -> None:
+    log = tmp_path / "plain.log"
+    log.write_text("hello\n")
+    assert b"is of worker 0: none names a worker." in run("logs", str(log), "--worker", "0", home=tmp_path).stderr
+    assert b"is about core 0: none names a core." in run("logs", str(log), "--core", "0", home=tmp_path).stderr
+
+
+def test_what_is_no_log_is_told_for_what_it_is(tmp_path: Path) -> None:
+    link = tmp_path / "dangling.log"
+    link.symlink_to("gone.log")
+    told = run("dialect", "test", str(link), home=tmp_path)
+    assert b"it is a link to gone.log, which is not there" in told.stderr
+    nothing = subprocess.run(
+        [sys.executable, "-m", "tui.cli", "cores", "-"],
+        env={**os.environ, "TPU_TUI_HOME": str(tmp_path)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+        timeout=120,
+    )
+    assert b"nothing is piped in: standard input is a terminal or another device" in nothing.stderr
+    assert (told.returncode, nothing.returncode) == (2, 2)
+
+
+def test_that_no_dialect_understands_a_line_is_told(tmp_path: Path) -> None:
+    log = tmp_path / "plain.log"
+    log.write_text("hello\n")
+    answer = run("dialect", "test", str(log), home=tmp_path)
+    assert (answer.returncode, answer.stdout) == (0, b"")
+    assert answer.stderr == b"1 line\nNo dialect understands any of them.\n"
 
 
 def test_a_report_and_a_comparison_take_what_is_piped_in(tmp_path: Path) -> None:

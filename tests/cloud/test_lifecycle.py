@@ -125,3 +125,34 @@ async def test_leaving_early_does_not_undo_it(cloud: Cloud) -> None:
     await steps.aclose()
 
     assert [slice_.name for slice_ in (await cloud.api.slices()).slices] == ["pod"]
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("MyPod", "mypod"),
+        ("my_pod", "my-pod"),
+        ("8-cores", "cores"),
+        ("pod-", "pod"),
+        ("n" * 64, "n" * 63),
+        ("größe", "gr-e"),
+        ("pod\n", "pod"),
+        ("_", ""),
+    ],
+)
+async def test_a_name_that_a_slice_cannot_have_is_refused_before_the_api_is_asked(
+    cloud: Cloud, name: str, near: str
+) -> None:
+    nobody = cloud.connect(endpoints={"tpu": "127.0.0.1:1"})
+    for dry_run in (False, True):
+        with pytest.raises(UsageError, match="cannot be created") as refused:
+            _ = [
+                told async for told in nobody.create("local-a", name, "v2-8", "tpu-ubuntu2204-base", dry_run=dry_run)
+            ]
+        assert "lower-case letters, digits and dashes" in refused.value.why
+        assert refused.value.remedy == (f"{near} would do" if near else "tpu-tui slices create NAME …")
+
+
+@pytest.mark.parametrize("name", ["n", "n" * 63, "node-1", "a0"])
+async def test_a_name_that_a_slice_can_have_is_asked_for(cloud: Cloud, name: str) -> None:
+    assert (await cloud.make(name))[-1] == f"{name} is READY"

@@ -66,6 +66,26 @@ async def test_what_hinders_a_launch_is_told_before_it_with_what_to_do(operator:
         assert str(launch.label) == "Launch"
 
 
+async def test_a_name_that_an_id_cannot_hold_is_refused_and_one_with_marks_is_made_readable(
+    operator: StageOperator,
+) -> None:
+    app = ConsoleApp(operator, default_command=("true",))
+    async with app.run_test(size=FULL) as pilot:
+        await until(pilot, lambda: table(app, "slices").row_count())
+        await pilot.press("n")
+        await until(pilot, lambda: isinstance(app.screen, LaunchDialog))
+        app.screen.query_one("#name", Input).value = "ночь"
+        await pilot.press("enter")
+        await until(pilot, lambda: "no run can be called 'ночь'" in dialog_text(app))
+        app.screen.query_one("#name", Input).value = "größe 2"
+        launch = app.screen.query_one("#launch", Button)
+        await pilot.press("enter")
+        await until(pilot, lambda: not launch.disabled)
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, RunScreen))
+        assert operator.runs()[0].run.name == "grosse-2"
+
+
 async def test_the_launch_dialog_scales_a_training_from_another_type(operator: StageOperator) -> None:
     app = ConsoleApp(operator, default_command=("true",))
     async with app.run_test(size=FULL) as pilot:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,12 @@ from tests.console.stage import (
     Listed,
     StageOperator,
     a_slice,
+    make_run,
     train,
     unreachable,
 )
 from tui.checks.row import CheckRow
+from tui.console import rows
 from tui.console.app import ConsoleApp
 from tui.console.palette import entries
 from tui.console.screens.base import MainScreen
@@ -21,8 +24,10 @@ from tui.console.screens.dialog import TextDialog
 from tui.console.screens.help import help_text
 from tui.console.screens.pod import PodScreen
 from tui.console.screens.run import RunScreen
+from tui.console.sources import FIRST_RUNS
 from tui.console.widgets.core_table import CoreTable
 from tui.console.widgets.pane import Pane
+from tui.runs.directory import RunDirectory
 
 
 async def test_the_pod_screen_shows_slices_workers_checks_and_runs(operator: StageOperator) -> None:
@@ -196,3 +201,29 @@ async def test_where_nothing_is_yet_the_next_step_is_told(own_home: Path) -> Non
         told = [told.message for told in app._notifications]
         assert told[0] == "nothing is chosen"
         assert told[1].startswith("nothing to launch on\nno slices in project my-project")
+
+
+async def test_of_many_ended_runs_nothing_is_read_or_made_again(
+    operator: StageOperator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slice_ = a_slice()
+    for number in range(FIRST_RUNS + 20):
+        run = make_run(slice_, id=f"old-20261121-090000-{number:04x}")
+        directory = RunDirectory.create(operator.settings.runs_home, run)
+        directory.append_event("state", state="running", cause=None)
+        directory.append_event("state", state="stopped", cause=None)
+    made: list[str] = []
+    real = rows.run_row
+    monkeypatch.setattr(rows, "run_row", lambda status, *rest: (made.append(status.run.id), real(status, *rest))[1])
+    looks: list[int] = []
+    look = operator.runs
+    monkeypatch.setattr(operator, "runs", lambda **more: (found := look(**more), looks.append(len(found)))[0])
+    app = ConsoleApp(operator)
+    async with app.run_test(size=FULL) as pilot:
+        await until(pilot, lambda: table(app, "runs").row_count() == FIRST_RUNS + 20 and len(looks) > 3)
+        assert looks[:2] == [FIRST_RUNS, FIRST_RUNS + 20]
+        # Once for the row, and once more when its newest figures are known.
+        assert max(Counter(made).values()) <= 2
+        await until(pilot, lambda: len(looks) > 4)
+        await until(pilot, lambda: "stopped" in shown(table(app, "runs")))
+        assert max(Counter(made).values()) <= 2

@@ -36,14 +36,17 @@ def owners_of(data: bytes) -> Owners:
 def slowly(data: bytes, owners: Owners, choice: Choice) -> list[tuple[int, bytes]]:
     """Every line asked, with where it begins."""
     found = []
+    dated: dict[int | None, float] = {}
     offset = 0
     listener = owners.listener()
     for line in _split(data):
         worker, moment = listener.read(line.removesuffix(b"\n"))
+        if moment is not None:
+            dated |= {worker: moment, None: moment}
         if (
             choice.worker in (None, worker)
             and (choice.core is None or names_core(line, choice.core))
-            and (choice.since is None or (moment is not None and moment >= choice.since))
+            and (choice.since is None or dated.get(worker, dated.get(None, 0.0)) >= choice.since)
         ):
             found.append((offset, line))
         offset += len(line)
@@ -76,8 +79,8 @@ def test_blocks_of_any_size_give_what_asking_every_line_gives(
 def test_the_last_lines_read_from_the_end_are_those_read_from_the_beginning(
     data: bytes, choice: Choice, size: int, tail: int
 ) -> None:
-    # Whose lines are whose in a log in sections can only be told from its beginning.
-    owners = replace(owners_of(data), sectioned=False)
+    # Whose lines are whose in a log in sections, and how old those without a date are, only its beginning can tell.
+    owners, choice = replace(owners_of(data), sectioned=False), replace(choice, since=None)
     expected = slowly(data, owners, choice)
     expected = expected[len(expected) - tail :] if tail < len(expected) else expected
     before, picking.BLOCK = picking.BLOCK, size

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tui.cloud import nodes
 from tui.cloud.inventory import Listing, no_such_slice, pick
 from tui.cloud.lifecycle import Lifecycle
+from tui.cloud.names import refuse_what_is_no_name
 from tui.cloud.tpu_client import TpuConnection, UnknownZone, request_options, unreadable
 from tui.errors import CloudError, OutOfReachError, TpuTuiError, UsageError, near_matches
 from tui.pod.slice import Slice
@@ -103,6 +104,7 @@ class TpuApi:
         metadata: Mapping[str, str] | None = None,
     ) -> AsyncIterator[str]:
         """Make a slice and tell how it goes until it is ready. Leaving early does not undo it."""
+        refuse_what_is_no_name(name, f"slice {name} cannot be created in {zone}")
         await self._api.open()
         from google.cloud import tpu_v2
 

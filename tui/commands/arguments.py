@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
+import re
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
+from tui.errors import UsageError
+
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+_WHOLE = re.compile(r"[0-9]+|[0-9]{1,3}(?:,[0-9]{3})+|[0-9]{1,3}(?:_[0-9]{3})+")
+"""Thousands may be apart; `1,2` are two numbers."""
 _MOST_DIGITS = 18
 """Of a whole number: those of a 64-bit count. No list is that long, and no log."""
 
@@ -39,9 +45,9 @@ def some_seconds(text: str) -> float:
 
 def whole(text: str) -> int:
     """0 or more, as `4096`, also written `4,096` or `4_096`."""
-    bare = text.replace(",", "").replace("_", "")
-    if not (bare.isascii() and bare.isdecimal()):
+    if not _WHOLE.fullmatch(text):
         raise argparse.ArgumentTypeError(f"{text!r} is no whole number")
+    bare = text.replace(",", "").replace("_", "")
     if len(bare) > _MOST_DIGITS:
         raise argparse.ArgumentTypeError(f"a number of {len(bare)} digits is too large")
     return int(bare)
@@ -52,6 +58,14 @@ def given(text: str) -> str:
     if not text:
         raise argparse.ArgumentTypeError("its value is empty")
     return text
+
+
+def as_text(word: str) -> str:
+    """A word as its UTF-8 reads, whatever this machine's locale is; one that is none stays as it is."""
+    try:
+        return os.fsencode(word).decode()
+    except UnicodeError:
+        return word
 
 
 def file(text: str) -> Path:
@@ -72,3 +86,19 @@ def ago(text: str) -> datetime | None:
         return datetime.now(timezone.utc) - timedelta(**{_UNITS[text[-1]]: int(text[:-1])})
     except OverflowError:
         return datetime.min.replace(tzinfo=timezone.utc)
+
+
+def moment(text: str | None) -> float | None:
+    """A Unix time from a duration back from now, or from RFC 3339 (UTC unless it says otherwise); None for None.
+
+    Raises UsageError for any other text.
+    """
+    if text is None:
+        return None
+    if (back := ago(text)) is not None:
+        return back.timestamp()
+    try:
+        told = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        raise UsageError(f"no time: {text!r}", remedy="write it as 10m, 2h or 2026-01-31T18:00:00Z") from None
+    return (told if told.tzinfo else told.replace(tzinfo=timezone.utc)).timestamp()

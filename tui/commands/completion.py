@@ -25,13 +25,16 @@ _LINES = {"bash": '"$COMP_LINE"', "zsh": '"$BUFFER"', "fish": "(commandline | st
 """The line that is being typed: a profile or project on it says whose slices are meant."""
 _FUNCTIONS = {
     "bash": """
-_tpu_tui_{kind}() {{
-  compgen -W "$({names})" -- "$1"
+{function}() {{
+  local name typed=${{1//[\\\\\\"\\']/}}
+  while IFS= read -r name; do
+    [[ $name == "$typed"* ]] && printf '%q\\n' "$name"
+  done < <({names})
   {files}
 }}
 """,
     "zsh": """
-_tpu_tui_{kind}() {{
+{function}() {{
   local -a found
   found=(${{(f)"$({names})"}})
   compadd -a found
@@ -39,13 +42,16 @@ _tpu_tui_{kind}() {{
 }}
 """,
     "fish": """
-function _tpu_tui_{kind}
+function {function}
   {names}
   {files}
 end
 """,
 }
-"""A function of each shell that completes one kind of names: asked when Tab is pressed, and not before."""
+"""A function of each shell that completes one kind of names: asked when Tab is pressed, and not before.
+
+Bash's `compgen -W` would carry out a `$(…)` in a name, and a slice's can come from another machine's record of a run.
+"""
 _FILES = {"bash": 'compgen -f -- "$1"', "zsh": "_files", "fish": "__fish_complete_path (commandline -ct)"}
 _BEYOND_SHTAB = {
     "bash": """
@@ -154,11 +160,13 @@ def script(shell: str) -> str:
         elif complete == "directories":
             action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
         elif complete:
-            name = f"_tpu_tui_{complete}"
+            name = _function(complete)
             action.complete = {"bash": name, "zsh": name, "fish": f"({name})"}  # type: ignore[attr-defined]
     functions = (
         _FUNCTIONS[shell].format(
-            kind=kind, names=_NAMES.format(kind, _LINES[shell]), files=_FILES[shell] if kind == "logs" else ""
+            function=_function(kind),
+            names=_NAMES.format(kind, _LINES[shell]),
+            files=_FILES[shell] if kind == "logs" else "",
         )
         for kind in _LISTS
     )
@@ -166,6 +174,11 @@ def script(shell: str) -> str:
     if shell == "zsh":
         text = _ONE_WORD_ONLY.sub('"*:', text)
     return text + _BEYOND_SHTAB[shell].replace("{everywhere}", " ".join(_with_values()))
+
+
+def _function(kind: str) -> str:
+    """The function's name; by `_file` in it shtab 1.13 has bash know that it gives files too."""
+    return f"_tpu_tui_{kind}_file" if kind == "logs" else f"_tpu_tui_{kind}"
 
 
 def _with_values() -> Iterator[str]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import os
 from typing import TYPE_CHECKING, Any
 
 from tui.commands.arguments import ago
 from tui.commands.output import Output
 from tui.commands.refusals import by_read_only
 from tui.errors import OutOfReachError, TpuTuiError, UsageError
+from tui.pod.naming import LAST
 
 if TYPE_CHECKING:
     from tui.operator import Operator
@@ -23,7 +25,7 @@ async def delete_runs(args: argparse.Namespace, operator: Operator, out: Output)
     if bool(refs) == bool(args.older_than):
         which = "which runs?" if not refs else "either runs by name or those of an age, not both"
         raise UsageError(which, remedy="tpu-tui runs delete RUN …, or tpu-tui runs delete --older-than 7d")
-    named = [await operator.find_run(ref) for ref in refs] or await _older(operator, args.older_than)
+    named = [await _meant(ref, operator) for ref in refs] or await _older(operator, args.older_than)
     chosen = {directory.path: directory for directory in named}.values()
     rows: list[dict[str, Any]] = []
     code = 0
@@ -41,6 +43,17 @@ async def delete_runs(args: argparse.Namespace, operator: Operator, out: Output)
     elif not rows:
         out.note(f"No run here ended more than {args.older_than} ago: none is deleted.")
     return code
+
+
+async def _meant(ref: str, operator: Operator) -> RunDirectory:
+    """The run that is to be deleted: a part of its id has to be whole words of it, as a slip of the finger is not."""
+    directory = await operator.find_run(ref)
+    if ref != LAST and os.sep not in ref and ref in directory.id and f"-{ref}-" not in f"-{directory.id}-":
+        raise UsageError(
+            f"{ref!r} is too little of {directory.id} to delete that",
+            remedy=f"tpu-tui runs delete {directory.id} deletes it",
+        )
+    return directory
 
 
 async def _delete(directory: RunDirectory, where: str, operator: Operator) -> TpuTuiError | None:

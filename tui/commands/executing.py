@@ -152,24 +152,17 @@ def _print_grouped(
 
     Where they are one, its heading goes to stderr: stdout then holds what every worker said, and nothing else.
     """
-    groups: dict[tuple[bytes, bytes, str], list[int]] = {}
-    endings = [(rank, answer, _ending(answer)) for rank, answer in answers.items()]
-    for rank, answer, ending in [*endings, *((rank, answer, " · interrupted") for rank, answer in cut.items())]:
-        output = (b"", b"") if endings_only else (answer.stdout, answer.stderr)
-        groups.setdefault((*output, ending), []).append(rank)
-    for (stdout, stderr, ending), ranks in sorted(groups.items(), key=lambda group: min(group[1])):
-        plural = "workers" if len(ranks) > 1 else "worker"
-        heading = f"── {plural} {format_ranks(ranks)} ({len(ranks)}){ending}"
-        out.text(heading) if len(groups) > 1 else out.note(heading)
-        if stdout:
-            out.text(stdout.decode("utf-8", "replace").removesuffix("\n"))
-        if stderr:
-            out.note(stderr.decode("utf-8", "replace").removesuffix("\n"))
+    from tui.operator.outcomes import Outcome, ending, grouped, heading
 
-
-def _ending(answer: Completed) -> str:
-    if answer.timed_out:
-        return " · timed out"
-    if answer.signal:
-        return f" · killed by SIG{answer.signal}"
-    return "" if answer.exit_code == 0 else f" · exit {answer.exit_code}"
+    ended = [*((*one, ending(one[1])) for one in answers.items()), *((*one, "interrupted") for one in cut.items())]
+    groups = grouped(
+        (rank, Outcome(b"", b"", how) if endings_only else Outcome(answer.stdout, answer.stderr, how))
+        for rank, answer, how in ended
+    )
+    for outcome, ranks in groups:
+        told = f"── {heading(outcome, ranks)}"
+        out.text(told) if len(groups) > 1 else out.note(told)
+        if outcome.stdout:
+            out.text(outcome.stdout.decode("utf-8", "replace").removesuffix("\n"))
+        if outcome.stderr:
+            out.note(outcome.stderr.decode("utf-8", "replace").removesuffix("\n"))

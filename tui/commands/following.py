@@ -25,7 +25,7 @@ async def follow(operator: Operator, directory: RunDirectory, out: Output) -> in
 
     many = len(directory.run.workers) > 1
     looking_after = LookingAfter(operator, directory, Teller(directory.id, out))
-    with goes_on_without_us(directory.id, out):
+    with goes_on_without_us(directory.id, out), looking_after:
         async for item in operator.watch(directory):
             if not isinstance(item, LogLine):
                 await looking_after.heed(item)
@@ -55,8 +55,15 @@ def exit_code(status: RunStatus) -> int:
     return OutOfReachError.exit_code if unreached else ANSWER_IS_NO
 
 
+TOGETHER = 0.5
+"""Seconds in which workers to which the same happens are told of in one line."""
+
+
 class LookingAfter:
-    """Tells what happens to a run, and gives it another keeper where it lost its own, as `attach` does once."""
+    """Tells what happens to a run, and gives it another keeper where it lost its own, as `attach` does once.
+
+    What happens to many workers is told a moment later, of all of them; at the latest when the body of a `with` ends.
+    """
 
     def __init__(self, operator: Operator, directory: RunDirectory, teller: Teller) -> None:
         from tui.operator.attendance import Successors
@@ -65,6 +72,21 @@ class LookingAfter:
         self._directory = directory
         self._teller = teller
         self._successors = Successors()
+        self._later: asyncio.TimerHandle | None = None
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, *_: object) -> None:
+        if self._later is not None:
+            self._later.cancel()
+        self._tell_rest()
+
+    def _tell_rest(self) -> None:
+        self._later = None
+        # That nobody reads any more is met by whoever tells next, within the command.
+        with contextlib.suppress(BrokenPipeError):
+            self._teller.tell_rest()
 
     async def heed(self, item: Event | Attendance) -> None:
         """Tell one thing; start a keeper when it is that there is none.
@@ -73,6 +95,8 @@ class LookingAfter:
         """
         pause = self._pause_after(item)
         self._teller.tell(item, another_in=pause)
+        if self._later is None:
+            self._later = asyncio.get_running_loop().call_later(TOGETHER, self._tell_rest)
         if pause is None:
             return
         await asyncio.sleep(pause)
@@ -104,7 +128,8 @@ class LookingAfter:
 class Teller:
     """Says on stderr what happens to a run: a phase only when it failed, the reason and remedy of many workers once.
 
-    Failed checks are notes besides, of many workers together.
+    Failed checks are notes besides, of many workers together. Of workers that end alike, or whose connections do,
+    it keeps what it has to say until something else is to be told, or `tell_rest` asks for it.
     """
 
     def __init__(self, run: str, out: Output) -> None:
@@ -114,17 +139,34 @@ class Teller:
         """The worker that each reason of a failed phase was told of."""
         self._alike: dict[tuple[str, str], list[int]] = {}
         """The workers that failed like one before them, told together when something else is."""
+        self._kept: dict[str, list[int]] = {}
+        """What has happened since something was told, and to which workers."""
         self._remedies: set[str] = set()
         """Those told of this attempt."""
 
     def tell(self, item: Event | Attendance, *, another_in: float | None = None) -> None:
         """Say one thing, where it is worth a line; another keeper is to be there `another_in` seconds."""
-        from tui.runs.directory import Attendance
+        from tui.runs.directory import Attendance, Event
 
+        if isinstance(item, Event) and item.worker is not None and item.kind in ("link", "exit"):
+            self._keep(item.worker, _what_happened(item))
+            return
         text = self._attendance(item, another_in) if isinstance(item, Attendance) else self._event(item)
         if text:
-            self._tell_of_those_alike()
+            self.tell_rest()
             self._out.note(text)
+
+    def _keep(self, worker: int, what: str) -> None:
+        if any(worker in workers for workers in self._kept.values()):
+            self.tell_rest()
+        self._kept.setdefault(what, []).append(worker)
+
+    def tell_rest(self) -> None:
+        """Say what is kept of workers to which the same happened."""
+        self._tell_of_those_alike()
+        for what, workers in self._kept.items():
+            self._out.note(f"worker{'s' if len(workers) > 1 else ''} {format_ranks(workers)}: {what}")
+        self._kept.clear()
 
     def _tell_of_those_alike(self) -> None:
         for reason, workers in self._alike.items():
@@ -157,11 +199,6 @@ class Teller:
             return self._state(fields)
         if event.kind == "phase" and fields.get("status") == "failed" and fields.get("phase") != "check":
             return self._failed_phase(event.worker, where, fields)
-        if event.kind == "link":
-            detail = f": {fields['detail']}" if fields.get("detail") else ""
-            return f"{where}connection {fields.get('status')}{detail}"
-        if event.kind == "exit":
-            return f"{where}ended, {_how_it_ended(fields)}"
         if event.kind == "note":
             return f"{where}{fields.get('text', '')}{_todo(fields)}"
         return ""
@@ -184,6 +221,14 @@ class Teller:
         todo = "" if remedy in self._remedies else _todo(fields)
         self._remedies.add(remedy)
         return f"{where}{reason[0]} failed: {detail}{todo}"
+
+
+def _what_happened(event: Event) -> str:
+    """What befell a worker's connection or its part of the run."""
+    fields = event.fields
+    if event.kind == "exit":
+        return f"ended, {_how_it_ended(fields)}"
+    return f"connection {fields.get('status')}" + (f": {fields['detail']}" if fields.get("detail") else "")
 
 
 def _todo(fields: Mapping[str, Any]) -> str:

@@ -7,11 +7,12 @@ import asyncio
 import os
 from typing import TYPE_CHECKING, Any
 
-from tui.commands.arguments import directory, given, seconds, whole
+from tui.commands.arguments import as_text, directory, given, seconds, whole
 from tui.commands.following import LookingAfter, Teller, exit_code, follow, goes_on_without_us
 from tui.commands.output import Output
 from tui.errors import UsageError
 from tui.pod.run import RunState
+from tui.pod.run_names import readable_name
 
 if TYPE_CHECKING:
     from tui.operator import LaunchRequest, Operator
@@ -84,6 +85,14 @@ def _parse_env(pairs: list[str]) -> dict[str, str]:
     return env
 
 
+def _name_for_a_run(name: str, out: Output) -> str:
+    """The name as the run's id can hold it; that it is another one is told."""
+    called = readable_name(as_text(name))
+    if called != name:
+        out.note(f"The run is called {called}: its id holds ASCII letters, digits and . _ - only, 100 at most.")
+    return called
+
+
 async def launch_run(args: argparse.Namespace, operator: Operator, out: Output) -> int:
     """Launch on every worker or on none; then follow, unless detached."""
     from tui.operator import LaunchRequest
@@ -92,10 +101,11 @@ async def launch_run(args: argparse.Namespace, operator: Operator, out: Output) 
     if not args.argv:
         raise UsageError("no command to launch", remedy="tpu-tui launch SLICE -- COMMAND …")
     env, timeouts = _parse_env(args.env), PhaseTimeouts.parse(args.phase_timeout)
+    name = None if args.name is None else _name_for_a_run(args.name, out)
     request = LaunchRequest(
         slice_=await operator.slice(args.slice),
         argv=tuple(args.argv),
-        name=args.name,
+        name=name,
         env=env,
         sync=args.sync,
         conda_env=args.conda_env,
@@ -156,7 +166,7 @@ async def _until_started(operator: Operator, directory: RunDirectory, out: Outpu
     from tui.runs.directory import Event
 
     looking_after = LookingAfter(operator, directory, Teller(directory.id, out))
-    with goes_on_without_us(directory.id, out):
+    with goes_on_without_us(directory.id, out), looking_after:
         async for item in operator.events(directory):
             await looking_after.heed(item)
             if isinstance(item, Event) and item.kind != "state":

@@ -9,12 +9,11 @@ import argparse
 import sys
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tui.commands import streams
-from tui.commands.arguments import FILE, LOG, ago, directory, given, whole
+from tui.commands.arguments import FILE, LOG, directory, given, moment, whole
 from tui.commands.output import Output, in_json
 from tui.commands.refusals import by_read_only
 from tui.errors import OutOfReachError, TpuTuiError, UsageError
@@ -50,7 +49,8 @@ def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
     logs.add_argument("--merged", action="store_true", help="all workers' in order of arrival (the default)")
     logs.add_argument("-f", "--follow", action="store_true", help="go on until the run ends")
     logs.add_argument("--tail", type=whole, metavar="N", help="only the last N lines")
-    logs.add_argument("--since", metavar="T", help="only lines since then: 10m, 2h, or 2026-01-31T18:00:00Z")
+    since = "only lines since then: 10m, 2h, or 2026-01-31T18:00:00Z; dates in a saved log count as UTC"
+    logs.add_argument("--since", metavar="T", help=since)
     logs.set_defaults(run=show_logs, run_on_file=show_file)
 
     report = commands.add_parser("report", help="what happened, as a file to keep")
@@ -150,10 +150,11 @@ def show_file(args: argparse.Namespace, flags: Mapping[str, Any], out: Output) -
 
 
 def _show_saved(log: SavedLog, cache: Path | None, args: argparse.Namespace, out: Output) -> int:
-    from tui.commands.entry_times import numbered_lines, picked_lines, tells_dates
+    from tui.commands.entry_times import numbered_lines, picked_lines
+    from tui.commands.nothing_found import in_saved_log
     from tui.logs.picking import Choice
 
-    since = _parse_since(args.since)
+    since = moment(args.since)
     if args.follow:
         raise UsageError("a saved log does not grow", remedy=f"tail -f {args.ref} follows a file")
     choice = Choice(args.worker, args.core, since)
@@ -163,10 +164,8 @@ def _show_saved(log: SavedLog, cache: Path | None, args: argparse.Namespace, out
         found = _copy(log.blocks(), out)
     else:
         found = _copy((line.data for line in picked_lines(log, choice, args.tail, cache)), out)
-    if not found and since is not None and not tells_dates(log, cache):
-        out.note(f"No line of {log.name} tells its date, so none is known to be since then.")
-    elif not found and args.tail != 0 and not out.as_json:
-        out.note(f"No line of {log.name} is such a one.")
+    if not found and args.tail != 0:
+        out.note(in_saved_log(log, choice, cache))
     return 0
 
 
@@ -190,7 +189,7 @@ async def show_logs(args: argparse.Namespace, operator: Operator, out: Output) -
     """Print a log: one worker's bytes as they are, or lines with their worker."""
     from tui.runs.directory import RunDirectory
 
-    since = _parse_since(args.since)
+    since = moment(args.since)
     source, code = await _opened(args, operator, out)
     if not isinstance(source, RunDirectory):
         return _show_saved(source, operator.settings.home / "cache", args, out) or code
@@ -205,16 +204,27 @@ async def show_logs(args: argparse.Namespace, operator: Operator, out: Output) -
         found = _copy(mirrored, out)
     else:
         found = _write_lines(_stored_lines(source, args, since), _line_writer(args, out), out)
-    if not found and args.tail != 0 and not out.as_json:
-        yet = "" if operator.status_of(source).state.is_over else " yet"
-        out.note(f"No line of {source.id} is such a one{yet}.")
+    if not found and args.tail != 0:
+        out.note(await _nothing_found(operator, source, args.core))
     return code
+
+
+async def _nothing_found(operator: Operator, directory: RunDirectory, core: int | None) -> str:
+    """Why no line of a run was printed."""
+    from tui.commands.nothing_found import about_core
+
+    rows = [] if core is None else await operator.core_rows(directory, "core", reverse=False)
+    yet = "" if operator.status_of(directory).state.is_over else " yet"
+    such = f"No line of {directory.id} is such a one{yet}."
+    return such if core is None else about_core(directory.id, core, rows) or such
 
 
 def _require_worker(directory: RunDirectory, worker: int | None) -> None:
     known = [each.index for each in directory.run.workers]
     if worker is not None and worker not in known:
-        raise UsageError(f"{directory.id} has no worker {worker}", remedy=f"it has workers {known[0]}-{known[-1]}")
+        from tui.commands.nothing_found import workers_of
+
+        raise UsageError(f"{directory.id} has no worker {worker}", remedy=workers_of(known))
 
 
 def _mirrored(directory: RunDirectory, args: argparse.Namespace) -> Iterable[bytes] | None:
@@ -324,19 +334,6 @@ async def _follow(
             sys.stdout.flush()
 
 
-def _parse_since(text: str | None) -> float | None:
-    """A Unix time from a duration back from now, or from RFC 3339 (UTC unless it says otherwise)."""
-    if text is None:
-        return None
-    if (back := ago(text)) is not None:
-        return back.timestamp()
-    try:
-        moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
-    except ValueError:
-        raise UsageError(f"no time: {text!r}", remedy="write it as 10m, 2h or 2026-01-31T18:00:00Z") from None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)).timestamp()
-
-
 async def write_report(args: argparse.Namespace, operator: Operator, out: Output) -> int:
     """Write the report in each format asked for and print where it is."""
     if args.upload:
@@ -373,11 +370,14 @@ async def try_dialects(args: argparse.Namespace, operator: Operator, out: Output
     if out.as_json:
         out.document({"file": log.name, "lines": total, "dialects": [trial.to_json() for trial in trials]})
         return 0
-    out.note(f"{total} lines")
+    out.note(f"{total} line{'' if total == 1 else 's'}")
     told = [
         (trial.name, trial.matched) for trial in trials if trial.matched or trial.name in {one.name for one in own}
     ]
-    out.table(("dialect", "lines"), told, right=("lines",))
+    if told:
+        out.table(("dialect", "lines"), told, right=("lines",))
+    else:
+        out.note("No dialect understands any of them.")
     for trial in trials[: len(own)]:
         for text, columns in trial.examples:
             out.text(f"{trial.name}: {text}")

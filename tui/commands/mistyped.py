@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Collection, Sequence
 
 _ELSEWHERE = {
@@ -19,6 +20,8 @@ _ELSEWHERE = {
 """What other tools call it, and what it is called here."""
 
 
+_SHORT = re.compile("-[A-Za-z]")
+"""How a short option begins; a number does not."""
 _LIKE_ENOUGH = 0.7
 """As difflib counts; less brings up words that have nothing to do with each other."""
 
@@ -38,13 +41,15 @@ def word_meant(word: str, choices: Collection[str]) -> str:
 
 
 def unknown_option(words: Sequence[str], *parsers: argparse.ArgumentParser) -> tuple[str, str] | None:
-    """The first long option that none of these has, and what was probably meant; an abbreviation is known.
+    """The first option that none of these has, and what was probably meant; an abbreviation is known.
 
     Options that hold everywhere are not to be abbreviated: they are read before it is known which others there are.
     """
     known = {option: parser.allow_abbrev for parser in parsers for option in parser._option_string_actions}
     for word in words:
         name = word.partition("=")[0]
+        if _SHORT.match(word) and word[:2] not in known:
+            return word[:2], ""
         if name.startswith("--") and not any(
             option == name or (shortened and option.startswith(name)) for option, shortened in known.items()
         ):

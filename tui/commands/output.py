@@ -11,6 +11,7 @@ from typing import Any
 
 from tui.commands import streams
 from tui.errors import TpuTuiError
+from tui.pod.ranks import format_ranks
 from tui.printable import figure, one_line, printable
 
 ANSWER_IS_NO = 1
@@ -80,15 +81,29 @@ class Output:
         except OSError:
             streams.discard(sys.stderr)
 
-    def problem(self, error: TpuTuiError) -> None:
+    def problem(self, error: TpuTuiError, *, with_remedy: bool = True) -> None:
         """Tell an error: what, where, why and what to do."""
-        self.note(f"tpu-tui: {error}")
+        self.note(f"tpu-tui: {error if with_remedy else error.sentence}")
 
     def problems(self, errors: Sequence[TpuTuiError]) -> None:
-        """Tell several, and once behind them what to do about all of those that ask for the same."""
+        """Tell several, workers with the same one together; what to do about it once, behind all who ask for that."""
+        alike: dict[tuple[str, str, str, int], list[TpuTuiError]] = {}
         for place, error in enumerate(errors):
-            following = errors[place + 1].remedy if place + 1 < len(errors) else ""
-            self.note(f"tpu-tui: {error.sentence if error.remedy == following else error}")
+            alone = -1 if isinstance(error.worker, int) else place
+            alike.setdefault((error.what, error.why, error.remedy, alone), []).append(error)
+        groups = list(alike.values())
+        for place, group in enumerate(groups, 1):
+            told_later = place < len(groups) and groups[place][0].remedy == group[0].remedy
+            self.problem(_of_all(group), with_remedy=not told_later)
+
+
+def _of_all(errors: Sequence[TpuTuiError]) -> TpuTuiError:
+    """The error of several workers, named as a range."""
+    if len(errors) == 1:
+        return errors[0]
+    ranks = format_ranks(int(error.worker or 0) for error in errors)
+    first = errors[0]
+    return TpuTuiError(f"workers {ranks}: {first.what}", why=first.why, remedy=first.remedy)
 
 
 def _print(text: str, *, flush: bool = False) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from tui import __version__
 from tui.commands import streams
-from tui.commands.arguments import file
+from tui.commands.arguments import as_text, file
 from tui.commands.mistyped import asked_of, command_meant, commands_of, unknown_option, word_meant
 from tui.printable import one_line
 
@@ -167,7 +167,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     _refuse_unknown_option(rest, shared, parser)
     args, left_over = parser.parse_known_args(rest)
     _take_further_words(args, left_over, parser)
-    args.argv = list(words[cut + 1 :])
+    args.argv = [as_text(word) for word in words[cut + 1 :]]
     args.everywhere = everywhere
     if args.argv and not getattr(args, "takes_job", False):
         parser.error(f"{args.command or 'the console'} takes no command after --")
@@ -178,9 +178,12 @@ def _refuse_unknown_option(words: list[str], shared: _Parser, parser: _Parser) -
     """Name an option that is none before argparse takes its value for one of the command's words."""
     asked = asked_of(words, parser)
     unknown = unknown_option(words, shared, asked) if asked else None
+    takes_job = asked is not None and asked.get_default("takes_job")
+    if takes_job and unknown and not unknown[0].startswith("--"):
+        return  # `exec SLICE ls -l`: a job's, for which argparse tells where it goes
     if asked and unknown:
         behind = f"{asked.prog} --help; the options of a job's command go behind --, with the command"
-        help_ = behind if asked.get_default("takes_job") else f"{asked.prog} --help"
+        help_ = behind if takes_job else f"{asked.prog} --help"
         parser.refuse(f"no such option: {unknown[0]}", unknown[1] or help_)
 
 

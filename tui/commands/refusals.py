@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,8 @@ from tui.printable import one_line
 if TYPE_CHECKING:
     from tui.settings import Settings
 
+_NO_TEXT = re.compile(r"[\ud800-\udfff]")
+"""What Python makes of bytes on a command line that are no characters."""
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _NO_PLACE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR)
 
@@ -42,10 +45,25 @@ def by_this_machine(error: OSError, what: str = "this machine refused") -> TpuTu
     return TpuTuiError(what, why=why, remedy=_remedy(error, where))
 
 
+def by_encoding(error: UnicodeEncodeError) -> UsageError:
+    """A word of the command line whose bytes are no text, which nothing but a job can be given.
+
+    Raises the error again where it is about anything else.
+    """
+    words = [word for word in str(error.object).split() if _NO_TEXT.search(word)]
+    if not words:
+        raise error
+    encoding = sys.getfilesystemencoding()
+    remedy = (
+        "write it in UTF-8" if encoding.startswith("utf") else f"this terminal has {encoding}: export LC_ALL=C.UTF-8"
+    )
+    return UsageError(f"{one_line(words[0])} is no text", why="it holds bytes that are no characters", remedy=remedy)
+
+
 def _remedy(error: OSError, where: str) -> str:
     home = os.environ.get("TPU_TUI_HOME", "")
     if error.errno in _NO_ROOM:
         return "make room there" if where else f"make room in {home or 'the home directory'}"
     if error.errno in _NO_PLACE and home and Path(where).is_relative_to(home):
         return "let TPU_TUI_HOME name a directory that you may write to"
-    return "--debug tells where"
+    return "" if where else "--debug tells where"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -124,6 +126,12 @@ class SavedLog:
 
         return sort_rows(self._summary(cache).rows, by, reverse)
 
+    def workers(self, cache: Path | None = None) -> list[int]:
+        """The workers that lines of the log are of, ascending; none where no line tells."""
+        owners = self._owners(cache)
+        entries = (worker for worker in owners.entries or () if worker is not None)
+        return sorted({*owners.numbers.values(), *entries})
+
     def _summary(self, cache: Path | None) -> Summary:
         """What the log comes to: kept from before, or made by reading it through."""
         from tui.logs.kept import Summaries, Summary
@@ -175,8 +183,9 @@ class SavedLog:
         They tell their worker when that is needed to choose them, or asked for with `numbered`.
         """
         numbered |= choice.worker is not None
-        owners = self._owners(cache) if numbered else Owners({}, xla_dist=self.xla_dist)
-        if tail is None or self.packing is not None or owners.is_by_place:
+        written = self._written if numbered or choice.since is not None else None
+        owners = self._owners(cache) if numbered else Owners({}, xla_dist=self.xla_dist, written=written)
+        if tail is None or self.packing is not None or owners.is_by_place or choice.since is not None:
             found = pick(forwards(self.blocks()), Picker(owners, choice))
             yield from found if tail is None else last(found, tail)
             return
@@ -186,8 +195,14 @@ class SavedLog:
     def _owners(self, cache: Path | None) -> Owners:
         """Who says which line: the whole log is read for it where lines name workers."""
         if not (self.xla_dist or self._carried or self._is_by_place):
-            return Owners({})
-        return self._summary(cache).owners
+            return Owners({}, written=self._written)
+        return replace(self._summary(cache).owners, written=self._written)
+
+    @property
+    def _written(self) -> float:
+        """When the log was last written to, as far as its file tells; a clock that was ahead does not count."""
+        with told(self.path):
+            return min(self.path.stat().st_mtime, time.time())
 
 
 def _placed(listener: Listener, offset: int, line: bytes) -> tuple[int | None, int, float | None, bytes]:

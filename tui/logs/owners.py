@@ -1,4 +1,4 @@
-"""Which worker said a line of a log that several wrote into: by xla_dist's prefix, or by another tool's label."""
+"""Who said a line of a log that several wrote into, and when: by xla_dist's prefix, or as other tools mark lines."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from tui.logs.carriers import read_carrier
 from tui.logs.exports import Exports
 from tui.logs.lines import without_escapes
+from tui.logs.moments import read_when
 from tui.logs.prefix import read_prefix
 from tui.logs.sections import Sections
 
@@ -31,6 +32,11 @@ class Owners:
     """Whether the log is in sections, one after the other for each host: a line's place tells who said it."""
     entries: Sequence[int | None] | None = None
     """Of an export the worker of each entry, by its place there."""
+    written: float | None = None
+    """When the log was last written to (Unix time), which tells the year of days that have none.
+
+    None: no other dates than xla_dist's are looked for.
+    """
 
     @classmethod
     def learned(cls, demux: Demux, *, xla_dist: bool) -> Owners:
@@ -57,11 +63,19 @@ class Owners:
         prefix = read_prefix(line, self.xla_dist)
         if prefix is not None:
             key = (prefix.number, prefix.address)
-            return None if prefix.own else self.numbers.get(key, prefix.number), prefix.moment
-        carrier = read_carrier(without_escapes(line), self.labels) if self.carried else None
+            moment = self._when(line[prefix.length :]) if prefix.moment is None else prefix.moment
+            return None if prefix.own else self.numbers.get(key, prefix.number), moment
+        plain = without_escapes(line)
+        moment = self._when(plain)
+        carrier = read_carrier(plain, self.labels) if self.carried else None
         if carrier is None:
-            return None, None
-        return self.numbers.get((carrier.number, carrier.address), carrier.number), None
+            return None, moment
+        if moment is None:
+            moment = self._when(plain[carrier.length :] if carrier.said is None else carrier.said)
+        return self.numbers.get((carrier.number, carrier.address), carrier.number), moment
+
+    def _when(self, line: bytes) -> float | None:
+        return None if self.written is None else read_when(line, self.written)
 
     def listener(self) -> Listener:
         """Reads the log's lines one after the other from its beginning."""

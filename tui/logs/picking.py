@@ -24,7 +24,7 @@ class Choice:
     worker: int | None = None
     core: int | None = None
     since: float | None = None
-    """The log's own date and time, in seconds as if it were UTC; lines without one are not wanted then."""
+    """The log's own date and time, in seconds as if it were UTC; a line without one is as old as that before it."""
 
     @property
     def is_everything(self) -> bool:
@@ -50,11 +50,13 @@ class Picker:
         self._listener = owners.listener()
         self._choice = choice
         self._names = self._names_sought()
+        self._is_since: dict[int | None, bool] = {}
+        """Of each worker whether its last line with a date is wanted; of nobody (None) whether the log's last is."""
 
     def _names_sought(self) -> list[bytes] | None:
         """What a wanted line must hold one of; None where that cannot be told."""
         choice, owners = self._choice, self._owners
-        if owners.is_by_place:
+        if owners.is_by_place or choice.since is not None:
             return None
         if choice.worker is not None and not owners.carried:
             pairs = [pair for pair, worker in owners.numbers.items() if worker == choice.worker]
@@ -76,15 +78,26 @@ class Picker:
     def read(self, line: bytes) -> tuple[int | None, float | None] | None:
         """Worker and time of a line, with or without its end; None when it is not wanted."""
         choice = self._choice
-        told = self._listener.read(line.removesuffix(b"\n")) if self._owners.is_by_place else None
+        # What a line says counts for those after it where its place or its date tells about them.
+        told = self._told(line) if self._owners.is_by_place or choice.since is not None else None
         if choice.core is not None and not names_core(line, choice.core):
             return None
-        worker, moment = told or self._listener.read(line.removesuffix(b"\n"))
-        if choice.worker is not None and worker != choice.worker:
-            return None
-        if choice.since is not None and (moment is None or moment < choice.since):
+        worker, moment, is_since = told or self._told(line)
+        if not is_since or (choice.worker is not None and worker != choice.worker):
             return None
         return worker, moment
+
+    def _told(self, line: bytes) -> tuple[int | None, float | None, bool]:
+        """Worker and time of a line, and whether it is as new as is wanted."""
+        worker, moment = self._listener.read(line.removesuffix(b"\n"))
+        since = self._choice.since
+        return worker, moment, since is None or self._was_since(since, worker, moment)
+
+    def _was_since(self, since: float, worker: int | None, moment: float | None) -> bool:
+        """Whether a line is as new; one without a date, as a traceback's, belongs to what was said before it."""
+        if moment is not None:
+            self._is_since[worker] = self._is_since[None] = moment >= since
+        return self._is_since.get(worker, self._is_since.get(None, False))
 
 
 def _lines_of(data: bytes) -> Iterator[tuple[int, int]]:

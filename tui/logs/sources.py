@@ -20,6 +20,9 @@ BLOCK = 1024 * 1024
 HEAD = 64 * 1024
 """Bytes of the beginning that are looked at to see what the file is."""
 
+STDIN = Path("/dev/stdin")
+"""Where what is piped in is read."""
+
 _MOST_STRANGE = 0.3
 """Share of bytes that no text has (controls, invalid UTF-8), above which a file's beginning is taken for binary."""
 
@@ -170,13 +173,20 @@ def regular(path: Path) -> tuple[Path, IO[bytes] | None]:
         if stat.S_ISREG(mode):
             return path, None
         if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
-            raise UsageError(f"{path} is no file", why="it is a terminal or another device")
+            raise _device(path)
         copy = tempfile.NamedTemporaryFile(prefix="tpu-tui-", suffix=".log")  # noqa: SIM115
         with path.open("rb", buffering=0) as pipe:
             while data := pipe.read(BLOCK):
                 copy.write(data)
         copy.flush()
         return Path(copy.name), copy
+
+
+def _device(path: Path) -> UsageError:
+    what = "a terminal or another device"
+    if path == STDIN:
+        return UsageError("nothing is piped in", why=f"standard input is {what}", remedy="… | tpu-tui logs -")
+    return UsageError(f"{path} is no file", why=f"it is {what}")
 
 
 def head_of(path: Path, name: str) -> tuple[bytes, Packing | None]:
@@ -210,7 +220,8 @@ def told(path: Path) -> Iterator[Any]:
         yield
     except FileNotFoundError as error:
         remedy = "name a file, `-` or gs://BUCKET/OBJECT; tpu-tui runs lists the runs, and tpu-tui open RUN shows one"
-        raise UsageError(f"no such log: {path}", remedy=remedy) from error
+        leads = f"it is a link to {path.readlink()}, which is not there" if path.is_symlink() else ""
+        raise UsageError(f"no such log: {path}", why=leads, remedy=remedy) from error
     except OSError as error:
         raise UsageError(f"cannot read {path}", why=error.strerror or str(error)) from error
 

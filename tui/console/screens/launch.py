@@ -21,6 +21,7 @@ from tui.console.screens.dialog import plain
 from tui.console.text import harmless
 from tui.console.widgets.command_line import CommandLine
 from tui.errors import TpuTuiError, UsageError
+from tui.pod.run_names import readable_name
 
 if TYPE_CHECKING:
     from tui.checks.row import CheckRow
@@ -189,11 +190,11 @@ class LaunchDialog(ModalScreen["str | None"]):
         argv = self._words("command")
         if not argv:
             raise UsageError("there is no command", remedy="what would you type on a worker?")
-        sync = self._text("sync")
+        sync, name = self._text("sync"), self._text("name")
         return LaunchRequest(
             slice_=slice_,
             argv=argv,
-            name=self._text("name"),
+            name=readable_name(name) if name else None,
             env=parse_env(self.query_one("#env", TextArea).text),
             sync=Path(sync).expanduser() if sync else None,
             runtime=str(self.query_one("#runtime", Select).value),

@@ -1,0 +1,161 @@
+"""When a line was written, as it says itself: in what loggers put before their words, or in a field of JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import datetime, timedelta, timezone
+from functools import lru_cache
+from typing import Any
+
+_CLOCK = rb"(?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)(?:[.,](?P<fraction>\d{1,18}))?"
+_OFFSET = rb"(?: ?(?P<offset>Z|UTC|GMT|[+-]\d\d:?\d\d)(?![\d:]))?"
+_LEVEL = (
+    rb"(?:(?i:debug|info|notice|warn(?:ing)?|error|critical|fatal|trace|severe)|[A-Z])"
+    rb"(?:\]|[ :|,-])[\s:|\[(-]{0,6}"
+)
+"""A logger's level; all of one letter too, as SkyPilot prints them."""
+
+_PLAIN = re.compile(rb"(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)[ T]" + _CLOCK + _OFFSET)
+"""The commonest of the next, which is a third of the work to look for."""
+
+_WITH_YEAR = re.compile(
+    rb"[\s\[(<|]{0,4}(?:" + _LEVEL + rb")?"
+    rb"(?:(?P<year>\d{4})(?P<mark>[-/])(?P<month>\d\d)(?P=mark)(?P<day>\d\d)(?:T| {1,2})"
+    rb"|(?P<us_month>\d\d)/(?P<us_day>\d\d)/(?P<us_year>\d{4}),? {1,2})"
+    + _CLOCK + rb"(?: (?P<half>[AP])M\b)?" + _OFFSET
+)  # fmt: skip
+"""ISO 8601, Python's logging, and the order of months that Hugging Face's examples have."""
+
+_GLOG = re.compile(rb"[IWEFD](?P<year>\d{4})?(?P<month>\d\d)(?P<day>\d\d) {1,2}" + _CLOCK)
+"""glog's and absl's: the level's letter, month and day, always with a fraction; newer ones have the year too."""
+
+_MONTHS = (b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec")
+_NAMED = re.compile(
+    rb"[\s\[(<|]{0,4}(?:[A-Z][a-z]{2},? {1,2})?(?P<name>" + b"|".join(_MONTHS) + rb") {1,2}(?P<day>\d{1,2}) {1,2}"
+    + _CLOCK + rb"(?: (?P<year>\d{4})\b)?"
+)  # fmt: skip
+"""syslog's and journalctl's, and C's `ctime`."""
+
+_SHORT = re.compile(rb"(?:\[|" + _LEVEL + rb")(?P<month>\d\d)[/-]?(?P<day>\d\d) {1,2}" + _CLOCK)
+"""Month and day behind a level or a bracket: vLLM, SkyPilot, detectron2, tensorpack."""
+
+_FORMS = (_PLAIN, _WITH_YEAR, _GLOG, _NAMED, _SHORT)
+
+_FIELDS = ("timestamp", "@timestamp", "time", "ts", "asctime", "datetime", "date", "_timestamp", "created")
+"""Of a line of JSON the fields that tell when it was written, the clearest first."""
+_NAMES_A_TIME = re.compile(rb'"(?:' + "|".join(_FIELDS).encode() + rb')" ?:')
+_LONGEST_JSON = 256 * 1024
+"""Bytes of a line that is read as JSON."""
+
+_ERA = (1e9, 5e9)
+"""Seconds between which a number is a date (2001 to 2128), and no duration."""
+_SCALES = (1.0, 1e3, 1e6, 1e9)
+"""Of numbers that are seconds, ms, µs or ns since 1970."""
+
+_LONG_AGO = 5
+"""Years back in which a day without its year is looked for: one of them has a 29th of February."""
+_CLOCKS_APART = timedelta(days=1)
+"""How far a log's clock may be ahead of ours."""
+
+
+def read_when(line: bytes, written: float | None = None) -> float | None:
+    """The date and time of a line, in seconds as if it were UTC where no offset is told; None: it has none.
+
+    A day without its year is the last such day before `written`, when the log was last written to (Unix time).
+    """
+    if line.startswith((b"{", b" {")):
+        return _in_json(line)
+    for number, form in enumerate(_FORMS):
+        match = form.match(line)
+        if match is not None:
+            return _told(number, match, written)
+    return None
+
+
+def _told(form: int, match: re.Match[bytes], written: float | None) -> float | None:
+    """What a date comes to; those of the same second are worked out once."""
+    start, end = match.span("fraction")
+    if start < 0:
+        return None if match.re is _GLOG else _second_of(form, match[0], written)
+    text = match[0]
+    second = _second_of(form, text[: start - 1] + text[end:], written)
+    return None if second is None else second + int(text[start:end]) / 10 ** (end - start)
+
+
+@lru_cache(maxsize=4096)
+def _second_of(form: int, text: bytes, written: float | None) -> float | None:
+    """Seconds of a date in one of the forms, which has no fraction any more."""
+    match = _FORMS[form].match(text)
+    if match is None:
+        return None
+    found = match.groupdict()
+    year, month, day = (found.get(part) or found.get(f"us_{part}") for part in ("year", "month", "day"))
+    hour, half = int(found["hour"]), found.get("half")
+    clock = (hour % 12 + 12 * (half == b"P") if half else hour, int(found["minute"]), int(found["second"]))
+    number = _MONTHS.index(found["name"]) + 1 if "name" in found else int(month or 0)
+    moment = _day_of(year, number, int(day or 0), clock, written)
+    return None if moment is None else moment.timestamp() - _seconds_east(found.get("offset"))
+
+
+def _day_of(
+    year: bytes | None, month: int, day: int, clock: tuple[int, int, int], written: float | None
+) -> datetime | None:
+    """The moment; without a year the last one before the log was written. None: there is no such day."""
+    if year is not None:
+        return _moment(int(year), month, day, clock)
+    if written is None:
+        return None
+    latest = datetime.fromtimestamp(written, timezone.utc) + _CLOCKS_APART
+    every = (_moment(latest.year - back, month, day, clock) for back in range(_LONG_AGO))
+    return next((moment for moment in every if moment is not None and moment <= latest), None)
+
+
+def _moment(year: int, month: int, day: int, clock: tuple[int, int, int]) -> datetime | None:
+    try:
+        return datetime(year, month, day, *clock, tzinfo=timezone.utc)
+    except ValueError:
+        return None
+
+
+def _seconds_east(offset: bytes | None) -> int:
+    if offset is None or offset[:1] not in (b"+", b"-"):
+        return 0
+    digits = offset.replace(b":", b"")
+    return (int(digits[1:3]) * 60 + int(digits[3:5])) * (60 if digits[:1] == b"+" else -60)
+
+
+def _in_json(line: bytes) -> float | None:
+    if len(line) > _LONGEST_JSON or not _NAMES_A_TIME.search(line):
+        return None
+    try:
+        document = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    told = (_of_field(document[name]) for name in _FIELDS if name in document)
+    return next((moment for moment in told if moment is not None), None)
+
+
+def _of_field(value: Any) -> float | None:
+    if isinstance(value, dict):
+        # As Google's structured logs have it.
+        return _of_number(value.get("seconds"), value.get("nanos", 0))
+    if isinstance(value, str):
+        moment = read_when(value.encode()) if value[:1] != "{" else None
+        return _of_digits(value) if moment is None else moment
+    return _of_number(value)
+
+
+def _of_digits(text: str) -> float | None:
+    try:
+        return _of_number(float(text))
+    except ValueError:
+        return None
+
+
+def _of_number(value: Any, nanos: Any = 0) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not isinstance(nanos, (int, float)):
+        return None
+    low, high = _ERA
+    scale = next((each for each in _SCALES if low <= value / each < high), None)
+    return None if scale is None else value / scale + nanos / 1e9
