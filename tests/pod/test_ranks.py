@@ -21,3 +21,8 @@ def test_ranges_singles_and_all_are_understood() -> None:
 def test_anything_else_is_refused_with_what_there_is(text: str) -> None:
     with pytest.raises(UsageError):
         parse_ranks(text, 8)
+
+
+def test_a_range_written_backwards_is_told_as_that() -> None:
+    with pytest.raises(UsageError, match="did you mean 1-3"):
+        parse_ranks("3-1", 8)

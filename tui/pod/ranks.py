@@ -20,7 +20,9 @@ def parse_ranks(text: str, count: int) -> tuple[int, ...]:
         if not first.isdecimal() or (dash and not last.isdecimal()):
             raise UsageError(f"no set of workers: {text!r}", remedy="write it as 0-3,7 or all")
         start, end = int(first), int(last or first)
-        if start > end or end >= count:
+        if start > end:
+            raise UsageError(f"no set of workers: {part.strip()!r}", remedy=f"did you mean {end}-{start}?")
+        if end >= count:
             remedy = f"the slice has workers 0-{count - 1}" if count > 1 else "the slice has one worker, 0"
             raise UsageError(f"no such worker: {part.strip()}", remedy=remedy)
         ranks.update(range(start, end + 1))
