@@ -16,7 +16,8 @@ from pathlib import Path
 from tests.runs.pipes import tagged, until
 from tests.runs.ssh_pod import Pod, over, unattended
 from tui.pod.run import RunState
-from tui.runs.directory import RunDirectory, list_runs
+from tui.runs.directory import RunDirectory
+from tui.runs.home import list_runs
 from tui.runs.keeper import attend
 from tui.runs.status import status_of
 from tui.runs.stop import stop_worker

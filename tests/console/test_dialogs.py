@@ -156,6 +156,22 @@ async def test_stopping_asks_and_then_every_worker_answers_by_name(operator: Sta
         assert "worker 2: no answer within 120 s" in dialog_text(app)
 
 
+async def test_a_run_given_up_as_lost_can_be_stopped_and_an_ended_one_cannot(operator: StageOperator) -> None:
+    directory = running(operator)
+    directory.append_event("state", state="lost", cause="every worker was out of reach for 6 hours")
+    app = ConsoleApp(operator, open_run=directory)
+    async with app.run_test(size=SMALL) as pilot:
+        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+        await pilot.press("x")
+        await until(pilot, lambda: isinstance(app.screen, StopDialog))
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, RunScreen))
+        directory.append_event("state", state="failed", cause="exit code 1")
+        await pilot.press("x")
+        await until(pilot, lambda: any("has ended already" in str(n.message) for n in app._notifications))
+        assert isinstance(app.screen, RunScreen)
+
+
 async def test_leaving_the_stop_dialog_stops_nothing(operator: StageOperator) -> None:
     directory = running(operator)
     app = ConsoleApp(operator, open_run=directory)

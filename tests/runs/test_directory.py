@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from tui.errors import TpuTuiError, UsageError
+from tui.errors import UsageError
 from tui.pod.run import Run
 from tui.pod.worker import Worker
 from tui.runs.claim import Claim, living_keeper
-from tui.runs.directory import RunDirectory, list_runs, resolve
+from tui.runs.directory import RunDirectory
 from tui.runs.growth import Growth
 
 RUN = Run(
@@ -210,55 +210,3 @@ def test_somebody_who_looks_does_not_keep_a_keeper_from_starting(home: Path) -> 
     claim = Claim.take(made)
     os.waitpid(pid, 0)
     assert claim is not None
-
-
-def named(home: Path, *names: str) -> None:
-    for name in names:
-        RunDirectory.create(home, replace(RUN, id=name))
-
-
-def test_runs_are_listed_newest_first_and_broken_ones_told(home: Path) -> None:
-    named(home, "b-20261120-101500-0001", "a-20261121-101500-0001")
-    (home / "broken-20261121-101500-0009").mkdir()
-    (home / "broken-20261121-101500-0009" / "run.json").write_text("{")
-    problems: list[TpuTuiError] = []
-    assert [found.id for found in list_runs(home, problems)] == ["a-20261121-101500-0001", "b-20261120-101500-0001"]
-    assert len(problems) == 1
-    assert list_runs(home / "nowhere") == []
-
-
-def test_a_run_is_found_by_id_part_last_and_path(home: Path) -> None:
-    named(home, "alpha-20261120-101500-0001", "beta-20261121-101500-0002")
-    assert resolve(home, "alpha-20261120-101500-0001").id.startswith("alpha")
-    assert resolve(home, "bet").id.startswith("beta")
-    assert resolve(home, "last").id.startswith("beta")
-    assert resolve(home / "elsewhere", str(home / "alpha-20261120-101500-0001")).id.startswith("alpha")
-
-
-def test_an_ambiguous_part_names_the_candidates(home: Path) -> None:
-    named(home, "alpha-20261120-101500-0001", "alpha-20261121-101500-0002")
-    with pytest.raises(UsageError) as caught:
-        resolve(home, "alpha")
-    assert "alpha-20261120-101500-0001" in caught.value.remedy
-    assert "alpha-20261121-101500-0002" in caught.value.remedy
-
-
-@pytest.mark.parametrize("text", ["nothing", "", "/nowhere/at/all"])
-def test_an_unknown_run_is_a_usage_error_that_says_what_there_is(home: Path, text: str) -> None:
-    named(home, "alpha-20261120-101500-0001")
-    with pytest.raises(UsageError, match="no run") as caught:
-        resolve(home, text)
-    assert "alpha" in caught.value.remedy
-
-
-@pytest.mark.parametrize("text", ["alhpa", "alpha-20261120-101500-0003"])
-def test_a_run_that_looks_like_it_is_suggested(home: Path, text: str) -> None:
-    named(home, "alpha-20261120-101500-0001", "night-20261120-101500-0002")
-    with pytest.raises(UsageError) as caught:
-        resolve(home, text)
-    assert caught.value.remedy == "did you mean alpha-20261120-101500-0001?"
-
-
-def test_no_last_run_is_said(home: Path) -> None:
-    with pytest.raises(UsageError, match="no last run"):
-        resolve(home, "last")

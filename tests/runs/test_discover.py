@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import signal
 from pathlib import Path
@@ -113,6 +114,45 @@ def test_a_stop_elsewhere_is_known_here(pod: Pod, tmp_path: Path) -> None:
     assert (over(there).state, over(there).exit_codes) == (RunState.STOPPED, (143, 143, 143))
 
 
+def test_a_stop_elsewhere_is_known_here_however_well_the_job_obeys(pod: Pod, tmp_path: Path) -> None:
+    here = pod.running("sh", "-c", "trap 'exit 0' TERM; echo on; sleep 1000 & wait")
+    there = adopted(pod, tmp_path / "elsewhere")
+    until(lambda: status_of(there).state is RunState.RUNNING)
+    until(lambda: there.log_path(2).exists() and there.log_path(2).read_bytes() == b"on\n")
+    assert [answer.confirmed for answer in pod.stop(there)] == [True] * 3
+    for directory in (here, there):
+        assert (over(directory).state, status_of(directory).exit_codes) == (RunState.STOPPED, (0, 0, 0))
+
+
+def test_a_lost_run_goes_on_or_has_ended_once_its_workers_say_so(pod: Pod) -> None:
+    here = pod.running("sh", "-c", 'until [ -e "$HOME/end" ]; do sleep 0.1; done; exit 3')
+    for worker in pod.workers:
+        worker.stop()
+    assert over(here).state is RunState.LOST
+    unattended(here)
+
+    def listed() -> tuple[RunState, int]:
+        """The run as a list tells it that has asked the workers, and how much is on record then."""
+        directory = adopt(seen(pod).runs[0], pod.home / "runs")
+        return status_of(directory).state, directory.events_size()
+
+    for worker in pod.workers[:2]:
+        worker.start()
+    assert listed() == (RunState.LOST, here.events_size())
+    pod.workers[2].start()
+    state, size = listed()
+    assert state is RunState.RUNNING
+    assert listed() == (state, size)
+    for worker in pod.workers:
+        (worker.home / "end").touch()
+    until(lambda: all((pod.remote(here, index) / "status").exists() for index in range(3)))
+    state, size = listed()
+    assert state is RunState.FAILED
+    assert listed() == (state, size)
+    assert asyncio.run(attend(here, pod.access, patience=pod.patience))
+    assert over(here).exit_codes == (3, 3, 3)
+
+
 def test_the_newest_keeper_acts_and_the_older_one_mirrors_the_restart(pod: Pod, tmp_path: Path) -> None:
     pod.patience = Patience(drain=0.5, restart_pause=0.2)
     script = (
@@ -133,10 +173,31 @@ def test_the_newest_keeper_acts_and_the_older_one_mirrors_the_restart(pod: Pod, 
             assert (directory.attempt_path(0) / name).read_bytes() == b"try 0\n"
             assert directory.log_path(index).read_bytes() == b"try 1\n"
     acted = [
-        [event.get("text") for event in directory.events()[0] if "launched again" in str(event.get("text"))]
+        [event.get("text") for event in directory.events()[0] if "before restart" in str(event.get("text"))]
         for directory in (here, there)
     ]
     assert [len(notes) for notes in acted] == [0, 1]
+
+
+@pytest.mark.parametrize("everybody", [False, True], ids=["one fails", "all fail"])
+def test_a_newer_keeper_that_lets_a_failure_be_is_not_waited_for_for_ever(
+    pod: Pod, tmp_path: Path, everybody: bool
+) -> None:
+    pod.patience = Patience(drain=0.2, restart_pause=0.2, newer_acts=1.0)
+    fails = "true" if everybody else "[ $TPU_TUI_WORKER = 1 ]"
+    wait = 'while [ ! -e "$HOME/end" ]; do sleep 0.1; done'
+    script = f'[ "$TPU_TUI_ATTEMPT" = 1 ] && exit 0; {wait}; {fails} && exit 3; exec sleep 1000'
+    here = pod.running("sh", "-c", script, restarts=1)
+    numbers = [pod.remote(here, index).parent / f"keeper-{index}" for index in range(3)]
+    before = [path.read_text() for path in numbers]
+    there = adopted(pod, tmp_path / "elsewhere")
+    until(lambda: all(path.read_text() != was for path, was in zip(numbers, before, strict=True)))
+    os.kill(there.attended().pid or 0, signal.SIGKILL)
+    for worker in pod.workers:
+        (worker.home / "end").touch()
+    status = over(here)
+    assert (status.state, status.attempt) == (RunState.SUCCEEDED, 1), status.notes
+    assert any("this one" in note for note in status.notes)
 
 
 def test_attempts_made_before_a_run_was_found_are_mirrored_too_and_kept_apart(pod: Pod, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from tests.runs.pipes import tagged, until
 from tests.runs.ssh_pod import Pod, over, unattended
 from tests.sshd import needs_sshd
 from tui.pod.run import RunState
+from tui.reports.facts import facts_of_run
 from tui.runs.directory import RunDirectory
 from tui.runs.keeper import attend, start_keeper
 from tui.runs.policies import Patience
@@ -117,6 +118,64 @@ def test_a_stop_that_cannot_reach_a_worker_blames_none_that_obeyed(pod: Pod) -> 
     assert re.match(r"worker 2 could not be reached for .*; a stop is not confirmed there", status.cause or "")
 
 
+def test_a_lost_run_is_over_once_a_stop_reaches_the_worker_that_was_given_up(pod: Pod) -> None:
+    directory = pod.running("sh", "-c", "trap 'echo saved; exit 0' TERM; echo on; sleep 1000 & wait")
+    followed(directory)
+    pod.workers[2].stop()
+    assert [answer.confirmed for answer in pod.stop(directory)] == [True, True, False]
+    assert over(directory).state is RunState.LOST
+    unattended(directory)
+    pod.workers[2].start()
+    assert [answer.confirmed for answer in pod.stop(directory)] == [True, True, True]
+    status = status_of(directory)
+    assert (status.state, status.exit_codes, status.cause) == (RunState.STOPPED, (0, 0, 0), None)
+    resume(pod, directory)
+    unattended(directory)
+    assert status_of(directory).state is RunState.STOPPED
+    assert directory.log_path(2).read_bytes() == b"on\nsaved\n"
+
+
+def test_a_run_that_was_given_up_before_anybody_stopped_it_is_stopped_not_succeeded(pod: Pod) -> None:
+    directory = pod.running("sh", "-c", "trap 'exit 0' TERM; echo on; sleep 1000 & wait")
+    followed(directory)
+    for worker in pod.workers:
+        worker.stop()
+    assert over(directory).state is RunState.LOST
+    unattended(directory)
+    for worker in pod.workers[:2]:
+        worker.start()
+    assert [answer.confirmed for answer in pod.stop(directory)] == [True, True, False]
+    assert status_of(directory).state is RunState.LOST
+    pod.workers[2].start()
+    resume(pod, directory)
+    until(lambda: status_of(directory).state is RunState.STOPPING)
+    assert [answer.confirmed for answer in pod.stop(directory)] == [True, True, True]
+    status = over(directory)
+    assert (status.state, status.exit_codes) == (RunState.STOPPED, (0, 0, 0))
+
+
+@pytest.mark.parametrize(("code", "state"), [(0, RunState.SUCCEEDED), (3, RunState.FAILED)])
+def test_a_stop_that_comes_after_the_end_of_a_lost_run_finds_how_it_ended(
+    pod: Pod, code: int, state: RunState
+) -> None:
+    directory = pod.running("sh", "-c", f'echo on; while [ ! -e "$HOME/end" ]; do sleep 0.1; done; exit {code}')
+    followed(directory)
+    for worker in pod.workers:
+        worker.stop()
+    assert over(directory).state is RunState.LOST
+    unattended(directory)
+    for worker in pod.workers:
+        (worker.home / "end").touch()
+    until(lambda: all((pod.remote(directory, index) / "status").exists() for index in range(3)))
+    for worker in pod.workers:
+        worker.start()
+    assert [answer.exit_code for answer in pod.stop(directory)] == [code] * 3
+    resume(pod, directory)
+    unattended(directory)
+    status = status_of(directory)
+    assert (status.state, status.exit_codes) == (state, (code,) * 3)
+
+
 def local_run(pod: Pod, owner: subprocess.Popen[bytes], *argv: str) -> tuple[RunDirectory, Path]:
     profile = save_profile(pod.home, "local", {"project": "local", "local": {"pid": owner.pid, "pod": "a1b2c3"}})
     spec = pod.spec(*argv, profile="local")
@@ -195,6 +254,8 @@ def test_restarts_come_to_an_end_and_the_last_failure_is_the_cause(pod: Pod) -> 
     status = over(pod.launch("sh", "-c", 'echo "no $TPU_TUI_ATTEMPT"; exit 4', restarts=1))
     assert (status.state, status.attempt, status.exit_codes) == (RunState.FAILED, 1, (4, 4, 4))
     assert (status.cause or "").endswith("exited with 4; its last lines: no 1")
+    # What reports tell of it holds afterwards, too.
+    assert facts_of_run(status).notes == ("a pause of 0 s before restart 1",)
 
 
 def test_what_cannot_start_at_all_is_not_tried_again(pod: Pod) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import random
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,10 +19,12 @@ from tests.chaos.mirrors import FAULTS, ProxiedPod, storm, strike
 from tests.chaos.proxy import proxies
 from tests.runs.pipes import until
 from tests.runs.ssh_pod import Pod, over, unattended
+from tests.runs.test_discover import caught_up
 from tests.sshd import OpensshWorker, needs_sshd
+from tui.errors import TpuTuiError
 from tui.pod.run import RunState
 from tui.runs.directory import RunDirectory
-from tui.runs.keeper import start_keeper
+from tui.runs.keeper import attend, start_keeper
 from tui.runs.mirror import Mirror
 from tui.runs.status import status_of
 
@@ -153,3 +157,17 @@ def test_a_full_disk_here_is_told_and_following_goes_on_when_there_is_room(small
     assert pod.mirrors_are_exact(directory)
     pod.end_runs()
     until(lambda: not directory.attended().alive)
+
+
+def test_a_run_is_stopped_from_a_home_that_cannot_be_written_to(small_disk: Path, pod: Pod) -> None:
+    pod.home = small_disk
+    directory = pod.running("sleep", "600")
+    os.kill(directory.attended().pid or 0, signal.SIGKILL)
+    unattended(directory)
+    directory = RunDirectory.open(directory.path)
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    assert [answer.confirmed for answer in pod.stop(directory)] == [True] * 3
+    with pytest.raises(TpuTuiError, match="no keeper can be started"):
+        asyncio.run(attend(directory, pod.access))
+    with pytest.raises(TpuTuiError, match="cannot be brought up to date"):
+        asyncio.run(caught_up(pod, directory))

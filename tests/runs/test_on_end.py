@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import signal
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,15 +21,17 @@ from tui.operator import LaunchRequest, Operator
 from tui.pod.run import Run, RunState, make_run_id
 from tui.pod.slice import Slice
 from tui.pod.worker import Worker
+from tui.runs import entitled
 from tui.runs.directory import RunDirectory
 from tui.runs.discover import FoundRun, adopt
 from tui.runs.keeper import is_complete
-from tui.runs.on_end import actions_of, check_on_end, describe, left_to_do, parse_action
+from tui.runs.on_end import act, actions_of, check_on_end, describe, left_to_do, parse_action
 from tui.runs.policies import Patience
 from tui.runs.request import check_request
 from tui.runs.status import status_of
 from tui.runs.survey import Found
 from tui.settings import load
+from tui.ssh.fleet import Fleet
 
 __all__ = ["pod_home"]
 
@@ -170,6 +175,106 @@ async def test_a_slice_on_which_another_run_is_alive_is_left_alone(scene: Scene,
     assert went["delete-slice"] == f"refused: on end: delete-slice is not done: {second.id} is alive there"
     assert await scene.names() == ["local"]
     assert [answer.confirmed async for answer in scene.operator.stop(second, 0.5)] == [True, True]
+
+
+async def running_with(scene: Scene, tmp_path: Path, *on_end: str) -> RunDirectory:
+    """A run that goes on until `tmp_path` holds `end`."""
+    directory = await scene.launched("sh", "-c", f"until [ -e {tmp_path}/end ]; do sleep 0.1; done", on_end=on_end)
+    await until(lambda: status_of(directory).state is RunState.RUNNING, "it runs", ENOUGH)
+    return directory
+
+
+def copied(directory: RunDirectory, home: Path) -> RunDirectory:
+    """The directory as `cp -r` or a backup leaves it in another home."""
+    home.mkdir()
+    shutil.copytree(directory.path, home / directory.id)
+    return RunDirectory.open(home / directory.id)
+
+
+async def acted(scene: Scene, copy: RunDirectory) -> list[str]:
+    """What a keeper of the copy tells once the run has ended."""
+    copy.append_event("state", state="succeeded", cause=None)
+    async with Fleet(copy.run.workers, await scene.operator.access()) as fleet:
+        await act(copy, fleet)
+    notes = [event for event in copy.events()[0] if event.get("on_end")]
+    return [str(note.get("text")) for note in notes if note.get("status") in ("done", "refused")]
+
+
+@pytest.mark.parametrize("when", ["before the end", "after the end"])
+async def test_what_was_done_is_not_done_again_by_a_copy_of_the_directory(
+    scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    monkeypatch.setattr(entitled, "ORIGINAL_FIRST", 0.0)
+    directory = await running_with(scene, tmp_path, f"command:echo done >>{tmp_path}/did")
+    copy = copied(directory, tmp_path / "elsewhere")
+    (tmp_path / "end").touch()
+    await scene.done(directory)
+    if when == "after the end":
+        shutil.rmtree(tmp_path / "elsewhere")
+        copy = copied(directory, tmp_path / "elsewhere")
+        events = copy.path / "events.jsonl"
+        kept = [line for line in events.read_bytes().splitlines(keepends=True) if b"on_end" not in line]
+        events.write_bytes(b"".join(kept))
+    told = await acted(scene, copy)
+    assert [text.partition(" is not done: ")[2] for text in told] == [
+        "another copy of this run's directory has seen to it, or does"
+    ]
+    assert (tmp_path / "did").read_text() == "done\n"
+    assert left_to_do(copy) == []
+
+
+async def test_a_directory_from_a_backup_does_what_was_asked_for_while_nobody_has_done_it(
+    scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(entitled, "ORIGINAL_FIRST", 0.0)
+    directory = await running_with(scene, tmp_path, f"command:echo done >>{tmp_path}/did")
+    copy = copied(directory, tmp_path / "elsewhere")
+    os.kill(directory.attended().pid or 0, signal.SIGKILL)
+    (tmp_path / "end").touch()
+    assert len(await acted(scene, copy)) == 1
+    assert (tmp_path / "did").read_text() == "done\n"
+    assert await scene.operator.attend(directory)
+    await scene.done(directory)
+    assert status_of(directory).state is RunState.SUCCEEDED
+    assert "another copy of this run's directory has seen to it" in status_of(directory).notes[-1]
+    assert (tmp_path / "did").read_text() == "done\n"
+
+
+async def test_a_copy_does_nothing_once_the_machines_are_gone_that_would_know(
+    scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(entitled, "ORIGINAL_FIRST", 0.0)
+    directory = await running_with(scene, tmp_path, f"command:echo done >>{tmp_path}/did", "delete-slice")
+    copy = copied(directory, tmp_path / "elsewhere")
+    (tmp_path / "end").touch()
+    await scene.done(directory)
+    assert await scene.names() == []
+    told = await acted(scene, copy)
+    assert len(told) == 2
+    assert all("no worker tells whether it was done there" in text for text in told)
+    assert (tmp_path / "did").read_text() == "done\n"
+
+
+async def test_a_command_whose_keeper_was_killed_is_not_begun_again(scene: Scene, tmp_path: Path) -> None:
+    action = f"command:echo begun >>{tmp_path}/did; exec sleep 1000"
+    directory = await scene.launched("true", on_end=(action, "report"))
+    await until((tmp_path / "did").exists, "the command runs", ENOUGH)
+    os.kill(directory.attended().pid or 0, signal.SIGKILL)
+    await until(lambda: not directory.attended().alive, "nobody keeps it", ENOUGH)
+    assert await scene.operator.attend(directory)
+    went = await scene.done(directory)
+    assert went[action].endswith("it was begun, and its keeper ended meanwhile, so it may have been done")
+    assert went["report"].startswith("done: ")
+    assert (tmp_path / "did").read_text() == "begun\n"
+
+
+async def test_what_this_machine_does_not_let_be_done_is_told_too(scene: Scene, tmp_path: Path) -> None:
+    directory = await running_with(scene, tmp_path, "command:true", "stop-slice")
+    (directory.path / "on-end.log").mkdir()
+    (tmp_path / "end").touch()
+    went = await scene.done(directory)
+    assert went["command:true"] == "failed: on end: command:true failed: Is a directory"
+    assert went["stop-slice"].startswith("done: ")
 
 
 async def test_a_reader_starts_no_keeper_and_read_only_settings_keep_one_from_what_costs(

@@ -10,6 +10,7 @@ import pytest
 
 from tests.runs.pipes import PipeWorker, a_run, ended, needs_linux, until
 from tui.runs.remote import MOST_LOOKS, call, pace_of
+from tui.ssh.answers import answers
 
 pytestmark = needs_linux
 
@@ -45,6 +46,30 @@ def test_a_follower_beyond_the_end_is_refused_instead_of_sent_everything_again(w
     heard, out, _ = worker.ask("follow", run, 100, 600, 0)
     assert [answer.word for answer in heard] == ["short", "end"]
     assert b"\nshort" not in out
+
+
+def test_a_live_run_whose_log_was_cut_short_has_not_ended(worker: PipeWorker) -> None:
+    run = a_run("sh", "-c", 'echo 123456789; while [ ! -e "$HOME/end" ]; do sleep 0.1; done')
+    worker.launch(run).through()
+    log = worker.directory(run) / "log"
+    until(lambda: log.stat().st_size == 10)
+    os.truncate(log, 0)
+    heard, _, _ = worker.ask("follow", run, 10, 5, 0)
+    assert [answer.word for answer in heard] == ["short"]
+    (worker.home / "end").touch()
+    ended(worker, run)
+    heard, _, _ = worker.ask("follow", run, 10, 5, 0)
+    assert [answer.word for answer in heard] == ["short", "end"]
+
+
+def test_a_log_that_was_removed_keeps_no_follower_from_the_end(worker: PipeWorker) -> None:
+    run = a_run("sh", "-c", 'while [ ! -e "$HOME/end" ]; do sleep 0.1; done; exit 4')
+    worker.launch(run).through()
+    (worker.directory(run) / "log").unlink()
+    (worker.home / "end").touch()
+    assert (ended(worker, run)["size"], ended(worker, run)["exit"]) == ("0", "4")
+    heard, _, _ = worker.ask("follow", run, 0, 5, 0)
+    assert [answer.word for answer in heard] == ["log", "end"]
 
 
 def test_a_follower_whose_time_is_up_says_nothing_of_an_end(worker: PipeWorker) -> None:
@@ -90,3 +115,22 @@ def test_status_and_list_tell_what_runs_here(worker: PipeWorker) -> None:
     assert worker.ask("status", a_run("true"))[0][0].word == "norun"
     assert b"\n{}" in worker.ask("show", done)[1]
     worker.ask("stop", going, 10, 0)
+
+
+def test_of_many_who_want_to_act_at_a_runs_end_one_is_entitled_and_stays_so(worker: PipeWorker) -> None:
+    run = a_run("true")
+    worker.launch(run).through()
+    ended(worker, run)
+    made = [call("entitle", run.id, 0, number, run_root=run.run_root) for number in range(1, 9)]
+    asking = [worker.open(one) for one in made]
+    outs = [process.communicate(timeout=90)[0] for process in asking]
+    told = {
+        (answer.word, answer.text) for one, out in zip(made, outs, strict=True) for answer in answers(one.nonce, out)
+    }
+    assert len(told) == 1, told
+    word, number = told.pop()
+    assert (word, int(number) in range(1, 9)) == ("entitled", True)
+    assert worker.ask("entitle", run, 99)[0][0].text == number
+    assert worker.ask("delete", run)[0][0].word == "deleted"
+    assert not worker.directory(run).parent.exists()
+    assert worker.ask("entitle", run, 99)[0][0].word == "norun"

@@ -77,7 +77,7 @@ async def attach_run(args: argparse.Namespace, operator: Operator, out: Output) 
 def open_run(args: argparse.Namespace, flags: Mapping[str, Any], _out: Output) -> int:
     """Open the console on one run."""
     from tui.commands.console import open_console, require_terminal
-    from tui.runs.directory import resolve
+    from tui.runs.home import resolve
     from tui.settings import load
 
     require_terminal()

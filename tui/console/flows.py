@@ -286,7 +286,8 @@ class Flows:
             self.app.notify("no run is chosen", timeout=3)
             return
         going = self.stops.get(directory.id)
-        if going is None and self.app.operator.status_of(directory).state.is_over:
+        state = self.app.operator.status_of(directory).state
+        if going is None and state.is_over and state is not RunState.LOST:
             self.app.notify(f"{directory.id} has ended already", timeout=4)
             return
         self.app.push_screen(StopDialog(directory.run, lambda: self._begin_stop(directory), going))

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tui.runs.directory import list_runs
+from tui.runs.home import list_runs
 from tui.settings import LOCAL_PROFILE
 
 PATIENCE_SECONDS = 10.0

@@ -17,7 +17,9 @@ from tui.operator.following import Following
 from tui.pod.naming import names_a_log, path_of
 from tui.pod.run import is_run_id
 from tui.pod.slice import Slice
-from tui.runs.directory import NoSuchRunError, RunDirectory, list_runs, resolve
+from tui.runs.directory import RunDirectory
+from tui.runs.home import NoSuchRunError, resolve
+from tui.runs.overview import Overview
 from tui.runs.request import LaunchRequest, check_request, run_from
 from tui.runs.status import RunStatus
 
@@ -66,6 +68,7 @@ class Operator(Following):
     def __init__(self, settings: Settings, *, prompter: Prompter | None = None) -> None:
         super().__init__(settings, prompter=prompter)
         self._glances: Glances | None = None
+        self._overview = Overview(settings.runs_home)
 
     # ── launch ───────────────────────────────────────────────────────────────────────────────────
 
@@ -144,9 +147,14 @@ class Operator(Following):
 
     # ── runs ─────────────────────────────────────────────────────────────────────────────────────
 
-    def runs(self, slice_name: str | None = None, problems: list[TpuTuiError] | None = None) -> list[RunStatus]:
-        """The runs in this home, newest first; records that cannot be read are told in `problems`."""
-        statuses = [self.status_of(directory) for directory in list_runs(self.settings.runs_home, problems)]
+    def runs(
+        self, slice_name: str | None = None, problems: list[TpuTuiError] | None = None, *, newest: int | None = None
+    ) -> list[RunStatus]:
+        """The runs in this home, or the newest so many, newest first; unreadable records are told in `problems`.
+
+        Asked again, it reads only what has changed. For a thread, too: it reads files.
+        """
+        statuses = self._overview.look(problems, newest=newest)
         return [status for status in statuses if slice_name in (None, status.run.slice)]
 
     def open_run(self, ref: str) -> RunDirectory:
@@ -219,7 +227,7 @@ class Operator(Following):
             from tui.runs.glance import Glances
 
             self._glances = Glances(() if self.dialect_problem else self.dialects)
-        return self._glances.of(self._known[self.settings.runs_home / status.run.id])
+        return self._glances.of(self._overview.directory(status.run.id))
 
     async def attend(self, directory: RunDirectory) -> bool:
         """Give the run a keeper if it has none and still needs one; whether one was started.

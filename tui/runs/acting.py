@@ -1,7 +1,7 @@
 """Which keeper acts: a run may be mirrored by keepers on several machines, and the newest acts on its policies.
 
 Each keeper leaves its number with every worker as it first reaches it; whoever finds another number there than its
-own has been followed by a newer keeper, and only mirrors from then on.
+own has been followed by a newer keeper, and only mirrors from then on, unless that one lets a failure be.
 """
 
 from __future__ import annotations
@@ -45,6 +45,15 @@ class Acting:
         except BaseException:
             self._left_with.discard(index)
             raise
+
+    async def take_back(self) -> None:
+        """Be the newest keeper again, on every worker in reach."""
+        self.number = time.time_ns()
+        self._left_with.clear()
+        leaving = (self.leave_with(worker.index) for worker in self.run.workers)
+        for left in await asyncio.gather(*leaving, return_exceptions=True):
+            if isinstance(left, BaseException) and not isinstance(left, TpuTuiError):
+                raise left
 
     async def answers(self) -> dict[int, Answer]:
         """What the workers that can be reached, and know the run, say of it."""

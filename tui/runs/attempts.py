@@ -17,6 +17,7 @@ from tui.runs.acting import Acting
 from tui.runs.claim import Claim
 from tui.runs.directory import HEARTBEAT, RunDirectory
 from tui.runs.earlier import fetch_earlier, learn_of_attempts
+from tui.runs.entitled import IDENTITY, identity_of
 from tui.runs.keeping import Keeping
 from tui.runs.mirror import patiently, record, set_logs_aside
 from tui.runs.policies import Patience, in_time
@@ -24,7 +25,7 @@ from tui.runs.renewal import await_slice, bring_code
 from tui.runs.spec import LaunchSpec
 from tui.runs.starting import Ended
 from tui.runs.status import BY_POLICY, status_of
-from tui.runs.stopping import GIVE_UP, wish_to_stop
+from tui.runs.stopping import wish_to_stop
 from tui.ssh.access import Access
 from tui.ssh.fleet import Fleet
 
@@ -103,7 +104,8 @@ async def _keep(directory: RunDirectory, document: Mapping[str, Any], tether: Te
         directory.hold_room()
     if spec is not None:
         pod = tether.pod if tether else None
-        await record(directory, "state", state=str(RunState.PREPARING), cause=None, pod=pod)
+        told: dict[str, Any] = {"pod": pod, IDENTITY: identity_of(directory)}
+        await record(directory, "state", state=str(RunState.PREPARING), cause=None, **told)
     await Life(directory, access, patience, spec).run()
     directory.spend_room()
 
@@ -177,8 +179,15 @@ class Life:
         """Get ready for the next attempt: whether it is ours to launch, or how the run ended instead."""
         pause = self.patience.pause_before(self.attempt)
         ours = await self.acting.is_ours(self.attempt - 1)
-        if not ours and not await _begun_elsewhere(self.acting, self.attempt, pause + GIVE_UP):
-            return ended
+        if not ours:
+            begun = await _begun_elsewhere(self.acting, self.attempt, pause + self.patience.newer_acts)
+            if begun is False:
+                return ended
+            ours = begun is None
+            if ours:
+                text = f"a newer keeper did not begin restart {self.attempt}: this one does"
+                await record(self.directory, "note", text=text)
+                await self.acting.take_back()
         stopped = await _before(self.directory, self.attempt, ended, pause if ours else 0)
         return ours if stopped is None else stopped
 
@@ -258,8 +267,11 @@ def may_restart(directory: RunDirectory, ended: Ended) -> bool:
     )
 
 
-async def _begun_elsewhere(acting: Acting, attempt: int, patience: float) -> bool:
-    """Wait for the attempt that the acting keeper, on another machine, is to begin; whether it did."""
+async def _begun_elsewhere(acting: Acting, attempt: int, patience: float) -> bool | None:
+    """Wait for the attempt that the acting keeper, on another machine, is to begin; whether it did.
+
+    False where somebody stopped the run; None where nothing was done for so many seconds.
+    """
     deadline = asyncio.get_running_loop().time() + patience
     while asyncio.get_running_loop().time() < deadline:
         heard = (await acting.answers()).values()
@@ -268,7 +280,7 @@ async def _begun_elsewhere(acting: Acting, attempt: int, patience: float) -> boo
         if any(answer.fields.get("stopped") == "1" for answer in heard):
             return False
         await asyncio.sleep(ELSEWHERE)
-    return False
+    return None
 
 
 async def _before(directory: RunDirectory, attempt: int, ended: Ended, pause: float) -> Ended | None:
@@ -276,7 +288,8 @@ async def _before(directory: RunDirectory, attempt: int, ended: Ended, pause: fl
     cause = f"restart {attempt} of {directory.run.restarts}: {ended.cause}"
     await record(directory, "state", state=str(RunState.PREPARING), attempt=attempt, cause=cause)
     if pause:
-        await record(directory, "note", text=f"the gang is launched again in {in_time(pause)}")
+        # Reports tell it too, when all of it is past.
+        await record(directory, "note", text=f"a pause of {in_time(pause)} before restart {attempt}")
     await patiently(partial(set_logs_aside, directory, attempt))
     with suppress(asyncio.TimeoutError):
         await asyncio.wait_for(wish_to_stop(directory), pause)

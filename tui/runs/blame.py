@@ -17,6 +17,7 @@ from tui.runs.policies import (
     explain,
     failed,
     first_failure,
+    in_time,
     is_unexplained,
     last_lines,
     names_of,
@@ -63,7 +64,11 @@ class Blame:
             return
         if not await self.acting.is_ours(status_of(self.directory).attempt):
             await record(self.directory, "note", text="a newer keeper on another machine acts on this failure")
-            return
+            if not await self._is_left_undone():
+                return
+            await self.acting.take_back()
+            while_ = in_time(self.patience.newer_acts)
+            await record(self.directory, "note", text=f"that keeper did nothing for {while_}: this one acts")
         cause = await self.name_first()
         everybody = len(self.outcomes) == len(self.directory.run.workers)
         if everybody or self.directory.run.on_failure != "stop":
@@ -72,12 +77,24 @@ class Blame:
         await record(self.directory, STOP_REQUESTED, by=BY_POLICY, grace=grace, cause=cause)
         await record(self.directory, "state", state=str(RunState.STOPPING), cause=cause)
 
+    async def _is_left_undone(self) -> bool:
+        """Whether a newer keeper let a failure be that the run's policy tells to act on."""
+        await asyncio.sleep(self.patience.newer_acts)
+        stops = self.directory.run.on_failure == "stop" and not status_of(self.directory).stop_requested
+        return stops and len(self.outcomes) < len(self.directory.run.workers)
+
     async def learn_of_a_stop(self) -> None:
-        """A stop from another machine is marked on the workers: with it, what ended there did not fail."""
-        if status_of(self.directory).stop_requested or not any(failed(one) for one in self.outcomes.values()):
+        """A stop from another machine is marked on the workers: with it, what ended there did not fail.
+
+        Nor did it succeed, where it obeyed so well that it ended with 0.
+        """
+        if status_of(self.directory).stop_requested:
             return
-        heard = await self.acting.answers()
-        if any(answer.fields.get("stopped") == "1" for answer in heard.values()):
+        stopped = any(one.stopped for one in self.outcomes.values())
+        if not stopped and any(failed(one) for one in self.outcomes.values()):
+            heard = await self.acting.answers()
+            stopped = any(answer.fields.get("stopped") == "1" for answer in heard.values())
+        if stopped:
             by, grace = "user on another machine", self.directory.run.grace
             await record(self.directory, STOP_REQUESTED, by=by, grace=grace)
 

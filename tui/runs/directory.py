@@ -17,12 +17,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from functools import cached_property
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
-from tui.errors import TpuTuiError, UsageError, near_matches
-from tui.pod.naming import LAST
-from tui.pod.run import Run, is_run_id
+from tui.errors import UsageError
+from tui.pod.run import Run
 
 RUN_FILE = "run.json"
 EVENTS_FILE = "events.jsonl"
@@ -36,8 +37,6 @@ HEARTBEAT = 5.0
 """Seconds between two touches of the keeper file."""
 STALE_HEARTBEAT = 4 * HEARTBEAT
 """A keeper on another machine is taken for dead after this many seconds without a touch."""
-_STAMP_LENGTH = len("YYYYmmdd-HHMMSS-xxxx")
-_MAX_CANDIDATES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +107,14 @@ class RunDirectory:
     def __init__(self, path: Path, run: Run) -> None:
         self.path = path
         self.run = run
-        self._events = _Lines(path / EVENTS_FILE)
-        self._arrivals = _Lines(path / ARRIVALS_FILE, unfinished=b" unfinished")
+
+    @cached_property
+    def _events(self) -> _Lines:
+        return _Lines(self.path / EVENTS_FILE)
+
+    @cached_property
+    def _arrivals(self) -> _Lines:
+        return _Lines(self.path / ARRIVALS_FILE, unfinished=b" unfinished")
 
     @property
     def id(self) -> str:
@@ -148,8 +153,7 @@ class RunDirectory:
     def open(cls, path: Path) -> RunDirectory:
         """Open an existing run directory. Raises UsageError when it holds no readable run.json."""
         try:
-            document = json.loads((path / RUN_FILE).read_bytes())
-            return cls(path, Run.from_json(document))
+            return cls(path, Run.from_json(json.loads(_read(f"{path}/{RUN_FILE}"))))
         except OSError as error:
             raise UsageError(f"{path} is not a run directory", why=error.strerror or str(error)) from error
         except ValueError as error:
@@ -195,17 +199,25 @@ class RunDirectory:
         except FileNotFoundError:
             return 0
 
-    def events(self, offset: int = 0) -> tuple[list[Event], int]:
-        """The events from a byte offset on, and the offset to go on from; a line not yet whole is left for then."""
-        lines, end = _whole_lines(self.path / EVENTS_FILE, offset)
-        return [event for event in map(_parse_event, lines) if event is not None], end
+    def events(self, offset: int = 0, *, passed_phases: bool = True) -> tuple[list[Event], int]:
+        """The events from a byte offset on, and the offset to go on from; a line not yet whole is left for then.
+
+        Without `passed_phases`, of a worker's phases up to the next change of state only the last is among them.
+        """
+        lines, end = _whole_lines(f"{self.path}/{EVENTS_FILE}", offset)
+        return _parse_events(lines if passed_phases else _without_passed_phases(lines)), end
+
+    def events_of_run(self) -> tuple[list[Event], int]:
+        """The events that are not about a worker's own part, a few of many, and the offset to go on from."""
+        lines, end = _whole_lines(f"{self.path}/{EVENTS_FILE}", 0)
+        return _parse_events([line for line in lines if line[_KIND_AT:_WORD_END] not in _OF_WORKERS]), end
 
     def has_event(self, kind: str, offset: int = 0) -> tuple[bool, int]:
         """Whether a line from a byte offset on may be an event of that kind, and the offset to go on from.
 
         Much quicker than to read what happened, for whoever waits for one thing.
         """
-        lines, end = _whole_lines(self.path / EVENTS_FILE, offset)
+        lines, end = _whole_lines(f"{self.path}/{EVENTS_FILE}", offset)
         named = to_bytes(kind)
         return any(named in line for line in lines), end
 
@@ -217,21 +229,25 @@ class RunDirectory:
 
     def arrivals(self, offset: int = 0) -> tuple[list[Arrival], int]:
         """The arrivals from a byte offset on, and the offset to go on from."""
-        lines, end = _whole_lines(self.path / ARRIVALS_FILE, offset)
+        lines, end = _whole_lines(f"{self.path}/{ARRIVALS_FILE}", offset)
         return [arrival for arrival in map(_parse_arrival, lines) if arrival is not None], end
 
     # -- keeper ----------------------------------------------------------------------------------------------------
 
     def attended(self) -> Attendance:
         """Whether a keeper lives: by its lock on this machine, by its heartbeat on another one."""
-        path = self.path / KEEPER_FILE
         try:
-            with path.open("rb") as handle:
-                words = handle.read(1024).decode("utf-8", "replace").split()
-                beat = os.fstat(handle.fileno()).st_mtime
-                locked = _is_locked(handle.fileno())
+            descriptor = os.open(f"{self.path}/{KEEPER_FILE}", os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
             return Attendance(False)
+        try:
+            words = os.read(descriptor, 1024).decode("utf-8", "replace").split()
+            beat = os.fstat(descriptor).st_mtime
+            locked = _is_locked(descriptor)
+        except OSError:
+            return Attendance(False)
+        finally:
+            os.close(descriptor)
         pid = int(words[0]) if words and words[0].isdigit() else None
         elsewhere = len(words) > 2 and words[2] != socket.gethostname()
         alive = locked or (elsewhere and time.time() - beat < STALE_HEARTBEAT)
@@ -246,82 +262,6 @@ class RunDirectory:
             handle.flush()
             os.fsync(handle.fileno())
         temporary.replace(self.path / name)
-
-
-def list_runs(runs_home: Path, problems: list[TpuTuiError] | None = None) -> list[RunDirectory]:
-    """Every run on this machine, newest first; unreadable directories are left out and told in `problems`."""
-    opened = [_open_or_tell(path, problems) for path in _run_paths(runs_home)]
-    found = [directory for directory in opened if directory is not None]
-    return sorted(found, key=lambda directory: (_stamp(directory.id), directory.run.created), reverse=True)
-
-
-def _open_or_tell(path: Path, problems: list[TpuTuiError] | None) -> RunDirectory | None:
-    try:
-        return RunDirectory.open(path)
-    except TpuTuiError as error:
-        if problems is not None and (path / RUN_FILE).exists():
-            problems.append(error)
-        return None
-
-
-class NoSuchRunError(UsageError):
-    """No run here is called so; the remedy names those that may be meant."""
-
-
-def resolve(runs_home: Path, text: str) -> RunDirectory:
-    """The run that a person means by an id, a unique part of one, `last`, or a run directory's path.
-
-    Raises UsageError when none or several match; the remedy names the candidates.
-    """
-    as_path = Path(text).expanduser()
-    if (os.sep in text or text in (".", "..")) and (as_path / RUN_FILE).exists():
-        return RunDirectory.open(as_path.resolve())
-    if text == LAST:
-        return _newest(runs_home)
-    if is_run_id(text) and (runs_home / text).is_dir():
-        return RunDirectory.open(runs_home / text)
-    names = sorted((path.name for path in _run_paths(runs_home)), key=_stamp, reverse=True)
-    matches = [name for name in names if text == name] or [name for name in names if text and text in name]
-    if len(matches) == 1:
-        return RunDirectory.open(runs_home / matches[0])
-    if matches:
-        raise UsageError(f"{text!r} is part of {len(matches)} runs", remedy="one of: " + _some(matches))
-    if (as_path / RUN_FILE).exists():
-        return RunDirectory.open(as_path.resolve())
-    raise NoSuchRunError(f"no run {text!r} in {runs_home}", remedy=_meant(text, names))
-
-
-def _newest(runs_home: Path) -> RunDirectory:
-    for path in sorted(_run_paths(runs_home), key=lambda path: _stamp(path.name), reverse=True):
-        same_second = [other for other in list_runs(runs_home) if _stamp(other.id)[:15] == _stamp(path.name)[:15]]
-        if same_second:
-            return max(same_second, key=lambda directory: directory.run.created)
-    raise UsageError("no last run", why=f"there is none in {runs_home}", remedy="start one with `tpu-tui launch`")
-
-
-def _meant(text: str, names: list[str]) -> str:
-    """The runs whose names, without their times, look like it; where none does, those that there are."""
-    named = {name: name[: -_STAMP_LENGTH - 1] for name in names}
-    like = near_matches(text[: -_STAMP_LENGTH - 1] if is_run_id(text) else text, named.values())
-    near = [name for name in names if named[name] in like]
-    return f"did you mean {_some(near)}?" if near else "runs here: " + (_some(names) or "none yet")
-
-
-def _some(names: list[str]) -> str:
-    more = len(names) - _MAX_CANDIDATES
-    return ", ".join(names[:_MAX_CANDIDATES]) + (f" and {more} more" if more > 0 else "")
-
-
-def _run_paths(runs_home: Path) -> list[Path]:
-    try:
-        return [path for path in runs_home.iterdir() if path.is_dir() and not path.name.startswith(".")]
-    except FileNotFoundError:
-        return []
-
-
-def _stamp(run_id: str) -> str:
-    """The id's date, time and suffix: what runs are ordered by."""
-    return run_id[-_STAMP_LENGTH:]
 
 
 class _Lines:
@@ -352,11 +292,16 @@ class _Lines:
         return self._descriptor
 
 
-def _whole_lines(path: Path, offset: int) -> tuple[list[bytes], int]:
+def _read(path: str, offset: int = 0) -> bytes:
+    """A file's bytes from an offset on. Unbuffered: making buffers takes longer than to read a small file."""
+    with FileIO(path) as handle:
+        handle.seek(offset)
+        return handle.readall()
+
+
+def _whole_lines(path: str, offset: int) -> tuple[list[bytes], int]:
     try:
-        with path.open("rb") as handle:
-            handle.seek(offset)
-            data = handle.read()
+        data = _read(path, offset)
     except FileNotFoundError:
         return [], offset
     end = data.rfind(b"\n") + 1
@@ -367,12 +312,56 @@ def _event_line(event: Event) -> bytes:
     return to_bytes({"time": event.time, "event": event.kind, "worker": event.worker, **event.fields}) + b"\n"
 
 
-def _parse_event(line: bytes) -> Event | None:
-    with suppress(ValueError, AttributeError, TypeError, KeyError):
-        document = json.loads(line)
+_PHASE, _STATE = b'", "event": "phase", "worker": ', b'", "event": "state", '
+_KIND_AT = len('{"time": "') + len(utc_now())
+_WORKER_AT = _KIND_AT + len(_PHASE)
+_OF_WORKERS = frozenset(b'", "event": "%b' % kind for kind in (b"phase", b'exit"', b'link"', b'stop"'))
+_WORD_END = _KIND_AT + len(b'", "event": "phase')
+_WORKER_WIDTH = len('1234, "')
+_BRACE = ord("}")
+
+
+def _without_passed_phases(lines: list[bytes]) -> list[bytes]:
+    """The lines without those phases of a worker that another one follows before the next change of state.
+
+    They are most of all lines, and to find all that are passed takes less time than to parse one of them.
+    """
+    kept: list[bytes] = []
+    last: dict[bytes, bytes] = {}
+    for line in lines:
+        if line[_KIND_AT:_WORKER_AT] == _PHASE and line[-1] == _BRACE:
+            last[line[_WORKER_AT : _WORKER_AT + _WORKER_WIDTH]] = line
+            continue
+        if _STATE in line:
+            kept += last.values()
+            last.clear()
+        kept.append(line)
+    return kept + list(last.values())
+
+
+def _parse_events(lines: list[bytes]) -> list[Event]:
+    """The events of whole lines, all parsed at once where each is one document; others are left out."""
+    try:
+        documents = json.loads(b"[" + b",".join(lines) + b"]")
+    except ValueError:
+        documents = []
+    if len(documents) != len(lines):
+        documents = [document for line in lines for document in _documents(line)]
+    return [event for event in map(_event_of, documents) if event is not None]
+
+
+def _documents(line: bytes) -> list[Any]:
+    with suppress(ValueError):
+        return [json.loads(line)]
+    return []
+
+
+def _event_of(document: Any) -> Event | None:
+    try:
         moment, kind, worker = document.pop("time"), document.pop("event"), document.pop("worker", None)
         return Event(str(moment), str(kind), worker if isinstance(worker, int) else None, document)
-    return None
+    except (AttributeError, TypeError, KeyError):
+        return None
 
 
 def _parse_arrival(line: bytes) -> Arrival | None:

@@ -42,6 +42,9 @@ _ROOM = {
 SHORT_PAUSE = 30.0
 """Seconds between two looks at a log that is shorter than its mirror while its job lives."""
 
+EMPTY_PAUSE = 1.0
+"""Seconds before another session, where one that told and brought nothing was over sooner than that."""
+
 
 class Follower:
     """One worker's log of one attempt, followed to its end.
@@ -88,8 +91,13 @@ class Follower:
 
     async def _attempt(self) -> Outcome | None:
         """One session; a failed one is told once and followed by a pause that grows."""
+        began, size = asyncio.get_running_loop().time(), self._mirror.size
         try:
-            return await self._once()
+            outcome = await self._once()
+            brief = asyncio.get_running_loop().time() - began < EMPTY_PAUSE
+            if brief and outcome is None and self._mirror.size == size:
+                await asyncio.sleep(EMPTY_PAUSE)
+            return outcome
         except TpuTuiError as error:
             await self._link_lost(error)
             return await self._wait(error)
@@ -249,11 +257,18 @@ async def catch_up(directory: RunDirectory, fleet: Fleet, *, timeout: float) -> 
     """Bring every mirror to where its log ends now, earlier attempts' first; nothing where a keeper does it already.
 
     Each of the steps takes at most `timeout` seconds. Raises the first WorkerError; the other workers' mirrors are
-    brought up to date all the same.
+    brought up to date all the same. TpuTuiError where nothing can be written here.
     """
     from tui.runs.told import Answers, answers_about, note_told
 
-    claim = Claim.take(directory)
+    try:
+        claim = Claim.take(directory)
+    except OSError as refused:
+        raise TpuTuiError(
+            "the run's mirror cannot be brought up to date",
+            why=f"{directory.path}: {refused.strerror or refused}",
+            remedy="let TPU_TUI_HOME name a directory that you may write to",
+        ) from refused
     if claim is None:
         return
     told: Answers = {}

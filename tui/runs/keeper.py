@@ -68,6 +68,12 @@ def start_keeper(
             why=str(directory.path),
             remedy=f"tpu-tui attach {directory.id} finds the run on its workers",
         ) from error
+    except OSError as error:
+        raise TpuTuiError(
+            "no keeper can be started: it could write nothing",
+            why=f"{directory.path}: {error.strerror or error}",
+            remedy="make room there, or let TPU_TUI_HOME name a directory that you may write to",
+        ) from error
     try:
         done = subprocess.run(
             [sys.executable, "-m", "tui.runs.keeper", str(directory.path.resolve())],

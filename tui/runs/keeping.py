@@ -16,12 +16,13 @@ from tui.runs.directory import RunDirectory
 from tui.runs.earlier import record_exit
 from tui.runs.follow import Follower
 from tui.runs.mirror import record
+from tui.runs.parts import WorkerStatus
 from tui.runs.policies import Patience, failed, final_state, first_failure, names_of
 from tui.runs.remote import Outcome
 from tui.runs.slice_watch import SliceWatch
 from tui.runs.spec import LaunchSpec
 from tui.runs.starting import Ended, Starting
-from tui.runs.status import BY_POLICY, RunStatus, WorkerStatus, status_of
+from tui.runs.status import BY_POLICY, RunStatus, status_of
 from tui.runs.stopping import GIVE_UP, see_to_stop
 from tui.runs.unhurried import PAUSE, unhurried
 from tui.runs.watching import Watcher

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tui.errors import TpuTuiError, WorkerError
+from tui.pod.run import Run
 from tui.pod.worker import Worker
 from tui.runs.directory import RunDirectory, to_bytes
 from tui.runs.front import Front
@@ -260,19 +261,20 @@ class Gang:
         if self._lost.done():
             raise self._lost.result()
         for task in everybody.result():
-            late = _late(phase, tasks[task], timeout)
+            late = _late(phase, tasks[task], timeout, self.spec.run)
             self._failed(tasks[task], phase, late)
             failures.append(late)
         if failures:
             raise failures[0]
 
 
-def _late(phase: str, worker: Worker, timeout: float) -> WorkerError:
+def _late(phase: str, worker: Worker, timeout: float, run: Run) -> WorkerError:
+    slice_ = f"{run.zone}/{run.slice}" if run.zone else run.slice
     return WorkerError(
-        f"{phase} took longer than {timeout:.0f} s",
+        f"{phase} took longer than {timeout:g} s",
         worker=worker.index,
         why="the worker or the network to it is slow or stuck",
-        remedy=f"look at it: `tpu-tui exec … --worker {worker.index} -- uptime`",
+        remedy=f"see whether it answers: tpu-tui exec {slice_} --worker {worker.index} --timeout 60 -- uptime",
     )
 
 

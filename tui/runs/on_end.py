@@ -1,9 +1,10 @@
 """What a launch asked to be done once its run has ended: `--on-end`.
 
-The keeper on the machine that launched the run does it, once, after the last state is on record; every step is a
-`note` event with the field `on_end`, and `status` says how it went: started, told, done, failed or refused. The
-actions stay on this machine: a run that is found on its workers brings none, for whoever holds a worker must not be
-able to have commands run or slices deleted here.
+The keeper on the machine that launched the run does it, after the last state is on record; every step is a `note`
+event with the field `on_end`, and `status` says how it went: started, told, done, failed or refused. It is done once
+at most, as far as can be known: `entitled` sorts out copies of the directory, and a command whose keeper was killed
+is not begun again. The actions stay on this machine: a run that is found on its workers brings none, for whoever
+holds a worker must not be able to have commands run or slices deleted here.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +23,7 @@ from tui.errors import TpuTuiError, UsageError
 from tui.pod.run import Run, RunState
 from tui.runs.contact import Contact
 from tui.runs.directory import RunDirectory
+from tui.runs.entitled import hindrance
 from tui.runs.mirror import record
 from tui.runs.plight import Plight, plight_of
 from tui.runs.policies import Patience, last_lines, names_of
@@ -40,6 +42,7 @@ COMMAND_TIMEOUT = 600.0
 ASK_OTHERS_TIMEOUT = 30.0
 """Seconds the workers have to tell whether another run is alive there."""
 _DONE = ("done", "failed", "refused")
+_INTERRUPTED = "it was begun, and its keeper ended meanwhile, so it may have been done"
 _PACKAGE_ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -110,12 +113,14 @@ def left_to_do(directory: RunDirectory) -> list[Action]:
     """
     if not directory.run.on_end or never_began(directory):
         return []
-    done = {
-        event.get("on_end")
-        for event in directory.events()[0]
-        if event.kind == "note" and event.get("status") in _DONE
-    }
+    done = _told(directory, _DONE)
     return [action for action in actions_of(directory.run) if str(action) not in done]
+
+
+def _told(directory: RunDirectory, statuses: Collection[str]) -> set[str]:
+    """The actions of which one of these was told."""
+    notes = (event for event in directory.events()[0] if event.kind == "note")
+    return {str(note.get("on_end")) for note in notes if note.get("on_end") and note.get("status") in statuses}
 
 
 def never_began(directory: RunDirectory) -> bool:
@@ -129,17 +134,22 @@ async def act(directory: RunDirectory, fleet: Fleet) -> None:
     """Do what is left to do; failures are told and keep nothing else from being done."""
     if never_began(directory):
         await record(directory, "note", text="nothing is done on end: the run never began")
-    for action in left_to_do(directory):
-        await _tell(directory, action, "started", f"on end: {action}")
+    left, begun = left_to_do(directory), _told(directory, ("started",))
+    hindered = await hindrance(directory, fleet) if left else ""
+    for action in left:
+        interrupted = _INTERRUPTED if action.kind == "command" and str(action) in begun else ""
         try:
-            refused = await _refusal(directory, action, fleet)
+            refused = hindered or interrupted or await _refusal(directory, action, fleet)
             if refused:
                 await _tell(directory, action, "refused", f"on end: {action} is not done: {refused}")
                 continue
+            await _tell(directory, action, "started", f"on end: {action}")
             said = await _do(directory, action)
         except TpuTuiError as error:
             remedy = f" ({error.remedy})" if error.remedy else ""
             await _tell(directory, action, "failed", f"on end: {action} failed: {error.sentence}{remedy}")
+        except OSError as error:
+            await _tell(directory, action, "failed", f"on end: {action} failed: {error.strerror or error}")
         else:
             await _tell(directory, action, "done", f"on end: {action} done{': ' + said if said else ''}")
 

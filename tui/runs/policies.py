@@ -52,6 +52,9 @@ class Patience:
     behind_after: float = 120.0
     """A core that has been behind the others (threshold `straggler`) for so long is told."""
 
+    newer_acts: float = 180.0
+    """What a newer keeper on another machine has to act on a failure, its stop's grace included: it may be asleep."""
+
     @classmethod
     def from_thresholds(cls, values: Mapping[str, float]) -> Patience:
         """Take what a profile's thresholds say. Raises UsageError for a while that is none."""

@@ -75,6 +75,8 @@ class Outcome:
     recorded: bool = True
     absent: bool = False
     """Whether the worker knows no such run: it was never prepared there, or its directory was removed."""
+    stopped: bool = False
+    """Whether a person had it stopped, from whichever machine."""
     unreachable: str | None = None
     """Why the worker could not be reached for so long that it was given up; it may run on."""
 
@@ -109,5 +111,6 @@ def outcome_of(answer: Answer) -> Outcome:
         time=fields.get("time") or None,
         aborted=fields.get("aborted") == "1",
         out_of_memory=(answer.number("oom") or 0) > 0,
+        stopped=fields.get("stopped") == "1",
         recorded="exit" in fields and fields.get("unrecorded") != "1",
     )

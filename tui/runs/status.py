@@ -6,10 +6,12 @@ import os
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from weakref import WeakKeyDictionary
 
 from tui.pod.run import Run, RunState
 from tui.runs.directory import Attendance, Event, RunDirectory
+from tui.runs.parts import Parts, WorkerStatus, changed, told_of_part
 
 BY_POLICY = "policy"
 """`stop_requested.by` when the failure policy stops a run; a person's stop ends as `stopped`, its as `failed`."""
@@ -19,48 +21,18 @@ TOLD = "told"
 """Event: what the workers said of an attempt that no keeper here followed; its rows in `ended` are as of `exit`."""
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerStatus:
-    """One worker's part in a run, by the last event about it.
-
-    `phase` is where its launch got to (`tui.runs.phases`) and `phase_status` how
-    (started, done, failed). `link` is lost or restored, None while nothing happened to it. `ended` says that its
-    process is over; `exit_code` is None too when nobody recorded how. `confirmed` is its answer to a stop.
-    """
-
-    worker: int
-    phase: str | None = None
-    phase_status: str | None = None
-    detail: str | None = None
-    remedy: str | None = None
-    """What to do about a phase that failed."""
-    link: str | None = None
-    link_detail: str | None = None
-    ended: bool = False
-    exit_code: int | None = None
-    signal: str | None = None
-    size: int | None = None
-    exit_cause: str | None = None
-    ended_at: str | None = None
-    recorded: bool = True
-    confirmed: bool | None = None
-    stop_detail: str | None = None
-    silent: bool = False
-    """It has written nothing for longer than the threshold: it may hang."""
-
-
 @dataclass(frozen=True)
 class RunStatus:
-    """A run's state as every front end shows it. Times are RFC 3339; `exit_codes` has one place a worker."""
+    """A run's state as every front end shows it. Times are RFC 3339."""
 
     run: Run
     state: RunState
     attended: Attendance
-    exit_codes: tuple[int | None, ...]
+    parts: tuple[WorkerStatus, ...] | RunDirectory
+    """What is known of each worker, or the directory where that is read when somebody asks for it."""
     started: str | None = None
     ended: str | None = None
     cause: str | None = None
-    workers: tuple[WorkerStatus, ...] = ()
     attempt: int = 0
     first_failure: int | None = None
     stop_requested: str | None = None
@@ -76,6 +48,16 @@ class RunStatus:
     """Whether its end is known from its workers' word alone, and the mirror may be behind."""
     mirrored: int = 0
     """The attempt whose logs are mirrored; the workers may have told of a later one."""
+
+    @cached_property
+    def workers(self) -> tuple[WorkerStatus, ...]:
+        """Each worker's part, in their order."""
+        return self.parts if isinstance(self.parts, tuple) else status_of(self.parts).workers
+
+    @cached_property
+    def exit_codes(self) -> tuple[int | None, ...]:
+        """One place a worker, None where it is not known."""
+        return tuple(part.exit_code for part in self.workers)
 
     @property
     def silent(self) -> tuple[int, ...]:
@@ -103,22 +85,39 @@ def status_of(directory: RunDirectory) -> RunStatus:
 
     Asked again of the same object, it reads only the events that came since: a keeper and its command ask often.
     """
-    return status_and_events(directory)[0]
+    fold = _fold_of(directory)
+    fold.read(directory, whole=False)
+    return fold.status(directory.attended())
 
 
-def status_and_events(directory: RunDirectory, since: int | None = None) -> tuple[RunStatus, list[Event], int]:
+def outline_of(directory: RunDirectory) -> RunStatus:
+    """As `status_of`; of a run that is over, what is known of each worker is read only when somebody asks for it.
+
+    Of a run's events most are about workers, and of thousands of old runs nobody asks.
+    """
+    fold = _Fold(directory.run).take(directory.events_of_run()[0])
+    outline = fold.outline(directory)
+    return status_of(directory) if outline is None else outline
+
+
+def status_and_events(directory: RunDirectory, since: int) -> tuple[RunStatus, list[Event], int]:
     """As `status_of`, and the events from byte `since` on with the byte to go on from.
 
-    Whoever looks again and again has each event read once for both. None: the events that nobody asked for before.
+    Whoever looks again and again has each event read once for both.
     """
+    fold = _fold_of(directory)
+    fresh, begin, end = fold.read(directory, whole=True)
+    status = fold.status(directory.attended())
+    if since != begin:
+        fresh, end = directory.events(since)
+    return status, fresh, end
+
+
+def _fold_of(directory: RunDirectory) -> _Fold:
     fold = _FOLDS.get(directory)
     if fold is None or not fold.still_fits(directory):
         fold = _FOLDS[directory] = _Fold(directory.run)
-    fresh, begin, end = fold.read(directory)
-    status = fold.status(directory.attended())
-    if since is not None and since != begin:
-        fresh, end = directory.events(since)
-    return status, fresh, end
+    return fold
 
 
 _NOTES_KEPT = 20
@@ -129,31 +128,33 @@ def reduce_events(run: Run, events: Iterable[Event], attended: Attendance) -> Ru
     return _Fold(run).take(events).status(attended)
 
 
+_NOBODY = Attendance(False)
+
+
 class _Fold:
     """Events folded so far, up to byte `offset` of their file."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
         self.offset = 0
-        self._status = RunStatus(run, RunState.PREPARING, Attendance(False), ())
-        self._workers = {worker.index: WorkerStatus(worker.index) for worker in run.workers}
+        self._status = RunStatus(run, RunState.PREPARING, _NOBODY, ())
+        self._parts = Parts(worker.index for worker in run.workers)
         self._told: Event | None = None
-        self._reading = threading.Lock()
-        self.take(())
+        self._reading = threading.RLock()
 
     def still_fits(self, directory: RunDirectory) -> bool:
         """Whether the directory's events go on from here: its run is the same, and nothing was taken away."""
         return self.run is directory.run and directory.events_size() >= self.offset
 
-    def read(self, directory: RunDirectory) -> tuple[list[Event], int, int]:
+    def read(self, directory: RunDirectory, *, whole: bool) -> tuple[list[Event], int, int]:
         """Fold in what is new: those events, and the bytes from which on and up to which they stand in their file.
 
-        Reports ask from a thread of their own.
+        Unless they are wanted `whole`, phases that were passed are left out. Reports ask from a thread of their own.
         """
         with self._reading:
             begin, events = self.offset, list[Event]()
             if directory.events_size() != begin:
-                events, self.offset = directory.events(begin)
+                events, self.offset = directory.events(begin, passed_phases=whole)
                 self.take(events)
             return events, begin, self.offset
 
@@ -171,29 +172,34 @@ class _Fold:
             except (TypeError, ValueError, KeyError):
                 continue  # fields of another version, that mean something else
         self._fold_in(phases)
-        ordered = tuple(self._workers[index] for index in sorted(self._workers))
-        codes = tuple(worker.exit_code for worker in ordered)
-        self._status = replace(self._status, workers=ordered, exit_codes=codes)
         return self
 
     def _take(self, event: Event) -> None:
         if event.kind == TOLD:
-            _as_told(self._status, event)  # raises where it makes no sense
+            _as_told(self.status(_NOBODY), event)  # raises where it makes no sense
             self._told = event
             return
-        self._status = _fold_run(self._status, event, self._workers)
+        self._status = _fold_run(self._status, event, self._parts)
         if event.worker is not None:
-            self._fold_in({event.worker: event})
+            self._parts.fold_in(event.worker, event)
 
     def _fold_in(self, events: dict[int, Event]) -> None:
         """Fold one event of each of some workers in, which are then used up."""
         while events:
-            index, event = events.popitem()
-            self._workers[index] = _fold_worker(self._workers.get(index, WorkerStatus(index)), event)
+            self._parts.fold_in(*events.popitem())
+
+    def outline(self, directory: RunDirectory) -> RunStatus | None:
+        """The status where the events of the run itself are all that was taken; None where they do not suffice."""
+        attended = directory.attended()
+        if self._told is not None or attended.alive or not self._status.state.is_over:
+            return None
+        return changed(self._status, attended=attended, mirrored=self._status.attempt, parts=directory)
 
     def status(self, attended: Attendance) -> RunStatus:
         """What they come to; not by what workers told others where the run's own keeper asks, who follows them."""
-        status = replace(self._status, attended=attended, mirrored=self._status.attempt)
+        with self._reading:
+            parts = self._parts.made()
+        status = changed(self._status, attended=attended, mirrored=self._status.attempt, parts=parts)
         ours = attended.alive and attended.pid == os.getpid()
         return status if ours or self._told is None else _as_told(status, self._told)
 
@@ -214,9 +220,9 @@ def _as_told(status: RunStatus, told: Event) -> RunStatus:
     for row in told.get("ended") or ():
         index = row["worker"]
         if index in parts and not parts[index].ended:
-            parts[index] = _fold_worker(parts[index], Event(told.time, "exit", index, row))
+            parts[index] = replace(parts[index], **told_of_part(Event(told.time, "exit", index, row), False, None))
     ordered = tuple(parts.values())
-    status = replace(status, workers=ordered, exit_codes=tuple(part.exit_code for part in ordered), told=True)
+    status = replace(status, parts=ordered, told=True)
     return _with_its_end(status) if all(part.ended for part in ordered) else status
 
 
@@ -249,50 +255,48 @@ def _how_it_failed(part: WorkerStatus) -> str:
 _FOLDS: WeakKeyDictionary[RunDirectory, _Fold] = WeakKeyDictionary()
 
 
-def _fold_run(status: RunStatus, event: Event, workers: dict[int, WorkerStatus]) -> RunStatus:
+def _fold_run(status: RunStatus, event: Event, parts: Parts) -> RunStatus:
     if event.kind == "state":
-        return _fold_state(status, event, workers)
-    if event.kind == STOP_REQUESTED and not status.state.is_over:
+        return _fold_state(status, event, parts)
+    if event.kind == STOP_REQUESTED and (status.state is RunState.LOST or not status.state.is_over):
         cause = status.cause or (event.get("cause") if event.get("by") == BY_POLICY else None)
         asked = status.stop_requested
         requested = str(event.get("by") or "user") if asked in (None, BY_POLICY) else asked
         grace = float(event.get("grace") or 0)
-        return replace(status, state=RunState.STOPPING, stop_requested=requested, stop_grace=grace, cause=cause)
+        state = RunState.LOST if status.state is RunState.LOST else RunState.STOPPING
+        return changed(status, state=state, stop_requested=requested, stop_grace=grace, cause=cause)
     if event.kind == "failure" and status.first_failure is None:
-        return replace(status, first_failure=event.worker, cause=event.get("cause") or status.cause)
+        return changed(status, first_failure=event.worker, cause=event.get("cause") or status.cause)
     if event.kind == "note":
-        return _fold_note(status, event, workers)
+        return _fold_note(status, event, parts)
     return status
 
 
-def _fold_note(status: RunStatus, event: Event, workers: dict[int, WorkerStatus]) -> RunStatus:
+def _fold_note(status: RunStatus, event: Event, parts: Parts) -> RunStatus:
     where = "" if event.worker is None else f"worker {event.worker}: "
-    status = replace(status, notes=(*status.notes, where + str(event.get("text", "")))[-_NOTES_KEPT:])
+    status = changed(status, notes=(*status.notes, where + str(event.get("text", "")))[-_NOTES_KEPT:])
     if event.get("stall") in ("silent", "over"):
-        for index in event.get("workers") or ():
-            if index in workers:
-                workers[index] = replace(workers[index], silent=event.get("stall") == "silent")
+        parts.set_silent(event.get("workers") or (), event.get("stall") == "silent")
     if event.get("slice"):
-        return replace(status, slice_plight=str(event.get("slice")), slice_is_gone=bool(event.get("gone")))
+        return changed(status, slice_plight=str(event.get("slice")), slice_is_gone=bool(event.get("gone")))
     return status
 
 
-def _fold_state(status: RunStatus, event: Event, workers: dict[int, WorkerStatus]) -> RunStatus:
+def _fold_state(status: RunStatus, event: Event, parts: Parts) -> RunStatus:
     try:
         state = RunState(event.get("state"))
     except ValueError:
         return status
     attempt = event.get("attempt")
     if isinstance(attempt, int) and attempt > status.attempt:
-        for index in workers:
-            workers[index] = WorkerStatus(index)
+        parts.begin_anew()
         stop = None if status.stop_requested == BY_POLICY else status.stop_requested
-        status = replace(status, attempt=attempt, ended=None, cause=None, first_failure=None, stop_requested=stop)
-        status = replace(status, slice_plight=None, slice_is_gone=False)
+        status = changed(status, attempt=attempt, ended=None, cause=None, first_failure=None, stop_requested=stop)
+        status = changed(status, slice_plight=None, slice_is_gone=False)
         state = state if stop is None or state.is_over else RunState.STOPPING
     elif status.state is RunState.LOST and event.get("revived"):
-        status = replace(status, ended=None, cause=None, first_failure=None)
-        state = state if status.stop_requested is None else RunState.STOPPING
+        status = changed(status, ended=None, cause=None, first_failure=None)
+        state = state if status.stop_requested is None or state.is_over else RunState.STOPPING
     elif status.state.is_over or (state is RunState.RUNNING and status.state is RunState.STOPPING):
         return status
     begun = event.get("since") or event.time
@@ -300,39 +304,4 @@ def _fold_state(status: RunStatus, event: Event, workers: dict[int, WorkerStatus
     ended = event.time if state.is_over else None
     known = None if state is RunState.SUCCEEDED else status.cause
     cause, remedy = event.get("cause") or known, event.get("remedy") or None
-    return replace(status, state=state, started=started, ended=ended, cause=cause, remedy=remedy)
-
-
-def _fold_worker(worker: WorkerStatus, event: Event) -> WorkerStatus:
-    if event.kind == "phase":
-        return replace(
-            worker,
-            phase=event.get("phase"),
-            phase_status=event.get("status"),
-            detail=event.get("detail") or None,
-            remedy=event.get("remedy") or None,
-        )
-    if event.kind == "exit":
-        return replace(
-            worker,
-            ended=True,
-            exit_code=event.get("exit_code"),
-            signal=event.get("signal"),
-            size=event.get("size"),
-            exit_cause=event.get("cause"),
-            ended_at=event.get("ended") or event.time,
-            recorded=event.get("recorded") is not False,
-        )
-    if event.kind == "link":
-        return replace(worker, link=event.get("status"), link_detail=event.get("detail") or None)
-    if event.kind == "stop":
-        known = worker.exit_code if worker.exit_code is not None else event.get("exit_code")
-        over = worker.ended or bool(event.get("confirmed"))
-        return replace(
-            worker,
-            ended=over,
-            exit_code=known,
-            confirmed=bool(event.get("confirmed")),
-            stop_detail=event.get("detail") or None,
-        )
-    return worker
+    return changed(status, state=state, started=started, ended=ended, cause=cause, remedy=remedy)

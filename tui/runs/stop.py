@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import suppress
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +12,10 @@ from tui.errors import TpuTuiError
 from tui.pod.run import Run, RunState
 from tui.runs.directory import RunDirectory
 from tui.runs.mirror import record
+from tui.runs.parts import WorkerStatus
 from tui.runs.remote import call, outcome_of
-from tui.runs.status import STOP_REQUESTED, RunStatus, WorkerStatus, status_of
+from tui.runs.status import BY_POLICY, STOP_REQUESTED, RunStatus, status_of
+from tui.runs.survey import Found, ask_status, found_in
 from tui.ssh.access import Access, Prompter
 from tui.ssh.answers import Answer, answers, no_answer
 
@@ -50,37 +52,76 @@ async def stop_run(
     """Stop the run on every worker at once; answers come as they are given, one from each worker.
 
     TERM, `grace` seconds, KILL, then a look whether anything is left. Works with and without a keeper, any number of
-    times; a run that is over answers from its record. A worker that cannot be reached is not confirmed.
+    times; a run that is over answers from its record. A worker that cannot be reached is not confirmed. A run that
+    was given up as lost is over once every worker has answered.
     """
     from tui.ssh.fleet import Fleet
 
     before = status_of(directory)
-    if not before.state.is_over:
+    stops = not before.state.is_over
+    if stops:
         _note(directory, STOP_REQUESTED, by=by, grace=grace)
     known = dict(_from_record(before))
     for answer in known.values():
         yield answer
-    asked = [worker.index for worker in directory.run.workers if worker.index not in known]
     confirmed = len(known)
-    if asked:
+    if left := [worker.index for worker in directory.run.workers if worker.index not in known]:
         async with Fleet(directory.run.workers, access, prompter=prompter) as fleet:
-            tasks = [
-                asyncio.ensure_future(stop_worker(directory.run, fleet, index, grace=grace, for_good=True))
-                for index in asked
-            ]
-            try:
-                for finished in asyncio.as_completed(tasks):
-                    answer = await finished
-                    _note(directory, "stop", worker=answer.worker, **_fields(answer))
+            has_ended = before.state is RunState.LOST and await _has_ended(before, fleet, left)
+            if before.state is RunState.LOST and not has_ended:
+                stops = True
+                _note(directory, STOP_REQUESTED, by=by, grace=grace)
+            stopping = _stop_each(directory, fleet, left, grace=grace, for_good=not has_ended)
+            async with contextlib.aclosing(stopping):
+                async for answer in stopping:
                     confirmed += answer.confirmed
                     yield answer
-            finally:
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
-    unkept = not directory.attended().alive
-    if unkept and not before.state.is_over and confirmed == len(directory.run.workers):
-        _note(directory, "state", state=str(RunState.STOPPED), cause=None)
+    if stops and confirmed == len(directory.run.workers):
+        _note_end(directory)
+
+
+async def _stop_each(
+    directory: RunDirectory, fleet: Fleet, indices: list[int], *, grace: float, for_good: bool
+) -> AsyncGenerator[StopAnswer, None]:
+    """Stop the run on these workers at once, and note each answer as it comes."""
+    stops = (stop_worker(directory.run, fleet, index, grace=grace, for_good=for_good) for index in indices)
+    tasks = [asyncio.ensure_future(stop) for stop in stops]
+    try:
+        for finished in asyncio.as_completed(tasks):
+            answer = await finished
+            _note(directory, "stop", worker=answer.worker, **_fields(answer))
+            yield answer
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _note_end(directory: RunDirectory) -> None:
+    """Note that a run is stopped, unless its keeper is about to: one that gave it up does not look again."""
+    status = status_of(directory)
+    lost = status.state is RunState.LOST
+    if lost or not (status.state.is_over or status.attended.alive):
+        _note(directory, "state", state=str(RunState.STOPPED), cause=None, revived=lost)
+
+
+async def _has_ended(lost: RunStatus, fleet: Fleet, indices: list[int]) -> bool:
+    """Whether a run that was given up ended by itself meanwhile, and nobody is to launch it again."""
+    if lost.stop_requested not in (None, BY_POLICY) or lost.attempt < lost.run.restarts:
+        return False
+    asking = [asyncio.ensure_future(ask_status(lost.run, fleet, index)) for index in indices]
+    try:
+        for told in asyncio.as_completed(asking):
+            answer = await told
+            if answer is None or found_in(answer) is not Found.ENDED:
+                return False
+    except TpuTuiError:
+        return False
+    finally:
+        for task in asking:
+            task.cancel()
+        await asyncio.gather(*asking, return_exceptions=True)
+    return True
 
 
 def _note(directory: RunDirectory, kind: str, *, worker: int | None = None, **fields: Any) -> None:
@@ -89,7 +130,7 @@ def _note(directory: RunDirectory, kind: str, *, worker: int | None = None, **fi
         directory.append_event(kind, worker=worker, **fields)
     except OSError:
         directory.spend_room()
-        with suppress(OSError):
+        with contextlib.suppress(OSError):
             directory.append_event(kind, worker=worker, **fields)
 
 

@@ -42,11 +42,13 @@ def note_told(directory: RunDirectory, answers: Answers) -> None:
 
     Only where every worker speaks of the same attempt, the one that is known here or a later one, and has begun it or
     nothing of it is left alive: what else there may be (a launch cut off, a restart under way) is a keeper's to sort
-    out. Nothing is noted while one lives. A keeper that comes later follows every log to its end all the same.
+    out. Nothing is noted while one lives. A keeper that comes later follows every log to its end all the same. A run
+    that was given up as lost goes on, or has ended, once workers that were out of reach say so.
     """
     status = status_of(directory)
     workers = [part.worker for part in status.workers]
-    if status.attended.alive or status.state.is_over or not set(workers) <= set(answers):
+    settled = status.state.is_over and not _was_given_up(status)
+    if status.attended.alive or settled or not set(workers) <= set(answers):
         return
     answers = {index: answers[index] for index in workers}
     attempts = {answer.number("attempt") or 0 for answer in answers.values() if answer} or {status.attempt}
@@ -58,15 +60,25 @@ def note_told(directory: RunDirectory, answers: Answers) -> None:
     # A further attempt of which nothing is there yet may still be made, by a keeper that takes over.
     was_there = not attempt or any(one in _HAD_ITS_TIME for one in found.values())
     over = was_there and not any(one in _ALIVE for one in found.values())
-    if not (begun or over):
+    has_come_back = status.state.is_over and Found.NOTHING not in found.values()
+    if not (begun or over) or (status.state.is_over and not has_come_back):
         return
     claim = Claim.take(directory)
     if claim is None:
         return
     try:
+        if has_come_back:
+            directory.append_event("state", state=str(RunState.RUNNING), cause=None, revived=True)
+            status = status_of(directory)
         _note(directory, status, attempt, answers, found)
     finally:
         claim.release(beat=False)
+
+
+def _was_given_up(status: RunStatus) -> bool:
+    """Whether a run is lost because workers were out of reach, whose parts nobody has seen to their ends."""
+    unknown = [part for part in status.workers if not part.ended and not part.confirmed]
+    return status.state is RunState.LOST and bool(unknown)
 
 
 def _note(

@@ -460,8 +460,8 @@ logger() {
 }
 
 finish() {
-  tt_size=$(stat -c %s log)
-  truncate -s "$tt_size" log
+  tt_size=$(stat -c %s log 2>/dev/null) || true >log  # somebody removed it
+  truncate -s "${tt_size:=0}" log
   sync log
   tt_rc=unknown tt_signal= tt_aborted= tt_until=$(date -u +%Y-%m-%dT%H:%M:%S.%6N+00:00)
   [ -s code ] && first_line code && tt_rc=$tt_line
@@ -483,7 +483,12 @@ finish() {
 # --- follow -----------------------------------------------------------------------------------------------------------
 
 ended() {
-  if [ -s status ]; then first_line status; tell "end $tt_line"
+  if [ -s status ]; then
+    first_line status
+    tt_w=$tt_root/runs/$tt_run/stopped-$tt_worker tt_was=
+    # A person's stop; one that came after the end had nothing to do with it.
+    [ ! -e "$tt_w" ] || [ "$tt_w" -nt status ] || tt_was=1
+    tell "end $tt_line stopped=$tt_was"
   else
     tt_code=; [ -s code ] && first_line code && tt_code=$tt_line
     tell "lost size=$(stat -c %s log 2>/dev/null || echo 0) boot=$(boot_id) was=$(cat boot) code=$tt_code"
@@ -506,7 +511,11 @@ tell_room() {
 follow() {
   enter "$3" || { say norun; exit 4; }
   tt_size=$(stat -c %s log 2>/dev/null) || tt_size=0
-  if [ "$tt_size" -lt "$1" ]; then say "short $tt_size $(boot_id) $(cat boot)"; ended; exit 5; fi
+  if [ "$tt_size" -lt "$1" ]; then
+    say "short $tt_size $(boot_id) $(cat boot)"
+    flock -n -s alive true && ended
+    exit 5
+  fi
   say "log $tt_size $(boot_id) $(cat boot)"
   if flock -n -s alive true; then
     tail -c "+$(($1 + 1))" <log
@@ -625,6 +634,17 @@ keep() {
   say kept
 }
 
+# Whose it is to do what was asked for the run's end: that of whoever said so first, which is $1 where nobody did.
+# Linked, so that the first one's number is there whole or not at all.
+entitle() {
+  [ -d "$tt_root/runs/$tt_run" ] || { say norun; exit 0; }
+  tt_w=$tt_root/runs/$tt_run/on-end-$tt_worker
+  echo "$1" >"$tt_w.$1" && { ln "$tt_w.$1" "$tt_w" || (set -C; echo "$1" >"$tt_w"); } 2>/dev/null
+  rm -f "$tt_w.$1"
+  tt_line=; [ ! -s "$tt_w" ] || first_line "$tt_w"
+  say "entitled $tt_line"
+}
+
 # Remove all that is here of a run that is over; what may be alive is kept.
 delete() {
   tt_all=$tt_root/runs/$tt_run
@@ -641,13 +661,14 @@ delete() {
   fi
   remove_cgroup
   cd /
-  tt_why=$(rm -rf "$tt_d" "$tt_all"/attempts/*/"$tt_worker" "$tt_all/keeper-$tt_worker" "$tt_all/stopped-$tt_worker" 2>&1) ||
+  tt_why=$(rm -rf "$tt_d" "$tt_all"/attempts/*/"$tt_worker" "$tt_all/keeper-$tt_worker" "$tt_all/stopped-$tt_worker" \
+    "$tt_all/on-end-$tt_worker" 2>&1) ||
     { say "alive cannot remove it: $(printf %s "$tt_why" | tr '\n\r\t' '   ' | head -c 400)"; exit 0; }
   rmdir "$tt_all"/attempts/* "$tt_all/attempts" "$tt_all" 2>/dev/null
   say deleted
 }
 
 case $tt_verb in
-  launch | supervise | follow | stop | status | list | show | keep | delete) "$tt_verb" "$@" ;;
+  launch | supervise | follow | stop | status | list | show | keep | entitle | delete) "$tt_verb" "$@" ;;
   *) say "refused verb $tt_verb"; exit 2 ;;
 esac

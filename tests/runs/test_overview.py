@@ -1,0 +1,166 @@
+"""Thousands of old runs: what is read of each, and that nothing is missed by reading little."""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tui.errors import TpuTuiError
+from tui.pod.run import Run, RunState
+from tui.pod.worker import Worker
+from tui.runs.claim import Claim
+from tui.runs.directory import RunDirectory
+from tui.runs.overview import Overview
+from tui.runs.phases import PHASES
+from tui.runs.status import RunStatus, outline_of, status_and_events, status_of
+
+RUN = Run("pod-20261121-101500-0000", "pod", ("true",), (Worker(0), Worker(1)), restarts=1)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "runs"
+
+
+def ended(home: Path, number: int = 0, state: str = "succeeded") -> RunDirectory:
+    """A run as its keeper leaves it."""
+    directory = RunDirectory.create(home, replace(RUN, id=f"pod-20261121-101500-{number:04x}"))
+    directory.append_event("state", state="preparing", cause=None)
+    for phase in PHASES:
+        for status in ("started", "done"):
+            directory.append_events("phase", [0, 1], phase=phase, status=status, detail="")
+    directory.append_event("state", state="running", cause=None)
+    for worker in (0, 1):
+        directory.append_event("exit", worker=worker, exit_code=worker, signal=None, size=9, cause=None)
+    directory.append_event("state", state=state, cause="it is so")
+    return directory
+
+
+def all_of(status: RunStatus) -> dict[str, Any]:
+    fields = {name: getattr(status, name) for name in status.__dataclass_fields__ if name != "parts"}
+    return {**fields, "workers": status.workers, "exit_codes": status.exit_codes}
+
+
+EVENTS: list[Callable[[RunDirectory, int], object]] = [
+    *(
+        lambda directory, worker, phase=phase, status=status: directory.append_event(
+            "phase", worker=worker, phase=phase, status=status, detail=phase
+        )
+        for phase in PHASES
+        for status in ("started", "done", "failed")
+    ),
+    *(
+        lambda directory, worker, state=state: directory.append_event("state", state=str(state), cause=f"c{worker}")
+        for state in RunState
+    ),
+    lambda directory, worker: directory.append_event("state", state="preparing", attempt=worker),
+    lambda directory, worker: directory.append_event("state", state="running", revived=True),
+    lambda directory, worker: directory.append_event("exit", worker=worker, exit_code=3, size=1, recorded=True),
+    lambda directory, worker: directory.append_event("stop", worker=worker, confirmed=True, exit_code=4),
+    lambda directory, worker: directory.append_event("link", worker=worker, status="lost", detail="x"),
+    lambda directory, worker: directory.append_event("stop_requested", by="user", grace=3),
+    lambda directory, worker: directory.append_event("failure", worker=worker, exit_code=3, cause="it failed"),
+    lambda directory, worker: directory.append_event("note", text="hm", stall="silent", workers=[worker]),
+    lambda directory, worker: directory.append_event("told", attempt=worker, ended=[{"worker": worker}]),
+]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_what_is_read_quickly_is_what_every_single_event_comes_to(home: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    directory = RunDirectory.create(home, RUN)
+    for _ in range(rng.randrange(60)):
+        rng.choice(EVENTS)(directory, rng.randrange(2))
+        if rng.random() < 0.05:
+            with (directory.path / "events.jsonl").open("ab") as events:
+                events.write(rng.choice([b"{", b"\n", b"[1],[2]\n", b"null\n", b'{"time": 1}\n', b"\xff\n"]))
+    whole = all_of(status_and_events(RunDirectory.open(directory.path), 0)[0])
+    assert all_of(status_of(RunDirectory.open(directory.path))) == whole
+    assert all_of(outline_of(RunDirectory.open(directory.path))) == whole
+
+
+def test_of_an_ended_run_the_workers_are_read_only_when_somebody_asks(home: Path) -> None:
+    outline = outline_of(ended(home))
+    assert (outline.state, outline.cause) == (RunState.SUCCEEDED, "it is so")
+    assert isinstance(outline.parts, RunDirectory)
+    assert outline.exit_codes == (0, 1)
+    assert outline.workers[1].phase == "confirm"
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The files that are read from now on."""
+    from tui.runs import directory
+
+    seen: list[str] = []
+    real = directory._read
+    monkeypatch.setattr(directory, "_read", lambda path, offset=0: (seen.append(path), real(path, offset))[1])
+    return seen
+
+
+def test_nothing_is_read_again_of_runs_that_did_not_change(home: Path, read: list[str]) -> None:
+    for number in range(5):
+        ended(home, number)
+    overview = Overview(home)
+    first = overview.look()
+    assert len(read) == 10
+    read.clear()
+    second = overview.look()
+    assert read == []
+    assert all(one is other for one, other in zip(first, second, strict=True))
+
+
+def test_what_was_written_since_is_seen_and_nothing_else_is_read(home: Path, read: list[str]) -> None:
+    changed, *_ = (ended(home, number, state="lost") for number in range(5))
+    overview = Overview(home)
+    overview.look()
+    read.clear()
+    changed.append_event("state", state="running", revived=True)
+    states = {status.run.id: status.state for status in overview.look()}
+    assert states.pop(changed.id) is RunState.RUNNING
+    assert set(states.values()) == {RunState.LOST}
+    assert {Path(path).parent for path in read} == {changed.path}
+
+
+def test_runs_that_come_go_or_are_amended_are_seen(home: Path) -> None:
+    first, second = ended(home, 1), ended(home, 2)
+    overview = Overview(home)
+    assert [status.run.id for status in overview.look()] == [second.id, first.id]
+    second.path.rename(home / ".deleted")
+    third = ended(home, 3)
+    first.amend(replace(first.run, code_hash="abc"))
+    assert [status.run.id for status in overview.look()] == [third.id, first.id]
+    assert overview.look()[1].run.code_hash == "abc"
+    assert overview.directory(first.id).run.code_hash == "abc"
+
+
+def test_a_keeper_of_an_ended_run_is_seen_to_come_and_to_go(home: Path) -> None:
+    directory = ended(home)
+    overview = Overview(home)
+    assert not overview.look()[0].attended.alive
+    claim = Claim.take(directory)
+    assert claim is not None
+    claim.sign()
+    assert overview.look()[0].attended.alive
+    claim.release(beat=False)
+    assert not overview.look()[0].attended.alive
+    claim_file = directory.path / "keeper"
+    assert socket.gethostname() in claim_file.read_text()
+
+
+def test_a_record_that_cannot_be_read_is_told_at_every_look(home: Path) -> None:
+    directory = ended(home)
+    overview = Overview(home)
+    overview.look()
+    os.truncate(directory.path / "run.json", 5)
+    for _ in range(2):
+        problems: list[TpuTuiError] = []
+        assert overview.look(problems) == []
+        assert len(problems) == 1

@@ -1,0 +1,87 @@
+"""All runs of a home at a glance, again and again: what did not change since the last look is not read again."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from tui.errors import TpuTuiError
+from tui.runs.directory import EVENTS_FILE, KEEPER_FILE, RUN_FILE, RunDirectory
+from tui.runs.home import newest_first, open_or_tell, run_paths
+from tui.runs.status import RunStatus, outline_of
+
+Signature = tuple[int, int, int]
+"""What tells a file from itself of another moment: its number, its size in bytes, when it was written (ns)."""
+
+
+class _Seen(NamedTuple):
+    """A run as it was looked at; `files` are those that say how it is."""
+
+    directory: RunDirectory
+    record: Signature | None
+    files: tuple[Signature | None, ...]
+    status: RunStatus
+
+
+class Overview:
+    """The runs of a home."""
+
+    def __init__(self, runs_home: Path) -> None:
+        self.runs_home = runs_home
+        self._seen: dict[Path, _Seen] = {}
+
+    def look(self, problems: list[TpuTuiError] | None = None, *, newest: int | None = None) -> list[RunStatus]:
+        """Every run's status, or that of the newest so many, newest first; unreadable records go to `problems`.
+
+        A run that is over and that nobody keeps is the same as long as its files are.
+        """
+        with _nothing_collected():
+            before, self._seen = self._seen, {}
+            for path in run_paths(self.runs_home)[:newest]:
+                seen = _looked_at(path, before.get(path), problems)
+                if seen is not None:
+                    self._seen[path] = seen
+            order = newest_first(seen.directory for seen in self._seen.values())
+            return [self._seen[directory.path].status for directory in order]
+
+    def directory(self, run: str) -> RunDirectory:
+        """The directory of a run that was among those looked at. Raises KeyError."""
+        return self._seen[self.runs_home / run].directory
+
+
+def _looked_at(path: Path, before: _Seen | None, problems: list[TpuTuiError] | None) -> _Seen | None:
+    record = _signature(path / RUN_FILE)
+    files = _signature(path / EVENTS_FILE), _signature(path / KEEPER_FILE)
+    known = before is not None and before.record == record
+    if before is not None and known and before.files == files and _is_settled(before.status):
+        return before
+    directory = before.directory if before is not None and known else open_or_tell(path, problems)
+    return None if directory is None else _Seen(directory, record, files, outline_of(directory))
+
+
+def _is_settled(status: RunStatus) -> bool:
+    """Whether it stays as it is until somebody writes: a keeper can end without a word."""
+    return status.state.is_over and not status.attended.alive
+
+
+def _signature(path: Path) -> Signature | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+@contextlib.contextmanager
+def _nothing_collected() -> Iterator[None]:
+    """While the body runs, no garbage is looked for: thousands of runs make many objects, and all of them stay."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
