@@ -166,7 +166,7 @@ async def test_a_run_given_up_as_lost_can_be_stopped_and_an_ended_one_cannot(ope
         await until(pilot, lambda: isinstance(app.screen, StopDialog))
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, RunScreen))
-        directory.append_event("state", state="failed", cause="exit code 1")
+        directory.append_event("state", state="failed", cause="exit code 1", revived=True)
         await pilot.press("x")
         await until(pilot, lambda: any("has ended already" in str(n.message) for n in app._notifications))
         assert isinstance(app.screen, RunScreen)

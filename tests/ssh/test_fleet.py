@@ -334,6 +334,56 @@ async def test_a_jump_host_that_is_down_is_tried_once_for_all_who_wait(sshd: Sta
     assert tried == 2  # the login, and the look at what it says instead
 
 
+async def test_a_jump_host_that_hangs_is_named_to_those_who_wait_for_less(sshd: Start) -> None:
+    jump, server = sshd(), sshd()
+    assert jump.process is not None
+    jump.process.send_signal(signal.SIGSTOP)
+    gate = f"root@127.0.0.1:{jump.port}"
+    async with Fleet([server.worker], server.access(jump=gate)) as fleet:
+        reach = await fleet.reach(1, 1.0)
+        rows = [row async for row in fleet.run_all([1], "true", timeout=1.0)]
+    for error in (reach.error, *rows):
+        assert isinstance(error, SshError)
+        assert f"the jump host {gate} did not let us through within 1 s" in error.why
+
+
+async def test_a_worker_that_its_jump_host_does_not_reach_is_named(sshd: Start) -> None:
+    jump, server = sshd(), sshd()
+    (jump.root / "known").write_text(f"[127.0.0.1]:{jump.port} {jump.host_key}\n")
+    access = jump.access(jump=f"root@127.0.0.1:{jump.port}", known_hosts=(str(jump.root / "known"),))
+    with socket.socket() as listener, socket.socket() as filler, socket.socket() as second:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        for sock in (filler, second):
+            sock.setblocking(False)
+            sock.connect_ex(listener.getsockname())
+        port = listener.getsockname()[1]
+        async with Fleet([replace(server.worker, port=port)], replace(access, login_timeout=2.0)) as fleet:
+            reach = await fleet.reach(1)
+    assert isinstance(reach.error, SshError)
+    assert (reach.stage, reach.error.reason) == ("connect", Reason.TIMED_OUT)
+    assert f"did not reach 127.0.0.1:{port} within 2 s" in reach.error.why
+
+
+async def test_a_chain_whose_first_jump_host_is_down_is_tried_once_for_all(sshd: Start) -> None:
+    second, server = sshd(), sshd()
+    tried = 0
+
+    async def hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal tried
+        tried += 1
+        writer.write(b"HTTP/1.1 400 no\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(hang_up, "127.0.0.1", 0) as listener:
+        chain = f"root@127.0.0.1:{listener.sockets[0].getsockname()[1]},root@127.0.0.1:{second.port}"
+        workers = [replace(server.worker, index=index) for index in range(10)]
+        async with Fleet(workers, server.access(jump=chain)) as fleet:
+            rows = [row async for row in fleet.run_all(range(10), "true")]
+    assert {row.reason for row in rows if isinstance(row, SshError)} == {Reason.NOT_SSH}
+    assert tried == 2  # the login, and the look at what it says instead
+
+
 async def test_a_chain_of_jump_hosts_leads_to_the_worker(sshd: Start) -> None:
     first, second, server = sshd(), sshd(), sshd()
     known = first.root / "known"

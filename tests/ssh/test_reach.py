@@ -8,11 +8,12 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+import asyncssh
 import pytest
 
 from tests.sshd import OpensshWorker, free_port, make_key
 from tui.pod.worker import Worker
-from tui.ssh.access import Access, Login
+from tui.ssh.access import Access, ClientKey, Login
 from tui.ssh.fleet import Fleet, Reach
 from tui.ssh.probing import judge
 from tui.ssh.reasons import Reason, SshError, unconnected
@@ -108,6 +109,55 @@ async def test_a_server_that_says_nothing_is_not_an_ssh_server() -> None:
     async with _speaker(b"", hang=True) as port:
         reach, error = await _reach("127.0.0.1", port, login_timeout=2.0)
     assert (reach.stage, error.reason) == ("greeting", Reason.NOT_SSH)
+
+
+async def test_a_server_that_says_something_else_and_waits_is_named_by_it() -> None:
+    async with _speaker(b"220 mail ESMTP\r\n", hang=True) as port:
+        reach, error = await _reach("127.0.0.1", port, login_timeout=1.0)
+    assert (reach.stage, error.reason) == ("greeting", Reason.NOT_SSH)
+    assert error.why.endswith("it says 220 mail ESMTP")
+
+
+async def test_a_server_of_the_first_ssh_is_too_old_and_not_busy() -> None:
+    async with _speaker(b"SSH-1.5-Old\r\n", hang=True) as port:
+        reach, error = await _reach("127.0.0.1", port)
+    assert (reach.stage, error.reason) == ("greeting", Reason.ALGORITHMS)
+    assert "SSH-1.5-Old" in error.why
+
+
+@pytest.mark.parametrize("banner", ["", "Welcome\nYour account has expired\n"])
+async def test_a_server_that_hangs_up_in_the_middle_of_the_login_is_no_broken_network(banner: str) -> None:
+    class Refusing(asyncssh.SSHServer):
+        def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
+            self.connection = conn
+
+        def begin_auth(self, username: str) -> bool:
+            if banner:
+                self.connection.send_auth_banner(banner)
+            asyncio.get_running_loop().call_later(0.1, self.connection.abort)
+            return True
+
+        async def validate_public_key(self, username: str, key: asyncssh.SSHKey) -> bool:  # type: ignore[override]
+            await asyncio.sleep(60)
+            return True
+
+        def public_key_auth_supported(self) -> bool:
+            return True
+
+    key = asyncssh.generate_private_key("ssh-ed25519")
+    async with await asyncssh.listen("127.0.0.1", 0, server_factory=Refusing, server_host_keys=[key]) as server:
+        worker = Worker(0, external_ip="127.0.0.1", port=server.get_port(), host_keys=(_public(key),))
+        access = Access(user="me", client_keys=(ClientKey("k", key.export_private_key().decode()),))
+        async with Fleet([worker], access) as fleet:
+            reach = await fleet.reach(0)
+    assert isinstance(reach.error, SshError)
+    assert (reach.stage, reach.error.what) == ("login", "it hung up in the middle of the login")
+    assert ("Your account has expired" in reach.error.why) == bool(banner)
+    assert "network" not in reach.error.remedy
+
+
+def _public(key: asyncssh.SSHKey) -> str:
+    return key.export_public_key().decode().strip()
 
 
 async def test_a_server_that_greets_and_falls_silent_times_out() -> None:

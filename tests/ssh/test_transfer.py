@@ -174,6 +174,61 @@ async def test_a_chatty_login_shell_does_no_harm(sshd: Start, tmp_path: Path) ->
     assert (server.home / ".tpu-tui/code" / result.hash / "a").read_bytes() == b"a"
 
 
+@pytest.mark.parametrize(
+    "chatter",
+    [
+        "printf '\\033]0;a title\\007'",
+        "head -c 200000 /dev/urandom",
+        "i=0; while [ $((i+=1)) -lt 500 ]; do echo; done",
+    ],
+)
+async def test_a_shell_that_prints_a_lot_or_half_a_line_does_no_harm(
+    sshd: Start, tmp_path: Path, chatter: str
+) -> None:
+    server = sshd()
+    (server.home / ".bashrc").write_text(f"{chatter}\n")
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source/a").write_bytes(b"a")
+    async with Fleet([server.worker], server.access()) as fleet:
+        (result,) = await _sync(fleet, tmp_path / "source")
+    assert (server.home / ".tpu-tui/code" / result.hash / "a").read_bytes() == b"a"
+
+
+@pytest.mark.parametrize("start_up", ["read line", "exec sh", "sleep 600", "exit 3"])
+async def test_a_shell_that_keeps_the_code_from_arriving_is_named(
+    sshd: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start_up: str
+) -> None:
+    monkeypatch.setattr("tui.ssh.transfer.BEGINS_WITHIN", 1.5)
+    server = sshd()
+    (server.home / ".bashrc").write_text(f"{start_up}\n")
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source/a").write_bytes(b"a")
+    async with Fleet([server.worker], server.access()) as fleet:
+        (error,) = [row async for row in sync_tree(fleet, [0], tmp_path / "source")]
+    assert isinstance(error, WorkerError)
+    assert error.worker == 0
+    assert "broke off" in error.why if start_up == "exit 3" else "for 1.5 s" in error.why
+    assert "start-up files" in error.remedy
+
+
+async def test_a_worker_that_takes_no_more_of_the_code_is_named(
+    sshd: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tui.ssh.transfer.MOVES_WITHIN", 2.0)
+    server = sshd()
+    stuck = server.root / "stuck"
+    stuck.mkdir()
+    (stuck / "head").write_text('#!/bin/sh\ncase $2 in ???????*) exec sleep 600 ;; esac\nexec /usr/bin/head "$@"\n')
+    (stuck / "head").chmod(0o755)
+    (server.home / ".bashrc").write_text(f"PATH={stuck}:$PATH\n")
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source/a").write_bytes(random.Random(1).randbytes(8_000_000))
+    async with Fleet([server.worker], server.access()) as fleet:
+        (error,) = [row async for row in sync_tree(fleet, [0], tmp_path / "source")]
+    assert isinstance(error, WorkerError)
+    assert "neither took nor said anything for 2 s" in error.why
+
+
 @pytest.mark.parametrize(("now", "why"), [(b"short", "became shorter"), (b"y" * 90_000, "not what was sent")])
 async def test_a_file_that_changes_meanwhile_is_never_taken_for_the_one_it_was(
     sshd: Start, tmp_path: Path, now: bytes, why: str

@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tui.errors import UsageError
 from tui.pod.worker import SSH_PORT, Worker
+from tui.ssh.client_config import read_config
 from tui.ssh.reasons import no_address
 
 if TYPE_CHECKING:
@@ -110,6 +110,10 @@ class Login:
     port: int
     user: str
     jump: str | None = None
+    proxy: str | None = None
+    """A command whose standard input and output lead to the host (ssh_config(5), ProxyCommand)."""
+    agent: str | None = None
+    """The agent that is configured for it; empty: none is to be asked."""
     aliases: tuple[str, ...] = ()
     """Names under which its host key may be filed besides the address, the most telling first."""
     identities: tuple[str, ...] = ()
@@ -170,49 +174,21 @@ def login_for(host: str, port: int | None, user: str | None, access: Access, *, 
     """
     if access.config is None:
         return Login(host, port or SSH_PORT, user or local_user(), aliases=(alias,) if alias else ())
-    from asyncssh.config import ConfigParseError, SSHClientConfig
-
-    try:
-        config = SSHClientConfig.load(
-            None,
-            [access.config],
-            False,
-            False,
-            False,
-            local_user(),
-            user or (),
-            host,
-            port or (),
-        )
-    except (ConfigParseError, OSError, UnicodeDecodeError, ValueError) as error:
-        raise UsageError(
-            "the SSH configuration cannot be read", why=str(error), remedy=f"correct {access.config}"
-        ) from error
-
-    def text(option: str) -> str | None:
-        value = config.get(option)
-        return str(value) if value else None
-
-    def several(option: str) -> tuple[str, ...]:
-        value = config.get(option, ())
-        return tuple(str(item) for item in value) if isinstance(value, (list, tuple)) else ()
-
-    named = text("HostKeyAlias")
-    aliases = tuple(dict.fromkeys(name for name in (alias, named) if name))
-    real = text("Hostname") or host
+    found = read_config(access.config, host, port, user, local_user())
+    aliases = tuple(dict.fromkeys(name for name in (alias, found.alias) if name))
+    real = found.hostname or host
     if real != host and not aliases:
         aliases = (host,)
-    files = tuple(
-        str(Path(path).expanduser()) for path in several("UserKnownHostsFile") if path not in ("none", "/dev/null")
-    )
     return Login(
         host=real,
-        port=int(text("Port") or SSH_PORT),
-        user=text("User") or local_user(),
-        jump=text("ProxyJump"),
+        port=found.port or SSH_PORT,
+        user=found.user or local_user(),
+        jump=found.jump,
+        proxy=found.proxy,
+        agent=found.agent,
         aliases=aliases,
-        identities=tuple(str(Path(path).expanduser()) for path in several("IdentityFile")),
-        known_hosts=files,
+        identities=found.identities,
+        known_hosts=found.known_hosts,
     )
 
 

@@ -1,7 +1,7 @@
 """Scripts on a worker that answer: what is sent, and which lines of what comes back are answers.
 
-The remote command is always `exec sh -c …`, so any login shell will do. Only lines that begin with the call's nonce
-are believed: start-up files print what they like.
+The remote command is always `exec sh -c …`, so any login shell will do. Only what follows the call's nonce on a line
+is believed: start-up files print what they like, with or without a line's end.
 """
 
 from __future__ import annotations
@@ -10,9 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tui.errors import WorkerError
-from tui.printable import printable
+from tui.printable import one_line, printable
 
 _MAX_ANSWER = 64 * 1024
+_WORDS = 400
+"""Bytes at the end of what a worker complains of, in which its last line is looked for."""
+START_UP_FILES = "its login shell's start-up files (~/.bashrc) must not read input, exit or start another shell"
+"""What else keeps a script from answering: it comes on standard input, behind those files."""
 
 
 @dataclass(frozen=True)
@@ -68,11 +72,14 @@ class Answer:
 
 
 def parse_line(nonce: str, line: bytes) -> Answer | None:
-    """The answer in one line of output, None when the line is not ours. The text is cleaned for a terminal."""
-    mark = f"@{nonce} ".encode()
-    if not line.startswith(mark):
+    """The answer in one line of output, None when there is none. The text is cleaned for a terminal.
+
+    In front of the first may stand what start-up files printed last, such as a terminal's title.
+    """
+    _, found, said = line.partition(f"@{nonce} ".encode())
+    if not found:
         return None
-    text = printable(line[len(mark) :].rstrip(b"\r\n")[:_MAX_ANSWER].decode("utf-8", "replace"))
+    text = printable(said.rstrip(b"\r\n")[:_MAX_ANSWER].decode("utf-8", "replace"))
     word, _, rest = text.partition(" ")
     fields = dict(pair.split("=", 1) for pair in rest.split(" ") if "=" in pair)
     return Answer(word, rest, fields)
@@ -93,8 +100,8 @@ def channel_errors() -> tuple[type[Exception], ...]:
 
 def no_answer(worker: int, what: str, stderr: bytes, exit_code: int | None) -> WorkerError:
     """The error for a call that ended without an answer."""
-    last = printable(stderr[-400:].decode("utf-8", "replace")).strip()
+    said = stderr[-_WORDS:].decode("utf-8", "replace").strip().splitlines()
+    last = one_line(said[-1]) if said else ""
     why = last or (f"it ended with {exit_code}" if exit_code is not None else "the connection closed")
-    return WorkerError(
-        what, worker=worker, why=why, remedy="the worker needs sh, coreutils and util-linux; try `tpu-tui exec`"
-    )
+    remedy = f"the worker needs sh, coreutils and util-linux; {START_UP_FILES}; try `tpu-tui exec`"
+    return WorkerError(what, worker=worker, why=why, remedy=remedy)

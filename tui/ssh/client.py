@@ -23,6 +23,8 @@ class Client(asyncssh.SSHClient):
         self.connection: asyncssh.SSHClientConnection | None = None
         self.offered: asyncssh.SSHKey | None = None
         self.asking = 0
+        self.banner = ""
+        """The last line that the server showed before it let us in: why it will not, at times."""
         self.ended: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
@@ -33,6 +35,11 @@ class Client(asyncssh.SSHClient):
         """Called for a key that is not among the trusted ones."""
         self.offered = key
         return self._believes(key)
+
+    def auth_banner_received(self, msg: str, _lang: str) -> None:
+        """Keep what the server shows to whoever logs in."""
+        lines = msg.strip().splitlines()
+        self.banner = one_line(lines[-1]) if lines else self.banner
 
     def kbdint_auth_requested(self) -> str | None:
         """Answer one-time codes where somebody can be asked."""
@@ -66,6 +73,11 @@ class Client(asyncssh.SSHClient):
         """What the server would let us in with instead of the keys it refused; nothing where another key would do."""
         wanted = self.connection.wanted if isinstance(self.connection, Connection) else ()
         return () if {"publickey", "none"} & set(wanted) else wanted
+
+    @property
+    def heard(self) -> bool:
+        """Whether the server said something that is no greeting."""
+        return isinstance(self.connection, Connection) and self.connection.heard
 
     @property
     def untried(self) -> int:

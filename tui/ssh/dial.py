@@ -7,9 +7,8 @@ import contextlib
 import socket
 import time
 import warnings
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import asyncssh
 
@@ -35,10 +34,23 @@ MAX_AUTH_TRIES_WORDS = "too many authentication failures"
 GREETING_TIMEOUT = 3.0
 _BUSY = (b"MaxStartups", b"Not allowed at this time")
 """What OpenSSH says instead of a greeting when it turns somebody away."""
+_SPOKEN = (b"SSH-2.0-", b"SSH-1.99-")
+"""How servers greet that speak SSH 2 (RFC 4253, section 5.1)."""
 
 
-Through = Callable[[], Awaitable[socket.socket]]
-"""Opens a socket whose other end is the worker's SSH port; raises SshError."""
+class Through(Protocol):
+    """A way to a worker's SSH port that is neither a plain connection nor a jump host."""
+
+    async def open(self) -> socket.socket:
+        """A socket whose other end is the port. Raises SshError."""
+        ...
+
+    async def failure(self) -> SshError | None:
+        """Why nothing came through what was opened last, where that is known."""
+        ...
+
+    def end(self) -> None:
+        """What was opened last is needed no more."""
 
 
 @dataclass
@@ -133,11 +145,12 @@ class Dialer:
         offered: list[Any],
     ) -> tuple[asyncssh.SSHClientConnection, Client]:
         began = time.monotonic()
-        if tunnel is not None or through is not None:
+        if through is not None:
+            made = await self._attempt_through(through, login, worker, trusted, stages, offered)
+        elif tunnel is not None:
             async with Turn(self.turns) as turn:
-                sock = await through() if through else None
                 stages.connected = time.monotonic() - began
-                made = await self._log_in(login, worker, trusted, tunnel, sock, offered, turn)
+                made = await self._log_in(login, worker, trusted, tunnel, None, offered, turn)
         else:
             timeout = self.access.connect_timeout
             try:
@@ -147,6 +160,31 @@ class Dialer:
             except (OSError, UnicodeError, asyncio.TimeoutError) as error:
                 raise reasons.unconnected(error, worker, login, timeout) from None
         stages.logged_in = time.monotonic() - began
+        return made
+
+    async def _attempt_through(
+        self,
+        through: Through,
+        login: Login,
+        worker: int | str | None,
+        trusted: Trusted,
+        stages: Stages,
+        offered: list[Any],
+    ) -> tuple[asyncssh.SSHClientConnection, Client]:
+        began = time.monotonic()
+        async with Turn(self.turns) as turn:
+            try:
+                sock = await through.open()
+                stages.connected = time.monotonic() - began
+                made = await self._log_in(login, worker, trusted, None, sock, offered, turn)
+            except SshError as error:
+                why = await through.failure() if error.reason in _UNGREETED else None
+                through.end()
+                raise (why or error) from None
+            except BaseException:
+                through.end()
+                raise
+        made[1].ended.add_done_callback(lambda _: through.end())
         return made
 
     async def _log_in(
@@ -169,14 +207,16 @@ class Dialer:
             connection = await self._bounded(connecting, client, turn)
         except asyncio.TimeoutError:
             if client.connection is None:
-                raise reasons.tunnel_refused(2, "connection timed out", worker, login, via) from None
+                raise reasons.tunnel_silent(worker, login, via, self.access.login_timeout) from None
+            if not client.greeted and client.heard and _is_direct(sock):
+                raise await self._diagnosed(login, worker) from None
             if not client.greeted:
                 raise reasons.silent(worker, login, self.access.login_timeout) from None
             raise reasons.login_timed_out(worker, login, self.access.login_timeout) from None
         except asyncssh.ChannelOpenError as error:
             raise reasons.tunnel_refused(error.code, error.reason, worker, login, via) from None
         except (asyncssh.Error, OSError, ValueError) as error:
-            if sock is not None and sock.family != socket.AF_UNIX and not client.greeted:
+            if _is_direct(sock) and not client.greeted:
                 raise await self._diagnosed(login, worker) from None
             raise self._explained(error, client, login, worker, trusted, len(offered)) from None
         if client.offered is not None and new:
@@ -274,6 +314,8 @@ class Dialer:
             words = await asyncio.wait_for(first_words(login.host, login.port), GREETING_TIMEOUT)
         except (OSError, asyncio.TimeoutError):
             words = b""
+        if words.startswith(b"SSH-") and not words.startswith(_SPOKEN):
+            return reasons.no_algorithms(worker, login, f"it speaks {reasons.quoted(words)}")
         if not words or words.startswith(b"SSH-") or any(text in words for text in _BUSY):
             return reasons.closed_early(worker, login)
         return reasons.not_ssh(worker, login, words)
@@ -316,8 +358,20 @@ class Dialer:
         if not client.greeted:
             return reasons.closed_early(worker, login)
         if isinstance(error, (asyncssh.DisconnectError, OSError)):
-            return reasons.lost(worker, words) if client.encrypted else reasons.cut_in_key_exchange(worker, login)
+            if not client.encrypted:
+                return reasons.cut_in_key_exchange(worker, login)
+            told = "" if isinstance(error, (asyncssh.ConnectionLost, OSError)) else words
+            return reasons.cut_in_login(worker, login, client.banner or told)
         return SshError(reasons.Reason.OTHER, "the login failed", worker=worker, why=reasons.quoted(words))
+
+
+def _is_direct(sock: socket.socket | None) -> bool:
+    """Whether a socket leads to the server itself, so that another one would too."""
+    return sock is not None and sock.family != socket.AF_UNIX
+
+
+_UNGREETED = (reasons.Reason.NOT_SSH, reasons.Reason.CLOSED_EARLY)
+"""How a login ends to which nobody ever said that they speak SSH."""
 
 
 class _Unknown(Exception):

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
@@ -16,6 +15,7 @@ from tui.pod.worker import Worker
 from tui.ssh import reasons
 from tui.ssh.access import Access, Login, Prompter, login_to
 from tui.ssh.asked import Asked, within
+from tui.ssh.each import as_worker_error, each
 from tui.ssh.file_limit import FILES_AT_LEAST, file_limit_for
 from tui.ssh.host_keys import HostKeys
 from tui.ssh.jump import JumpHosts
@@ -23,13 +23,14 @@ from tui.ssh.keys import Keys
 from tui.ssh.library import load_asyncssh
 from tui.ssh.outcome import Completed
 from tui.ssh.probing import PortState, Reach
+from tui.ssh.proxy_command import ProxyCommands
 from tui.ssh.retry import backoff
 
 if TYPE_CHECKING:
     import asyncssh
 
     from tui.ssh.connection import WorkerConnection
-    from tui.ssh.dial import Dialer, Stages
+    from tui.ssh.dial import Dialer, Stages, Through
     from tui.ssh.iap import Tunnels
     from tui.ssh.running import OnOutput
 
@@ -74,7 +75,8 @@ class Fleet:
         self._live: dict[int, WorkerConnection] = {}
         self._second: dict[int, WorkerConnection] = {}
         self._compressing: set[WorkerConnection] = set()
-        self._jumps = JumpHosts(access, self._dial)
+        self._proxies = ProxyCommands()
+        self._jumps = JumpHosts(access, self._dial, self._proxies)
         self._tunnels: Tunnels | None = None
         self._locks: dict[int, asyncio.Lock] = {}
         self._closed = False
@@ -101,6 +103,7 @@ class Fleet:
         await self._jumps.close()
         if self._tunnels:
             await self._tunnels.close()
+        await self._proxies.close()
         if self._dialer:
             self._dialer.keys.close()
 
@@ -138,7 +141,7 @@ class Fleet:
         try:
             return (await within(seconds, self.connect(index), self._prompter))[1]
         except asyncio.TimeoutError:
-            raise reasons.no_login_within(index, seconds) from None
+            raise self._no_login_within(index, seconds) from None
 
     async def run(
         self,
@@ -222,10 +225,10 @@ class Fleet:
             connection = await asyncio.wait_for(self._connect(self._worker(index), stages), timeout)
         except asyncio.TimeoutError:
             stage = "connect" if stages.connected is None else "login"
-            return Reach(index, stage, stages.connected, None, reasons.no_login_within(index, timeout or 0.0))
+            return Reach(index, stage, stages.connected, None, self._no_login_within(index, timeout or 0.0))
         except TpuTuiError as problem:
             stage = _STAGE_OF.get(problem.reason, "login") if isinstance(problem, reasons.SshError) else "login"
-            return Reach(index, stage, stages.connected, None, _as_worker_error(problem, index))
+            return Reach(index, stage, stages.connected, None, as_worker_error(problem, index))
         previous = self._live.get(index)
         if (previous is None or not previous.alive) and not self._closed:
             self._live[index] = connection
@@ -283,23 +286,25 @@ class Fleet:
         from tui.ssh.dial import Dialer
 
         if self._dialer is None:
-            keys = Keys(self._access, self._prompter, self._configured_identities())
+            logins = list(self._configured_logins())
+            identities = dict.fromkeys(path for login in logins for path in login.identities)
+            agents = [login.agent for login in logins if login.agent is not None]
+            access = replace(self._access, agent=agents[0] or None) if agents else self._access
+            keys = Keys(access, self._prompter, identities)
             self._dialer = Dialer(self._access, keys, HostKeys(self._access), self._turns, self._prompter)
         return self._dialer
 
-    def _configured_identities(self) -> Iterable[str]:
-        found: dict[str, None] = {}
+    def _configured_logins(self) -> Iterator[Login]:
         for worker in self.workers.values() if self._access.config else ():
             with contextlib.suppress(reasons.SshError):
-                found.update(dict.fromkeys(login_to(worker, self._access).identities))
-        return found
+                yield login_to(worker, self._access)
 
     async def _connect(
         self, worker: Worker, stages: Stages | None = None, *, single: bool = False, compressing: bool = False
     ) -> WorkerConnection:
         load_asyncssh()
         login = replace(login_to(worker, self._access), compressing=compressing)
-        through = self._through_iap(worker, login.port) if self._access.route == "iap" else None
+        through = self._way(worker, login)
         jump = None if through else self._access.jump or login.jump
         if jump is None and not self._has_room():
             raise reasons.no_room(worker.index)
@@ -323,7 +328,7 @@ class Fleet:
         worker: Worker,
         login: Login,
         jump: str | None,
-        through: Callable[[], Awaitable[socket.socket]] | None,
+        through: Through | None,
         stages: Stages | None,
         single: bool,
     ) -> WorkerConnection:
@@ -349,50 +354,31 @@ class Fleet:
             await asyncio.sleep(next(waits))
         raise AssertionError("unreachable")
 
-    def _through_iap(self, worker: Worker, port: int) -> Callable[[], Awaitable[socket.socket]]:
+    def _way(self, worker: Worker, login: Login) -> Through | None:
+        """The way through IAP or a configured command, None where there is a plain one."""
+        if self._access.route == "iap":
+            return self._way_through_iap(worker, login.port)
+        if self._access.jump is None and login.proxy is not None:
+            return self._proxies.way(login.proxy, worker.index)
+        return None
+
+    def _way_through_iap(self, worker: Worker, port: int) -> Through:
         """How a socket to the worker is had through IAP. Raises SshError for a worker whose machine has no name."""
-        from tui.ssh.iap import Target, Tunnels
+        from tui.ssh import iap_reasons
+        from tui.ssh.iap import Target, Tunnels, TunnelWay
 
         try:
             target = Target.of(worker.instance or "", port)
         except ValueError:
-            raise reasons.iap_unnamed(worker.index) from None
+            raise iap_reasons.iap_unnamed(worker.index) from None
         if self._tunnels is None:
             self._tunnels = Tunnels(self._access)
-        tunnels = self._tunnels
-        return lambda: tunnels.open(target, worker.index)
+        return TunnelWay(self._tunnels, target, worker.index)
 
-
-async def each(
-    indices: Iterable[int], work: Callable[[int], Awaitable[_Result]]
-) -> AsyncIterator[tuple[int, _Result | WorkerError]]:
-    """Do `work` for every worker at once; what became of each, as it becomes known.
-
-    What one worker's work raises of our own errors is its result; anything else ends the whole, others cancelled.
-    """
-    ended: asyncio.Queue[asyncio.Task[tuple[int, _Result | WorkerError]]] = asyncio.Queue()
-
-    async def one(index: int) -> tuple[int, _Result | WorkerError]:
-        try:
-            return index, await work(index)
-        except TpuTuiError as error:
-            return index, _as_worker_error(error, index)
-
-    tasks = [asyncio.ensure_future(one(index)) for index in indices]
-    try:
-        for task in tasks:
-            task.add_done_callback(ended.put_nowait)
-        for _ in tasks:
-            yield (await ended.get()).result()
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _as_worker_error(error: TpuTuiError, index: int) -> WorkerError:
-    if isinstance(error, WorkerError):
-        if error.worker is None:
-            error.worker = index
-        return error
-    return WorkerError(error.what, worker=index, why=error.why, remedy=error.remedy)
+    def _no_login_within(self, index: int, seconds: float) -> reasons.SshError:
+        """Nobody let us in, in the time that somebody gave; the jump host is named where it is its doing."""
+        login = login_to(self._worker(index), self._access)
+        jump = None if self._access.route == "iap" else self._access.jump or login.jump
+        if jump and not self._jumps.lets_through(jump):
+            return reasons.no_jump_within(index, seconds, jump)
+        return reasons.no_login_within(index, seconds)

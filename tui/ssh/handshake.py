@@ -89,6 +89,11 @@ class Connection(asyncssh.SSHClientConnection):
             self._auth_methods = [_PUBLIC_KEY, *self._auth_methods]
 
     @property
+    def heard(self) -> bool:
+        """Whether the server said anything at all before its greeting, or instead of one."""
+        return bool(self._banner_lines or self._inpbuf)
+
+    @property
     def untried(self) -> int:
         """How many of our keys, the last ones, were not offered."""
         return len(self._client_keys)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from tui.printable import one_line
-from tui.ssh import reasons
+from tui.ssh import iap_reasons
 from tui.ssh.iap_frames import ACK_AFTER, MOST_DATA, SUBPROTOCOL, Frame, Ledger, Tag, decode
 from tui.ssh.reasons import SshError
 from tui.ssh.retry import backoff
@@ -86,9 +86,9 @@ class Tunnels:
         try:
             outside = await asyncio.wait_for(relay.open(), self._timeout)
         except asyncio.TimeoutError:
-            raise reasons.iap_failed(worker, target.instance, 0, f"nothing within {self._timeout:g} s") from None
+            raise iap_reasons.iap_failed(worker, target.instance, 0, f"nothing within {self._timeout:g} s") from None
         except Closed as error:
-            raise reasons.iap_failed(worker, target.instance, error.code, error.words) from None
+            raise iap_reasons.iap_failed(worker, target.instance, error.code, error.words) from None
         task = asyncio.get_running_loop().create_task(relay.run())
         self._relays.add(task)
         task.add_done_callback(self._relays.discard)
@@ -148,8 +148,27 @@ class Tunnels:
         )
         told, said = await process.communicate()
         if process.returncode:
-            raise reasons.no_token(worker, one_line(said.decode("utf-8", "replace")))
+            raise iap_reasons.no_token(worker, one_line(said.decode("utf-8", "replace")))
         return told.decode().strip()
+
+
+class TunnelWay:
+    """One worker's way through IAP: a tunnel for each try, which ends when its socket is closed."""
+
+    def __init__(self, tunnels: Tunnels, target: Target, worker: int) -> None:
+        self._tunnels = tunnels
+        self._target = target
+        self._worker = worker
+
+    async def open(self) -> socket.socket:
+        """A connected socket to the target. Raises SshError, the worker named."""
+        return await self._tunnels.open(self._target, self._worker)
+
+    async def failure(self) -> None:
+        """What goes wrong with a tunnel is told when it is opened."""
+
+    def end(self) -> None:
+        """Nothing to do: the socket is closed."""
 
 
 class _Relay:

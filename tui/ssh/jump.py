@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from tui.ssh.client import Client
     from tui.ssh.dial import Dialer
+    from tui.ssh.proxy_command import ProxyCommands
 
 CLOSE_TIMEOUT = 3.0
 
@@ -23,29 +24,37 @@ CLOSE_TIMEOUT = 3.0
 class JumpHosts:
     """The connections to the jump hosts of one fleet, made when needed and again when lost."""
 
-    def __init__(self, access: Access, dialer: Callable[[], Dialer]) -> None:
+    def __init__(self, access: Access, dialer: Callable[[], Dialer], proxies: ProxyCommands) -> None:
         self._access = access
         self._dialer = dialer
+        self._proxies = proxies
         self._live: dict[str, tuple[asyncssh.SSHClientConnection, Client]] = {}
         self._failed: dict[str, tuple[float, reasons.SshError]] = {}
         self._locks: dict[str, asyncio.Lock] = {}
 
-    async def through(self, jump: str, worker: int) -> asyncssh.SSHClientConnection:
+    async def through(
+        self, jump: str, worker: int, behind: frozenset[str] = frozenset()
+    ) -> asyncssh.SSHClientConnection:
         """The connection to a jump host, for a worker behind it; `a,b` goes through a to b, as ProxyJump has it.
 
+        `behind` are those that are already on the way from there to the worker: none of them twice.
         Raises SshError, the worker named; workers that waited for the same attempt share its failure.
         """
         asked = asyncio.get_running_loop().time()
         async with self._locks.setdefault(jump, asyncio.Lock()):
-            live = self._live.get(jump)
-            if live is not None and not live[1].ended.done():
-                return live[0]
+            if self.lets_through(jump):
+                return self._live[jump][0]
             when, failure = self._failed.get(jump, (0.0, None))
             if failure is None or when < asked:
-                failure = await self._dial(jump, worker)
+                failure = await self._dial(jump, worker, behind | {jump})
             if failure is None:
                 return self._live[jump][0]
             raise _blamed(failure, jump.rpartition(",")[2], worker)
+
+    def lets_through(self, jump: str) -> bool:
+        """Whether we are logged in to a jump host."""
+        live = self._live.get(jump)
+        return live is not None and not live[1].ended.done()
 
     async def close(self) -> None:
         """Close them, the last of a chain first."""
@@ -55,11 +64,16 @@ class JumpHosts:
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(connection.wait_closed(), CLOSE_TIMEOUT)
 
-    async def _dial(self, jump: str, worker: int) -> reasons.SshError | None:
+    async def _dial(self, jump: str, worker: int, behind: frozenset[str]) -> reasons.SshError | None:
+        """Log in to the last of a chain; the first may have a way of its own, from the configuration."""
         before, _, last = jump.rpartition(",")
-        tunnel = await self.through(before, worker) if before else None
+        login = parse_jump(last, self._access)
+        if not before and login.jump not in behind:
+            before = login.jump or ""
+        proxy = None if before or login.proxy is None else self._proxies.way(login.proxy, None)
         try:
-            self._live[jump] = await self._dialer().dial(parse_jump(last, self._access), worker=None, tunnel=tunnel)
+            tunnel = await self.through(before, worker, behind) if before else None
+            self._live[jump] = await self._dialer().dial(login, worker=None, tunnel=tunnel, through=proxy)
         except reasons.SshError as error:
             self._failed[jump] = (asyncio.get_running_loop().time(), error)
             return error

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tui.errors import OutOfReachError, UsageError
-from tui.ssh.access import Access, ClientKey, Prompter
+from tui.ssh.access import Access, ClientKey, Prompter, local_user
+from tui.ssh.client_config import read_config
 from tui.ssh.library import load_asyncssh
 
 if TYPE_CHECKING:
@@ -62,6 +63,8 @@ class Keys:
         self._declined = False
         self._agent: asyncssh.SSHAgentClient | None = None
         self._agent_pairs: list[asyncssh.SSHKeyPair] = []
+        self._named: set[bytes | None] = set()
+        """The public halves of the keys that the configuration names: the agent's of these are tried first."""
         self._files: dict[str, _Opened] = {}
         self.locked: list[str] = []
 
@@ -76,6 +79,8 @@ class Keys:
                 return
             load_asyncssh()
             await self._read_agent()
+            if len(self._agent_pairs) > 1:
+                self._named = {_public_half(path) for path in self._more}
             if self._access.client_keys is None:
                 self._read_files()
                 if self.locked and (self._access.identity in self.locked or not (self._agent_pairs or self._files)):
@@ -113,6 +118,7 @@ class Keys:
             first = [pair for pair in from_agent if pair.public_data == wanted]
             from_agent = [pair for pair in from_agent if pair.public_data != wanted]
         files = [pair for pairs in by_file.values() for pair in pairs]
+        from_agent.sort(key=lambda pair: pair.public_data not in self._named)
         if len(from_agent) > _FEW_AGENT_KEYS:
             return [*first, *files[:1], *from_agent, *files[1:]]
         return [*first, *from_agent, *files]
@@ -245,13 +251,21 @@ def _is_open(path: Path) -> bool:
         return False
 
 
+def _with_configured_agent(access: Access) -> Access:
+    """The access with the agent that the SSH configuration names for every host, where it names one."""
+    if access.config is None:
+        return access
+    agent = read_config(access.config, "*", None, None, local_user()).agent
+    return access if agent is None else replace(access, agent=agent or None)
+
+
 async def unlock(access: Access, prompter: Prompter | None = None) -> Access:
     """The access with its key files read and decrypted, so that a process without a terminal can use it.
 
     Raises OutOfReachError (saying `ssh-add`) when a passphrase is needed and cannot be asked for, UsageError when the
     key that was asked for is no key.
     """
-    keys = Keys(access, prompter)
+    keys = Keys(_with_configured_agent(access), prompter)
     try:
         await keys.load()
         return keys.access

@@ -171,6 +171,28 @@ def tunnel_refused(code: int, words: str, worker: int | str | None, login: Login
     )
 
 
+def tunnel_silent(worker: int | str | None, login: Login, jump: str, seconds: float) -> SshError:
+    """A jump host that let us in says neither that it reached the worker nor that it did not."""
+    return SshError(
+        Reason.TIMED_OUT,
+        "no answer",
+        worker=worker,
+        why=f"the jump host {jump} did not reach {login.host}:{login.port} within {seconds:g} s",
+        remedy=f"allow tcp:{login.port} between the jump host and the worker, and see whether the jump host hangs",
+    )
+
+
+def proxy_failed(worker: int | str | None, command: str, words: str) -> SshError:
+    """Nothing came through the command that is configured to lead to it."""
+    return SshError(
+        Reason.ROUTE_MISSING,
+        "its ProxyCommand does not lead to it",
+        worker=worker,
+        why=f"{quoted(command)}: {quoted(words)}",
+        remedy="try that command by itself: an SSH server greets with a line that begins with SSH-2.0",
+    )
+
+
 def not_ssh(worker: int | str | None, login: Login, words: bytes = b"") -> SshError:
     """Something answered that does not speak SSH; of its `words` the first line tells what it is."""
     line = next(iter(words.strip().splitlines()), b"")
@@ -260,6 +282,19 @@ def cut_in_key_exchange(worker: int | str | None, login: Login) -> SshError:
     )
 
 
+def cut_in_login(worker: int | str | None, login: Login, words: str) -> SshError:
+    """The server hung up when it knew who we are; `words` are its own, none where it broke off without any."""
+    said = f": {quoted(words)}" if words else ""
+    return SshError(
+        Reason.LOST,
+        "it hung up in the middle of the login",
+        worker=worker,
+        why=f"{login.host}:{login.port} broke off when {one_line(login.user)} logged in{said}",
+        remedy="try again; if it stays like that, the account there may be expired, locked or not allowed to log in: "
+        "sshd's log tells (journalctl -u ssh)",
+    )
+
+
 def login_timed_out(worker: int | str | None, login: Login, seconds: float) -> SshError:
     """The server answered and then did not finish the login."""
     return SshError(
@@ -279,6 +314,17 @@ def no_login_within(worker: int | str | None, seconds: float) -> SshError:
         worker=worker,
         why=f"no login within {seconds:g} s",
         remedy="see whether its sshd answers at all: nc -vz, or the worker's serial console",
+    )
+
+
+def no_jump_within(worker: int | str | None, seconds: float, jump: str) -> SshError:
+    """The same, spent in front of the jump host."""
+    return SshError(
+        Reason.TIMED_OUT,
+        "no answer",
+        worker=worker,
+        why=f"the jump host {jump} did not let us through within {seconds:g} s",
+        remedy="see whether the jump host answers at all: ssh to it, or its serial console",
     )
 
 
@@ -343,53 +389,4 @@ def flooded(worker: int | str | None, limit: int) -> SshError:
         worker=worker,
         why=f"more than {limit >> 20} MiB of output",
         remedy="redirect its output to a file on the worker, or launch it as a run",
-    )
-
-
-IAP_PORT_CLOSED = 4003
-IAP_NOT_AUTHORIZED = 4033
-IAP_NO_INSTANCE = 4047
-"""Codes with which IAP closes a tunnel that it does not open (Identity-Aware Proxy documentation, TCP forwarding)."""
-_HTTP_REFUSALS = (401, 403, 404)
-
-
-def iap_unnamed(worker: int | str | None) -> SshError:
-    """IAP finds a worker by its machine's name, and that is not known."""
-    return SshError(
-        Reason.ROUTE_MISSING,
-        "IAP cannot find it",
-        worker=worker,
-        why="its guest attributes tell no hostname, and the route is iap",
-        remedy="the organisation may forbid guest attributes (compute.disableGuestAttributesAccess), or the slice is "
-        "not READY; else go by another route: a profile's `route` or `jump`",
-    )
-
-
-def iap_failed(worker: int | str | None, instance: str, code: int, words: str) -> SshError:
-    """IAP opened no tunnel; `code` is a WebSocket close code or an HTTP status, 0 where there was neither."""
-    why = f"{instance}: {quoted(words) or 'no reason told'}" + (f" ({code})" if code else "")
-    if code == IAP_PORT_CLOSED:
-        remedy = (
-            "gcloud compute firewall-rules create allow-iap-ssh --allow=tcp:22 --source-ranges=35.235.240.0/20; "
-            "a worker that still boots answers within a minute or two"
-        )
-        return SshError(Reason.REFUSED, "IAP cannot reach its SSH port", worker=worker, why=why, remedy=remedy)
-    if code == IAP_NOT_AUTHORIZED or code in _HTTP_REFUSALS:
-        remedy = "ask the project's owner for roles/iap.tunnelResourceAccessor, and that the IAP API is enabled"
-        return SshError(Reason.ROUTE_MISSING, "IAP does not let us through", worker=worker, why=why, remedy=remedy)
-    if code == IAP_NO_INSTANCE:
-        remedy = "`tpu-tui slices` shows whether the slice is READY"
-        return SshError(Reason.NO_ROUTE, "IAP does not find it", worker=worker, why=why, remedy=remedy)
-    remedy = "look at the network: tunnel.cloudproxy.app, port 443, must be reachable"
-    return SshError(Reason.TIMED_OUT, "no tunnel through IAP", worker=worker, why=why, remedy=remedy)
-
-
-def no_token(worker: int | str | None, words: str) -> SshError:
-    """IAP asks for an access token, and there is none."""
-    return SshError(
-        Reason.ROUTE_MISSING,
-        "no access token for IAP",
-        worker=worker,
-        why=quoted(words),
-        remedy="gcloud auth application-default login",
     )

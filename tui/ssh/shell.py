@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tui.errors import UsageError
 from tui.pod.worker import Worker
-from tui.ssh.access import Access, login_to
+from tui.ssh.access import Access, address_of, login_to
 from tui.ssh.host_keys import name_of
 
 VOUCHED_FILE = "vouched_hosts"
@@ -40,7 +40,8 @@ def shell_command(worker: Worker, access: Access) -> list[str]:
             files.insert(0, str(_file_vouched(Path(access.own_known_hosts).with_name(VOUCHED_FILE), alias, worker)))
             words += ["-o", f"HostKeyAlias={alias}", "-o", "StrictHostKeyChecking=yes"]
     words += ["-o", "UserKnownHostsFile=" + " ".join(f'"{path}"' for path in files)]
-    return [*words, login.host]
+    # By the name that the configuration knows it by: ssh reads there how to reach it, as we did.
+    return [*words, address_of(worker, access.route) or login.host]
 
 
 def _file_vouched(path: Path, alias: str, worker: Worker) -> Path:

@@ -6,44 +6,77 @@ import asyncio
 import contextlib
 import errno
 import socket
-from collections.abc import AsyncIterator
-from typing import Any
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+
+from tui.ssh.names import Address, addresses
 
 PATIENCE = 1.0
 """Seconds a connection attempt may hold its turn: hosts behind a firewall are silent for much longer."""
+NEXT_ADDRESS_AFTER = 0.25
+"""Seconds that an address of several may be silent before the next one is tried too (RFC 8305, section 8)."""
 _KEEPALIVE = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
 """Seconds, and how often. That there are any asyncssh sees to, and to small packets that leave at once."""
 
 
-async def open_socket(host: str, port: int) -> socket.socket:
-    """A connected TCP socket to the first address that answers.
+async def open_socket(host: str, port: int, resolved: asyncio.Event | None = None) -> socket.socket:
+    """A connected TCP socket to the first address that answers; `resolved` is set once addresses are known.
 
-    Raises socket.gaierror when the name does not resolve, else the OSError of the last address.
+    A silent address is not waited for before the next is tried (RFC 8305): a name may have one in a network that this
+    machine only believes to be in. Raises socket.gaierror when the name does not resolve, else the OSError of the
+    last address that failed.
     """
-    loop = asyncio.get_running_loop()
+    found = await addresses(host, port)
+    if resolved is not None:
+        resolved.set()
+    if len(found) == 1:
+        return await _connected(found[0])
+    return await _first_connected(found)
+
+
+async def _first_connected(found: Sequence[Address]) -> socket.socket:
     problem: OSError = OSError(errno.EADDRNOTAVAIL, "no address")
-    for family, kind, protocol, _, address in await _addresses(host, port):
-        sock = socket.socket(family, kind, protocol)
-        try:
-            sock.setblocking(False)
-            for name, value in _KEEPALIVE:
-                if hasattr(socket, name):
-                    sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-            await loop.sock_connect(sock, address)
-            return sock
-        except OSError as error:
-            sock.close()
-            problem = error
-        except BaseException:
-            sock.close()
-            raise
-    raise problem
+    waiting = deque(found)
+    trying: set[asyncio.Future[socket.socket]] = set()
+    try:
+        while waiting or trying:
+            if waiting:
+                trying.add(asyncio.ensure_future(_connected(waiting.popleft())))
+            pause = NEXT_ADDRESS_AFTER if waiting else None
+            done, trying = await asyncio.wait(trying, timeout=pause, return_when=asyncio.FIRST_COMPLETED)
+            for one in done:
+                error = one.exception()
+                if error is None:
+                    trying |= done - {one}
+                    return one.result()
+                if not isinstance(error, OSError):
+                    raise error
+                problem = error
+        raise problem
+    finally:
+        for one in trying:
+            _drop(one)
 
 
-async def _addresses(host: str, port: int) -> list[Any]:
-    with contextlib.suppress(socket.gaierror):
-        return list(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST))
-    return list(await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM))
+async def _connected(place: Address) -> socket.socket:
+    family, kind, protocol, _, address = place
+    sock = socket.socket(family, kind, protocol)
+    try:
+        sock.setblocking(False)
+        for name, value in _KEEPALIVE:
+            if hasattr(socket, name):
+                sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+        await asyncio.get_running_loop().sock_connect(sock, address)
+        return sock
+    except BaseException:
+        sock.close()
+        raise
+
+
+def _drop(opening: asyncio.Future[socket.socket]) -> None:
+    """Let go of a socket that nobody needs any more, open or not."""
+    if not opening.cancel() and not opening.cancelled() and opening.exception() is None:
+        opening.result().close()
 
 
 class Turn:
@@ -79,10 +112,12 @@ async def taking_turns(
     """A connected socket, and one of the turns, which is held while the body runs.
 
     A host that does not answer within `PATIENCE` goes on waiting without its turn, so that a pod with many silent
-    workers keeps nobody else waiting. Raises what `open_socket` raises, asyncio.TimeoutError after `timeout` seconds.
+    workers keeps nobody else waiting. Raises what `open_socket` raises; after `timeout` seconds asyncio.TimeoutError,
+    or socket.gaierror where until then nobody told the name's address.
     """
     async with Turn(turns) as turn:
-        opening = asyncio.ensure_future(open_socket(host, port))
+        resolved = asyncio.Event()
+        opening = asyncio.ensure_future(open_socket(host, port, resolved))
         patience = min(PATIENCE, timeout)
         try:
             done, _ = await asyncio.wait({opening}, timeout=patience)
@@ -90,14 +125,17 @@ async def taking_turns(
                 turn.give()
                 done, _ = await asyncio.wait({opening}, timeout=timeout - patience)
                 if not done:
-                    raise asyncio.TimeoutError
+                    raise asyncio.TimeoutError if resolved.is_set() else _nobody_resolves()
                 opening.result()
                 await turn.take()
             yield opening.result(), turn
         except BaseException:
-            if not opening.cancel() and not opening.cancelled() and opening.exception() is None:
-                opening.result().close()
+            _drop(opening)
             raise
+
+
+def _nobody_resolves() -> socket.gaierror:
+    return socket.gaierror(socket.EAI_AGAIN, "no answer")
 
 
 async def first_words(host: str, port: int) -> bytes:

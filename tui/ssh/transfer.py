@@ -12,7 +12,7 @@ import math
 import secrets
 import shlex
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -20,7 +20,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tui.errors import WorkerError
-from tui.ssh.fleet import Fleet, each
+from tui.ssh.answers import START_UP_FILES
+from tui.ssh.each import each
+from tui.ssh.fleet import Fleet
 from tui.ssh.parcel import BLOCK, Parcel, number, read_parcel
 from tui.ssh.reasons import quoted
 
@@ -46,12 +48,17 @@ _WORDS = 160
 """Bytes of a worker's complaints that a message repeats."""
 _PARTING = 2.0
 """Seconds to wait for the last of them."""
-_MOST_CHATTER = 64
-"""Lines a login shell may print before our own answer."""
+_MOST_CHATTER = 1 << 20
+"""Bytes a login shell may print before our own answer."""
+BEGINS_WITHIN = 90.0
+"""Seconds in which a login shell must have come to our script: some of them sleep, some never come to an end."""
+MOVES_WITHIN = 600.0
+"""Seconds in which a worker must take or say something: to check gigabytes on a slow disk takes minutes."""
 _REMOTE = r"""
 umask 077; LC_ALL=C; export LC_ALL
 nonce=$1 hash=$2 root=$3
 say() { printf '@%s %s\n' "$nonce" "$*"; }
+say here
 case $root in
   '~') root=$HOME ;;
   '~/'*) root=$HOME/${root#'~/'} ;;
@@ -144,12 +151,20 @@ async def send_parcel(
         yield result
 
 
+class _Silent(Exception):
+    """The worker neither takes nor says anything; for how many seconds."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"it neither took nor said anything for {seconds:g} s")
+
+
 class _Refused(Exception):
     """The worker does not say what was to be heard; its own words, none when it broke off."""
 
     def __init__(self, words: str = "") -> None:
         super().__init__(words)
         self.words = words
+        self.hint = "" if words else f"; {START_UP_FILES}"
 
 
 class _Delivery:
@@ -164,10 +179,22 @@ class _Delivery:
         self._on_sent = on_sent
         self._sent = 0
 
-    async def expect(self, *words: str) -> str:
-        """The worker's next word, one of these; a login shell's chatter is left out. Raises _Refused for another."""
-        for _ in range(_MOST_CHATTER):
+    async def expect(self, *words: str, within: float | None = None) -> str:
+        """The worker's next word, one of these; a login shell's chatter is left out.
+
+        Raises _Refused for another, _Silent for none within so many seconds (`MOVES_WITHIN` unless given).
+        """
+        seconds = MOVES_WITHIN if within is None else within
+        try:
+            return await asyncio.wait_for(self._next(words), seconds)
+        except asyncio.TimeoutError:
+            raise _Silent(seconds) from None
+
+    async def _next(self, words: Sequence[str]) -> str:
+        heard = 0
+        while heard < _MOST_CHATTER:
             line = await self._process.stdout.readline()
+            heard += len(line)
             if not line:
                 raise _Refused
             _, found, rest = line.partition(self._mark)
@@ -179,7 +206,20 @@ class _Delivery:
         raise _Refused("the login shell prints too much")
 
     async def pour(self, most: float = math.inf) -> None:
-        """Send until so many bytes are on their way, or all, and then the end."""
+        """Send until so many bytes are on their way, or all, and then the end. Raises _Silent when nothing moves."""
+        pouring = asyncio.ensure_future(self._pour(most))
+        sent = -1
+        try:
+            while not pouring.done() and self._sent > sent:
+                sent = self._sent
+                await asyncio.wait({pouring}, timeout=MOVES_WITHIN)
+            if not pouring.done():
+                raise _Silent(MOVES_WITHIN)
+            pouring.result()
+        finally:
+            pouring.cancel()
+
+    async def _pour(self, most: float) -> None:
         # A worker that gave up reads no further: its answer says why.
         with suppress(BrokenPipeError):
             while self._sent < most:
@@ -248,7 +288,14 @@ class _Errand:
                 "the code did not arrive",
                 worker=self._index,
                 why=quoted(refused.words) or "the worker broke off",
-                remedy="see its disk (`df`), and that sh, head, sha256sum and mv are on its PATH",
+                remedy="see its disk (`df`), and that sh, head, sha256sum and mv are on its PATH" + refused.hint,
+            ) from None
+        except _Silent as silent:
+            raise WorkerError(
+                "the code did not arrive",
+                worker=self._index,
+                why=str(silent),
+                remedy=f"see its disk and load (`tpu-tui exec`); {START_UP_FILES}",
             ) from None
         except (OSError, asyncssh.Error) as error:
             raise WorkerError(
@@ -269,6 +316,7 @@ class _Errand:
         try:
             process.stdin.write(remote)
             delivery = _Delivery(process, nonce, self._parcel.blocks(self._index), self._tell)
+            await delivery.expect("here", within=BEGINS_WITHIN)
             if await delivery.expect("have", "want") == "have":
                 return "have"
             first = min(FIRST, self._parcel.size // 4) if measured else 0

@@ -1,0 +1,228 @@
+"""OpenSSH's client configuration, however it is written; and the ways that it leads to a worker."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.runs.pipes import until
+from tests.ssh.test_keys import _add, agent
+from tests.sshd import OpensshWorker, make_key
+from tui.errors import UsageError
+from tui.ssh.access import Access, Login, local_user, login_for
+from tui.ssh.fleet import Completed, Fleet
+from tui.ssh.keys import unlock
+from tui.ssh.reasons import Reason, SshError
+
+__all__ = ["agent"]
+
+Start = Callable[..., OpensshWorker]
+PIPE = """
+import os, socket, sys, threading
+sock = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+def send():
+    while data := os.read(0, 65536):
+        sock.sendall(data)
+    sock.shutdown(socket.SHUT_WR)
+threading.Thread(target=send, daemon=True).start()
+while data := sock.recv(65536):
+    os.write(1, data)
+"""
+
+
+def _login(tmp_path: Path, text: str | bytes, host: str = "tpu") -> Login:
+    path = tmp_path / "config"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return login_for(host, None, None, Access(config=str(path)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Host tpu\n User eve\n",
+        "Host tpu\n ServerAliveInterval 1m\n ConnectTimeout 5s\n User eve\n",
+        "Host *\n ConnectTimeout none\n User eve\n",
+        "Host *\n User eve # it's hers\n",
+        "Host *\n PubkeyAuthentication host-bound\n User eve\n",
+        "Host tpu\n # \u00e9\n User eve\n".encode("latin-1"),
+        'Match host tpu exec "test %h = tpu"\n User eve\n',
+        "Match final host tpu\n User eve\n",
+        "Match exec false\n User bob\nMatch all\n User eve\n",
+        "CanonicalizeHostname yes\nCanonicalDomains invalid\nHost tpu\n User eve\n",
+    ],
+)
+def test_what_ssh_understands_is_understood(tmp_path: Path, text: str | bytes) -> None:
+    assert _login(tmp_path, text) == Login("tpu", 22, "eve")
+
+
+def test_tokens_and_variables_are_filled_in_either_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KEYS", "/keys")
+    monkeypatch.setenv("AGENT", "/run/agent")
+    text = (
+        "Host tpu\n Hostname %h.example\n Port 2200\n User eve\n IdentityFile ${KEYS}/%r-%n\n"
+        " ProxyCommand lead --to %h %p\n UserKnownHostsFile /known/%h\n IdentityAgent $AGENT\n"
+    )
+    login = Login(
+        host="tpu.example",
+        port=2200,
+        user="eve",
+        proxy="lead --to tpu.example 2200",
+        agent="/run/agent",
+        aliases=("tpu",),
+        identities=("/keys/eve-tpu",),
+        known_hosts=("/known/tpu.example",),
+    )
+    assert _login(tmp_path, text) == login
+    assert _login(tmp_path, "ServerAliveInterval 1m\n" + text) == login
+
+
+def test_what_only_ssh_tells_leaves_our_own_defaults_alone(tmp_path: Path) -> None:
+    assert _login(tmp_path, "Match all\n Compression yes\n") == Login("tpu", 22, local_user())
+
+
+def test_a_configured_key_is_none_of_the_usual_ones(tmp_path: Path) -> None:
+    login = _login(tmp_path, "Match all\n IdentityFile ~/.ssh/id_work\n IdentityFile ~/.ssh/id_rsa\n")
+    assert login.identities == (str(Path("~/.ssh/id_work").expanduser()),)
+
+
+def test_the_first_of_jump_host_and_command_counts(tmp_path: Path) -> None:
+    either = "Host tpu\n {}\n {}\n"
+    login = _login(tmp_path, either.format("ProxyCommand lead %h", "ProxyJump gate"))
+    assert (login.jump, login.proxy) == (None, "lead tpu")
+    login = _login(tmp_path, either.format("ProxyJump gate", "ProxyCommand lead %h"))
+    assert (login.jump, login.proxy) == ("gate", None)
+
+
+def test_what_ssh_does_not_understand_is_told_in_its_words(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="Bad configuration option: nosuchoption") as caught:
+        _login(tmp_path, "Match all\n NoSuchOption yes\n")
+    assert str(tmp_path / "config") in caught.value.remedy
+
+
+def test_a_condition_that_takes_for_ever_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tui.ssh.client_config.PATIENCE", 0.5)
+    with pytest.raises(UsageError, match="ssh -G tpu took longer than"):
+        _login(tmp_path, 'Match exec "exec sleep 5"\n User eve\n')
+
+
+def _through(server: OpensshWorker, tmp_path: Path, command: str, **changes: object) -> Access:
+    (tmp_path / "config").write_text(f"Host 127.0.0.1\n ProxyCommand {command}\n")
+    return server.access(config=str(tmp_path / "config"), **changes)
+
+
+def _running(script: Path) -> list[str]:
+    done = subprocess.run(["pgrep", "-f", str(script)], capture_output=True, text=True)
+    return done.stdout.split()
+
+
+async def test_a_configured_command_leads_to_the_workers_and_ends_with_them(sshd: Start, tmp_path: Path) -> None:
+    server = sshd()
+    script = tmp_path / "pipe.py"
+    script.write_text(PIPE)
+    access = _through(server, tmp_path, f"{sys.executable} {script} %p")
+    workers = [replace(server.worker, index=index) for index in range(3)]
+    async with Fleet(workers, access) as fleet:
+        rows = [row async for row in fleet.run_all(range(3), "head -c 300000 /dev/zero")]
+        assert [len(row.stdout) for row in rows if isinstance(row, Completed)] == [300000] * 3
+        assert len(_running(script)) == 3
+        server.cut()
+        until(lambda: not server.connections())
+        assert (await fleet.run(0, "true")).ok
+    assert _running(script) == []
+
+
+async def test_a_command_that_fails_is_told_in_its_own_words(sshd: Start, tmp_path: Path) -> None:
+    server = sshd()
+    access = _through(server, tmp_path, "sh -c 'echo one >&2; echo no login >&2; exit 1'")
+    async with Fleet([server.worker], access) as fleet:
+        reach = await fleet.reach(0)
+    assert isinstance(reach.error, SshError)
+    assert reach.error.what == "its ProxyCommand does not lead to it"
+    assert reach.error.why.endswith(": no login")
+
+
+async def test_a_command_that_brings_nothing_is_named_and_ended(sshd: Start, tmp_path: Path) -> None:
+    server = sshd()
+    script = tmp_path / "nothing.sh"
+    script.write_text("trap '' TERM\nwhile :; do sleep 1; done\n")
+    async with Fleet([server.worker], _through(server, tmp_path, f"sh {script}", login_timeout=1.5)) as fleet:
+        reach = await fleet.reach(0)
+    assert "ProxyCommand" in str(reach.error)
+    assert "nothing comes" in str(reach.error)
+    assert _running(script) == []
+
+
+async def test_a_profiles_jump_host_wins_over_a_configured_command(sshd: Start, tmp_path: Path) -> None:
+    jump, server = sshd(), sshd()
+    (tmp_path / "known").write_text(f"[127.0.0.1]:{jump.port} {jump.host_key}\n")
+    (tmp_path / "config").write_text("Host worker\n Hostname 127.0.0.1\n ProxyCommand false\n")
+    access = server.access(
+        config=str(tmp_path / "config"),
+        jump=f"root@127.0.0.1:{jump.port}",
+        known_hosts=(str(tmp_path / "known"),),
+    )
+    worker = replace(server.worker, index=0, internal_ip="worker")
+    async with Fleet([worker], access) as fleet:
+        assert (await fleet.run(0, "true")).ok
+
+
+@pytest.mark.parametrize("way", ["ProxyJump outer", "ProxyCommand {python} {script} {port}"])
+async def test_a_jump_host_is_reached_as_it_is_configured(sshd: Start, tmp_path: Path, way: str) -> None:
+    outer, jump, server = sshd(), sshd(), sshd()
+    script = tmp_path / "pipe.py"
+    script.write_text(PIPE)
+    known = "".join(f"[127.0.0.1]:{one.port} {one.host_key}\n" for one in (outer, jump))
+    (tmp_path / "known").write_text(known)
+    hosts = "".join(
+        f"Host {name}\n Hostname 127.0.0.1\n Port {one.port}\n User root\n {more}\n"
+        for name, one, more in (
+            ("outer", outer, "ProxyJump none"),
+            ("gate", jump, way.format(python=sys.executable, script=script, port=jump.port)),
+        )
+    )
+    (tmp_path / "config").write_text(f"{hosts}Host *\n ProxyJump gate\n")
+    access = server.access(config=str(tmp_path / "config"), known_hosts=(str(tmp_path / "known"),))
+    async with Fleet([replace(server.worker, index=0)], access) as fleet:
+        assert (await fleet.run(0, "true")).ok
+    assert "Accepted publickey" in jump.log
+    assert ("Accepted publickey" in outer.log) == ("Jump" in way)
+
+
+async def test_a_jump_host_is_not_jumped_to_through_itself(sshd: Start, tmp_path: Path) -> None:
+    jump, server = sshd(), sshd()
+    (tmp_path / "known").write_text(f"[127.0.0.1]:{jump.port} {jump.host_key}\n")
+    gate = f"Host gate\n Hostname 127.0.0.1\n Port {jump.port}\n User root\n"
+    (tmp_path / "config").write_text(f"{gate}Host *\n ProxyJump gate\n")
+    access = server.access(config=str(tmp_path / "config"), known_hosts=(str(tmp_path / "known"),))
+    async with Fleet([replace(server.worker, index=0)], access) as fleet:
+        assert (await fleet.run(0, "true")).ok
+
+
+async def test_the_configured_agent_is_asked_and_its_named_key_first(sshd: Start, tmp_path: Path, agent: str) -> None:
+    server = sshd()
+    for number in range(8):
+        make_key(tmp_path / f"k{number}")
+    for path in (*(tmp_path / f"k{number}" for number in range(8)), server.identity):
+        _add(agent, path)
+    public = f"{server.identity}.pub"
+    (tmp_path / "config").write_text(f"Host *\n IdentityAgent {agent}\n IdentityFile {public}\n IdentitiesOnly yes\n")
+    access = server.access(identity=None, config=str(tmp_path / "config"))
+    async with Fleet([server.worker], await unlock(access)) as fleet:
+        assert (await fleet.run(0, "true")).ok
+    assert "Failed publickey" not in server.log
+
+
+async def test_an_agent_that_is_configured_away_is_not_asked(sshd: Start, tmp_path: Path, agent: str) -> None:
+    server = sshd()
+    _add(agent, server.identity)
+    (tmp_path / "config").write_text("Host *\n IdentityAgent none\n")
+    access = server.access(identity=None, agent=agent, config=str(tmp_path / "config"))
+    async with Fleet([server.worker], access) as fleet:
+        with pytest.raises(SshError) as caught:
+            await fleet.run(0, "true")
+    assert caught.value.reason is Reason.DENIED

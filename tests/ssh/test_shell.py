@@ -1,0 +1,43 @@
+"""The `ssh` command line that leads to one worker: what ssh(1) itself makes of it."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tui.errors import UsageError
+from tui.pod.worker import Worker
+from tui.ssh.access import Access
+from tui.ssh.shell import shell_command
+
+
+def _understood(command: list[str], config: str) -> list[str]:
+    """What ssh would do, a setting a line, with this configuration for the person's own."""
+    words = [command[0], "-G", "-F", config, *command[1:]]
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()
+
+
+def test_the_configuration_holds_for_the_name_that_a_worker_goes_by(tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    config.write_text("Host pod-0\n Hostname 192.0.2.7\n Port 2200\n User eve\n ProxyCommand lead %h\n")
+    access = Access(config=str(config), own_known_hosts=str(tmp_path / "known"))
+    told = _understood(shell_command(Worker(0, hostname="pod-0"), access), str(config))
+    assert {"hostname 192.0.2.7", "port 2200", "user eve", "proxycommand lead %h"} <= set(told)
+    assert f"userknownhostsfile {tmp_path / 'known'}" in told
+
+
+def test_what_is_given_wins_over_the_configuration(tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    config.write_text("Host *\n Port 2200\n User eve\n ProxyJump other\n")
+    access = Access(
+        config=str(config), own_known_hosts="/known", user="me", port=22, jump="gate", identity="/keys/mine"
+    )
+    told = _understood(shell_command(Worker(0, external_ip="fd00::7"), access), str(config))
+    assert {"hostname fd00::7", "port 22", "user me", "proxyjump gate", "identitiesonly yes"} <= set(told)
+
+
+def test_through_iap_another_command_is_named() -> None:
+    with pytest.raises(UsageError, match="IAP"):
+        shell_command(Worker(2, internal_ip="10.0.0.2"), Access(route="iap"))

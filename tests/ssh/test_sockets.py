@@ -1,0 +1,92 @@
+"""Names and addresses: a silent DNS server, and a name with several addresses, in a network of the test's own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tui.ssh.names import in_turn
+
+_PROLOGUE = """
+import asyncio, socket, sys, threading
+from tui.pod.worker import Worker
+from tui.ssh.access import Access
+from tui.ssh.fleet import Fleet
+from tui.ssh.sockets import open_socket
+"""
+_SILENT_DNS = """
+silent = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+silent.bind(("127.0.0.1", 53))
+async def main():
+    workers = [Worker(n, external_ip=f"worker-{n}.invalid") for n in range(20)]
+    async with Fleet(workers, Access(user="me", connect_timeout=1.5)) as fleet:
+        rows = [row async for row in fleet.run_all(range(20), "true")]
+    print(sorted({row.reason.value for row in rows}))
+asyncio.run(main())
+print(sum(thread.name.startswith("look up") for thread in threading.enumerate()))
+"""
+"""Twenty names that nobody resolves; afterwards the loop is closed, and the look-ups still go on."""
+_TWO_ADDRESSES = """
+places = [found[4][0] for found in socket.getaddrinfo("dual", 2200, type=socket.SOCK_STREAM)]
+assert sorted(places) == ["127.0.0.2", "127.0.0.3"], places
+silent = socket.socket()
+silent.bind((places[0], 2200))
+silent.listen(0)
+fillers = [socket.socket() for _ in range(2)]
+for filler in fillers:
+    filler.setblocking(False)
+    filler.connect_ex((places[0], 2200))
+answering = socket.create_server((places[1], 2200))
+async def main():
+    with await asyncio.wait_for(open_socket("dual", 2200), 20) as sock:
+        print(sock.getpeername()[0] == places[1])
+asyncio.run(main())
+"""
+"""A full backlog makes Linux drop further packets silently, as a network without a way does."""
+
+
+def _missing() -> str:
+    if os.geteuid() != 0 or not all(map(shutil.which, ("unshare", "ip", "mount"))):
+        return "a network of its own needs root, unshare, ip and mount"
+    tried = subprocess.run(["unshare", "--net", "--mount", "true"], capture_output=True, text=True)
+    return tried.stderr.strip()
+
+
+needs_namespaces = pytest.mark.skipif(bool(_missing()), reason=_missing() or "there are namespaces")
+
+
+def _alone(tmp_path: Path, script: str) -> list[str]:
+    """What a script prints in a network with nothing in it, whose names are looked up on 127.0.0.1."""
+    (tmp_path / "resolv.conf").write_text("nameserver 127.0.0.1\n")
+    (tmp_path / "hosts").write_text("127.0.0.2 dual\n127.0.0.3 dual\n")
+    (tmp_path / "script.py").write_text(_PROLOGUE + script)
+    mounts = "".join(f"mount --bind {tmp_path / name} /etc/{name} && " for name in ("resolv.conf", "hosts"))
+    inside = f"ip link set lo up && {mounts}exec {sys.executable} {tmp_path / 'script.py'}"
+    done = subprocess.run(["unshare", "--net", "--mount", "sh", "-c", inside], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return done.stdout.splitlines()
+
+
+@needs_namespaces
+def test_a_silent_dns_server_is_told_and_holds_up_nothing(tmp_path: Path) -> None:
+    assert _alone(tmp_path, _SILENT_DNS) == ["['name']", "20"]
+
+
+@needs_namespaces
+def test_a_silent_address_does_not_hide_the_one_that_answers(tmp_path: Path) -> None:
+    assert _alone(tmp_path, _TWO_ADDRESSES) == ["True"]
+
+
+def test_families_take_turns_and_no_address_is_left_out() -> None:
+    v6, v4 = socket.AF_INET6, socket.AF_INET
+    found = [(v6, "a"), (v6, "b"), (v6, "c"), (v4, "d")]
+    assert in_turn(found) == [(v6, "a"), (v4, "d"), (v6, "b"), (v6, "c")]
+    assert in_turn(found[::-1]) == [(v4, "d"), (v6, "c"), (v6, "b"), (v6, "a")]
+    assert in_turn([(v4, "a"), (v4, "b")]) == [(v4, "a"), (v4, "b")]
