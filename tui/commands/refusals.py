@@ -66,4 +66,6 @@ def _remedy(error: OSError, where: str) -> str:
         return "make room there" if where else f"make room in {home or 'the home directory'}"
     if error.errno in _NO_PLACE and home and Path(where).is_relative_to(home):
         return "let TPU_TUI_HOME name a directory that you may write to"
+    if error.errno == errno.EFBIG:
+        return "`ulimit -f` shows the limit to a file's size here: raise it"
     return "" if where else "--debug tells where"
