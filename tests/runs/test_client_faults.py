@@ -6,14 +6,18 @@ import asyncio
 import os
 import signal
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.runs.pipes import until
 from tests.runs.ssh_pod import Pod, over, unattended
 from tests.sshd import needs_sshd
-from tui.pod.run import RunState
+from tui.pod.run import Run, RunState
+from tui.pod.worker import Worker
 from tui.runs.directory import RunDirectory
 from tui.runs.keeper import attend
 from tui.runs.lines import LineReader
@@ -103,3 +107,14 @@ def test_a_suspended_keeper_goes_on_where_it_was_and_nobody_takes_its_place(pod:
     finally:
         os.kill(keeper, signal.SIGCONT)
     resume_and_end(pod, counting)
+
+
+def test_a_keeper_that_ends_by_a_fault_of_ours_leaves_word_of_it(tmp_path: Path) -> None:
+    run = Run("night-20260101-000000-abcd", "pod", ("true",), (Worker(0, internal_ip="192.0.2.1"),))
+    directory = RunDirectory.create(tmp_path, run)
+    document = b'{"patience": {"no_such_patience": 1}}'
+    subprocess.run([sys.executable, "-m", "tui.runs.keeper", str(directory.path)], input=document, check=True)
+    until(lambda: status_of(directory).notes)
+    (told,) = status_of(directory).notes
+    assert "a fault of tpu-tui (TypeError: " in told
+    assert "no_such_patience" in told

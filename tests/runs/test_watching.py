@@ -143,9 +143,9 @@ async def test_a_loss_that_is_no_number_is_told_with_its_cores_once(watched: Wat
         watched.train(3, 30, "inf")
         await until(lambda: len(watched.told("loss")) == 2)
     first, second = watched.told("loss")
-    assert first.get("text") == "the loss is nan on cores 2-3 at step 20"
+    assert first.get("text") == "the loss is nan on cores 2-3 by step 20"
     assert (first.worker, first.get("cores")) == (1, [2, 3])
-    assert second.get("text") == "the loss is inf on cores 6-7 at step 30"
+    assert second.get("text") == "the loss is inf on cores 6-7 by step 30"
 
 
 async def test_a_core_that_stays_behind_is_told_and_told_again_when_it_is_level(watched: Watched) -> None:

@@ -158,10 +158,22 @@ def main(arguments: list[str]) -> int:
 
     try:
         keep_in_loop(directory, claim, document)
+    except Exception as error:
+        _note_fault(directory, error)
+        raise
     finally:
         claim.release()
     gc.freeze()  # What is left ends with the process: nobody has to look through it for garbage.
     return 0
+
+
+def _note_fault(directory: RunDirectory, error: Exception) -> None:
+    """Tell whoever looks at the run of a fault of ours, of which only keeper.log would know."""
+    with suppress(Exception):
+        fault = one_line(f"{type(error).__name__}: {error}")
+        directory.append_event(
+            "note", text=f"its keeper ended by a fault of tpu-tui ({fault}); {KEEPER_LOG} has more"
+        )
 
 
 def _go_to_background(claim: Claim) -> None:

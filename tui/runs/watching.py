@@ -98,7 +98,7 @@ class Watcher:
         if new:
             first = new[0]
             steps = [row.step for row in new if row.step is not None]
-            where = f" at step {min(steps)}" if steps else ""
+            where = f" by step {min(steps)}" if steps else ""  # newest lines alone were looked at
             whose = _cores([row.core for row in new])
             workers = {row.worker for row in new if row.worker is not None}
             text = f"the loss is {first.loss} on {whose}{where}{_on(workers)}"
