@@ -13,25 +13,29 @@ from collections.abc import Callable, Generator, Iterator
 from queue import Empty, Queue
 from typing import Generic, TypeVar
 
+from trainer import pipes
+
 T = TypeVar("T")
 
 DEPTH = 2  # batches that wait for the loop, beside those being decoded
 PATIENCE = 5.0  # seconds that a run which ends gives its input to let go; one that waits for a network may not
+LAST_CALL = 2.0  # seconds that a run which is to stop waits for a batch
+POLL = 0.25  # seconds
 
 
 class Ahead(Generic[T]):
     """The batches of each epoch, which may be begun before it is its turn."""
 
-    def __init__(self, make: Callable[[int, int], Iterator[T]]) -> None:
-        """`make(epoch, first)`: an epoch's batches from step `first` on."""
-        self._make = make
+    def __init__(self, make: Callable[[int, int], Iterator[T]], stopping: Callable[[], bool] = lambda: False) -> None:
+        """`make(epoch, first)`: an epoch's batches from step `first` on; `stopping` as a Reader has it."""
+        self._make, self._stopping = make, stopping
         self._begun: dict[tuple[int, int], Reader[T]] = {}
         self._read: Reader[T] | None = None
 
     def begin(self, epoch: int, first: int = 0) -> None:
         """Begin an epoch's input in the background."""
         if (epoch, first) not in self._begun:
-            self._begun[epoch, first] = Reader(lambda: self._make(epoch, first))
+            self._begun[epoch, first] = Reader(lambda: self._make(epoch, first), self._stopping)
 
     def epoch(self, epoch: int, first: int = 0) -> Iterator[T]:
         """An epoch's batches from step `first` on; raises what went wrong with them."""
@@ -41,8 +45,10 @@ class Ahead(Generic[T]):
 
     def close(self) -> None:
         """End what is still being read, and the loader processes of epochs that will not be trained."""
+        pipes.end_all()
+        deadline = time.monotonic() + PATIENCE
         for reader in (*self._begun.values(), *([self._read] if self._read else [])):
-            reader.close()
+            reader.close(deadline)
         self._begun.clear()
 
 
@@ -53,25 +59,41 @@ class Reader(Generic[T]):
     executor's, which a forked loader process would try to join when it ends.
     """
 
-    def __init__(self, make: Callable[[], Iterator[T]]) -> None:
+    def __init__(self, make: Callable[[], Iterator[T]], stopping: Callable[[], bool] = lambda: False) -> None:
+        """`stopping`: whether the run is to end; then an item that does not come is not waited for much longer."""
+        self._stopping = stopping
+        self._hangs = False
         self._ready: Queue[tuple[T] | BaseException | None] = Queue(DEPTH)  # None: there is no more
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, args=(make,), name="ahead", daemon=True)
         self._thread.start()
 
     def __iter__(self) -> Iterator[T]:
-        """The items; then, or instead of the one it was met at, what went wrong."""
-        while (met := self._ready.get()) is not None:
+        """The items; then, or instead of the one it was met at, what went wrong. They end early where one hangs."""
+        while (met := self._next()) is not None:
             if isinstance(met, BaseException):
                 raise met
             yield met[0]
 
-    def close(self) -> None:
+    def _next(self) -> tuple[T] | BaseException | None:
+        patience = LAST_CALL
+        while patience > 0:
+            with contextlib.suppress(Empty):
+                return self._ready.get(timeout=POLL)
+            if self._stopping():
+                patience -= POLL
+        pipes.end_all()
+        _kill_loaders()
+        self._hangs = True
+        return None
+
+    def close(self, deadline: float | None = None) -> None:
         """Stop reading and close the iterator; wait for that, within reason."""
         self._closed.set()
-        deadline = time.monotonic() + PATIENCE
+        if deadline is None:
+            deadline = time.monotonic() + PATIENCE
         while self._thread.is_alive():
-            if time.monotonic() > deadline:
+            if self._hangs or time.monotonic() > deadline:
                 _kill_loaders()
                 return
             with contextlib.suppress(Empty):

@@ -76,7 +76,7 @@ class Batching:
         return small and "ppm" in sample and plain([sample["ppm"]], self.image_size) is not None
 
     def _batch_of(self, chunk: list[Sample], place: int) -> Batch:
-        images = np.empty((self.size, 3, self.image_size, self.image_size), dtype=np.uint8)
+        images = memory.pixels(self.size, 3, self.image_size, self.image_size)
         images[len(chunk) :] = 0
         labels = np.full(self.size, PADDING, dtype=np.int64)
         rng = random.Random(f"{self.seed} {place}")  # one for all: to seed it takes longer than a small image

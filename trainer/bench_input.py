@@ -34,6 +34,7 @@ from trainer import class_folders, emulator, images, loaders, objects, pictures,
 from trainer.bench_cores import Cores, available, keep_to, shared_out, started_on
 from trainer.bench_rows import Material, Row
 from trainer.bench_table import DELAY, Case, Measured, Results, as_json, sweep_table, table
+from trainer.config import BUCKET as SCHEME
 from trainer.errors import INTERRUPTED, REFUSED, TrainerError
 from trainer.leftovers import die_with_parent
 from trainer.progress import write_line
@@ -177,7 +178,7 @@ def laid_out(options: argparse.Namespace) -> Iterator[tuple[Material, dict[float
             with started_on(shared_out()[1]):
                 address = stack.enter_context(emulator.running(kept, BUCKET))
             stack.enter_context(_storage_at(address))
-            bucket = f"{objects.BUCKET_SCHEME}{BUCKET}"
+            bucket = f"{SCHEME}{BUCKET}"
         material = Material(
             files=files,
             shards=str(work / "shards"),

@@ -33,8 +33,9 @@ def webdataset_by_curl(material: Material) -> Epoch:
     from urllib.parse import quote
 
     from trainer import objects
+    from trainer.config import BUCKET as SCHEME
 
-    bucket, _, prefix = material.bucket.removeprefix(objects.BUCKET_SCHEME).partition("/")
+    bucket, _, prefix = material.bucket.removeprefix(SCHEME).partition("/")
     root = f"{objects.storage_address()}/storage/v1/b/{bucket}/o/"
     names = [path.name for path in sorted(Path(material.shards).glob("*-train-*.tar"))]
     addresses = [f"{root}{quote(f'{prefix}/shards/{name}', safe='')}?alt=media" for name in names]

@@ -17,12 +17,20 @@ MODELS = ("tiny", "tiny-batchnorm", "resnet10", "resnet18", "resnet34", "resnet5
 LARGEST_STRIDE = 32  # a ResNet halves its input five times
 LARGEST_SIDE = 4096  # pixels of what a model takes; more is a slip of the pen, and fills any memory
 MOST_CLASSES = 1_000_000
+LARGEST_FACTOR = 1e9  # more, times the slice's batch, is soon more than a float32 holds
 MOST_CORES = 512  # replicas forked on one machine; more would take it down before anything could be said
 LONGEST_WAIT = 7 * 24 * 3600.0  # seconds
 SEEDS = 2**32
 BAD_SHARD_POLICIES = ("stop", "skip")
 RESUME_WORDS = ("auto", "no")
+BUCKET = "gs://"
+PIPE = "pipe:"  # what a shard that is a command's output begins with
 COMPILED = "~/.cache/tpu-tui/compiled"
+
+
+def _require_place(option: str, path: str | None) -> None:
+    command = path is not None and path.startswith(PIPE)
+    _require(not command, f"{option} {path} is a command", "Name a directory, or gs://bucket/prefix")
 
 
 def _require(condition: bool, what: str, remedy: str = "") -> None:
@@ -49,6 +57,7 @@ class DataConfig:
         sources = [self.directory is not None, self.train is not None, self.fake]
         _require(any(sources), "No training data named", "Give --data DIR, --train-shards PATTERN or --fake-data")
         _require(sum(sources) == 1, "--data, --train-shards and --fake-data exclude one another", "Give one of them")
+        _require_place("--data", self.directory)
         _require(self.val is None or self.train is not None, "--val-shards goes with --train-shards")
         size = self.image_size
         fits = size is None or LARGEST_STRIDE <= size <= LARGEST_SIDE
@@ -58,6 +67,11 @@ class DataConfig:
         _require(self.shuffle_buffer >= 1, "--shuffle-buffer must be at least 1")
         _require(self.loader_workers is None or self.loader_workers >= 0, "--loader-workers must not be negative")
         _require(self.on_bad_shard in BAD_SHARD_POLICIES, "--on-bad-shard must be stop or skip")
+
+    @property
+    def in_bucket(self) -> bool:
+        """Whether any of it is read from Cloud Storage."""
+        return any(place is not None and place.startswith(BUCKET) for place in (self.directory, self.train, self.val))
 
 
 @dataclass(frozen=True)
@@ -74,9 +88,10 @@ class OptimizerConfig:
 
     def __post_init__(self) -> None:
         _require(self.batch_size >= 1, "--batch-size must be at least 1")
-        _require(0 < self.learning_rate < math.inf, "--learning-rate must be more than 0, and finite")
+        rate, decay = self.learning_rate, self.weight_decay
+        _require(0 < rate <= LARGEST_FACTOR, f"--learning-rate must be more than 0, and at most {LARGEST_FACTOR:g}")
         _require(0 <= self.momentum < 1, "--momentum must be at least 0 and less than 1")
-        _require(0 <= self.weight_decay < math.inf, "--weight-decay must not be negative, and finite")
+        _require(0 <= decay <= LARGEST_FACTOR, f"--weight-decay must lie between 0 and {LARGEST_FACTOR:g}")
         _require(self.epochs >= 1, "--epochs must be at least 1")
         _require(0 <= self.warmup_epochs < math.inf, "--warmup-epochs must not be negative, and finite")
         _require(0 <= self.label_smoothing < 1, "--label-smoothing must be at least 0 and less than 1")
@@ -91,6 +106,8 @@ class CheckpointConfig:
     resume: str = "auto"  # "auto": the newest whole checkpoint in the directory; "no"; or a checkpoint's path
 
     def __post_init__(self) -> None:
+        _require_place("--checkpoint-dir", self.directory)
+        _require_place("--resume", self.resume)
         _require(self.steps is None or self.steps >= 1, "--checkpoint-steps must be at least 1")
         _require(
             self.steps is None or self.directory is not None,
@@ -184,6 +201,7 @@ class TrainConfig:
     debug: bool = False
 
     def __post_init__(self) -> None:
+        _require_place("--logdir", self.logdir)
         _require(self.model in MODELS, f"There is no model {self.model!r}", f"Choose one of {', '.join(MODELS)}")
         _require(self.log_steps >= 1, "--log-steps must be at least 1")
         _require(self.steps_per_epoch is None or self.steps_per_epoch >= 1, "--steps-per-epoch must be at least 1")
@@ -201,7 +219,6 @@ class TrainConfig:
             self.profiler_port is None or 0 < self.profiler_port < 65536,
             "--profiler-port must lie between 1 and 65535",
         )
-
         _require(
             self.compilation_cache in (None, "no") or self.replicas.device == "TPU",
             "--compilation-cache works on TPU only",

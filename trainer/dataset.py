@@ -9,9 +9,10 @@ from fnmatch import fnmatch
 from braceexpand import braceexpand
 
 from trainer import objects, split
-from trainer.config import DataConfig, TrainConfig
+from trainer.config import LARGEST_STRIDE, DataConfig, TrainConfig
 from trainer.errors import TrainerError
 from trainer.manifest import MANIFEST, UNFINISHED, Manifest
+from trainer.pipes import is_pipe
 from trainer.progress import counted, every_core, write_line
 from trainer.reading import ShardFile, count_samples
 
@@ -56,7 +57,9 @@ def find(config: TrainConfig, world: int) -> Dataset:
     """List and count the shards; raises TrainerError where they cannot feed `world` ranks."""
     data = config.data
     if data.fake:
-        return Dataset(None, None, data.classes or FAKE_CLASSES, data.image_size or DEFAULT_SIZE)
+        size = data.image_size or DEFAULT_SIZE
+        _check_norm(config, size)
+        return Dataset(None, None, data.classes or FAKE_CLASSES, size)
     train, val, manifest = _in_directory(data) if data.directory is not None else _by_patterns(data)
     _check(train, config.optimizer.batch_size, world, data)
     if val is not None and not val.samples:
@@ -70,6 +73,7 @@ def find(config: TrainConfig, world: int) -> Dataset:
         listed = f"{MANIFEST} lists {len(manifest.classes)}"
         raise TrainerError(f"--classes {classes} is too few", why=listed, remedy="Leave --classes out")
     size = data.image_size or (manifest.image_size if manifest else None) or DEFAULT_SIZE
+    _check_norm(config, size)
     return Dataset(train, val, classes, size)
 
 
@@ -141,7 +145,7 @@ def expand(pattern: str) -> tuple[str, ...]:
             f"{pattern} is no pattern of shards", why=str(error), remedy="Write NAME-{000000..000639}.tar"
         ) from error
     urls = [url for each in named for url in _globbed(each)]
-    plain = [url for url in urls if not objects.is_pipe(url)]
+    plain = [url for url in urls if not is_pipe(url)]
     missing: list[str] = []
     for directory in dict.fromkeys(objects.parent(url) for url in plain):
         present = set(objects.matching(directory))
@@ -157,14 +161,14 @@ def expand(pattern: str) -> tuple[str, ...]:
 
 
 def _globbed(url: str) -> list[str]:
-    if objects.is_pipe(url) or not any(mark in url for mark in "*?"):
+    if is_pipe(url) or not any(mark in url for mark in "*?"):
         return [url]
     directory, name = objects.parent(url), url.rpartition("/")[2]
     return [objects.join(directory, each) for each in objects.matching(directory) if fnmatch(each, name)]
 
 
 def _manifest_beside(url: str) -> Manifest | None:
-    if objects.is_pipe(url):
+    if is_pipe(url):
         return None
     where = objects.join(objects.parent(url), MANIFEST)
     return Manifest.from_json(objects.read(where), where) if objects.exists(where) else None
@@ -229,6 +233,16 @@ def _check(train: ShardSet, batch: int, world: int, data: DataConfig) -> None:
             f"A batch of {batch} is more than {every_core(world)} gets of {data.directory or data.train}",
             why=f"{counted(train.samples, 'sample')} over {counted(world, 'core')} are {train.samples // world}",
             remedy="Give a smaller --batch-size, or more data",
+        )
+
+
+def _check_norm(config: TrainConfig, size: int) -> None:
+    """Of one small image a ResNet's last layers have one value a channel, which is no batch to normalise over."""
+    if config.model.startswith("resnet") and config.optimizer.batch_size == 1 and size <= LARGEST_STRIDE:
+        raise TrainerError(
+            f"--batch-size 1 is too little for {config.model} and images of {size} pixels",
+            why="batch norm needs more than one value a channel",
+            remedy="Give a larger --batch-size, or a larger --image-size",
         )
 
 

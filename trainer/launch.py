@@ -22,6 +22,7 @@ from pathlib import Path
 import torch
 import torch_xla
 
+from trainer import loaders
 from trainer.compilation import keep_compiled
 from trainer.config import COMPILED, ReplicaConfig, TrainConfig
 from trainer.errors import (
@@ -46,6 +47,8 @@ Train = Callable[[Replicas, TrainConfig, Stopping], int]  # returns the exit cod
 GRACE = 20.0  # seconds from SIGTERM to SIGKILL: a compilation, which no signal interrupts, fits in
 SAVING_GRACE = 300.0  # the same where a checkpoint is to be written first; who sent the signal may be less patient
 CULPRIT_FIRST = 2.0  # seconds that a rank waits before it speaks and ends for another's sake: the cause is told first
+OUT_OF_MEMORY = ("ut of memory", "RESOURCE_EXHAUSTED", "can't allocate memory")  # as XLA, TPUs and PyTorch say it
+LESS_MEMORY = "Give a smaller --batch-size or --model, or --bf16; on CPU devices, fewer --num-cores may do"
 
 
 def launch(train: Train, config: TrainConfig) -> int:
@@ -53,8 +56,9 @@ def launch(train: Train, config: TrainConfig) -> int:
     try:
         if config.replicas.device == "TPU":
             _require_tpu()
-            return Spawned(train, config).run()
-        return _Forked(train, config).run()
+        if config.loader_workers and not config.data.fake:
+            loaders.share_server(bucket=config.data.in_bucket)
+        return (Spawned if config.replicas.device == "TPU" else _Forked)(train, config).run()
     except TrainerError as error:
         return tell(error, config)
 
@@ -298,7 +302,7 @@ def _cpu_rank(
 
     def join() -> Replicas:
         store = meet(place, core, address, listener if core == 0 else None, lambda: stopping.requested)
-        return GlooReplicas(place.rank(core), place.world, core, place.worker, store, place.timeout)
+        return GlooReplicas(place, core, store)
 
     code = _guarded(train, config, stopping, join, voice, place, core)
     if code:
@@ -335,6 +339,8 @@ def _guarded(
         return STOPPED if stopping.heard else code
     except PartnerLostError as error:
         deadline = time.monotonic() + CULPRIT_FIRST
+        if replicas is not None:
+            error = replicas.named(error, lambda: stopping.requested)
         while time.monotonic() < deadline and not stopping.requested:
             time.sleep(0.05)
         if stopping.requested:
@@ -342,3 +348,9 @@ def _guarded(
         return tell(error, config, who, may_speak=partial(voice.acquire, block=False))
     except TrainerError as error:
         return tell(error, config, may_speak=may_speak)
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and not any(words in str(error) for words in OUT_OF_MEMORY):
+            raise
+        told = TrainerError("Out of memory", why=str(error).splitlines()[0], remedy=LESS_MEMORY)
+        told.__cause__ = error
+        return tell(told, config, who, may_speak=may_speak)

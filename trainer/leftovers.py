@@ -34,9 +34,8 @@ def die_with_parent(number: signal.Signals = signal.SIGKILL) -> None:
 def replacing(path: Path) -> Iterator[IO[bytes]]:
     """A file to be written, which then takes the place of `path`: complete or not at all. Raises OSError."""
     temporary = path.with_name(f".{path.name}.{_host()}.{os.getpid()}.part")
-    stream = _opened(temporary)
     try:
-        with stream:
+        with _opened(temporary) as stream:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
@@ -59,8 +58,12 @@ def remove_temporaries(directory: Path, of: re.Pattern[str]) -> None:
 def _opened(temporary: Path) -> IO[bytes]:
     while True:
         stream = temporary.open("wb")
-        with contextlib.suppress(OSError):  # a file system without locks: then only its age tells
-            fcntl.flock(stream, fcntl.LOCK_EX)
+        try:
+            with contextlib.suppress(OSError):  # a file system without locks: then only its age tells
+                fcntl.flock(stream, fcntl.LOCK_EX)
+        except BaseException:
+            stream.close()
+            raise
         if os.fstat(stream.fileno()).st_nlink:
             return stream
         stream.close()  # taken for a leftover between the two calls

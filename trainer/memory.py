@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
+import math
+import mmap
+import weakref
+from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from trainer.errors import TrainerError
 
@@ -25,6 +33,11 @@ VALUES_PER_PIXEL = {
     "resnet101": 945,
     "resnet152": 1325,
 }
+
+Pixels = np.ndarray[Any, np.dtype[np.uint8]]
+
+SPARE = 4  # large batches' worth of memory that is kept: as many are on their way at once
+_spare: deque[mmap.mmap] = deque(maxlen=SPARE)
 
 
 @dataclass(frozen=True)
@@ -78,6 +91,29 @@ def keep_freed() -> None:
     if mallopt is not None:
         mallopt(M_MMAP_THRESHOLD, LARGEST_KEPT)
         mallopt(M_TRIM_THRESHOLD, KEPT)
+
+
+def pixels(*shape: int) -> Pixels:
+    """An array whose values do not matter yet. Where it is too large for `keep_freed`, memory of earlier ones.
+
+    That is lent until nobody refers to the array or a part of it any more, as malloc's is: who copies it to a device
+    meanwhile, holds on to it.
+    """
+    size = math.prod(shape)
+    if size <= LARGEST_KEPT:
+        return np.empty(shape, np.uint8)
+    block = _spare_block(size)
+    lent = np.frombuffer(block, np.uint8)
+    weakref.finalize(lent, _spare.append, block).atexit = False
+    return lent.reshape(shape)
+
+
+def _spare_block(size: int) -> mmap.mmap:
+    with contextlib.suppress(IndexError):  # there is none
+        block = _spare.pop()
+        if len(block) == size:
+            return block
+    return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
 
 def _text(path: str) -> str:

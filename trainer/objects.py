@@ -12,20 +12,18 @@ import io
 import os
 import re
 import secrets
-import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import quote
 
 from trainer import leftovers
+from trainer.config import BUCKET
 from trainer.errors import TrainerError
+from trainer.pipes import is_pipe, open_pipe
 from trainer.progress import FULL
 from trainer.streams import ObjectStream
 
-BUCKET_SCHEME = "gs://"
-PIPE_SCHEME = "pipe:"
 READ_BYTES = 1024 * 1024  # of an object at a time; all of it comes with one request
 PATIENCE = 30.0  # seconds that a listing is tried again: it comes first, and shows whether there is a network
 STORAGE = "https://storage.googleapis.com"
@@ -43,12 +41,7 @@ class MissingError(TrainerError):
 
 def is_bucket(url: str) -> bool:
     """Whether a path lies in Cloud Storage."""
-    return url.startswith(BUCKET_SCHEME)
-
-
-def is_pipe(url: str) -> bool:
-    """Whether a "path" is a command whose output is the shard."""
-    return url.startswith(PIPE_SCHEME)
+    return url.startswith(BUCKET)
 
 
 def is_local(url: str) -> bool:
@@ -130,7 +123,7 @@ def open_stream(url: str) -> Iterator[IO[bytes]]:
     MissingError where there is no such file or object.
     """
     if is_pipe(url):
-        with _open_pipe(url) as stream:
+        with open_pipe(url) as stream:
             yield stream
     elif is_bucket(url):
         with open_object(url) as raw, io.BufferedReader(raw, READ_BYTES) as stream:
@@ -156,7 +149,7 @@ def write(url: str, content: bytes, *, new: bool = False, patience: float | None
     tried again; None: as long as the client's makers think right, two minutes.
     """
     if is_bucket(url):
-        _upload(url, content, new, patience)
+        upload(url, content, 0 if new else None, patience)
         return
     path = Path(url)
     if new and path.exists():
@@ -170,14 +163,18 @@ def write(url: str, content: bytes, *, new: bool = False, patience: float | None
         raise TrainerError(f"Cannot write {url}", why=error.strerror or str(error), remedy=remedy) from error
 
 
-def _upload(url: str, content: bytes, new: bool, patience: float | None) -> None:
+def upload(url: str, content: bytes, replaces: int | None = None, patience: float | None = None) -> int:
+    """Write an object, where told only in the place of one generation (0: of none); returns its own generation.
+
+    Raises TakenError where something else is there by now. `patience` as `write` has it.
+    """
     from google.api_core.exceptions import PreconditionFailed
     from google.cloud.storage.retry import DEFAULT_RETRY
 
     bucket, name = _parts(url)
     with _told(url):
         blob = _client().bucket(bucket).blob(name)
-        if new:
+        if replaces is not None:
             blob.metadata = {WRITER: secrets.token_hex(8)}
         try:
             # To send the same bytes twice does no harm: so it may be retried, which is not the client's default.
@@ -187,57 +184,36 @@ def _upload(url: str, content: bytes, new: bool, patience: float | None) -> None
                 size=len(content),
                 timeout=REQUEST if patience is None else min(REQUEST, patience),
                 retry=DEFAULT_RETRY if patience is None else DEFAULT_RETRY.with_timeout(patience),
-                if_generation_match=0 if new else None,
+                if_generation_match=replaces,
             )
         except PreconditionFailed as error:
             there = _client().bucket(bucket).get_blob(name)
             # Where only the answer was lost, what was sent again has met itself.
             if there is None or there.metadata != blob.metadata:
                 raise TakenError(f"There is {url} already") from error
+            return int(there.generation)
+        return int(blob.generation)
 
 
-def delete(url: str) -> None:
-    """Delete a file or object; one that is gone already is fine."""
+def generation(url: str) -> int:
+    """Of an object: another number each time that it is written; 0 where there is none."""
+    bucket, name = _parts(url)
+    with _told(url):
+        blob = _client().bucket(bucket).get_blob(name)
+    return 0 if blob is None else int(blob.generation)
+
+
+def delete(url: str, generation: int | None = None) -> None:
+    """Delete a file or object, where told only if it is that generation; one that is gone already is fine."""
     if is_bucket(url):
-        from google.api_core.exceptions import NotFound
+        from google.api_core.exceptions import NotFound, PreconditionFailed
 
         bucket, name = _parts(url)
-        with _told(url), contextlib.suppress(NotFound):
-            _client().bucket(bucket).blob(name).delete()
+        with _told(url), contextlib.suppress(NotFound, PreconditionFailed):
+            _client().bucket(bucket).blob(name).delete(if_generation_match=generation)
         return
     with _on_disk(f"Cannot delete {url}"):
         Path(url).unlink(missing_ok=True)
-
-
-@contextlib.contextmanager
-def _open_pipe(url: str) -> Iterator[IO[bytes]]:
-    """The shell runs it, as webdataset does; a reader that stops early ends it without complaint.
-
-    SIGTERM reaches a whole session at once. The command ignores it, for the run may need its output until the step
-    at which all ranks stop; it is ended by the reader.
-    """
-    command = f"trap '' TERM HUP\n{url[len(PIPE_SCHEME) :]}"
-    with subprocess.Popen(command, shell=True, stdout=subprocess.PIPE, start_new_session=True) as process:
-        assert process.stdout is not None
-        try:
-            try:
-                yield process.stdout
-            except Exception as error:  # what came was no shard: perhaps because the command failed
-                _check_command(process, url, error)
-                raise
-            _check_command(process, url)
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-
-
-def _check_command(process: subprocess.Popen[bytes], url: str, error: Exception | None = None) -> None:
-    """Where all of a command's output has been read, raise TrainerError if it failed."""
-    assert process.stdout is not None
-    if not process.stdout.read(1) and (code := process.wait()) != 0:
-        raise TrainerError(
-            f"The command of {url} failed", why=f"exit code {code}", remedy="Try it in a shell on this worker"
-        ) from error
 
 
 def storage_address() -> str:
@@ -246,7 +222,7 @@ def storage_address() -> str:
 
 
 def _parts(url: str) -> tuple[str, str]:
-    bucket, _, name = url[len(BUCKET_SCHEME) :].partition("/")
+    bucket, _, name = url[len(BUCKET) :].partition("/")
     if not bucket:
         raise TrainerError(f"{url} names no bucket", remedy="Write gs://BUCKET/PREFIX")
     return bucket, name
@@ -284,7 +260,7 @@ def _told(url: str) -> Iterator[None]:
     from google.auth.exceptions import GoogleAuthError
     from requests.exceptions import RequestException
 
-    bucket = url[len(BUCKET_SCHEME) :].partition("/")[0]
+    bucket = url[len(BUCKET) :].partition("/")[0]
     try:
         yield
     except NotFound as error:

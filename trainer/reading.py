@@ -20,6 +20,7 @@ from webdataset.tariterators import tar_file_expander
 
 from trainer import objects
 from trainer.errors import TrainerError
+from trainer.pipes import is_pipe
 from trainer.streams import PART, ObjectStream
 from trainer.tar import Content, Sample, UnusualTarError, grouped, samples
 
@@ -212,7 +213,7 @@ class _Arriving:
 def _is_streamed(shard: ShardFile) -> bool:
     if objects.is_bucket(shard.url):
         return shard.size is None or shard.size > WHOLE
-    return objects.is_pipe(shard.url)
+    return is_pipe(shard.url)
 
 
 def _content(shard: ShardFile, verify: bool) -> Content:

@@ -7,6 +7,7 @@ device has no collective between processes: there this module forks the processe
 from __future__ import annotations
 
 import contextlib
+import enum
 import pickle
 import re
 from abc import ABC, abstractmethod
@@ -23,15 +24,27 @@ import torch_xla.runtime as xr
 import torch_xla.utils.dlpack as dlpack
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
+from trainer import roll_call
+from trainer.config import ReplicaConfig
 from trainer.errors import PartnerLostError, ToldElsewhereError, TrainerError
 from trainer.progress import device_label
+from trainer.roll_call import RollCall
 
 T = TypeVar("T")
 
 ALIGNED = 16  # floats, 64 bytes: arrays that begin elsewhere are copied, or refused, by XLA
 VOTE = torch.Size([1])
+ABSENT = 2.0**16  # a vote that outweighs any number of others
 GLOO_SOURCE = re.compile(r"^\[\S+:\d+\] ")  # the place in gloo's source that its messages begin with
 SMALLEST = 4096  # bytes told through the devices; compiled for each size, so sizes are powers of 2
+
+
+class Verdict(enum.IntEnum):
+    """What all replicas have agreed on by a step's vote."""
+
+    GO_ON = 0
+    STOP = 1
+    STOP_WITHOUT = 2  # and nobody has taken this step: one had no batch for it
 
 
 class Replicas(ABC):
@@ -43,11 +56,24 @@ class Replicas(ABC):
         self.label = device_label(str(self.device), rank)
 
     @abstractmethod
-    def step(self, optimizer: torch.optim.Optimizer, stop: bool) -> bool:
+    def step(self, optimizer: torch.optim.Optimizer, stop: bool) -> Verdict:
         """Average the gradients over all replicas and step; the answer says whether any replica wants to stop.
 
         Gradients are gone afterwards. All replicas get the same answer at the same step.
         """
+
+    @property
+    def can_abstain(self) -> bool:
+        """Whether a replica that has no batch can take part in a step all the same."""
+        return self.world == 1
+
+    @property
+    def others_gave_up(self) -> bool:
+        """Whether the others do not wait for this replica any more, as far as can be known."""
+        return False
+
+    def abstain(self, optimizer: torch.optim.Optimizer) -> None:  # noqa: B027
+        """Take part in a step without a batch: all replicas leave it out and stop."""
 
     @abstractmethod
     def total(self, values: torch.Tensor) -> torch.Tensor:
@@ -87,6 +113,10 @@ class Replicas(ABC):
         """Whether no rank of another worker has told what went wrong, as far as can be known."""
         return True
 
+    def named(self, lost: PartnerLostError, stopping: Callable[[], bool]) -> PartnerLostError:  # noqa: ARG002
+        """The same error with the ranks that it is about, as far as can be known; takes some seconds."""
+        return lost
+
     @abstractmethod
     def close(self) -> None:
         """Leave the group."""
@@ -100,27 +130,48 @@ class GlooReplicas(Replicas):
     each way would cost as much as gloo does, for fresh memory by the dozen MB each step.)
     """
 
-    def __init__(self, rank: int, world: int, core: int, worker: int, store: TCPStore, timeout: float) -> None:
-        with _partners():
-            dist.init_process_group(
-                "gloo", store=store, rank=rank, world_size=world, timeout=timedelta(seconds=timeout)
-            )
-        super().__init__(rank, world, core, worker)
-        self._store = store
+    def __init__(self, place: ReplicaConfig, core: int, store: TCPStore) -> None:
+        rank, timeout = place.rank(core), timedelta(seconds=place.timeout)
+        self._roll_call = RollCall(store, rank, place.world)
+        with self._together():
+            dist.init_process_group("gloo", store=store, rank=rank, world_size=place.world, timeout=timeout)
+        super().__init__(rank, place.world, core, place.worker)
+        self._store, self._cores = store, place.cores
         self._bucket = torch.empty(0)
         self._shapes: Sequence[torch.Size] = ()
         self._views: list[torch.Tensor] = []
 
-    def step(self, optimizer: torch.optim.Optimizer, stop: bool) -> bool:
+    def step(self, optimizer: torch.optim.Optimizer, stop: bool) -> Verdict:
         """Two graphs: forward and backward, then the step; gloo between them, on the host. One where it is alone."""
+        verdict = Verdict(stop)
         if self.world > 1:
-            stop = self.average([p for group in optimizer.param_groups for p in group["params"]], stop)
-        optimizer.step()
+            verdict = self.average(_parameters(optimizer), stop)
+        if verdict is not Verdict.STOP_WITHOUT:
+            optimizer.step()
         optimizer.zero_grad()
         torch_xla.sync()
-        return stop
+        return verdict
 
-    def average(self, parameters: Sequence[torch.Tensor], stop: bool = False) -> bool:
+    @property
+    def can_abstain(self) -> bool:
+        """Always: no replica has stepped before all have voted."""
+        return True
+
+    @property
+    def others_gave_up(self) -> bool:
+        """After a roll call."""
+        return self._roll_call.over
+
+    def abstain(self, optimizer: torch.optim.Optimizer) -> None:
+        """Hand in no gradients, and a vote that none can outvote."""
+        if self.world > 1:
+            *_, vote = self._places([p.shape for p in _parameters(optimizer)])
+            self._bucket.zero_()
+            vote.fill_(ABSENT)
+            with self._together():
+                dist.all_reduce(self._bucket)
+
+    def average(self, parameters: Sequence[torch.Tensor], stop: bool = False) -> Verdict:
         """Make each gradient its mean over all replicas, with one collective; the vote on stopping rides along.
 
         The means lie in the bucket, and are good until the next call.
@@ -132,12 +183,13 @@ class GlooReplicas(Replicas):
         *places, vote = self._places([p.shape for p in parameters])
         torch._foreach_copy_(places, [_on_host(p.grad) for p in parameters if p.grad is not None])
         vote.fill_(float(stop))
-        with _partners():
+        with self._together():
             dist.all_reduce(self._bucket)
+        votes = float(vote)
         self._bucket.div_(self.world)
         for p, mean in zip(parameters, places, strict=True):
             p.grad = dlpack.from_dlpack(mean)
-        return bool(vote > 0)
+        return Verdict.STOP_WITHOUT if votes >= ABSENT else Verdict(votes > 0)
 
     def _places(self, shapes: Sequence[torch.Size]) -> list[torch.Tensor]:
         """Views of the bucket, of these shapes and one of the vote's, each at an address that XLA takes as it is."""
@@ -151,21 +203,21 @@ class GlooReplicas(Replicas):
     def total(self, values: torch.Tensor) -> torch.Tensor:
         """By gloo."""
         summed = values.clone()
-        with _partners():
+        with self._together():
             dist.all_reduce(summed)
         return summed
 
     def gather(self, thing: T) -> list[T]:
         """By gloo, pickled."""
         things: list[Any] = [None] * self.world
-        with _partners():
+        with self._together():
             dist.all_gather_object(things, thing)
         return things
 
     def broadcast(self, thing: T) -> T:
         """By gloo, pickled."""
         things = [thing]
-        with _partners():
+        with self._together():
             dist.broadcast_object_list(things)
         return things[0]
 
@@ -175,6 +227,32 @@ class GlooReplicas(Replicas):
             return bool(self._store.add("told", 1) == 1)
         except RuntimeError:
             return True
+
+    def named(self, lost: PartnerLostError, stopping: Callable[[], bool]) -> PartnerLostError:
+        """By a roll call."""
+        missing = self._roll_call.missing(stopping)
+        ranks = missing.silent or missing.behind
+        if not ranks:
+            return lost
+        if ranks == (self.rank,):
+            remedy = "See whether its input hangs, or its machine is much slower"
+            return PartnerLostError("The others ended, for this rank did not come to them", remedy=remedy)
+        how = "ended or froze" if missing.silent else "did not come to the others"
+        hint = "whether that machine still answers" if missing.silent else "whether its input hangs"
+        remedy = f"See the last lines of worker {ranks[0] // self._cores}, and {hint}"
+        return PartnerLostError(f"{roll_call.told(ranks, self._cores)} {how}", why=lost.why, remedy=remedy)
+
+    @contextlib.contextmanager
+    def _together(self) -> Iterator[None]:
+        """Gloo tells of a partner's death or silence by RuntimeError."""
+        self._roll_call.entered += 1
+        try:
+            yield
+        except RuntimeError as error:
+            why = GLOO_SOURCE.sub("", str(error).splitlines()[0])
+            raise PartnerLostError(
+                "Another rank ended or froze", why=why, remedy="See what the other workers say, and their last lines"
+            ) from error
 
     def close(self) -> None:
         """Close gloo's connections; a rank that has not closed counts as lost to the others."""
@@ -190,15 +268,15 @@ class XlaReplicas(Replicas):
         self._vote_every = vote_every
         self._steps = 0
 
-    def step(self, optimizer: torch.optim.Optimizer, stop: bool) -> bool:
+    def step(self, optimizer: torch.optim.Optimizer, stop: bool) -> Verdict:
         """One graph. The vote is taken every `vote_every` steps only."""
         xm.optimizer_step(optimizer)
         optimizer.zero_grad()
         torch_xla.sync()  # hands the step's graph to the device, and returns at once
         self._steps += 1
         if self._steps % self._vote_every:
-            return False
-        return bool(self.total(torch.tensor([float(stop)])).item() > 0)
+            return Verdict.GO_ON
+        return Verdict(self.total(torch.tensor([float(stop)])).item() > 0)
 
     def total(self, values: torch.Tensor) -> torch.Tensor:
         """By way of the devices."""
@@ -233,6 +311,10 @@ class XlaReplicas(Replicas):
         xm.rendezvous("close")
 
 
+def _parameters(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
+    return [p for group in optimizer.param_groups for p in group["params"]]
+
+
 def _padded(size: int) -> int:
     return max(SMALLEST, 1 << (size - 1).bit_length())
 
@@ -241,15 +323,3 @@ def _on_host(tensor: torch.Tensor) -> torch.Tensor:
     """An array of XLA's CPU device as the host sees it: the same memory."""
     shared: torch.Tensor = torch.utils.dlpack.from_dlpack(dlpack.to_dlpack(tensor))
     return shared
-
-
-@contextlib.contextmanager
-def _partners() -> Iterator[None]:
-    """Gloo tells of a partner's death or silence by RuntimeError."""
-    try:
-        yield
-    except RuntimeError as error:
-        why = GLOO_SOURCE.sub("", str(error).splitlines()[0])
-        raise PartnerLostError(
-            "Another rank ended or froze", why=why, remedy="See what the other workers say, and their last lines"
-        ) from error

@@ -17,7 +17,7 @@ import signal
 import tarfile
 import threading
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, field, fields
@@ -104,12 +104,16 @@ def shard_bytes(samples: Sequence[Sample], first_key: int) -> bytes:
 _job: Job | None = None  # of a writing process, which inherits it: samples may be functions that cannot be sent
 
 
-def written(job: Job, tasks: Sequence[Task], processes: int) -> Generator[Written, None, None]:
+def written(
+    job: Job, tasks: Sequence[Task], processes: int, forked: Callable[[], None] = lambda: None
+) -> Generator[Written, None, None]:
     """Write the shards; they come as they get ready. Raises TrainerError.
 
+    `forked` is called once the writing processes have been forked: then threads may be started.
     Whoever stops asking for more ends the processes, in the middle of a shard: none of it is in its place then.
     """
     if processes <= 1 or len(tasks) <= 1:
+        forked()
         yield from map(job.write, tasks)
         return
     context = multiprocessing.get_context("fork")
@@ -118,6 +122,7 @@ def written(job: Job, tasks: Sequence[Task], processes: int) -> Generator[Writte
         try:
             with _held_back():
                 ready: list[Future[Written]] = [pool.submit(_write, task) for task in tasks]
+            forked()
             for future in as_completed(ready):
                 yield future.result()
         except BrokenProcessPool as error:

@@ -23,9 +23,11 @@ if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is signal.default_
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # there is nothing to save yet: Ctrl-C ends it, without a word
 
 from trainer import class_folders, images, objects, shard_writing
-from trainer.errors import INTERRUPTED, REFUSED, TrainerError
+from trainer.claim import Claim, claimed
+from trainer.errors import INTERRUPTED, REFUSED, STOPPED, TrainerError
 from trainer.images import Source
 from trainer.manifest import MANIFEST, UNFINISHED, Manifest, Shard
+from trainer.pipes import is_pipe
 from trainer.progress import write_line
 from trainer.shard_writing import STOPS, Job, Progress, Task, Written, shard_bytes
 
@@ -120,8 +122,9 @@ def make(
     """Write every split's shards and, last, the manifest; raises TrainerError.
 
     Refuses a place that holds a manifest or other shards already, unless told to overwrite; shards that an earlier
-    run with the same arguments left unfinished are completed. `repeat` is how many times each split's samples are
-    taken; all are shuffled together with `seed`. `skip_bad` leaves out images that cannot be decoded.
+    run with the same arguments left unfinished are completed. Refuses one where another process makes some, too.
+    `repeat` is how many times each split's samples are taken; all are shuffled together with `seed`. `skip_bad`
+    leaves out images that cannot be decoded.
     """
     shown = display or Lines(tell)
     orders = _orders(source, samples_per_shard, repeat, seed)
@@ -136,27 +139,26 @@ def make(
     }
     ours = re.compile(rf"{re.escape(source.name)}-(train|val)-\d{{6}}\.tar")
     writes = re.compile(rf"{ours.pattern}|{re.escape(MANIFEST)}|{re.escape(UNFINISHED)}")
-    objects.remove_temporaries(out, writes)
-    progress = _begun(Progress(out, made_from), overwrite)
     known = {task.name for task in tasks}
-    progress.done = {name: each for name, each in progress.done.items() if name in known}
-    for text in source.notes:
-        shown.note(text)
-    try:
-        shown.begin(tasks, progress.done.values())
-        _write_all(Job(source, dict(orders), out, skip_bad), tasks, workers, progress, shown)
-    finally:
-        objects.remove_temporaries(out, writes)  # of processes that were ended in the middle of a shard
-        shown.end()
-    splits = {
-        split: tuple(progress.done[task.name].shard for task in tasks if task.split == split) for split in orders
-    }
-    for split, shards in splits.items():
-        if not any(shard.samples for shard in shards):
-            raise TrainerError(f"The {split} split has no samples", why="none of its images can be decoded")
-    manifest = Manifest(source.name, source.classes, source.image_size, seed, splits)
-    objects.write(objects.join(out, MANIFEST), manifest.to_json().encode())
-    _tidy(out, ours, known)
+    with claimed(out, shown.note) as claim:
+        objects.remove_temporaries(out, writes)
+        progress = _begun(Progress(out, made_from), overwrite)
+        progress.done = {name: each for name, each in progress.done.items() if name in known}
+        for text in source.notes:
+            shown.note(text)
+        try:
+            shown.begin(tasks, progress.done.values())
+            _write_all(Job(source, dict(orders), out, skip_bad), tasks, workers, progress, shown, claim)
+        finally:
+            objects.remove_temporaries(out, writes)  # of processes that were ended in the middle of a shard
+            shown.end()
+        splits = {
+            split: tuple(progress.done[task.name].shard for task in tasks if task.split == split) for split in orders
+        }
+        manifest = _manifest(source, seed, splits)
+        claim.verify()
+        objects.write(objects.join(out, MANIFEST), manifest.to_json().encode())
+        _tidy(out, ours, known)
     return manifest
 
 
@@ -207,10 +209,12 @@ def _begun(progress: Progress, overwrite: bool) -> Progress:
     return progress
 
 
-def _write_all(job: Job, tasks: Sequence[Task], workers: int, progress: Progress, shown: Display) -> None:
+def _write_all(
+    job: Job, tasks: Sequence[Task], workers: int, progress: Progress, shown: Display, claim: Claim
+) -> None:
     due = [task for task in tasks if task.name not in progress.done]
     try:
-        with contextlib.closing(shard_writing.written(job, due, workers)) as ready:
+        with contextlib.closing(shard_writing.written(job, due, workers, claim.keep)) as ready:
             for written in ready:
                 progress.add(written)
                 shown.add(written, len(progress.done))
@@ -218,6 +222,13 @@ def _write_all(job: Job, tasks: Sequence[Task], workers: int, progress: Progress
                     shown.note(f"Left out. {text}")
     finally:
         progress.note()
+
+
+def _manifest(source: Source, seed: int, splits: dict[str, tuple[Shard, ...]]) -> Manifest:
+    for split, shards in splits.items():
+        if not any(shard.samples for shard in shards):
+            raise TrainerError(f"The {split} split has no samples", why="none of its images can be decoded")
+    return Manifest(source.name, source.classes, source.image_size, seed, splits)
 
 
 def _tidy(out: str, ours: re.Pattern[str], known: set[str]) -> None:
@@ -253,10 +264,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         what = f"Cannot read {error.filename}" if error.filename else "Cannot make shards"
         write_line(f"{what}: {error.strerror or error}.", descriptor=2)
         return REFUSED
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         same = "The same command without --overwrite" if options.overwrite else "The same command"
         write_line(f"Stopped. {same} goes on where it stopped.", descriptor=2)
-        return INTERRUPTED
+        return STOPPED if signal.SIGTERM in stop.args else INTERRUPTED
     for split, shards in manifest.splits.items():
         write_line(_told(options.out, manifest, split, shards))
     write_line(
@@ -265,11 +276,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _interrupt(*_: object) -> NoReturn:
+def _interrupt(number: int, _: object) -> NoReturn:
     """The first signal stops the making in order; the next one ends it at once, wherever it waits."""
-    for number in STOPS:
-        signal.signal(number, signal.SIG_DFL)
-    raise KeyboardInterrupt
+    for each in STOPS:
+        signal.signal(each, signal.SIG_DFL)
+    raise KeyboardInterrupt(number)
 
 
 def _told(out: str, manifest: Manifest, split: str, shards: Sequence[Shard]) -> str:
@@ -281,6 +292,8 @@ def _told(out: str, manifest: Manifest, split: str, shards: Sequence[Shard]) -> 
 def _source(options: argparse.Namespace) -> Source:
     if options.workers < 1:
         raise TrainerError("--workers must be at least 1")
+    if is_pipe(options.out):
+        raise TrainerError(f"--out {options.out} is a command", remedy="Name a directory, or gs://bucket/prefix")
     if not options.out:
         raise TrainerError("--out is empty", remedy="Name a directory, or gs://bucket/prefix")
     if options.source == "cifar10":

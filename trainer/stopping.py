@@ -10,12 +10,15 @@ and a thread of each process waits for them.
 from __future__ import annotations
 
 import math
+import os
 import signal
 import threading
 from collections.abc import Callable, Collection
 
-from trainer.progress import nobody_reads
+from trainer.errors import STOPPED
+from trainer.progress import nobody_reads, write_line
 
+UNBEGUN = 2.0  # seconds after which a rank that is still coming up ends
 OVERDUE = 5.0  # seconds later at which a rank ends that nobody was there to kill
 
 Hear = Callable[[signal.Signals], None]
@@ -26,6 +29,7 @@ class Stopping:
 
     def __init__(self) -> None:
         self.heard = False
+        self.begun = False  # there is something to save, and a loop that looks
 
     @property
     def requested(self) -> bool:
@@ -33,10 +37,21 @@ class Stopping:
         return self.heard or nobody_reads()
 
     def hear(self, grace: float) -> None:
-        """A signal has come. What has not ended `grace` seconds later, and nobody has killed, the kernel ends."""
+        """A signal has come. What has not ended `grace` seconds later, and nobody has killed, the kernel ends.
+
+        Before there is anything to save, the process ends by itself: it may be waiting for what never comes.
+        """
         if not self.heard:
             signal.alarm(math.ceil(grace + OVERDUE))
+            overdue = threading.Timer(UNBEGUN, self._end_unbegun)
+            overdue.daemon = True
+            overdue.start()
         self.heard = True
+
+    def _end_unbegun(self) -> None:
+        if not self.begun:
+            write_line("Stopping on SIGTERM before the first step.", descriptor=2)
+            os._exit(STOPPED)
 
 
 def block_signals() -> Collection[signal.Signals]:

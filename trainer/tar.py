@@ -17,6 +17,7 @@ HEADER = struct.Struct("100s24x12s12x8ss188xs166x")  # name, size, checksum, kin
 BLANKS = 8 * ord(" ")  # a checksum is the sum of its header's bytes, its own eight taken for blanks
 SUMMED = 65521  # what a sum is known modulo
 REGULAR = (b"0", b"\0")
+COMPRESSED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\0")  # what gzip, bzip2 and xz begin with
 
 Sample = dict[str, Any]
 
@@ -64,6 +65,8 @@ def _members(content: Content) -> Iterator[tuple[str, bytes]]:
     while header := content[offset : offset + BLOCK]:
         if not header[0] and header.count(0) == BLOCK:
             return
+        if not offset and header.startswith(COMPRESSED):
+            raise UnusualTarError
         if len(header) < BLOCK:
             raise ValueError("it ends in the middle of a header")
         name, digits, told, kind, prefix = HEADER.unpack(header)

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from typing import NoReturn
 
 if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # there is nothing to save yet: Ctrl-C ends it, without a word
@@ -45,7 +46,7 @@ from trainer.events import Events
 from trainer.launch import launch
 from trainer.optimizer import learning_rate, set_rate, sgd
 from trainer.progress import RateTracker, Waiting, counted, every_core
-from trainer.replicas import Replicas
+from trainer.replicas import Replicas, Verdict
 from trainer.resumption import CALMER, Resumption, average_statistics, verify_in_step
 from trainer.stopping import Stopping
 
@@ -54,6 +55,7 @@ def train(replicas: Replicas, config: TrainConfig, stopping: Stopping) -> int:
     """One replica, from start to end; returns its exit code. Raises StoppedError once a stopped run is saved."""
     began = time.monotonic()
     run = start(replicas, config, stopping)
+    stopping.begun = True
     with contextlib.closing(run.input):
         slice_rate = _train_epochs(run)
     run.resumption.save(config.optimizer.epochs + 1, 0)
@@ -130,7 +132,8 @@ def start(replicas: Replicas, config: TrainConfig, stopping: Stopping) -> Run:
     compilation = Compilation(replicas.label)
     if config.profiler_port is not None:
         compilation.serve_profiler(config.profiler_port)
-    feed = Ahead(partial(_training_batches, config, found, replicas, resumption.steps))
+    batches = partial(_training_batches, config, found, replicas, resumption.steps)
+    feed = Ahead(batches, partial(_gives_up, replicas, stopping))
     return Run(replicas, config, stopping, found, model, optimizer, resumption, position, feed, compilation, events)
 
 
@@ -155,6 +158,7 @@ def train_epoch(run: Run, epoch: int, first: int = 0) -> float:
             run.diverged = f"the loss of core {replicas.rank} is {value} at epoch {epoch} step {step}"
         run.events.add((epoch - 1) * steps + step, train_loss=value, train_rate=rates[0], train_learning_rate=rate)
 
+    done = first
     for step, (images, labels) in enumerate(waiting.timed(run.input.epoch(epoch, first)), first):
         if step == next_begins and epoch < config.optimizer.epochs:
             run.input.begin(epoch + 1)  # its first batch takes longest, and should be there when this epoch ends
@@ -169,11 +173,14 @@ def train_epoch(run: Run, epoch: int, first: int = 0) -> float:
             if step % config.log_steps == 0:
                 xm.add_step_closure(report, args=(loss.detach(), step, rate))  # runs once the step's graph has
             # The gradients' mean over all replicas, and the step. The vote makes all stop at the same step.
-            stop = replicas.step(run.optimizer, run.stopping.requested or bool(run.diverged))
-        if stop:
-            _stop(run, f"at epoch {epoch} step {step}", epoch, step + 1)
+            verdict = replicas.step(run.optimizer, run.stopping.requested or bool(run.diverged))
+        done = step + (verdict is not Verdict.STOP_WITHOUT)
+        if verdict:
+            _stop(run, f"at epoch {epoch} step {step}", epoch, done)
         if saves.due((epoch - 1) * steps + step + 1):
             saves.save(epoch, step + 1)
+    if done < steps:
+        _stop_without(run, epoch, done)
 
     took = time.monotonic() - began
     slice_rate = float(replicas.total(torch.tensor([tracker.global_rate()])).item())  # the sum over all cores
@@ -197,7 +204,7 @@ def evaluate(run: Run, epoch: int) -> float:
     correct = torch.zeros((), dtype=torch.int64, device=replicas.device)
     torch_xla.sync()  # zero would else be a constant of the first step's graph, and the second another graph
     samples = 0
-    with contextlib.closing(Reader(lambda: loader)) as batches:
+    with contextlib.closing(Reader(lambda: loader, partial(_gives_up, replicas, run.stopping))) as batches:
         for step, (images, labels) in enumerate(batches):
             with run.compilation.of("evaluation"):
                 with _precision(run.config):
@@ -249,7 +256,22 @@ def _precision(config: TrainConfig) -> contextlib.AbstractContextManager[object]
     return torch.autocast("xla", dtype=torch.bfloat16) if config.bf16 else contextlib.nullcontext()
 
 
-def _stop(run: Run, where: str, epoch: int, step: int) -> None:
+def _gives_up(replicas: Replicas, stopping: Stopping) -> bool:
+    """Whether a batch that does not come is waited for in vain: a stopping run can do without."""
+    return replicas.others_gave_up or (stopping.requested and replicas.can_abstain)
+
+
+def _stop_without(run: Run, epoch: int, done: int) -> NoReturn:
+    """This replica stops and waits for a batch in vain, the others for its gradients: all leave the step out.
+
+    So it is as good as if they had stopped before; only running statistics have seen the others' batches.
+    """
+    write_line(f"No batch comes for {run.replicas.label}: step {done} of epoch {epoch} is left out.", descriptor=2)
+    run.replicas.abstain(run.optimizer)
+    _stop(run, f"at epoch {epoch} step {done}", epoch, done)
+
+
+def _stop(run: Run, where: str, epoch: int, step: int) -> NoReturn:
     """All replicas come here at the same step: save it, and end."""
     diverged = next(filter(None, run.replicas.gather(run.diverged)), "")
     if diverged:

@@ -73,7 +73,7 @@ def together(config: TrainConfig) -> int:
                 gradient = torch.full(parameter.shape, step + 1.0 + replicas.rank)
                 parameter.grad = 2 * gradient.to(replicas.device) / 2
             stops = replicas.average([*parameters, unused], stop=step == 1 and replicas.rank == 1)
-            assert stops is (step == 1), (step, stops)
+            assert stops == (step == 1), (step, stops)
             after = [parameter.grad + 0 for parameter in parameters]
             torch_xla.sync()
             for found, shape in zip(after, shapes, strict=True):
@@ -104,4 +104,35 @@ def cached(config: TrainConfig) -> int:
     torch.ones(2, device=torch_xla.device()).sum().item()
     keep_compiled(str(Path(config.logdir).with_name("other")))
     print(os.environ[CACHE_PATH], flush=True)
+    return 0
+
+
+def out_of_memory(config: TrainConfig) -> int:
+    """All ranks find at once that a graph does not fit into their devices."""
+    from trainer.launch import launch
+    from trainer.replicas import Replicas
+    from trainer.stopping import Stopping
+
+    def rank(replicas: Replicas, config: TrainConfig, stopping: Stopping) -> int:
+        raise RuntimeError("Error preparing computation: Out of memory allocating 52848750852 bytes.\nmore")
+
+    return launch(rank, config)
+
+
+def lent(config: TrainConfig) -> int:
+    """Large arrays that are handed to XLA one after another, without waiting for it to have copied any."""
+    import torch
+    import torch_xla
+
+    from trainer import memory
+
+    places, on_device = set(), []
+    for value in range(12):
+        array = memory.pixels(memory.LARGEST_KEPT + 1)
+        places.add(array.ctypes.data)
+        array[...] = value
+        on_device.append(torch.from_numpy(array).to(torch_xla.device()))
+        del array
+    assert [int(each[place]) for each in on_device for place in (0, -1)] == [n for n in range(12) for _ in (0, 1)]
+    print(f"{len(places)} places", flush=True)
     return 0

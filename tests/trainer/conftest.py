@@ -101,11 +101,17 @@ class Pod:
             assert time.monotonic() < deadline, f"{text!r} did not come: {told}"
             time.sleep(0.1)
 
+    def await_that(self, holds: Callable[[], object]) -> None:
+        deadline = time.monotonic() + DEADLINE
+        while not holds():
+            assert time.monotonic() < deadline, "it did not come about"
+            time.sleep(0.05)
+
     def ranks(self, worker: int) -> list[int]:
         """The process ids of a worker's ranks, once there are any."""
         pid = self.pid(worker)
         deadline = time.monotonic() + DEADLINE
-        while not (found := children(pid)):
+        while not (found := [child for child in children(pid) if called(child) == called(pid)]):
             assert time.monotonic() < deadline, "no rank was started"
             time.sleep(0.05)
         return found
@@ -129,6 +135,22 @@ def children(pid: int) -> list[int]:
         with contextlib.suppress(OSError):
             found += map(int, (thread / "children").read_text().split())
     return found
+
+
+def called(pid: int) -> bytes:
+    """A process's command line; forked ones have that of whom they were forked from, unlike what forks loaders."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def is_alive(pid: int) -> bool:
+    """Whether there is such a process that is no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 @pytest.fixture(scope="session", autouse=True)

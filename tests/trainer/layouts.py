@@ -31,7 +31,7 @@ def start_server() -> None:
 
 def stop_server() -> None:
     """Stop it; whoever wants a process next starts another."""
-    loaders._server.cache_clear()
+    loaders._context = None
     forkserver._forkserver._stop()  # type: ignore[attr-defined]
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -52,6 +54,30 @@ def test_a_command_can_be_a_shard(numbered: str, tmp_path: Path) -> None:
     assert found.train is not None
     assert (found.train.urls, found.train.counts) == ((f"pipe:cat {first}",), (10,))
     assert len(trained_values(cfg, Dataset(found.train, None, 10, 32), 0, 1)) == 8
+
+
+def test_shards_may_be_compressed_and_are_named_where_one_is_cut_off(shapes: str, tmp_path: Path) -> None:
+    sources = [Path(shapes) / f"shapes-train-{number:06d}.tar" for number in range(2)]
+    for source in sources:
+        (tmp_path / f"{source.name}.gz").write_bytes(gzip.compress(source.read_bytes()))
+    cfg = config(batch=4, train=f"{tmp_path}/*.tar.gz", classes=10, image_size=32)
+    found = data.find(cfg, world=1)
+    assert found.train is not None
+    assert found.train.counts == (32, 32)
+    plain = config(batch=4, train=f"{shapes}/shapes-train-{{000000..000001}}.tar", classes=10)
+    assert trained_values(cfg, found, 0, 1) == trained_values(plain, data.find(plain, world=1), 0, 1)
+    cut = tmp_path / f"{sources[1].name}.gz"
+    cut.write_bytes(cut.read_bytes()[: cut.stat().st_size // 2])
+    with pytest.raises(TrainerError, match=r"Shard .*1\.tar\.gz is damaged or cut off"):
+        data.find(cfg, world=1)
+
+
+def test_a_batch_of_one_small_image_is_refused_where_it_has_to_be_normalised() -> None:
+    cfg = config(batch=1, fake=True, image_size=32)
+    with pytest.raises(TrainerError, match="--batch-size 1 is too little for resnet50 and images of 32 pixels"):
+        data.find(cfg, world=1)
+    assert data.find(config(batch=1, fake=True, image_size=33), world=1).image_size == 33
+    assert data.find(replace(cfg, model="tiny-batchnorm"), world=1).image_size == 32
 
 
 def test_a_command_that_fails_is_named(tmp_path: Path) -> None:

@@ -105,6 +105,18 @@ def test_a_writer_whose_file_is_taken_for_a_leftover_before_it_is_locked_makes_a
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"file": b"whole"}
 
 
+def test_a_writer_that_is_stopped_before_it_has_its_lock_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(leftovers.fcntl, "flock", stopped)
+    with pytest.raises(KeyboardInterrupt), leftovers.replacing(tmp_path / "file"):
+        pass
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_run_removes_what_a_killed_one_left_in_its_checkpoint_directory(writer: Any, tmp_path: Path) -> None:
     Keeper(str(tmp_path), MINE, None).save(State({}, {}), Position(1, 1))
     whole = sorted(path.name for path in tmp_path.iterdir())

@@ -8,10 +8,12 @@ import cv2
 import numpy as np
 import pytest
 
-from trainer import memory
-from trainer.batches import Batching
-from trainer.errors import TrainerError
-from trainer.memory import Machine
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+from trainer import memory  # noqa: E402
+from trainer.batches import Batching  # noqa: E402
+from trainer.errors import TrainerError  # noqa: E402
+from trainer.memory import Machine  # noqa: E402
 
 
 def test_replicas_that_fit_are_let_through() -> None:
@@ -53,3 +55,19 @@ def test_the_memory_of_one_batch_is_used_again_for_those_after_it() -> None:
     for _ in islice(made, 20):
         pass
     assert resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before < 20 * pages / 4
+
+
+LARGE = (memory.LARGEST_KEPT + 1,)
+
+
+def test_a_large_array_is_not_lent_again_before_nothing_refers_to_any_part_of_it() -> None:
+    whole = memory.pixels(*LARGE)
+    place = whole.ctypes.data
+    part = torch.from_numpy(whole[7:9].reshape(1, 2))
+    part[...] = 5
+    del whole
+    others = [memory.pixels(*LARGE) for _ in range(2 * memory.SPARE)]
+    assert place not in [other.ctypes.data for other in others]
+    del part
+    again = memory.pixels(*LARGE)
+    assert again.ctypes.data == place

@@ -15,7 +15,7 @@ import pytest
 for package in ("torch", "torch_xla", "torchvision", "webdataset"):
     pytest.importorskip(package, reason=f"{package} is not installed")
 
-from tests.trainer import layouts  # noqa: E402
+from tests.trainer import collectives, layouts  # noqa: E402
 from tests.trainer.conftest import Pod, Worker  # noqa: E402
 
 TINY = ["--model", "tiny", "--batch-size", "8", "--log-steps", "1", "--timeout", "60"]
@@ -119,6 +119,16 @@ def test_a_full_disk_is_said_by_one_and_the_last_checkpoint_stays_whole(
     assert not [path for path in (small_disk / "kept").iterdir() if path.name.startswith(".")]
 
 
+def test_a_device_without_enough_memory_is_said_by_one(pod: Pod) -> None:
+    workers = pod.run(["--fake-data"], workers=2, cores=2, way=collectives.out_of_memory)
+    assert [worker.exit_code for worker in workers] == [2, 2], workers
+    assert re.fullmatch(
+        r"Rank \d \(worker \d, core \d\): Out of memory: Error preparing computation: Out of memory allocating "
+        r"52848750852 bytes\. Give a smaller --batch-size or .*",
+        the_only_sentence(workers),
+    )
+
+
 def test_a_training_that_diverges_ends_in_a_sentence_and_nothing_of_it_is_kept(
     pod: Pod, shapes: str, tmp_path: Path
 ) -> None:
@@ -163,7 +173,9 @@ def test_when_a_rank_dies_its_worker_says_so_and_the_others_end(pod: Pod, shapes
     assert killed.exit_code == 128 + signal.SIGKILL, killed
     assert "Rank 1 (worker 1, core 0) was killed by SIGKILL" in killed.err
     assert other.exit_code == 75, other
-    told = "1 of 2 ranks did not come within 10 s: missing from worker 1|Another rank ended or froze"
+    told = r"Rank 1 \(worker 1, core 0\) ended or froze: "
+    if when == "coming up":
+        told += "|1 of 2 ranks did not come within 10 s: missing from worker 1|Another rank ended or froze"
     assert re.match(rf"Rank 0 \(worker 0, core 0\): ({told})", the_only_sentence([other]))
 
 
@@ -173,12 +185,29 @@ def test_that_a_rank_is_lost_is_said_by_whichever_core_meets_it(pod: Pod, shapes
     frozen, _ = pod.ranks(0)
     os.kill(frozen, signal.SIGSTOP)
     try:
-        pod.await_text(0, "Another rank ended or froze", "err")
+        pod.await_text(0, "ended or froze", "err")
     finally:
         os.kill(frozen, signal.SIGCONT)
     [worker] = pod.wait()
     assert worker.exit_code == 75, worker
-    assert re.match(r"Rank 1 \(worker 0, core 1\): Another rank ended or froze", the_only_sentence([worker]))
+    sentence = the_only_sentence([worker])
+    assert re.match(r"Rank 1 \(worker 0, core 1\): Rank 0 \(worker 0, core 0\) ended or froze: Timed out", sentence)
+
+
+def test_a_rank_that_lives_and_does_not_come_is_named(pod: Pod, shapes: str, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    told = f"read -r _ _ _ reader _ < /proc/$PPID/stat; echo $reader >> {log}"
+    hang = f"[ $reader != $(head -n 1 {log}) ] && exec sleep 1000"  # but for rank 0, which counts the samples
+    shards = f"pipe:{told}; {hang}; cat {shapes}/shapes-train-{{000000..000007}}.tar"
+    options = ["--classes", "10", "--image-size", "32", "--shuffle-buffer", "1", "--timeout", "10"]
+    workers = pod.run([*TINY, *options, "--train-shards", shards], workers=2)
+    assert [worker.exit_code for worker in workers] == [75, 75], workers
+    assert re.search(
+        r"Rank 0 \(worker 0, core 0\): Rank 1 \(worker 1, core 0\) did not come to the others: Timed out .*"
+        r"See the last lines of worker 1, and whether its input hangs",
+        workers[0].err,
+    )
+    assert "Rank 1 (worker 1, core 0): The others ended, for this rank did not come to them." in workers[1].err
 
 
 def test_a_rank_that_freezes_holds_the_others_up_for_no_longer_than_the_timeout(pod: Pod, shapes: str) -> None:
@@ -192,7 +221,8 @@ def test_a_rank_that_freezes_holds_the_others_up_for_no_longer_than_the_timeout(
     finally:
         os.kill(victim, signal.SIGKILL)
     other, _ = pod.wait()
-    assert "Rank 0 (worker 0, core 0): Another rank ended or froze" in the_only_sentence([other])
+    told = "Rank 0 (worker 0, core 0): Rank 1 (worker 1, core 0) ended or froze: Timed out"
+    assert told in the_only_sentence([other])
 
 
 def test_ctrl_c_says_what_it_does_and_the_second_one_ends_at_once(pod: Pod) -> None:

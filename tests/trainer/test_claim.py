@@ -1,0 +1,153 @@
+"""Two makers of shards in one place: the second is refused, and a killed one's place is taken."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+webdataset = pytest.importorskip("webdataset", reason="the trainer's packages are not installed")
+
+from tests.trainer.made_shards import make, samples_of  # noqa: E402
+from trainer import claim, images, objects, shards  # noqa: E402
+from trainer.claim import CLAIM, claimed  # noqa: E402
+from trainer.errors import TrainerError  # noqa: E402
+
+ROOT = Path(__file__).parents[2]
+HOLDER = """
+import sys, threading
+from trainer.claim import claimed
+
+with claimed(sys.argv[1], print) as held:
+    held.keep()
+    print("held", flush=True)
+    threading.Event().wait()
+"""
+
+
+def nothing(_: str) -> None:
+    """What a claim tells, unheard."""
+
+
+def holding(out: str) -> subprocess.Popen[str]:
+    """A process that makes shards in a place, as far as another one can see."""
+    process = subprocess.Popen([sys.executable, "-c", HOLDER, out], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    return process
+
+
+def test_shards_are_not_made_where_a_living_process_makes_some_and_are_where_it_was_killed(tmp_path: Path) -> None:
+    source = images.shapes(8, 4, 16, seed=1)
+    out = tmp_path / "out"
+    with holding(str(out)) as other:
+        try:
+            refused = rf"Shards are being made in .*/out already: by process {other.pid} on "
+            given = {"samples_per_shard": 4, "repeat": {}, "seed": 1, "tell": nothing}
+            for overwrite in (False, True):
+                with pytest.raises(TrainerError, match=refused):
+                    shards.make(source, str(out), overwrite=overwrite, **given)
+            assert [path.name for path in out.iterdir()] == [CLAIM]
+        finally:
+            other.kill()
+    manifest = make(source, out, per_shard=4)
+    assert len(samples_of(out, manifest, "train")) == 8
+    assert not (out / CLAIM).exists()
+
+
+def test_of_many_that_begin_at_once_one_makes_shards_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each lets go, and so removes the file that another may just have opened."""
+    monkeypatch.setattr(claim, "ENDING", 0.0)
+    inside, most, refused, held = 0, 0, 0, 0
+    counting = threading.Lock()
+
+    def begin() -> None:
+        nonlocal inside, most, refused, held
+        for _ in range(100):
+            try:
+                with claimed(str(tmp_path), nothing):
+                    with counting:
+                        inside, held = inside + 1, held + 1
+                        most = max(most, inside)
+                    with counting:
+                        inside -= 1
+            except TrainerError:  # noqa: PERF203
+                with counting:
+                    refused += 1
+
+    threads = [threading.Thread(target=begin) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (most, held + refused) == (1, 800)
+    assert held
+    assert not list(tmp_path.iterdir())
+
+
+def test_in_a_bucket_a_living_process_keeps_its_place(
+    object_store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claim, "BEAT", 0.05)
+    monkeypatch.setattr(claim, "POLL", 0.05)
+    monkeypatch.setattr(claim, "DEAD", 60.0)
+    out = f"gs://trainer-test/{tmp_path.name}"
+    told: list[str] = []
+    with claimed(out, nothing) as held:
+        held.keep()
+        refused = rf"Shards are being made in {out} already: by process {os.getpid()} on "
+        with pytest.raises(TrainerError, match=refused), claimed(out, told.append):
+            pass
+        held.verify()
+    assert told == [f"{out}/{CLAIM} says that shards are being made there: 60 s will show whether they still are .."]
+    assert objects.matching(out) == []
+
+
+def test_in_a_bucket_a_dead_process_loses_its_place_and_finds_out(
+    object_store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claim, "POLL", 0.05)
+    monkeypatch.setattr(claim, "DEAD", 0.2)
+    out = f"gs://trainer-test/{tmp_path.name}"
+    with claimed(out, nothing) as frozen:
+        with claimed(out, nothing) as other:
+            with pytest.raises(TrainerError, match=f"Another process makes shards in {out} by now"):
+                frozen.verify()
+            frozen.let_go()
+            other.verify()
+        assert objects.matching(out) == []
+
+
+def test_of_two_that_find_a_dead_process_one_takes_its_place(
+    object_store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claim, "POLL", 0.05)
+    monkeypatch.setattr(claim, "DEAD", 0.3)
+    out = f"gs://trainer-test/{tmp_path.name}"
+    objects.write(f"{out}/{CLAIM}", b"process 1 on a host that was deleted")
+    both = threading.Barrier(2)
+    outcomes: list[str] = []
+
+    def begin() -> None:
+        both.wait()
+        try:
+            with claimed(out, nothing) as held:
+                both.wait()
+                held.verify()
+                outcomes.append("made")
+        except TrainerError as error:
+            both.wait()
+            outcomes.append(error.what)
+
+    threads = [threading.Thread(target=begin) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(outcomes) == [f"Shards are being made in {out} already", "made"]

@@ -1,0 +1,85 @@
+"""Shards that commands put out: they end with whoever reads them, and fail by name."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="torch is not installed")
+
+from tests.trainer.conftest import is_alive
+from trainer import pipes
+from trainer.errors import TrainerError
+from trainer.pipes import open_pipe
+from trainer.reading import ShardFile, read_shards
+
+ROOT = Path(__file__).parents[2]
+DEADLINE = 30
+READER = """
+import sys
+from trainer.pipes import open_pipe
+
+with open_pipe(sys.argv[1]) as stream:
+    print(stream.readline().decode(), end="", flush=True)
+    stream.read()
+"""
+
+
+def await_that(holds: Callable[[], object]) -> None:
+    deadline = time.monotonic() + DEADLINE
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_what_a_command_puts_out_is_read_and_its_failure_told() -> None:
+    with open_pipe("pipe:printf 'a\\nb'; cat") as stream:  # it has no standard input to wait for
+        assert stream.read() == b"a\nb"
+    failed = "The command of pipe:echo x; exit 7 failed: exit code 7"
+    with pytest.raises(TrainerError, match=failed), open_pipe("pipe:echo x; exit 7") as stream:
+        stream.read()
+    with open_pipe("pipe:yes") as stream:  # a reader that has enough is no failure of the command's
+        assert stream.read(4) == b"y\ny\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_command_and_what_it_started_end_with_a_reader_that_is_killed(number: signal.Signals) -> None:
+    command = "pipe:sleep 1000 & echo $! $$; sleep 1000"
+    reader = subprocess.Popen([sys.executable, "-c", READER, command], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    with reader:
+        assert reader.stdout is not None
+        pids = [int(pid) for pid in reader.stdout.readline().split()]
+        assert all(map(is_alive, pids))
+        reader.send_signal(number)
+    await_that(lambda: not any(map(is_alive, pids)))
+
+
+def test_a_command_that_hangs_is_ended_for_whoever_waits_for_it(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is said of a shard that was given up, and no further one is begun."""
+    begun = tmp_path / "begun"
+    shards = [ShardFile(f"pipe:echo {number} >> {begun}; exec sleep 1000") for number in range(2)]
+    met: list[BaseException] = []
+
+    def read() -> None:
+        try:
+            for samples in read_shards(shards):
+                list(samples)
+        except BaseException as error:
+            met.append(error)
+
+    waiting = threading.Thread(target=read)
+    waiting.start()
+    await_that(begun.exists)
+    pipes.end_all()
+    waiting.join(DEADLINE)
+    assert [type(error) for error in met] == [pipes.EndedError]
+    assert begun.read_text() == "0\n"

@@ -1,0 +1,126 @@
+"""A roll call over a real store: who is silent, who is behind, and what is known when rank 0 is gone."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch", reason="torch is not installed")
+
+from torch.distributed import TCPStore  # type: ignore[attr-defined]
+
+from trainer.roll_call import Missing, RollCall, told
+
+CONTEXT = multiprocessing.get_context("fork")
+HOST = "127.0.0.1"
+
+
+def store_at(port: int, *, rank: int) -> TCPStore:
+    return TCPStore(HOST, port, None, is_master=rank == 0, wait_for_workers=False, timeout=timedelta(seconds=60))
+
+
+def take_part(rank: int, port: int, entered: int, ours: Any) -> None:
+    """A rank: says when it is there (rank 0 with its store's port), and calls the roll when it is told to."""
+    store = store_at(port, rank=rank)
+    roll_call = RollCall(store, rank, 4)
+    roll_call.entered = entered
+    ours.send(store.port)
+    while ours.recv():
+        ours.send(roll_call.missing(lambda: False))
+
+
+class Rank:
+    """One rank in a process of its own, which can be frozen and killed."""
+
+    def __init__(self, rank: int, port: int, entered: int) -> None:
+        self._ours, theirs = CONTEXT.Pipe()
+        self._process = CONTEXT.Process(target=take_part, args=(rank, port, entered, theirs))
+        self._process.start()
+        self.port: int = self._ours.recv()
+
+    def call(self) -> None:
+        self._ours.send(True)
+
+    def found(self) -> Missing:
+        found: Missing = self._ours.recv()
+        return found
+
+    def signal(self, number: signal.Signals) -> None:
+        assert self._process.pid is not None
+        os.kill(self._process.pid, number)
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.join()
+
+
+Start = Callable[..., list[Rank]]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Starts four ranks, which have done so many things together."""
+    ranks: list[Rank] = []
+
+    def begin(*entered: int) -> list[Rank]:
+        for rank in range(4):
+            ranks.append(Rank(rank, ranks[0].port if ranks else 0, entered[rank]))
+        return ranks
+
+    yield begin
+    for each in ranks:
+        each.end()
+
+
+def test_ranks_that_are_frozen_or_dead_are_silent_and_all_others_hear_of_it(start: Start) -> None:
+    first, frozen, dead, last = start(7, 6, 7, 7)
+    frozen.signal(signal.SIGSTOP)
+    dead.end()
+    for rank in (last, first):
+        rank.call()
+    assert last.found() == first.found() == Missing(silent=(1, 2))
+
+
+def test_a_rank_that_answers_and_came_less_far_is_behind(start: Start) -> None:
+    ranks = start(7, 7, 6, 7)
+    ranks[3].call()
+    assert ranks[3].found() == Missing(behind=(2,))
+
+
+def test_where_all_answer_and_came_as_far_nobody_is_named(start: Start) -> None:
+    ranks = start(7, 7, 7, 7)
+    ranks[0].call()
+    assert ranks[0].found() == Missing()
+
+
+@pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL])
+def test_where_rank_0_does_not_answer_any_more_it_is_named(start: Start, number: signal.Signals) -> None:
+    first, *others = start(7, 7, 7, 7)
+    first.signal(number)
+    for rank in others:
+        rank.call()
+    assert [rank.found() for rank in others] == [Missing(silent=(0,))] * 3
+
+
+def test_who_asks_when_rank_0_has_ended_for_anothers_sake_knows_whose(start: Start) -> None:
+    first, dead, late, _ = start(7, 7, 7, 7)
+    dead.end()
+    first.call()
+    assert first.found() == Missing(silent=(1,))
+    time.sleep(0.1)
+    first.end()
+    late.call()
+    assert late.found() == Missing(silent=(1,))
+
+
+def test_ranks_are_told_with_their_workers() -> None:
+    assert told((5,), cores=4) == "Rank 5 (worker 1, core 1)"
+    assert told((4, 5, 6, 7), cores=4) == "Ranks 4, 5, 6 and 7 (worker 1)"
+    assert told((1, 4), cores=4) == "Ranks 1 and 4 (workers 0 and 1)"

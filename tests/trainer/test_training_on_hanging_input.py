@@ -1,0 +1,88 @@
+"""A training whose input hangs: SIGTERM saves it and ends it all the same, and what it waited for ends with it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+for package in ("torch", "torch_xla", "torchvision", "webdataset"):
+    pytest.importorskip(package, reason=f"{package} is not installed")
+
+from tests.trainer import layouts  # noqa: E402
+from tests.trainer.conftest import Pod, is_alive  # noqa: E402
+
+TINY = ["--model", "tiny", "--batch-size", "8", "--log-steps", "1", "--classes", "10", "--image-size", "32"]
+FOR_EVER = ["--epochs", "100000", "--shuffle-buffer", "1"]
+"""Of these trainings, one that waited for its grace to pass would take minutes: longer than the tests do."""
+
+
+def hanging(shapes: str, log: Path, after: int) -> str:
+    """Eight shards from commands, of which any process gets only so many; then they put out nothing any more.
+
+    Each writes the process that reads it and its own process id into a log.
+    """
+    told = f"read -r _ _ _ reader _ < /proc/$PPID/stat; echo $reader $$ >> {log}"
+    hang = f"if [ $(grep -c ^$reader {log}) -gt {after} ]; then exec sleep 1000; fi"
+    return f"pipe:{told}; {hang}; cat {shapes}/shapes-train-{{000000..000007}}.tar"
+
+
+def commands(log: Path) -> list[int]:
+    """The commands that were started."""
+    return [int(line.split()[1]) for line in log.read_text().splitlines()] if log.exists() else []
+
+
+@pytest.mark.parametrize(("cores", "way"), [(1, layouts.as_on_tpu), (2, None)], ids=["as on TPU", "2 cores"])
+def test_sigterm_saves_what_was_trained_before_the_input_hung(
+    pods: Callable[[], Pod], shapes: str, tmp_path: Path, cores: int, way: layouts.Way | None
+) -> None:
+    """Rank 0 has counted eight shards and got one, of four batches; a second core has more, and waits for it."""
+    log, kept = tmp_path / "log", ["--checkpoint-dir", str(tmp_path / "kept")]
+    pod = pods()
+    source = ["--train-shards", hanging(shapes, log, after=9)]
+    pod.start([*TINY, *source, *FOR_EVER, *kept], cores=cores, way=way)
+    pod.await_text(0, "xla:0/0 Epoch=1 Step=3 ")
+    os.kill(pod.pid(0), signal.SIGTERM)
+    [worker] = pod.wait()
+    assert worker.exit_code == 143, worker
+    assert worker.err == "No batch comes for xla:0/0: step 4 of epoch 1 is left out.\n"
+    assert worker.lines[-1].endswith("at epoch 1 after step 4."), worker
+    pod.await_that(lambda: not any(map(is_alive, commands(log))))
+    log.unlink()
+    source = ["--train-shards", hanging(shapes, log, after=1000)]
+    [worker] = pods().run([*TINY, *source, "--shuffle-buffer", "1", "--epochs", "1", *kept], cores=cores)
+    assert worker.exit_code == 0, worker
+    assert "Resumed" in worker.out
+    assert "Step=4 " in next(line for line in worker.lines if "Training Device" in line)
+
+
+def test_sigterm_ends_a_training_that_hangs_before_its_first_step(pod: Pod, shapes: str, tmp_path: Path) -> None:
+    log, kept = tmp_path / "log", ["--checkpoint-dir", str(tmp_path / "kept")]
+    pod.start([*TINY, "--train-shards", hanging(shapes, log, after=0), *FOR_EVER, *kept], workers=2)
+    pod.await_that(lambda: commands(log))
+    for worker in (0, 1):
+        os.kill(pod.pid(worker), signal.SIGTERM)
+    ended = pod.wait()
+    assert [worker.exit_code for worker in ended] == [143, 143], ended
+    assert {worker.err for worker in ended} == {"Stopping on SIGTERM before the first step.\n"}
+    pod.await_that(lambda: not any(map(is_alive, commands(log))))
+
+
+def test_a_batch_that_hangs_in_an_evaluation_does_not_keep_a_run_from_saving(
+    pod: Pod, shapes: str, tmp_path: Path
+) -> None:
+    log, kept = tmp_path / "log", tmp_path / "kept"
+    hang = f"[ -e {log} ] && echo 0 $$ >> {log} && exec sleep 1000; echo 0 $$ >> {log}"
+    val = f"pipe:{hang}; cat {shapes}/shapes-val-000000.tar"
+    source = ["--train-shards", f"{shapes}/shapes-train-{{000000..000007}}.tar", "--val-shards", val]
+    pod.start([*TINY, *source, *FOR_EVER, "--steps-per-epoch", "2", "--checkpoint-dir", str(kept)], cores=2)
+    pod.await_that(lambda: len(commands(log)) > 1)  # the first has only counted
+    os.kill(pod.pid(0), signal.SIGTERM)
+    [worker] = pod.wait()
+    assert worker.exit_code == 143, worker
+    assert "Stopping on SIGTERM in the evaluation of epoch 1" in worker.out
+    assert "at epoch 1 after step 2." in worker.lines[-1]
+    pod.await_that(lambda: not any(map(is_alive, commands(log))))

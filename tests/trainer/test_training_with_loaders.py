@@ -1,0 +1,40 @@
+"""Loader processes of several ranks: one server forks them all, and who kills it is told what happened."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+for package in ("torch", "torch_xla", "torchvision", "webdataset"):
+    pytest.importorskip(package, reason=f"{package} is not installed")
+
+from tests.trainer.conftest import Pod, children, is_alive  # noqa: E402
+
+OPTIONS = ["--model", "tiny", "--batch-size", "8", "--log-steps", "1", "--epochs", "100000", "--loader-workers", "1"]
+
+
+def below(pid: int) -> list[int]:
+    return [each for child in children(pid) for each in (child, *below(child))]
+
+
+def servers(pid: int) -> list[int]:
+    """Processes that were started to fork loaders: what they fork is called as they are."""
+    own = [each for each in below(pid) if b"trainer.shard_stream" in Path(f"/proc/{each}/cmdline").read_bytes()]
+    return [each for each in own if each not in [child for server in own for child in children(server)]]
+
+
+def test_the_ranks_of_a_worker_share_what_forks_their_loaders(pod: Pod, shapes: str) -> None:
+    pod.start([*OPTIONS, "--data", shapes], cores=2)
+    pod.await_text(0, "Step=1 ")
+    everything = below(pod.pid(0))
+    [server] = servers(pod.pid(0))
+    assert len(children(server)) >= 2
+    os.kill(server, signal.SIGKILL)
+    [worker] = pod.wait()
+    assert worker.exit_code == 2, worker
+    assert "A loader process ended before its time" in worker.err
+    assert "Traceback" not in worker.err
+    pod.await_that(lambda: not any(map(is_alive, everything)))

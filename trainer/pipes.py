@@ -1,0 +1,104 @@
+"""Shards that a command puts out: `pipe:gsutil cat gs://b/train-000001.tar`, as webdataset has them.
+
+A command runs in a session of its own, and so in a process group of its own: it is ended together with all that it
+started. It lives no longer than the process that reads it, however that one ends: a watch beside it waits for the end
+of a pipe whose other end that process alone holds, and then kills the group.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from typing import IO
+
+from trainer.config import PIPE
+from trainer.errors import TrainerError
+
+WATCHED = """
+trap '' TERM HUP
+exec 3<&0 </dev/null
+{ read -r _ <&3; kill -KILL 0; } >/dev/null &
+sh -c "$1" 3<&-
+code=$?
+kill -KILL $!
+exit $code
+"""
+"""What the shell is given. SIGTERM reaches a whole session at once; the command ignores it, for the run may need its
+output until the step at which all ranks stop. The watch must not hold the command's output open."""
+
+_running: set[subprocess.Popen[bytes]] = set()  # of this process
+_ended: set[int] = set()  # the process ids of those that `end_all` killed
+_registering = threading.Lock()
+
+
+class EndedError(Exception):
+    """The run ends, and what it was reading is of no use any more. (No TrainerError: nothing is wrong with it.)"""
+
+
+def is_pipe(url: str) -> bool:
+    """Whether a "path" is a command whose output is the shard."""
+    return url.startswith(PIPE)
+
+
+@contextlib.contextmanager
+def open_pipe(url: str) -> Iterator[IO[bytes]]:
+    """Run a command and read what it puts out; a reader that stops early ends it without complaint.
+
+    Raises TrainerError when it fails.
+    """
+    watch, held = os.pipe()
+    try:
+        command = ["sh", "-c", WATCHED, "sh", url[len(PIPE) :]]
+        process = subprocess.Popen(command, stdin=watch, stdout=subprocess.PIPE, start_new_session=True)
+    except BaseException:
+        os.close(held)
+        raise
+    finally:
+        os.close(watch)
+    with _registering:
+        _running.add(process)
+    try:
+        with process:
+            assert process.stdout is not None
+            try:
+                try:
+                    yield process.stdout
+                except Exception as error:  # what came was no shard: perhaps because the command failed
+                    _check(process, url, error)
+                    raise
+                _check(process, url)
+            finally:
+                _kill(process)
+    finally:
+        os.close(held)
+        with _registering:
+            _running.discard(process)
+
+
+def end_all() -> None:
+    """Kill the commands that this process reads: who waits for their output meets its end."""
+    with _registering:
+        for process in _running:
+            _ended.add(process.pid)
+            _kill(process)
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def _check(process: subprocess.Popen[bytes], url: str, error: Exception | None = None) -> None:
+    """Where all of a command's output has been read, raise TrainerError if it failed."""
+    assert process.stdout is not None
+    if process.pid in _ended:
+        raise EndedError from error
+    if not process.stdout.read(1) and (code := process.wait()) != 0:
+        raise TrainerError(
+            f"The command of {url} failed", why=f"exit code {code}", remedy="Try it in a shell on this worker"
+        ) from error
