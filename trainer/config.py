@@ -51,6 +51,7 @@ class DataConfig:
     shuffle_buffer: int = 10_000  # samples held by each loader
     loader_workers: int | None = None  # None: 0 on CPU devices, 4 on TPU
     on_bad_shard: str = "stop"  # or "skip": what a damaged shard lacks is replaced from the loader's other shards
+    keep: int = 512  # MiB of samples that each core holds for later epochs, where it has no loader processes
     verify: bool = False  # compare each shard with the manifest's sha256 before it is used
 
     def __post_init__(self) -> None:
@@ -66,6 +67,7 @@ class DataConfig:
         _require(some, f"--classes must lie between 2 and {MOST_CLASSES}")
         _require(self.shuffle_buffer >= 1, "--shuffle-buffer must be at least 1")
         _require(self.loader_workers is None or self.loader_workers >= 0, "--loader-workers must not be negative")
+        _require(self.keep >= 0, "--keep-samples must not be negative")
         _require(self.on_bad_shard in BAD_SHARD_POLICIES, "--on-bad-shard must be stop or skip")
 
     @property
@@ -250,6 +252,7 @@ def parse(arguments: Sequence[str], environ: Mapping[str, str]) -> TrainConfig:
             shuffle_buffer=options.shuffle_buffer,
             loader_workers=options.loader_workers,
             on_bad_shard=options.on_bad_shard,
+            keep=options.keep_samples,
             verify=options.verify_shards,
         ),
         optimizer=OptimizerConfig(
@@ -314,6 +317,13 @@ def _parser() -> argparse.ArgumentParser:
     source.add_argument("--classes", type=int, help="number of classes (default: the manifest's)")
     source.add_argument("--shuffle-buffer", type=int, default=10_000, metavar="SAMPLES")
     source.add_argument("--loader-workers", type=int, help="loader processes a core (default: CPU 0, TPU 4)")
+    source.add_argument(
+        "--keep-samples",
+        type=int,
+        default=512,
+        metavar="MIB",
+        help="hold so much for later epochs; without loader processes only (default: %(default)s; 0: nothing)",
+    )
     source.add_argument(
         "--on-bad-shard",
         default="stop",

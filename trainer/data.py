@@ -13,6 +13,7 @@ from trainer import split
 from trainer.batches import PADDING, Batch, Batching
 from trainer.config import TrainConfig
 from trainer.dataset import Dataset, ShardSet, expand, find, loaders
+from trainer.kept import Kept
 from trainer.shard_stream import ShardStream, batches
 
 __all__ = [
@@ -51,9 +52,12 @@ def plan(config: TrainConfig, data: Dataset, world: int) -> str:
 
 
 def train_epoch(
-    config: TrainConfig, data: Dataset, rank: int, world: int, epoch: int, first: int = 0
+    config: TrainConfig, data: Dataset, rank: int, world: int, epoch: int, first: int = 0, kept: Kept | None = None
 ) -> tuple[int, Iterator[Batch]]:
-    """How many batches this rank trains on in an epoch, the same on all ranks, and those batches from `first` on."""
+    """How many batches this rank trains on in an epoch, the same on all ranks, and those batches from `first` on.
+
+    `kept` holds samples from one epoch to the next.
+    """
     assert data.train is not None
     batch = config.optimizer.batch_size
     readers = loaders(config, data.train, world)
@@ -69,11 +73,14 @@ def train_epoch(
         first=first,
         skip_bad=config.data.on_bad_shard == "skip",
         verify=config.data.verify,
+        kept=None if readers else kept,
     )
     return share.batches, batches(stream, readers)
 
 
-def evaluation(config: TrainConfig, data: Dataset, rank: int, world: int) -> tuple[int, Iterator[Batch]]:
+def evaluation(
+    config: TrainConfig, data: Dataset, rank: int, world: int, kept: Kept | None = None
+) -> tuple[int, Iterator[Batch]]:
     """The same for an evaluation; a rank with fewer samples gets batches of nothing but padding."""
     assert data.val is not None
     batch = config.optimizer.batch_size
@@ -83,7 +90,8 @@ def evaluation(config: TrainConfig, data: Dataset, rank: int, world: int) -> tup
     )
     batching = Batching(batch, data.image_size, data.classes, training=False)
     skip, verify = config.data.on_bad_shard == "skip", config.data.verify
-    own = batches(ShardStream(data.val, share, batching, skip_bad=skip, verify=verify), readers)
+    stream = ShardStream(data.val, share, batching, skip_bad=skip, verify=verify, kept=None if readers else kept)
+    own = batches(stream, readers)
 
     def padded() -> Iterator[Batch]:
         came = 0

@@ -16,6 +16,7 @@ from trainer import loaders
 from trainer.batches import Batch, Batching
 from trainer.dataset import ShardSet
 from trainer.errors import TrainerError
+from trainer.kept import Kept
 from trainer.progress import write_line
 from trainer.reading import MAKE_AGAIN, read_shard, read_shards
 from trainer.split import Piece, Share
@@ -42,10 +43,14 @@ class ShardStream(IterableDataset[Any]):
         first: int = 0,
         skip_bad: bool = False,
         verify: bool = False,
+        kept: Kept | None = None,
     ) -> None:
-        """`buffer` is how many samples are held to shuffle them; 0: they come in order."""
+        """`buffer` is how many samples are held to shuffle them; 0: they come in order.
+
+        `kept` holds what earlier epochs read; not beside loader processes, which end with their epoch.
+        """
         self._shards, self._share, self._batching, self._buffer = shards, share, batching, buffer
-        self._first, self._skip_bad, self._verify = first, skip_bad, verify
+        self._first, self._skip_bad, self._verify, self._kept = first, skip_bad, verify, kept
 
     def __iter__(self) -> Iterator[Batch | TrainerError]:
         """Batches of this loader process, or of the whole share where there is only one."""
@@ -75,8 +80,7 @@ class ShardStream(IterableDataset[Any]):
     def _read(self, pieces: tuple[Piece, ...]) -> Generator[Sample, None, None]:
         lost = 0
         good = []
-        shards = read_shards([self._shards.file(piece.shard) for piece in pieces], self._verify)
-        for piece, samples in zip(pieces, shards, strict=True):
+        for piece, samples in self._opened(pieces):
             read = 0
             try:
                 for sample in self._cut(piece, samples):
@@ -91,6 +95,20 @@ class ShardStream(IterableDataset[Any]):
                 write_line(f"Went on without {piece.samples - read} samples: {problem}", descriptor=2)
         if lost and self._batching.training:  # an evaluation just counts fewer
             yield from self._instead(lost, good)
+
+    def _opened(self, pieces: tuple[Piece, ...]) -> Iterator[tuple[Piece, Iterator[Sample]]]:
+        """Each piece with its shard's samples, from memory where they are held."""
+        urls = [self._shards.urls[piece.shard] for piece in pieces]
+        held = [self._kept.get(url) if self._kept else None for url in urls]
+        missing = [piece for piece, known in zip(pieces, held, strict=True) if known is None]
+        shards = read_shards([self._shards.file(piece.shard) for piece in missing], self._verify)
+        for piece, url, known in zip(pieces, urls, held, strict=True):
+            if known is not None:
+                yield piece, iter(known)
+            elif self._kept and piece.stop == self._shards.counts[piece.shard]:
+                yield piece, self._kept.noting(url, piece.stop, next(shards))
+            else:
+                yield piece, next(shards)
 
     def _instead(self, lost: int, good: list[Piece]) -> Iterator[Sample]:
         """Every rank has to make as many steps as the others: the lost samples' places are taken by others'."""

@@ -43,6 +43,7 @@ from trainer.compilation import Compilation
 from trainer.data import Batch, Dataset
 from trainer.errors import BELOW_TARGET, StoppedError, ToldElsewhereError, TrainerError
 from trainer.events import Events
+from trainer.kept import Kept
 from trainer.launch import launch
 from trainer.optimizer import learning_rate, set_rate, sgd
 from trainer.progress import RateTracker, Waiting, counted, every_core
@@ -99,6 +100,7 @@ class Run:
     resumption: Resumption
     begins: Position
     input: Ahead[Batch]
+    kept: Kept
     compilation: Compilation
     events: Events
     diverged: str = ""  # where a loss was met that is no number: momentum keeps every later one from being any
@@ -132,9 +134,12 @@ def start(replicas: Replicas, config: TrainConfig, stopping: Stopping) -> Run:
     compilation = Compilation(replicas.label)
     if config.profiler_port is not None:
         compilation.serve_profiler(config.profiler_port)
-    batches = partial(_training_batches, config, found, replicas, resumption.steps)
+    kept = Kept(config.data.keep)
+    batches = partial(_training_batches, config, found, replicas, resumption.steps, kept)
     feed = Ahead(batches, partial(_gives_up, replicas, stopping))
-    return Run(replicas, config, stopping, found, model, optimizer, resumption, position, feed, compilation, events)
+    return Run(
+        replicas, config, stopping, found, model, optimizer, resumption, position, feed, kept, compilation, events
+    )
 
 
 def train_epoch(run: Run, epoch: int, first: int = 0) -> float:
@@ -199,7 +204,7 @@ def evaluate(run: Run, epoch: int) -> float:
     """Accuracy in percent over the validation shards, each sample once."""
     replicas = run.replicas
     average_statistics(run.model, replicas)  # each core's come from its own batches, and all must test one model
-    _, loader = data.evaluation(run.config, run.data, replicas.rank, replicas.world)
+    _, loader = data.evaluation(run.config, run.data, replicas.rank, replicas.world, run.kept)
     run.model.eval()
     correct = torch.zeros((), dtype=torch.int64, device=replicas.device)
     torch_xla.sync()  # zero would else be a constant of the first step's graph, and the second another graph
@@ -233,10 +238,10 @@ def evaluate(run: Run, epoch: int) -> float:
 
 
 def _training_batches(
-    config: TrainConfig, found: Dataset, replicas: Replicas, steps: int, epoch: int, first: int
+    config: TrainConfig, found: Dataset, replicas: Replicas, steps: int, kept: Kept, epoch: int, first: int
 ) -> Iterator[Batch]:
     if found.train is not None:
-        return data.train_epoch(config, found, replicas.rank, replicas.world, epoch, first)[1]
+        return data.train_epoch(config, found, replicas.rank, replicas.world, epoch, first, kept)[1]
     return fake.batches(
         batch=config.optimizer.batch_size,
         size=found.image_size,
