@@ -20,6 +20,7 @@ THRESHOLDS = {
     "drain_seconds": "after a first failure, for others that failed before it",
     "lost_after_seconds": "all workers out of reach so long: the run is given up as lost",
     "gone_after_seconds": "a worker out of reach so long, while others are not, is given up",
+    "newer_acts_seconds": "what a newer keeper on another machine has to act on a failure",
     "answer_seconds": "for a worker's last word after a launch's lease",
     "restart_pause_seconds": "before the first restart; it doubles",
     "ask_after_seconds": "a worker out of reach so long: the API is asked why",
