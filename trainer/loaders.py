@@ -6,6 +6,7 @@ A rank has dozens of threads, and a fork of it takes along every lock that one o
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import multiprocessing
 import multiprocessing.connection
 import os
@@ -102,10 +103,28 @@ def _die_with_rank() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-_context: ForkServerContext | None = None
+class _Flag:
+    """An event without a lock: one whose holder was killed can never be set, and torch sets it to end a loader."""
+
+    def __init__(self, context: ForkServerContext) -> None:
+        self._byte = context.RawValue(ctypes.c_bool, False)
+
+    def set(self) -> None:
+        self._byte.value = True
+
+    def is_set(self) -> bool:
+        return self._byte.value
 
 
-def _server(bucket: bool = False) -> ForkServerContext:
+class _Context(ForkServerContext):
+    def Event(self) -> _Flag:  # type: ignore[override]  # all of it that torch uses in loaders
+        return _Flag(self)
+
+
+_context: _Context | None = None
+
+
+def _server(bucket: bool = False) -> _Context:
     """Start the server, which ends with the ranks that use it; what it imports is there in each loader."""
     global _context
     if _context is None:
@@ -113,8 +132,8 @@ def _server(bucket: bool = False) -> ForkServerContext:
     return _context
 
 
-def _started(preloaded: list[str]) -> ForkServerContext:
-    context = multiprocessing.get_context("forkserver")
+def _started(preloaded: list[str]) -> _Context:
+    context = _Context()
     context.set_forkserver_preload(preloaded)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)  # inherited by the server, and by each loader
     sys.warnoptions.append(TIDIED)

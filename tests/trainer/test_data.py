@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import io
+import multiprocessing.synchronize
 import os
 import random
 import signal
 import tarfile
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -229,6 +231,20 @@ class _Killed(torch.utils.data.IterableDataset):  # type: ignore[type-arg]
         yield 0
 
 
+class _KilledAsItLooked(torch.utils.data.IterableDataset):  # type: ignore[type-arg]
+    def __iter__(self) -> Iterator[int]:
+        told_to_end = next(
+            frame.f_locals["done_event"]
+            for frame, _ in traceback.walk_stack(None)
+            if frame.f_code.co_name == "_worker_loop"
+        )
+        if isinstance(told_to_end, multiprocessing.synchronize.Event):  # what torch has by itself
+            told_to_end._cond.acquire()  # type: ignore[attr-defined]
+        told_to_end.is_set()
+        os.kill(os.getpid(), signal.SIGKILL)
+        yield 0
+
+
 class _Broken(torch.utils.data.IterableDataset):  # type: ignore[type-arg]
     def __iter__(self) -> Iterator[int]:
         raise RuntimeError("no such kernel")
@@ -240,3 +256,9 @@ def test_a_loader_process_that_was_killed_is_told_from_what_one_met() -> None:
         list(batches(_Killed(), 2))
     with pytest.raises(RuntimeError, match="no such kernel"):
         list(batches(_Broken(), 2))
+
+
+def test_a_loader_process_killed_while_it_looked_whether_to_end_leaves_nobody_waiting() -> None:
+    """That look takes a lock, with torch's own event, and ending the others needs the lock."""
+    with pytest.raises(TrainerError, match="A loader process ended before its time"):
+        list(batches(_KilledAsItLooked(), 2))
