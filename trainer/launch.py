@@ -343,14 +343,17 @@ def _guarded(
             error = replicas.named(error, lambda: stopping.requested)
         while time.monotonic() < deadline and not stopping.requested:
             time.sleep(0.05)
-        if stopping.requested:
-            return STOPPED
-        return tell(error, config, who, may_speak=partial(voice.acquire, block=False))
+        code = STOPPED
+        if not stopping.requested:
+            code = tell(error, config, who, may_speak=partial(voice.acquire, block=False))
     except TrainerError as error:
-        return tell(error, config, may_speak=may_speak)
+        code = tell(error, config, may_speak=may_speak)
     except (MemoryError, RuntimeError) as error:
         if not isinstance(error, MemoryError) and not any(words in str(error) for words in OUT_OF_MEMORY):
             raise
         told = TrainerError("Out of memory", why=str(error).splitlines()[0], remedy=LESS_MEMORY)
         told.__cause__ = error
-        return tell(told, config, who, may_speak=may_speak)
+        code = tell(told, config, who, may_speak=may_speak)
+    if replicas is not None:
+        replicas.leave()
+    return code

@@ -110,8 +110,11 @@ class Replicas(ABC):
         return made[0] if made else otherwise
 
     def is_first_to_tell(self) -> bool:
-        """Whether no rank of another worker has told what went wrong, as far as can be known."""
+        """Whether no rank of another worker has told what went wrong, as far as can be known; it is about to."""
         return True
+
+    def leave(self) -> None:  # noqa: B027
+        """Before an early end: see to it, for two seconds at most, that the others know who tells what went wrong."""
 
     def named(self, lost: PartnerLostError, stopping: Callable[[], bool]) -> PartnerLostError:  # noqa: ARG002
         """The same error with the ranks that it is about, as far as can be known; takes some seconds."""
@@ -136,7 +139,7 @@ class GlooReplicas(Replicas):
         with self._together():
             dist.init_process_group("gloo", store=store, rank=rank, world_size=place.world, timeout=timeout)
         super().__init__(rank, place.world, core, place.worker)
-        self._store, self._cores = store, place.cores
+        self._cores = place.cores
         self._bucket = torch.empty(0)
         self._shapes: Sequence[torch.Size] = ()
         self._views: list[torch.Tensor] = []
@@ -222,25 +225,30 @@ class GlooReplicas(Replicas):
         return things[0]
 
     def is_first_to_tell(self) -> bool:
-        """Counted in rank 0's store; where that is gone, better twice than never."""
-        try:
-            return bool(self._store.add("told", 1) == 1)
-        except RuntimeError:
-            return True
+        """Counted in rank 0's store."""
+        return self._roll_call.tell()
+
+    def leave(self) -> None:
+        """Rank 0 has the store, and waits for the others."""
+        self._roll_call.leave()
 
     def named(self, lost: PartnerLostError, stopping: Callable[[], bool]) -> PartnerLostError:
         """By a roll call."""
         missing = self._roll_call.missing(stopping)
-        ranks = missing.silent or missing.behind
+        ranks = missing.ended or missing.silent or missing.behind
         if not ranks:
             return lost
+        where = f"See the last lines of worker {ranks[0] // self._cores}"
+        if missing.ended:
+            return PartnerLostError(f"{roll_call.told(ranks, self._cores)} ended, and says why", remedy=where)
         if ranks == (self.rank,):
             remedy = "See whether its input hangs, or its machine is much slower"
             return PartnerLostError("The others ended, for this rank did not come to them", remedy=remedy)
         how = "ended or froze" if missing.silent else "did not come to the others"
         hint = "whether that machine still answers" if missing.silent else "whether its input hangs"
-        remedy = f"See the last lines of worker {ranks[0] // self._cores}, and {hint}"
-        return PartnerLostError(f"{roll_call.told(ranks, self._cores)} {how}", why=lost.why, remedy=remedy)
+        return PartnerLostError(
+            f"{roll_call.told(ranks, self._cores)} {how}", why=lost.why, remedy=f"{where}, and {hint}"
+        )
 
     @contextlib.contextmanager
     def _together(self) -> Iterator[None]:

@@ -1,23 +1,31 @@
 """Who is missing when ranks wait for one another in vain: asked only then, through the store at rank 0.
 
 A thread of each rank waits for the call, at no cost: it sleeps in the kernel until the store's server wakes it. Who
-meets the failure first calls, and lets all know who answered: rank 0 may be gone when the next one meets it.
+meets the failure first calls, and lets all know who answered: rank 0 may be gone when the next one meets it. For the
+same reason a rank that says why it ends lets all know that it does.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import TypeVar
 
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 from trainer.errors import PartnerLostError
 
+T = TypeVar("T")
+
 CALL, CALLERS, VERDICT = "roll-call/now", "roll-call/callers", "roll-call/verdict"
+TELLERS, HEARERS = "roll-call/tellers", "roll-call/hearers"
+CALLED = b"called"  # CALL's value, or else the number of a rank that has said why it ends
+HEARING = 2.0  # seconds that rank 0, which has the store, waits until all have heard of that
 PATIENCE = 3.0  # seconds to answer: a thread of a process that computes on an overloaded machine does so
 POLL = 0.1  # seconds
 FOR_EVER = timedelta(days=3650)
@@ -25,8 +33,9 @@ FOR_EVER = timedelta(days=3650)
 
 @dataclass(frozen=True)
 class Missing:
-    """What a roll call showed: ranks that did not answer, or that answer but came less far than the others."""
+    """Ranks that ended and said why, or did not answer, or answered but came less far than the others."""
 
+    ended: tuple[int, ...] = ()
     silent: tuple[int, ...] = ()
     behind: tuple[int, ...] = ()
 
@@ -40,6 +49,8 @@ class RollCall:
         self._verdict: Missing | None = None
         self._lost = False  # rank 0's store has been asked something and does not answer, or it has ended
         self._settled = threading.Event()
+        self._ended: tuple[int, ...] = ()  # having said why
+        self._unheard = threading.Lock()
         try:
             own = store.clone()  # type: ignore[attr-defined]  # a connection of its own: waiting keeps it busy
         except RuntimeError as error:
@@ -51,12 +62,59 @@ class RollCall:
         """Whether others have given up, or rank 0 has ended: nothing can be done together any more."""
         return self._settled.is_set()
 
+    def tell(self) -> bool:
+        """Let all know that this rank says why it ends; False where another one has done so.
+
+        Where the store is gone or frozen, and nobody was heard of before, better twice than never.
+        """
+        if self._ended:
+            return False
+        is_first = self._asked(self._count_teller)
+        return not self._ended if is_first is None else is_first
+
+    def leave(self) -> None:
+        """Before this rank ends for something that one has told: rank 0, which has the store, lets all hear of it."""
+        self._asked(self._let_all_hear)
+
+    def _asked(self, ask: Callable[[], T]) -> T | None:
+        """What the store answers; None where it is gone, or does not answer in time for its process is frozen."""
+        answers: list[T] = []
+
+        def wait() -> None:
+            with contextlib.suppress(RuntimeError):
+                answers.append(ask())
+
+        asking = threading.Thread(target=wait, name="asking", daemon=True)
+        asking.start()
+        asking.join(PATIENCE)
+        return answers[0] if answers else None
+
+    def _count_teller(self) -> bool:
+        is_first = self._store.add(TELLERS, 1) == 1
+        if is_first:
+            self._store.compare_set(CALL, "", str(self._rank))
+        return is_first
+
+    def _let_all_hear(self) -> None:
+        deadline = time.monotonic() + HEARING
+        self._count_hearer(self._store)
+        if self._rank == 0 and self._store.add(TELLERS, 0):
+            while self._store.add(HEARERS, 0) < self._world and time.monotonic() < deadline:
+                time.sleep(POLL)
+
+    def _count_hearer(self, store: TCPStore) -> None:
+        """One whom rank 0 need not wait for."""
+        if self._unheard.acquire(blocking=False):
+            store.add(HEARERS, 1)
+
     def missing(self, stopping: Callable[[], bool]) -> Missing:
         """Call the roll, or hear what another rank found; takes some seconds, unless the run is to stop."""
         threading.Thread(target=self._call, name="caller", daemon=True).start()
         deadline = time.monotonic() + PATIENCE + 1
         while not self._settled.wait(POLL) and time.monotonic() < deadline and not stopping():
             pass
+        if self._ended:
+            return Missing(ended=self._ended)
         if self._verdict is not None:
             return self._verdict
         lost = self._rank != 0 and self._lost and not stopping()
@@ -65,10 +123,15 @@ class RollCall:
     def _answer(self, store: TCPStore) -> None:
         try:
             store.wait([CALL], FOR_EVER)
+            if (called := store.get(CALL)) != CALLED:
+                self._ended = (int(called),)
+                self._settled.set()
+                self._count_hearer(store)
+                return
             store.set(_answered(self._rank), str(self.entered))
             store.wait([VERDICT], FOR_EVER)
             told = json.loads(store.get(VERDICT))
-            self._verdict = Missing(tuple(told["silent"]), tuple(told["behind"]))
+            self._verdict = Missing(silent=tuple(told["silent"]), behind=tuple(told["behind"]))
             self._settled.set()
         except RuntimeError:
             self._give_up()
@@ -83,8 +146,7 @@ class RollCall:
             self._lost = True
             first = self._store.add(CALLERS, 1) == 1
             self._lost = False
-            if first:
-                self._store.set(CALL, "1")
+            if first and self._store.compare_set(CALL, "", CALLED.decode()) == CALLED:
                 self._store.set(VERDICT, json.dumps(vars(self._judge())))
             while not self._settled.wait(POLL):
                 self._lost = True
@@ -104,7 +166,7 @@ class RollCall:
             }
         silent = tuple(rank for rank in range(self._world) if rank not in came)
         behind = tuple(rank for rank, entered in came.items() if entered < max(came.values()))
-        return Missing(silent, () if silent else behind)
+        return Missing(silent=silent, behind=() if silent else behind)
 
 
 def told(ranks: Sequence[int], cores: int) -> str:

@@ -27,13 +27,14 @@ def store_at(port: int, *, rank: int) -> TCPStore:
 
 
 def take_part(rank: int, port: int, entered: int, ours: Any) -> None:
-    """A rank: says when it is there (rank 0 with its store's port), and calls the roll when it is told to."""
+    """A rank: says when it is there (rank 0 with its store's port), and then does what it is told to."""
     store = store_at(port, rank=rank)
     roll_call = RollCall(store, rank, 4)
     roll_call.entered = entered
     ours.send(store.port)
-    while ours.recv():
-        ours.send(roll_call.missing(lambda: False))
+    does = {"call": lambda: roll_call.missing(lambda: False), "tell": roll_call.tell, "leave": roll_call.leave}
+    while True:
+        ours.send(does[ours.recv()]())
 
 
 class Rank:
@@ -46,11 +47,22 @@ class Rank:
         self.port: int = self._ours.recv()
 
     def call(self) -> None:
-        self._ours.send(True)
+        self._ours.send("call")
 
     def found(self) -> Missing:
         found: Missing = self._ours.recv()
         return found
+
+    def tells(self) -> bool:
+        self._ours.send("tell")
+        tells: bool = self._ours.recv()
+        return tells
+
+    def leave(self) -> None:
+        self._ours.send("leave")
+
+    def has_left(self, within: float) -> bool:
+        return self._ours.poll(within)
 
     def signal(self, number: signal.Signals) -> None:
         assert self._process.pid is not None
@@ -118,6 +130,48 @@ def test_who_asks_when_rank_0_has_ended_for_anothers_sake_knows_whose(start: Sta
     first.end()
     late.call()
     assert late.found() == Missing(silent=(1,))
+
+
+def test_of_ranks_that_end_one_says_why_and_all_others_hear_which(start: Start) -> None:
+    first, teller, late, frozen = start(7, 7, 6, 7)
+    frozen.signal(signal.SIGSTOP)
+    assert teller.tells()
+    assert not first.tells()
+    late.call()
+    assert late.found() == Missing(ended=(1,))
+
+
+def test_rank_0_ends_when_all_have_heard_who_says_why(start: Start) -> None:
+    first, frozen, *late = start(7, 7, 7, 7)
+    frozen.signal(signal.SIGSTOP)
+    assert first.tells()
+    first.leave()
+    assert not first.has_left(within=1)
+    frozen.signal(signal.SIGCONT)
+    assert first.has_left(within=10)
+    first.end()
+    for rank in (frozen, *late):
+        assert not rank.tells()
+        rank.call()
+        assert rank.found() == Missing(ended=(0,))
+
+
+def test_rank_0_does_not_wait_for_ever_for_one_that_is_frozen(start: Start) -> None:
+    first, frozen, *_ = start(7, 7, 7, 7)
+    frozen.signal(signal.SIGSTOP)
+    assert first.tells()
+    first.leave()
+    assert first.has_left(within=10)
+
+
+@pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL])
+def test_where_rank_0_does_not_answer_any_more_better_twice_than_never(start: Start, number: signal.Signals) -> None:
+    first, *others = start(7, 7, 7, 7)
+    first.signal(number)
+    for rank in others[:2]:
+        assert rank.tells()
+        rank.leave()
+        assert rank.has_left(within=10)
 
 
 def test_ranks_are_told_with_their_workers() -> None:
