@@ -6,8 +6,8 @@ the loaders that people use otherwise stand beside them, with PIL as they come.
 
 The object store is the real fake-gcs-server, and a proxy holds each request back for the rows that say so. Rows take
 turns, so that a busy machine slows all alike; ratios are medians of the ratios within each round. The server and the
-proxy have one of this machine's cores, and the rows A, B, C and A' the others; the other loaders, and B once more
-beside them, have all.
+proxy have one of this machine's cores, and the rows A, B, C and A' the others; the other loaders have all, as have B,
+C and A' once more beside them.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ IMAGES = 8192  # two seconds' worth of batches or more: the wait for the first s
 SHARDS = 16  # into which the images go
 BUCKET = "bench-input"
 FILES, SHARDED, STREAMED = "A  files, random order", "B  local shards", "C  shards from the bucket"
+SINGLE = "A' an object an image"
 
 
 # --- one measurement ------------------------------------------------------------------------------------------------
@@ -115,9 +116,8 @@ def cases(*, cold: bool, with_peers: bool, store: bool) -> list[Case]:
     lacks = "" if store else "fake-gcs-server is not installed"
     found = [Case(FILES, rows.from_files), Case(SHARDED, rows.from_shards)]
     found += [Case(STREAMED, rows.from_bucket, delay, missing=lacks) for delay in (0.0, DELAY)]
-    single = "A' an object an image"
-    found += [Case(single, rows.from_single_objects, delay, missing=lacks) for delay in (0.0, DELAY)]
-    hurried = f"{single}, {rows.MANY_AT_ONCE} requests at once"
+    found += [Case(SINGLE, rows.from_single_objects, delay, missing=lacks) for delay in (0.0, DELAY)]
+    hurried = f"{SINGLE}, {rows.MANY_AT_ONCE} requests at once"
     found.append(Case(hurried, rows.from_many_single_objects, DELAY, missing=lacks))
     if cold:
         where = "" if hasattr(os, "posix_fadvise") else "this system cannot empty its page cache"
@@ -131,10 +131,12 @@ def cases(*, cold: bool, with_peers: bool, store: bool) -> list[Case]:
 
 
 def peer_cases(lacks: str) -> list[Case]:
-    """The other loaders, over local data but for one, and B beside them."""
+    """The other loaders, over local data but for one, and B, C and A' beside them."""
     loaders = f"{peers.WORKERS} workers"
     found = [
         Case(f"{SHARDED}, all cores", rows.from_shards),
+        Case(f"{STREAMED}, all cores", rows.from_bucket, DELAY, missing=lacks),
+        Case(f"{SINGLE}, all cores", rows.from_single_objects, DELAY, missing=lacks),
         Case(f"webdataset + PIL, {loaders}", peers.plain_webdataset),
         Case(f"webdataset + PIL over pipe:curl, {loaders}", peers.webdataset_by_curl, DELAY, missing=lacks),
         Case(f"torchvision ImageFolder + DataLoader, {loaders}", peers.image_folder),

@@ -110,6 +110,8 @@ def summary(chosen: Sequence[Case], results: Results) -> list[str]:
     pairs.append(("B / A, page cache cold", *cold))  # type: ignore[arg-type]
     pairs.append((f"C / B at {DELAY:g} ms", remote, local))
     pairs.append((f"C / A' at {DELAY:g} ms", remote, by_row.get((rows.from_single_objects, DELAY, False))))
+    hasty, single = (_results_of(row, elsewhere, results) for row in (rows.from_bucket, rows.from_single_objects))
+    pairs.append((f"C / A' at {DELAY:g} ms, all cores", hasty, single))
     plain = _results_of(peers.plain_webdataset, elsewhere, results)
     pairs.append(("B / webdataset + PIL, all cores", _results_of(rows.from_shards, elsewhere, results), plain))
     return ["", *(f"{name}: {_factor(a.ratio(b), 1)}" for name, a, b in pairs if a and b and a.rates and b.rates)]

@@ -39,10 +39,14 @@ def figures() -> Iterator[Figure]:
     yield at_least("the same in CPU time a sample", median(plain.cpu) / median(local.cpu), 3.5, "×")
     yield at_least("against the best of ImageFolder, litdata, streaming", local.ratio(best) or 0, 3.0, "×")
     yield at_least("the same in CPU time a sample", median(best.cpu) / median(local.cpu), 3.0, "×")
+    if (remote := by_row.get((rows.from_bucket, DELAY))) is not None:
+        single = by_row[rows.from_single_objects, DELAY]
+        yield at_least(f"C / A', shards over single objects at {DELAY:g} ms", remote.ratio(single) or 0, 10, "×")
     by_row = {(case.row, case.delay): results[case.label] for case in measured if case.apart}
     local = by_row[rows.from_shards, None]
     yield Figure("B / A, local shards over files", f"{local.ratio(by_row[rows.from_files, None]) or 0:.2f} ×")
     if (remote := by_row.get((rows.from_bucket, DELAY))) is not None:
-        single = by_row[rows.from_single_objects, DELAY]
         yield at_least(f"C / B, bucket over local at {DELAY:g} ms", remote.ratio(local) or 0, 0.95, "×")
-        yield at_least(f"C / A', shards over single objects at {DELAY:g} ms", remote.ratio(single) or 0, 10, "×")
+        # The delay bounds A', and the core that reads bounds C: on slow machines this is less than with all cores.
+        slow = remote.ratio(by_row[rows.from_single_objects, DELAY]) or 0
+        yield at_least(f"C / A' where the store has a core of its own, at {DELAY:g} ms", slow, 10, "×")

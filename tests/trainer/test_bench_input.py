@@ -112,6 +112,7 @@ def test_rows_can_be_measured_by_themselves() -> None:
         "B  local shards, cold",
         "C  shards from the bucket, 20 ms, cold",
         "B  local shards, all cores",
+        "C  shards from the bucket, all cores, 20 ms",
     ]
     assert {case.row for case in bench.named(chosen, "a'")} == {
         rows.from_single_objects,
