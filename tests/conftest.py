@@ -1,4 +1,4 @@
-"""In which order the tests run, and with which signals."""
+"""In which order the tests run, with which signals, and how patiently."""
 
 from __future__ import annotations
 
@@ -6,6 +6,11 @@ import signal
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# A loaded machine makes no randomised test fail.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 LONGEST = ("trainer/test_training", "runs/", "cli/", "localpod/", "console/")
 """Whose files take minutes, most of them of waiting: begun last, one of them would hold up the end by itself."""

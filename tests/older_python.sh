@@ -47,11 +47,12 @@ leave_out tests/localpod/test_api_errors.py tests/localpod/test_api_faults.py te
     tests/localpod/test_session.py
 # Screens are drawn by test_snapshots, with what texts and sizes they have, and driven by test_pod_screen and test_keys.
 leave_out tests/console/test_run_screen.py tests/console/test_dialogs.py tests/console/test_tiny.py \
-    tests/console/test_text.py tests/console/test_exec_dialog.py tests/console/test_export.py tests/console/test_suspend.py
+    tests/console/test_text.py tests/console/test_exec_dialog.py tests/console/test_export.py tests/console/test_suspend.py \
+    tests/console/test_touch.py tests/console/test_steadiness.py tests/console/test_log_pane.py
 # Patterns are the one thing of the logs that Pythons differ in. test_dialects has lines of every dialect, test_carriers of
 # every launcher, test_demux cuts bytes into samples; the tables of public logs and the other ways to read bring no other.
 leave_out tests/logs/test_public_shapes.py tests/logs/test_readings.py tests/logs/test_archive.py tests/logs/test_fast.py \
-    tests/logs/test_kept.py tests/logs/test_picking.py
+    tests/logs/test_kept.py tests/logs/test_picking.py tests/cli/test_saved_logs.py
 echo "On $($venv/bin/python --version):"
 # shellcheck disable=SC2086
 exec $venv/bin/python -m pytest -q -p no:cacheprovider $options "$@"

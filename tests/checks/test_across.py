@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tui.checks.across import clock_rows, code_rows, runtime_rows, version_rows
@@ -119,7 +119,6 @@ def test_a_slow_answer_is_no_skew_and_no_clock_is_unknown() -> None:
     assert [row.status for row in clock_rows([Facts(0)], LIMITS)] == ["unknown"]
 
 
-@settings(deadline=None)
 @given(st.floats(-1e5, 1e5), st.lists(st.floats(0, 10), min_size=5, max_size=5), st.floats(1e9, 2e9))
 def test_the_true_offset_is_within_what_is_told(skew: float, waits: list[float], sent: float) -> None:
     first = sent + waits[0]

@@ -5,7 +5,7 @@ import itertools
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tui.checks.firewall import Decision, Machine, decide
@@ -111,7 +111,6 @@ def passes(all_rules: list[Rule], source: Machine, target: Machine, port: int) -
     return (not source.inside or one_way("EGRESS", True)) and one_way("INGRESS", False)
 
 
-@settings(deadline=None)
 @given(st.lists(rules, max_size=6), machines, machines, st.sampled_from([22, 80, 8476, 9000]))
 def test_decisions_are_those_of_an_independent_evaluation(
     all_rules: list[Rule], source: Machine, target: Machine, port: int
@@ -166,7 +165,6 @@ def one_of_a_kind(all_rules: list[Rule]) -> list[Rule]:
     return kept
 
 
-@settings(deadline=None)
 @given(st.lists(doubtful, max_size=8).map(one_of_a_kind), machines, machines, st.sampled_from([22, 8476]))
 def test_policies_are_asked_in_their_order_and_what_is_not_known_stays_open(
     all_rules: list[Rule], source: Machine, target: Machine, port: int
@@ -184,7 +182,6 @@ def test_policies_are_asked_in_their_order_and_what_is_not_known_stays_open(
     assert decision.allowed == (outcomes.pop() if len(outcomes) == 1 else None)
 
 
-@settings(deadline=None)
 @given(
     st.lists(rules, max_size=6), machines, machines, st.sampled_from(["10.0.0.0/24", "0.0.0.0/0", "10.0.0.128/25"])
 )

@@ -3,7 +3,7 @@ from __future__ import annotations
 import ipaddress
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tui.checks.ports import FULL_MATRIX_WORKERS, firewall_remedy, peers_of, scope_rows, smallest_network
@@ -52,7 +52,6 @@ def test_large_slices_are_sampled_and_say_so(count: int) -> None:
     assert f"{len(pairs)} of {count * (count - 1)} pairs" in row.detail
 
 
-@settings(deadline=None)
 @given(st.lists(st.ip_addresses(v=4).map(str), min_size=1, max_size=20))
 def test_the_rule_covers_every_worker_and_half_of_it_would_not(addresses: list[str]) -> None:
     network = smallest_network(addresses)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tui.errors import UsageError
@@ -89,7 +89,6 @@ def test_another_generation_and_a_huge_batch_are_warned_of() -> None:
     assert make_plan("v2-8", "v4-512", batch_size=1024).warnings[1:] == ()
 
 
-@settings(deadline=None)
 @given(st.sampled_from(TYPES), st.sampled_from(TYPES), st.integers(1, 1 << 20), st.integers(1, 1 << 20))
 def test_examples_are_never_fewer_and_at_most_a_batch_more(source: str, target: str, batch: int, steps: int) -> None:
     plan = make_plan(source, target, batch_size=batch, steps=steps)

@@ -144,7 +144,7 @@ def test_shards_stream_from_a_bucket(object_store: str, shapes: str, monkeypatch
     assert epochs[0] == epochs[1]
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     counts=st.lists(st.integers(1, 12), min_size=1, max_size=6),
     world=st.integers(1, 3),
