@@ -6,26 +6,33 @@ Images stay uint8 until they are on the device: a quarter of the bytes to move, 
 
 from __future__ import annotations
 
+import json
 import random
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import islice
+from itertools import cycle, islice
 
 import numpy as np
 import torch
 
 from trainer import memory
-from trainer.decode import SMALL, Planes, augment_into, centre_into, opened, plain, shift_into
+from trainer.decode import SMALL, Planes, augment_into, centre_into, decoded, opened, plain, shift_into
 from trainer.errors import TrainerError
+from trainer.progress import counted, write_line
 from trainer.tar import Sample
 
 Batch = tuple[torch.Tensor, torch.Tensor]  # images uint8 [batch, 3, size, size], labels int64 [batch]
 
 THREADS = 2  # that decode in each loader; the decoders let go of the interpreter lock
 PADDING = -1  # a label no class has: counted nowhere
-IMAGE_KEYS = ("ppm", "jpg", "jpeg", "png", "webp")
+IMAGE_KEYS = ("ppm", "jpg", "jpeg", "jpe", "jfif", "png", "webp", "bmp", "tif", "tiff", "gif", "pgm", "pbm", "pnm")
+LABELS = ("cls", "label")  # where a sample has no field `cls`, what its `json` may call the class's number
+
+
+class UnusableError(TrainerError):
+    """A sample of which nothing can be learned: it lacks something, or its image cannot be decoded."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +47,7 @@ class Batching:
     classes: int
     seed: str = ""
     training: bool = True
+    skip_bad: bool = False  # go on without a sample that cannot be used
 
     def of(self, raw: Iterator[Sample], place: int = 0) -> Iterator[Batch]:
         """Batches of `raw`, whose first sample has the given place; raises TrainerError naming a bad sample.
@@ -76,6 +84,32 @@ class Batching:
         return small and "ppm" in sample and plain([sample["ppm"]], self.image_size) is not None
 
     def _batch_of(self, chunk: list[Sample], place: int) -> Batch:
+        try:
+            return self._made_of(chunk, place)
+        except UnusableError:
+            if not self.skip_bad:
+                raise
+        return self._made_of(self._usable(chunk), place)
+
+    def _usable(self, chunk: list[Sample]) -> list[Sample]:
+        """The samples that can be used; in training, in the others' place, some of them once more."""
+        good, bad = [], []
+        for sample in chunk:
+            try:
+                self._label(sample)
+                _check_image(sample)
+                good.append(sample)
+            except UnusableError as error:  # noqa: PERF203
+                bad.append(error)
+        if not good and self.training:
+            remedy = "Make the shards again: of a batch that it was in, no sample can be used"
+            raise TrainerError(bad[0].what, why=bad[0].why, remedy=remedy)
+        problem = TrainerError(bad[0].what, why=bad[0].why)  # what to do about it has been chosen
+        first = ", the first of which is told" if len(bad) > 1 else ""
+        write_line(f"Went on without {counted(len(bad), 'sample')}{first}: {problem}", descriptor=2)
+        return list(islice(cycle(good), len(chunk))) if self.training else good
+
+    def _made_of(self, chunk: list[Sample], place: int) -> Batch:
         images = memory.pixels(self.size, 3, self.image_size, self.image_size)
         images[len(chunk) :] = 0
         labels = np.full(self.size, PADDING, dtype=np.int64)
@@ -91,13 +125,12 @@ class Batching:
         return torch.from_numpy(images), torch.from_numpy(labels)
 
     def _label(self, sample: Sample) -> int:
+        told = sample["cls"] if "cls" in sample else _label_in_json(sample)
         try:
-            label = int(sample["cls"])
-        except KeyError:
-            raise _lacking(sample) from None
+            label = int(told)
         except ValueError:
-            why = f"{bytes(sample['cls'][:40])!r} is no whole number"
-            raise TrainerError(f"{_name(sample)} has no class", why=why, remedy="Make the shards again") from None
+            why = f"{bytes(told[:40])!r} is no whole number"
+            raise UnusableError(f"{_name(sample)} has no class", why=why, remedy="Make the shards again") from None
         if not 0 <= label < self.classes:
             raise TrainerError(
                 f"{_name(sample)} has class {label}",
@@ -114,8 +147,7 @@ class Batching:
             else:
                 centre_into(out, opened(content))
         except ValueError as error:
-            remedy = "Make the shards again without it"
-            raise TrainerError(f"{_name(sample)} cannot be decoded", why=str(error), remedy=remedy) from error
+            raise _undecoded(sample, error) from error
 
 
 def _image(sample: Sample) -> bytes:
@@ -126,14 +158,38 @@ def _image(sample: Sample) -> bytes:
     raise _lacking(sample)
 
 
-def _lacking(sample: Sample) -> TrainerError:
-    needed = f"Make the shards again: a sample needs a field cls and one of {', '.join(IMAGE_KEYS)}"
-    return TrainerError(f"{_name(sample)} lacks a class or an image", why=f"it has {_fields(sample)}", remedy=needed)
+def _check_image(sample: Sample) -> None:
+    try:
+        decoded(_image(sample))
+    except ValueError as error:
+        raise _undecoded(sample, error) from error
+
+
+def _label_in_json(sample: Sample) -> bytes:
+    try:
+        told = json.loads(sample["json"])
+        label = next(told[name] for name in LABELS if isinstance(told.get(name), int))
+    except (KeyError, ValueError, AttributeError, StopIteration):
+        raise _lacking(sample) from None
+    return b"%d" % label
+
+
+def _undecoded(sample: Sample, error: ValueError) -> UnusableError:
+    remedy = "Make the shards again without it, or go on without such with --on-bad-shard skip"
+    return UnusableError(f"{_name(sample)} cannot be decoded", why=str(error), remedy=remedy)
+
+
+def _lacking(sample: Sample) -> UnusableError:
+    fields = [key for key in sample if not key.startswith("__")]
+    hint = "its files have to lie one after another (tar --sort=name)"
+    if any("." in field for field in fields):
+        hint = "its name ends at the first dot"
+    return UnusableError(
+        f"{_name(sample)} lacks a class or an image",
+        why=f"it has {', '.join(sorted(fields))}",
+        remedy=f"Make the shards again: a sample needs a field cls and an image such as jpg, and {hint}",
+    )
 
 
 def _name(sample: Sample) -> str:
     return f"Sample {sample['__key__']} of {sample['__url__']}"
-
-
-def _fields(sample: Sample) -> str:
-    return ", ".join(sorted(key for key in sample if not key.startswith("__"))) or "nothing"

@@ -188,8 +188,7 @@ def named(path: str, identity: Identity) -> tuple[Pointer, State]:
         if found is None:
             raise TrainerError(f"There is no whole checkpoint in {path}", remedy=RESUME_OTHERWISE)
         return found
-    where, _, file = path.rpartition("/")
-    where = where or "."
+    where, file = objects.parent(path), path.rpartition("/")[2]
     try:
         pointer = _pointer(where, re.sub(r"\.pt$", ".json", file))
         _refuse_another_model(path, pointer.identity, identity)

@@ -7,12 +7,12 @@ import io
 import os
 import random
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 
 from trainer.decode import decoded
 from trainer.errors import TrainerError
@@ -30,7 +30,8 @@ KEPT = {
 }
 CONVERTED = frozenset((".bmp", ".gif", ".tif", ".tiff", ".pgm", ".pbm", ".pnm", ".tga", ".jp2"))  # to PNG
 REPLACE = "Replace or remove it, or give --on-bad-image skip"
-TRAIN, VALIDATION = "train", ("val", "validation", "test")  # folders of the splits, in this order of preference
+# Folders of the splits, in this order of preference; in capitals or not
+TRAIN, VALIDATION = ("train", "training"), ("val", "valid", "validation", "dev", "test", "testing")
 
 
 @dataclass(frozen=True)
@@ -51,20 +52,28 @@ def folder(directory: Path, val_fraction: float, seed: int) -> Source:
         raise TrainerError(f"There is no directory {directory}", remedy="Name one that holds a folder for each class")
     if not 0 <= val_fraction < 1:
         raise TrainerError("--val-fraction must be at least 0 and less than 1")
-    divided = (directory / TRAIN).is_dir()
-    train, classes, others = _class_folders(directory / TRAIN if divided else directory)
-    place = next((directory / name for name in VALIDATION if (directory / name).is_dir()), None) if divided else None
-    if place is not None:
-        val, val_classes, more = _class_folders(place)
+    training, validation = _named(directory, TRAIN), _named(directory, VALIDATION)
+    train, classes, others = _class_folders(training or directory)
+    if training is not None and validation is not None:
+        val, val_classes, more = _class_folders(validation)
         others += more
-        _check_same(directory / TRAIN, classes, place, val_classes)
+        _check_same(training, classes, validation, val_classes)
     else:
         random.Random(seed).shuffle(train)
         held = round(len(train) * val_fraction)
         train, val = train[held:], train[:held]
+        if not train:
+            raise TrainerError(
+                f"--val-fraction {val_fraction:g} leaves no image to train on", remedy="Give a smaller one"
+            )
     splits = {"train": _split(train)} | ({"val": _split(val)} if val else {})
     notes = (f"Left out what is no image in {directory}: {counted(others, 'file')}",) if others else ()
     return Source(directory.resolve().name, classes, None, splits, _identity(directory, train, val), notes)
+
+
+def _named(directory: Path, names: Sequence[str]) -> Path | None:
+    folders = {path.name.lower(): path for path in sorted(directory.iterdir()) if path.is_dir()}
+    return next((folders[name] for name in names if name in folders), None)
 
 
 def _check_same(train: Path, classes: tuple[str, ...], val: Path, val_classes: tuple[str, ...]) -> None:
@@ -161,7 +170,9 @@ def _as_png(content: bytes) -> bytes:
     try:
         with Image.open(io.BytesIO(content)) as image:
             _in_8_bits(image).convert("RGB").save(stream, "png")
-    except (UnidentifiedImageError, OSError, Image.DecompressionBombError) as error:
+    except ValueError:
+        raise
+    except Exception as error:  # of damaged files, its plugins let through whatever they met, SyntaxError even
         raise ValueError("PIL cannot decode it") from error
     return stream.getvalue()
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from trainer.errors import REFUSED, ConfigError
+from trainer.places import settled, unreachable
 from trainer.progress import write_line
 
 MODELS = ("tiny", "tiny-batchnorm", "resnet10", "resnet18", "resnet34", "resnet50", "resnet101", "resnet152")
@@ -23,14 +24,23 @@ LONGEST_WAIT = 7 * 24 * 3600.0  # seconds
 SEEDS = 2**32
 BAD_SHARD_POLICIES = ("stop", "skip")
 RESUME_WORDS = ("auto", "no")
+PLACES = ("data", "train_shards", "val_shards", "checkpoint_dir", "resume", "logdir", "compilation_cache")
 BUCKET = "gs://"
 PIPE = "pipe:"  # what a shard that is a command's output begins with
 COMPILED = "~/.cache/tpu-tui/compiled"
 
 
 def _require_place(option: str, path: str | None) -> None:
-    command = path is not None and path.startswith(PIPE)
+    command, scheme = path is not None and path.startswith(PIPE), unreachable(path or "")
     _require(not command, f"{option} {path} is a command", "Name a directory, or gs://bucket/prefix")
+    _require(not scheme, f"{option} {path}: {scheme}:// is not read here", "Name a directory, or gs://bucket/prefix")
+
+
+def _require_shards(option: str, pattern: str | None) -> None:
+    scheme = unreachable(pattern or "")
+    command = f"curl -sSfL {pattern}" if scheme in ("http", "https") else "COMMAND, which puts one shard out"
+    remedy = f"Copy them to gs://, or give {PIPE}{command}"
+    _require(not scheme, f"{option} {pattern}: {scheme}:// is not read here", remedy)
 
 
 def _require(condition: bool, what: str, remedy: str = "") -> None:
@@ -50,7 +60,9 @@ class DataConfig:
     classes: int | None = None  # None: what the manifest says
     shuffle_buffer: int = 10_000  # samples held by each loader
     loader_workers: int | None = None  # None: 0 on CPU devices, 4 on TPU
-    on_bad_shard: str = "stop"  # or "skip": what a damaged shard lacks is replaced from the loader's other shards
+    on_bad_shard: str = (
+        "stop"  # or "skip": what a damaged shard lacks is replaced from the loader's others, a sample from its batch
+    )
     keep: int = 512  # MiB of samples that each core holds for later epochs, where it has no loader processes
     verify: bool = False  # compare each shard with the manifest's sha256 before it is used
 
@@ -59,6 +71,8 @@ class DataConfig:
         _require(any(sources), "No training data named", "Give --data DIR, --train-shards PATTERN or --fake-data")
         _require(sum(sources) == 1, "--data, --train-shards and --fake-data exclude one another", "Give one of them")
         _require_place("--data", self.directory)
+        _require_shards("--train-shards", self.train)
+        _require_shards("--val-shards", self.val)
         _require(self.val is None or self.train is not None, "--val-shards goes with --train-shards")
         size = self.image_size
         fits = size is None or LARGEST_STRIDE <= size <= LARGEST_SIDE
@@ -240,6 +254,8 @@ def parse(arguments: Sequence[str], environ: Mapping[str, str]) -> TrainConfig:
     options = _parser().parse_args(arguments)
     for name, value in vars(options).items():
         _require(value != "", f"--{name.replace('_', '-')} is empty", "Perhaps a variable is not set in your shell")
+        if name in PLACES and value is not None:
+            setattr(options, name, settled(value))
     return TrainConfig(
         model=options.model,
         data=DataConfig(
@@ -328,7 +344,7 @@ def _parser() -> argparse.ArgumentParser:
         "--on-bad-shard",
         default="stop",
         choices=BAD_SHARD_POLICIES,
-        help="a shard that is missing, cut off or damaged: stop, or go on with the loader's others (default: stop)",
+        help="a shard or sample that is missing, cut off or damaged: stop, or go on with others (default: stop)",
     )
     source.add_argument("--verify-shards", action="store_true", help="compare with the manifest's sha256 first")
     step = parser.add_argument_group("optimizer")

@@ -65,13 +65,14 @@ def train_epoch(
     share = split.train_share(
         data.train.counts, order, rank=rank, world=world, batch=batch, loaders=readers, limit=config.steps_per_epoch
     )
+    skip = config.data.on_bad_shard == "skip"
     stream = ShardStream(
         data.train,
         share,
-        Batching(batch, data.image_size, data.classes, f"{config.seed} {epoch} {rank}"),
+        Batching(batch, data.image_size, data.classes, f"{config.seed} {epoch} {rank}", skip_bad=skip),
         config.data.shuffle_buffer,
         first=first,
-        skip_bad=config.data.on_bad_shard == "skip",
+        skip_bad=skip,
         verify=config.data.verify,
         kept=None if readers else kept,
     )
@@ -88,8 +89,8 @@ def evaluation(
     share = split.evaluation_share(
         data.val.counts, rank=rank, world=world, batch=batch, loaders=readers, limit=config.steps_per_epoch
     )
-    batching = Batching(batch, data.image_size, data.classes, training=False)
     skip, verify = config.data.on_bad_shard == "skip", config.data.verify
+    batching = Batching(batch, data.image_size, data.classes, training=False, skip_bad=skip)
     stream = ShardStream(data.val, share, batching, skip_bad=skip, verify=verify, kept=None if readers else kept)
     own = batches(stream, readers)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import time
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -9,7 +12,7 @@ from fnmatch import fnmatch
 from braceexpand import braceexpand
 
 from trainer import objects, split
-from trainer.config import LARGEST_STRIDE, DataConfig, TrainConfig
+from trainer.config import BUCKET, LARGEST_STRIDE, DataConfig, TrainConfig
 from trainer.errors import TrainerError
 from trainer.manifest import MANIFEST, UNFINISHED, Manifest
 from trainer.pipes import is_pipe
@@ -18,6 +21,8 @@ from trainer.reading import ShardFile, count_samples
 
 DEFAULT_SIZE, FAKE_CLASSES = 224, 10
 COUNTED_AT_ONCE = 8  # shards that no manifest tells of: each is read whole to count its samples
+NAME_THEM = "Name them as DIR/NAME-{000000..000639}.tar or DIR/*.tar, or make some with python -m trainer.shards"
+TOLD_EVERY = 30.0  # seconds between two lines about the counting
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,10 @@ class ShardSet:
             self.sizes[number] if self.sizes else None,
             self.digests[number] if self.digests else None,
         )
+
+    def is_told(self, number: int) -> bool:
+        """Whether a manifest tells how many samples a shard holds; else they have been counted."""
+        return bool(self.sizes) and self.sizes[number] is not None
 
     @property
     def samples(self) -> int:
@@ -72,6 +81,9 @@ def find(config: TrainConfig, world: int) -> Dataset:
     if manifest is not None and classes < len(manifest.classes):
         listed = f"{MANIFEST} lists {len(manifest.classes)}"
         raise TrainerError(f"--classes {classes} is too few", why=listed, remedy="Leave --classes out")
+    if classes == 1:
+        remedy = "Make the shards from a directory that holds a folder for each class"
+        raise TrainerError(f"There is one class only in {data.directory or data.train}", remedy=remedy)
     size = data.image_size or (manifest.image_size if manifest else None) or DEFAULT_SIZE
     _check_norm(config, size)
     return Dataset(train, val, classes, size)
@@ -122,18 +134,17 @@ def _listed(directory: str, present: set[str], manifest: Manifest, name: str, sk
     )
 
 
-# --- shards named by patterns: a manifest beside them is believed, else they are counted ---------------------------
+# --- shards named by patterns: manifests beside them are believed, the others are counted --------------------------
 
 
 def _by_patterns(data: DataConfig) -> tuple[ShardSet, ShardSet | None, Manifest | None]:
     assert data.train is not None
     urls, val_urls = expand(data.train), expand(data.val) if data.val is not None else ()
-    manifest, val_manifest = _manifest_beside(urls[0]), _manifest_beside(val_urls[0]) if val_urls else None
-    if manifest and val_manifest:
-        _check_same_classes(manifest, val_manifest, data)
+    manifests = _manifests_beside((*urls, *val_urls))
+    _check_same_classes(manifests)
     skip = data.on_bad_shard == "skip"
-    val = _counted(val_urls, val_manifest, skip) if val_urls else None
-    return _counted(urls, manifest, skip), val, manifest or val_manifest
+    val = _counted(val_urls, manifests, skip) if val_urls else None
+    return _counted(urls, manifests, skip), val, next(iter(manifests.values()), None)
 
 
 def expand(pattern: str) -> tuple[str, ...]:
@@ -144,47 +155,63 @@ def expand(pattern: str) -> tuple[str, ...]:
         raise TrainerError(
             f"{pattern} is no pattern of shards", why=str(error), remedy="Write NAME-{000000..000639}.tar"
         ) from error
-    urls = [url for each in named for url in _globbed(each)]
+    names_in = functools.cache(objects.matching)
+    urls = [url for each in named for url in _globbed(each, names_in)]
     plain = [url for url in urls if not is_pipe(url)]
-    missing: list[str] = []
-    for directory in dict.fromkeys(objects.parent(url) for url in plain):
-        present = set(objects.matching(directory))
-        missing += [u for u in plain if objects.parent(u) == directory and u.rpartition("/")[2] not in present]
+    if any(objects.is_bucket(url) and "/" not in url.removeprefix(BUCKET) for url in plain):
+        raise TrainerError(f"{pattern} names a bucket and no shards", remedy="Write gs://BUCKET/*.tar")
+    present = {directory: set(names_in(directory)) for directory in dict.fromkeys(map(objects.parent, plain))}
+    missing = [url for url in plain if _name(url) not in present[objects.parent(url)]]
     if not urls or len(missing) == len(urls):
-        raise TrainerError(f"No shards match {pattern}", remedy="Make them with python -m trainer.shards")
+        raise TrainerError(f"No shards match {pattern}", remedy=NAME_THEM)
     if missing:
         raise TrainerError(
             f"{len(missing)} of {len(urls)} shards are missing, the first is {missing[0]}",
             remedy="Name those that are there, or make all of them with python -m trainer.shards",
         )
+    if len(urls) == 1 and plain and not objects.is_bucket(urls[0]) and objects.is_there(urls[0]):
+        raise TrainerError(f"{pattern} is a directory", remedy=f"Write {objects.join(pattern, '*.tar')}")
     return tuple(urls)
 
 
-def _globbed(url: str) -> list[str]:
+def _globbed(url: str, names_in: Callable[[str], list[str]]) -> list[str]:
     if is_pipe(url) or not any(mark in url for mark in "*?"):
         return [url]
-    directory, name = objects.parent(url), url.rpartition("/")[2]
-    return [objects.join(directory, each) for each in objects.matching(directory) if fnmatch(each, name)]
+    directory, name = objects.parent(url), _name(url)
+    if any(mark in directory for mark in "*?"):
+        raise TrainerError(
+            f"{url} has * or ? in the name of a directory",
+            remedy="Write directories in braces: /data/{a,b}/*.tar",
+        )
+    return [objects.join(directory, each) for each in names_in(directory) if fnmatch(each, name)]
 
 
-def _manifest_beside(url: str) -> Manifest | None:
-    if is_pipe(url):
-        return None
-    where = objects.join(objects.parent(url), MANIFEST)
-    return Manifest.from_json(objects.read(where), where) if objects.exists(where) else None
+def _name(url: str) -> str:
+    return url.rpartition("/")[2]
 
 
-def _counted(urls: tuple[str, ...], manifest: Manifest | None, skip_bad: bool) -> ShardSet:
+def _manifests_beside(urls: Iterable[str]) -> dict[str, Manifest]:
+    """Of each directory that has one; each tells of its own shards only, for names may be the same elsewhere."""
+    found = {}
+    for directory in dict.fromkeys(objects.parent(url) for url in urls if not is_pipe(url)):
+        where = objects.join(directory, MANIFEST)
+        if objects.exists(where):
+            found[directory] = Manifest.from_json(objects.read(where), where)
+    return found
+
+
+def _counted(urls: tuple[str, ...], manifests: Mapping[str, Manifest], skip_bad: bool) -> ShardSet:
     """The shards and their samples; `skip_bad` leaves out those that cannot be read to count them."""
-    listed = {shard.name: shard for shards in manifest.splits.values() for shard in shards} if manifest else {}
-    known = [listed.get(url.rpartition("/")[2]) for url in urls]
-    unknown = [url for url, shard in zip(urls, known, strict=True) if shard is None]
-    if unknown:
-        write_line(f"==> Reading {len(unknown)} shards that no {MANIFEST} tells of, to count their samples ..")
-    with ThreadPoolExecutor(COUNTED_AT_ONCE, thread_name_prefix="count") as pool:
-        counted = dict(zip(unknown, pool.map(lambda url: _count(url, skip_bad), unknown), strict=True))
+    listed = {
+        objects.join(directory, shard.name): shard
+        for directory, manifest in manifests.items()
+        for shards in manifest.splits.values()
+        for shard in shards
+    }
+    known = [listed.get(objects.join(objects.parent(url), _name(url))) for url in urls]
+    counts = _count_all([url for url, shard in zip(urls, known, strict=True) if shard is None], skip_bad)
     told = [
-        (url, counted[url] if shard is None else shard.samples, shard) for url, shard in zip(urls, known, strict=True)
+        (url, counts[url] if shard is None else shard.samples, shard) for url, shard in zip(urls, known, strict=True)
     ]
     whole = [(url, count, shard) for url, count, shard in told if count is not None]
     return ShardSet(
@@ -193,6 +220,20 @@ def _counted(urls: tuple[str, ...], manifest: Manifest | None, skip_bad: bool) -
         tuple(shard.size if shard else None for _, _, shard in whole),
         tuple(shard.sha256 if shard else None for _, _, shard in whole),
     )
+
+
+def _count_all(urls: list[str], skip_bad: bool) -> dict[str, int | None]:
+    if urls:
+        write_line(f"==> Counting the samples of {counted(len(urls), 'shard')} that no {MANIFEST} tells of ..")
+    counts: dict[str, int | None] = {}
+    told = time.monotonic()
+    with ThreadPoolExecutor(COUNTED_AT_ONCE, thread_name_prefix="count") as pool:
+        for url, count in zip(urls, pool.map(lambda each: _count(each, skip_bad), urls), strict=True):
+            counts[url] = count
+            if time.monotonic() - told > TOLD_EVERY:
+                told = time.monotonic()
+                write_line(f"==> {len(counts)} of {len(urls)} shards are counted ..")
+    return counts
 
 
 def _count(url: str, skip_bad: bool) -> int | None:
@@ -209,15 +250,16 @@ def _count(url: str, skip_bad: bool) -> int | None:
 # --- do they fit the run? -------------------------------------------------------------------------------------------
 
 
-def _check_same_classes(train: Manifest, val: Manifest, data: DataConfig) -> None:
-    if train.classes == val.classes:
-        return
-    odd = sorted(set(train.classes) ^ set(val.classes))
-    raise TrainerError(
-        f"{data.train} and {data.val} have different classes",
-        why=", ".join(odd[:5]) if odd else "they are the same, but in another order",
-        remedy="Make both with one run of python -m trainer.shards",
-    )
+def _check_same_classes(manifests: Mapping[str, Manifest]) -> None:
+    first = next(iter(manifests), "")
+    for place, manifest in manifests.items():
+        if manifest.classes != manifests[first].classes:
+            odd = sorted(set(manifest.classes) ^ set(manifests[first].classes))
+            raise TrainerError(
+                f"The shards in {first} and in {place} have different classes",
+                why=", ".join(odd[:5]) if odd else "they are the same, but in another order",
+                remedy="Make both with one run of python -m trainer.shards",
+            )
 
 
 def _check(train: ShardSet, batch: int, world: int, data: DataConfig) -> None:

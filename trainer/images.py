@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import hashlib
 import io
+import lzma
 import math
 import pickle
 import random
 import tarfile
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +22,7 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from trainer.errors import TrainerError
+from trainer.tar import Header
 
 
 @dataclass(frozen=True)
@@ -146,15 +149,16 @@ def cifar10(archive: Path) -> Source:
     members = _cifar_members(archive)
     train = [members[name] for name in sorted(members) if name.startswith("data_batch_")]
     if not train or "test_batch" not in members or "batches.meta" not in members:
+        lacks = "it lacks data_batch_1, test_batch or batches.meta"
         raise TrainerError(
             f"{archive} is not CIFAR-10's archive",
-            why="it lacks data_batch_1, test_batch or batches.meta",
+            why="it is CIFAR-100's" if {"train", "test", "meta"} <= members.keys() else lacks,
             remedy="Take the python version, cifar-10-python.tar.gz",
         )
     try:
         names = tuple(label.decode() for label in _unpickled(members["batches.meta"])[b"label_names"])
         splits = {"train": _cifar_split(train), "val": _cifar_split([members["test_batch"]])}
-    except (pickle.UnpicklingError, EOFError, KeyError, ValueError, TypeError, AttributeError) as error:
+    except (pickle.UnpicklingError, EOFError, LookupError, ValueError, TypeError, AttributeError) as error:
         raise TrainerError(f"{archive} is damaged, or not CIFAR-10's archive", why=str(error)) from error
     identity = hashlib.sha256(b"".join((*train, members["test_batch"]))).hexdigest()
     return Source("cifar", names, CIFAR_SIZE, splits, identity)
@@ -165,12 +169,13 @@ def _cifar_members(archive: Path) -> dict[str, bytes]:
         folder = next((path.parent for path in archive.rglob("batches.meta")), archive)
         return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
     try:
-        with tarfile.open(archive) as tar:
+        with tarfile.open(archive, tarinfo=Header) as tar:
             files = ((Path(member.name).name, tar.extractfile(member)) for member in tar if member.isfile())
             return {name: file.read() for name, file in files if file is not None}
-    except (OSError, EOFError, tarfile.TarError) as error:
-        why = getattr(error, "strerror", None) or str(error)
-        raise TrainerError(f"Cannot read CIFAR-10 from {archive}", why=why) from error
+    except (OSError, EOFError, tarfile.TarError, zlib.error, lzma.LZMAError) as error:
+        told = getattr(error, "strerror", None)
+        why, remedy = told or str(error).splitlines()[0].rstrip(":"), "" if told else "Download it again"
+        raise TrainerError(f"Cannot read CIFAR-10 from {archive}", why=why, remedy=remedy) from error
 
 
 class _ArrayUnpickler(pickle.Unpickler):

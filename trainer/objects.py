@@ -56,7 +56,8 @@ def join(directory: str, name: str) -> str:
 
 def parent(url: str) -> str:
     """The directory or prefix that holds a path."""
-    return url.rpartition("/")[0] or "."
+    directory, slash, _ = url.rpartition("/")
+    return directory or slash or "."
 
 
 def exists(url: str) -> bool:

@@ -16,13 +16,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from webdataset.tariterators import tar_file_expander
-
 from trainer import objects
 from trainer.errors import TrainerError
 from trainer.pipes import is_pipe
 from trainer.streams import PART, ObjectStream
-from trainer.tar import Content, Sample, UnusualTarError, grouped, samples
+from trainer.tar import Content, Header, Sample, UnusualTarError, grouped, samples
 
 AHEAD = 4  # shards on their way at once: one connection alone waits for each answer, and one file for its disk
 WHOLE = 128 * 1024 * 1024  # bytes of a shard that is kept in memory whole; a larger one is streamed
@@ -282,11 +280,23 @@ def _streamed(url: str) -> Iterator[Sample]:
 
 
 def _expanded(url: str, stream: Any) -> Generator[Sample, None, None]:
-    members = tar_file_expander([{"url": url, "stream": stream}])
-    yield from grouped(url, ((member["fname"], member["data"]) for member in members if member))
+    with tarfile.open(fileobj=stream, mode="r|*", tarinfo=Header) as archive:
+        yield from grouped(url, _files(url, archive))
+
+
+def _files(url: str, archive: tarfile.TarFile) -> Iterator[tuple[str, bytes]]:
+    for member in archive:
+        if (member.issym() or member.islnk()) and "." in member.name.rpartition("/")[2][1:]:
+            raise TrainerError(
+                f"Shard {url} holds links where files should be",
+                why=f"{member.name} is one to {member.linkname}",
+                remedy="Make it again with tar --dereference --hard-dereference",
+            )
+        content = archive.extractfile(member) if member.isreg() else None
+        if content is not None:
+            yield member.name, content.read()
+        archive.members = []  # type: ignore[attr-defined]  # else it would keep every header
 
 
 def _damaged(url: str, error: Exception) -> TrainerError:
-    return TrainerError(
-        f"Shard {url} is damaged or cut off", why=str(error.args[0]).split(" @ ")[0], remedy=MAKE_AGAIN
-    )
+    return TrainerError(f"Shard {url} is damaged or cut off", why=str(error), remedy=MAKE_AGAIN)

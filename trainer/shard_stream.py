@@ -17,7 +17,7 @@ from trainer.batches import Batch, Batching
 from trainer.dataset import ShardSet
 from trainer.errors import TrainerError
 from trainer.kept import Kept
-from trainer.progress import write_line
+from trainer.progress import counted, write_line
 from trainer.reading import MAKE_AGAIN, read_shard, read_shards
 from trainer.split import Piece, Share
 from trainer.tar import Sample
@@ -92,7 +92,8 @@ class ShardStream(IterableDataset[Any]):
                     raise
                 lost += piece.samples - read
                 problem = TrainerError(error.what, why=error.why)  # what to do about it has been chosen
-                write_line(f"Went on without {piece.samples - read} samples: {problem}", descriptor=2)
+                without = f" without {counted(piece.samples - read, 'sample')}" if read < piece.samples else ""
+                write_line(f"Went on{without}: {problem}", descriptor=2)
         if lost and self._batching.training:  # an evaluation just counts fewer
             yield from self._instead(lost, good)
 
@@ -125,11 +126,16 @@ class ShardStream(IterableDataset[Any]):
             read += 1
             yield sample
         if read < piece.samples:
-            raise TrainerError(
-                f"Shard {self._shards.urls[piece.shard]} holds {piece.start + read} samples",
-                why=f"its manifest says {self._shards.counts[piece.shard]}",
-                remedy=MAKE_AGAIN,
-            )
+            raise self._miscounted(piece.shard, f"{piece.start + read} samples")
+        told = self._shards.counts[piece.shard]
+        # Where it was counted, there are no more; and of a command's output that is read no more has to come.
+        if self._shards.is_told(piece.shard) and piece.stop == told and next(samples, None) is not None:
+            raise self._miscounted(piece.shard, f"more than {told} samples")
+
+    def _miscounted(self, shard: int, found: str) -> TrainerError:
+        said = "its manifest says" if self._shards.is_told(shard) else "when they were counted there were"
+        why = f"{said} {self._shards.counts[shard]}"
+        return TrainerError(f"Shard {self._shards.urls[shard]} holds {found}", why=why, remedy=MAKE_AGAIN)
 
 
 def batches(stream: ShardStream, loader_workers: int) -> Iterator[Batch]:

@@ -28,6 +28,7 @@ from trainer.errors import INTERRUPTED, REFUSED, STOPPED, TrainerError
 from trainer.images import Source
 from trainer.manifest import MANIFEST, UNFINISHED, Manifest, Shard
 from trainer.pipes import is_pipe
+from trainer.places import settled, unreachable
 from trainer.progress import write_line
 from trainer.shard_writing import STOPS, Job, Progress, Task, Written, shard_bytes
 
@@ -241,6 +242,7 @@ def _tidy(out: str, ours: re.Pattern[str], known: set[str]) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Make shards from the command line; returns the exit code."""
     options = _parser().parse_args(arguments)
+    options.out = settled(options.out)
     started = time.monotonic()
     for number in STOPS:
         if signal.getsignal(number) != signal.SIG_IGN:
@@ -296,13 +298,22 @@ def _source(options: argparse.Namespace) -> Source:
         raise TrainerError(f"--out {options.out} is a command", remedy="Name a directory, or gs://bucket/prefix")
     if not options.out:
         raise TrainerError("--out is empty", remedy="Name a directory, or gs://bucket/prefix")
+    if scheme := unreachable(options.out):
+        what = f"--out {options.out}: {scheme}:// is not written here"
+        raise TrainerError(what, remedy="Name a directory, or gs://bucket/prefix")
     if options.source == "cifar10":
-        return images.cifar10(Path(options.archive))
+        return images.cifar10(_local(options.archive))
     if options.source == "folder":
-        return class_folders.folder(Path(options.images), options.val_fraction, options.seed)
+        return class_folders.folder(_local(options.images), options.val_fraction, options.seed)
     if min(options.train, options.val) < 1 or not 8 <= options.size <= 1024:
         raise TrainerError("--train and --val must be at least 1, --size between 8 and 1024")
     return images.shapes(options.train, options.val, options.size, options.seed)
+
+
+def _local(path: str) -> Path:
+    if objects.is_bucket(path) or unreachable(path):
+        raise TrainerError(f"Images are read from this machine only, not from {path}", remedy="Copy them here first")
+    return Path(settled(path))
 
 
 def _cores() -> int:

@@ -6,17 +6,23 @@ Samples are dictionaries as webdataset groups them: `__key__`, `__url__`, and a 
 from __future__ import annotations
 
 import struct
+import tarfile
 import zlib
 from collections.abc import Generator, Iterable, Iterator
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from trainer.manifest import BLOCK
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 HEADER = struct.Struct("100s24x12s12x8ss188xs166x")  # name, size, checksum, kind, the prefix's first byte
 BLANKS = 8 * ord(" ")  # a checksum is the sum of its header's bytes, its own eight taken for blanks
 SUMMED = 65521  # what a sum is known modulo
-REGULAR = (b"0", b"\0")
+REGULAR, DIRECTORY, EXTENDED = (b"0", b"\0"), b"5", b"x"
+DECISIVE = (b"path=", b"size=", b"GNU.")  # what decides how the file after an extended header is to be read
+NO_HEADER = (tarfile.InvalidHeaderError, tarfile.TruncatedHeaderError)  # type: ignore[attr-defined]
 COMPRESSED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\0")  # what gzip, bzip2 and xz begin with
 
 Sample = dict[str, Any]
@@ -30,7 +36,19 @@ class Content(Protocol):
 
 
 class UnusualTarError(Exception):
-    """Something that webdataset's own reader knows, and this module does not."""
+    """Something that Python's own reader knows, and this module does not."""
+
+
+class Header(tarfile.TarInfo):
+    """For Python's own reader, which takes whatever is no header, but for the first, for the archive's end."""
+
+    @classmethod
+    def fromtarfile(cls, archive: tarfile.TarFile) -> Self:
+        """The next header; raises tarfile.ReadError where something else is."""
+        try:
+            return super().fromtarfile(archive)
+        except NO_HEADER as error:
+            raise tarfile.ReadError(f"where a header should be is something else ({error})") from error
 
 
 def samples(url: str, content: Content) -> Iterator[Sample]:
@@ -73,7 +91,8 @@ def _members(content: Content) -> Iterator[tuple[str, bytes]]:
         if (_sum(header) - _sum(told) + BLANKS - _octal(told)) % SUMMED:
             raise ValueError("a header's checksum is wrong")
         if kind not in REGULAR or prefix != b"\0" or digits[0] & 0x80:
-            raise UnusualTarError
+            offset = _passed_over(content, offset, kind, digits)
+            continue
         size = _octal(digits)
         start = offset + BLOCK
         data = content[start : start + size]
@@ -83,6 +102,21 @@ def _members(content: Content) -> Iterator[tuple[str, bytes]]:
         offset = start + -(-size // BLOCK) * BLOCK  # whole blocks
     if offset > len(content):
         raise ValueError("it ends in the middle of a file")
+
+
+def _passed_over(content: Content, offset: int, kind: bytes, digits: bytes) -> int:
+    """Where the header after one lies that tells nothing about a file's name or content; raises UnusualTarError.
+
+    Directories, as GNU tar packs them; a time's fraction before each file, as webdataset's writers put it there.
+    """
+    if kind == DIRECTORY:
+        return offset + BLOCK
+    if kind == EXTENDED and not digits[0] & 0x80:
+        size = _octal(digits)
+        told = content[offset + BLOCK : offset + BLOCK + size]
+        if len(told) == size and not any(word in told for word in DECISIVE):
+            return offset + BLOCK + -(-size // BLOCK) * BLOCK
+    raise UnusualTarError
 
 
 def _sum(content: bytes) -> int:

@@ -116,8 +116,73 @@ def test_an_image_without_a_class_is_named(tmp_path: Path) -> None:
         writer.write({"__key__": "lonely", "ppm": ppm(1)})
     cfg = config(batch=1, train=str(path), classes=10)
     text = refused(lambda: trained_values(cfg, Dataset(ShardSet((str(path),), (1,)), None, 10, 32), 0, 1))
-    needed = "Make the shards again: a sample needs a field cls and one of ppm, jpg, jpeg, png, webp."
-    assert text == f"Sample lonely of {path} lacks a class or an image: it has ppm. {needed}"
+    needed = "Make the shards again: a sample needs a field cls and an image such as jpg, and"
+    hint = "its files have to lie one after another (tar --sort=name)"
+    assert text == f"Sample lonely of {path} lacks a class or an image: it has ppm. {needed} {hint}."
+
+
+def test_names_with_more_than_one_dot_are_told_as_what_keeps_a_sample_apart(tmp_path: Path) -> None:
+    path = tmp_path / "x.tar"
+    with webdataset.TarWriter(str(path)) as writer:
+        writer.write({"__key__": "img", "v1.ppm": ppm(1), "v1.cls": 1})
+    cfg = config(batch=1, train=str(path), classes=10)
+    text = refused(lambda: trained_values(cfg, Dataset(ShardSet((str(path),), (1,)), None, 10, 32), 0, 1))
+    assert "it has v1.cls, v1.ppm" in text
+    assert text.endswith("and its name ends at the first dot.")
+
+
+def test_a_shard_that_holds_more_samples_than_its_manifest_says_is_told(
+    numbered: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    url = data.expand(numbered)[0]
+    found = ShardSet((url, url), (9, 9), (Path(url).stat().st_size,) * 2)
+    for loaders in (0, 1):
+        cfg = config(batch=3, loader_workers=loaders, train="x", classes=10)
+        text = refused(lambda: trained_values(cfg, Dataset(found, None, 10, 32), 0, 1))  # noqa: B023
+        assert text.startswith(f"Shard {url} holds more than 9 samples: its manifest says 9. Make the shards again")
+    cfg = config(batch=3, train="x", classes=10, on_bad_shard="skip")
+    assert len(trained_values(cfg, Dataset(found, None, 10, 32), 0, 1)) == 18
+    assert f"Went on: Shard {url} holds more than 9 samples" in capfd.readouterr().err
+    cfg = config(batch=3, train="x", val="x", classes=10)
+    assert "more than 9" in refused(lambda: list(data.evaluation(cfg, Dataset(None, found, 10, 32), 0, 1)[1]))
+
+
+def test_samples_that_cannot_be_used_are_left_out_and_counted_where_bad_shards_are(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A shard that was cut off between two files, and one with an image that is none."""
+    path = tmp_path / "x.tar"
+    with webdataset.TarWriter(str(path), encoder=False) as writer:
+        for number in range(8):
+            image = b"<html>" if number == 2 else ppm(number)
+            writer.write({"__key__": f"k{number}", "cls": b"1", **({} if number == 7 else {"ppm": image})})
+    given = {"train": str(path), "val": str(path), "classes": 10}
+    cfg = config(batch=4, on_bad_shard="skip", shuffle_buffer=1, **given)
+    found = data.find(cfg, 1)
+    assert set(trained_values(cfg, found, 0, 1)) == {0, 1, 3, 4, 5, 6}
+    said = capfd.readouterr().err.splitlines()
+    assert sorted(said) == [  # batches are decoded side by side
+        f"Went on without 1 sample: Sample k2 of {path} cannot be decoded: it is not an image that OpenCV knows.",
+        f"Went on without 1 sample: Sample k7 of {path} lacks a class or an image: it has cls.",
+    ]
+    labels = torch.cat([y for _, y in data.evaluation(cfg, found, 0, 1)[1]])
+    assert labels.tolist() == [1, 1, 1, PADDING, 1, 1, 1, PADDING]
+    cfg = config(batch=1, on_bad_shard="skip", **given)
+    assert "Sample k" in refused(lambda: trained_values(cfg, found, 0, 1))  # a batch has to be made of something
+
+
+def test_a_class_may_be_told_by_a_samples_json(tmp_path: Path) -> None:
+    path = tmp_path / "x.tar"
+    with webdataset.TarWriter(str(path)) as writer:
+        writer.write({"__key__": "a", "ppm": ppm(1), "json": {"label": 3, "width": 32}})
+        writer.write({"__key__": "b", "ppm": ppm(1), "json": {"label": 4}, "cls": 5})
+    cfg = config(batch=2, train=str(path), classes=10, shuffle_buffer=1)
+    [(_, labels)] = data.train_epoch(cfg, data.find(cfg, 1), 0, 1, 1)[1]
+    assert labels.tolist() == [3, 5]
+    with webdataset.TarWriter(str(path)) as writer:
+        writer.write({"__key__": "a", "ppm": ppm(1), "json": {"caption": "a cat"}})
+    cfg = config(batch=1, train=str(path), classes=10)
+    assert "it has json, ppm" in refused(lambda: trained_values(cfg, data.find(cfg, 1), 0, 1))
 
 
 def test_a_class_beyond_the_last_is_named(tmp_path: Path) -> None:

@@ -76,6 +76,9 @@ def test_an_ipv6_coordinator_keeps_its_colons() -> None:
         ([*FAKE, "--learning-rate", "inf"], "--learning-rate must be more than 0, and at most 1e+09"),
         ([*FAKE, "--weight-decay", "nan"], "--weight-decay"),
         ([*FAKE, "--weight-decay", "1e300"], "--weight-decay must lie between 0 and 1e+09"),
+        (["--data", "s3://b/x"], "s3:// is not read here. Name a directory, or gs://bucket/prefix"),
+        (["--train-shards", "https://h/{0..3}.tar"], "or give pipe:curl -sSfL https://h/{0..3}.tar"),
+        ([*FAKE, "--checkpoint-dir", "s3://b/x"], "--checkpoint-dir s3://b/x: s3:// is not read here"),
         (["--data", "pipe:cat x"], "--data pipe:cat x is a command"),
         ([*FAKE, "--checkpoint-dir", "pipe:cat"], "--checkpoint-dir pipe:cat is a command"),
         ([*FAKE, "--resume", "pipe:cat"], "--resume pipe:cat is a command"),
@@ -144,6 +147,22 @@ def test_a_device_that_was_chosen_stays() -> None:
     environ = {"PJRT_DEVICE": "TPU"}
     settle_device(environ)
     assert environ == {"PJRT_DEVICE": "TPU"}
+
+
+def test_places_may_be_named_as_urls_of_files_and_from_the_home_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    written = {
+        "file:///data/set": "/data/set",
+        "file://localhost/data/set": "/data/set",
+        "file:/data/{a,b}.tar": "/data/{a,b}.tar",
+        "~/my set/*.tar": "/home/me/my set/*.tar",
+        "a~/x": "a~/x",
+        "gs://b/file:x": "gs://b/file:x",
+        "pipe:cat ~/x": "pipe:cat ~/x",
+    }
+    for given, meant in written.items():
+        assert parse(["--train-shards", given], {}).data.train == meant
+    assert parse([*FAKE, "--checkpoint-dir", "~/kept"], {}).checkpoint.directory == "/home/me/kept"
 
 
 def test_help_ends_well(capsys: pytest.CaptureFixture[str]) -> None:

@@ -172,6 +172,40 @@ def test_places_without_shards_are_named(tmp_path: Path) -> None:
     assert "No shards match" in refused(lambda: data.find(config(train=f"{tmp_path}/*.tar"), 1))
 
 
+def test_each_directorys_manifest_tells_of_its_own_shards(tmp_path: Path) -> None:
+    """Names may be the same: `{a,b}/pets-train-000000.tar`."""
+    for name, count in (("a", 4), ("b", 6)):
+        source = images.Source(
+            "pets", ("cat", "dog"), 32, {"train": (count, lambda n: images.Sample(ppm(n), "ppm", 1))}
+        )
+        shards.make(source, str(tmp_path / name), samples_per_shard=8, repeat={}, seed=1, tell=lambda _: None)
+    (tmp_path / "c").mkdir()
+    shutil.copy(tmp_path / "b" / "pets-train-000000.tar", tmp_path / "c")
+    cfg = config(batch=2, train=f"{tmp_path}/{{a,b,c}}/pets-train-{{000000..000000}}.tar")
+    found = data.find(cfg, 1)
+    assert found.train is not None
+    assert found.train.counts == (4, 6, 6)
+    assert [found.train.is_told(number) for number in range(3)] == [True, True, False]
+    assert len(trained_values(cfg, found, 0, 1)) == 16
+
+
+def test_a_set_of_one_class_is_refused(tmp_path: Path) -> None:
+    """As where the folder above the classes' own was taken for their parent's."""
+    source = images.Source("pets", ("all",), 32, {"train": (4, lambda n: images.Sample(ppm(n), "ppm", 0))})
+    shards.make(source, str(tmp_path), samples_per_shard=8, repeat={}, seed=1, tell=lambda _: None)
+    text = refused(lambda: data.find(config(batch=2, directory=str(tmp_path)), 1))
+    assert text.startswith(f"There is one class only in {tmp_path}. Make the shards from a directory that holds")
+
+
+def test_what_is_no_pattern_of_files_is_told_with_one(shapes: str) -> None:
+    assert refused(lambda: data.expand(shapes)) == f"{shapes} is a directory. Write {shapes}/*.tar."
+    text = refused(lambda: data.expand(f"{Path(shapes).parent}/*/x.tar"))
+    assert "has * or ? in the name of a directory. Write directories in braces" in text
+    assert "gs://b names a bucket and no shards. Write" in refused(lambda: data.expand("gs://b"))
+    assert objects.parent("/x.tar") == "/"
+    assert objects.parent("x.tar") == "."
+
+
 def test_a_shard_that_the_manifest_lists_but_is_gone_is_named(shapes: str, tmp_path: Path) -> None:
     shutil.copytree(shapes, tmp_path / "set")
     (tmp_path / "set" / "shapes-train-000003.tar").unlink()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import itertools
 import multiprocessing
 import socket
+import tarfile
 import threading
 from collections.abc import Iterator
 from contextlib import closing, suppress
@@ -50,6 +52,48 @@ def test_a_header_with_any_wrong_byte_is_damage(tmp_path: Path, place: int) -> N
     content[place] ^= 4
     path.write_bytes(content)
     assert "x.tar is damaged or cut off" in refused(lambda: list(reading.read_shard(ShardFile(str(path)))))
+
+
+def packed(at: Path, *members: tarfile.TarInfo, **pax: str) -> bytes:
+    with tarfile.open(at, "w", format=tarfile.PAX_FORMAT) as archive:
+        for each in members:
+            each.pax_headers = pax
+            archive.addfile(each, io.BytesIO(b"1" * each.size))
+    return at.read_bytes()
+
+
+def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname, info.size = kind, link, int(kind == tarfile.REGTYPE)
+    return info
+
+
+def test_what_other_tools_put_before_files_is_passed_over_unless_it_matters(tmp_path: Path) -> None:
+    """GNU tar's directories; a time's fraction before each file, as webdataset writes it; another name."""
+    path = tmp_path / "x.tar"
+    content = packed(path, member("./", tarfile.DIRTYPE), member("./a.cls"), member("./a.jpg"), mtime="1.5")
+    assert [sorted(sample) for sample in tar.samples("x", content)] == [["__key__", "__url__", "cls", "jpg"]]
+    with pytest.raises(tar.UnusualTarError):
+        list(tar.samples("x", packed(path, member("a.cls"), path="b.cls")))
+    assert [sample["__key__"] for sample in reading.read_shard(ShardFile(str(path)))] == ["b"]
+
+
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE])
+def test_links_where_files_should_be_are_told_with_what_makes_files_of_them(tmp_path: Path, kind: bytes) -> None:
+    path = tmp_path / "x.tar"
+    packed(path, member("latest", tarfile.SYMTYPE, "d"), member("0.cls"), member("0.jpg", kind, "1.jpg"))
+    text = refused(lambda: list(reading.read_shard(ShardFile(str(path)))))
+    assert text.startswith(f"Shard {path} holds links where files should be: 0.jpg is one to 1.jpg. ")
+    assert "--dereference" in text
+
+
+def test_what_is_no_header_is_no_end_either_also_where_a_shard_is_streamed(tmp_path: Path) -> None:
+    whole = Path(shard(tmp_path / "x.tar", [(ppm(1), 1)] * 3)).read_bytes()
+    broken = tmp_path / "broken.tar"
+    for rest in (b"\xaa" * 2048, whole[:300]):
+        broken.write_bytes(whole[: 2 * 5120] + rest)
+        text = refused(lambda: reading.count_samples(f"pipe:cat {broken}"))
+        assert "broken.tar is damaged or cut off: where a header should be is something else" in text
 
 
 class Gate:

@@ -117,6 +117,24 @@ def test_what_is_no_archive_is_named(tmp_path: Path, content: bytes) -> None:
         images.cifar10(path)
 
 
+def test_an_archive_that_is_damaged_in_the_middle_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "cifar-10-python.tar.gz"
+    cifar_archive(path)
+    whole = path.read_bytes()
+    middle = len(whole) // 2
+    for content in (whole[:middle], whole[:middle] + bytes(40) + whole[middle + 40 :]):
+        path.write_bytes(content)
+        with pytest.raises(TrainerError, match=r"Cannot read CIFAR-10 from .*Download it again|is damaged"):
+            images.cifar10(path)
+
+
+def test_cifar_100_is_told_from_an_archive_of_something_else(tmp_path: Path) -> None:
+    for name in ("train", "test", "meta"):
+        (tmp_path / name).write_bytes(b"")
+    with pytest.raises(TrainerError, match=r"is not CIFAR-10's archive: it is CIFAR-100's"):
+        images.cifar10(tmp_path)
+
+
 def test_a_tar_of_something_else_is_named_as_that(tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "other.tar", "w"):
         pass
@@ -145,12 +163,23 @@ def test_a_folder_of_class_folders_keeps_its_files_as_they_are(tmp_path: Path) -
     assert source.splits["val"][0] == 2
 
 
+@pytest.mark.parametrize(("train", "val"), [("Train", "Valid"), ("training", "testing")])
+def test_the_splits_folders_may_be_called_as_others_call_them(tmp_path: Path, train: str, val: str) -> None:
+    for number, name in enumerate((train, val)):
+        picture(tmp_path / name / "cat" / "1.png", number)
+    source = class_folders.folder(tmp_path, 0.0, seed=1)
+    assert source.classes == ("cat",)
+    assert {split: count for split, (count, _) in source.splits.items()} == {"train": 1, "val": 1}
+
+
 def test_a_part_is_set_apart_for_validation_where_there_is_none(tmp_path: Path) -> None:
     for label in ("cat", "dog"):
         for number in range(10):
             picture(tmp_path / label / f"{number}.png", number)
     splits = class_folders.folder(tmp_path, 0.2, seed=1).splits
     assert {name: count for name, (count, _) in splits.items()} == {"train": 16, "val": 4}
+    with pytest.raises(TrainerError, match=r"--val-fraction 0\.99 leaves no image to train on\. Give a smaller one"):
+        class_folders.folder(tmp_path, 0.99, seed=1)
 
 
 def test_classes_that_differ_between_the_splits_are_named(tmp_path: Path) -> None:
@@ -190,15 +219,24 @@ def test_pictures_of_16_bits_keep_what_is_on_them_and_of_unknown_range_are_refus
         small(0)
 
 
+def broken_png() -> bytes:
+    """One whose pixels are followed too early by what is no chunk: PIL raises SyntaxError."""
+    stream = io.BytesIO()
+    Image.fromarray(np.arange(4800, dtype=np.uint16).astype(np.uint8).reshape(40, 40, 3) * 7).save(stream, "png")
+    before, _, after = stream.getvalue().partition(b"IDAT")
+    return before[:-4] + struct.pack(">I", 10) + b"IDAT" + after[:10] + bytes(40)
+
+
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
         ("a.jpg", b"", "it is empty"),
         ("a.png", b"not an image", "not an image"),
         ("a.bmp", b"not an image", "PIL cannot decode it"),
+        ("a.gif", broken_png(), "PIL cannot decode it"),
         ("a.jpg", None, "remature end"),
     ],
-    ids=["empty", "no png", "no bmp", "cut off"],
+    ids=["empty", "no png", "no bmp", "a broken png by another name", "cut off"],
 )
 def test_a_file_that_cannot_be_decoded_is_named_or_left_out_by_name(
     tmp_path: Path, name: str, content: bytes | None, says: str, capfd: pytest.CaptureFixture[str]

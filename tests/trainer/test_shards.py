@@ -245,12 +245,15 @@ def test_shards_that_are_there_are_not_overwritten_unasked(tmp_path: Path, capfd
         ["shapes", "--train", "0"],
         ["shapes", "--samples-per-shard", "0"],
         ["shapes", "--repeat", "0"],
+        ["folder", "gs://bucket/images"],
+        ["shapes", "--out", "s3://bucket/set"],
     ],
 )
 def test_what_cannot_be_made_is_told_in_one_line(
     arguments: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert shards.main([*arguments, "--out", str(tmp_path / "out")]) == 2
+    first, *others = arguments
+    assert shards.main([first, "--out", str(tmp_path / "out"), *others]) == 2
     assert len(capfd.readouterr().err.splitlines()) == 1
     assert not (tmp_path / "out").exists()
 
