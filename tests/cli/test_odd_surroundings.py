@@ -115,6 +115,7 @@ def test_json_loses_no_character_that_the_encoding_lacks(shell: Shell, encoding:
     answer = shell.run("--profile", "p", "config", "show", "--json")
     assert answer.code == 0, answer.errors
     assert {"größe…"} <= {str(row["value"]) for row in answer.document}
+    assert all(row["meaning"] for row in answer.document)
     for words in (("--help",), ("--profile", "p", "config", "show")):
         assert shell.run(*words).errors == ""
 

@@ -57,6 +57,7 @@ async def test_what_hinders_a_launch_is_told_before_it_with_what_to_do(operator:
         assert "→ stop that process" in told
         assert "1 checks passed" in told
         assert str(launch.label) == "Launch all the same"
+        await until(pilot, lambda: launch.region.width > len("Launch all the same"))
         operator.rows = operator.rows[:1]
         app.screen.query_one("#command", Input).value = "sleep 9"
         await until(pilot, lambda: launch.disabled)
@@ -267,3 +268,20 @@ async def test_the_launch_dialog_asks_for_everything_a_launch_takes(operator: St
         request = dialog.request()
         assert (request.workdir, request.venv, request.conda_env) == ("/data", "~/venv", "torch")
         assert request.on_failure == "leave"
+
+
+async def test_code_that_was_copied_for_a_run_is_copied_for_the_next_one(operator: StageOperator) -> None:
+    app = ConsoleApp(operator, default_command=("python3", "own.py"))
+    async with app.run_test(size=FULL) as pilot:
+        await until(pilot, lambda: table(app, "slices").row_count())
+        await pilot.press("n")
+        await until(pilot, lambda: isinstance(app.screen, LaunchDialog))
+        app.screen.query_one("#sync", Input).value = "/src/own"
+        await pilot.press("enter")
+        launch = app.screen.query_one("#launch", Button)
+        await until(pilot, lambda: not launch.disabled and launch.has_focus)
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+        await pilot.press("n")
+        await until(pilot, lambda: isinstance(app.screen, LaunchDialog))
+        assert app.screen.query_one("#sync", Input).value == "/src/own"

@@ -276,6 +276,30 @@ async def test_a_failed_phase_is_told_whole_with_its_remedy(operator: StageOpera
         assert remedy in dialog_text(app)
 
 
+def fail_prepare(directory: RunDirectory, worker: int, detail: str, remedy: str) -> None:
+    directory.append_event("phase", worker=worker, phase="prepare", status="failed", detail=detail, remedy=remedy)
+
+
+async def test_workers_whose_launch_failed_alike_are_told_once_and_no_log_is_promised(
+    operator: StageOperator,
+) -> None:
+    directory = RunDirectory.create(operator.settings.runs_home, make_run(a_slice()))
+    directory.append_event("state", state="preparing")
+    for worker in (0, 1, 2):
+        held = f"another run is alive here: run night pid {4700 + worker}"
+        fail_prepare(directory, worker, held, "stop it")
+    fail_prepare(directory, 3, "no room", "make some")
+    cause = "worker 1: another run is alive here: run night pid 4701"
+    directory.append_event("failure", worker=1, exit_code=None, cause=cause)
+    directory.append_event("state", state="failed", cause=cause)
+    app = ConsoleApp(operator, open_run=directory)
+    async with app.run_test(size=SMALL) as pilot:
+        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+        told = [cause, "likewise workers 0,2 → stop it", "worker 3, prepare: no room → make some"]
+        await until(pilot, lambda: trouble(app).splitlines() == told)
+        assert shown(table(app, "phases")).splitlines()[4].split() == ["3", "done", "failed", "·", "no", "room"]
+
+
 @pytest.mark.parametrize("size", [(100, 40), SMALL, (160, 24)], ids=["100x40", "80x24", "160x24"])
 async def test_logs_stand_beneath_the_tabs_where_the_table_leaves_them_room(
     operator: StageOperator, size: tuple[int, int]

@@ -46,7 +46,7 @@ def add_launch(commands: argparse._SubParsersAction[Any]) -> None:
         "--on-failure", choices=("stop", "leave"), default="stop", help="the others, when one failed (default: stop)"
     )
     launch.add_argument(
-        "--restarts", type=whole, default=0, metavar="N", help="relaunch a failed gang N times (default: 0)"
+        "--restarts", type=whole, default=0, metavar="N", help="launch it again when it failed, N times (default: 0)"
     )
     launch.add_argument(
         "--grace", type=seconds, default=30.0, metavar="S", help="seconds between SIGTERM and SIGKILL (default: 30)"

@@ -23,6 +23,12 @@ if TYPE_CHECKING:
     from tui.pod.worker import Worker
 
 OUT_OF_REACH = OutOfReachError.exit_code
+BEYOND_PROFILES = {
+    "home": "holds runs, profiles and accepted host keys",
+    "profile": "settings kept under this name",
+    "account": "who gcloud is logged in as",
+}
+"""What settings mean that no profile holds."""
 
 
 def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
@@ -48,7 +54,7 @@ def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
     sync.add_argument("directory", metavar="DIR", type=directory, help="the top of the tree")
     sync.set_defaults(run=sync_tree, changes=True)
 
-    config = commands.add_parser("config", help="where each setting comes from")
+    config = commands.add_parser("config", help="each setting, what it means and where it comes from")
     config.add_argument("action", metavar="show", choices=("show",))
     config.set_defaults(run=show_config)
 
@@ -178,12 +184,17 @@ def _print_workers(workers: Sequence[Worker], out: Output) -> None:
 
 
 async def show_config(_args: argparse.Namespace, operator: Operator, out: Output) -> int:
-    """Print each setting, its value and where it came from."""
-    settings = operator.settings.origins.values()
+    """Print each setting, its value, where it came from and what it means."""
+    from tui.settings.fields import FIELDS
+
+    meanings = BEYOND_PROFILES | {field.name: field.meaning for field in FIELDS}
+    told = [(s.name, _plain(s.value), s.origin, meanings.get(s.name)) for s in operator.settings.origins.values()]
     if out.as_json:
-        out.document([{"name": s.name, "value": _plain(s.value), "origin": s.origin} for s in settings])
+        names = ("name", "value", "origin", "meaning")
+        out.document([dict(zip(names, one, strict=True)) for one in told])
     else:
-        out.table(("setting", "value", "from"), [(s.name, _in_words(_plain(s.value)), s.origin) for s in settings])
+        rows = [(name, _in_words(value), origin, meaning) for name, value, origin, meaning in told]
+        out.table(("setting", "value", "from", "meaning"), rows)
     return 0
 
 

@@ -44,6 +44,8 @@ class Draft:
     on_end: tuple[str, ...] = ()
     earlier: tuple[str, ...] = ()
     """Commands that were launched before, newest first."""
+    had_code: bool = False
+    """Whether code was copied for the run that this repeats: without it the command finds no file of its own."""
     scale_from: str = ""
     """An accelerator type: where this was trained before."""
 

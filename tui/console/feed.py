@@ -223,9 +223,10 @@ class RunFeed:
         return [line.data for line in spool.tail(count + BLANK_LINES) if line.data.strip()][-count:]
 
     def close(self) -> None:
-        """Give back files."""
+        """Give back files; the reader's go with it."""
         for spool in self._tails.values():
             spool.close()
+        self._reader = None
 
 
 def batches_in(data: bytes) -> list[tuple[int, int]]:

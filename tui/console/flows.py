@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from tui.console.endings import ending
 from tui.console.feed import RunFeed
+from tui.console.screens.base import is_on_top
 from tui.console.screens.delete import DeleteDialog, DeleteProgress
 from tui.console.screens.dialog import QuitDialog, TextDialog, WaitDialog
 from tui.console.screens.run import ActingRunScreen, RunScreen
@@ -22,6 +23,8 @@ from tui.errors import TpuTuiError
 from tui.pod.run import RunState
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from textual.notifications import SeverityLevel
 
     from tui.console.app import ConsoleApp
@@ -51,6 +54,8 @@ class Flows:
         self.deletions: dict[str, DeleteProgress] = {}
         self._attended: dict[str, tuple[float, float]] = {}
         """When a run may be given a keeper again (the store's clock), and the pause after that, by its id."""
+        self.copied_from: dict[str, Path] = {}
+        """Whose code runs got that were launched here, by their ids: no record of a run tells that."""
         self.kept_up: dict[str, TpuTuiError | None] = {}
         """Runs that a console which may give them no keeper reads itself, and what hinders it, if anything does."""
 
@@ -201,7 +206,7 @@ class Flows:
         if self._list_first(lambda: self.new_run(slice_)):
             return
         reading = self.app.store.get(SLICES)
-        slices: tuple[Slice, ...] = reading.value or ()
+        slices = reading.value or ()
         if not slices:
             told = [str(problem) for problem in reading.problems] or [f"no slices in {self.app.operator.where}"]
             self.app.notify(harmless_lines("\n".join(["nothing to launch on", *told])), markup=False, timeout=6)
@@ -229,7 +234,8 @@ class Flows:
 
     async def _once_listed(self, waiting: WaitDialog, then: Callable[[], None]) -> None:
         await self.app.sources.listed()
-        if not waiting.is_current:
+        if not is_on_top(waiting):
+            waiting.leave_with(None)
             return
         self.app.pop_screen()
         then()
@@ -240,7 +246,7 @@ class Flows:
         """Ask what to launch, filled in from a run."""
         if self._list_first(lambda: self.run_again(directory)):
             return
-        slices: tuple[Slice, ...] = self.app.store.get(SLICES).value or ()
+        slices = self.app.store.get(SLICES).value or ()
         if directory is None or not slices:
             self.new_run(None)
             return
@@ -256,6 +262,8 @@ class Flows:
                 run.name or "",
                 dict(run.env),
                 runtime=run.runtime,
+                sync=str(self.copied_from.get(run.id, "")),
+                had_code=run.code_hash is not None,
                 workdir=run.workdir or "",
                 venv=run.venv or "",
                 conda_env=run.conda_env or "",

@@ -47,6 +47,5 @@ class DialogPrompter:
         try:
             return await answer
         except asyncio.CancelledError:
-            if dialog in self._app.screen_stack:
-                dialog.dismiss(None)
+            dialog.leave_with(None)
             raise

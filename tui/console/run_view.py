@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,8 @@ from tui.pod.run import LAST_WORDS, RunState
 from tui.runs.phases import PHASES
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tui.console.feed import Feed
     from tui.console.widgets.core_table import CoreTable
     from tui.errors import TpuTuiError
@@ -28,15 +31,17 @@ if TYPE_CHECKING:
     from tui.runs.parts import WorkerStatus
     from tui.runs.status import RunStatus
 
-SHOWN_PHASES = ("connect", "prepare", "barrier", "start", "confirm")
+SHOWN_PHASES = {"connect": 1, "prepare": 1, "barrier": 3, "start": 2, "confirm": 1}
+"""Phases with the rank of their columns: where there is no room, those go first that take no time."""
 PHASE_COLUMNS = (
     Column("worker", "wkr", 4, right=True),
-    *(Column(phase, phase, 8, rank=2 if phase in ("prepare", "barrier") else 1) for phase in SHOWN_PHASES),
-    Column("last", "last line, or what went wrong", 20, flexible=1),
+    *(Column(phase, phase, 8, rank=rank) for phase, rank in SHOWN_PHASES.items()),
+    Column("last", "last line, or what went wrong", 20, flexible=1, wanted=40),
 )
 LEFT_ALONE = "nobody follows this run any more: its logs and figures stand still"
 _MOST_NAMED = 6
 _MOST_DETAILS = 3
+_PROCESS = re.compile(r"\bpid \d+")
 QUOTED = 6
 """Last lines of a failed worker's log that are quoted."""
 
@@ -173,6 +178,15 @@ def failed_worker(status: RunStatus) -> int | None:
     return next((worker.worker for worker in status.workers if worker.phase_status == "failed"), None)
 
 
+def failed_launch(status: RunStatus | None, worker: object) -> tuple[str, str] | None:
+    """Title and text of why this worker's launch failed; None where it did not."""
+    for one in status.workers if status else ():
+        if one.worker == worker and one.phase_status == "failed":
+            told = "\n→ ".join(filter(None, (one.detail, one.remedy)))
+            return f"worker {worker}, {one.phase} failed", told
+    return None
+
+
 def _alone(run_id: str, *, attends: bool, reads: bool) -> tuple[str, str]:
     if reads:
         return "nobody keeps this run: its policies do not act; its logs are read by this console", "warn"
@@ -186,7 +200,7 @@ def _of_the_run(status: RunStatus, is_quoted: bool) -> list[tuple[str, str]]:
         cause = status.cause.partition(LAST_WORDS)[0] if is_quoted else status.cause
         where = "" if status.first_failure is None else f"worker {status.first_failure}"
         own = cause if cause.startswith(where) else f"{where}: {cause}"
-        if status.first_failure is not None:
+        if is_quoted:
             own += "; l opens its log"
         tone = "bad" if status.state in (RunState.FAILED, RunState.LOST) else "warn"
         said.append((own, tone))
@@ -201,15 +215,30 @@ def _of_the_run(status: RunStatus, is_quoted: bool) -> list[tuple[str, str]]:
 
 
 def _failed_phases(status: RunStatus) -> list[str]:
-    """What a launch phase failed of, whole, with what to do about it."""
-    failed = [worker for worker in status.workers if worker.phase_status == "failed" and worker.detail]
-    told = [
-        f"worker {worker.worker}, {worker.phase}: {worker.detail}" + (f" → {worker.remedy}" if worker.remedy else "")
-        for worker in failed
-        if (worker.detail or "") not in (status.cause or "")
-    ]
+    """What a launch phase failed of, whole, with what to do; workers that it is the same of are told together."""
+    alike: dict[tuple[str | None, str], list[WorkerStatus]] = {}
+    for worker in status.workers:
+        if worker.phase_status == "failed" and worker.detail:
+            alike.setdefault((worker.phase, _of_any_process(worker.detail)), []).append(worker)
+    cause = _of_any_process(status.cause or "")
+    told = [line for (_, detail), group in alike.items() if (line := _failed_alike(status, group, detail in cause))]
     more = len(told) - _MOST_DETAILS
-    return told[:_MOST_DETAILS] + ([f"and {more} more workers; d tells of each"] if more > 0 else [])
+    return told[:_MOST_DETAILS] + ([f"and {more} more; d tells of each worker"] if more > 0 else [])
+
+
+def _of_any_process(text: str) -> str:
+    """The text without the process that it is about, which is another one on every worker."""
+    return _PROCESS.sub("pid", text)
+
+
+def _failed_alike(status: RunStatus, group: Sequence[WorkerStatus], is_told: bool) -> str:
+    """One line for workers whose launch failed alike; where the cause tells it, who else it is true of."""
+    ranks = [one.worker for one in group if not (is_told and one.worker == failed_worker(status))]
+    if not ranks:
+        return ""
+    named, first = f"worker{'s' * (len(ranks) > 1)} {format_ranks(ranks)}", group[0]
+    told = f"likewise {named}" if is_told else f"{named}, {first.phase}: {first.detail}"
+    return told + (f" → {first.remedy}" if first.remedy and first.remedy != status.remedy else "")
 
 
 def phase_title(feed: Feed) -> str:

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from tui.console.store import Store
+from tui.console.store import Source, Store
 from tui.console.tasks import Tasks, as_problem
 from tui.pod.slice import Slice
 
 if TYPE_CHECKING:
     from tui.checks.row import CheckRow
     from tui.operator import Operator
+    from tui.pod.worker import Worker
     from tui.runs.glance import Glance
     from tui.runs.status import RunStatus
 
-SLICES = "slices"
-RUNS = "runs"
-FIGURES = "figures"
+SLICES: Source[tuple[Slice, ...]] = Source("slices")
+RUNS: Source[tuple[RunStatus, ...]] = Source("runs")
+FIGURES: Source[Mapping[str, Glance]] = Source("figures")
 """The newest figures of the listed runs, by run id."""
 SLICES_EVERY = 5.0
 """Seconds between two lists of slices."""
@@ -36,14 +38,14 @@ RUNS_SHARE = 20
 """Reading the runs may take one part in this many of the loop's time; with more runs it is read less often."""
 
 
-def workers_of(slice_: Slice) -> str:
-    """The store's name for a slice's tried workers."""
-    return f"workers {slice_.path}"
+def workers_of(slice_: Slice | None) -> Source[tuple[Worker, ...]]:
+    """A slice's workers as they were tried; of no slice nothing is ever known."""
+    return Source(f"workers {slice_.path if slice_ else ''}")
 
 
-def checks_of(slice_: Slice) -> str:
-    """The store's name for a slice's check rows."""
-    return f"checks {slice_.path}"
+def checks_of(slice_: Slice | None) -> Source[tuple[CheckRow, ...]]:
+    """What the checks of a slice found; of no slice nothing is ever known."""
+    return Source(f"checks {slice_.path if slice_ else ''}")
 
 
 class Sources:
@@ -63,12 +65,12 @@ class Sources:
         """Begin to read the runs, once; the slices are listed from when they are first asked for."""
         if not self._started:
             self._started = True
-            self.tasks.start(RUNS, self._runs())
+            self.tasks.start(RUNS.name, self._runs())
 
     def list_slices(self) -> None:
         """Begin to list the slices: a run alone needs none, and the cloud's library weighs more than the console."""
-        if self._started and not self.tasks.is_running(SLICES):
-            self.tasks.start(SLICES, self._slices())
+        if self._started and not self.tasks.is_running(SLICES.name):
+            self.tasks.start(SLICES.name, self._slices())
 
     async def listed(self) -> None:
         """Come back when the slices were listed once, or could not be."""
@@ -92,11 +94,8 @@ class Sources:
                 pause = min(2 * pause, SLICES_EVERY_AT_MOST)
             self._answered.set()
             self._wanted.clear()
-            with_timeout = asyncio.wait_for(self._wanted.wait(), pause)
-            try:
-                await with_timeout
-            except asyncio.TimeoutError:
-                continue
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._wanted.wait(), pause)
 
     async def _runs(self) -> None:
         """Read the runs beside the loop, the newest ones first; from then on only what has changed is read."""
@@ -151,35 +150,37 @@ class Sources:
 
     def try_workers(self, slice_: Slice) -> None:
         """Try every worker of a slice over SSH."""
-        name = workers_of(slice_)
-        self.tasks.start(name, self._workers(name, slice_), lambda problem: self.store.fail(name, problem))
+        source = workers_of(slice_)
+        self.tasks.start(source.name, self._workers(slice_), lambda problem: self.store.fail(source, problem))
 
-    async def _workers(self, name: str, slice_: Slice) -> None:
-        self.store.busy(name, f"trying {len(slice_.workers)} workers…")
+    async def _workers(self, slice_: Slice) -> None:
+        source = workers_of(slice_)
+        self.store.busy(source, f"trying {len(slice_.workers)} workers…")
         try:
-            self.store.tell(name, tuple(await self.operator.workers(slice_)))
+            self.store.tell(source, tuple(await self.operator.workers(slice_)))
         finally:
-            self.store.busy(name, "")
+            self.store.busy(source, "")
 
     def check(self, slice_: Slice) -> None:
         """Run all checks of a slice, its workers tried first."""
-        name = checks_of(slice_)
+        source = checks_of(slice_)
         self.try_workers(slice_)
-        self.tasks.start(name, self._check(name, slice_), lambda problem: self.store.fail(name, problem))
+        self.tasks.start(source.name, self._check(slice_), lambda problem: self.store.fail(source, problem))
 
-    async def _check(self, name: str, slice_: Slice) -> None:
+    async def _check(self, slice_: Slice) -> None:
+        source = checks_of(slice_)
         rows: list[CheckRow] = []
-        self.store.tell(name, (), busy="checking… esc cancels")
+        self.store.tell(source, (), busy="checking… esc cancels")
         try:
             due = 0.0
             async for row in self.operator.check(slice_):
                 rows.append(row)
                 if (now := time.monotonic()) >= due:
-                    self.store.tell(name, tuple(rows), busy="checking… esc cancels")
+                    self.store.tell(source, tuple(rows), busy="checking… esc cancels")
                     due = now + CHECKS_EVERY
         finally:
-            self.store.tell(name, tuple(rows))
-            self.store.busy(name, "")
+            self.store.tell(source, tuple(rows))
+            self.store.busy(source, "")
 
     def cancel_checks(self) -> bool:
         """Give up running checks; whether there were any."""

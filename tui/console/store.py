@@ -5,16 +5,25 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from tui.errors import TpuTuiError
 
+Value = TypeVar("Value")
+
 
 @dataclass(frozen=True)
-class Reading:
+class Source(Generic[Value]):
+    """What a source is called, and by its type what it answers."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Reading(Generic[Value]):
     """A source's last answer. `at` is when it came (monotonic seconds), `problems` what it could not tell."""
 
-    value: Any = None
+    value: Value | None = None
     at: float | None = None
     problems: tuple[TpuTuiError, ...] = ()
     busy: str = ""
@@ -27,28 +36,30 @@ class Reading:
 
 
 class Store:
-    """Readings by name. A failing source keeps its last value, with its age and its problem."""
+    """The newest readings. A failing source keeps its last value, with its age and its problem."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
-        self._readings: dict[str, Reading] = {}
+        self._readings: dict[Source[Any], Reading[Any]] = {}
 
-    def get(self, name: str) -> Reading:
+    def get(self, source: Source[Value]) -> Reading[Value]:
         """The last reading; an empty one where nothing was ever read."""
-        return self._readings.get(name) or Reading()
+        return self._readings.get(source) or Reading()
 
-    def _put(self, name: str, reading: Reading) -> None:
-        self._readings[name] = replace(reading, revision=self.get(name).revision + 1)
+    def _put(self, source: Source[Value], reading: Reading[Value]) -> None:
+        self._readings[source] = replace(reading, revision=self.get(source).revision + 1)
 
-    def tell(self, name: str, value: Any, problems: tuple[TpuTuiError, ...] = (), *, busy: str = "") -> None:
+    def tell(
+        self, source: Source[Value], value: Value, problems: tuple[TpuTuiError, ...] = (), *, busy: str = ""
+    ) -> None:
         """A source answered."""
-        self._put(name, Reading(value, self.clock(), problems, busy))
+        self._put(source, Reading(value, self.clock(), problems, busy))
 
-    def fail(self, name: str, problem: TpuTuiError) -> None:
+    def fail(self, source: Source[Any], problem: TpuTuiError) -> None:
         """A source failed: the old value stays and grows old."""
-        self._put(name, replace(self.get(name), problems=(problem,), busy=""))
+        self._put(source, replace(self.get(source), problems=(problem,), busy=""))
 
-    def busy(self, name: str, what: str) -> None:
+    def busy(self, source: Source[Any], what: str) -> None:
         """A source is at work; an empty text says that it is not any more."""
-        if self.get(name).busy != what:
-            self._put(name, replace(self.get(name), busy=what))
+        if self.get(source).busy != what:
+            self._put(source, replace(self.get(source), busy=what))

@@ -25,8 +25,10 @@ FRAMELESS, LEAST_FRAMED = "-frameless", 14
 """Lines of a screen below which frames would leave hardly any to what is in them."""
 
 ON_WORKERS: tuple[BindingType, ...] = (
-    Binding("s", "shell", "Shell", id="shell"),
-    Binding("exclamation_mark", "execute", "Exec", key_display="!", tooltip="Exec on every worker", id="exec"),
+    Binding("s", "shell", "Shell", tooltip="Shell on the worker", id="shell"),
+    Binding(
+        "exclamation_mark", "execute", "Exec", key_display="!", tooltip="Exec: a command on all workers", id="exec"
+    ),
 )
 
 
@@ -40,18 +42,33 @@ def size_up(screen: Screen[Any]) -> None:
     screen.set_class(size.height < LEAST_FRAMED, FRAMELESS)
 
 
+def is_on_top(screen: Screen[Any]) -> bool:
+    """Whether keys go to this screen: Textual calls one current that can be seen behind a dialog, too."""
+    return screen in screen.app.screen_stack[-1:]
+
+
 class MainScreen(Screen[None]):
     """A screen that is drawn from data on the app's tick."""
 
     HORIZONTAL_BREAKPOINTS = [(0, NARROW), (110, NORMAL), (170, WIDE)]  # noqa: RUF012 - Textual declares it so
     VERTICAL_BREAKPOINTS = [(0, SHORT), (34, TALL)]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("slash", "filter", "Filter", key_display="/", id="filter", priority=True),
-        Binding("colon", "app.command_palette", "Commands", key_display=":", id="palette"),
+        Binding(
+            "slash",
+            "filter",
+            "Filter",
+            key_display="/",
+            tooltip="Filter: only what holds a text",
+            id="filter",
+            priority=True,
+        ),
+        Binding(
+            "colon", "app.command_palette", "Commands", key_display=":", tooltip="Commands by name", id="palette"
+        ),
         Binding("question_mark", "app.show_help", "Help", key_display="?", id="help"),
-        Binding("e", "export", "Export", tooltip="Export a report", id="export"),
-        Binding("d", "describe", "Describe", id="describe"),
-        Binding("q", "app.ask_quit", "Quit", id="quit"),
+        Binding("e", "export", "Export", tooltip="Export a report of the run", id="export"),
+        Binding("d", "describe", "Describe", tooltip="Describe: all that is known", id="describe"),
+        Binding("q", "app.ask_quit", "Quit", tooltip="Quit; asks first", id="quit"),
     ]
 
     ready = False

@@ -48,7 +48,7 @@ class DeleteDialog(LiveDialog[None]):
         progress: DeleteProgress | None = None,
     ) -> None:
         super().__init__()
-        self.TITLE_TEXT = f"delete {slice_.path}"
+        self.title = f"delete {slice_.path}"
         self._slice = slice_
         self._runs = runs
         self._begin = begin

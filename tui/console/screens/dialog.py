@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
 
 from rich.text import Text
 from textual import events
@@ -14,8 +14,11 @@ from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Button, Input, Static
 
-from tui.console.screens.base import size_up
+from tui.console.screens.base import is_on_top, size_up
 from tui.console.text import harmless
+
+if TYPE_CHECKING:
+    from tui.console.app import ConsoleApp
 
 Answer = TypeVar("Answer")
 
@@ -34,8 +37,9 @@ class Dialog(ModalScreen[Answer]):
         Binding("left,up", "app.focus_previous", "Previous", show=False, id="dialog.previous"),
         Binding("right,down", "app.focus_next", "Next", show=False, id="dialog.next"),
     ]
-    TITLE_TEXT = ""
     default_answer: Answer | None = None
+    _owed: tuple[Answer | None] | None = None
+    """The answer of a dialog that is covered by another one."""
 
     def body(self) -> Sequence[Widget]:
         """What is inside, above the buttons."""
@@ -49,14 +53,39 @@ class Dialog(ModalScreen[Answer]):
         """The frame."""
         size_up(self)
         with Vertical(id="dialog") as frame:
-            frame.border_title = Text(harmless(self.TITLE_TEXT))
+            frame.border_title = Text(harmless(self.title or ""))
             yield from self.body()
             with Horizontal(id="buttons"):
                 yield from self.buttons()
 
+    @property
+    def console(self) -> ConsoleApp:
+        """The app, as what it is."""
+        return cast("ConsoleApp", self.app)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it was not left yet, on top or not."""
+        return self in self.app.screen_stack
+
+    def leave_with(self, answer: Answer | None) -> None:
+        """Answer and go, once; a dialog that another one covers goes when that has gone.
+
+        Textual's `dismiss` takes away what is on top, whichever screen that is.
+        """
+        if is_on_top(self):
+            self.dismiss(answer)
+        elif self.is_open:
+            self._owed = (answer,)
+
+    def on_screen_resume(self) -> None:
+        """Nothing covers it any more."""
+        if self._owed is not None:
+            self.leave_with(*self._owed)
+
     def action_leave(self) -> None:
         """Answer as somebody who wants nothing."""
-        self.dismiss(self.default_answer)
+        self.leave_with(self.default_answer)
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
         """The button that leaves; the others belong to each dialog."""
@@ -97,7 +126,7 @@ class TextDialog(Dialog[None]):
 
     def __init__(self, title: str, text: str) -> None:
         super().__init__(classes="-reading")
-        self.TITLE_TEXT = title
+        self.title = title
         self._text = text
 
     def body(self) -> Sequence[Widget]:
@@ -121,7 +150,7 @@ class TextDialog(Dialog[None]):
 class SecretDialog(Dialog["str | None"]):
     """Asks once for a passphrase or a one-time code; None when it is not given."""
 
-    TITLE_TEXT = "needed to log in"
+    TITLE = "needed to log in"
     AUTO_FOCUS = "#secret"
 
     def __init__(self, text: str) -> None:
@@ -138,17 +167,17 @@ class SecretDialog(Dialog["str | None"]):
 
     def on_input_submitted(self) -> None:
         """Enter gives it."""
-        self.dismiss(self.query_one(Input).value)
+        self.leave_with(self.query_one(Input).value)
 
     def answered(self, button: str) -> None:  # noqa: ARG002
         """The button gives it too."""
-        self.dismiss(self.query_one(Input).value)
+        self.leave_with(self.query_one(Input).value)
 
 
 class TrustDialog(Dialog[str]):
     """Shows an unknown host key; answers `yes`, `all` (asked in this console) or `no`."""
 
-    TITLE_TEXT = "unknown host key"
+    TITLE = "unknown host key"
     default_answer = "no"
 
     def __init__(self, worker: str, key_type: str, fingerprint: str) -> None:
@@ -172,7 +201,7 @@ class TrustDialog(Dialog[str]):
 
     def answered(self, button: str) -> None:
         """Say which."""
-        self.dismiss(button)
+        self.leave_with(button)
 
 
 class WaitDialog(Dialog[None], inherit_bindings=False):
@@ -183,7 +212,7 @@ class WaitDialog(Dialog[None], inherit_bindings=False):
 
     def __init__(self, title: str, text: str) -> None:
         super().__init__()
-        self.TITLE_TEXT = title
+        self.title = title
         self._text = text
         self.typed: list[events.Key | events.Paste] = []
 
@@ -210,7 +239,7 @@ class WaitDialog(Dialog[None], inherit_bindings=False):
 class QuitDialog(Dialog[bool]):
     """Says what goes on when the console goes."""
 
-    TITLE_TEXT = "quit"
+    TITLE = "quit"
     AUTO_FOCUS = "#quit"
     default_answer = False
 
@@ -229,8 +258,8 @@ class QuitDialog(Dialog[bool]):
     def on_key(self, event: object) -> None:
         """`q` or `y` once more quits as well."""
         if getattr(event, "key", "") in ("q", "y"):
-            self.dismiss(True)
+            self.leave_with(True)
 
     def answered(self, button: str) -> None:  # noqa: ARG002
         """Go."""
-        self.dismiss(True)
+        self.leave_with(True)

@@ -66,7 +66,7 @@ class ExecDialog(LiveDialog[None]):
         earlier: Sequence[str] = (),
     ) -> None:
         super().__init__(classes="-answers")
-        self.TITLE_TEXT = f"exec on {slice_.name}"
+        self.title = f"exec on {slice_.name}"
         self._slice = slice_
         self._begin = begin
         self._give_up = give_up
@@ -126,7 +126,7 @@ class ExecDialog(LiveDialog[None]):
         self._execution = self._begin(command, ranks)
         self._command.remember(command)
         self._command.value = ""
-        self.query_one("#dialog").border_title = Text(harmless(f"{self.TITLE_TEXT}: {command}"))
+        self.query_one("#dialog").border_title = Text(harmless(f"{self.title}: {command}"))
         self.query_one("#reading").scroll_home(animate=False)
         self.tick()
 
@@ -134,7 +134,7 @@ class ExecDialog(LiveDialog[None]):
         """Show what came since the last time, and count the seconds."""
         if self._execution is None:
             return
-        now: float = self.app.store.clock()  # type: ignore[attr-defined]
+        now = self.console.store.clock()
         mark = (self._execution.revision, 0 if self._execution.done else int(now - self._execution.begun))
         if mark != self._shown:
             self._shown = mark

@@ -53,15 +53,18 @@ def help_text(screen: Screen[object], widgets: Iterable[Widget], width: int = 0)
         if keys:
             parts.append("\n".join([title, *(f"  {key:<{room}}{told}" for key, told in keys)]))
     lines = "\n\n".join(dict.fromkeys(parts)).splitlines()
-    return "\n".join(_side_by_side(lines) if width >= 2 * COLUMN_WIDTH else lines) + f"\n\n{MORE}"
+    return "\n".join(_side_by_side(lines, width)) + f"\n\n{MORE}"
 
 
-def _side_by_side(lines: list[str]) -> list[str]:
-    """Parts of lines with a blank one between any two, in two columns of about the same height."""
+def _side_by_side(lines: list[str], width: int) -> list[str]:
+    """Parts of lines with a blank one between any two, in two columns of about the same height where they fit."""
     ends = [number for number, line in enumerate(lines) if not line] or [len(lines)]
     middle = min(ends, key=lambda end: abs(2 * end - len(lines)))
     left, right = lines[:middle], lines[middle + 1 :]
-    return [f"{a:<{COLUMN_WIDTH}}{b}".rstrip() for a, b in zip_longest(left, right, fillvalue="")]
+    begin = max(COLUMN_WIDTH, max(map(len, left), default=0) + 2)
+    if begin + max(map(len, right), default=0) > width:
+        return lines
+    return [f"{a:<{begin}}{b}".rstrip() for a, b in zip_longest(left, right, fillvalue="")]
 
 
 TEXTUALS = {

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import shlex
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.text import Text
 from textual import on
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical, VerticalScroll
-from textual.screen import ModalScreen
+from textual.containers import Horizontal, VerticalScroll
+from textual.widget import Widget
 from textual.widgets import Button, Input, Label, Select, Static, TextArea
 
 from tui.console.draft import Draft, check_lines, parse_env, parse_restarts, scaled, shell_note
-from tui.console.screens.base import size_up
-from tui.console.screens.dialog import plain
+from tui.console.screens.dialog import Dialog, plain
 from tui.console.text import harmless
 from tui.console.widgets.command_line import CommandLine
 from tui.errors import TpuTuiError, UsageError
@@ -25,13 +24,18 @@ from tui.pod.run_names import readable_name
 
 if TYPE_CHECKING:
     from tui.checks.row import CheckRow
-    from tui.console.app import ConsoleApp
     from tui.operator import LaunchRequest
     from tui.pod.slice import Slice
     from tui.runs.spec import LaunchSpec
 
 ON_FAILURE = (("stop the other workers", "stop"), ("leave the others running", "leave"))
-RUNTIMES = ("pjrt", "cpu", "xrt", "none")
+RUNTIMES = (
+    ("pjrt: torch_xla on TPU VMs", "pjrt"),
+    ("cpu: XLA without a TPU", "cpu"),
+    ("xrt: torch_xla up to 2.0", "xrt"),
+    ("none: no variables for it", "none"),
+)
+CODE, CODE_AGAIN = "a directory, copied to all", "copied before: which directory?"
 PLAN = "plan a launch"
 LAUNCH = "launch"
 TELL_EVERY = 0.2
@@ -39,12 +43,12 @@ TELL_EVERY = 0.2
 ASK = "enter shows exactly what would run, and where; nothing is started by that."
 
 
-class LaunchDialog(ModalScreen["str | None"]):
+class LaunchDialog(Dialog["str | None"]):
     """Fields, then exactly what would run, then the launch; answers the new run's id."""
 
+    TITLE = "new run"
     AUTO_FOCUS = "#command"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "leave", "Back", id="launch.leave"),
         Binding("pageup", "page(-1)", "Scroll what will run", show=False, id="launch.page_up", priority=True),
         Binding("pagedown", "page(1)", "Scroll what will run", show=False, id="launch.page_down", priority=True),
         Binding("ctrl+r", "plan", "Show what will run", id="launch.plan", priority=True),
@@ -59,92 +63,48 @@ class LaunchDialog(ModalScreen["str | None"]):
         self._checks = ""
         self._script = ASK
 
-    def compose(self) -> ComposeResult:
+    def body(self) -> Sequence[Widget]:
         """Fields beside the preview, or above it where there is no room."""
-        size_up(self)
-        draft = self._draft
-        options = [
-            (Text(harmless(f"{s.name}  {s.state or ''}  {len(s.workers)} workers")), s.path) for s in draft.slices
+        fields = VerticalScroll(*self._fields(), id="fields", can_focus=False)
+        preview = VerticalScroll(Static("", id="told", markup=False), id="preview")
+        return [Horizontal(fields, preview, id="halves")]
+
+    def buttons(self) -> Sequence[Button]:
+        """Leave it, look at it, and only then launch it."""
+        return [
+            Button("Cancel", id="leave"),
+            Button("Show what will run", id="plan", variant="primary"),
+            Button("Launch", id="launch", variant="success", disabled=True),
         ]
-        chosen = draft.chosen if draft.chosen in {s.path for s in draft.slices} else None
-        with Vertical(id="dialog") as frame:
-            frame.border_title = "new run"
-            with Horizontal(id="halves"):
-                with VerticalScroll(id="fields", can_focus=False):
-                    yield from self._field(
-                        "slice",
-                        Select(
-                            options,
-                            value=chosen or Select.NULL,
-                            prompt="which one?",
-                            allow_blank=chosen is None,
-                            id="slice",
-                            compact=True,
-                        ),
-                    )
-                    yield from self._field("command", CommandLine(draft.command, id="command", earlier=draft.earlier))
-                    yield from self._field(
-                        "name", Input(draft.name, placeholder="the slice's name", id="name", compact=True)
-                    )
-                    yield from self._field(
-                        "runtime",
-                        Select(
-                            [(r, r) for r in RUNTIMES],
-                            value=draft.runtime,
-                            allow_blank=False,
-                            id="runtime",
-                            compact=True,
-                        ),
-                    )
-                    yield from self._field(
-                        "sync",
-                        Input(draft.sync, placeholder="copied to every worker", id="sync", compact=True),
-                    )
-                    for name, label, value, told in (
-                        ("workdir", "workdir", draft.workdir, "where the command runs"),
-                        ("venv", "venv", draft.venv, "a virtual environment there"),
-                        ("conda-env", "conda env", draft.conda_env, "a conda environment there"),
-                    ):
-                        yield from self._field(label, Input(value, placeholder=told, id=name, compact=True))
-                    yield from self._field(
-                        "on failure",
-                        Select(ON_FAILURE, value=draft.on_failure, allow_blank=False, id="on-failure", compact=True),
-                    )
-                    for name, label, value, told in (
-                        ("restarts", "restarts", str(draft.restarts or ""), "0: a gang that failed stays down"),
-                        (
-                            "on-end",
-                            "on end",
-                            shlex.join(draft.on_end),
-                            "report, stop-slice, delete-slice, 'command:…'",
-                        ),
-                        ("scale-from", "scale from", draft.scale_from, "v2-8: a type it was trained on before"),
-                        ("scale-by", "with", "", "1024 5000 0.1: batch, steps, rate"),
-                    ):
-                        yield from self._field(label, Input(value, placeholder=told, id=name, compact=True))
-                    yield Label("environment, one NAME=value a row")
-                    rows = "\n".join(f"{name}={value}" for name, value in draft.env.items())
-                    yield TextArea(rows, id="env", compact=True)
-                with VerticalScroll(id="preview"):
-                    yield Static("", id="told", markup=False)
-            with Horizontal(id="buttons"):
-                yield Button("Cancel", id="leave")
-                yield Button("Show what will run", id="plan", variant="primary")
-                yield Button("Launch", id="launch", variant="success", disabled=True)
 
-    @staticmethod
-    def _field(name: str, widget: Select[str] | Input) -> ComposeResult:
-        with Horizontal(classes="field"):
-            yield Label(name)
-            yield widget
+    def _fields(self) -> Iterator[Widget]:
+        draft = self._draft
+        yield _labelled("slice", self._slices())
+        would = "python3 train.py: as typed on a worker"
+        yield _labelled("command", CommandLine(draft.command, id="command", earlier=draft.earlier, placeholder=would))
+        yield _written("name", "name", draft.name, "the slice's name")
+        yield _labelled("runtime", _choice("runtime", RUNTIMES, draft.runtime))
+        yield _written("sync", "sync", draft.sync, CODE_AGAIN if draft.had_code else CODE)
+        yield _written("workdir", "workdir", draft.workdir, "where the command runs")
+        yield _written("venv", "venv", draft.venv, "a virtual environment there")
+        yield _written("conda env", "conda-env", draft.conda_env, "a conda environment there")
+        yield _labelled("on failure", _choice("on-failure", ON_FAILURE, draft.on_failure))
+        yield _written("restarts", "restarts", str(draft.restarts or ""), "0: how often to launch it again")
+        ends = "report, stop-slice, 'command:…'"
+        yield _written("on end", "on-end", shlex.join(draft.on_end), ends)
+        yield _written("scale from", "scale-from", draft.scale_from, "v2-8: type it was trained on")
+        yield _written("with", "scale-by", "", "1024 5000 0.1: batch, steps, rate")
+        yield Label("environment, one NAME=value a row")
+        rows = "\n".join(f"{name}={value}" for name, value in draft.env.items())
+        yield TextArea(rows, id="env", compact=True)
 
-    @property
-    def console(self) -> ConsoleApp:
-        """The app, as what it is."""
-        from tui.console.app import ConsoleApp
-
-        assert isinstance(self.app, ConsoleApp)
-        return self.app
+    def _slices(self) -> Select[str]:
+        """The slices, none of them chosen where the one that was meant is not there any more."""
+        listed = self._draft.slices
+        options = [(Text(harmless(f"{s.name}  {s.state or ''}  {len(s.workers)} workers")), s.path) for s in listed]
+        is_there = self._draft.chosen in {s.path for s in listed}
+        chosen = self._draft.chosen if is_there else Select.NULL
+        return Select(options, value=chosen, prompt="which one?", allow_blank=not is_there, id="slice", compact=True)
 
     def on_mount(self) -> None:
         """Begin at the command."""
@@ -190,13 +150,13 @@ class LaunchDialog(ModalScreen["str | None"]):
         argv = self._words("command")
         if not argv:
             raise UsageError("there is no command", remedy="what would you type on a worker?")
-        sync, name = self._text("sync"), self._text("name")
+        name = self._text("name")
         return LaunchRequest(
             slice_=slice_,
             argv=argv,
             name=readable_name(name) if name else None,
             env=parse_env(self.query_one("#env", TextArea).text),
-            sync=Path(sync).expanduser() if sync else None,
+            sync=self._sync(),
             runtime=str(self.query_one("#runtime", Select).value),
             workdir=self._text("workdir"),
             venv=self._text("venv"),
@@ -218,6 +178,10 @@ class LaunchDialog(ModalScreen["str | None"]):
         path = self.query_one("#slice", Select).value
         return next((s for s in self._draft.slices if s.path == path), None)
 
+    def _sync(self) -> Path | None:
+        written = self._text("sync")
+        return Path(written).expanduser() if written else None
+
     def _text(self, name: str) -> str | None:
         return self.query_one(f"#{name}", Input).value.strip() or None
 
@@ -235,8 +199,6 @@ class LaunchDialog(ModalScreen["str | None"]):
 
     async def _plan(self, request: LaunchRequest) -> None:
         spec = await self.console.operator.plan_launch(request)
-        if not self.is_mounted:
-            return
         self._spec = spec
         note = shell_note(request.argv)
         script = self.console.operator.dry_run(spec)
@@ -245,6 +207,7 @@ class LaunchDialog(ModalScreen["str | None"]):
         button = self.query_one("#launch", Button)
         button.label = "Launch all the same" if any(row.hinders for row in rows) else "Launch"
         button.disabled = False
+        button.refresh(layout=True)  # Textual leaves it as wide as its first label
         button.focus()
 
     async def _check(self, request: LaunchRequest, script: str) -> list[CheckRow]:
@@ -272,27 +235,45 @@ class LaunchDialog(ModalScreen["str | None"]):
         self.query_one("#launch", Button).disabled = True
 
     def _failed(self, problem: TpuTuiError) -> None:
-        if self.is_mounted:
+        """Tell it here, or where one looks after this dialog was left."""
+        if self.is_open:
             self._tell(str(problem))
+        else:
+            self.console.flows.say(problem)
 
     # --- the launch -------------------------------------------------------------------------------------------------
 
-    @on(Button.Pressed)
-    def _pressed(self, event: Button.Pressed) -> None:
-        if event.button.id == "leave":
-            self.action_leave()
-        elif event.button.id == "plan":
+    def answered(self, button: str) -> None:
+        """Look, or launch what was looked at."""
+        if button == "plan":
             self.action_plan()
         elif self._spec is not None:
-            event.button.disabled = True
+            self.query_one("#launch", Button).disabled = True
             self._tell("handing over to the run's keeper…")
-            self.console.tasks.start(LAUNCH, self._launch(self._spec), self._failed)
+            self.console.tasks.start(LAUNCH, self._launch(self._spec, self._sync()), self._failed)
 
-    async def _launch(self, spec: LaunchSpec) -> None:
+    async def _launch(self, spec: LaunchSpec, sync: Path | None) -> None:
         directory = await self.console.operator.launch(spec)
-        self.dismiss(directory.id)
+        if sync is not None:
+            self.console.flows.copied_from[directory.id] = sync
+        if not self.is_open:
+            self.notify(f"{directory.id} was handed over before the dialog was left: it is launched", markup=False)
+        self.leave_with(directory.id)
 
     def action_leave(self) -> None:
         """Give up what is under way; a launch that was handed over is a run, and goes on."""
         self._give_up()
-        self.dismiss(None)
+        super().action_leave()
+
+
+def _labelled(label: str, field: Widget) -> Widget:
+    return Horizontal(Label(label), field, classes="field")
+
+
+def _written(label: str, name: str, value: str, told: str) -> Widget:
+    """A field to be written in; `told` stands there while it is empty."""
+    return _labelled(label, Input(value, placeholder=told, id=name, compact=True))
+
+
+def _choice(name: str, options: Sequence[tuple[str, str]], value: str) -> Select[str]:
+    return Select(options, value=value, allow_blank=False, id=name, compact=True)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import on
 from textual.app import ComposeResult
@@ -15,8 +14,9 @@ from textual.containers import Container, Horizontal
 from tui.console import rows
 from tui.console.document import document
 from tui.console.run_view import known_of
-from tui.console.screens.base import NARROW, ON_WORKERS, MainScreen, size_up
+from tui.console.screens.base import NARROW, ON_WORKERS, MainScreen, is_on_top, size_up
 from tui.console.sources import FIGURES, RUNS, SLICES, checks_of, workers_of
+from tui.console.store import Source
 from tui.console.widgets.filter_bar import FilterBar
 from tui.console.widgets.headline import Headline
 from tui.console.widgets.keys_line import KeysLine
@@ -43,8 +43,8 @@ class PodScreen(MainScreen):
     TITLE = "pod"
     NO_RUNS: ClassVar[str] = "no runs of this machine yet; tpu-tui runs SLICE finds those of others"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("c", "check", "Check", id="check"),
-        Binding("l", "logs", "Logs", show=False, id="logs"),
+        Binding("c", "check", "Check", tooltip="Check the slice and its workers", id="check"),
+        Binding("l", "logs", "Logs of the run", show=False, id="logs"),
         Binding("r", "refresh", "List the slices now", show=False, id="refresh"),
         Binding("1", "pane('slices')", "Slices", show=False, id="pane.slices"),
         Binding("2", "pane('workers')", "Workers", show=False, id="pane.workers"),
@@ -59,7 +59,7 @@ class PodScreen(MainScreen):
         self._runs: dict[str, RunStatus] = {}
         self._run_rows: dict[str, tuple[RunStatus, Glance | None, Row]] = {}
         self._checks: Digest | None = None
-        self._seen: dict[str, tuple[str, int, int]] = {}
+        self._seen: dict[str, tuple[object, ...]] = {}
         self._headline = Headline(id="headline")
         self._tables = {
             "slices": RowTable(rows.SLICE_COLUMNS, empty="listing…", id="slices"),
@@ -103,19 +103,19 @@ class PodScreen(MainScreen):
         self._take_checks(chosen, now)
         self._take_runs(now)
 
-    def _is_new(self, pane: str, name: str, now: float) -> bool:
-        """Whether a pane's reading differs from what it shows; once a second it does, for the age's sake."""
-        mark = (name, self.console.store.get(name).revision, int(now))
+    def _is_new(self, pane: str, now: float, *sources: Source[Any]) -> bool:
+        """Whether readings differ from what a pane shows of them; once a second they do, for their age's sake."""
+        mark = (int(now), *((source, self.console.store.get(source).revision) for source in sources))
         if self._seen.get(pane) == mark:
             return False
         self._seen[pane] = mark
         return True
 
     def _take_slices(self, now: float) -> None:
-        if not self._is_new("slices", SLICES, now):
+        if not self._is_new("slices", now, SLICES):
             return
         reading = self.console.store.get(SLICES)
-        slices: tuple[Slice, ...] = reading.value or ()
+        slices = reading.value or ()
         self._slices = {slice_.path: slice_ for slice_ in slices}
         table = self._tables["slices"]
         if reading.at is not None or reading.problems:
@@ -134,21 +134,20 @@ class PodScreen(MainScreen):
         return f"{told}\n\ntpu-tui slices create makes one; tpu-tui demo is a pod on this machine"
 
     def _take_workers(self, chosen: Slice | None, now: float) -> None:
-        name = workers_of(chosen) if chosen else ""
-        slices = self.console.store.get(SLICES).revision
-        if not self._is_new("workers", f"{name} {slices}", now) and not self._is_new("tried", name, now):
+        tried = workers_of(chosen)
+        if not self._is_new("workers", now, SLICES, tried):
             return
-        reading = self.console.store.get(name)
+        reading = self.console.store.get(tried)
         self._tables["workers"].set_empty("no slice is chosen" if chosen is None else "it has no workers")
         self._tables["workers"].show(rows.worker_rows(chosen, reading.value))
         self._panes["workers"].set_title(f"workers of {chosen.name}" if chosen else "workers")
         self._panes["workers"].show_reading(reading, now)
 
     def _take_checks(self, chosen: Slice | None, now: float) -> None:
-        name = checks_of(chosen) if chosen else ""
-        if not self._is_new("checks", name, now):
+        checks = checks_of(chosen)
+        if not self._is_new("checks", now, checks):
             return
-        reading = self.console.store.get(name)
+        reading = self.console.store.get(checks)
         self._checks = found = self._digest(reading.value or ())
         self._tables["checks"].show(rows.check_rows(found) if found else [])
         self._panes["checks"].show_reading(reading, now, rows.check_note(found) if found else "")
@@ -162,13 +161,13 @@ class PodScreen(MainScreen):
         return digest(found)
 
     def _take_runs(self, now: float) -> None:
-        if not self._is_new("runs", RUNS, now):
+        if not self._is_new("runs", now, RUNS):
             return
         reading = self.console.store.get(RUNS)
-        statuses: tuple[RunStatus, ...] = reading.value or ()
+        statuses = reading.value or ()
         self._runs = {status.run.id: status for status in statuses}
         looked = self.console.store.get(FIGURES)
-        figures: Mapping[str, Glance] = looked.value or {}
+        figures = looked.value or {}
         moment = time.time()
         if reading.at is not None or reading.problems:
             self._tables["runs"].set_empty(self.NO_RUNS if not reading.problems else "not known")
@@ -232,6 +231,8 @@ class PodScreen(MainScreen):
 
     @on(LineTable.Opened)
     def _open(self, event: LineTable.Opened) -> None:
+        if not is_on_top(self):
+            return  # enter, pressed twice at once, opened it already
         if event.table.id == "runs":
             self.console.flows.open_run(self.chosen_run())
         else:
@@ -287,7 +288,8 @@ class PodScreen(MainScreen):
         finding = next((one for one in found.findings if rows.finding_key(one) == key), None) if found else None
         if found is None or finding is None:
             return "c checks it"
-        return rows.check_text(found, finding, self.console.store.get(checks_of(chosen)).value, self.size.width - 12)
+        checked = self.console.store.get(checks_of(chosen)).value or ()
+        return rows.check_text(found, finding, checked, self.size.width - 12)
 
 
 class ActingPodScreen(PodScreen):
@@ -295,10 +297,10 @@ class ActingPodScreen(PodScreen):
 
     NO_RUNS = f"{PodScreen.NO_RUNS}, n launches one"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("n", "new_run", "New run", id="new"),
-        Binding("x,ctrl+k", "stop_run", "Stop", id="stop"),
+        Binding("n", "new_run", "New run", tooltip="New run on it; asks first", id="new"),
+        Binding("x,ctrl+k", "stop_run", "Stop", tooltip="Stop the run; asks first", id="stop"),
         *ON_WORKERS,
-        Binding("ctrl+d", "delete_slice", "Delete", tooltip="Delete the slice", id="delete"),
+        Binding("ctrl+d", "delete_slice", "Delete", tooltip="Delete the slice; asks first", id="delete"),
     ]
 
     def action_new_run(self) -> None:

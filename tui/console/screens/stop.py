@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding, BindingType
@@ -81,11 +81,11 @@ class StopDialog(LiveDialog["str | None"]):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("y", "begin", "Stop it", show=False, id="stop.begin")]
 
-    def __init__(self, run: Run, begin: object, progress: StopProgress | None = None) -> None:
+    def __init__(self, run: Run, begin: Callable[[], StopProgress], progress: StopProgress | None = None) -> None:
         super().__init__()
         self._table = RowTable(COLUMNS, id="answers")
         self._told = Static("", markup=False, id="told")
-        self.TITLE_TEXT = f"stop {run.id}"
+        self.title = f"stop {run.id}"
         self._run = run
         self._begin = begin
         self.progress = progress
@@ -133,7 +133,7 @@ class StopDialog(LiveDialog["str | None"]):
 
     def console_clock(self) -> float:
         """The console's clock (monotonic seconds)."""
-        return float(self.app.store.clock())  # type: ignore[attr-defined]
+        return self.console.store.clock()
 
     def answered(self, button: str) -> None:  # noqa: ARG002
         """The red button."""
@@ -142,6 +142,6 @@ class StopDialog(LiveDialog["str | None"]):
     def action_begin(self) -> None:
         """Begin to stop, once."""
         if self.progress is None:
-            self.progress = self._begin()  # type: ignore[operator]
+            self.progress = self._begin()
             self._arrange()
             self.query_one("#leave").focus()

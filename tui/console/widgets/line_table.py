@@ -68,7 +68,7 @@ class LineTable(LineView):
         Binding("pagedown,ctrl+f", "page(1)", "Page down", show=False, id="table.page_down"),
         Binding("home,g", "cursor_to(0)", "First row", show=False, id="table.first"),
         Binding("end,G", "cursor_to(-1)", "Last row", show=False, id="table.last"),
-        Binding("enter", "open", "Open", id="table.open"),
+        Binding("enter", "open", "Open", tooltip="Open the row", id="table.open"),
         Binding("o", "next_sort", "Sort", tooltip="Sort by the next column", id="table.sort"),
         Binding("O", "reverse_sort", "Reverse the order", show=False, id="table.reverse"),
     ]

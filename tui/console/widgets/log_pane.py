@@ -91,6 +91,11 @@ class LogPane(LineView):
         self._empty = "nothing was written yet"
         self._said = ""
 
+    def on_unmount(self) -> None:
+        """Give back the files of the log that is shown."""
+        if self._source is not None:
+            self._source.close()
+
     # --- data in ------------------------------------------------------------------------------------------------
 
     def open(self, source: LineSource, *, show_worker: bool = False, empty: str = "nothing was written yet") -> None:

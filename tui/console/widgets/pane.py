@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 from textual.app import ComposeResult
@@ -82,7 +82,7 @@ class Pane(Vertical):
             self._label.update(Text("\n".join(harmless(line) for line in text.splitlines())))
             self._label.set_class(bool(text), "-shown")
 
-    def show_reading(self, reading: Reading, now: float, note: str = "") -> None:
+    def show_reading(self, reading: Reading[Any], now: float, note: str = "") -> None:
         """Tell a source's problems, what it does right now, and how old its answer is when that matters."""
         told = [str(problem) for problem in reading.problems[:MOST_PROBLEMS]]
         more = len(reading.problems) - len(told)

@@ -1,0 +1,122 @@
+"""What is left is gone, and only that: no screen beneath it, no file of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from textual.events import Key
+from textual.pilot import Pilot
+from textual.widgets import Button
+
+from tests.console.driving import FULL, dialog_text, running, table, until
+from tests.console.stage import StageOperator, a_slice, train
+from tui.console.app import ConsoleApp
+from tui.console.screens.dialog import QuitDialog, SecretDialog, TextDialog
+from tui.console.screens.pod import PodScreen
+from tui.console.screens.run import RunScreen
+from tui.errors import TpuTuiError
+from tui.runs.directory import RunDirectory
+
+
+class _Handing(StageOperator):
+    """A launch takes until `taken`, and may fail."""
+
+    problem: TpuTuiError | None = None
+
+    def __init__(self, home: Path) -> None:
+        super().__init__(home, a_slice())
+        self.taken = asyncio.Event()
+
+    async def launch(self, spec: Any) -> RunDirectory:
+        await self.taken.wait()
+        if self.problem is not None:
+            raise self.problem
+        return await super().launch(spec)
+
+
+async def _hand_over(app: ConsoleApp, pilot: Pilot[None]) -> None:
+    await until(pilot, lambda: table(app, "slices").row_count())
+    await pilot.press("n", "enter")
+    launch = app.screen.query_one("#launch", Button)
+    await until(pilot, lambda: not launch.disabled and launch.has_focus)
+    await pilot.press("enter")
+    await until(pilot, lambda: "handing over" in dialog_text(app))
+
+
+def _told(app: ConsoleApp) -> str:
+    return "\n".join(str(told.message) for told in app._notifications)
+
+
+async def test_a_launch_that_was_handed_over_and_left_takes_no_other_dialog_away(own_home: Path) -> None:
+    operator = _Handing(own_home)
+    app = ConsoleApp(operator, default_command=("true",))
+    async with app.run_test(size=FULL) as pilot:
+        await _hand_over(app, pilot)
+        await pilot.press("escape", "question_mark")
+        await until(pilot, lambda: isinstance(app.screen, TextDialog))
+        operator.taken.set()
+        await until(pilot, lambda: "was handed over" in _told(app))
+        assert operator.runs()[0].run.id in _told(app)
+        assert isinstance(app.screen, TextDialog)
+
+
+async def test_a_launch_that_fails_once_its_dialog_was_left_is_told_all_the_same(own_home: Path) -> None:
+    operator = _Handing(own_home)
+    operator.problem = TpuTuiError("the run's keeper does not start", why="no space left on device")
+    app = ConsoleApp(operator, default_command=("true",))
+    async with app.run_test(size=FULL) as pilot:
+        await _hand_over(app, pilot)
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, PodScreen))
+        operator.taken.set()
+        await until(pilot, lambda: "no space left on device" in _told(app))
+
+
+async def test_a_question_given_up_beneath_another_dialog_goes_after_that(operator: StageOperator) -> None:
+    app = ConsoleApp(operator)
+    async with app.run_test(size=FULL) as pilot:
+        await until(pilot, lambda: operator.prompter is not None)
+        assert operator.prompter is not None
+        secret = asyncio.ensure_future(operator.prompter.secret("one-time code"))
+        await until(pilot, lambda: isinstance(app.screen, SecretDialog))
+        await pilot.press("ctrl+q")
+        await until(pilot, lambda: isinstance(app.screen, QuitDialog))
+        secret.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await secret
+        await pilot.pause()
+        assert isinstance(app.screen, QuitDialog)
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, PodScreen))
+
+
+async def test_a_run_opened_twice_at_once_is_left_once(operator: StageOperator) -> None:
+    running(operator)
+    app = ConsoleApp(operator)
+    async with app.run_test(size=FULL) as pilot:
+        await until(pilot, lambda: table(app, "runs").row_count())
+        await pilot.press("4")
+        for _ in range(2):
+            app.post_message(Key("enter", "\r"))
+        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, PodScreen))
+
+
+async def test_a_run_that_was_left_has_no_file_open(operator: StageOperator) -> None:
+    directory = running(operator)
+    train(directory, range(0, 20, 5))
+
+    def files() -> list[str]:
+        return [file.path for file in psutil.Process().open_files() if file.path.endswith(".log")]
+
+    app = ConsoleApp(operator, open_run=directory)
+    async with app.run_test(size=FULL) as pilot:
+        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+        await until(pilot, lambda: len(files()) >= len(directory.run.workers))
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, PodScreen) and not files())
