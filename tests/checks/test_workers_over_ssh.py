@@ -215,7 +215,11 @@ async def test_a_home_that_was_mounted_read_only_fails_where_runs_are_kept_there
             async with Fleet(slice_.workers, worker.access()) as fleet:
                 rows = [row async for row in before_launch(slice_, fleet, run_root=root) if row.check == "disk"]
             found.append([(row.status, row.detail.partition(" on ")[2] or row.detail) for row in rows])
+        homeless = sshd(bare=True, environment={"TPU_TUI_DEVICES": "", "HOME": f"{worker.home}/not/there"})
+        async with Fleet([homeless.worker], homeless.access()) as fleet:
+            rows = [row async for row in before_launch(slice_of(homeless), fleet) if row.check == "disk"]
 
+    assert [(row.status, row.detail) for row in rows if row.hinders] == [("fail", "home cannot be written to")]
     assert found == [
         [("fail", "home cannot be written to"), ("pass", "/tmp")],
         [("warn", "home cannot be written to"), ("pass", "run_root"), ("pass", "/tmp")],
@@ -280,6 +284,27 @@ async def test_a_worker_whose_answer_breaks_off_or_does_not_come_is_unknown(
     assert "not within" in late["worker", 0].detail
     assert "coreutils" not in (late["worker", 0].remedy or "")
     assert not {"disk", "chips", "clock"} & {check for check, _ in rows}
+
+
+@pytest.mark.parametrize(
+    ("extra", "environment", "told"),
+    [
+        (["ForceCommand echo no shell here"], {}, "it ended with 0 and said: no shell here"),
+        (["ForceCommand false"], {}, "it ended with 1"),
+        ([], {"PATH": "/nonexistent"}, "sh: not found"),
+    ],
+)
+async def test_a_worker_that_runs_something_else_instead_fails(
+    sshd: Start, extra: list[str], environment: dict[str, str], told: str
+) -> None:
+    worker = sshd(extra=extra, environment=environment)
+    slice_ = slice_of(worker)
+    async with Fleet(slice_.workers, worker.access()) as fleet:
+        rows = await read(run_checks(slice_, fleet))
+
+    assert rows["worker", 0].hinders
+    assert rows["worker", 0].detail.endswith(told)
+    assert "ForceCommand" in (rows["worker", 0].remedy or "")
 
 
 async def test_before_a_launch_the_way_to_worker_0_is_tried_from_each(sshd: Start) -> None:

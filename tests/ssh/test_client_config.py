@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.runs.pipes import until
+from tests.ssh.test_fleet import _until
 from tests.ssh.test_keys import _add, agent
 from tests.sshd import OpensshWorker, make_key
 from tui.errors import UsageError
@@ -110,6 +115,34 @@ def test_a_condition_that_takes_for_ever_is_told(tmp_path: Path, monkeypatch: py
         _login(tmp_path, 'Match exec "exec sleep 5"\n User eve\n')
 
 
+async def test_a_condition_that_takes_its_time_holds_up_nothing_else(sshd: Start, tmp_path: Path) -> None:
+    server = sshd()
+    asked, told = tmp_path / "asked", tmp_path / "told"
+    script = f"touch {asked}; until [ -e {told} ]; do sleep 0.02; done"
+    (tmp_path / "config").write_text(f'Match exec "{script}"\n User {server.user}\n')
+    access = server.access(user=None, config=str(tmp_path / "config"))
+    async with Fleet([replace(server.worker, user=None)], access) as fleet:
+        running = asyncio.ensure_future(fleet.run(0, "true"))
+        await _until(asked.exists)
+        told.touch()
+        assert (await running).ok
+
+
+def test_what_a_condition_said_holds_for_a_while_and_no_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = f'Match exec "test -e {tmp_path}/office"\n ProxyJump none\nMatch all\n ProxyJump gate\n'
+    assert _login(tmp_path, text).jump == "gate"
+    (tmp_path / "office").touch()
+    os.utime(tmp_path / "config", ns=(0, 0))
+    access = Access(config=str(tmp_path / "config"))
+    assert login_for("tpu", None, None, access).jump is None
+    (tmp_path / "office").unlink()
+    assert login_for("tpu", None, None, access).jump is None
+    monkeypatch.setattr("tui.ssh.client_config.HOLDS", 0.0)
+    assert login_for("tpu", None, None, access).jump == "gate"
+
+
 def _through(server: OpensshWorker, tmp_path: Path, command: str, **changes: object) -> Access:
     (tmp_path / "config").write_text(f"Host 127.0.0.1\n ProxyCommand {command}\n")
     return server.access(config=str(tmp_path / "config"), **changes)
@@ -134,6 +167,25 @@ async def test_a_configured_command_leads_to_the_workers_and_ends_with_them(sshd
         until(lambda: not server.connections())
         assert (await fleet.run(0, "true")).ok
     assert _running(script) == []
+
+
+async def test_what_a_configured_command_leaves_behind_keeps_no_file_open_here(sshd: Start, tmp_path: Path) -> None:
+    server = sshd()
+    script = tmp_path / "pipe.py"
+    script.write_text(PIPE)
+    left = f"sleep 1000 <&- >&- & echo $! >>{tmp_path}/left; exec {sys.executable} {script} %p"
+    access = _through(server, tmp_path, f"sh -c '{left}'")
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    async with Fleet([server.worker], access) as fleet:
+        for _ in range(3):
+            connection = await fleet.connect(0)
+            server.cut()
+            await asyncio.wait_for(connection.closed.wait(), 20)
+            until(lambda: not _running(script))
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before
+    for pid in (tmp_path / "left").read_text().split():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(pid), signal.SIGKILL)
 
 
 async def test_a_command_that_fails_is_told_in_its_own_words(sshd: Start, tmp_path: Path) -> None:

@@ -281,6 +281,33 @@ async def test_a_one_time_code_is_asked_for(tmp_path: Path) -> None:
     assert "\x1b" not in person.asked[0]
 
 
+async def test_why_nobody_is_let_in_is_told_as_the_server_tells_it() -> None:
+    import asyncssh
+
+    from tui.pod.worker import Worker
+
+    class Server(asyncssh.SSHServer):
+        def begin_auth(self, username: str) -> bool:
+            return True
+
+        def kbdint_auth_supported(self) -> bool:
+            return True
+
+        def get_kbdint_challenge(self, username: str, lang: str, submethods: str) -> object:
+            return "", "Account locked due to 3 failed logins\n", "", []
+
+        def validate_kbdint_response(self, username: str, responses: list[str]) -> bool:
+            return False
+
+    key = asyncssh.generate_private_key("ssh-ed25519")
+    async with await asyncssh.listen("127.0.0.1", 0, server_factory=Server, server_host_keys=[key]) as server:
+        public = key.export_public_key().decode().strip()
+        worker = Worker(0, internal_ip="127.0.0.1", port=server.get_port(), host_keys=(public,))
+        async with Fleet([worker], Access(user="me"), prompter=Person()) as fleet:
+            with pytest.raises(SshError, match="Account locked due to 3 failed logins"):
+                await fleet.run(0, "x")
+
+
 def _key(path: Path, *options: str) -> str:
     subprocess.run(["ssh-keygen", "-q", "-f", str(path), *options], check=True)
     return str(path)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.sshd import make_key
 from tui.errors import UsageError
 from tui.pod.worker import Worker
 from tui.ssh.access import Access
@@ -36,6 +37,22 @@ def test_what_is_given_wins_over_the_configuration(tmp_path: Path) -> None:
     )
     told = _understood(shell_command(Worker(0, external_ip="fd00::7"), access), str(config))
     assert {"hostname fd00::7", "port 22", "user me", "proxyjump gate", "identitiesonly yes"} <= set(told)
+
+
+def test_a_key_that_is_filed_under_another_name_is_found_by_ssh(tmp_path: Path) -> None:
+    key = make_key(tmp_path / "host_key").rpartition(" ")[0]
+    config, google, own = (tmp_path / name for name in ("config", "google", "own"))
+    config.write_text(f"Host pod-0\n Hostname 192.0.2.7\n UserKnownHostsFile {google}\n")
+    access = Access(config=str(config), own_known_hosts=str(own))
+    worker = Worker(0, hostname="pod-0", host_key_alias="tpu.77-0")
+    told = _understood(shell_command(worker, access), str(config))
+    assert not [line for line in told if line.startswith("hostkeyalias")]
+    assert f"userknownhostsfile {google} {own}" in told
+    google.write_text(f"tpu.77-0 {key}\n")
+    assert "hostkeyalias tpu.77-0" in _understood(shell_command(worker, access), str(config))
+    google.write_text(f"pod-0 {key}\n")
+    plain = Worker(0, hostname="pod-0")
+    assert "hostkeyalias pod-0" in _understood(shell_command(plain, access), str(config))
 
 
 def test_through_iap_another_command_is_named() -> None:

@@ -211,6 +211,20 @@ async def test_a_shell_that_keeps_the_code_from_arriving_is_named(
     assert "start-up files" in error.remedy
 
 
+async def test_a_shell_that_prints_without_end_is_named(
+    sshd: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tui.ssh.transfer._MOST_CHATTER", 10_000)
+    server = sshd()
+    (server.home / ".bashrc").write_text("yes\n")
+    (tmp_path / "source").mkdir()
+    async with Fleet([server.worker], server.access()) as fleet:
+        (error,) = [row async for row in sync_tree(fleet, [0], tmp_path / "source")]
+    assert isinstance(error, WorkerError)
+    assert "prints too much" in error.why
+    assert "~/.bashrc" in error.remedy
+
+
 async def test_a_worker_that_takes_no_more_of_the_code_is_named(
     sshd: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -176,7 +176,7 @@ def over(fleet: Fleet) -> Ask:
             raise late(index)
         heard = answers(made.nonce, done.stdout)
         if not any(answer.word == END for answer in heard):
-            raise no_answer(index, SILENT, done.stderr, done.exit_code)
+            raise no_answer(index, SILENT, done.stderr, done.exit_code, done.stdout)
         return heard
 
     return ask

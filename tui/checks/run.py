@@ -78,7 +78,7 @@ async def run_checks(
                 ports=ports,
                 probed=probed,
                 route=route,
-                jump=_jump_host(slice_, fleet),
+                jump=await _jump_host(slice_, fleet),
                 origins=seen,
                 tags=tags,
                 account=account,
@@ -89,10 +89,10 @@ async def run_checks(
             reading.cancel()
 
 
-def _jump_host(slice_: Slice, fleet: Fleet) -> str | None:
+async def _jump_host(slice_: Slice, fleet: Fleet) -> str | None:
     """The jump host that logins go through, from the settings or from ~/.ssh/config."""
-    from tui.ssh.access import login_to
+    from tui.ssh.access import ask_login_to
 
     if fleet.access.jump or not slice_.workers:
         return fleet.access.jump
-    return login_to(slice_.workers[0], fleet.access).jump
+    return (await ask_login_to(slice_.workers[0], fleet.access)).jump

@@ -25,6 +25,13 @@ disk() {
   set -- "$1" $tt_w && say disk "$@"
 }
 
+# The place in tt_v where a directory is, or would be made.
+existing() {
+  tt_v=$1
+  case $tt_v in /*) ;; *) tt_v=/ ;; esac
+  while [ ! -e "$tt_v" ]; do tt_v=${tt_v%/*}; tt_v=${tt_v:-/}; done
+}
+
 memory() {
   while read -r tt_k tt_v tt_w; do
     case $tt_k in MemTotal:) say memory total "$tt_v" ;; MemAvailable:) say memory free "$tt_v" ;; esac
@@ -163,9 +170,10 @@ tt_env=$(head -c "$tt_job")
 tell() {
   clock
   origin
-  disk home "$HOME"
+  existing "$HOME"
+  disk home "$tt_v"
   case $tt_root in "$HOME" | "$HOME"/*) ;; *)
-    tt_v=$tt_root; while [ ! -e "$tt_v" ]; do tt_v=${tt_v%/*}; tt_v=${tt_v:-/}; done
+    existing "$tt_root"
     disk run_root "$tt_v" ;;
   esac
   disk tmp /tmp

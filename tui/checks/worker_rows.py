@@ -9,6 +9,7 @@ from tui.checks.thresholds import Thresholds
 from tui.errors import TpuTuiError
 from tui.pod import accelerator
 from tui.pod.slice import Slice
+from tui.ssh.answers import NothingRunsError
 
 GIB = 1024**3
 _ALWAYS_TOLD = {"home": "home", "tmp": "/tmp"}
@@ -151,7 +152,8 @@ async def tell_facts(
         facts = await ask_facts(index, ask, asking)
     except TpuTuiError as error:
         detail = f"{error.what}: {error.why}" if error.why else error.what
-        tell(CheckRow("worker", index, None, None, "unknown", None, detail, error.remedy or None))
+        status = "fail" if isinstance(error, NothingRunsError) else "unknown"
+        tell(CheckRow("worker", index, None, None, status, None, detail, error.remedy or None))
         return
     told.append(facts)
     for row in rows_of_facts(facts, slice_, limits):

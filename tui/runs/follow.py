@@ -21,6 +21,7 @@ from tui.runs.policies import Patience, in_time
 from tui.runs.remote import FOLLOW_TIMEOUT, Outcome, call, outcome_of, pace_of
 from tui.runs.status import status_of
 from tui.ssh.answers import Answer, Call, answers, channel_errors, parse_line
+from tui.ssh.reasons import Reason, SshError
 from tui.ssh.retry import backoff
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ _ROOM = {
     "full": "the disk of this worker is full: the job waits in its write, nothing is lost",
     "room": "there is room on the disk of this worker again: the job goes on",
 }
+_FOR_A_PERSON = (Reason.HOST_KEY_CHANGED, Reason.HOST_KEY_UNKNOWN, Reason.DENIED)
+"""Why a worker that was lost does not come back by itself."""
 SHORT_PAUSE = 30.0
 """Seconds between two looks at a log that is shorter than its mirror while its job lives."""
 
@@ -235,7 +238,10 @@ class Follower:
             await record(self.directory, "note", worker=self.worker, text=_ROOM[word])
 
     async def _link_lost(self, error: TpuTuiError) -> None:
-        if self.contact.lost(self.worker):
+        """Tell it once, and again where it turns out that only a person can help."""
+        stays = isinstance(error, SshError) and error.reason in _FOR_A_PERSON and _said(error) not in self._told
+        if self.contact.lost(self.worker) or stays:
+            self._told.add(_said(error))
             await record(self.directory, "link", worker=self.worker, status="lost", detail=_said(error))
 
     async def _link_restored(self) -> None:

@@ -46,6 +46,8 @@ class Front:
         self.process = process
         self.notes: list[str] = []
         self._asked = False
+        self._said = b""
+        """What came last that is no answer."""
         self._decided = ""
         self._runs = False
         self._ahead: asyncio.Task[Answer] | None = None
@@ -130,6 +132,7 @@ class Front:
             answer = parse_line(self.made.nonce, line[:_LINE])
             if answer is not None:
                 return answer
+            self._said = line[:_LINE]
 
     async def _ended(self, lacking: str) -> TpuTuiError:
         stderr = b""
@@ -137,7 +140,7 @@ class Front:
             stderr = await asyncio.wait_for(self.process.stderr.read(_LINE), _LAST_WORDS)
         if self._decided:
             return LaunchError(f"the worker {self._decided} the launch", worker=self.worker.index)
-        return no_answer(self.worker.index, lacking, stderr, None)
+        return no_answer(self.worker.index, lacking, stderr, self.process.exit_status, self._said)
 
     def _broken(self, error: Exception) -> WorkerError:
         return WorkerError("the connection broke", worker=self.worker.index, why=str(error))

@@ -150,7 +150,7 @@ async def stop_worker(run: Run, fleet: Fleet, index: int, *, grace: float, for_g
             return _answer_of(index, answer)
     if done.timed_out:
         return StopAnswer(index, False, None, f"no answer within {grace + ANSWER_TIME:.0f} s")
-    problem = no_answer(index, "no answer to the stop", done.stderr, done.exit_code)
+    problem = no_answer(index, "no answer to the stop", done.stderr, done.exit_code, done.stdout)
     return StopAnswer(index, False, None, f"{problem.what}: {problem.why}")
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import getpass
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tui.errors import TpuTuiError
 from tui.pod.worker import SSH_PORT, Worker
-from tui.ssh.client_config import read_config
+from tui.ssh.client_config import HostConfig, ask_config, read_config
 from tui.ssh.reasons import no_address
 
 if TYPE_CHECKING:
@@ -174,7 +177,19 @@ def login_for(host: str, port: int | None, user: str | None, access: Access, *, 
     """
     if access.config is None:
         return Login(host, port or SSH_PORT, user or local_user(), aliases=(alias,) if alias else ())
-    found = read_config(access.config, host, port, user, local_user())
+    return _configured(read_config(access.config, host, port, user, local_user()), host, alias)
+
+
+async def ask_login_for(
+    host: str, port: int | None, user: str | None, access: Access, *, alias: str | None = None
+) -> Login:
+    """As `login_for`, the event loop free meanwhile."""
+    if access.config is None:
+        return login_for(host, port, user, access, alias=alias)
+    return _configured(await ask_config(access.config, host, port, user, local_user()), host, alias)
+
+
+def _configured(found: HostConfig, host: str, alias: str | None) -> Login:
     aliases = tuple(dict.fromkeys(name for name in (alias, found.alias) if name))
     real = found.hostname or host
     if real != host and not aliases:
@@ -194,8 +209,32 @@ def login_for(host: str, port: int | None, user: str | None, access: Access, *, 
 
 def login_to(worker: Worker, access: Access) -> Login:
     """Where and as whom this worker is reached. Raises SshError when it has no address."""
+    return login_for(*_named(worker, access), access, alias=worker.host_key_alias)
+
+
+async def ask_login_to(worker: Worker, access: Access) -> Login:
+    """As `login_to`, the event loop free meanwhile."""
+    return await ask_login_for(*_named(worker, access), access, alias=worker.host_key_alias)
+
+
+async def configured_logins(workers: Iterable[Worker], access: Access) -> list[Login]:
+    """What the configuration says about these workers, those left out of which it says nothing that can be read."""
+    turns = asyncio.Semaphore(access.handshakes)
+
+    async def ask(worker: Worker) -> Login | None:
+        async with turns:
+            with suppress(TpuTuiError):
+                return await ask_login_to(worker, access)
+        return None
+
+    found = await asyncio.gather(*map(ask, workers)) if access.config else []
+    return [login for login in found if login is not None]
+
+
+def _named(worker: Worker, access: Access) -> tuple[str, int | None, str | None]:
+    """The host, port and user of a worker, as far as somebody named them."""
     host = address_of(worker, access.route)
     if host is None:
         raise no_address(worker.index)
     port = access.port or (worker.port if worker.port != SSH_PORT else None)
-    return login_for(host, port, worker.user or access.user, access, alias=worker.host_key_alias)
+    return host, port, worker.user or access.user

@@ -6,6 +6,7 @@ is believed: start-up files print what they like, with or without a line's end.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -15,6 +16,12 @@ from tui.printable import one_line, printable
 _MAX_ANSWER = 64 * 1024
 _WORDS = 400
 """Bytes at the end of what a worker complains of, in which its last line is looked for."""
+_NO_HOME = "Could not chdir to home directory"
+_PASSWORD = re.compile("password (has expired|change required)", re.IGNORECASE)
+"""What sshd says, once it has let somebody in, where PAM wants another password first."""
+_NEW_PASSWORD = (
+    "log in there once with ssh in a terminal, which asks for another; or let root there run chage -d -1 USER"
+)
 START_UP_FILES = "its login shell's start-up files (~/.bashrc) must not read input, exit or start another shell"
 """What else keeps a script from answering: it comes on standard input, behind those files."""
 
@@ -98,10 +105,27 @@ def channel_errors() -> tuple[type[Exception], ...]:
     return OSError, asyncssh.Error
 
 
-def no_answer(worker: int, what: str, stderr: bytes, exit_code: int | None) -> WorkerError:
-    """The error for a call that ended without an answer."""
-    said = stderr[-_WORDS:].decode("utf-8", "replace").strip().splitlines()
-    last = one_line(said[-1]) if said else ""
-    why = last or (f"it ended with {exit_code}" if exit_code is not None else "the connection closed")
-    remedy = f"the worker needs sh, coreutils and util-linux; {START_UP_FILES}; try `tpu-tui exec`"
-    return WorkerError(what, worker=worker, why=why, remedy=remedy)
+class NothingRunsError(WorkerError):
+    """A worker that runs nothing of ours as it is set up: something else ran instead, or nothing at all."""
+
+
+def no_answer(worker: int, what: str, stderr: bytes, exit_code: int | None, stdout: bytes = b"") -> WorkerError:
+    """The error for a call that ended without an answer; why is told by what was written instead."""
+    complaint, said = _last_line(stderr), _last_line(stdout)
+    ended = f"it ended with {exit_code}" if exit_code is not None else "the connection closed"
+    why = complaint or (f"{ended} and said: {said}" if said else ended)
+    kind = NothingRunsError if said or exit_code else WorkerError
+    if _PASSWORD.search(why):
+        return kind(what, worker=worker, why=why, remedy=_NEW_PASSWORD)
+    remedy = (
+        f"the worker needs sh, coreutils and util-linux; {START_UP_FILES}; "
+        "nothing runs behind a ForceCommand or a shell such as nologin; try `tpu-tui exec`"
+    )
+    return kind(what, worker=worker, why=why, remedy=remedy)
+
+
+def _last_line(output: bytes) -> str:
+    """The last line of an output, cleaned for a terminal; of sshd's own remark that it found no home nothing."""
+    lines = output[-_WORDS:].decode("utf-8", "replace").strip().splitlines()
+    told = [line for line in lines if not line.startswith(_NO_HOME)]
+    return one_line(told[-1]) if told else ""

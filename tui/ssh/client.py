@@ -25,6 +25,8 @@ class Client(asyncssh.SSHClient):
         self.asking = 0
         self.banner = ""
         """The last line that the server showed before it let us in: why it will not, at times."""
+        self.remark = ""
+        """What it said and asked nothing with it: PAM tells so why it lets nobody in."""
         self.ended: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
@@ -38,24 +40,27 @@ class Client(asyncssh.SSHClient):
 
     def auth_banner_received(self, msg: str, _lang: str) -> None:
         """Keep what the server shows to whoever logs in."""
-        lines = msg.strip().splitlines()
+        lines = [line for line in msg.splitlines() if any(map(str.isalnum, line))]
         self.banner = one_line(lines[-1]) if lines else self.banner
 
     def kbdint_auth_requested(self) -> str | None:
-        """Answer one-time codes where somebody can be asked."""
-        return None if self._prompter is None else ""
+        """Answer one-time codes where somebody can be asked, and the server did not only say why it will not."""
+        return None if self._prompter is None or self.remark else ""
 
     async def kbdint_challenge_received(
-        self, _name: str, _instructions: str, _lang: str, prompts: Any
+        self, _name: str, instructions: str, _lang: str, prompts: Any
     ) -> list[str] | None:
-        """Hand the server's questions to the person."""
+        """Hand the server's questions to the person; what it says and asks nothing is kept."""
         if self._prompter is None:
             return None
+        said = one_line(instructions)
+        if not prompts:
+            self.remark = said or self.remark
         answers: list[str] = []
         self.asking += 1
         try:
             for prompt, _echo in prompts:
-                answer = await self._prompter.secret(f"{self._name} asks: {one_line(prompt)} ")
+                answer = await self._prompter.secret(f"{self._name} asks: {f'{said} {one_line(prompt)}'.strip()} ")
                 if answer is None:
                     return None
                 answers.append(answer)

@@ -11,16 +11,22 @@ import os
 import re
 import socket
 import subprocess
+import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from tui.errors import UsageError
 from tui.printable import one_line
+from tui.ssh.beside import beside_loop
 
 PATIENCE = 10.0
 """Seconds that ssh(1) may take: a `Match exec` runs a program of the person's."""
+HOLDS = 60.0
+"""Seconds for which its answer is taken again: such a program may look which network this machine is in."""
 _ONLY_SSH = re.compile(rb"^\s*(match|canonicalize)", re.IGNORECASE | re.MULTILINE)
 """Lines that mean more to ssh(1) than to a reader of one file: a second pass, tokens in conditions, networks."""
 _NOWHERE = ("none", "/dev/null")
@@ -48,34 +54,74 @@ class HostConfig:
     known_hosts: tuple[str, ...] = ()
 
 
+class _Question(NamedTuple):
+    """What is asked: a file, and the host as far as somebody named port and user."""
+
+    path: str
+    host: str
+    port: int | None
+    user: str | None
+    local_user: str
+
+
+_Stamp = tuple[int, int]
+"""A file's time of change and size."""
+_answers: dict[_Question, tuple[float, _Stamp, HostConfig]] = {}
+"""What ssh(1) answered, and when."""
+
+
 def read_config(path: str, host: str, port: int | None, user: str | None, local_user: str) -> HostConfig:
     """What a configuration file says about a host. Raises UsageError when it cannot be read."""
+    asked = _Question(path, host, port, user, local_user)
+    found = _told_at_once(asked)
+    return found if isinstance(found, HostConfig) else _asked_of_ssh(asked, found)
+
+
+async def ask_config(path: str, host: str, port: int | None, user: str | None, local_user: str) -> HostConfig:
+    """The same, the event loop free while ssh(1) is asked: a `Match exec` runs a program of the person's."""
+    asked = _Question(path, host, port, user, local_user)
+    found = _told_at_once(asked)
+    if isinstance(found, HostConfig):
+        return found
+    return await beside_loop(f"ssh -G {host}", partial(_asked_of_ssh, asked, found))
+
+
+def _told_at_once(asked: _Question) -> HostConfig | str:
+    """What is read here, or was answered by ssh(1) a moment ago; else why ssh(1) is to be asked."""
+    stamp, now = _stamp(asked.path), time.monotonic()
+    when, answered_for, answer = _answers.get(asked, (now, stamp, None))
+    if answer is not None and answered_for == stamp and now - when < HOLDS:
+        return answer
+    return _read(asked, stamp)
+
+
+def _stamp(path: str) -> _Stamp:
     try:
         status = os.stat(path)  # noqa: PTH116 - once a login; a Path takes thrice as long to make
     except OSError as error:
         raise _unreadable(path, str(error)) from error
-    return _read(path, (status.st_mtime_ns, status.st_size), host, port, user, local_user)
+    return status.st_mtime_ns, status.st_size
 
 
 @functools.lru_cache(maxsize=4096)
-def _read(
-    path: str, _stamp: tuple[int, int], host: str, port: int | None, user: str | None, local_user: str
-) -> HostConfig:
+def _read(asked: _Question, _: _Stamp) -> HostConfig | str:
+    """What the file says as far as that can be read here, else why it cannot."""
     problem = "it uses what only ssh understands"
     with suppress(OSError):
-        if not _ONLY_SSH.search(Path(path).read_bytes()):
+        if not _ONLY_SSH.search(Path(asked.path).read_bytes()):
             try:
-                return _read_here(path, host, port, user, local_user)
+                return _read_here(asked)
             except ValueError as error:  # asyncssh's own error, and text that is not UTF-8, are such
                 problem = str(error)
-    return _asked_of_ssh(path, host, port, user, local_user, problem)
+    return problem
 
 
-def _read_here(path: str, host: str, port: int | None, user: str | None, local_user: str) -> HostConfig:
+def _read_here(asked: _Question) -> HostConfig:
     """By asyncssh's reader. Raises ValueError where it does not understand the file."""
     from asyncssh.config import SSHClientConfig
 
-    config = SSHClientConfig.load(None, [path], False, False, False, local_user, user or (), host, port or ())
+    who = (asked.local_user, asked.user or (), asked.host, asked.port or ())
+    config = SSHClientConfig.load(None, [asked.path], False, False, False, *who)
 
     def text(option: str) -> str | None:
         value = config.get(option)
@@ -103,12 +149,12 @@ def _read_here(path: str, host: str, port: int | None, user: str | None, local_u
     )
 
 
-def _asked_of_ssh(
-    path: str, host: str, port: int | None, user: str | None, local_user: str, problem: str
-) -> HostConfig:
+def _asked_of_ssh(asked: _Question, problem: str) -> HostConfig:
+    path, host = asked.path, asked.host
+    stamp = _stamp(path)
     words = ["ssh", "-G", "-T", "-F", path]
-    words += ["-p", str(port)] if port else []
-    words += ["-l", user] if user else []
+    words += ["-p", str(asked.port)] if asked.port else []
+    words += ["-l", asked.user] if asked.user else []
     try:
         done = subprocess.run([*words, "--", host], stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE)
     except subprocess.TimeoutExpired:
@@ -122,7 +168,9 @@ def _asked_of_ssh(
     for line in done.stdout.decode("utf-8", "surrogateescape").splitlines():
         name, _, value = line.partition(" ")
         told.setdefault(name.lower(), []).append(value)
-    return _of_answer(told, host, local_user)
+    answer = _of_answer(told, host, asked.local_user)
+    _answers[asked] = (time.monotonic(), stamp, answer)
+    return answer
 
 
 def _of_answer(told: Mapping[str, list[str]], host: str, local_user: str) -> HostConfig:

@@ -29,17 +29,21 @@ REMOTE_MARGIN = 2
 TERM_GRACE = 0.5
 """Seconds a command that ran out of time gets between TERM and KILL."""
 CLOSE_TIMEOUT = 3.0
+_BY_SH = "exec sh -c '"
+"""How commands begin that any login shell hands on to sh, as those of `answers.Call` do."""
 
 
 def limited(command: str, seconds: float) -> str:
     """The command as the login shell would run it, ended there too should nobody be left to end it from here.
 
-    OpenSSH passes signals on only since 7.9 and never to root's commands; coreutils' timeout needs nobody.
+    OpenSSH passes signals on only since 7.9 and never to root's commands; coreutils' timeout needs nobody. Bash reads
+    its start-up files again for the shell in between, which a script of ours can do without.
     """
     limit = math.ceil(seconds + REMOTE_MARGIN)
-    shell = f'timeout -k {REMOTE_MARGIN} {limit} "${{SHELL:-sh}}" -c "$1"'
-    script = f'command -v timeout >/dev/null && exec {shell}; exec "${{SHELL:-sh}}" -c "$1"'
-    return f"exec sh -c '{script}' tpu-tui {shlex.quote(command)}"
+    ours = command.startswith(_BY_SH)
+    words = '"$@"' if ours else '"${SHELL:-sh}" -c "$1"'
+    script = f"command -v timeout >/dev/null && exec timeout -k {REMOTE_MARGIN} {limit} {words}; exec {words}"
+    return f"exec sh -c '{script}' tpu-tui {command.removeprefix('exec ') if ours else shlex.quote(command)}"
 
 
 class Slots:

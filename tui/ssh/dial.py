@@ -58,7 +58,6 @@ class Stages:
     """How far a login came, and how long each step took (seconds; None: not reached)."""
 
     connected: float | None = None
-    greeted: float | None = None
     logged_in: float | None = None
 
 
@@ -344,11 +343,11 @@ class Dialer:
                 remedy=f"see {', '.join(trusted.files)}",
             )
         if isinstance(error, asyncssh.PermissionDenied) and client.wanted:
-            return reasons.more_than_a_key(worker, login, client.wanted)
+            return reasons.more_than_a_key(worker, login, client.wanted, client.remark)
         if isinstance(error, asyncssh.PermissionDenied) and client.unsigned:
             return reasons.unsigned(worker, login)
         if isinstance(error, asyncssh.PermissionDenied):
-            return reasons.denied(worker, login, everything, self.keys.locked, self.access.slice)
+            return reasons.denied(worker, login, everything, self.keys.locked, self.access.slice, client.remark)
         if MAX_AUTH_TRIES_WORDS in words.lower():
             words = "too many keys were tried: --identity names one"
             problem = reasons.denied(worker, login, everything, self.keys.locked, self.access.slice, words)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from tui.errors import TpuTuiError, UsageError, WorkerError
 from tui.pod.worker import Worker
 from tui.ssh import reasons
-from tui.ssh.access import Access, Login, Prompter, login_to
+from tui.ssh.access import Access, Login, Prompter, ask_login_to, configured_logins, login_to
 from tui.ssh.asked import Asked, within
 from tui.ssh.each import as_worker_error, each
 from tui.ssh.file_limit import FILES_AT_LEAST, file_limit_for
@@ -71,6 +70,10 @@ class Fleet:
         self._access = access
         self._prompter = Asked(prompter) if prompter else None
         self._dialer: Dialer | None = None
+        self._making_dialer = asyncio.Lock()
+        self._host_keys = HostKeys(access)
+        self._logins: dict[int, Login] = {}
+        """How workers were reached last, or tried."""
         self._turns = asyncio.Semaphore(access.handshakes)
         self._live: dict[int, WorkerConnection] = {}
         self._second: dict[int, WorkerConnection] = {}
@@ -109,7 +112,8 @@ class Fleet:
 
     def strangers(self) -> list[int]:
         """The workers whose host key neither the API nor a known-hosts file vouches for."""
-        known = self._dial().host_keys
+        load_asyncssh()
+        known = self._host_keys
         trusted = {n: known.trusted(login_to(one, self._access), one.host_keys) for n, one in self.workers.items()}
         return [index for index, trust in trusted.items() if not (trust.keys or trust.authorities)]
 
@@ -281,29 +285,26 @@ class Fleet:
             known = ", ".join(str(number) for number in sorted(self.workers))
             raise UsageError(f"no worker {index}", remedy=f"workers: {known}") from None
 
-    def _dial(self) -> Dialer:
+    async def _dial(self) -> Dialer:
         load_asyncssh()
         from tui.ssh.dial import Dialer
 
-        if self._dialer is None:
-            logins = list(self._configured_logins())
-            identities = dict.fromkeys(path for login in logins for path in login.identities)
-            agents = [login.agent for login in logins if login.agent is not None]
-            access = replace(self._access, agent=agents[0] or None) if agents else self._access
-            keys = Keys(access, self._prompter, identities)
-            self._dialer = Dialer(self._access, keys, HostKeys(self._access), self._turns, self._prompter)
-        return self._dialer
-
-    def _configured_logins(self) -> Iterator[Login]:
-        for worker in self.workers.values() if self._access.config else ():
-            with contextlib.suppress(reasons.SshError):
-                yield login_to(worker, self._access)
+        async with self._making_dialer:
+            if self._dialer is None:
+                logins = await configured_logins(self.workers.values(), self._access)
+                identities = dict.fromkeys(path for login in logins for path in login.identities)
+                agents = [login.agent for login in logins if login.agent is not None]
+                access = replace(self._access, agent=agents[0] or None) if agents else self._access
+                keys = Keys(access, self._prompter, identities)
+                self._dialer = Dialer(self._access, keys, self._host_keys, self._turns, self._prompter)
+            return self._dialer
 
     async def _connect(
         self, worker: Worker, stages: Stages | None = None, *, single: bool = False, compressing: bool = False
     ) -> WorkerConnection:
         load_asyncssh()
-        login = replace(login_to(worker, self._access), compressing=compressing)
+        login = replace(await ask_login_to(worker, self._access), compressing=compressing)
+        self._logins[worker.index] = login
         through = self._way(worker, login)
         jump = None if through else self._access.jump or login.jump
         if jump is None and not self._has_room():
@@ -339,7 +340,8 @@ class Fleet:
         for attempt in range(1, EARLY_ATTEMPTS + 1):
             try:
                 tunnel = await self._jumps.through(jump, worker.index) if jump else None
-                connection, client = await self._dial().dial(
+                dialer = await self._dial()
+                connection, client = await dialer.dial(
                     login,
                     worker=worker.index,
                     vouched=worker.host_keys,
@@ -377,8 +379,8 @@ class Fleet:
 
     def _no_login_within(self, index: int, seconds: float) -> reasons.SshError:
         """Nobody let us in, in the time that somebody gave; the jump host is named where it is its doing."""
-        login = login_to(self._worker(index), self._access)
-        jump = None if self._access.route == "iap" else self._access.jump or login.jump
+        login = self._logins.get(index)
+        jump = None if self._access.route == "iap" else self._access.jump or (login.jump if login else None)
         if jump and not self._jumps.lets_through(jump):
             return reasons.no_jump_within(index, seconds, jump)
         return reasons.no_login_within(index, seconds)

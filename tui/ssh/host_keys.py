@@ -79,7 +79,7 @@ class HostKeys:
                 keys.append(asyncssh.import_public_key(line))
         if keys:
             return Trusted(keys=tuple(keys), vouched=True, names=(name_of(login),))
-        files = self._files(login)
+        files = self.files(login)
         address = (address_name(login.host, login.port),)
         by_alias = self._search(login.aliases, files)
         by_address = self._search(address, files)
@@ -92,7 +92,13 @@ class HostKeys:
             return
         remember(Path(self._access.own_known_hosts), name_of(login), key)
 
-    def _files(self, login: Login) -> tuple[str, ...]:
+    def alias_of(self, login: Login) -> str | None:
+        """The alias under which a file has the host's key; None where it is known by its address only, or not."""
+        files = self.files(login)
+        return next((name for name in login.aliases if self._search((name,), files).keys), None)
+
+    def files(self, login: Login) -> tuple[str, ...]:
+        """The files that are asked, in order; ours, to which keys are added, is the last."""
         own = (self._access.own_known_hosts,) if self._access.own_known_hosts else ()
         return tuple(dict.fromkeys([*self._access.known_hosts, *login.known_hosts, *own]))
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tui.ssh import reasons
-from tui.ssh.access import Access, Login, login_for
+from tui.ssh.access import Access, Login, ask_login_for
 
 if TYPE_CHECKING:
     import asyncssh
@@ -24,7 +24,7 @@ CLOSE_TIMEOUT = 3.0
 class JumpHosts:
     """The connections to the jump hosts of one fleet, made when needed and again when lost."""
 
-    def __init__(self, access: Access, dialer: Callable[[], Dialer], proxies: ProxyCommands) -> None:
+    def __init__(self, access: Access, dialer: Callable[[], Awaitable[Dialer]], proxies: ProxyCommands) -> None:
         self._access = access
         self._dialer = dialer
         self._proxies = proxies
@@ -67,13 +67,14 @@ class JumpHosts:
     async def _dial(self, jump: str, worker: int, behind: frozenset[str]) -> reasons.SshError | None:
         """Log in to the last of a chain; the first may have a way of its own, from the configuration."""
         before, _, last = jump.rpartition(",")
-        login = parse_jump(last, self._access)
+        login = await parse_jump(last, self._access)
         if not before and login.jump not in behind:
             before = login.jump or ""
         proxy = None if before or login.proxy is None else self._proxies.way(login.proxy, None)
         try:
             tunnel = await self.through(before, worker, behind) if before else None
-            self._live[jump] = await self._dialer().dial(login, worker=None, tunnel=tunnel, through=proxy)
+            dialer = await self._dialer()
+            self._live[jump] = await dialer.dial(login, worker=None, tunnel=tunnel, through=proxy)
         except reasons.SshError as error:
             self._failed[jump] = (asyncio.get_running_loop().time(), error)
             return error
@@ -85,10 +86,12 @@ def _blamed(error: reasons.SshError, host: str, worker: int) -> reasons.SshError
     return reasons.SshError(error.reason, what, worker=worker, why=error.why, remedy=error.remedy)
 
 
-def parse_jump(text: str, access: Access) -> Login:
+async def parse_jump(text: str, access: Access) -> Login:
     """`[user@]host[:port]`; the profile's user and port are the workers', not the jump host's."""
     user, _, rest = text.strip().rpartition("@")
     host, _, port = rest.rpartition(":")
     if not host or not port.isdigit() or (":" in host and not host.endswith("]")):
         host, port = rest, ""
-    return login_for(host.strip("[]"), int(port) if port else None, user or None, replace(access, port=None))
+    return await ask_login_for(
+        host.strip("[]"), int(port) if port else None, user or None, replace(access, port=None)
+    )

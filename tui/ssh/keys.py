@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from tui.errors import OutOfReachError, UsageError
 from tui.ssh.access import Access, ClientKey, Prompter, local_user
-from tui.ssh.client_config import read_config
+from tui.ssh.client_config import ask_config
 from tui.ssh.library import load_asyncssh
 
 if TYPE_CHECKING:
@@ -251,11 +251,11 @@ def _is_open(path: Path) -> bool:
         return False
 
 
-def _with_configured_agent(access: Access) -> Access:
+async def _with_configured_agent(access: Access) -> Access:
     """The access with the agent that the SSH configuration names for every host, where it names one."""
     if access.config is None:
         return access
-    agent = read_config(access.config, "*", None, None, local_user()).agent
+    agent = (await ask_config(access.config, "*", None, None, local_user())).agent
     return access if agent is None else replace(access, agent=agent or None)
 
 
@@ -265,7 +265,7 @@ async def unlock(access: Access, prompter: Prompter | None = None) -> Access:
     Raises OutOfReachError (saying `ssh-add`) when a passphrase is needed and cannot be asked for, UsageError when the
     key that was asked for is no key.
     """
-    keys = Keys(_with_configured_agent(access), prompter)
+    keys = Keys(await _with_configured_agent(access), prompter)
     try:
         await keys.load()
         return keys.access

@@ -1,15 +1,13 @@
-"""Addresses of a name, looked up by threads that nobody waits for: a silent DNS server holds up no Ctrl-C and no end.
-
-An event loop's own executor is waited for when the loop ends, and has six threads for all workers of a pod.
-"""
+"""Addresses of a name, looked up beside the event loop: a silent DNS server holds up no Ctrl-C and no end."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import socket
-import threading
+from functools import partial
 from typing import Any
+
+from tui.ssh.beside import beside_loop
 
 Address = tuple[Any, ...]
 """Family, kind, protocol, canonical name and address, as `socket.getaddrinfo` tells them."""
@@ -34,25 +32,5 @@ def in_turn(found: list[Address]) -> list[Address]:
 
 
 async def _looked_up(host: str, port: int) -> list[Address]:
-    loop = asyncio.get_running_loop()
-    answer: asyncio.Future[list[Address]] = loop.create_future()
-
-    def tell(found: list[Address] | OSError | UnicodeError) -> None:
-        if answer.done():
-            return
-        if isinstance(found, list):
-            answer.set_result(found)
-        else:
-            answer.set_exception(found)
-
-    def look_up() -> None:
-        found: list[Address] | OSError | UnicodeError
-        try:
-            found = list(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
-        except (OSError, UnicodeError) as error:
-            found = error
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody asks any more
-            loop.call_soon_threadsafe(tell, found)
-
-    threading.Thread(target=look_up, name=f"look up {host}", daemon=True).start()
-    return await answer
+    look_up = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+    return list(await beside_loop(f"look up {host}", look_up))

@@ -31,7 +31,9 @@ class ProxyCommands:
 
     def start(self, command: str) -> tuple[_Program, socket.socket]:
         """Start one; the socket leads through it. Raises OSError."""
-        self._running = {program for program in self._running if not program.has_ended}
+        for ended in [program for program in self._running if program.has_ended]:
+            ended.let_go()
+            self._running.discard(ended)
         program = _Program()
         sock = program.start(command)
         self._running.add(program)
@@ -44,6 +46,7 @@ class ProxyCommands:
         await asyncio.gather(*(program.wait(_PARTING) for program in self._running))
         for program in self._running:
             program.kill()
+            program.let_go()
         self._running.clear()
 
 
@@ -145,10 +148,15 @@ class _Program:
         self._signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End it for certain, and let go of it."""
+        """End it for certain."""
         self._signal(signal.SIGKILL)
         if self._process is not None:
             self._process.wait()
+
+    def let_go(self) -> None:
+        """Hear its last words, and listen no more: what it left behind may hold its standard error for ever."""
+        if self._stderr >= 0:
+            self._hear()
         self._deafen()
 
     def _signal(self, number: signal.Signals) -> None:

@@ -243,7 +243,8 @@ def denied(
         worker=worker,
         why=f"{keys} for {one_line(login.user)}@{login.host}{said}",
         remedy=f"{opened}`tpu-tui keys add {name}`, or once `gcloud compute tpus tpu-vm ssh {name}`{own}; "
-        "else check `--user` and `--identity`, and `ssh-add -l` for keys of an agent",
+        "else check `--user` and `--identity`, and `ssh-add -l` for keys of an agent; an account that is locked or "
+        "not allowed to log in looks the same from here: sshd's log there tells (journalctl -u ssh)",
     )
 
 
@@ -258,15 +259,16 @@ def unsigned(worker: int | str | None, login: Login) -> SshError:
     )
 
 
-def more_than_a_key(worker: int | str | None, login: Login, wanted: Sequence[str]) -> SshError:
-    """The server lets nobody in with a key alone."""
+def more_than_a_key(worker: int | str | None, login: Login, wanted: Sequence[str], words: str = "") -> SshError:
+    """The server lets nobody in with a key alone; `words` are its own."""
+    said = f": {quoted(words)}" if words else ""
     asks = "keyboard-interactive" in wanted
     todo = "run it in a terminal, where its question can be answered; or " if asks else ""
     return SshError(
         Reason.DENIED,
         "permission denied",
         worker=worker,
-        why=f"{one_line(login.user)}@{login.host} wants {' or '.join(wanted)} beside or instead of a key",
+        why=f"{one_line(login.user)}@{login.host} wants {' or '.join(wanted)} beside or instead of a key{said}",
         remedy=f"{todo}let a key do there: `AuthenticationMethods publickey` in its sshd_config",
     )
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from tui.errors import UsageError
 from tui.pod.worker import Worker
 from tui.ssh.access import Access, address_of, login_to
-from tui.ssh.host_keys import name_of
+from tui.ssh.host_keys import HostKeys, name_of
 
 VOUCHED_FILE = "vouched_hosts"
 """Beside our known_hosts: host keys the API vouched for, in OpenSSH's format, for `ssh` to read."""
@@ -32,13 +32,14 @@ def shell_command(worker: Worker, access: Access) -> list[str]:
     jump = access.jump or login.jump
     if jump:
         words += ["-J", jump]
-    files = list(access.known_hosts)
-    if access.own_known_hosts:
-        files.append(access.own_known_hosts)
-        if worker.host_keys:
-            alias = worker.host_key_alias or name_of(login)
-            files.insert(0, str(_file_vouched(Path(access.own_known_hosts).with_name(VOUCHED_FILE), alias, worker)))
-            words += ["-o", f"HostKeyAlias={alias}", "-o", "StrictHostKeyChecking=yes"]
+    known = HostKeys(access)
+    files, alias = list(known.files(login)), known.alias_of(login)
+    if access.own_known_hosts and worker.host_keys:
+        alias = worker.host_key_alias or name_of(login)
+        files.insert(0, str(_file_vouched(Path(access.own_known_hosts).with_name(VOUCHED_FILE), alias, worker)))
+        words += ["-o", "StrictHostKeyChecking=yes"]
+    if alias:
+        words += ["-o", f"HostKeyAlias={alias}"]
     words += ["-o", "UserKnownHostsFile=" + " ".join(f'"{path}"' for path in files)]
     # By the name that the configuration knows it by: ssh reads there how to reach it, as we did.
     return [*words, address_of(worker, access.route) or login.host]

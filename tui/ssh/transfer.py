@@ -161,10 +161,12 @@ class _Silent(Exception):
 class _Refused(Exception):
     """The worker does not say what was to be heard; its own words, none when it broke off."""
 
-    def __init__(self, words: str = "") -> None:
+    def __init__(self, words: str = "", todo: str = "") -> None:
         super().__init__(words)
         self.words = words
-        self.hint = "" if words else f"; {START_UP_FILES}"
+        self.todo = todo or "see its disk (`df`), and that sh, head, sha256sum and mv are on its PATH"
+        if not words:
+            self.todo += f"; {START_UP_FILES}"
 
 
 class _Delivery:
@@ -203,7 +205,7 @@ class _Delivery:
                 if word in words:
                     return word
                 raise _Refused(more)
-        raise _Refused("the login shell prints too much")
+        raise _Refused("the login shell prints too much", "let its start-up files there (~/.bashrc) print less")
 
     async def pour(self, most: float = math.inf) -> None:
         """Send until so many bytes are on their way, or all, and then the end. Raises _Silent when nothing moves."""
@@ -288,7 +290,7 @@ class _Errand:
                 "the code did not arrive",
                 worker=self._index,
                 why=quoted(refused.words) or "the worker broke off",
-                remedy="see its disk (`df`), and that sh, head, sha256sum and mv are on its PATH" + refused.hint,
+                remedy=refused.todo,
             ) from None
         except _Silent as silent:
             raise WorkerError(
@@ -299,7 +301,10 @@ class _Errand:
             ) from None
         except (OSError, asyncssh.Error) as error:
             raise WorkerError(
-                "the code did not arrive", worker=self._index, why=quoted(str(error)) or "the connection broke off"
+                "the code did not arrive",
+                worker=self._index,
+                why=quoted(str(error)) or "the connection broke off",
+                remedy="check the network to that worker, and send it again",
             ) from error
         finally:
             if self._faster is not None:
@@ -338,7 +343,7 @@ class _Errand:
             delivery.give_up()
             await asyncio.wait({complaints}, timeout=_PARTING)
             if complaints.done():
-                raise _Refused(f"{refused.words}: {quoted(complaints.result())}") from None
+                raise _Refused(f"{refused.words}: {quoted(complaints.result())}", refused.todo) from None
             raise
         finally:
             complaints.cancel()

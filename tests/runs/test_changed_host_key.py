@@ -1,0 +1,29 @@
+"""A worker made anew under the same address in mid-run: nothing is sent to it, and the run says why it is lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.runs.pipes import until
+from tests.runs.ssh_pod import Pod
+from tests.sshd import make_key, needs_sshd, openssh_worker
+from tui.runs.status import status_of
+
+pytestmark = needs_sshd
+
+
+def test_a_host_key_that_changes_in_mid_run_is_told_and_nothing_is_sent_there(tmp_path: Path) -> None:
+    with openssh_worker(tmp_path, bare=True) as worker:
+        pod = Pod([worker], tmp_path / "home")
+        directory = pod.running("sh", "-c", "echo begun; sleep 1000")
+        try:
+            until(lambda: directory.log_path(0).read_bytes() == b"begun\n")
+            worker.stop()
+            (worker.root / "host_key").unlink()
+            make_key(worker.root / "host_key")
+            (worker.root / "sshd.log").unlink()
+            worker.start()
+            until(lambda: "its host key has changed" in (status_of(directory).workers[0].link_detail or ""))
+            assert "Accepted" not in worker.log
+        finally:
+            pod.end_runs()

@@ -1,0 +1,43 @@
+"""Work that blocks, in threads that nobody waits for: it holds up no Ctrl-C and no end of the program.
+
+An event loop's own executor is waited for when the loop ends, and has six threads for all workers of a pod.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+_Result = TypeVar("_Result")
+
+
+async def beside_loop(name: str, work: Callable[[], _Result]) -> _Result:
+    """What the work comes to, the event loop free meanwhile; cancelled, it goes on and nobody hears of it.
+
+    `name` is the thread's. Raises what the work raises.
+    """
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[_Result] = loop.create_future()
+
+    def tell(found: _Result | None, error: Exception | None) -> None:
+        if answer.done():
+            return
+        if error is None:
+            answer.set_result(found)  # type: ignore[arg-type]
+        else:
+            answer.set_exception(error)
+
+    def run() -> None:
+        found, problem = None, None
+        try:
+            found = work()
+        except Exception as error:
+            problem = error
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody asks any more
+            loop.call_soon_threadsafe(tell, found, problem)
+
+    threading.Thread(target=run, name=name, daemon=True).start()
+    return await answer
