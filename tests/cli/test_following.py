@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from tui.commands import following
 from tui.commands.following import LookingAfter, Teller
 from tui.commands.output import Output
+from tui.errors import UsageError
 from tui.operator import Operator
 from tui.pod.run import Run
 from tui.pod.worker import Worker
@@ -143,3 +145,18 @@ async def test_what_is_kept_is_told_soon_and_at_the_end(
         await looking_after.heed(ended(2, exit_code=1))
         assert capsys.readouterr().err == ""
     assert capsys.readouterr().err == "worker 2: ended, exit code 1\n"
+
+
+def test_whoever_follows_a_run_is_told_when_its_directory_goes(tmp_path: Path) -> None:
+    directory = RunDirectory.create(tmp_path / "runs", Run("goes-20260101-000000-aaaa", "pod", ("x",), (Worker(0),)))
+    directory.append_event("state", state="running")
+    operator = Operator(Settings(tmp_path))
+
+    async def followed() -> None:
+        async for _ in operator.watch(directory):
+            shutil.rmtree(directory.path, ignore_errors=True)
+
+    for told in (followed(), operator.status(directory)):
+        with pytest.raises(UsageError, match="is gone") as caught:
+            asyncio.run(asyncio.wait_for(told, 60))
+        assert "tpu-tui attach" in caught.value.remedy

@@ -47,6 +47,25 @@ def test_a_record_that_a_power_cut_left_empty_is_told_and_hides_no_other(shell: 
     assert ([run["run"] for run in answer.document], answer.code) == (["goes-20260102-000000-aaaa"], 0)
     assert "cut-20260101-000000-bbbb holds no readable run.json" in answer.errors
     assert answer.errors.count("move that directory away") == 1
+    rows = [line.split() for line in shell.run("runs", "--offline").out.splitlines()[1:]]
+    assert [(row[0].partition("-")[0], row[2]) for row in rows] == [
+        ("goes", "preparing"),
+        ("odd", "unreadable"),
+        ("cut", "unreadable"),
+    ]
+
+
+def test_a_damaged_record_is_deleted_by_name_and_that_its_workers_are_not_asked_is_told(shell: Shell) -> None:
+    run = "cut-20260101-000000-bbbb"
+    directory = made(shell, run)
+    directory.append_event("state", state="running")
+    (directory.path / "run.json").write_bytes(b"{")
+    for words, told in (((), "may go on"), (("--on", "workers"), "cannot be deleted on its workers")):
+        refused = shell.run("runs", "delete", run, *words)
+        assert (refused.code, told in refused.errors, "→" in refused.errors) == (2, True, True)
+    [row] = shell.run("runs", "delete", run, "--on", "here", "--json").document
+    assert (row["run"], row["deleted"], "here only" in row["detail"]) == (run, True, True)
+    assert not directory.path.exists()
 
 
 def test_the_figures_of_the_newest_runs_only_are_read(
@@ -142,3 +161,15 @@ def test_runs_are_deleted_by_name_or_by_age(shell: Shell) -> None:
     assert (both.code, "not both" in both.errors) == (2, True)
     neither = shell.run("runs", "delete")
     assert (neither.code, "which runs?" in neither.errors) == (2, True)
+
+
+def test_a_stop_says_in_one_line_what_workers_say_alike(shell: Shell) -> None:
+    directory = made(shell, "goes-20260102-000000-aaaa")
+    for worker in (0, 1):
+        directory.append_event("exit", worker=worker, exit_code=143, signal=None, size=9, cause=None)
+    directory.append_event("state", state="stopped")
+    answer = shell.run("stop", "last")
+    assert (answer.code, answer.out.splitlines()) == (
+        0,
+        ["workers 0-1 (2) · stopped, exit code 143 (it had ended already)"],
+    )

@@ -50,7 +50,20 @@ def test_fields_of_a_newer_version_are_left_aside() -> None:
     assert Run.from_json(document).id == "a-20260102-030405-beef"
 
 
-@pytest.mark.parametrize("document", [{}, {"id": "x"}, {"id": "x", "slice": "s", "argv": None, "workers": []}])
+WHOLE = Run("a-20260102-030405-beef", "pod", ("true",), WORKERS).to_json()
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {},
+        {"id": "x"},
+        {"id": "x", "slice": "s", "argv": None, "workers": []},
+        WHOLE | {"env": ["A=b"]},
+        WHOLE | {"zone": 5},
+        WHOLE | {"workers": [{"index": 0, "port": float("inf")}]},
+    ],
+)
 def test_what_is_no_run_is_refused(document: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"run\.json"):
         Run.from_json(document)

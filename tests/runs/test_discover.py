@@ -14,6 +14,7 @@ from tests.runs.pipes import tagged, until
 from tests.runs.ssh_pod import Pod, digest, over, unattended
 from tests.sshd import needs_sshd
 from tui.errors import UsageError
+from tui.operator.following import Following
 from tui.pod.run import RunState
 from tui.runs.directory import RunDirectory
 from tui.runs.discover import DeleteAnswer, Discovery, adopt, delete_here, delete_on_workers, discover
@@ -23,6 +24,7 @@ from tui.runs.lines import LineReader
 from tui.runs.policies import Patience
 from tui.runs.status import status_of
 from tui.runs.survey import Found
+from tui.settings import Settings
 from tui.ssh.fleet import Fleet
 
 pytestmark = needs_sshd
@@ -31,7 +33,7 @@ pytestmark = needs_sshd
 def seen(pod: Pod, **patience: float) -> Discovery:
     async def ask() -> Discovery:
         async with Fleet([worker.worker for worker in pod.workers], pod.access) as fleet:
-            return await discover(fleet, "~/.tpu-tui", **patience)
+            return await discover(fleet, "~/.tpu-tui", slice_name="lab", **patience)
 
     return asyncio.run(ask())
 
@@ -71,6 +73,7 @@ def test_a_run_is_found_with_its_record_and_what_each_worker_has(pod: Pod, tmp_p
     ]
     assert found.runs[0].workers == {0: Found.RUNNING, 1: Found.RUNNING}
     assert [(problem.worker, problem.what) for problem in found.problems] == [(2, "it does not tell of its runs")]
+    assert "tpu-tui check lab" in found.problems[0].remedy
     assert "hush" not in str(found.runs[0].run)
 
 
@@ -140,7 +143,9 @@ def test_a_lost_run_goes_on_or_has_ended_once_its_workers_say_so(pod: Pod) -> No
         worker.start()
     assert listed() == (RunState.LOST, here.events_size())
     pod.workers[2].start()
-    state, size = listed()
+    settings = Settings(pod.home, identity=pod.workers[0].identity, host_keys="accept-new")
+    assert asyncio.run(Following(settings).refresh(here)) is None  # as `status` does
+    state, size = status_of(here).state, here.events_size()
     assert state is RunState.RUNNING
     assert listed() == (state, size)
     for worker in pod.workers:

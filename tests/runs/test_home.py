@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tui.errors import TpuTuiError, UsageError
+from tui.errors import UsageError
 from tui.pod.run import Run
 from tui.pod.worker import Worker
+from tui.runs.claim import Claim
 from tui.runs.directory import RunDirectory
+from tui.runs.discover import delete_here, delete_unreadable
 from tui.runs.home import list_runs, resolve
+from tui.runs.unreadable import NoRecordError
 
 RUN = Run(id="pod-20261121-101500-00aa", slice="pod", argv=("true",), workers=(Worker(0),))
 
@@ -30,7 +34,7 @@ def test_runs_are_listed_newest_first_and_broken_ones_told(home: Path) -> None:
     named(home, "b-20261120-101500-0001", "a-20261121-101500-0001")
     (home / "broken-20261121-101500-0009").mkdir()
     (home / "broken-20261121-101500-0009" / "run.json").write_text("{")
-    problems: list[TpuTuiError] = []
+    problems: list[NoRecordError] = []
     assert [found.id for found in list_runs(home, problems)] == ["a-20261121-101500-0001", "b-20261120-101500-0001"]
     assert len(problems) == 1
     assert list_runs(home / "nowhere") == []
@@ -83,3 +87,83 @@ def test_a_run_that_looks_like_it_is_suggested(home: Path, text: str) -> None:
 def test_no_last_run_is_said(home: Path) -> None:
     with pytest.raises(UsageError, match="no last run"):
         resolve(home, "last")
+
+
+def test_a_run_whose_directory_was_renamed_is_found_by_its_new_name_and_by_its_id(home: Path) -> None:
+    named(home, "alpha-20261120-101500-0001", "beta-20261121-101500-0002")
+    (home / "alpha-20261120-101500-0001").rename(home / "kept")
+    for text in ("kept", "alpha-20261120-101500-0001"):
+        assert resolve(home, text).path == home / "kept"
+
+
+def damaged(home: Path, record: bytes | None = b"{", state: str = "succeeded") -> NoRecordError:
+    """What is said of a run in this state whose record holds that, or is not there."""
+    path = RunDirectory.create(home, RUN).path
+    RunDirectory(path, RUN).append_event("state", state=state)
+    if record is None:
+        (path / "run.json").unlink()
+    else:
+        (path / "run.json").write_bytes(record)
+    with pytest.raises(NoRecordError) as caught:
+        resolve(home, RUN.id)
+    return caught.value
+
+
+@pytest.mark.parametrize("record", [b"", b"{", b"[1, 2]", b'{"id": 5}', b"\xff", b"[" * 9999, None])
+def test_a_damaged_record_is_deleted_by_the_name_of_its_directory(home: Path, record: bytes | None) -> None:
+    delete_unreadable(damaged(home, record), home)
+    assert list(home.iterdir()) == []
+
+
+def test_a_damaged_record_of_a_run_that_may_go_on_is_deleted_only_by_one_who_says_so(home: Path) -> None:
+    told = damaged(home, state="running")
+    with pytest.raises(UsageError, match="may go on") as refused:
+        delete_unreadable(told, home)
+    assert "--on here" in refused.value.remedy
+    claim = Claim.take(RunDirectory(told.path, RUN))
+    assert claim is not None
+    claim.sign()
+    with pytest.raises(UsageError, match="keeper"):
+        delete_unreadable(told, home, anyway=True)
+    claim.release()
+    delete_unreadable(told, home, anyway=True)
+    assert list(home.iterdir()) == []
+
+
+def test_what_may_be_no_run_is_not_deleted(home: Path, tmp_path: Path) -> None:
+    told = damaged(home)
+    with pytest.raises(NoRecordError):
+        delete_unreadable(told, tmp_path / "elsewhere", anyway=True)
+    (home / RUN.id).rename(home / "precious")
+    with pytest.raises(NoRecordError) as caught:
+        resolve(home, "precious")
+    with pytest.raises(NoRecordError):
+        delete_unreadable(caught.value, home, anyway=True)
+    assert (home / "precious" / "run.json").exists()
+
+
+def test_a_run_that_somebody_else_deletes_at_the_same_time_is_gone(home: Path) -> None:
+    directory = RunDirectory.create(home, RUN)
+    directory.append_event("state", state="succeeded")
+    again = RunDirectory.open(directory.path)
+    claim = Claim.take(directory)
+    assert claim is not None
+    begun = threading.Event()
+    other = threading.Thread(target=lambda: (begun.set(), delete_here(again)))
+    other.start()
+    begun.wait()
+    directory.path.rename(home / f".deleted-{RUN.id}")
+    claim.release(beat=False)
+    other.join()
+    delete_here(directory)
+    assert [path.name for path in home.iterdir()] == [f".deleted-{RUN.id}"]
+
+
+def test_a_link_to_a_run_elsewhere_goes_with_what_it_leads_to(home: Path, tmp_path: Path) -> None:
+    named(home, RUN.id)
+    (home / RUN.id).rename(tmp_path / "bigger-disk")
+    (home / RUN.id).symlink_to(tmp_path / "bigger-disk")
+    directory = resolve(home, RUN.id)
+    directory.append_event("state", state="succeeded")
+    delete_here(directory)
+    assert [*home.iterdir(), *tmp_path.iterdir()] == [home]

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tui.errors import TpuTuiError
 from tui.pod.run import Run, RunState
 from tui.pod.worker import Worker
 from tui.runs.claim import Claim
 from tui.runs.directory import RunDirectory
+from tui.runs.home import resolve
 from tui.runs.overview import Overview
 from tui.runs.phases import PHASES
 from tui.runs.status import RunStatus, outline_of, status_and_events, status_of
+from tui.runs.unreadable import NoRecordError
 
 RUN = Run("pod-20261121-101500-0000", "pod", ("true",), (Worker(0), Worker(1)), restarts=1)
 
@@ -161,6 +163,54 @@ def test_a_record_that_cannot_be_read_is_told_at_every_look(home: Path) -> None:
     overview.look()
     os.truncate(directory.path / "run.json", 5)
     for _ in range(2):
-        problems: list[TpuTuiError] = []
+        problems: list[NoRecordError] = []
         assert overview.look(problems) == []
         assert len(problems) == 1
+
+
+@contextlib.contextmanager
+def as_nobody(home: Path) -> Iterator[None]:
+    """As somebody who is not root, whom no file's mode stops, and who may look into the home."""
+    above = [home, *home.parents]
+    modes = {path: path.stat().st_mode for path in above if path.owner() == home.owner()}
+    user = os.geteuid()
+    for path in modes:
+        path.chmod(0o755)
+    if user == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
+        for path, mode in modes.items():
+            path.chmod(mode)
+
+
+@pytest.mark.parametrize("closed", ["", "run.json", "events.jsonl"])
+def test_a_run_that_only_its_owner_may_read_is_told_and_hides_no_other(home: Path, closed: str) -> None:
+    theirs, *ours = (ended(home, number) for number in range(3))
+    (home / "lost+found").mkdir()
+    for directory in ours:
+        directory.path.chmod(0o755)
+        for path in directory.path.iterdir():
+            path.chmod(0o644)
+    for path in (theirs.path, *theirs.path.iterdir(), home / "lost+found"):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    for path in (theirs.path / closed, home / "lost+found"):
+        path.chmod(0)
+    problems: list[NoRecordError] = []
+    with as_nobody(home):
+        statuses = Overview(home).look(problems)
+        with pytest.raises(NoRecordError if closed != "events.jsonl" else PermissionError):
+            status_of(resolve(home, theirs.id))
+    assert [status.run.id for status in statuses] == [directory.id for directory in reversed(ours)]
+    assert [problem.id for problem in problems] == [theirs.id]
+    assert "Permission denied" in problems[0].why
+
+
+def test_a_run_whose_directory_was_renamed_is_listed_and_found_again(home: Path) -> None:
+    directory = ended(home)
+    directory.path.rename(home / "kept")
+    overview = Overview(home)
+    [status] = overview.look()
+    assert overview.directory(status.run.id).path == home / "kept"

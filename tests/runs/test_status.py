@@ -231,3 +231,36 @@ class TestWhatWorkersTold:
         assert status(event("state", state="succeeded"), told, alive=False).state is RunState.SUCCEEDED
         next_one = event("state", state="preparing", attempt=1, cause="restart 1 of 1")
         assert status(told, next_one, alive=False).exit_codes == (None, None)
+
+
+def test_what_a_state_is_told_with_says_how_much_time_has_passed(tmp_path: Path) -> None:
+    directory = RunDirectory.create(tmp_path, RUN)
+    moments = [directory.append_event("state", state="running") for _ in range(2)]
+    if "boot" in moments[0].fields:  # where a start of the machine has a name
+        assert moments[0].get("boot") == moments[1].get("boot")
+        assert moments[0].get("up") <= moments[1].get("up")
+
+
+@pytest.mark.parametrize(
+    ("shown", "boot", "up", "ended"),
+    [
+        ("2026-11-21T09:15:46+00:00", "b1", 146.0, "2026-11-21T10:15:46.000000+00:00"),  # set back by an hour
+        ("2026-11-21T11:15:46+00:00", "b1", 146.0, "2026-11-21T10:15:46.000000+00:00"),  # set forward
+        ("2026-11-21T10:15:46+00:00", "b1", 147.0, "2026-11-21T10:15:46+00:00"),
+        (
+            "2026-11-21T11:15:46+00:00",
+            "b2",
+            146.0,
+            "2026-11-21T11:15:46+00:00",
+        ),  # rebooted, or another machine
+        ("2026-11-21T11:15:46+00:00", None, "?", "2026-11-21T11:15:46+00:00"),
+    ],
+)
+def test_a_run_lasted_as_long_as_it_did_however_the_clock_was_set_meanwhile(
+    shown: str, boot: str | None, up: object, ended: str
+) -> None:
+    seen = status(
+        event("state", state="running", boot="b1", up=100.0),
+        Event(shown, "state", None, {"state": "succeeded", "boot": boot, "up": up}),
+    )
+    assert (seen.started, seen.ended) == ("2026-11-21T10:15:00+00:00", ended)

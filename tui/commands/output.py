@@ -69,8 +69,8 @@ class Output:
             shown = fitted(lines, right, shutil.get_terminal_size().columns)
         else:
             shown = aligned(lines, right)
-        for line in shown:
-            _print(line)
+        if text := "\n".join(shown):
+            _print(text)
 
     def note(self, text: str) -> None:
         """Tell the person something that is no part of the answer, which does not fail for a stderr that is full."""

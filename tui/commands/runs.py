@@ -5,15 +5,16 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tui.commands import streams
 from tui.commands.arguments import RUN, seconds
 from tui.commands.following import follow
 from tui.commands.launching import add_launch
-from tui.commands.output import ANSWER_IS_NO, Output, to_the_second
+from tui.commands.output import Output, to_the_second
 from tui.commands.refusals import by_this_machine
+from tui.commands.stopping import stop_run
 from tui.errors import TpuTuiError, UsageError
 from tui.pod.naming import names_a_log
 from tui.pod.run import LAST_WORDS, RunState, is_run_id
@@ -23,12 +24,14 @@ if TYPE_CHECKING:
     from tui.operator import Operator
     from tui.runs.directory import RunDirectory
     from tui.runs.status import RunStatus
+    from tui.runs.unreadable import NoRecordError
     from tui.settings import Settings
 
 FIGURES_OF = 100
 """Runs of a list, the newest, whose figures are read from the ends of their logs: some milliseconds each."""
 WATCH_INTERVAL = 1.0
 """Seconds between two looks of `status --watch`."""
+_UNATTENDED = "unattended"
 
 
 def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
@@ -121,34 +124,30 @@ async def list_runs(slice_name: str | None, offline: bool, operator: Operator, o
     problems = [] if offline else await _discovered(slice_name, operator)
     out.problems(problems)
     code = max((problem.exit_code for problem in problems), default=0)
-    unreadable: list[TpuTuiError] = []
+    unreadable: list[NoRecordError] = []
     zone, _, name = (slice_name or "").rpartition("/")
     known = operator.runs(name or None, unreadable)
     statuses = [one for one in known if not zone or one.run.zone in (None, zone)]
     out.problems([problem for problem in unreadable if str(problem) not in map(str, problems)])
     if out.as_json:
         out.document([operator.status_document(status, None) for status in statuses])
-        return code
-    if not statuses and problems:
-        return code
-    if not statuses:
+    elif statuses or unreadable:
+        _print_runs(statuses, unreadable, operator, out)
+    elif not problems:
         where = f" of {slice_name}" if slice_name else ""
         out.note(f"No runs{where} yet. tpu-tui launch {slice_name or 'SLICE'} -- COMMAND … starts one.")
-        return code
+    return code
+
+
+def _print_runs(
+    statuses: Sequence[RunStatus], unreadable: Sequence[NoRecordError], operator: Operator, out: Output
+) -> None:
+    """A row for each run, those whose records cannot be read last: nobody knows when they were."""
     out.table(
         ("run", "slice", "state", "workers", "started", "ended", "attended", "latest"),
         [
-            (
-                s.run.id,
-                s.run.slice,
-                s.state,
-                len(s.run.workers),
-                to_the_second(s.started),
-                to_the_second(s.ended),
-                _attended(s),
-                (s.cause or "").partition(LAST_WORDS)[0] or (str(operator.glance(s)) if place < FIGURES_OF else None),
-            )
-            for place, s in enumerate(statuses)
+            *(_row(status, operator, with_figures=place < FIGURES_OF) for place, status in enumerate(statuses)),
+            *((one.id, None, "unreadable", None, None, None, None, one.why) for one in unreadable),
         ],
         right=("workers",),
     )
@@ -156,7 +155,20 @@ async def list_runs(slice_name: str | None, offline: bool, operator: Operator, o
         out.note(f"Figures of the newest {FIGURES_OF} runs only; `tpu-tui status RUN` tells any run's.")
     if operator.dialect_problem:
         out.problem(operator.dialect_problem)
-    return code
+
+
+def _row(status: RunStatus, operator: Operator, *, with_figures: bool) -> tuple[Any, ...]:
+    cause = (status.cause or "").partition(LAST_WORDS)[0]
+    return (
+        status.run.id,
+        status.run.slice,
+        status.state,
+        len(status.run.workers),
+        to_the_second(status.started),
+        to_the_second(status.ended),
+        _attended(status),
+        cause or (str(operator.glance(status)) if with_figures else None),
+    )
 
 
 async def _discovered(slice_name: str | None, operator: Operator) -> list[TpuTuiError]:
@@ -183,7 +195,7 @@ def _attended(status: RunStatus) -> str:
     from tui.operator import rfc3339
 
     since = status.attended.since
-    return f"unattended since {to_the_second(rfc3339(since))}" if since else "unattended"
+    return f"{_UNATTENDED} since {to_the_second(rfc3339(since))}" if since else _UNATTENDED
 
 
 async def show_status(args: argparse.Namespace, operator: Operator, out: Output) -> int:
@@ -195,7 +207,10 @@ async def show_status(args: argparse.Namespace, operator: Operator, out: Output)
         if out.as_json:
             (out.line if args.watch else out.document)(document)
         else:
-            _print_status(document, _attended(operator.status_of(directory)), directory, out)
+            attended = _attended(operator.status_of(directory))
+            if attended.startswith(_UNATTENDED):
+                attended += f"; tpu-tui attach {directory.id} looks after it again"
+            _print_status(document, attended, directory, out)
         if not args.watch or RunState(document["state"]).is_over:
             break
         sys.stdout.flush()
@@ -243,28 +258,3 @@ def _spread_to_read(loss: dict[str, Any]) -> str:
 def _to_read(value: Any, decimals: int) -> str:
     """A figure of a document, where `nan` and `inf` are words."""
     return figure(value, decimals, apart=True) if isinstance(value, float) else str(value)
-
-
-async def stop_run(args: argparse.Namespace, operator: Operator, out: Output) -> int:
-    """Stop a run; exit 1 while any worker has not confirmed that nothing of it is left."""
-    if args.grace < 0:
-        raise UsageError("--grace is a number of seconds, 0 or more")
-    directory = await operator.find_run(args.ref)
-    answers = []
-    async for answer in operator.stop(directory, args.grace):
-        answers.append(answer)
-        if not out.as_json:
-            word = "stopped" if answer.confirmed else "NOT CONFIRMED"
-            code = "" if answer.exit_code is None else f", exit code {answer.exit_code}"
-            out.text(f"worker {answer.worker}: {word}{code}" + (f" ({answer.detail})" if answer.detail else ""))
-    answers.sort(key=lambda answer: answer.worker)
-    stopped = len(answers) == len(directory.run.workers) and all(answer.confirmed for answer in answers)
-    if out.as_json:
-        rows = [
-            {"worker": a.worker, "confirmed": a.confirmed, "exit_code": a.exit_code, "detail": a.detail}
-            for a in answers
-        ]
-        out.document({"run": directory.id, "stopped": stopped, "workers": rows})
-    if not stopped:
-        out.note(f"{directory.id} is not confirmed stopped. tpu-tui stop {directory.id} tries again.")
-    return 0 if stopped else ANSWER_IS_NO

@@ -62,10 +62,7 @@ class Reader:
     def __init__(self, dialects: Sequence[Dialect]) -> None:
         self._dialects = tuple(dialects)
         self._always = {place for place, each in enumerate(dialects) if not each.hints}
-        self._hinting: dict[bytes, list[int]] = {}
-        for place, each in enumerate(dialects):
-            for hint in each.hints:
-                self._hinting.setdefault(hint.translate(_DIGITS_ALIKE), []).append(place)
+        self._hinting = _hinting(tuple(each.hints for each in dialects))
         self._groups = _grouped(tuple(self._hinting))
         self._young: dict[bytes, Reading] = {}
         self._old: dict[bytes, Reading] = {}
@@ -134,6 +131,16 @@ class Reader:
         if found:
             return Reading(tuple(found), bare)
         return _NOTHING_BARE if bare else _NOTHING
+
+
+@lru_cache(maxsize=4)
+def _hinting(hints: tuple[tuple[bytes, ...], ...]) -> dict[bytes, list[int]]:
+    """Which dialects, by their places, each hint belongs to; lists of runs make a reader for every run."""
+    places: dict[bytes, list[int]] = {}
+    for place, some in enumerate(hints):
+        for hint in some:
+            places.setdefault(hint.translate(_DIGITS_ALIKE), []).append(place)
+    return places
 
 
 @lru_cache(maxsize=4)

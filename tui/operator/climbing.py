@@ -33,7 +33,7 @@ async def climb(operator: Operator, refs: Sequence[str] = ()) -> Climb:
     from tui.planning.ladder import is_comparable, ladders
 
     directories = [await operator.find_run(ref) for ref in refs]
-    named = directories or [operator.open_run(status.run.id) for status in reversed(operator.runs())]
+    named = directories or [operator.directory_of(status) for status in reversed(operator.runs())]
     finished: list[Finished] = []
     left_out: list[tuple[str, str]] = []
     for directory in named:

@@ -106,12 +106,14 @@ class Following(Reach):
     async def refresh(self, directory: RunDirectory, fleet: Fleet | None = None) -> TpuTuiError | None:
         """Bring the mirror up to date within `REFRESH_TIMEOUT`; what hindered it, if anything did.
 
+        Of a run that was given up as lost its workers are asked again: they may be in reach by now.
         `fleet` are connections to the run's workers, where there are some already.
         """
         from tui.runs.follow import catch_up
 
         status = self.status_of(directory)
-        if status.is_whole or status.attended.alive:
+        may_come_back = status.was_given_up and not status.slice_is_gone
+        if status.attended.alive or (status.is_whole and not may_come_back):
             return None
         try:
             if fleet is not None:
@@ -121,6 +123,9 @@ class Following(Reach):
                     await catch_up(directory, fleet, timeout=REFRESH_TIMEOUT)
         except TpuTuiError as error:
             return error
+        except OSError as error:
+            why = f"{error.filename or directory.path}: {error.strerror or error}"
+            return TpuTuiError(f"what is known here of {directory.id} cannot be brought up to date", why=why)
         return None
 
     async def _fleet_of(self, directory: RunDirectory) -> Fleet:
@@ -132,13 +137,15 @@ class Following(Reach):
     async def _looks(self, directory: RunDirectory) -> AsyncIterator[_Look | Attendance]:
         """What is new every little while, the last time when the run is over, and its attendance between.
 
-        Raises what hinders one who may start no keeper from reading an ended run to its end.
+        Raises what hinders one who may start no keeper from reading an ended run to its end, and UsageError once the
+        directory is gone.
         """
         watch = AttendanceWatch()
         offset = 0
         told: TpuTuiError | None = None
         async with CatchingUp(self, directory) as catching_up:
             while True:
+                directory.require()
                 status, fresh, offset = status_and_events(self._known_as(directory), offset)
                 is_last = status.is_whole or catching_up.has_all
                 yield _Look(fresh, is_last)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from tui.runs.glance import Glance, Glances
     from tui.runs.spec import LaunchSpec
     from tui.runs.stop import StopAnswer
+    from tui.runs.unreadable import NoRecordError
     from tui.settings import Settings
     from tui.ssh.access import Prompter
 
@@ -84,7 +85,8 @@ class Operator(Following):
         check_request(request)
         patience = Patience.from_thresholds(self.settings.thresholds)
         self._require_workers(request.slice_)
-        access = replace(await self.access_to_hand_on(), slice=request.slice_.name)
+        name = None if self.settings.hosts else request.slice_.name
+        access = replace(await self.access_to_hand_on(), slice=name)
         known = await self.inventory.host_keys(request.slice_)
         run = run_from(request, known, self.settings)
         spec = LaunchSpec(
@@ -148,7 +150,7 @@ class Operator(Following):
     # ── runs ─────────────────────────────────────────────────────────────────────────────────────
 
     def runs(
-        self, slice_name: str | None = None, problems: list[TpuTuiError] | None = None, *, newest: int | None = None
+        self, slice_name: str | None = None, problems: list[NoRecordError] | None = None, *, newest: int | None = None
     ) -> list[RunStatus]:
         """The runs in this home, or the newest so many, newest first; unreadable records are told in `problems`.
 
@@ -190,7 +192,7 @@ class Operator(Following):
         problems: list[TpuTuiError] = []
         with telling(problems):
             fleet = await self.fleet(slice_)
-            found = await discover(fleet, self.settings.run_root)
+            found = await discover(fleet, self.settings.run_root, slice_name=slice_.name)
             problems += found.problems
             for run in found.runs:
                 with telling(problems):
@@ -201,7 +203,7 @@ class Operator(Following):
         """The run that `open_run` would open, looked for on the workers where this home does not know it."""
         try:
             return self.open_run(ref)
-        except UsageError:
+        except NoSuchRunError:
             if names_a_log(ref):
                 raise _no_run_but_a_log(ref) from None
             if not is_run_id(ref):
@@ -227,7 +229,11 @@ class Operator(Following):
             from tui.runs.glance import Glances
 
             self._glances = Glances(() if self.dialect_problem else self.dialects)
-        return self._glances.of(self._overview.directory(status.run.id))
+        return self._glances.of(self.directory_of(status))
+
+    def directory_of(self, status: RunStatus) -> RunDirectory:
+        """The directory of a run that `runs` listed last, whatever it is called by now."""
+        return self._overview.directory(status.run.id)
 
     async def attend(self, directory: RunDirectory) -> bool:
         """Give the run a keeper if it has none and still needs one; whether one was started.
@@ -319,7 +325,11 @@ class Operator(Following):
         return [row.to_json() for row in snapshot.rows()]
 
     async def status(self, directory: RunDirectory) -> dict[str, Any]:
-        """The document that `status --json` prints; without figures where `dialect_problem` says why."""
+        """The document that `status --json` prints; without figures where `dialect_problem` says why.
+
+        Raises UsageError once the run's directory is gone.
+        """
+        directory.require()
         snapshot = None if self.dialect_problem else await self.snapshot(directory)
         return self.status_document(self.status_of(directory), snapshot)
 
@@ -394,3 +404,9 @@ class Operator(Following):
         from tui.runs.discover import delete_here
 
         delete_here(directory)
+
+    def delete_unreadable(self, damaged: NoRecordError, *, anyway: bool) -> None:
+        """Remove a run's directory here without its record. Raises UsageError where it goes on, or may (`anyway`)."""
+        from tui.runs.discover import delete_unreadable
+
+        delete_unreadable(damaged, self.settings.runs_home, anyway=anyway)

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from functools import lru_cache
 from typing import Any
 
 from tui.pod.worker import Worker
@@ -23,12 +24,25 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _NAME_LENGTH = 100
 """Characters of a name that go into a run's id, which names files here and on the workers."""
 _SECRET = re.compile(r"TOKEN|KEY|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE)
+_OF_TYPES: tuple[tuple[tuple[str, ...], tuple[type, ...]], ...] = (
+    (("id", "slice", "created", "run_root", "runtime", "on_failure"), (str,)),
+    (("name", "zone", "project", "profile", "accelerator_type", "slice_created"), (str, type(None))),
+    (("workdir", "conda_env", "venv", "code_hash"), (str, type(None))),
+    (("restarts", "grace", "lease"), (int, float)),
+    (("cores_per_worker",), (int, type(None))),
+    (("env", "versions"), (dict,)),
+)
+"""What fields of run.json have to be: a record that is damaged is told as that, not met by whoever reads it."""
 _RUN_ID = re.compile(r"(?P<base>[A-Za-z0-9._-]+)-(?P<day>\d{8})-(?P<clock>\d{6})-(?P<tail>[0-9a-f]{4})")
 
 
 def rehearses(argv: Sequence[str]) -> bool:
     """Whether a command is the rehearsal job, which prints a trainer's lines and trains nothing."""
     return any(word == REHEARSAL_MODULE or word.endswith("localpod/rehearsal.py") for word in argv)
+
+
+_worker = lru_cache(maxsize=1024)(Worker)
+"""Runs on one slice have the same workers: of thousands of runs that are read at once each is made once."""
 
 
 class RunState(str, enum.Enum):
@@ -146,25 +160,23 @@ class Run:
             known["argv"] = tuple(str(word) for word in document["argv"])
             known["on_end"] = tuple(str(action) for action in document.get("on_end") or ())
             known["workers"] = tuple(
-                Worker(
-                    index=int(row["index"]),
-                    hostname=row.get("hostname"),
-                    internal_ip=row.get("internal_ip"),
-                    external_ip=row.get("external_ip"),
-                    port=int(row.get("port") or 22),
-                    user=row.get("user"),
-                    host_keys=tuple(row.get("host_keys") or ()),
-                    host_key_alias=row.get("host_key_alias"),
-                    instance=row.get("instance"),
+                _worker(
+                    int(row["index"]),
+                    row.get("hostname"),
+                    row.get("internal_ip"),
+                    row.get("external_ip"),
+                    int(row.get("port") or 22),
+                    row.get("user"),
+                    tuple(row.get("host_keys") or ()),
+                    row.get("host_key_alias"),
+                    row.get("instance"),
                 )
                 for row in document["workers"]
             )
-            for name in ("id", "slice", "created", "run_root"):
-                if not isinstance(known.get(name, ""), str):
-                    raise TypeError(f"{name} is no text")
-            for name in ("restarts", "grace", "lease"):
-                if not isinstance(known.get(name, 0), (int, float)):
-                    raise TypeError(f"{name} is no number")
+            for names, types in _OF_TYPES:
+                for name in names:
+                    if name in known and not isinstance(known[name], types):
+                        raise TypeError(f"{name} is a {type(known[name]).__name__}")
             return cls(**known)
-        except (KeyError, TypeError, AttributeError) as error:
+        except (KeyError, TypeError, AttributeError, OverflowError) as error:
             raise ValueError(f"not a run.json: {error!r}") from error

@@ -24,8 +24,9 @@ from typing import Any
 
 from tui.errors import UsageError
 from tui.pod.run import Run
+from tui.runs.unreadable import RUN_FILE, unreadable
+from tui.runs.uptime import uptime
 
-RUN_FILE = "run.json"
 EVENTS_FILE = "events.jsonl"
 ARRIVALS_FILE = "arrivals"
 KEEPER_FILE = "keeper"
@@ -121,6 +122,17 @@ class RunDirectory:
         """The run's id."""
         return self.run.id
 
+    @property
+    def is_gone(self) -> bool:
+        """Whether somebody has deleted the directory meanwhile, or given it another name."""
+        return not self.path.exists()
+
+    def require(self) -> None:
+        """Raise UsageError where it is gone: nothing would be read, as of a run that has not begun."""
+        if self.is_gone:
+            remedy = f"tpu-tui attach {self.id} finds the run on its workers, where it may go on"
+            raise UsageError(f"the directory of {self.id} is gone", why=str(self.path), remedy=remedy)
+
     @classmethod
     def create(cls, home_runs: Path, run: Run) -> RunDirectory:
         """Make the directory and write run.json (secret values masked). Raises UsageError when the run exists.
@@ -151,14 +163,11 @@ class RunDirectory:
 
     @classmethod
     def open(cls, path: Path) -> RunDirectory:
-        """Open an existing run directory. Raises UsageError when it holds no readable run.json."""
+        """Open an existing run directory. Raises NoRecordError when it holds no readable run.json."""
         try:
             return cls(path, Run.from_json(json.loads(_read(f"{path}/{RUN_FILE}"))))
-        except OSError as error:
-            raise UsageError(f"{path} is not a run directory", why=error.strerror or str(error)) from error
-        except ValueError as error:
-            remedy = "move that directory away: tpu-tui runs then finds the run on its workers again"
-            raise UsageError(f"{path} holds no readable {RUN_FILE}", why=str(error), remedy=remedy) from error
+        except (OSError, ValueError, RecursionError) as error:
+            raise unreadable(path, error) from error
 
     def log_path(self, worker: int) -> Path:
         """The mirror of that worker's log, byte for byte what the worker wrote so far."""
@@ -183,6 +192,8 @@ class RunDirectory:
 
     def append_event(self, kind: str, *, worker: int | None = None, **fields: Any) -> Event:
         """Append one event with the time now. Several processes may append; each line is one write."""
+        if kind == "state":
+            fields.update(uptime())
         event = Event(utc_now(), kind, worker, fields)
         self._events.append(_event_line(event))
         return event

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tui.errors import TpuTuiError, UsageError, WorkerError
-from tui.pod.run import Run, RunState
+from tui.pod.run import Run, RunState, is_run_id
 from tui.runs.claim import Claim
 from tui.runs.directory import RunDirectory
 from tui.runs.earlier import EARLIER
@@ -21,6 +21,7 @@ from tui.runs.told import note_told
 from tui.ssh.answers import Answer, answers, no_answer
 
 if TYPE_CHECKING:
+    from tui.runs.unreadable import NoRecordError
     from tui.ssh.fleet import Fleet
 
 
@@ -69,12 +70,14 @@ class DeleteAnswer:
     detail: str = ""
 
 
-async def discover(fleet: Fleet, run_root: str, *, least_patience: float = LEAST_PATIENCE) -> Discovery:
-    """Ask every worker for the runs it knows.
+async def discover(
+    fleet: Fleet, run_root: str, *, slice_name: str = "SLICE", least_patience: float = LEAST_PATIENCE
+) -> Discovery:
+    """Ask every worker of a slice for the runs it knows.
 
     Workers out of reach are told in `problems`, and those that are silent long after the others; the rest is kept.
     """
-    heard = await _heard(fleet, run_root, least_patience)
+    heard = await _heard(fleet, run_root, least_patience, slice_name)
     problems = [answers for answers in heard.values() if isinstance(answers, TpuTuiError)]
     known: dict[str, dict[int, Answer]] = {}
     nothing: dict[int, Answer | None] = {}
@@ -83,13 +86,17 @@ async def discover(fleet: Fleet, run_root: str, *, least_patience: float = LEAST
             nothing[index] = None
             for run_id, answer in told.items():
                 known.setdefault(run_id, {})[index] = answer
-    described = await asyncio.gather(*(_describe(fleet, run_id, run_root, at) for run_id, at in known.items()))
+    described = await asyncio.gather(
+        *(_describe(fleet, run_id, run_root, at, slice_name) for run_id, at in known.items())
+    )
     runs = [replace(one, answers={**nothing, **one.answers}) for one in described if isinstance(one, FoundRun)]
     problems += [item for item in described if isinstance(item, TpuTuiError)]
     return Discovery(tuple(sorted(runs, key=lambda item: item.run.id[-20:], reverse=True)), tuple(problems))
 
 
-async def _heard(fleet: Fleet, run_root: str, least_patience: float) -> dict[int, Mapping[str, Answer] | TpuTuiError]:
+async def _heard(
+    fleet: Fleet, run_root: str, least_patience: float, slice_name: str
+) -> dict[int, Mapping[str, Answer] | TpuTuiError]:
     """What each worker lists, or why it does not."""
     loop = asyncio.get_running_loop()
     began = loop.time()
@@ -105,24 +112,26 @@ async def _heard(fleet: Fleet, run_root: str, least_patience: float) -> dict[int
         for task in pending:
             task.cancel()
         await asyncio.gather(*tasks.values(), return_exceptions=True)
-    return {index: _told(index, task, patience, fleet.access.slice) for index, task in tasks.items()}
+    return {index: _told(index, task, patience, slice_name) for index, task in tasks.items()}
 
 
 def _told(
-    index: int, task: asyncio.Task[dict[str, Answer]], patience: float, slice_: str | None
+    index: int, task: asyncio.Task[dict[str, Answer]], patience: float, slice_name: str
 ) -> Mapping[str, Answer] | TpuTuiError:
     if task.cancelled():
-        return _late("it does not tell of its runs", index, patience, slice_)
+        return _late("it does not tell of its runs", index, patience, slice_name)
     error = task.exception()
     return error if isinstance(error, TpuTuiError) else task.result()
 
 
-def _late(what: str, index: int, patience: float, slice_: str | None) -> WorkerError:
+def _late(what: str, index: int, patience: float, slice_name: str) -> WorkerError:
     why = f"no answer within {patience:.0f} s, so it or the network to it is slow or stuck"
-    return WorkerError(what, worker=index, why=why, remedy=f"tpu-tui check {slice_ or 'SLICE'} looks at it")
+    return WorkerError(what, worker=index, why=why, remedy=f"tpu-tui check {slice_name} looks at it")
 
 
-async def _describe(fleet: Fleet, run_id: str, run_root: str, at: dict[int, Answer]) -> FoundRun | TpuTuiError:
+async def _describe(
+    fleet: Fleet, run_id: str, run_root: str, at: dict[int, Answer], slice_name: str
+) -> FoundRun | TpuTuiError:
     """The run's record from the first worker that gives it, with the workers' present addresses and host keys."""
     problem: TpuTuiError | None = None
     for index in sorted(at):
@@ -130,7 +139,7 @@ async def _describe(fleet: Fleet, run_id: str, run_root: str, at: dict[int, Answ
             record = await asyncio.wait_for(read_record(fleet, index, run_id, run_root), PATIENCE)
             status = await asyncio.wait_for(ask_status(record, fleet, index), PATIENCE)
         except asyncio.TimeoutError:
-            problem = _late(f"it does not tell of {run_id}", index, PATIENCE, fleet.access.slice)
+            problem = _late(f"it does not tell of {run_id}", index, PATIENCE, slice_name)
             continue
         except TpuTuiError as error:
             problem = error
@@ -173,20 +182,59 @@ def adopt(found: FoundRun, runs_home: Path, *, profile: str | None = None) -> Ru
 
 
 def delete_here(directory: RunDirectory) -> None:
-    """Remove a run's directory on this machine. Raises UsageError while the run is not over or a keeper lives."""
+    """Remove a run's directory on this machine; one that somebody else removed meanwhile is gone all the same.
+
+    Raises UsageError while the run is not over or a keeper lives, TpuTuiError where this machine does not let us.
+    """
     status = status_of(directory)
-    if not status.state.is_over:
+    if not (status.state.is_over or directory.is_gone):
         raise UsageError(f"{directory.id} is {status.state}", remedy=f"tpu-tui stop {directory.id} ends it first")
-    claim = Claim.take(directory)
-    if claim is None:
-        raise UsageError(f"the keeper of {directory.id} still works on it", remedy="try again when it is done")
+    _remove(directory)
+
+
+def delete_unreadable(damaged: NoRecordError, runs_home: Path, *, anyway: bool = False) -> None:
+    """Remove a run's directory whose record cannot be read, which is known by its name and place.
+
+    What its workers hold of it stays: they are not known. Raises UsageError for a directory that may be no run's,
+    while a keeper lives, and unless `anyway` where its events do not tell that the run is over.
+    """
+    path = damaged.path
+    if not is_run_id(path.name) or path.parent.resolve() != runs_home.resolve():
+        raise damaged
+    directory = RunDirectory(path, Run(path.name, "", (), ()))
+    if not anyway and directory.events_size() and not status_of(directory).state.is_over:
+        why = "its record cannot be read, and by its events it is not over"
+        remedy = "--on here forgets it on this machine; tpu-tui runs then finds it on its workers again"
+        raise UsageError(f"{path.name} may go on", why=why, remedy=remedy)
+    _remove(directory)
+
+
+def _remove(directory: RunDirectory) -> None:
+    """Remove a run's directory that nobody keeps."""
     try:
-        # Out of sight at once: what is cut off halfway is no run any more.
-        doomed = directory.path.with_name(f".deleted-{directory.id}")
-        directory.path.rename(doomed)
-        shutil.rmtree(doomed)
-    finally:
-        claim.release()
+        claim = Claim.take(directory)
+        if claim is None:
+            raise UsageError(f"the keeper of {directory.id} still works on it", remedy="try again when it is done")
+        try:
+            if claim.stands():
+                _remove_tree(directory.path)
+        finally:
+            claim.release()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        why = f"{error.filename or directory.path}: {error.strerror or error}"
+        remedy = "it takes the right to write to that directory, and to the one that it is in"
+        raise TpuTuiError(f"{directory.id} cannot be deleted on this machine", why=why, remedy=remedy) from error
+
+
+def _remove_tree(path: Path) -> None:
+    # Out of sight at once: what is cut off halfway is no run any more.
+    doomed = path.with_name(f".deleted-{path.name}")
+    path.rename(doomed)
+    shutil.rmtree(doomed.resolve())
+    if doomed.is_symlink():
+        doomed.unlink()
 
 
 async def delete_on_workers(

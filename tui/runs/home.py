@@ -7,17 +7,18 @@ from collections.abc import Iterable
 from itertools import groupby
 from pathlib import Path
 
-from tui.errors import TpuTuiError, UsageError, near_matches
+from tui.errors import UsageError, near_matches
 from tui.pod.naming import LAST
 from tui.pod.run import is_run_id
-from tui.runs.directory import RUN_FILE, RunDirectory
+from tui.runs.directory import RunDirectory
+from tui.runs.unreadable import RUN_FILE, NoRecordError
 
 _STAMP_LENGTH = len("YYYYmmdd-HHMMSS-xxxx")
 _SECOND_LENGTH = len("YYYYmmdd-HHMMSS")
 _MAX_CANDIDATES = 8
 
 
-def list_runs(runs_home: Path, problems: list[TpuTuiError] | None = None) -> list[RunDirectory]:
+def list_runs(runs_home: Path, problems: list[NoRecordError] | None = None) -> list[RunDirectory]:
     """Every run on this machine, newest first; unreadable directories are left out and told in `problems`."""
     opened = [open_or_tell(path, problems) for path in run_paths(runs_home)]
     return newest_first(directory for directory in opened if directory is not None)
@@ -28,12 +29,12 @@ def newest_first(directories: Iterable[RunDirectory]) -> list[RunDirectory]:
     return sorted(directories, key=lambda directory: (_stamp(directory.id), directory.run.created), reverse=True)
 
 
-def open_or_tell(path: Path, problems: list[TpuTuiError] | None) -> RunDirectory | None:
+def open_or_tell(path: Path, problems: list[NoRecordError] | None) -> RunDirectory | None:
     """Open a run's directory; None, told in `problems`, where its record cannot be read."""
     try:
         return RunDirectory.open(path)
-    except TpuTuiError as error:
-        if problems is not None and (path / RUN_FILE).exists():
+    except NoRecordError as error:
+        if problems is not None and error.listed:
             problems.append(error)
         return None
 
@@ -42,10 +43,18 @@ def run_paths(runs_home: Path) -> list[Path]:
     """The directories of a home's runs, newest first but for those of the same second."""
     try:
         with os.scandir(runs_home) as entries:
-            names = [entry.name for entry in entries if not entry.name.startswith(".") and entry.is_dir()]
+            names = [entry.name for entry in entries if not entry.name.startswith(".") and _is_directory(entry)]
     except FileNotFoundError:
         return []
     return [runs_home / name for name in sorted(names, key=_stamp, reverse=True)]
+
+
+def _is_directory(entry: os.DirEntry[str]) -> bool:
+    """Whether it is one, or a link to one; a link that may not be followed is none."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
 
 
 class NoSuchRunError(UsageError):
@@ -58,7 +67,7 @@ def resolve(runs_home: Path, text: str) -> RunDirectory:
     Raises UsageError when none or several match; the remedy names the candidates.
     """
     as_path = Path(text).expanduser()
-    if (os.sep in text or text in (".", "..")) and (as_path / RUN_FILE).exists():
+    if (os.sep in text or text in (".", "..")) and _holds_record(as_path):
         return RunDirectory.open(as_path.resolve())
     if text == LAST:
         return _newest(runs_home)
@@ -70,9 +79,29 @@ def resolve(runs_home: Path, text: str) -> RunDirectory:
         return RunDirectory.open(runs_home / matches[0])
     if matches:
         raise UsageError(f"{text!r} is part of {len(matches)} runs", remedy="one of: " + _some(matches))
-    if (as_path / RUN_FILE).exists():
+    if _holds_record(as_path):
         return RunDirectory.open(as_path.resolve())
+    if renamed := _of_record(runs_home, text):
+        return renamed
     raise NoSuchRunError(f"no run {text!r} in {runs_home}", remedy=_meant(text, names))
+
+
+def _holds_record(path: Path) -> bool:
+    """Whether a run's record is there, or a run's directory that nobody but its owner may look into."""
+    try:
+        return (path / RUN_FILE).exists()
+    except PermissionError:
+        return is_run_id(path.name)
+    except OSError:
+        return False
+
+
+def _of_record(runs_home: Path, run_id: str) -> RunDirectory | None:
+    """The run of that id by what its record says: somebody may have renamed its directory."""
+    if not is_run_id(run_id):
+        return None
+    opened = (open_or_tell(path, None) for path in run_paths(runs_home))
+    return next((directory for directory in opened if directory is not None and directory.id == run_id), None)
 
 
 def _newest(runs_home: Path) -> RunDirectory:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from tui.errors import TpuTuiError
-from tui.runs.directory import EVENTS_FILE, KEEPER_FILE, RUN_FILE, RunDirectory
+from tui.runs.directory import EVENTS_FILE, KEEPER_FILE, RunDirectory
 from tui.runs.home import newest_first, open_or_tell, run_paths
 from tui.runs.status import RunStatus, outline_of
+from tui.runs.unreadable import RUN_FILE, NoRecordError, unreadable
 
 Signature = tuple[int, int, int]
 """What tells a file from itself of another moment: its number, its size in bytes, when it was written (ns)."""
@@ -32,8 +33,9 @@ class Overview:
     def __init__(self, runs_home: Path) -> None:
         self.runs_home = runs_home
         self._seen: dict[Path, _Seen] = {}
+        self._directories: dict[str, RunDirectory] = {}
 
-    def look(self, problems: list[TpuTuiError] | None = None, *, newest: int | None = None) -> list[RunStatus]:
+    def look(self, problems: list[NoRecordError] | None = None, *, newest: int | None = None) -> list[RunStatus]:
         """Every run's status, or that of the newest so many, newest first; unreadable records go to `problems`.
 
         A run that is over and that nobody keeps is the same as long as its files are.
@@ -45,21 +47,29 @@ class Overview:
                 if seen is not None:
                     self._seen[path] = seen
             order = newest_first(seen.directory for seen in self._seen.values())
+            self._directories = {directory.id: directory for directory in order}
             return [self._seen[directory.path].status for directory in order]
 
     def directory(self, run: str) -> RunDirectory:
-        """The directory of a run that was among those looked at. Raises KeyError."""
-        return self._seen[self.runs_home / run].directory
+        """The directory of a run that was among those looked at, whatever it is called. Raises KeyError."""
+        return self._directories[run]
 
 
-def _looked_at(path: Path, before: _Seen | None, problems: list[TpuTuiError] | None) -> _Seen | None:
-    record = _signature(path / RUN_FILE)
-    files = _signature(path / EVENTS_FILE), _signature(path / KEEPER_FILE)
+def _looked_at(path: Path, before: _Seen | None, problems: list[NoRecordError] | None) -> _Seen | None:
+    record = _signature(f"{path}/{RUN_FILE}")
+    files = _signature(f"{path}/{EVENTS_FILE}"), _signature(f"{path}/{KEEPER_FILE}")
     known = before is not None and before.record == record
     if before is not None and known and before.files == files and _is_settled(before.status):
         return before
     directory = before.directory if before is not None and known else open_or_tell(path, problems)
-    return None if directory is None else _Seen(directory, record, files, outline_of(directory))
+    if directory is None:
+        return None
+    try:
+        return _Seen(directory, record, files, outline_of(directory))
+    except OSError as error:
+        if problems is not None:
+            problems.append(unreadable(path, error, EVENTS_FILE))
+        return None
 
 
 def _is_settled(status: RunStatus) -> bool:
@@ -67,9 +77,9 @@ def _is_settled(status: RunStatus) -> bool:
     return status.state.is_over and not status.attended.alive
 
 
-def _signature(path: Path) -> Signature | None:
+def _signature(path: str) -> Signature | None:
     try:
-        found = path.stat()
+        found = os.stat(path)  # noqa: PTH116 - three for each of thousands of runs
     except OSError:
         return None
     return found.st_ino, found.st_size, found.st_mtime_ns

@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 from tui.pod.run import Run, RunState
 from tui.runs.directory import Attendance, Event, RunDirectory
 from tui.runs.parts import Parts, WorkerStatus, changed, told_of_part
+from tui.runs.uptime import time_of_end
 
 BY_POLICY = "policy"
 """`stop_requested.by` when the failure policy stops a run; a person's stop ends as `stopped`, its as `failed`."""
@@ -48,6 +49,8 @@ class RunStatus:
     """Whether its end is known from its workers' word alone, and the mirror may be behind."""
     mirrored: int = 0
     """The attempt whose logs are mirrored; the workers may have told of a later one."""
+    begun: Event | None = None
+    """The event that told when it started, where one did at that moment."""
 
     @cached_property
     def workers(self) -> tuple[WorkerStatus, ...]:
@@ -73,6 +76,11 @@ class RunStatus:
     def is_whole(self) -> bool:
         """Whether it is over and a keeper followed every log to its end, as far as one could."""
         return self.state.is_over and not self.told
+
+    @property
+    def was_given_up(self) -> bool:
+        """Whether it is lost because workers were out of reach, whose parts nobody has seen to their ends."""
+        return self.state is RunState.LOST and not all(part.ended or part.confirmed for part in self.workers)
 
     @property
     def succeeded(self) -> bool:
@@ -244,7 +252,9 @@ def _with_its_end(status: RunStatus) -> RunStatus:
     restart, restarts = status.attempt + 1, status.run.restarts
     if failed is not None and restart <= restarts:
         return replace(status, state=RunState.PREPARING, cause=f"{cause}; restart {restart} of {restarts} is to come")
+    # Workers whose clocks are behind ours would have it end before it began.
     ended = max((part.ended_at for part in parts.values() if part.ended_at), default=None)
+    ended = ended and max(ended, status.started or "")
     return replace(status, state=state, ended=ended, cause=cause if failed is not None else None)
 
 
@@ -299,9 +309,10 @@ def _fold_state(status: RunStatus, event: Event, parts: Parts) -> RunStatus:
         state = state if status.stop_requested is None or state.is_over else RunState.STOPPING
     elif status.state.is_over or (state is RunState.RUNNING and status.state is RunState.STOPPING):
         return status
-    begun = event.get("since") or event.time
-    started = begun if state is RunState.RUNNING and status.started is None else status.started
-    ended = event.time if state.is_over else None
+    if state is RunState.RUNNING and status.started is None:
+        since = event.get("since")
+        status = changed(status, started=since or event.time, begun=None if since else event)
+    ended = time_of_end(status.started, status.begun, event) if state.is_over else None
     known = None if state is RunState.SUCCEEDED else status.cause
     cause, remedy = event.get("cause") or known, event.get("remedy") or None
-    return changed(status, state=state, started=started, ended=ended, cause=cause, remedy=remedy)
+    return changed(status, state=state, ended=ended, cause=cause, remedy=remedy)

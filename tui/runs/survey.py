@@ -117,7 +117,10 @@ async def read_record(fleet: Fleet, index: int, run_id: str, run_root: str) -> R
     _, found, rest = done.stdout.partition(mark)
     size, _, body = rest.partition(b"\n")
     try:
-        return Run.from_json(json.loads(body[: int(size)]))
+        run = Run.from_json(json.loads(body[: int(size)]))
     except ValueError as error:
         why = str(error) if found else "it knows no such run"
         raise WorkerError(f"cannot read the record of {run_id}", worker=index, why=why) from error
+    if run.id != run_id:
+        raise WorkerError(f"cannot read the record of {run_id}", worker=index, why=f"it is that of {run.id!r}")
+    return run

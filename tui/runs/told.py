@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from tui.errors import TpuTuiError
@@ -47,7 +48,7 @@ def note_told(directory: RunDirectory, answers: Answers) -> None:
     """
     status = status_of(directory)
     workers = [part.worker for part in status.workers]
-    settled = status.state.is_over and not _was_given_up(status)
+    settled = status.state.is_over and not status.was_given_up
     if status.attended.alive or settled or not set(workers) <= set(answers):
         return
     answers = {index: answers[index] for index in workers}
@@ -63,22 +64,17 @@ def note_told(directory: RunDirectory, answers: Answers) -> None:
     has_come_back = status.state.is_over and Found.NOTHING not in found.values()
     if not (begun or over) or (status.state.is_over and not has_come_back):
         return
-    claim = Claim.take(directory)
-    if claim is None:
-        return
-    try:
-        if has_come_back:
-            directory.append_event("state", state=str(RunState.RUNNING), cause=None, revived=True)
-            status = status_of(directory)
-        _note(directory, status, attempt, answers, found)
-    finally:
-        claim.release(beat=False)
-
-
-def _was_given_up(status: RunStatus) -> bool:
-    """Whether a run is lost because workers were out of reach, whose parts nobody has seen to their ends."""
-    unknown = [part for part in status.workers if not part.ended and not part.confirmed]
-    return status.state is RunState.LOST and bool(unknown)
+    with suppress(OSError):  # what cannot be written here is asked for again
+        claim = Claim.take(directory)
+        if claim is None:
+            return
+        try:
+            if has_come_back:
+                directory.append_event("state", state=str(RunState.RUNNING), cause=None, revived=True)
+                status = status_of(directory)
+            _note(directory, status, attempt, answers, found)
+        finally:
+            claim.release(beat=False)
 
 
 def _note(
