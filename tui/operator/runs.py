@@ -1,4 +1,4 @@
-"""Runs: launch, watch, stop and report them, and read saved logs the same way."""
+"""Runs: list, look into, stop and report them, and read saved logs the same way."""
 
 from __future__ import annotations
 
@@ -6,32 +6,28 @@ import asyncio
 import contextlib
 import shlex
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from dataclasses import replace
 from datetime import datetime, timezone
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tui.errors import TpuTuiError, UsageError
-from tui.operator.following import Following
+from tui.operator.launching import Launching
 from tui.pod.naming import names_a_log, path_of
 from tui.pod.run import is_run_id
 from tui.pod.slice import Slice
 from tui.runs.directory import RunDirectory
 from tui.runs.home import NoSuchRunError, resolve
 from tui.runs.overview import Overview
-from tui.runs.request import LaunchRequest, check_request, run_from
 from tui.runs.status import RunStatus
 
 if TYPE_CHECKING:
-    from tui.checks.row import CheckRow
     from tui.logs.archive import SavedLog
     from tui.logs.dialects import Dialect
     from tui.logs.snapshot import Snapshot
     from tui.reports.summary import Summary
     from tui.runs.discover import DeleteAnswer
     from tui.runs.glance import Glance, Glances
-    from tui.runs.spec import LaunchSpec
     from tui.runs.stop import StopAnswer
     from tui.runs.unreadable import NoRecordError
     from tui.settings import Settings
@@ -63,89 +59,13 @@ def _no_run_but_a_log(ref: str) -> UsageError:
     )
 
 
-class Operator(Following):
+class Operator(Launching):
     """Everything tpu-tui can do: what reaches slices and workers, and the runs on this machine."""
 
     def __init__(self, settings: Settings, *, prompter: Prompter | None = None) -> None:
         super().__init__(settings, prompter=prompter)
         self._glances: Glances | None = None
         self._overview = Overview(settings.runs_home)
-
-    # ── launch ───────────────────────────────────────────────────────────────────────────────────
-
-    async def plan_launch(self, request: LaunchRequest) -> LaunchSpec:
-        """Everything a keeper needs, with all questions to the person asked; nothing is started.
-
-        Raises UsageError for what no worker could run, OutOfReachError for a slice that is not ready.
-        """
-        from tui.runs.look import Look
-        from tui.runs.policies import Patience
-        from tui.runs.spec import LaunchSpec, check_spec
-
-        check_request(request)
-        patience = Patience.from_thresholds(self.settings.thresholds)
-        self._require_workers(request.slice_)
-        name = None if self.settings.hosts else request.slice_.name
-        access = replace(await self.access_to_hand_on(), slice=name)
-        known = await self.inventory.host_keys(request.slice_)
-        run = run_from(request, known, self.settings)
-        spec = LaunchSpec(
-            run,
-            dict(request.env),
-            access,
-            request.sync,
-            patience=patience,
-            timeouts=request.timeouts,
-            look=Look.before(request, self.settings) if request.look else None,
-        )
-        check_spec(spec)
-        return spec
-
-    async def check_launch(self, request: LaunchRequest) -> AsyncIterator[CheckRow]:
-        """What can fail this launch, a row as soon as it is known; its `hinders` tells whether it does."""
-        from tui.operator.checking import check_before_launch
-
-        async for row in check_before_launch(self, request):
-            yield row
-
-    def dry_run(self, spec: LaunchSpec) -> str:
-        """Exactly what would run, on which workers, secrets masked."""
-        from tui.runs.on_end import describe
-        from tui.runs.spec import dry_run
-
-        return dry_run(spec) + describe(spec.run)
-
-    async def launch(self, spec: LaunchSpec) -> RunDirectory:
-        """Make the run directory and give the run to its keeper; what follows is in its events.
-
-        Unknown host keys are asked about first, for a keeper can ask nobody.
-        """
-        from tui.runs.keeper import start_keeper
-
-        if self.settings.read_only:
-            raise UsageError("launching is refused by --read-only")
-        if self.prompter is not None:
-            spec = await self._with_questions_asked(spec)
-        directory = RunDirectory.create(self.settings.runs_home, spec.run)
-        await asyncio.to_thread(start_keeper, directory, spec)
-        return directory
-
-    async def _with_questions_asked(self, spec: LaunchSpec) -> LaunchSpec:
-        """Log in where somebody may have to be asked; what was answered goes to the keeper.
-
-        That is to workers whose host key nobody vouches for, and to one of the others: what keys it takes, they take.
-        """
-        from tui.ssh.access import ACCEPT_NEW
-        from tui.ssh.fleet import Fleet
-
-        async with Fleet(spec.run.workers, spec.access, prompter=self.prompter) as fleet:
-            strangers = [] if spec.access.host_keys == ACCEPT_NEW else fleet.strangers()
-            await asyncio.gather(*(fleet.connect(index) for index in {*strangers, spec.run.workers[0].index}))
-            return replace(spec, access=fleet.access)
-
-    def has_run(self, run: str) -> bool:
-        """Whether there is a directory for the run of that id here."""
-        return (self.settings.runs_home / run).is_dir()
 
     # ── runs ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -158,6 +78,10 @@ class Operator(Following):
         """
         statuses = self._overview.look(problems, newest=newest)
         return [status for status in statuses if slice_name in (None, status.run.slice)]
+
+    def has_run(self, run: str) -> bool:
+        """Whether there is a directory for the run of that id here."""
+        return (self.settings.runs_home / run).is_dir()
 
     def open_run(self, ref: str) -> RunDirectory:
         """The run that an id, a unique part of one, `last` or a directory means. Raises UsageError."""
