@@ -112,7 +112,8 @@ async def test_a_run_that_was_left_has_no_file_open(operator: StageOperator) -> 
     train(directory, range(0, 20, 5))
 
     def files() -> list[str]:
-        return [file.path for file in psutil.Process().open_files() if file.path.endswith(".log")]
+        opened = (Path(file.path) for file in psutil.Process().open_files())
+        return [path.name for path in opened if path.suffix == ".log" and path.is_relative_to(directory.path)]
 
     app = ConsoleApp(operator, open_run=directory)
     async with app.run_test(size=FULL) as pilot:
