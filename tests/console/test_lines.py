@@ -35,6 +35,14 @@ def test_any_stretch_of_a_log_with_very_long_lines_is_read_exactly(tmp_path: Pat
         ]
 
 
+def test_a_log_that_was_closed_opens_its_file_no_more(tmp_path: Path) -> None:
+    spool = made(tmp_path, b"one\ntwo\n")
+    assert len(spool.lines(0, 2)) == 2
+    spool.close()
+    assert spool.lines(0, 2) == spool.tail(2) == []
+    assert not spool.advance(100)
+
+
 def test_what_is_left_out_of_a_long_line_is_counted(tmp_path: Path) -> None:
     lines = [
         b"x" * LONGEST_SHOWN,

@@ -105,6 +105,7 @@ class RunFeed:
         self.title = directory.id
         self.problem: TpuTuiError | None = None
         self._reader: RunReader | None = None
+        self._is_closed = False
         self._status: RunStatus | None = None
         self._snapshot: Snapshot | None = None
         self._events: list[Event] = []
@@ -134,6 +135,8 @@ class RunFeed:
 
     def poll(self) -> bool:
         """Read what arrived, as much of it as one go takes, and the events when there are new ones."""
+        if self._is_closed:
+            return False
         try:
             fresh = self._poll_status()
             fresh = self._poll_cores() or fresh
@@ -173,6 +176,8 @@ class RunFeed:
 
     def read(self) -> None:
         """Read what arrived, as much of it as one go takes."""
+        if self._is_closed:
+            return
         try:
             self._read_logs()
         except OSError as error:
@@ -226,7 +231,7 @@ class RunFeed:
         """Give back files; the reader's go with it."""
         for spool in self._tails.values():
             spool.close()
-        self._reader = None
+        self._reader, self._is_closed = None, True
 
 
 def batches_in(data: bytes) -> list[tuple[int, int]]:

@@ -93,6 +93,7 @@ class Spool:
         self.path = path
         self.worker = worker
         self._fd: int | None = None
+        self._is_closed = False
         self._indexed = 0
         """Bytes looked at."""
         self._newlines = 0
@@ -130,7 +131,7 @@ class Spool:
         return self._newlines
 
     def _open(self) -> int | None:
-        if self._fd is None:
+        if self._fd is None and not self._is_closed:
             try:
                 self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
             except OSError:
@@ -138,7 +139,8 @@ class Spool:
         return self._fd
 
     def close(self) -> None:
-        """Give back the file."""
+        """Give back the file for good: what is painted a last time would open it again."""
+        self._is_closed = True
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
