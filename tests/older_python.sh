@@ -39,8 +39,9 @@ leave_out tests/checks/test_firewall.py tests/runs/test_taken_away.py tests/ssh/
 # Two homes are two machines in tests/runs/test_discover too, and tests/cli/test_local_pod looks for a secret everywhere.
 leave_out tests/cli/test_two_machines.py tests/cli/test_secrets.py
 # Launches that fail, what follows an end, keys and lists of hosts: tests/runs/test_over_ssh and test_ends, tests/ssh/test_keys
-# and tests/cli/test_exec come by the same modules.
-leave_out tests/runs/test_launch_failures.py tests/runs/test_on_end.py tests/cli/test_keys.py tests/cli/test_hosts_file.py
+# and tests/cli/test_exec come by the same modules; odd words and surroundings by those of test_parsing and test_bad_input.
+leave_out tests/runs/test_launch_failures.py tests/runs/test_on_end.py tests/runs/test_faults.py tests/cli/test_keys.py \
+    tests/cli/test_hosts_file.py tests/cli/test_odd_arguments.py tests/cli/test_odd_surroundings.py
 # A local pod stands in for TPU VMs on the machine of a person who tries it. test_pod and tests/cli/test_local_pod run one on
 # this Python as well, and its API, store, sessions and rehearsal with it.
 leave_out tests/localpod/test_api_errors.py tests/localpod/test_api_faults.py tests/localpod/test_api_gcloud.py \
