@@ -88,8 +88,9 @@ class PipeWorker:
         env: dict[str, str] | None = None,
         attempt: int = 0,
         again: bool = False,
+        held_back: int = 0,
     ) -> Launch:
-        return Launch(self, run, env or {}, attempt, again)
+        return Launch(self, run, env or {}, attempt, again, held_back)
 
     def close(self) -> None:
         for process in self.started:
@@ -106,10 +107,16 @@ def a_run(*argv: str, slice_: str = "pipes", **fields: object) -> Run:
 
 
 class Launch:
-    """A launch's front on one worker, step by step."""
+    """A launch's front on one worker, step by step; the last `held_back` bytes of its data are not sent."""
 
     def __init__(
-        self, worker: PipeWorker, run: Run, env: dict[str, str], attempt: int = 0, again: bool = False
+        self,
+        worker: PipeWorker,
+        run: Run,
+        env: dict[str, str],
+        attempt: int = 0,
+        again: bool = False,
+        held_back: int = 0,
     ) -> None:
         text = b"" if again else job_text(run, run.workers[0], env).encode()
         record = b"" if again else b"{}"
@@ -121,7 +128,7 @@ class Launch:
             len(record),
             attempt,
             run_root=run.run_root,
-            data=text + record,
+            data=(text + record)[: len(text + record) - held_back],
             lease=3,
         )
         self.nonce = made.nonce

@@ -20,13 +20,17 @@ from tests.runs.ssh_pod import SECRET, Pod, over, unattended
 from tests.sshd import needs_sshd
 from tui.errors import TpuTuiError, UsageError
 from tui.pod.run import Run, RunState
+from tui.runs import stopping
+from tui.runs.acting import Acting
 from tui.runs.directory import RunDirectory
 from tui.runs.follow import catch_up
 from tui.runs.keeper import attend, start_keeper
 from tui.runs.launch import Gang
 from tui.runs.look import Look
 from tui.runs.spec import LaunchSpec, check_spec, dry_run
+from tui.runs.starting import Starting
 from tui.runs.status import status_of
+from tui.runs.stop import stop_run
 from tui.runs.survey import Found, read_record, runs_on, survey
 from tui.ssh.fleet import Fleet
 
@@ -285,9 +289,25 @@ def test_a_stop_during_the_launch_ends_it(pod: Pod) -> None:
     (pod.workers[1].home / ".profile").write_text("sleep 3\n")
     directory = pod.launch("sleep", "1000")
     until(lambda: any(event.get("phase") == "prepare" for event in directory.events()[0]))
-    assert all(answer.confirmed for answer in pod.stop(directory))
+    answers = pod.stop(directory)
+    assert all(answer.confirmed for answer in answers), answers
     assert over(directory).state is RunState.STOPPED
     assert not any(tagged(tag) for tag in pod.tags(directory))
+
+
+async def test_a_launch_that_fails_because_of_a_stop_was_stopped(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stopping, "LOOK", 60.0)  # The keeper hears of the stop after the workers do.
+    (pod.workers[1].home / ".profile").write_text("sleep 1\n")
+    spec = pod.spec("sleep", "1000")
+    directory = RunDirectory.create(pod.home / "runs", spec.run)
+    async with Fleet(pod.nouns, pod.access) as fleet:
+        starting = Starting(directory, fleet, spec.patience, Acting(spec.run, fleet), spec=spec, attempt=0)
+        launching = asyncio.ensure_future(starting.launch())
+        await asyncio.to_thread(until, (pod.remote(directory, 2) / "alive").exists)
+        assert all([answer.confirmed async for answer in stop_run(directory, pod.access, grace=1.0)])
+        ended = await launching
+    assert ended is not None
+    assert ended.state is RunState.STOPPED, ended
 
 
 class _CutGang(Gang):

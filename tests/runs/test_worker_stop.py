@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.runs.pipes import PipeWorker, a_run, ended, needs_linux, tag_of, tagged, until
+from tests.runs.pipes import Launch, PipeWorker, a_run, ended, needs_linux, tag_of, tagged, until
+from tui.pod.run import Run
 from tui.runs.remote import outcome_of
 
 pytestmark = needs_linux
@@ -120,6 +121,44 @@ def test_stopping_a_prepared_run_keeps_it_from_ever_starting(worker: PipeWorker)
     launch = worker.launch(run)
     launch.answer()
     assert worker.ask("stop", run, 10, 0)[0][0].fields == {"never": "1"}
+    launch.send(b"go!")
+    assert launch.answer().word == "disarmed"
+    assert not (worker.root / "ran").exists()
+
+
+def _half_sent(worker: PipeWorker, run: Run) -> tuple[Launch, bytes]:
+    """A launch that waits for the rest of what is sent to it, its directory made but not yet marked; that rest."""
+    launch = worker.launch(run, held_back=1)
+    until((worker.directory(run) / "run.json").exists)
+    assert not (worker.directory(run) / "place").exists()
+    return launch, b"}"
+
+
+def test_a_worker_that_is_being_prepared_confirms_a_stop_and_starts_nothing(worker: PipeWorker) -> None:
+    run = a_run("touch", str(worker.root / "ran"))
+    launch, rest = _half_sent(worker, run)
+    assert worker.ask("stop", run, 10, 0)[0][0].fields == {"never": "1"}
+    launch.send(rest)
+    assert launch.answer().word == "armed"
+    launch.send(b"go!")
+    assert launch.answer().word == "disarmed"
+    assert not (worker.root / "ran").exists()
+
+
+def test_what_a_launch_that_was_killed_half_sent_left_behind_can_be_deleted(worker: PipeWorker) -> None:
+    run = a_run("true")
+    launch, _ = _half_sent(worker, run)
+    launch.process.kill()
+    launch.process.wait()
+    assert worker.ask("delete", run)[0][0].word == "deleted"
+    assert not worker.directory(run).parent.exists()
+
+
+def test_a_stop_between_two_attempts_keeps_the_later_one_from_starting(worker: PipeWorker) -> None:
+    run = a_run("touch", str(worker.root / "ran"))
+    launch = worker.launch(run)
+    assert launch.answer().word == "armed"
+    (worker.directory(run).parent / "stopped-0").touch()
     launch.send(b"go!")
     assert launch.answer().word == "disarmed"
     assert not (worker.root / "ran").exists()

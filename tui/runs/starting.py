@@ -81,7 +81,9 @@ class Starting:
             try:
                 await launching
             except TpuTuiError as error:
-                return await self._undo(gang, error)
+                # Workers hear of a person's stop before the keeper does: what they refuse then is no failure.
+                wanted = status_of(self.directory).stop_requested not in (None, BY_POLICY)
+                return await self._undo(gang, None if wanted else error)
             except OSError as error:
                 if not is_full(error):
                     raise

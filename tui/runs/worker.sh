@@ -375,7 +375,8 @@ supervise() {
   trap 'unmake; exit 1' PIPE
   say "armed $$"
   tt_w=$(timeout "$tt_bar" head -c 3)
-  if [ "$tt_w" != 'go!' ] || [ -e cancel ]; then
+  # The second mark alone is of a stop that came while an earlier attempt was set aside, before this one was there.
+  if [ "$tt_w" != 'go!' ] || [ -e cancel ] || [ -e "../stopped-$tt_worker" ]; then
     unmake
     say disarmed
     exit 1
@@ -543,18 +544,29 @@ describe() {
 
 outcome() { if [ -s status ]; then first_line status; else tt_line="exit=unknown unrecorded=1"; fi; }
 
+# Whose the run's directory is, in tt_whose: `here`, `rebooted` (this machine's, before it started anew) or `other`.
+# One that is still being made has no mark yet, and is here.
+whose() {
+  tt_whose=here
+  [ -s place ] || return 0
+  first_line boot
+  [ "$tt_line" != "$(boot_id)" ] || return 0
+  if [ "$(cat place)" = "$(place)" ]; then tt_whose=rebooted; else tt_whose=other; fi
+}
+
 # End the run here: $1 is the grace in tenths of a second; with $2 = 1 no further attempt may begin here either.
 # Confirmed only when nothing is left, by every sign there is.
 stop() {
   [ "$2" != 1 ] || [ ! -d "$tt_root/runs/$tt_run" ] || : >"$tt_root/runs/$tt_run/stopped-$tt_worker"
-  [ -d "$tt_d" ] || { say "stopped never=1"; exit 0; }
-  cd "$tt_d" || { say "unconfirmed cannot enter $tt_d"; exit 0; }
-  first_line boot
-  if [ "$tt_line" != "$(boot_id)" ]; then
-    if [ "$(cat place 2>/dev/null)" = "$(place)" ]; then outcome; say "stopped $tt_line rebooted=1"
-    else say "unconfirmed this directory belongs to another machine ($(cat place 2>/dev/null))"; fi
+  if ! cd "$tt_d" 2>/dev/null; then
+    if [ -d "$tt_d" ]; then say "unconfirmed cannot enter $tt_d"; else say "stopped never=1"; fi
     exit 0
   fi
+  whose
+  case $tt_whose in
+    rebooted) outcome; say "stopped $tt_line rebooted=1"; exit 0 ;;
+    other) say "unconfirmed this directory belongs to another machine ($(cat place))"; exit 0 ;;
+  esac
   echo "$1" >cancel.new && mv cancel.new cancel
   [ -e going ] || { members; [ -z "$tt_members" ] && { say "stopped never=1"; exit 0; }; }
   sweep "$1"
@@ -649,15 +661,14 @@ entitle() {
 delete() {
   tt_all=$tt_root/runs/$tt_run
   if cd "$tt_d" 2>/dev/null; then
-    first_line boot
-    if [ "$tt_line" = "$(boot_id)" ]; then
-      alive && { say "alive its supervisor lives"; exit 0; }
-      members
-      [ -z "$tt_members" ] || { say "alive still there:$(describe $tt_members)"; exit 0; }
-    elif [ "$(cat place 2>/dev/null)" != "$(place)" ]; then
-      say "alive this directory belongs to another machine ($(cat place 2>/dev/null))"
-      exit 0
-    fi
+    whose
+    case $tt_whose in
+      here)
+        alive && { say "alive its supervisor lives"; exit 0; }
+        members
+        [ -z "$tt_members" ] || { say "alive still there:$(describe $tt_members)"; exit 0; } ;;
+      other) say "alive this directory belongs to another machine ($(cat place))"; exit 0 ;;
+    esac
   fi
   remove_cgroup
   cd /
