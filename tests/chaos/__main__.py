@@ -29,6 +29,7 @@ from tests.chaos.launches import (
 )
 from tests.chaos.mirrors import ProxiedPod, storm
 from tests.chaos.proxy import proxies
+from tests.chaos.races import race
 from tests.runs.ssh_pod import Pod
 from tests.sshd import MISSING, OpensshWorker, bare_path
 from tui.runs.look import Look
@@ -39,7 +40,7 @@ STORM_PAUSE = 0.5
 STORM_LINES = 200_000
 PATIENT = 60.0
 """Seconds in which a keeper that takes over hears from all workers, on a machine that does much else."""
-PARTS = ("phases", "commands", "kills", "aimed", "frozen", "storm")
+PARTS = ("phases", "commands", "kills", "aimed", "frozen", "races", "storm")
 
 
 def phases(pod: Pod, root: Path, until: float) -> str:
@@ -90,6 +91,17 @@ def frozen(pod: Pod, until: float) -> str:
     return f"{len(took)} workers frozen, nothing left after at most {max(took, default=0):.1f} s (lease 3 s)"
 
 
+def races(pod: Pod, root: Path, rng: random.Random, rounds: int, until: float) -> str:
+    """Stops, second homes, killed keepers and lost workers at the same moments, each run judged by itself."""
+    done: Counter[str] = Counter()
+    runs = 0
+    while runs < rounds and time.monotonic() < until:
+        done += race(pod, rng, root)
+        runs += 1
+    acts = ", ".join(f"{count} {name}" for name, count in done.items())
+    return f"{runs} runs ({acts}): nothing left, nothing untrue said"
+
+
 def storms(servers: list[OpensshWorker], home: Path, rng: random.Random, rounds: int, until: float) -> str:
     """Runs followed under faults, as many as the time allows, `rounds` faults in all at most."""
     struck: Counter[str] = Counter()
@@ -137,6 +149,7 @@ def main() -> None:
                 "kills": lambda end: kills(checking, rng, options.rounds, end, aimed=False),
                 "aimed": lambda end: kills(checking, rng, options.rounds, end, aimed=True),
                 "frozen": lambda end: frozen(checking, end),
+                "races": lambda end: races(pod, root, rng, options.rounds, end),
                 "storm": lambda end: storms(servers, root / "home", rng, options.faults, end),
             }
             share = options.minutes * 60 / len(parts)

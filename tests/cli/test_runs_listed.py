@@ -29,7 +29,7 @@ def test_runs_tells_the_newest_figures_and_why_a_run_failed(shell: Shell) -> Non
     failed = made(shell, "fell-20260101-000000-bbbb")
     failed.append_event("state", state="failed", cause="worker 1 ended with exit code 7")
 
-    answer = shell.run("runs", "--offline")
+    answer = shell.call("runs", "--offline")
 
     goes, fell = answer.out.splitlines()[-2:]
     assert goes.startswith("goes-")
@@ -39,15 +39,25 @@ def test_runs_tells_the_newest_figures_and_why_a_run_failed(shell: Shell) -> Non
     assert (answer.code, answer.errors) == (0, "")
 
 
+def test_status_tells_who_is_out_of_reach_and_why(shell: Shell) -> None:
+    run = "goes-20260102-000000-aaaa"
+    directory = made(shell, run)
+    directory.append_event("state", state="running", cause=None)
+    directory.append_event("link", worker=0, status="restored")
+    for said in ("connection refused", "host key changed"):
+        directory.append_event("link", worker=1, status="lost", detail=said)
+    assert "out of reach  worker 1: host key changed\n" in shell.call("status", run, "--offline").out
+
+
 def test_a_record_that_a_power_cut_left_empty_is_told_and_hides_no_other(shell: Shell) -> None:
     made(shell, "goes-20260102-000000-aaaa")
     for run, record in (("cut-20260101-000000-bbbb", b""), ("odd-20260101-000000-cccc", b'{"id": 5}')):
         (made(shell, run).path / "run.json").write_bytes(record)
-    answer = shell.run("runs", "--offline", "--json")
+    answer = shell.call("runs", "--offline", "--json")
     assert ([run["run"] for run in answer.document], answer.code) == (["goes-20260102-000000-aaaa"], 0)
     assert "cut-20260101-000000-bbbb holds no readable run.json" in answer.errors
     assert answer.errors.count("move that directory away") == 1
-    rows = [line.split() for line in shell.run("runs", "--offline").out.splitlines()[1:]]
+    rows = [line.split() for line in shell.call("runs", "--offline").out.splitlines()[1:]]
     assert [(row[0].partition("-")[0], row[2]) for row in rows] == [
         ("goes", "preparing"),
         ("odd", "unreadable"),
@@ -61,9 +71,9 @@ def test_a_damaged_record_is_deleted_by_name_and_that_its_workers_are_not_asked_
     directory.append_event("state", state="running")
     (directory.path / "run.json").write_bytes(b"{")
     for words, told in (((), "may go on"), (("--on", "workers"), "cannot be deleted on its workers")):
-        refused = shell.run("runs", "delete", run, *words)
+        refused = shell.call("runs", "delete", run, *words)
         assert (refused.code, told in refused.errors, "→" in refused.errors) == (2, True, True)
-    [row] = shell.run("runs", "delete", run, "--on", "here", "--json").document
+    [row] = shell.call("runs", "delete", run, "--on", "here", "--json").document
     assert (row["run"], row["deleted"], "here only" in row["detail"]) == (run, True, True)
     assert not directory.path.exists()
 
@@ -83,7 +93,7 @@ def test_the_figures_of_the_newest_runs_only_are_read(
 
 def test_runs_as_json_holds_no_figures_that_were_only_glanced_at(shell: Shell) -> None:
     made(shell, "goes-20260102-000000-aaaa")
-    [run] = shell.run("runs", "--offline", "--json").document
+    [run] = shell.call("runs", "--offline", "--json").document
     assert (run["run"], run["loss"], run["step"]) == ("goes-20260102-000000-aaaa", None, None)
 
 
@@ -92,64 +102,64 @@ def test_a_dialect_that_is_none_hides_no_run_and_no_state(shell: Shell) -> None:
     (shell.home / "profiles").mkdir()
     (shell.home / "profiles" / "default.toml").write_text("[dialects.mine]\npattern = '('\n")
 
-    listed = shell.run("runs", "--offline")
+    listed = shell.call("runs", "--offline")
     assert listed.code == 0
     assert "loss 1.50000 step 30 epoch 2" in listed.out
     assert "dialect 'mine' in the profile cannot be used" in listed.errors
 
-    status = shell.run("status", "last", "--offline", "--json")
+    status = shell.call("status", "last", "--offline", "--json")
     assert status.code == 2
     assert status.document["run"] == "goes-20260102-000000-aaaa"
     assert status.document["loss"] is None
     assert "dialect 'mine'" in status.errors
-    assert shell.run("cores", "last", "--offline").code == 2  # figures of the wrong lines would be worse than none
+    assert shell.call("cores", "last", "--offline").code == 2  # figures of the wrong lines would be worse than none
 
 
 def test_runs_are_listed_beside_what_is_wrong_with_where_to_ask(shell: Shell, tmp_path: Path) -> None:
     made(shell, "goes-20260102-000000-aaaa")
-    answer = shell.run("--hosts", str(tmp_path / "missing.txt"), "runs", "--json")
+    answer = shell.call("--hosts", str(tmp_path / "missing.txt"), "runs", "--json")
     assert ([run["run"] for run in answer.document], answer.code) == (["goes-20260102-000000-aaaa"], 2)
     assert "missing.txt" in answer.errors
 
 
 def test_options_of_deleting_are_refused_where_nothing_is_deleted(shell: Shell) -> None:
     for option, value in (("--older-than", "7d"), ("--on", "here")):
-        answer = shell.run("runs", option, value, "--offline")
+        answer = shell.call("runs", option, value, "--offline")
         assert answer.code == 2
         assert "runs delete" in answer.errors
 
 
 def test_that_nothing_is_old_enough_to_delete_is_told(shell: Shell) -> None:
-    answer = shell.run("runs", "delete", "--older-than", "7d")
+    answer = shell.call("runs", "delete", "--older-than", "7d")
     assert (answer.code, answer.out) == (0, "")
     assert "none is deleted" in answer.errors
 
 
 def test_no_runs_of_one_slice_are_not_told_as_no_runs_at_all(shell: Shell) -> None:
     made(shell, "goes-20260102-000000-aaaa")
-    assert "No runs of other yet" in shell.run("runs", "other", "--offline").errors
+    assert "No runs of other yet" in shell.call("runs", "other", "--offline").errors
 
 
 def test_runs_of_a_slice_in_one_zone_are_not_those_of_its_namesake(shell: Shell) -> None:
     for zone in ("a", "b"):
         made(shell, f"goes-20260102-000000-{zone * 4}", zone)
-    listed = shell.run("runs", "b/pod", "--offline", "--json").document
+    listed = shell.call("runs", "b/pod", "--offline", "--json").document
     assert [run["run"] for run in listed] == ["goes-20260102-000000-bbbb"]
 
 
 def test_where_nothing_is_configured_no_login_is_missed(shell: Shell) -> None:
     shell.environ["NO_GCE_CHECK"] = "true"
     shell.environ.pop("GOOGLE_APPLICATION_CREDENTIALS", None)
-    answer = shell.run("runs")
+    answer = shell.call("runs")
     assert (answer.code, answer.errors.startswith("No runs yet.")) == (0, True)
-    assert shell.run("--project", "p", "runs").code == 3
+    assert shell.call("--project", "p", "runs").code == 3
 
 
 def test_read_only_mode_says_where_it_was_set(shell: Shell) -> None:
     (shell.home / "profiles").mkdir()
     (shell.home / "profiles" / "default.toml").write_text("read_only = true\n")
     for words in (("runs", "delete", "x"), ("exec", "x", "--", "true")):
-        answer = shell.run(*words)
+        answer = shell.call(*words)
         assert answer.code == 2
         assert "default.toml" in answer.errors
         assert "--read-only" not in answer.errors
@@ -157,9 +167,9 @@ def test_read_only_mode_says_where_it_was_set(shell: Shell) -> None:
 
 def test_runs_are_deleted_by_name_or_by_age(shell: Shell) -> None:
     made(shell, "goes-20260102-000000-aaaa")
-    both = shell.run("runs", "delete", "goes", "--older-than", "7d")
+    both = shell.call("runs", "delete", "goes", "--older-than", "7d")
     assert (both.code, "not both" in both.errors) == (2, True)
-    neither = shell.run("runs", "delete")
+    neither = shell.call("runs", "delete")
     assert (neither.code, "which runs?" in neither.errors) == (2, True)
 
 
@@ -168,7 +178,7 @@ def test_a_stop_says_in_one_line_what_workers_say_alike(shell: Shell) -> None:
     for worker in (0, 1):
         directory.append_event("exit", worker=worker, exit_code=143, signal=None, size=9, cause=None)
     directory.append_event("state", state="stopped")
-    answer = shell.run("stop", "last")
+    answer = shell.call("stop", "last")
     assert (answer.code, answer.out.splitlines()) == (
         0,
         ["workers 0-1 (2) · stopped, exit code 143 (it had ended already)"],

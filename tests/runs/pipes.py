@@ -89,8 +89,9 @@ class PipeWorker:
         attempt: int = 0,
         again: bool = False,
         held_back: int = 0,
+        lease: float = 3,
     ) -> Launch:
-        return Launch(self, run, env or {}, attempt, again, held_back)
+        return Launch(self, run, env or {}, attempt, again, held_back, lease)
 
     def close(self) -> None:
         for process in self.started:
@@ -117,6 +118,7 @@ class Launch:
         attempt: int = 0,
         again: bool = False,
         held_back: int = 0,
+        lease: float = 3,
     ) -> None:
         text = b"" if again else job_text(run, run.workers[0], env).encode()
         record = b"" if again else b"{}"
@@ -129,7 +131,7 @@ class Launch:
             attempt,
             run_root=run.run_root,
             data=(text + record)[: len(text + record) - held_back],
-            lease=3,
+            lease=lease,
         )
         self.nonce = made.nonce
         self.process = worker.open(made)

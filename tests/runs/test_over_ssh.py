@@ -197,28 +197,28 @@ def test_a_keeper_outlives_the_process_and_the_session_that_started_it(pod: Pod)
 
 
 def test_a_keeper_killed_while_it_launches_leaves_all_or_none(pod: Pod) -> None:
+    """A run of which it confirmed some workers only, in its last milliseconds, is ended by the next one, and told."""
     for wanted in ("connect", "prepare", "barrier", "start", "confirm"):
         directory = pod.launch("sleep", "1000")
         until(lambda name=wanted, run=directory: any(event.get("phase") == name for event in run.events()[0]))
         os.kill(directory.attended().pid or 0, signal.SIGKILL)
         unattended(directory)
-
-        def decided(run: RunDirectory = directory) -> bool:
-            async def ask() -> set[Found]:
-                from tui.runs.survey import survey
-
-                async with Fleet(run.run.workers, pod.access) as fleet:
-                    return set((await survey(run.run, fleet)).values())
-
-            found = asyncio.run(ask())
-            return found == {Found.RUNNING} or Found.RUNNING not in found
-
-        until(decided)  # what was sent last may be on its way still
-        asyncio.run(attend(directory, pod.access))
+        found = asyncio.run(found_on(pod, directory))
+        asyncio.run(attend(directory, pod.access, patience=pod.patience))
         until(lambda run=directory: status_of(run).state is not RunState.PREPARING)
+        if Found.RUNNING in found and found != {Found.RUNNING}:
+            assert "the launch was cut off while it was confirmed" in (over(directory).cause or "")
+        else:
+            assert (status_of(directory).state is RunState.RUNNING) is (Found.RUNNING in found)
         pod.stop(directory)
         over(directory)
         assert not any(tagged(tag) for tag in pod.tags(directory))
+
+
+async def found_on(pod: Pod, directory: RunDirectory) -> set[Found]:
+    """What the workers say of a run, once each has decided."""
+    async with Fleet(directory.run.workers, pod.access) as fleet:
+        return set((await survey(directory.run, fleet)).values())
 
 
 def test_a_launch_that_was_cut_off_with_one_worker_unconfirmed_is_ended_everywhere_and_told(pod: Pod) -> None:

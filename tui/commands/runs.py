@@ -207,10 +207,11 @@ async def show_status(args: argparse.Namespace, operator: Operator, out: Output)
         if out.as_json:
             (out.line if args.watch else out.document)(document)
         else:
-            attended = _attended(operator.status_of(directory))
+            status = operator.status_of(directory)
+            attended = _attended(status)
             if attended.startswith(_UNATTENDED):
                 attended += f"; tpu-tui attach {directory.id} looks after it again"
-            _print_status(document, attended, directory, out)
+            _print_status(document, attended, _out_of_reach(status), directory, out)
         if not args.watch or RunState(document["state"]).is_over:
             break
         sys.stdout.flush()
@@ -223,7 +224,20 @@ async def show_status(args: argparse.Namespace, operator: Operator, out: Output)
     return problem.exit_code if problem else 0
 
 
-def _print_status(document: dict[str, Any], attended: str, directory: RunDirectory, out: Output) -> None:
+def _out_of_reach(status: RunStatus) -> str | None:
+    """The workers that cannot be reached, with why; alike ones together."""
+    from tui.runs.policies import names_of
+
+    why: dict[str, list[int]] = {}
+    for part in status.workers:
+        if part.link == "lost" and not part.ended:
+            why.setdefault(part.link_detail or "", []).append(part.worker)
+    return "; ".join(f"{names_of(workers)}: {told}" for told, workers in why.items()) or None
+
+
+def _print_status(
+    document: dict[str, Any], attended: str, out_of_reach: str | None, directory: RunDirectory, out: Output
+) -> None:
     loss, rate = document["loss"], document["rate_total"]
     cause, _, last_lines = (document["cause"] or "").partition(LAST_WORDS)
     stragglers = ", ".join(f"core {core}" for core in document["stragglers"]) or None
@@ -243,6 +257,7 @@ def _print_status(document: dict[str, Any], attended: str, directory: RunDirecto
         ("rate", None if rate is None else f"{_to_read(rate, 2)} examples/s, all cores"),
         ("cores", document["cores"]),
         ("stragglers", stragglers),
+        ("out of reach", out_of_reach),
         ("silent", ", ".join(f"worker {worker}" for worker in document["silent"]) or None),
         ("exit codes", " ".join("-" if code is None else str(code) for code in document["exit_codes"])),
         ("directory", directory.path),

@@ -20,6 +20,9 @@ from tui.ssh.answers import Answer
 if TYPE_CHECKING:
     from tui.ssh.fleet import Fleet
 
+ELSEWHERE = 5.0
+"""Seconds between two looks whether the acting keeper has launched the next attempt."""
+
 
 class Acting:
     """One keeper's claim to act, as the workers know it."""
@@ -79,3 +82,18 @@ class Acting:
             or (index in self._left_with and answer.number("keeper") not in (None, self.number))
             for index, answer in heard.items()
         )
+
+    async def begun_elsewhere(self, attempt: int, patience: float) -> bool | None:
+        """Wait for the attempt that the acting keeper, on another machine, is to begin; whether it did.
+
+        False where somebody stopped the run; None where nothing was done for so many seconds.
+        """
+        deadline = asyncio.get_running_loop().time() + patience
+        while asyncio.get_running_loop().time() < deadline:
+            heard = (await self.answers()).values()
+            if any((answer.number("attempt") or 0) >= attempt for answer in heard):
+                return True
+            if any(answer.fields.get("stopped") == "1" for answer in heard):
+                return False
+            await asyncio.sleep(ELSEWHERE)
+        return None

@@ -25,15 +25,12 @@ from tui.runs.renewal import await_slice, bring_code
 from tui.runs.spec import LaunchSpec
 from tui.runs.starting import Ended
 from tui.runs.status import BY_POLICY, status_of
-from tui.runs.stopping import wish_to_stop
+from tui.runs.stopping import note_stop_elsewhere, wish_to_stop
 from tui.ssh.access import Access
 from tui.ssh.fleet import Fleet
 
 if TYPE_CHECKING:
     from tui.runs.tether import Tether
-
-ELSEWHERE = 5.0
-"""Seconds between two looks whether the acting keeper has launched the next attempt."""
 
 
 def keep_in_loop(directory: RunDirectory, claim: Claim, document: Mapping[str, Any]) -> None:
@@ -180,9 +177,10 @@ class Life:
         pause = self.patience.pause_before(self.attempt)
         ours = await self.acting.is_ours(self.attempt - 1)
         if not ours:
-            begun = await _begun_elsewhere(self.acting, self.attempt, pause + self.patience.newer_acts)
+            begun = await self.acting.begun_elsewhere(self.attempt, pause + self.patience.newer_acts)
             if begun is False:
-                return ended
+                await note_stop_elsewhere(self.directory)
+                return _stopped(ended)
             ours = begun is None
             if ours:
                 text = f"a newer keeper did not begin restart {self.attempt}: this one does"
@@ -265,22 +263,6 @@ def may_restart(directory: RunDirectory, ended: Ended) -> bool:
         and status.stop_requested in (None, BY_POLICY)
         and status.attempt < directory.run.restarts
     )
-
-
-async def _begun_elsewhere(acting: Acting, attempt: int, patience: float) -> bool | None:
-    """Wait for the attempt that the acting keeper, on another machine, is to begin; whether it did.
-
-    False where somebody stopped the run; None where nothing was done for so many seconds.
-    """
-    deadline = asyncio.get_running_loop().time() + patience
-    while asyncio.get_running_loop().time() < deadline:
-        heard = (await acting.answers()).values()
-        if any((answer.number("attempt") or 0) >= attempt for answer in heard):
-            return True
-        if any(answer.fields.get("stopped") == "1" for answer in heard):
-            return False
-        await asyncio.sleep(ELSEWHERE)
-    return None
 
 
 async def _before(directory: RunDirectory, attempt: int, ended: Ended, pause: float) -> Ended | None:

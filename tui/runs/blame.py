@@ -26,6 +26,7 @@ from tui.runs.policies import (
 from tui.runs.remote import Outcome
 from tui.runs.slice_watch import SliceWatch
 from tui.runs.status import BY_POLICY, STOP_REQUESTED, status_of
+from tui.runs.stopping import note_stop_elsewhere
 
 _DRAINS = 3
 """Drains to wait for the culprit while all who failed only lost a partner."""
@@ -95,8 +96,7 @@ class Blame:
             heard = await self.acting.answers()
             stopped = any(answer.fields.get("stopped") == "1" for answer in heard.values())
         if stopped:
-            by, grace = "user on another machine", self.directory.run.grace
-            await record(self.directory, STOP_REQUESTED, by=by, grace=grace)
+            await note_stop_elsewhere(self.directory)
 
     async def name_first(self) -> str | None:
         """Put the first failure on record, once; its cause, None where nobody failed."""

@@ -14,6 +14,7 @@ from tui.pod.run import Run, RunState, is_run_id
 from tui.runs.claim import Claim
 from tui.runs.directory import RunDirectory
 from tui.runs.earlier import EARLIER
+from tui.runs.home import of_record
 from tui.runs.remote import call
 from tui.runs.status import STOP_REQUESTED, status_of
 from tui.runs.survey import ASK_TIMEOUT, Found, answers_on, ask_status, found_in, read_record
@@ -162,8 +163,7 @@ def adopt(found: FoundRun, runs_home: Path, *, profile: str | None = None) -> Ru
     `profile` is the one whose settings reach the workers from here. Then `attend` starts a keeper, which mirrors
     every worker from byte 0 and, being the newest, acts on the run's policies.
     """
-    if (runs_home / found.run.id).is_dir():
-        directory = RunDirectory.open(runs_home / found.run.id)
+    if directory := _known_here(found.run.id, runs_home):
         note_told(directory, found.answers)
         return directory
     directory = RunDirectory.create(runs_home, replace(found.run, profile=profile, on_end=()))
@@ -179,6 +179,12 @@ def adopt(found: FoundRun, runs_home: Path, *, profile: str | None = None) -> Ru
         directory.append_event("state", state=str(RunState.RUNNING), cause=None)
         directory.append_event(STOP_REQUESTED, by="user on another machine", grace=found.run.grace)
     return directory
+
+
+def _known_here(run_id: str, runs_home: Path) -> RunDirectory | None:
+    """The run's directory on this machine, whatever somebody has called it."""
+    path = runs_home / run_id
+    return RunDirectory.open(path) if path.is_dir() else of_record(runs_home, run_id)
 
 
 def delete_here(directory: RunDirectory) -> None:

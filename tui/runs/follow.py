@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from tui.errors import TpuTuiError, WorkerError
+from tui.pod.run import RunState
 from tui.printable import one_line
 from tui.runs.claim import Claim
 from tui.runs.contact import Contact
@@ -130,7 +131,8 @@ class Follower:
             head, rest = await self._head(process, made)
             await self._link_restored()
             if head.word == "norun":
-                return Outcome(None, size=self._mirror.size, recorded=False, absent=True)
+                ran = status_of(self.directory).state is RunState.RUNNING
+                return Outcome(None, size=self._mirror.size, recorded=False, absent=not ran, removed=ran)
             if head.word == "log":
                 goal = int(head.text.split(" ")[0]) if to_present else None
                 await self._copy(process, rest, goal)

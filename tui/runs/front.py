@@ -28,8 +28,17 @@ _REFUSALS = {
     "program": ("a program is missing here", "the worker needs sh, coreutils and util-linux"),
     "tag": ("cannot mark the run's processes", "raise the hard limit on file locks (ulimit) on that worker"),
     "stopped": ("the run was stopped for good", "launch it anew"),
+    "elsewhere": ("a keeper on another machine launches this attempt", ""),
     "cut": ("the launch data did not arrive whole", "launch again"),
 }
+
+
+class StoppedForGoodError(LaunchError):
+    """A person stopped the run, of which its workers know: nothing failed."""
+
+
+class BegunElsewhereError(LaunchError):
+    """Another keeper launches the very attempt, or has."""
 
 
 class Front:
@@ -49,6 +58,8 @@ class Front:
         self._said = b""
         """What came last that is no answer."""
         self._decided = ""
+        self._stopped = False
+        """Whether it decided so because a person stopped the run."""
         self._runs = False
         self._ahead: asyncio.Task[Answer] | None = None
 
@@ -119,6 +130,7 @@ class Front:
                 self.notes.append(answer.text)
             if answer.word in ("disarmed", "aborted"):
                 self._decided = answer.word
+                self._stopped = answer.fields.get("stopped") == "1"
 
     async def _next(self, lacking: str) -> Answer:
         """The next answer; `lacking` says what is missing where the session ends instead."""
@@ -138,6 +150,8 @@ class Front:
         stderr = b""
         with suppress(asyncio.TimeoutError, *channel_errors()):
             stderr = await asyncio.wait_for(self.process.stderr.read(_LINE), _LAST_WORDS)
+        if self._stopped:
+            return StoppedForGoodError(_REFUSALS["stopped"][0], worker=self.worker.index)
         if self._decided:
             return LaunchError(f"the worker {self._decided} the launch", worker=self.worker.index)
         return no_answer(self.worker.index, lacking, stderr, self.process.exit_status, self._said)
@@ -171,4 +185,5 @@ def refusal(worker: Worker, answer: Answer) -> LaunchError:
         what, text = text, ""
     if kind == "command" and text.startswith("command is not executable"):
         what, text, remedy = text, "", "chmod +x it, or name what runs it: `-- python …`, `-- sh …`"
-    return LaunchError(what, worker=worker.index, why=text.strip(), remedy=remedy)
+    error = {"stopped": StoppedForGoodError, "elsewhere": BegunElsewhereError}.get(kind, LaunchError)
+    return error(what, worker=worker.index, why=text.strip(), remedy=remedy)

@@ -81,7 +81,7 @@ def resolve(runs_home: Path, text: str) -> RunDirectory:
         raise UsageError(f"{text!r} is part of {len(matches)} runs", remedy="one of: " + _some(matches))
     if _holds_record(as_path):
         return RunDirectory.open(as_path.resolve())
-    if renamed := _of_record(runs_home, text):
+    if renamed := of_record(runs_home, text):
         return renamed
     raise NoSuchRunError(f"no run {text!r} in {runs_home}", remedy=_meant(text, names))
 
@@ -96,7 +96,7 @@ def _holds_record(path: Path) -> bool:
         return False
 
 
-def _of_record(runs_home: Path, run_id: str) -> RunDirectory | None:
+def of_record(runs_home: Path, run_id: str) -> RunDirectory | None:
     """The run of that id by what its record says: somebody may have renamed its directory."""
     if not is_run_id(run_id):
         return None

@@ -121,10 +121,11 @@ def is_complete(directory: RunDirectory) -> bool:
     from tui.runs.status import status_of
 
     status = status_of(directory)
-    if not status.state.is_over or left_to_do(directory):
+    if not status.is_whole or left_to_do(directory):
         return False
-    begun = [worker for worker in status.workers if worker.phase in ("start", "confirm")]
-    return all(worker.size is not None for worker in begun)
+    # One that was found and stopped while it was launched has no phases here: its exit codes tell that it began.
+    begun = [each for each in status.workers if each.phase in ("start", "confirm") or each.exit_code is not None]
+    return all(each.size is not None for each in begun)
 
 
 def _last_words(log: Path) -> str:
@@ -159,6 +160,8 @@ def main(arguments: list[str]) -> int:
     try:
         keep_in_loop(directory, claim, document)
     except Exception as error:
+        if isinstance(error, OSError) and not claim.stands():
+            return 0  # Its directory was deleted or moved: there is nothing to keep here any more.
         _note_fault(directory, error)
         raise
     finally:

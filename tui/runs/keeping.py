@@ -158,7 +158,12 @@ class Keeping:
         with suppress(OSError):
             if before.size is not None and self.directory.log_path(before.worker).stat().st_size == before.size:
                 return Outcome(
-                    before.exit_code, before.signal, before.size, time=before.ended_at, recorded=before.recorded
+                    before.exit_code,
+                    before.signal,
+                    before.size,
+                    time=before.ended_at,
+                    recorded=before.recorded,
+                    stopped=status_of(self.directory).stop_requested not in (None, BY_POLICY),  # not known any more
                 )
         return None
 
@@ -167,7 +172,7 @@ class Keeping:
         status = status_of(self.directory)
         if status.state.is_over:
             return None
-        by_person = status.stop_requested not in (None, BY_POLICY)
+        by_person = status.stop_requested not in (None, BY_POLICY) and not self._stop_came_late()
         lost = {index: one for index, one in self.outcomes.items() if one.unreachable is not None}
         if lost:
             if len(lost) < len(self.outcomes) and not by_person:
@@ -183,6 +188,12 @@ class Keeping:
         plight = self.watch.plight
         explained = plight is not None and plight.text in (cause or "")
         return Ended(state, cause, remedy=plight.remedy or None if plight is not None and explained else None)
+
+    def _stop_came_late(self) -> bool:
+        """Whether every part had ended by itself before a stop was heard of there, and for good."""
+        ended = all(one.recorded and not one.stopped for one in self.outcomes.values())
+        again = self.attempt < self.directory.run.restarts and any(failed(one) for one in self.outcomes.values())
+        return ended and not again
 
     def _lost(self, status: RunStatus, lost: dict[int, Outcome]) -> Ended:
         """The end of a run some of whose workers were given up, after what was known before."""

@@ -15,7 +15,7 @@ from tui.errors import TpuTuiError, WorkerError
 from tui.pod.run import Run
 from tui.pod.worker import Worker
 from tui.runs.directory import RunDirectory, to_bytes
-from tui.runs.front import Front
+from tui.runs.front import BegunElsewhereError, Front, StoppedForGoodError
 from tui.runs.job import job_text
 from tui.runs.look import look
 from tui.runs.remote import FOLLOW_TIMEOUT, call, pace_of
@@ -26,6 +26,8 @@ from tui.ssh.fleet import Fleet
 if TYPE_CHECKING:
     from tui.ssh.parcel import Parcel
 
+_DECIDED = (StoppedForGoodError, BegunElsewhereError)
+"""Of several failures the one that tells what became of the run, where others only had to end with it."""
 _OTHERS = 2.0
 """Seconds in which other workers may fail too once one has, so that all of them are named."""
 
@@ -265,7 +267,7 @@ class Gang:
             self._failed(tasks[task], phase, late)
             failures.append(late)
         if failures:
-            raise failures[0]
+            raise next((one for one in failures if isinstance(one, _DECIDED)), failures[0])
 
 
 def _late(phase: str, worker: Worker, timeout: float, run: Run) -> WorkerError:

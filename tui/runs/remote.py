@@ -75,6 +75,8 @@ class Outcome:
     recorded: bool = True
     absent: bool = False
     """Whether the worker knows no such run: it was never prepared there, or its directory was removed."""
+    removed: bool = False
+    """Whether its directory was removed there, before it was known here how its part ended."""
     stopped: bool = False
     """Whether a person had it stopped, from whichever machine."""
     unreachable: str | None = None
@@ -87,10 +89,12 @@ class Outcome:
             return self.unreachable
         if self.absent:
             return "knows nothing of the run: it was not started there, or its directory was removed"
+        if self.removed:
+            return "does not tell how it ended: its directory was removed there, as `runs delete` does"
         if not self.recorded:
             return "ended without a record: its supervisor was killed, or the machine went down"
         if self.aborted:
-            return "ended itself: the launch was not confirmed within its lease"
+            return "ended before its launch was confirmed"
         if self.signal == "KILL" and self.out_of_memory:
             return "killed (SIGKILL), probably out of memory"
         if self.signal:

@@ -13,12 +13,13 @@ from tui.errors import LaunchError, TpuTuiError
 from tui.pod.run import RunState
 from tui.runs.acting import Acting
 from tui.runs.directory import RunDirectory
+from tui.runs.front import BegunElsewhereError, StoppedForGoodError
 from tui.runs.launch import Gang
 from tui.runs.mirror import is_full, patiently, record, set_logs_aside, tell_missed_arrivals
 from tui.runs.policies import Patience, in_time, names_of
 from tui.runs.spec import LaunchSpec
 from tui.runs.status import BY_POLICY, STOP_REQUESTED, status_of
-from tui.runs.stopping import stop_everywhere, wish_to_stop
+from tui.runs.stopping import note_stop_elsewhere, stop_everywhere, wish_to_stop
 from tui.runs.survey import Found, survey
 
 if TYPE_CHECKING:
@@ -80,10 +81,11 @@ class Starting:
                 launching.cancel()
             try:
                 await launching
+            except BegunElsewhereError as error:
+                await record(self.directory, "note", text=f"{error.sentence}: it is followed here")
+                return await self._as_found()
             except TpuTuiError as error:
-                # Workers hear of a person's stop before the keeper does: what they refuse then is no failure.
-                wanted = status_of(self.directory).stop_requested not in (None, BY_POLICY)
-                return await self._undo(gang, None if wanted else error)
+                return await self._undo(gang, None if await self._was_stopped(error) else error)
             except OSError as error:
                 if not is_full(error):
                     raise
@@ -101,6 +103,16 @@ class Starting:
             self.acting.was_left_with(gang.fronts)
         await record(self.directory, "state", state=str(RunState.RUNNING), cause=None)
         return None
+
+    async def _was_stopped(self, error: TpuTuiError) -> bool:
+        """Whether a person's stop is behind an error: workers hear of it before the keeper does, or it alone does."""
+        if not self._is_to_stop and isinstance(error, StoppedForGoodError):
+            await note_stop_elsewhere(self.directory)
+        return self._is_to_stop
+
+    @property
+    def _is_to_stop(self) -> bool:
+        return status_of(self.directory).stop_requested not in (None, BY_POLICY)
 
     async def _undo(self, gang: Gang, error: TpuTuiError | None) -> Ended:
         """End what a launch that came to nothing may have started; the culprit is named."""
@@ -123,8 +135,10 @@ class Starting:
         if status.state is RunState.PREPARING and self.attempt:
             await patiently(partial(set_logs_aside, self.directory, self.attempt))
         tell_missed_arrivals(self.directory)
-        if status.state is not RunState.PREPARING:
-            return None
+        return await self._as_found() if status.state is RunState.PREPARING else None
+
+    async def _as_found(self) -> Ended | None:
+        """Go on with what the workers have of the attempt; how it ended where there is nothing to follow."""
         asking = survey(self.directory.run, self.fleet, self.attempt)
         try:
             found = await asyncio.wait_for(asking, self.patience.lost_after)
@@ -132,8 +146,10 @@ class Starting:
             while_ = in_time(self.patience.lost_after)
             return Ended(RunState.LOST, f"what became of its launch could not be asked for {while_}")
         begun = [index for index, what in found.items() if what is not Found.NOTHING]
-        if not begun and self.attempt and await self.acting.is_ours(self.attempt):
-            return await self.launch()
+        if not begun and self._is_to_stop:
+            return Ended(RunState.STOPPED, None)
+        if not begun and self.attempt:
+            return await self._launch_in_turn()
         if not begun:
             error = LaunchError("the launch was cut off before anything started", remedy="launch it again")
             return Ended(RunState.FAILED, error.sentence, remedy=error.remedy)
@@ -146,8 +162,23 @@ class Starting:
             await record(self.directory, "state", state=str(RunState.RUNNING), cause=None)
         return None
 
+    async def _launch_in_turn(self) -> Ended | None:
+        """Launch an attempt of which nothing is there, unless a newer keeper does within its time."""
+        if not await self.acting.is_ours(self.attempt):
+            begun = await self.acting.begun_elsewhere(self.attempt, self.patience.newer_acts)
+            if begun is False:
+                await note_stop_elsewhere(self.directory)
+                return Ended(RunState.STOPPED, None)
+            if begun:
+                return await self._as_found()
+        await self.acting.take_back()
+        return await self.launch()
+
     async def _end_partial(self, missing: list[int]) -> None:
         """Stop a run whose launch was cut off while it was confirmed: it runs on some workers only."""
+        if self._is_to_stop:
+            await stop_everywhere(self.directory, self.fleet, ABORT_GRACE)
+            return
         cause = f"the launch was cut off while it was confirmed: it does not run on {names_of(missing)}"
         await record(self.directory, "failure", worker=missing[0], exit_code=None, cause=cause)
         await record(self.directory, "state", state=str(RunState.STOPPING), cause=cause)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tui.errors import TpuTuiError
@@ -26,6 +26,7 @@ ANSWER_TIME = 90.0
 """Seconds beyond the grace in which a worker has to answer: killing, verifying, waiting for the log's last bytes."""
 _TENTHS = 10
 _STARTED_PHASES = ("start", "confirm")
+_ALREADY = "it had ended already"
 
 
 @dataclass(frozen=True)
@@ -53,13 +54,15 @@ async def stop_run(
 
     TERM, `grace` seconds, KILL, then a look whether anything is left. Works with and without a keeper, any number of
     times; a run that is over answers from its record. A worker that cannot be reached is not confirmed. A run that
-    was given up as lost is over once every worker has answered.
+    was given up as lost is over once every worker has answered. One that nobody kept here and that had ended by
+    itself stays as it ended.
     """
     from tui.ssh.fleet import Fleet
 
     before = status_of(directory)
+    may_have_ended = before.state is RunState.LOST or not (before.state.is_over or before.attended.alive)
     stops = not before.state.is_over
-    if stops:
+    if stops and not may_have_ended:
         _note(directory, STOP_REQUESTED, by=by, grace=grace)
     known = dict(_from_record(before))
     for answer in known.values():
@@ -67,15 +70,14 @@ async def stop_run(
     confirmed = len(known)
     if left := [worker.index for worker in directory.run.workers if worker.index not in known]:
         async with Fleet(directory.run.workers, access, prompter=prompter) as fleet:
-            has_ended = before.state is RunState.LOST and await _has_ended(before, fleet, left)
-            if before.state is RunState.LOST and not has_ended:
-                stops = True
-                _note(directory, STOP_REQUESTED, by=by, grace=grace)
+            if may_have_ended:
+                stops = await _wanted(directory, before, fleet, left, grace=grace, by=by)
+            has_ended = may_have_ended and not stops
             stopping = _stop_each(directory, fleet, left, grace=grace, for_good=not has_ended)
             async with contextlib.aclosing(stopping):
                 async for answer in stopping:
                     confirmed += answer.confirmed
-                    yield answer
+                    yield replace(answer, detail=answer.detail or _ALREADY) if has_ended else answer
     if stops and confirmed == len(directory.run.workers):
         _note_end(directory)
 
@@ -105,23 +107,51 @@ def _note_end(directory: RunDirectory) -> None:
         _note(directory, "state", state=str(RunState.STOPPED), cause=None, revived=lost)
 
 
-async def _has_ended(lost: RunStatus, fleet: Fleet, indices: list[int]) -> bool:
-    """Whether a run that was given up ended by itself meanwhile, and nobody is to launch it again."""
-    if lost.stop_requested not in (None, BY_POLICY) or lost.attempt < lost.run.restarts:
-        return False
-    asking = [asyncio.ensure_future(ask_status(lost.run, fleet, index)) for index in indices]
+async def _wanted(
+    directory: RunDirectory, before: RunStatus, fleet: Fleet, indices: list[int], *, grace: float, by: str
+) -> bool:
+    """Note the wish to stop a run that nobody here looks after, unless it had ended by itself; whether it was noted.
+
+    So it is, too, where a person has no patience to wait for the workers' word.
+    """
+    has_ended = False
     try:
-        for told in asyncio.as_completed(asking):
+        has_ended = await _had_ended(before, directory, fleet, indices)
+    finally:
+        if not has_ended:
+            _note(directory, STOP_REQUESTED, by=by, grace=grace)
+    return not has_ended
+
+
+async def _had_ended(before: RunStatus, directory: RunDirectory, fleet: Fleet, indices: list[int]) -> bool:
+    """Whether a run that nobody here looks after ended by itself, and nobody is to launch it again.
+
+    Of one that was not given up the workers' word then goes on record.
+    """
+    if before.stop_requested not in (None, BY_POLICY):
+        return False
+    asking = {index: asyncio.ensure_future(ask_status(before.run, fleet, index)) for index in indices}
+    try:
+        for told in asyncio.as_completed(asking.values()):
             answer = await told
-            if answer is None or found_in(answer) is not Found.ENDED:
+            if answer is None or found_in(answer) is not Found.ENDED or _goes_on(answer, before.run):
                 return False
     except TpuTuiError:
         return False
     finally:
-        for task in asking:
+        for task in asking.values():
             task.cancel()
-        await asyncio.gather(*asking, return_exceptions=True)
+        await asyncio.gather(*asking.values(), return_exceptions=True)
+    if before.state is not RunState.LOST:
+        from tui.runs.told import note_told
+
+        note_told(directory, {index: task.result() for index, task in asking.items()})
     return True
+
+
+def _goes_on(answer: Answer, run: Run) -> bool:
+    """Whether what ended is to be launched again, as it did not end well."""
+    return answer.number("exit") != 0 and (answer.number("attempt") or 0) < run.restarts
 
 
 def _note(directory: RunDirectory, kind: str, *, worker: int | None = None, **fields: Any) -> None:
@@ -167,7 +197,8 @@ def _answer_of(index: int, answer: Answer) -> StopAnswer:
     if answer.word == "unconfirmed":
         return StopAnswer(index, False, None, answer.text)
     if answer.fields.get("never") == "1":
-        return StopAnswer(index, True, None, "nothing of it was started there")
+        attempt = "its next attempt" if answer.fields.get("before") == "1" else "it"
+        return StopAnswer(index, True, None, f"nothing of {attempt} was started there")
     outcome = outcome_of(answer)
     notes = [outcome.cause or ""]
     if answer.fields.get("rebooted") == "1":
@@ -187,7 +218,7 @@ def _from_record(status: RunStatus) -> list[tuple[int, StopAnswer]]:
 
 def _recorded(worker: WorkerStatus) -> StopAnswer | None:
     if worker.confirmed or (worker.ended and worker.exit_code is not None):
-        return StopAnswer(worker.worker, True, worker.exit_code, "it had ended already")
+        return StopAnswer(worker.worker, True, worker.exit_code, _ALREADY)
     if worker.phase is not None and worker.phase not in _STARTED_PHASES and not worker.ended:
         return StopAnswer(worker.worker, True, None, "nothing of it was started there")
     return None

@@ -7,6 +7,7 @@ from collections.abc import Container
 from typing import TYPE_CHECKING
 
 from tui.runs.directory import RunDirectory
+from tui.runs.mirror import record
 from tui.runs.status import BY_POLICY, STOP_REQUESTED, RunStatus, status_of
 from tui.runs.stop import ANSWER_TIME, record_answer, stop_worker
 from tui.ssh.retry import backoff
@@ -29,6 +30,12 @@ async def wish_to_stop(directory: RunDirectory) -> RunStatus:
         if wanted and (status := status_of(directory)).stop_requested is not None:
             return status
         await asyncio.sleep(LOOK)
+
+
+async def note_stop_elsewhere(directory: RunDirectory) -> None:
+    """Put on record, once, that a person stopped the run from another machine, which its workers tell."""
+    if status_of(directory).stop_requested in (None, BY_POLICY):
+        await record(directory, STOP_REQUESTED, by="user on another machine", grace=directory.run.grace)
 
 
 async def see_to_stop(directory: RunDirectory, fleet: Fleet, done: Container[int]) -> None:

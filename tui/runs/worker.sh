@@ -173,7 +173,8 @@ unmake() {
   cd /
   rm -rf "$tt_d"
   tt_w=$tt_root/runs/$tt_run/keeper-$tt_worker
-  if [ -n "$tt_aside" ]; then mv "$tt_aside" "$tt_d"; else rm -f "$tt_w" "$tt_w.new"; fi
+  # Where another keeper's launch has taken the place meanwhile, what was set aside stays there.
+  if [ -n "$tt_aside" ]; then mv -T "$tt_aside" "$tt_d" 2>/dev/null; else rm -f "$tt_w" "$tt_w.new"; fi
   rmdir "$tt_root/runs/$tt_run" 2>/dev/null
   return 0
 }
@@ -298,9 +299,9 @@ enter() {
 set_aside() {
   [ ! -e "$tt_root/runs/$tt_run/stopped-$tt_worker" ] || refuse "stopped"
   [ -d "$tt_d" ] || return 0
-  alive && refuse "busy run $tt_run pid ? command its earlier attempt"
   attempt_here
-  [ "$tt_line" -lt "$tt_attempt" ] || refuse "directory attempt $tt_line is there already"
+  [ "$tt_line" -lt "$tt_attempt" ] || refuse "elsewhere attempt $tt_line is there already"
+  alive && refuse "busy run $tt_run pid ? command its earlier attempt"
   tt_why=$(mkdir -p "$tt_root/runs/$tt_run/attempts/$tt_line" 2>&1) || refuse "directory $tt_why"
   tt_aside=$tt_root/runs/$tt_run/attempts/$tt_line/$tt_worker
   tt_why=$(mv -T "$tt_d" "$tt_aside" 2>&1) || { tt_aside=; refuse "directory $tt_why"; }
@@ -320,18 +321,24 @@ launch() {
   check_programs
   tt_why=$(mkdir -p "$tt_root/runs/$tt_run" 2>&1) || refuse "directory $tt_why"
   [ "$tt_attempt" = 0 ] || set_aside
-  tt_why=$(mkdir "$tt_d" 2>&1) || refuse "directory $tt_why"
+  if ! tt_why=$(mkdir "$tt_d" 2>&1); then
+    [ "$tt_attempt" = 0 ] || [ ! -d "$tt_d" ] || { tt_aside=; refuse "elsewhere its directory was made meanwhile"; }
+    refuse "directory $tt_why"
+  fi
   tt_made=1
   # A launcher that is gone is met at the next word to it. Caught, not ignored: what is started here has its default.
   trap 'unmake; exit 3' PIPE
   cd "$tt_d" || refuse "directory cannot enter $tt_d"
+  # Held by what is started here as long as it lives: whoever looks meanwhile sees that something is being made.
+  exec 8>>alive
+  flock 8
   echo "$tt_attempt" >attempt
   [ "$tt_keeper" = 0 ] || leave_number "$tt_keeper"
   if [ "$tt_csize" = 0 ]; then
     take_over_files
     tt_csize=$(stat -c %s command) tt_jsize=$(stat -c %s run.json)
   else
-    tt_why=$({ LC_ALL=C head -c "$tt_csize" >command && LC_ALL=C head -c "$tt_jsize" >run.json; } 2>&1) || refuse_write
+    tt_why=$(exec 8>&- 2>&1; LC_ALL=C head -c "$tt_csize" >command && LC_ALL=C head -c "$tt_jsize" >run.json) || refuse_write
   fi
   [ "$(stat -c %s command).$(stat -c %s run.json)" = "$tt_csize.$tt_jsize" ] || refuse "cut what was sent did not arrive whole"
   printf '%s\n' "$tt_s" >worker.sh
@@ -350,7 +357,7 @@ launch() {
   echo "$tt_real" >devices
   if [ "$tt_sync" = 1 ]; then
     say prepared
-    tt_w=$(timeout "$tt_bar" head -c 3)
+    tt_w=$(exec 8>&-; timeout "$tt_bar" head -c 3)
     [ "$tt_w" = 'chk' ] || refuse "cut the code never came"
   fi
   login_environment
@@ -361,7 +368,7 @@ launch() {
     refuse "program setsid -f"
   [ -e running ] && [ "$tt_seconds" -gt 0 ] || exit 0
   trap - PIPE
-  exec 4>&- 5<&- 9>&-
+  exec 4>&- 5<&- 8>&- 9>&-
   follow 0 "$tt_seconds" "$tt_attempt"
 }
 
@@ -370,15 +377,14 @@ oom_kills() { pick '^oom_kill ' </proc/vmstat | cut -d' ' -f2; }
 supervise() {
   tt_aside=$1
   cd "$tt_d" || exit 1
-  exec 8>>alive
-  flock 8
   trap 'unmake; exit 1' PIPE
   say "armed $$"
   tt_w=$(timeout "$tt_bar" head -c 3)
   # The second mark alone is of a stop that came while an earlier attempt was set aside, before this one was there.
   if [ "$tt_w" != 'go!' ] || [ -e cancel ] || [ -e "../stopped-$tt_worker" ]; then
+    by_person
     unmake
-    say disarmed
+    say "disarmed$tt_by"
     exit 1
   fi
   trap - PIPE
@@ -391,12 +397,20 @@ supervise() {
   job | { trap '' TERM HUP; logger; finish; }
 }
 
+# What an answer says beside its word where a person stopped the run.
+by_person() { tt_by=; [ ! -e "../stopped-$tt_worker" ] || tt_by=' stopped=1'; }
+
 # Ends the job unless the launcher confirms it. A dead launcher must not kill the watch, hence no SIGPIPE.
 lease() {
   trap '' PIPE
   exec 2>>trouble
-  tt_p=$(timeout "$tt_lease" cat ack) && say "started $tt_p" >&4
-  tt_w=$(timeout "$tt_lease" head -c 3)
+  tt_w=
+  tt_p=$(timeout "$tt_lease" cat ack)
+  # An empty word is of one that was stopped before it began: there is nothing to confirm.
+  if [ $? != 0 ] || [ -n "$tt_p" ]; then
+    [ -z "$tt_p" ] || say "started $tt_p" >&4
+    tt_w=$(timeout "$tt_lease" head -c 3)
+  fi
   if [ "$tt_w" = 'ok!' ]; then
     mv armed running
     say running >&4
@@ -404,14 +418,15 @@ lease() {
     echo 20 >cancel
     mv armed aborted
     sweep 20
-    say aborted >&4
+    by_person
+    say "aborted$tt_by" >&4
   fi
 }
 
 # Tagged before it looks for `cancel`: a stop either is seen here or sees this process.
 tt_job='exec 2>&1 </dev/null 8>&- 9>&-
 [ ! -s "$1/cgroup" ] || { IFS= read -r tt_stat <"$1/cgroup" && echo 0 >"$tt_stat/cgroup.procs"; } 2>/dev/null
-[ ! -e "$1/cancel" ] || exit 143
+[ ! -e "$1/cancel" ] || { : >"$1/ack"; exit 143; }
 IFS= read -r tt_stat </proc/$$/stat
 tt_stat=${tt_stat##*") "}
 tt_first() { shift 19; echo "$1"; }
@@ -557,9 +572,13 @@ whose() {
 # End the run here: $1 is the grace in tenths of a second; with $2 = 1 no further attempt may begin here either.
 # Confirmed only when nothing is left, by every sign there is.
 stop() {
-  [ "$2" != 1 ] || [ ! -d "$tt_root/runs/$tt_run" ] || : >"$tt_root/runs/$tt_run/stopped-$tt_worker"
+  tt_w=$tt_root/runs/$tt_run
+  # The mark's time tells whether it came before an end: that of the first stop stays.
+  [ "$2" != 1 ] || [ ! -d "$tt_w" ] || [ -e "$tt_w/stopped-$tt_worker" ] || : >"$tt_w/stopped-$tt_worker"
+  tt_never='stopped never=1'
+  for tt_p in "$tt_w"/attempts/*/"$tt_worker"; do [ ! -d "$tt_p" ] || tt_never='stopped never=1 before=1'; done
   if ! cd "$tt_d" 2>/dev/null; then
-    if [ -d "$tt_d" ]; then say "unconfirmed cannot enter $tt_d"; else say "stopped never=1"; fi
+    if [ -d "$tt_d" ]; then say "unconfirmed cannot enter $tt_d"; else say "$tt_never"; fi
     exit 0
   fi
   whose
@@ -568,7 +587,7 @@ stop() {
     other) say "unconfirmed this directory belongs to another machine ($(cat place))"; exit 0 ;;
   esac
   echo "$1" >cancel.new && mv cancel.new cancel
-  [ -e going ] || { members; [ -z "$tt_members" ] && { say "stopped never=1"; exit 0; }; }
+  [ -e going ] || { members; [ -z "$tt_members" ] && { say "$tt_never"; exit 0; }; }
   sweep "$1"
   tt_swept=$?
   # Whoever holds its log open keeps the supervisor, seen or not: looked for again until that has ended.
@@ -596,16 +615,26 @@ stop() {
 
 condition() {
   if alive; then
-    if [ -e running ]; then tt_c=running; elif [ -e aborted ]; then tt_c=aborted; elif [ -e going ]; then tt_c=started; else tt_c=armed; fi
+    # Aborted and still alive: it is being ended, and what is to be said of that is not written yet.
+    if [ -e running ]; then tt_c=running; elif [ -e going ]; then tt_c=started; else tt_c=armed; fi
   elif [ -s status ]; then tt_c=ended
-  elif [ ! -e going ]; then
-    # Still being prepared, its front alive with the worker's lock; or that front is gone and nothing was started.
-    if [ -s place ] && ! flock -n -s "$tt_root/lock-$(cat place)" true; then tt_c=armed; else tt_c=never; fi
+  elif [ ! -e going ]; then tt_c=never
   else tt_c=lost; fi
 }
 
+# Enter the run's directory. One that was set aside makes way for that of a later attempt, which is about to be made.
+here_or_coming() {
+  for tt_w in 1 2 3 4 5; do
+    cd "$tt_d" 2>/dev/null && return 0
+    tt_v=1
+    for tt_p in "${tt_d%/*}"/attempts/*/"$tt_worker"; do [ ! -d "$tt_p" ] || { tt_v=; sleep 0.1; break; }; done
+    [ -z "$tt_v" ] || return 1
+  done
+  return 1
+}
+
 report() {
-  cd "$tt_d" 2>/dev/null || { say norun; exit 0; }
+  here_or_coming || { say norun; exit 0; }
   condition
   tt_line=; [ -s status ] && first_line status
   tt_c="$tt_c log=$(stat -c %s log 2>/dev/null) now=$(boot_id) was=$(cat boot) confirmed=$([ -e running ] && echo 1)"
@@ -618,6 +647,9 @@ report() {
 status() { report status; }
 
 list() {
+  for tt_d in "$tt_root"/runs/*/attempts/*/"$tt_worker"; do
+    [ ! -d "$tt_d" ] || { tt_d=${tt_d%/attempts/*}/$tt_worker; (here_or_coming); }
+  done
   for tt_d in "$tt_root"/runs/*/*/; do
     tt_d=${tt_d%/}
     [ -e "$tt_d/boot" ] || continue

@@ -1,0 +1,190 @@
+"""What people, keepers and networks do to one run at the same random moments, and what has to be true of it then."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from tests.chaos.launches import being_given_a_keeper
+from tests.runs.pipes import tagged
+from tests.runs.ssh_pod import Pod, digest
+from tui.pod.run import RunState
+from tui.runs.directory import RunDirectory
+from tui.runs.discover import adopt, discover
+from tui.runs.keeper import attend, is_complete
+from tui.runs.status import RunStatus, status_of
+from tui.runs.stop import StopAnswer
+from tui.ssh.fleet import Fleet
+
+SPAN = 3.0
+"""Seconds over which acts are spread: a launch, one or two restarts, an end."""
+SHORTEST, LONGEST = 0.05, 1.5
+"""Seconds that jobs take that end by themselves."""
+RESTARTS = 2
+SETTLED = 180.0
+"""Seconds for what is left to be done once nobody interferes any more."""
+UNTRUE = ("rebooted", "another machine (", "power loss", "fault of tpu-tui", "Traceback")
+"""What nothing may say here: no machine is rebooted, none shares another's home, and none of our code should fail."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is launched, and the states that it comes to where nobody stops it."""
+
+    name: str
+    argv: tuple[str, ...]
+    restarts: int
+    ends: tuple[RunState, ...]
+
+
+def a_job(rng: random.Random) -> Job:
+    """One that sleeps, ends, obeys a stop with exit code 0, or fails and is launched again."""
+    seconds = rng.uniform(SHORTEST, LONGEST)
+    loop = f"i=0; while [ $i -lt {round(seconds * 20)} ]; do sleep 0.05; i=$((i+1)); done"
+    return rng.choice(
+        [
+            Job("sleeps", ("sleep", "1000"), 0, ()),
+            Job("ends", ("sh", "-c", f"echo on; sleep {seconds:.3f}; echo end"), 0, (RunState.SUCCEEDED,)),
+            Job("obeys", ("sh", "-c", f"trap 'echo bye; exit 0' TERM; echo on; {loop}"), 0, (RunState.SUCCEEDED,)),
+            Job("fails", ("sh", "-c", f"echo on; sleep {seconds / 5:.3f}; exit 3"), RESTARTS, (RunState.FAILED,)),
+        ]
+    )
+
+
+@dataclass
+class Race:
+    """One run, in the home that launched it and perhaps in a second one, and what happened to it."""
+
+    pod: Pod
+    rng: random.Random
+    job: Job
+    here: RunDirectory
+    elsewhere: Path
+    there: RunDirectory | None = None
+    disturbed: bool = False
+    """Whether a worker or a keeper was taken away."""
+    stops: list[list[StopAnswer]] = field(default_factory=list)
+
+    def stop(self, directory: RunDirectory | None = None) -> None:
+        """A person's stop; what all workers confirm is true at once."""
+        answers = self.pod.stop(RunDirectory.open((directory or self.here).path))
+        self.stops.append(answers)
+        if all(answer.confirmed for answer in answers):
+            assert not self._left(), answers
+
+    def stop_there(self) -> None:
+        """A stop from another machine, where the workers know of the run already."""
+        if self.there is None:
+            self.find()
+        if self.there is not None:
+            self.stop(self.there)
+
+    def find(self) -> None:
+        """The run found by another machine, without a keeper of its own yet."""
+
+        async def ask() -> None:
+            async with Fleet(self.pod.nouns, self.pod.access) as fleet:
+                runs = (await discover(fleet, self.here.run.run_root)).runs
+            for found in runs:
+                if found.run.id == self.here.id:
+                    self.there = adopt(found, self.elsewhere)
+                    self.pod.kept.append(self.there)
+
+        asyncio.run(ask())
+
+    def follow_there(self) -> None:
+        """A keeper on another machine."""
+        self.find()
+        if self.there is not None:
+            self.attend(self.there)
+
+    def kill_keeper(self) -> None:
+        """The keeper killed, and two commands at once that start another one."""
+        self.disturbed = True
+        attendance = self.here.attended()
+        if attendance.alive and attendance.pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(attendance.pid, signal.SIGKILL)
+        with ThreadPoolExecutor(2) as both:
+            list(both.map(self.attend, [self.here, self.here]))
+
+    def attend(self, directory: RunDirectory) -> None:
+        """A keeper where there is none and still something to do."""
+        again = RunDirectory.open(directory.path)
+        asyncio.run(attend(again, self.pod.access, patience=self.pod.patience))
+
+    def restart_sshd(self) -> None:
+        """One worker out of reach for a moment."""
+        self.disturbed = True
+        worker = self.pod.workers[self.rng.randrange(len(self.pod.workers))]
+        if worker.process is not None:
+            worker.stop()
+            time.sleep(self.rng.uniform(0, 0.5))
+            worker.start()
+
+    def settle(self, directory: RunDirectory) -> RunStatus:
+        """Wait until nothing is left to do; a keeper that is gone is replaced, as by whoever looks."""
+        deadline = time.monotonic() + SETTLED
+        while directory.attended().alive or being_given_a_keeper(directory) or not is_complete(directory):
+            assert time.monotonic() < deadline, (status_of(directory), directory.events()[0][-5:])
+            self.attend(directory)
+            time.sleep(0.1)
+        return status_of(directory)
+
+    def check(self, directory: RunDirectory, status: RunStatus) -> None:
+        """Nothing is left, nothing untrue was said, every log is mirrored, and the state is what was done to it."""
+        told = "\n".join(path.read_text() for path in directory.path.glob("*.jsonl"))
+        told += (directory.path / "keeper.log").read_text() if (directory.path / "keeper.log").exists() else ""
+        assert not [words for words in UNTRUE if words in told], told
+        assert not self._left(), told
+        allowed = (*self.job.ends, RunState.STOPPED) if self.stops else self.job.ends
+        # A launch may fail where a worker or its keeper was taken away before all ran.
+        if status.started is None and self.disturbed:
+            allowed = (*allowed, RunState.FAILED)
+        assert status.state in allowed, (self.job.name, status.state, status.cause, told)
+        if status.state is RunState.SUCCEEDED:
+            assert set(status.exit_codes) == {0}, told
+        for index in range(len(self.pod.workers)):
+            self._check_mirror(directory, status, index)
+
+    def _check_mirror(self, directory: RunDirectory, status: RunStatus, index: int) -> None:
+        remote, mirror = self.pod.remote(directory, index), directory.log_path(index)
+        if (remote / "status").exists() and (remote / "attempt").read_text() == f"{status.attempt}\n":
+            same = mirror.exists() and digest(mirror) == digest(remote / "log")
+            assert same or not (remote / "log").stat().st_size, f"worker {index}: {mirror}"
+
+    def _left(self) -> list[int]:
+        return tagged(*self.pod.tags(self.here))
+
+
+def race(pod: Pod, rng: random.Random, root: Path) -> Counter[str]:
+    """One run, up to four acts at random moments of its life, and the truth of what is known of it in the end."""
+    job = a_job(rng)
+    brisk, pod.patience = pod.patience, replace(pod.patience, lost_after=60.0, gone_after=60.0, newer_acts=5.0)
+    directory = pod.launch(*job.argv, restarts=job.restarts)
+    made = Race(pod, rng, job, directory, root / f"elsewhere-{directory.id}")
+    acts: list[Callable[[], None]] = [made.stop, made.stop_there, made.follow_there, made.kill_keeper]
+    acts.append(made.restart_sshd)
+    chosen = [made.stop, *rng.choices(acts, k=rng.randrange(4))]
+
+    def at_its_moment(act: Callable[[], None], moment: float) -> str:
+        time.sleep(moment)
+        act()
+        return act.__name__
+
+    moments = [rng.uniform(0, SPAN) for _ in chosen]
+    with ThreadPoolExecutor(len(chosen)) as acting:
+        done = Counter(acting.map(at_its_moment, chosen, moments))
+    for one in filter(None, (made.here, made.there)):
+        made.check(one, made.settle(one))
+    pod.patience = brisk
+    return done

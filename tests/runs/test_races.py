@@ -1,0 +1,149 @@
+"""What several do to one run at the same moment, from one machine or from two, and what is said of it then."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.runs.pipes import tagged, until
+from tests.runs.ssh_pod import Pod, over, unattended
+from tests.sshd import needs_sshd
+from tui.pod.run import Run, RunState, make_run_id
+from tui.pod.worker import Worker
+from tui.runs.acting import Acting
+from tui.runs.directory import RunDirectory
+from tui.runs.discover import FoundRun, adopt
+from tui.runs.keeper import attend, is_complete
+from tui.runs.starting import Starting
+from tui.runs.status import TOLD, status_of
+from tui.runs.survey import Found
+from tui.ssh.fleet import Fleet
+
+needs_pod = needs_sshd
+UNTIL_END = 'echo on; until [ -e "$HOME/end" ]; do sleep 0.1; done'
+
+
+def keeper_of(directory: RunDirectory) -> int:
+    pid = directory.attended().pid
+    assert pid is not None
+    return pid
+
+
+def end_jobs(pod: Pod, directory: RunDirectory) -> None:
+    """Let the jobs end by themselves, to the last word of their records."""
+    for worker in pod.workers:
+        (worker.home / "end").touch()
+    until(lambda: all((pod.remote(directory, index) / "status").exists() for index in range(3)))
+
+
+@needs_pod
+def test_a_launch_that_a_stop_elsewhere_keeps_from_starting_was_stopped_and_is_not_tried_again(pod: Pod) -> None:
+    spec = pod.spec("sleep", "1000", restarts=3)
+    directory = RunDirectory.create(pod.home / "runs", spec.run)
+    mark = pod.remote(directory, 1).parent / "stopped-1"
+    mark.parent.mkdir(parents=True)
+    mark.touch()
+
+    async def launch() -> None:
+        async with Fleet(pod.nouns, pod.access) as fleet:
+            starting = Starting(directory, fleet, spec.patience, Acting(spec.run, fleet), spec=spec, attempt=0)
+            ended = await starting.launch()
+            assert ended is not None
+            assert ended.state is RunState.STOPPED, ended
+
+    asyncio.run(launch())
+    assert status_of(directory).stop_requested == "user on another machine"
+    assert not any(tagged(tag) for tag in pod.tags(directory))
+
+
+@needs_pod
+def test_an_attempt_that_another_keeper_has_launched_is_followed(pod: Pod, tmp_path: Path) -> None:
+    script = '[ "$TPU_TUI_ATTEMPT" = 1 ] || exit 3; exec sleep 1000'
+    theirs = pod.launch("sh", "-c", script, restarts=1)
+    until(lambda: (status_of(theirs).attempt, status_of(theirs).state) == (1, RunState.RUNNING))
+    mine = RunDirectory.create(tmp_path / "runs", theirs.run)
+
+    async def launch() -> None:
+        async with Fleet(pod.nouns, pod.access) as fleet:
+            starting = Starting(mine, fleet, pod.patience, Acting(mine.run, fleet), spec=None, attempt=1)
+            assert await starting.launch() is None
+
+    asyncio.run(launch())
+    assert status_of(mine).state is RunState.RUNNING
+    assert status_of(theirs).state is RunState.RUNNING
+
+
+@needs_pod
+@pytest.mark.parametrize("kept", [False, True], ids=["unattended", "attended"])
+def test_a_stop_that_comes_after_the_end_leaves_it_as_it_ended(pod: Pod, kept: bool) -> None:
+    directory = pod.running("sh", "-c", UNTIL_END)
+    keeper = keeper_of(directory)
+    os.kill(keeper, signal.SIGSTOP if kept else signal.SIGKILL)
+    if not kept:
+        unattended(directory)
+    end_jobs(pod, directory)
+    assert [answer.confirmed for answer in pod.stop(directory)] == [True] * 3
+    if kept:
+        os.kill(keeper, signal.SIGCONT)
+        over(directory)
+    assert (status_of(directory).state, status_of(directory).exit_codes) == (RunState.SUCCEEDED, (0, 0, 0))
+    asyncio.run(attend(directory, pod.access, patience=pod.patience))
+    assert over(directory).state is RunState.SUCCEEDED
+
+
+@needs_pod
+def test_a_keeper_whose_directory_is_renamed_while_it_launches_ends_without_a_fault(pod: Pod) -> None:
+    (pod.workers[2].home / ".profile").write_text("sleep 1\n")
+    directory = pod.launch("sleep", "1000")
+    until(lambda: any(event.get("phase") == "prepare" for event in directory.events()[0]))
+    directory.path.rename(directory.path.with_name("renamed"))
+    renamed = RunDirectory.open(directory.path.with_name("renamed"))
+    pod.kept.append(renamed)
+    unattended(renamed)
+    assert "Traceback" not in (renamed.path / "keeper.log").read_text()
+    assert not any("fault" in note for note in status_of(renamed).notes)
+
+
+def test_a_run_that_only_its_workers_told_of_still_needs_a_keeper(tmp_path: Path) -> None:
+    run = Run(make_run_id("told"), "pod", ("true",), (Worker(0),))
+    directory = RunDirectory.create(tmp_path, run)
+    directory.append_event(TOLD, attempt=0, ended=[{"worker": 0, "exit_code": None, "recorded": False}])
+    assert status_of(directory).state.is_over
+    assert not is_complete(directory)
+
+
+def test_a_run_that_was_stopped_while_another_machine_launched_it_still_needs_a_keeper_for_its_logs(
+    tmp_path: Path,
+) -> None:
+    directory = RunDirectory.create(tmp_path, Run(make_run_id("found"), "pod", ("true",), (Worker(0),)))
+    directory.append_event("stop", worker=0, confirmed=True, exit_code=143, detail="")
+    directory.append_event("state", state="stopped", cause=None)
+    assert not is_complete(directory)
+    directory.append_event("exit", worker=0, exit_code=143, size=7, recorded=True)
+    assert is_complete(directory)
+
+
+def test_a_run_whose_directory_was_renamed_is_not_made_a_second_time(tmp_path: Path) -> None:
+    found = FoundRun(Run(make_run_id("found"), "pod", ("true",), (Worker(0),)), {0: Found.RUNNING})
+    adopt(found, tmp_path).path.rename(tmp_path / "mine")
+    assert adopt(found, tmp_path).path == tmp_path / "mine"
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+@needs_pod
+def test_a_run_that_is_deleted_on_its_workers_before_its_end_is_known_here_has_not_failed(pod: Pod) -> None:
+    directory = pod.running("sh", "-c", UNTIL_END)
+    os.kill(keeper_of(directory), signal.SIGKILL)
+    unattended(directory)
+    end_jobs(pod, directory)
+    for index in range(3):
+        shutil.rmtree(pod.remote(directory, index).parent)
+    asyncio.run(attend(directory, pod.access, patience=pod.patience))
+    status = over(directory)
+    assert status.state is RunState.LOST
+    assert "its directory was removed there" in (status.cause or "")

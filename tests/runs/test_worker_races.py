@@ -1,0 +1,102 @@
+"""Two that are about the same run on one worker at the same moment: what each is told is true."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.runs.pipes import PipeWorker, a_run, ended, needs_linux, until
+from tui.runs.survey import Found, found_in
+
+pytestmark = [needs_linux, pytest.mark.parametrize("worker", ["dash"], indirect=True)]
+
+
+def _in_front_of(worker: PipeWorker, program: str, script: str) -> None:
+    """Have `script` run whenever the worker calls a program, before that."""
+    path = Path(worker.path) / program
+    real = path.resolve()
+    path.unlink()
+    path.write_text(f'#!/bin/sh\n{script}\nexec {real} "$@"\n')
+    path.chmod(0o755)
+
+
+def test_a_run_that_is_being_prepared_is_told_as_that_and_not_deleted(worker: PipeWorker) -> None:
+    run = a_run("true")
+    launch = worker.launch(run, held_back=1)
+    until((worker.directory(run) / "run.json").exists)
+    assert found_in(worker.ask("status", run)[0][0]) is Found.UNDECIDED
+    assert worker.ask("delete", run)[0][0].word == "alive"
+    launch.send(b"}")
+    launch.through()
+
+
+def test_an_attempt_that_another_keeper_launches_is_refused_as_that(worker: PipeWorker) -> None:
+    run = a_run("true")
+    worker.launch(run).through()
+    ended(worker, run)
+    theirs = worker.launch(run, attempt=1, again=True)
+    assert theirs.answer().word == "armed"
+    refused = worker.launch(run, attempt=1, again=True).answer()
+    assert (refused.word, refused.text.split(" ")[0]) == ("refused", "elsewhere")
+    theirs.send(b"go!")
+    assert theirs.answer().word == "started"
+
+
+def test_what_another_keeper_made_at_the_same_moment_is_left_to_it(worker: PipeWorker) -> None:
+    run = a_run("true")
+    worker.launch(run).through()
+    ended(worker, run)
+    _in_front_of(
+        worker, "mkdir", f'case $1 in {worker.directory(run)}) /bin/mkdir "$1"; echo 1 >"$1/attempt" ;; esac'
+    )
+    refused = worker.launch(run, attempt=1, again=True).answer()
+    assert (refused.word, refused.text.split(" ")[0]) == ("refused", "elsewhere")
+    assert (worker.directory(run) / "attempt").read_text() == "1\n"
+
+
+def test_a_job_that_is_stopped_before_its_first_word_keeps_nobody_waiting(worker: PipeWorker) -> None:
+    run = a_run("sleep", "1000")
+    here = worker.directory(run)
+    stopped = f'case "$*" in *cancel*) echo 10 >{here}/cancel; : >{here.parent}/stopped-0 ;; esac'
+    _in_front_of(worker, "setsid", stopped)
+    launch = worker.launch(run, lease=600)
+    assert launch.answer().word == "armed"
+    launch.send(b"go!")
+    answer = launch.answer()
+    assert (answer.word, answer.fields.get("stopped")) == ("aborted", "1")
+    assert ended(worker, run)["exit"] == "143"
+
+
+def test_a_launch_that_is_being_undone_is_not_decided_yet(worker: PipeWorker) -> None:
+    run = a_run("sh", "-c", "trap '' TERM; sleep 1000 & sleep 1000; wait")
+    launch = worker.launch(run)
+    assert launch.answer().word == "armed"
+    launch.send(b"go!")
+    assert launch.answer().word == "started"
+    assert launch.process.stdin
+    launch.process.stdin.close()
+    until((worker.directory(run) / "aborted").exists)
+    answer = worker.ask("status", run)[0][0]
+    was_ended = (worker.directory(run) / "status").stat().st_size if answer.number("exit") is not None else 0
+    assert found_in(answer) is (Found.ABORTED if was_ended else Found.UNDECIDED)
+    ended(worker, run)
+    assert found_in(worker.ask("status", run)[0][0]) is Found.ABORTED
+
+
+def test_a_second_stop_leaves_it_known_that_the_first_came_before_the_end(worker: PipeWorker) -> None:
+    run = a_run("sh", "-c", "trap 'exit 0' TERM; echo on; sleep 1000 & wait")
+    worker.launch(run).through()
+    until(lambda: (worker.directory(run) / "log").read_bytes() == b"on\n")
+    for _ in range(2):
+        assert worker.ask("stop", run, 10, 1)[0][0].fields["exit"] == "0"
+    end = next(answer for answer in worker.ask("follow", run, 0, 10, 0)[0] if answer.word == "end")
+    assert end.fields["stopped"] == "1"
+
+
+def test_a_stop_between_two_attempts_does_not_say_that_nothing_ever_ran(worker: PipeWorker) -> None:
+    run = a_run("true")
+    worker.launch(run).through()
+    ended(worker, run)
+    assert worker.launch(run, attempt=1, again=True).answer().word == "armed"
+    assert worker.ask("stop", run, 10, 1)[0][0].fields == {"never": "1", "before": "1"}
