@@ -21,29 +21,30 @@ import re
 import resource
 import signal
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
+if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # nothing is laid out yet: Ctrl-C ends it, without a word
+
 from trainer import bench_peers as peers
 from trainer import bench_rows as rows
-from trainer import class_folders, emulator, images, loaders, objects, pictures, shards
-from trainer.bench_cores import Cores, available, keep_to, shared_out, started_on
+from trainer import class_folders, images, loaders, shards
+from trainer.bench_cores import Cores, available, keep_to, shared_out
+from trainer.bench_material import STOPS, laid_out
 from trainer.bench_rows import Material, Row
 from trainer.bench_table import DELAY, Case, Measured, Results, as_json, sweep_table, table
-from trainer.config import BUCKET as SCHEME
 from trainer.errors import INTERRUPTED, REFUSED, TrainerError
 from trainer.leftovers import die_with_parent
 from trainer.progress import write_line
-from trainer.slow_network import slowed
+from trainer.shard_writing import held_back
 
 ROUNDS = 5
 IMAGES = 8192  # two seconds' worth of batches or more: the wait for the first shard weighs little
 SHARDS = 16  # into which the images go
-BUCKET = "bench-input"
 FILES, SHARDED, STREAMED = "A  files, random order", "B  local shards", "C  shards from the bucket"
 SINGLE = "A' an object an image"
 
@@ -56,9 +57,10 @@ def measured(row: Row, material: Material, emulator: str | None, cores: Cores) -
     context = multiprocessing.get_context("fork")  # a child that need not import PyTorch anew
     ours, theirs = context.Pipe(duplex=False)
     child = context.Process(target=_run, args=(row, material, emulator, cores, theirs))
-    child.start()
-    theirs.close()
     try:
+        with held_back(STOPS):
+            child.start()
+        theirs.close()
         answer = ours.recv()
     except EOFError:
         answer = "its process ended without a word"
@@ -79,7 +81,8 @@ def _run(row: Row, material: Material, emulator: str | None, cores: Cores, answe
 
     die_with_parent()
     keep_to(cores)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    for number in STOPS:
+        signal.signal(number, signal.SIG_DFL)
     torch.set_num_threads(1)
     if emulator is not None:
         os.environ["STORAGE_EMULATOR_HOST"] = emulator
@@ -161,79 +164,6 @@ def named(chosen: Sequence[Case], names: str) -> list[Case]:
     return [case for case in chosen if words[case.label] & set(wanted)]
 
 
-@contextlib.contextmanager
-def laid_out(options: argparse.Namespace) -> Iterator[tuple[Material, dict[float, str], Path | None]]:
-    """The images in every form, the object store's addresses by their delay, and where it keeps its files."""
-    with contextlib.ExitStack() as stack:
-        # On a disk, for what lies in memory cannot be read cold.
-        work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-input-", dir=options.work)))
-        files = _files(options, work)
-        made = class_folders.folder(files, 0.0, 1)
-        count = made.splits["train"][0]
-        per_shard = -(-count // options.shards)
-        quietly: Callable[[str], None] = lambda _: None  # noqa: E731
-        shards.make(made, str(work / "shards"), samples_per_shard=per_shard, repeat={}, seed=1, tell=quietly)
-        kept = work / "objects" if emulator.binary() else None
-        bucket = ""
-        if kept is not None:
-            kept.mkdir()
-            with started_on(shared_out()[1]):
-                address = stack.enter_context(emulator.running(kept, BUCKET))
-            stack.enter_context(_storage_at(address))
-            bucket = f"{SCHEME}{BUCKET}"
-        material = Material(
-            files=files,
-            shards=str(work / "shards"),
-            bucket=bucket,
-            images=count,
-            classes=len(made.classes),
-            batch=options.batch,
-            size=options.size,
-            buffer=options.buffer,
-            loaders=options.loaders,
-            few=min(count, options.few),
-        )
-        addresses = {}
-        if kept is not None:
-            _upload(material)
-            with started_on(shared_out()[1]):
-                addresses = {0.0: address, DELAY: stack.enter_context(slowed(address, DELAY))}
-        os.sync()  # only what is on the disk can be dropped from the page cache
-        yield material, addresses, kept
-
-
-def _files(options: argparse.Namespace, work: Path) -> Path:
-    if options.folder is not None:
-        return Path(options.folder)
-    write_line(f"==> Making {options.images} pictures ..", descriptor=2)
-    count, picture_at = pictures.pictures(options.images, 1, 1).splits["train"]
-    for index in range(count):
-        sample = picture_at(index)
-        path = work / "files" / f"class{sample.label}" / f"{index:06d}.{sample.extension}"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(sample.content)
-    return work / "files"
-
-
-@contextlib.contextmanager
-def _storage_at(address: str) -> Iterator[None]:
-    before = os.environ.get("STORAGE_EMULATOR_HOST")
-    os.environ["STORAGE_EMULATOR_HOST"] = address
-    try:
-        yield
-    finally:
-        del os.environ["STORAGE_EMULATOR_HOST"]
-        if before is not None:
-            os.environ["STORAGE_EMULATOR_HOST"] = before
-
-
-def _upload(material: Material) -> None:
-    for path in sorted(Path(material.shards).iterdir()):
-        objects.write(f"{material.bucket}/shards/{path.name}", path.read_bytes())
-    for path in material.few_files():
-        objects.write(f"{material.bucket}/files/{path.parent.name}/{path.name}", path.read_bytes())
-
-
 # --- the experiment -------------------------------------------------------------------------------------------------
 
 
@@ -243,7 +173,8 @@ def experiment(
     """Measure every case once a round; every other round goes backwards, so that none always comes after another."""
     results = {case.label: Measured(failure=case.missing) for case in chosen}
     beside, every = shared_out()[0], available()
-    measured(chosen[0].row, material, None, every)  # whoever comes first would pay for the code's own way into memory
+    with contextlib.suppress(TrainerError):  # whoever comes first would pay for the code's own way into memory
+        measured(chosen[0].row, material, None, every)
     for number in range(rounds):
         for case in chosen[:: -1 if number % 2 else 1]:
             result = results[case.label]
@@ -287,8 +218,12 @@ def sweep(options: argparse.Namespace, rounds: int) -> dict[str, dict[int, Measu
         found: dict[str, dict[int, Measured]] = {what: {} for what in SWEPT}
         for number in range(rounds):
             for (what, value), variant in variants.items():
-                rate, cpu = measured(rows.from_bucket, variant, addresses[DELAY], shared_out()[0])
                 result = found[what].setdefault(value, Measured())
+                try:
+                    rate, cpu = measured(rows.from_bucket, variant, addresses[DELAY], shared_out()[0])
+                except TrainerError as error:
+                    result.failure = error.why
+                    continue
                 result.rates.append(rate)
                 result.cpu.append(cpu)
                 write_line(f"round {number + 1} of {rounds}: {what} {value}: {rate:,.0f} samples/s", descriptor=2)
@@ -314,7 +249,9 @@ def _variant(material: Material, source: images.Source, what: str, value: int) -
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the experiment from the command line; returns the exit code."""
     options = parser().parse_args(arguments)
-    signal.signal(signal.SIGTERM, _interrupt)
+    for number in STOPS:
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, _interrupt)
     try:
         if options.sweep:
             found = sweep(options, options.rounds)
@@ -340,8 +277,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _interrupt(*_: object) -> NoReturn:
-    """SIGTERM ends it as Ctrl-C does, once: a second one must not interrupt the tidying."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    """The first signal ends it; another one must not interrupt the tidying."""
+    for number in STOPS:
+        signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 
@@ -349,24 +287,31 @@ def parser() -> argparse.ArgumentParser:
     """The command line, and the defaults of whoever calls the functions above."""
     about = "Compare ways to feed a model."
     made = argparse.ArgumentParser(prog="python -m trainer.bench_input", description=about, allow_abbrev=False)
-    made.add_argument("--images", type=int, default=IMAGES, help="pictures to make (default: %(default)s)")
+    made.add_argument("--images", type=_some, default=IMAGES, help="pictures to make (default: %(default)s)")
     made.add_argument("--folder", metavar="DIR", help="use the JPEGs in DIR/CLASS/ instead")
     made.add_argument(
         "--work", metavar="DIR", help="where to lay everything out: a disk (default: the system's /tmp)"
     )
-    made.add_argument("--shards", type=int, default=SHARDS, help="number of shards (default: %(default)s)")
-    made.add_argument("--batch", type=int, default=64)
-    made.add_argument("--size", type=int, default=224, help="pixels a side (default: %(default)s)")
-    made.add_argument("--buffer", type=int, default=1000, help="samples held to be shuffled (default: %(default)s)")
+    made.add_argument("--shards", type=_some, default=SHARDS, help="number of shards (default: %(default)s)")
+    made.add_argument("--batch", type=_some, default=64)
+    made.add_argument("--size", type=_some, default=224, help="pixels a side (default: %(default)s)")
+    made.add_argument("--buffer", type=_some, default=1000, help="samples held to be shuffled (default: %(default)s)")
     made.add_argument("--loaders", type=int, default=0, help="our loader processes (default: 0, threads only)")
-    made.add_argument("--few", type=int, default=512, help="images of the rows with an object each")
-    made.add_argument("--rounds", type=int, default=ROUNDS)
+    made.add_argument("--few", type=_some, default=512, help="images of the rows with an object each")
+    made.add_argument("--rounds", type=_some, default=ROUNDS)
     made.add_argument("--rows", metavar="WORDS", help="only the rows with one of these words: A,B,C or litdata,cold")
     made.add_argument("--warm-only", action="store_true", help="leave out the rows with a cold page cache")
     made.add_argument("--no-peers", action="store_true", help="leave out the other loaders")
     made.add_argument("--sweep", action="store_true", help="vary shards, batch and loaders instead")
     made.add_argument("--json", action="store_true")
     return made
+
+
+def _some(text: str) -> int:
+    """A number of which there must be one at least."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number of at least 1")
+    return int(text)
 
 
 if __name__ == "__main__":

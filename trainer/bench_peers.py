@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
+import shutil
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -79,19 +81,27 @@ def streaming(material: Material) -> Epoch:
 
 
 def write_formats(material: Material, wanted: Sequence[Row]) -> None:
-    """Write what those of the peers read that are wanted and installed, so that no measurement includes it."""
+    """Write what those of the peers read that are wanted and installed, so that no measurement includes it.
+
+    What a peer cannot write, its row tells: it tries once more.
+    """
     for row, module, name, write in (
         (litdata, "litdata", "litdata", _write_litdata),
         (streaming, "streaming", "mds", _write_mds),
     ):
         if row in wanted and installed(module):
-            _written(material, name, write)
+            with contextlib.suppress(Exception):  # whatever a peer does, the other rows are still wanted
+                _written(material, name, write)
 
 
 def _written(material: Material, name: str, write: Callable[[Path, list[Path]], None]) -> Path:
     directory = material.files.parent / name
     if not directory.exists():
-        write(directory, sorted(material.files.glob("*/*")))
+        try:
+            write(directory, sorted(material.files.glob("*/*")))
+        except BaseException:
+            shutil.rmtree(directory, ignore_errors=True)  # half of it would pass for whole
+            raise
     return directory
 
 

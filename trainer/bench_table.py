@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import median
@@ -12,6 +13,7 @@ from trainer import bench_rows as rows
 from trainer.bench_cores import available, shared_out
 from trainer.bench_rows import Material, Row
 
+WIDTH, LABEL = 80, 49  # columns of a terminal, and of the table's first column
 DELAY = 20.0  # milliseconds before each request: about what a bucket in the same region takes to begin to answer
 
 
@@ -58,17 +60,15 @@ def table(material: Material, chosen: Sequence[Case], results: Results) -> list[
         heading = "All rows, and the object store, on the same cores:"
     else:
         heading = f"On {len(own)} of {len(every)} cores; the object store and the network have {len(stores)}:"
-    lines = [
-        f"{material.images} images, batches of {material.batch} at {material.size} pixels, {material.loaders} loader "
-        "processes"
-    ]
+    about = f"{material.images} images, batches of {material.batch} at {material.size} pixels"
+    lines = [f"{about}, {material.loaders} loader processes"]
     for apart, told, short, row in (
         (True, heading, "A", rows.from_files),
-        (False, f"On {len(every)} cores:", "wds+PIL", peers.plain_webdataset),
+        (False, f"On {len(every)} cores, compared with webdataset + PIL (wds):", "wds", peers.plain_webdataset),
     ):
         block = [case for case in chosen if case.apart is apart]
         if block:
-            lines += ["", f"{told:58} {'samples/s':>9} {'x ' + short:>9} {'CPU us':>7} {'CPU x':>6}"]
+            lines += ["", told, f"{'':{LABEL}} {'samples/s':>9} {'x ' + short:>7} {'CPU us':>6} {'CPU x':>5}"]
             lines += _lines(block, results, _results_of(row, block, results))
     return [*lines, *summary(chosen, results)]
 
@@ -77,14 +77,23 @@ def _lines(block: Sequence[Case], results: Results, base: Measured | None) -> It
     for case in block:
         result = results[case.label]
         if not result.rates:
-            yield f"{case.label:58} not measured: {' '.join(result.failure.split())[:80]}"
+            yield from wrapped(case.label, f"not measured: {' '.join(result.failure.split())}")
             continue
         cpu = median(result.cpu)
         saved = median(base.cpu) / cpu if base and base.cpu else None
         yield (
-            f"{case.label:58} {median(result.rates):9,.0f} {_factor(result.ratio(base), 9)} {cpu:7,.0f} "
-            f"{_factor(saved, 6)}"
+            f"{case.label:{LABEL}} {median(result.rates):9,.0f} {_factor(result.ratio(base), 7)} {cpu:6,.0f} "
+            f"{_factor(saved, 5)}"
         )
+
+
+def wrapped(label: str, text: str) -> Iterator[str]:
+    """A label with a text beside it, or below it where both together are wider than a terminal."""
+    if len(label) + 1 + len(text) <= WIDTH:
+        yield f"{label} {text}"
+    else:
+        yield label
+        yield from textwrap.wrap(text, WIDTH, initial_indent="    ", subsequent_indent="    ")
 
 
 def _results_of(row: Row, chosen: Sequence[Case], results: Results) -> Measured | None:
@@ -122,11 +131,17 @@ def sweep_table(found: dict[str, dict[int, Measured]]) -> list[str]:
     lines = [f"C, shards from the bucket at {DELAY:g} ms, one variable at a time"]
     best = {}
     for what, by_value in found.items():
-        best[what] = max(by_value, key=lambda value: median(by_value[value].rates))
+        rates = {value: median(result.rates) for value, result in by_value.items() if result.rates}
+        if rates:
+            best[what] = max(rates, key=lambda value: rates[value])
         for value, result in by_value.items():
-            mark = "  <- best" if value == best[what] else ""
-            lines.append(f"{what:18} {value:6} {median(result.rates):9,.0f} samples/s{mark}")
-    return [*lines, "", "Best: " + ", ".join(f"{what} {value}" for what, value in best.items())]
+            label = f"{what:18} {value:6}"
+            if value in rates:
+                lines.append(f"{label} {rates[value]:9,.0f} samples/s{'  <- best' if value == best[what] else ''}")
+            else:
+                lines += wrapped(label, f"not measured: {' '.join(result.failure.split())}")
+    named = ", ".join(f"{what} {value}" for what, value in best.items())
+    return [*lines, "", f"Best: {named or 'nothing could be measured'}"]
 
 
 def as_json(material: Material, chosen: Sequence[Case], results: Results) -> dict[str, Any]:

@@ -124,11 +124,14 @@ def save(
     identity: Identity,
     run: str,
     number: int,
+    *,
+    best: bool = False,
     patience: float | None = None,
 ) -> Pointer:
     """Write one checkpoint, whole: first the state, then what points at it. Raises TrainerError.
 
-    TakenError where there is one of that number already. `patience` as objects.write has it.
+    TakenError where there is one of that number already. `patience` as objects.write has it. That it is the best one
+    is written before its own pointer: a run killed in between is not resumed from it, and finds its best once more.
     """
     stream = io.BytesIO()
     torch.save({"schema": SCHEMA, **vars(state)}, stream)
@@ -137,7 +140,8 @@ def save(
     digest = hashlib.sha256(content).hexdigest()
     pointer = Pointer(f"{name}.pt", len(content), digest, run, position, identity)
     objects.write(objects.join(where, pointer.file), content, new=True, patience=patience)
-    objects.write(objects.join(where, f"{name}.json"), pointer.to_json(), patience=patience)
+    for each in ([BEST] if best else []) + [f"{name}.json"]:
+        objects.write(objects.join(where, each), pointer.to_json(), patience=patience)
     return pointer
 
 
@@ -181,9 +185,14 @@ def newest(where: str, identity: Identity, tell: Callable[[str], None] = write_l
     return None
 
 
+def names_one(path: str) -> bool:
+    """Whether a path is one checkpoint's, not that of a directory of them."""
+    return path.endswith((".pt", ".json"))
+
+
 def named(path: str, identity: Identity) -> tuple[Pointer, State]:
     """The checkpoint at a path (.pt, .json, best.json), or the newest of a directory. Raises TrainerError."""
-    if not path.endswith((".pt", ".json")):
+    if not names_one(path):
         found = newest(path, identity)
         if found is None:
             raise TrainerError(f"There is no whole checkpoint in {path}", remedy=RESUME_OTHERWISE)
@@ -218,15 +227,15 @@ class Keeper:
 
     def save(self, state: State, position: Position, *, best: bool = False) -> str:
         """Write, point at it, and only then delete what is no longer needed. Returns where it is."""
+        whose = position, self._identity, self.run, self._number
         try:
-            pointer = save(self._where, state, position, self._identity, self.run, self._number, self._patience)
+            pointer = save(self._where, state, *whose, best=best, patience=self._patience)
         except objects.TakenError:
             self._give_way()
             return self.save(state, position, best=best)
         self._number += 1
         name = pointer.file.removesuffix(".pt")
         if best:
-            objects.write(objects.join(self._where, BEST), pointer.to_json(), patience=self._patience)
             if self._best is not None:
                 self._own.insert(0, self._best)
             self._best = name
@@ -302,4 +311,6 @@ def _first_free(names: set[tuple[int, str]]) -> int:
 def _why(error: Exception) -> str:
     if isinstance(error, KeyError):
         return f"it lacks {error.args[0]}"
+    if isinstance(error, (TypeError, AttributeError, json.JSONDecodeError, UnicodeDecodeError)):
+        return f"it is damaged ({error})"
     return str(error).rstrip(".") or type(error).__name__

@@ -169,4 +169,4 @@ class _InBucket(Claim):
         self._ended.set()
         with self._writing, contextlib.suppress(TrainerError):
             if not self._lost:
-                objects.delete(self._url, self._generation)
+                objects.delete(self._url, self._generation, patience=BEAT)

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import argparse
 import math
-import os
-import sys
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from trainer.errors import REFUSED, ConfigError
-from trainer.places import settled, unreachable
-from trainer.progress import write_line
+from trainer.errors import ConfigError
+from trainer.places import unreachable
 
 MODELS = ("tiny", "tiny-batchnorm", "resnet10", "resnet18", "resnet34", "resnet50", "resnet101", "resnet152")
 LARGEST_STRIDE = 32  # a ResNet halves its input five times
 LARGEST_SIDE = 4096  # pixels of what a model takes; more is a slip of the pen, and fills any memory
-MOST_CLASSES = 1_000_000
 LARGEST_FACTOR = 1e9  # more, times the slice's batch, is soon more than a float32 holds
 MOST_CORES = 512  # replicas forked on one machine; more would take it down before anything could be said
-LONGEST_WAIT = 7 * 24 * 3600.0  # seconds
+LARGEST_BATCH = MOST_CLASSES = 1_000_000
+MOST_LOADERS = 512  # processes beside each replica
+SHORTEST_WAIT, LONGEST_WAIT = 1.0, 7 * 24 * 3600.0  # seconds
 SEEDS = 2**32
 BAD_SHARD_POLICIES = ("stop", "skip")
 RESUME_WORDS = ("auto", "no")
-PLACES = ("data", "train_shards", "val_shards", "checkpoint_dir", "resume", "logdir", "compilation_cache")
 BUCKET = "gs://"
 PIPE = "pipe:"  # what a shard that is a command's output begins with
 COMPILED = "~/.cache/tpu-tui/compiled"
@@ -80,7 +75,8 @@ class DataConfig:
         some = self.classes is None or 2 <= self.classes <= MOST_CLASSES
         _require(some, f"--classes must lie between 2 and {MOST_CLASSES}")
         _require(self.shuffle_buffer >= 1, "--shuffle-buffer must be at least 1")
-        _require(self.loader_workers is None or self.loader_workers >= 0, "--loader-workers must not be negative")
+        few = self.loader_workers is None or 0 <= self.loader_workers <= MOST_LOADERS
+        _require(few, f"--loader-workers must lie between 0 and {MOST_LOADERS}")
         _require(self.keep >= 0, "--keep-samples must not be negative")
         _require(self.on_bad_shard in BAD_SHARD_POLICIES, "--on-bad-shard must be stop or skip")
 
@@ -103,7 +99,7 @@ class OptimizerConfig:
     label_smoothing: float = 0.0
 
     def __post_init__(self) -> None:
-        _require(self.batch_size >= 1, "--batch-size must be at least 1")
+        _require(1 <= self.batch_size <= LARGEST_BATCH, f"--batch-size must lie between 1 and {LARGEST_BATCH}")
         rate, decay = self.learning_rate, self.weight_decay
         _require(0 < rate <= LARGEST_FACTOR, f"--learning-rate must be more than 0, and at most {LARGEST_FACTOR:g}")
         _require(0 <= self.momentum < 1, "--momentum must be at least 0 and less than 1")
@@ -147,6 +143,7 @@ class ReplicaConfig:
     cores: int = 1
     coordinator: tuple[str, int] | None = None
     timeout: float = 300.0  # seconds that a collective, or the wait for the other workers, may take
+    run: str = ""  # TPU_TUI_RUN: only its own workers are let in
 
     def __post_init__(self) -> None:
         _require(
@@ -160,7 +157,8 @@ class ReplicaConfig:
             f"TPU_TUI_WORKER is {self.worker}, but must lie between 0 and {self.workers - 1}",
         )
         _require(1 <= self.cores <= MOST_CORES, f"A worker has between 1 and {MOST_CORES} cores, not {self.cores}")
-        _require(0 < self.timeout <= LONGEST_WAIT, f"--timeout must lie between 0 and {LONGEST_WAIT:.0f} seconds")
+        bearable = SHORTEST_WAIT <= self.timeout <= LONGEST_WAIT
+        _require(bearable, f"--timeout must lie between {SHORTEST_WAIT:.0f} and {LONGEST_WAIT:.0f} seconds")
         _require(
             self.workers == 1 or self.coordinator is not None or self.device == "TPU",
             f"{self.workers} workers on CPU devices need TPU_TUI_COORDINATOR",
@@ -192,6 +190,7 @@ class ReplicaConfig:
             cores=cores if cores is not None else _integer(environ, "TPU_TUI_CORES", 1),
             coordinator=_address(environ.get("TPU_TUI_COORDINATOR", "")),
             timeout=timeout,
+            run=environ.get("TPU_TUI_RUN", ""),
         )
 
 
@@ -247,137 +246,6 @@ class TrainConfig:
         if self.data.loader_workers is not None:
             return self.data.loader_workers
         return 0 if self.replicas.device == "CPU" else 4
-
-
-def parse(arguments: Sequence[str], environ: Mapping[str, str]) -> TrainConfig:
-    """A run from the command line and the environment; raises ConfigError, or SystemExit for `--help`."""
-    options = _parser().parse_args(arguments)
-    for name, value in vars(options).items():
-        _require(value != "", f"--{name.replace('_', '-')} is empty", "Perhaps a variable is not set in your shell")
-        if name in PLACES and value is not None:
-            setattr(options, name, settled(value))
-    return TrainConfig(
-        model=options.model,
-        data=DataConfig(
-            directory=options.data,
-            train=options.train_shards,
-            val=options.val_shards,
-            fake=options.fake_data,
-            image_size=options.image_size,
-            classes=options.classes,
-            shuffle_buffer=options.shuffle_buffer,
-            loader_workers=options.loader_workers,
-            on_bad_shard=options.on_bad_shard,
-            keep=options.keep_samples,
-            verify=options.verify_shards,
-        ),
-        optimizer=OptimizerConfig(
-            batch_size=options.batch_size,
-            learning_rate=options.learning_rate,
-            momentum=options.momentum,
-            weight_decay=options.weight_decay,
-            epochs=options.epochs,
-            warmup_epochs=options.warmup_epochs,
-            label_smoothing=options.label_smoothing,
-        ),
-        replicas=ReplicaConfig.from_environ(environ, options.num_cores, options.timeout),
-        checkpoint=CheckpointConfig(options.checkpoint_dir, options.checkpoint_steps, options.resume),
-        bf16=options.bf16,
-        target_accuracy=options.target_accuracy,
-        metrics_debug=options.metrics_debug,
-        profiler_port=options.profiler_port,
-        compilation_cache=options.compilation_cache,
-        logdir=options.logdir,
-        log_steps=options.log_steps,
-        steps_per_epoch=options.steps_per_epoch,
-        seed=options.seed,
-        memory_check=not options.no_memory_check,
-        debug=options.debug,
-    )
-
-
-def read_command_line() -> TrainConfig:
-    """The run that sys.argv asks for; ends the process after `--help` or, with a sentence, after a wrong argument."""
-    settle_device(os.environ)
-    try:
-        return parse(sys.argv[1:], os.environ)
-    except ConfigError as error:
-        # The same on every worker, for all are started with the same arguments: one says it.
-        if os.environ.get("TPU_TUI_WORKER", "0") == "0":
-            write_line(str(error), descriptor=2)
-        sys.exit(REFUSED)
-
-
-def settle_device(environ: MutableMapping[str, str]) -> None:
-    """Where PJRT_DEVICE is not set: TPU where there is one, else CPU."""
-    if not environ.get("PJRT_DEVICE", "").strip():
-        there = any(Path("/dev").glob("accel*")) or any(Path("/dev/vfio").glob("[0-9]*"))
-        environ["PJRT_DEVICE"] = "TPU" if there else "CPU"
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> None:  # type: ignore[override]
-        raise ConfigError(message[:1].upper() + message[1:], remedy=f"See {self.prog} --help")
-
-
-def _parser() -> argparse.ArgumentParser:
-    about = "Train a ResNet on every core of a slice."
-    parser = _Parser(prog="python -m trainer.train", description=about, allow_abbrev=False)
-    parser.add_argument("--model", default="resnet50", help=f"one of {', '.join(MODELS)} (default: %(default)s)")
-    source = parser.add_argument_group("data")
-    source.add_argument("--data", metavar="DIR", help="directory or gs://bucket/prefix made by trainer.shards")
-    source.add_argument("--train-shards", metavar="PATTERN", help="gs://b/train-{000000..000639}.tar, paths, pipe:")
-    source.add_argument("--val-shards", metavar="PATTERN", help="the same for validation; none: no validation")
-    source.add_argument("--fake-data", action="store_true", help="one made-up batch, again and again")
-    source.add_argument("--image-size", type=int, help="pixels a side (default: the manifest's, else 224)")
-    source.add_argument("--classes", type=int, help="number of classes (default: the manifest's)")
-    source.add_argument("--shuffle-buffer", type=int, default=10_000, metavar="SAMPLES")
-    source.add_argument("--loader-workers", type=int, help="loader processes a core (default: CPU 0, TPU 4)")
-    source.add_argument(
-        "--keep-samples",
-        type=int,
-        default=512,
-        metavar="MIB",
-        help="hold so much for later epochs; without loader processes only (default: %(default)s; 0: nothing)",
-    )
-    source.add_argument(
-        "--on-bad-shard",
-        default="stop",
-        choices=BAD_SHARD_POLICIES,
-        help="a shard or sample that is missing, cut off or damaged: stop, or go on with others (default: stop)",
-    )
-    source.add_argument("--verify-shards", action="store_true", help="compare with the manifest's sha256 first")
-    step = parser.add_argument_group("optimizer")
-    step.add_argument("--batch-size", type=int, default=128, help="samples a core and step (default: %(default)s)")
-    step.add_argument("--learning-rate", type=float, default=0.1, help="for 256 samples a step; scaled linearly")
-    step.add_argument("--momentum", type=float, default=0.9)
-    step.add_argument("--weight-decay", type=float, default=1e-4)
-    step.add_argument("--label-smoothing", type=float, default=0.0)
-    step.add_argument("--bf16", action="store_true", help="compute in bfloat16 where autocast allows")
-    step.add_argument("--epochs", type=int, default=18)
-    step.add_argument("--warmup-epochs", type=float, default=1.0)
-    step.add_argument("--steps-per-epoch", type=int, help="end each epoch after so many steps")
-    step.add_argument("--seed", type=int, default=42)
-    place = parser.add_argument_group("replicas")
-    place.add_argument("--num-cores", type=int, help="replicas on this worker (CPU; default: TPU_TUI_CORES or 1)")
-    place.add_argument("--timeout", type=float, default=300.0, metavar="S", help="for the others (CPU; default: 300)")
-    place.add_argument("--no-memory-check", action="store_true")
-    keep = parser.add_argument_group("checkpoints")
-    keep.add_argument("--checkpoint-dir", metavar="DIR", help="directory or gs://bucket/prefix of this run's state")
-    keep.add_argument("--checkpoint-steps", type=int, metavar="K", help="save every K steps too")
-    keep.add_argument("--resume", default="auto", metavar="auto|no|PATH", help="go on from the newest whole one")
-    parser.add_argument("--target-accuracy", type=float, metavar="PERCENT", help="end with exit code 21 below it")
-    parser.add_argument("--metrics-debug", action="store_true", help="print compilations and transfers each epoch")
-    parser.add_argument("--profiler-port", type=int, metavar="PORT", help="serve the profiler there (TPU only)")
-    parser.add_argument(
-        "--compilation-cache",
-        metavar="DIR|no",
-        help=f"where compiled graphs are kept for the next run (TPU only; default: {COMPILED})",
-    )
-    parser.add_argument("--logdir", metavar="DIR", help="TensorBoard event files: a directory or gs://bucket/prefix")
-    parser.add_argument("--log-steps", type=int, default=10, help="print every so many steps (default: %(default)s)")
-    parser.add_argument("--debug", action="store_true", help="tracebacks instead of sentences")
-    return parser
 
 
 def _integer(environ: Mapping[str, str], name: str, default: int) -> int:

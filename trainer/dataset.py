@@ -139,16 +139,19 @@ def _listed(directory: str, present: set[str], manifest: Manifest, name: str, sk
 
 def _by_patterns(data: DataConfig) -> tuple[ShardSet, ShardSet | None, Manifest | None]:
     assert data.train is not None
-    urls, val_urls = expand(data.train), expand(data.val) if data.val is not None else ()
+    skip = data.on_bad_shard == "skip"
+    urls, val_urls = expand(data.train, skip), expand(data.val, skip) if data.val is not None else ()
     manifests = _manifests_beside((*urls, *val_urls))
     _check_same_classes(manifests)
-    skip = data.on_bad_shard == "skip"
     val = _counted(val_urls, manifests, skip) if val_urls else None
     return _counted(urls, manifests, skip), val, next(iter(manifests.values()), None)
 
 
-def expand(pattern: str) -> tuple[str, ...]:
-    """The shards a pattern names: braces, then `*` and `?`; raises TrainerError when none or not all are there."""
+def expand(pattern: str, skip_missing: bool = False) -> tuple[str, ...]:
+    """The shards a pattern names: braces, then `*` and `?`; raises TrainerError when none or not all are there.
+
+    With `skip_missing` one is enough, and whoever reads the others will say that they are missing.
+    """
     try:
         named = list(braceexpand(pattern))
     except ValueError as error:
@@ -164,10 +167,10 @@ def expand(pattern: str) -> tuple[str, ...]:
     missing = [url for url in plain if _name(url) not in present[objects.parent(url)]]
     if not urls or len(missing) == len(urls):
         raise TrainerError(f"No shards match {pattern}", remedy=NAME_THEM)
-    if missing:
+    if missing and not skip_missing:
         raise TrainerError(
             f"{len(missing)} of {len(urls)} shards are missing, the first is {missing[0]}",
-            remedy="Name those that are there, or make all of them with python -m trainer.shards",
+            remedy="Name those that are there, make all with python -m trainer.shards, or give --on-bad-shard skip",
         )
     if len(urls) == 1 and plain and not objects.is_bucket(urls[0]) and objects.is_there(urls[0]):
         raise TrainerError(f"{pattern} is a directory", remedy=f"Write {objects.join(pattern, '*.tar')}")
@@ -233,6 +236,8 @@ def _count_all(urls: list[str], skip_bad: bool) -> dict[str, int | None]:
             if time.monotonic() - told > TOLD_EVERY:
                 told = time.monotonic()
                 write_line(f"==> {len(counts)} of {len(urls)} shards are counted ..")
+    if empty := [url for url, count in counts.items() if count == 0]:
+        write_line(f"==> Without any sample: {counted(len(empty), 'shard')}, such as {empty[0]}")
     return counts
 
 

@@ -43,7 +43,7 @@ class PartnerLostError(TrainerError):
 
 
 class PartnersMissingError(PartnerLostError):
-    """Rank 0 waited in vain for some ranks to come, and has said so; the others just end."""
+    """Some ranks did not come, or cannot, and one has said so; the others just end."""
 
 
 class ToldElsewhereError(TrainerError):

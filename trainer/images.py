@@ -157,7 +157,7 @@ def cifar10(archive: Path) -> Source:
         )
     try:
         names = tuple(label.decode() for label in _unpickled(members["batches.meta"])[b"label_names"])
-        splits = {"train": _cifar_split(train), "val": _cifar_split([members["test_batch"]])}
+        splits = {"train": _cifar_split(train, len(names)), "val": _cifar_split([members["test_batch"]], len(names))}
     except (pickle.UnpicklingError, EOFError, LookupError, ValueError, TypeError, AttributeError) as error:
         raise TrainerError(f"{archive} is damaged, or not CIFAR-10's archive", why=str(error)) from error
     identity = hashlib.sha256(b"".join((*train, members["test_batch"]))).hexdigest()
@@ -203,12 +203,14 @@ def _unpickled(content: bytes) -> dict[bytes, Any]:
     return {key if isinstance(key, bytes) else str(key).encode(): value for key, value in loaded.items()}
 
 
-def _cifar_split(batches: Sequence[bytes]) -> Split:
+def _cifar_split(batches: Sequence[bytes], classes: int) -> Split:
     loaded = [_unpickled(batch) for batch in batches]
     rows = np.concatenate([np.asarray(batch[b"data"], dtype=np.uint8).reshape(-1, CIFAR_ROW) for batch in loaded])
     labels = [int(label) for batch in loaded for label in batch[b"labels"]]
     if len(labels) != len(rows):
         raise ValueError(f"{len(rows)} images but {len(labels)} labels")
+    if labels and not 0 <= min(labels) <= max(labels) < classes:
+        raise ValueError(f"labels from {min(labels)} to {max(labels)}, but {classes} classes")
 
     def sample(index: int) -> Sample:
         planes = rows[index].reshape(3, CIFAR_SIZE, CIFAR_SIZE)

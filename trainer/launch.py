@@ -37,7 +37,8 @@ from trainer.errors import (
     TrainerError,
 )
 from trainer.leftovers import die_with_parent
-from trainer.progress import write_line
+from trainer.progress import complain, write_line
+from trainer.refusal import say_once
 from trainer.rendezvous import listen, meet
 from trainer.replicas import GlooReplicas, Replicas, XlaReplicas
 from trainer.stopping import Stopping, await_signals, block_signals
@@ -60,17 +61,22 @@ def launch(train: Train, config: TrainConfig) -> int:
             loaders.share_server(bucket=config.data.in_bucket)
         return (Spawned if config.replicas.device == "TPU" else _Forked)(train, config).run()
     except TrainerError as error:
-        return tell(error, config)
+        return tell(error, config, say=partial(say_once, environ=os.environ))
 
 
 def tell(
-    error: TrainerError, config: TrainConfig, who: str = "", *, may_speak: Callable[[], bool] = lambda: True
+    error: TrainerError,
+    config: TrainConfig,
+    who: str = "",
+    *,
+    may_speak: Callable[[], bool] = lambda: True,
+    say: Callable[[str], None] = complain,
 ) -> int:
     """Say what went wrong, once, and return the exit code that belongs to it."""
     if config.debug:
         traceback.print_exception(error)
     elif not isinstance(error, (ToldElsewhereError, PartnersMissingError)) and may_speak():
-        write_line(f"{who}{error}", descriptor=2)
+        say(f"{who}{error}")
     if isinstance(error, PartnerLostError):
         return PARTNER_LOST
     return STOPPED if isinstance(error, StoppedError) else REFUSED

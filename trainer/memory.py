@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from trainer.errors import TrainerError
+from trainer.progress import counted
 
 MIB = 1024 * 1024
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # glibc's mallopt(3)
@@ -72,9 +73,10 @@ def check(machines: list[Machine], each: int) -> None:
         sharing = [machine for machine in machines if machine.boot == boot]
         available = min(machine.available for machine in sharing)
         if available and len(sharing) * each > available:
+            every_replica = counted(len(sharing), "replica")
             raise TrainerError(
                 "Too little memory",
-                why=f"{len(sharing)} replicas on one machine need about {len(sharing) * each / 1024:.1f} GiB, "
+                why=f"{every_replica} on one machine would take {len(sharing) * each / 1024:.1f} GiB, "
                 f"{available / 1024:.1f} GiB are available",
                 remedy="Use fewer cores, a smaller --model or --batch-size, or --no-memory-check",
             )

@@ -25,7 +25,7 @@ from trainer.progress import FULL
 from trainer.streams import ObjectStream
 
 READ_BYTES = 1024 * 1024  # of an object at a time; all of it comes with one request
-PATIENCE = 30.0  # seconds that a listing is tried again: it comes first, and shows whether there is a network
+PATIENCE = 30.0  # seconds that what comes first is tried again: it shows whether there is a network
 STORAGE = "https://storage.googleapis.com"
 REQUEST = 60.0  # seconds that one request of an upload may take
 WRITER = "writer"  # an object's metadata: by what its writer knows it again
@@ -198,20 +198,27 @@ def upload(url: str, content: bytes, replaces: int | None = None, patience: floa
 
 def generation(url: str) -> int:
     """Of an object: another number each time that it is written; 0 where there is none."""
+    from google.cloud.storage.retry import DEFAULT_RETRY
+
     bucket, name = _parts(url)
     with _told(url):
-        blob = _client().bucket(bucket).get_blob(name)
+        blob = _client().bucket(bucket).get_blob(name, retry=DEFAULT_RETRY.with_timeout(PATIENCE))
     return 0 if blob is None else int(blob.generation)
 
 
-def delete(url: str, generation: int | None = None) -> None:
-    """Delete a file or object, where told only if it is that generation; one that is gone already is fine."""
+def delete(url: str, generation: int | None = None, patience: float | None = None) -> None:
+    """Delete a file or object, where told only if it is that generation; one that is gone already is fine.
+
+    `patience` as `write` has it.
+    """
     if is_bucket(url):
         from google.api_core.exceptions import NotFound, PreconditionFailed
+        from google.cloud.storage.retry import DEFAULT_RETRY
 
         bucket, name = _parts(url)
+        retry = DEFAULT_RETRY if patience is None else DEFAULT_RETRY.with_timeout(patience)
         with _told(url), contextlib.suppress(NotFound, PreconditionFailed):
-            _client().bucket(bucket).blob(name).delete(if_generation_match=generation)
+            _client().bucket(bucket).blob(name).delete(if_generation_match=generation, retry=retry)
         return
     with _on_disk(f"Cannot delete {url}"):
         Path(url).unlink(missing_ok=True)
@@ -279,7 +286,9 @@ def _told(url: str) -> Iterator[None]:
         ) from error
     except GoogleAuthError as error:
         raise TrainerError(
-            f"No credentials for {url}", why=str(error), remedy="Run: gcloud auth application-default login"
+            f"No credentials for {url}",
+            why=str(error.args[0] if error.args else error),  # the others are what it was met as
+            remedy="Run: gcloud auth application-default login",
         ) from error
     except (GoogleAPIError, RequestException, OSError) as error:
         raise TrainerError(

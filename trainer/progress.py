@@ -5,8 +5,10 @@ Each line is one write(2), newline included: processes that share a log never gl
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import select
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,12 +33,26 @@ def write_line(text: str, descriptor: int = 1) -> None:
     global _losing, _unread
     try:
         sys.stdout.flush()
-        os.write(descriptor, (" ".join(text.splitlines()) + "\n").encode("utf-8", "replace"))
+        _write(descriptor, (" ".join(text.splitlines()) + "\n").encode("utf-8", "replace"))
     except OSError as error:
         if not _losing and error.errno in FULL:
             _losing = True
             write_line(f"Lines of the log are being lost: {error.strerror}. Make room for it.", descriptor=2)
         _unread = _unread or (descriptor == 1 and error.errno == errno.EPIPE)
+
+
+def _write(descriptor: int, line: bytes) -> None:
+    """Wait for room in a pipe also where somebody who shares it has made it non-blocking; it takes all or nothing."""
+    while True:
+        with contextlib.suppress(BlockingIOError):
+            os.write(descriptor, line)
+            return
+        select.select([], [descriptor], [])
+
+
+def complain(sentence: str) -> None:
+    """Write one whole line to standard error."""
+    write_line(sentence, descriptor=2)
 
 
 def nobody_reads() -> bool:

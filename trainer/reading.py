@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from trainer import objects
+from trainer.background import settle
 from trainer.errors import TrainerError
 from trainer.pipes import is_pipe
 from trainer.streams import PART, ObjectStream
@@ -83,7 +84,7 @@ class _Fetching:
             return read_shard(shard, verify)
         if shard.size is None or objects.is_local(shard.url):
             content: Future[Content] = Future()
-            self._start(_settle, content, partial(_content, shard, verify))
+            self._start(settle, content, partial(_content, shard, verify))
             return _whole(shard, content)
         arriving = _Arriving(shard, shard.size, verify)
         self._arriving = [each for each in self._arriving if not each.ended] + [arriving]
@@ -103,13 +104,6 @@ class _Fetching:
         thread = threading.Thread(target=target, args=arguments, name="fetch", daemon=True)
         self._threads = [each for each in self._threads if each.is_alive()] + [thread]
         thread.start()
-
-
-def _settle(future: Future[Content], make: Callable[[], Content]) -> None:
-    try:
-        future.set_result(make())
-    except Exception as error:
-        future.set_exception(error)
 
 
 def _whole(shard: ShardFile, content: Future[Content]) -> Iterator[Sample]:

@@ -7,21 +7,26 @@ import fcntl
 import os
 import socket
 import struct
-import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, wait
+from concurrent.futures import wait
 from datetime import timedelta
 from functools import partial
 
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
+from trainer import background, refusal
 from trainer.config import ReplicaConfig
-from trainer.errors import PartnerLostError, PartnersMissingError, StoppedError, TrainerError
+from trainer.errors import PartnerLostError, PartnersMissingError, StoppedError, ToldElsewhereError, TrainerError
+from trainer.progress import counted
 
 POLL = 0.1  # seconds
+PROBE = 5.0  # seconds that worker 0 may take to answer one attempt
 VERDICT_GRACE = 30.0  # seconds that the others wait longer than rank 0, whose verdict they wait for
-COMPLETE = "complete"  # the key of rank 0's verdict: 1 when all have come, 0 when it waited in vain
+SLICE = "slice"  # the key of what rank 0 expects: which run, how many workers and cores
+SEPARATOR = ": "
+COMPLETE = "complete"  # the key of the verdict: 1 when all have come, 0 when some cannot or were awaited in vain
+REFUSED = "refused"  # the key of how many were not awaited
 GET_INTERFACE_ADDRESS = 0x8915  # SIOCGIFADDR of netdevice(7)
 BACKLOG = 1024
 
@@ -82,22 +87,22 @@ def meet(
         port,
         place.world,
         is_master=listener is not None,
-        timeout=timedelta(seconds=place.timeout),
+        timeout=timedelta(seconds=place.timeout + VERDICT_GRACE),  # this end gives up first, and without C++ frames
         wait_for_workers=False,
         master_listen_fd=None if listener is None else os.dup(listener.fileno()),
     )
     try:
         store = _connected(connect, address, deadline, stopping)
-        if store.add(_arrival(place.rank(core)), 1) > 1:
-            raise TrainerError(
-                f"Rank {place.rank(core)} has come already to {host}:{port}",
-                why="another run holds that port, or two workers have the same TPU_TUI_WORKER",
-                remedy="Set TPU_TUI_COORDINATOR to a free port on every worker, and TPU_TUI_WORKER to its own number",
-            )
         if place.rank(core) == 0:
+            store.compare_set(SLICE, "", _slice(place))
+            _arrive(store, place, core, address)
             _await_all(store, place, deadline, stopping)
         else:
-            _await_verdict(store, deadline + VERDICT_GRACE, stopping)
+            _await(SLICE, store, deadline, stopping)
+            _arrive(store, place, core, address)
+            _await(COMPLETE, store, deadline + VERDICT_GRACE, stopping)
+        if store.get(COMPLETE) != b"1":
+            raise PartnersMissingError("Some ranks did not come")
     except RuntimeError as error:
         raise PartnerLostError("Worker 0's rank 0 ended", why=str(error).splitlines()[0]) from error
     return store
@@ -107,15 +112,7 @@ def _connected(
     connect: Callable[[], TCPStore], address: tuple[str, int], deadline: float, stopping: Callable[[], bool]
 ) -> TCPStore:
     """The store, made in a thread: another program may hold the port, take the connection and never answer."""
-    made: Future[TCPStore] = Future()
-
-    def settle() -> None:
-        try:
-            made.set_result(connect())
-        except Exception as error:
-            made.set_exception(error)
-
-    threading.Thread(target=settle, name="connect", daemon=True).start()
+    made = background.begun(connect, "connect")
     while not wait([made], POLL).done:
         _pause(stopping)
         if time.monotonic() > deadline:
@@ -126,28 +123,62 @@ def _connected(
     return made.result()
 
 
+def _arrive(store: TCPStore, place: ReplicaConfig, core: int, address: tuple[str, int]) -> None:
+    """Be counted. Raises TrainerError where this rank is not one of those that are awaited."""
+    rank, (host, port) = place.rank(core), address
+    own, there = _slice(place), store.get(SLICE).decode()
+    run, _, shape = there.partition(SEPARATOR)
+    if run != place.run:
+        raise TrainerError(
+            f"Another run has its coordinator at {host}:{port}",
+            why=f"it is {run or 'one without a name'}",
+            remedy="Stop it, or set TPU_TUI_COORDINATOR to a free port on every worker",
+        )
+    if own != there:
+        raise _refused(
+            store,
+            f"Worker {place.worker} is to be one of {own.partition(SEPARATOR)[2]}",
+            why=f"worker 0 one of {shape}",
+            remedy="Set TPU_TUI_WORKERS and TPU_TUI_CORES alike on all workers, and give all the same --num-cores",
+        )
+    if store.add(_arrival(rank), 1) > 1:
+        raise _refused(
+            store,
+            f"Rank {rank} has come already to {host}:{port}",
+            why="another run holds that port, or two workers have the same TPU_TUI_WORKER",
+            remedy="Set TPU_TUI_COORDINATOR to a free port on every worker, and TPU_TUI_WORKER to its own number",
+        )
+
+
+def _refused(store: TCPStore, what: str, *, why: str, remedy: str) -> TrainerError:
+    """Have all end who wait for those that can never come; one says why."""
+    store.compare_set(COMPLETE, "", "0")
+    is_first = store.add(REFUSED, 1) == 1
+    return TrainerError(what, why=why, remedy=remedy) if is_first else ToldElsewhereError(what)
+
+
 def _await_all(store: TCPStore, place: ReplicaConfig, deadline: float, stopping: Callable[[], bool]) -> None:
     missing = list(range(place.world))
     while missing := [rank for rank in missing if not store.check([_arrival(rank)])]:
         _pause(stopping)
+        if store.check([COMPLETE]):
+            return
         if time.monotonic() > deadline:
             store.set(COMPLETE, "0")
             workers = sorted({rank // place.cores for rank in missing})
             raise PartnerLostError(
                 f"{len(missing)} of {place.world} ranks did not come within {place.timeout:g} s",
                 why=f"missing from worker {', '.join(map(str, workers))}",
-                remedy="Look at those workers' logs; TPU_TUI_CORES must be the same on all",
+                remedy="Look at those workers' logs",
             )
-    store.set(COMPLETE, "1")
+    store.compare_set(COMPLETE, "", "1")
 
 
-def _await_verdict(store: TCPStore, deadline: float, stopping: Callable[[], bool]) -> None:
-    while not store.check([COMPLETE]):
+def _await(key: str, store: TCPStore, deadline: float, stopping: Callable[[], bool]) -> None:
+    while not store.check([key]):
         _pause(stopping)
         if time.monotonic() > deadline:
             raise PartnerLostError("Worker 0's rank 0 froze", why="it does not say whether all ranks have come")
-    if store.get(COMPLETE) != b"1":
-        raise PartnersMissingError("Some ranks did not come")
 
 
 def interface_towards(host: str, port: int) -> str | None:
@@ -175,7 +206,8 @@ def interface_towards(host: str, port: int) -> str | None:
 def _await_server(address: tuple[str, int], deadline: float, stopping: Callable[[], bool]) -> None:
     while True:
         try:
-            socket.create_connection(address, timeout=5).close()
+            if refusal.asked(address, max(POLL, min(PROBE, deadline - time.monotonic()))):
+                raise ToldElsewhereError("Worker 0 does not start")
             return
         except socket.gaierror as error:
             raise _unknown_host(address[0], error) from error
@@ -193,6 +225,11 @@ def _pause(stopping: Callable[[], bool]) -> None:
     if stopping():
         raise StoppedError("Stopping on SIGTERM before the first step")
     time.sleep(POLL)
+
+
+def _slice(place: ReplicaConfig) -> str:
+    shape = f"{counted(place.workers, 'worker')} of {counted(place.cores, 'core')}"
+    return f"{place.run}{SEPARATOR}{shape}"
 
 
 def _arrival(rank: int) -> str:

@@ -12,6 +12,7 @@ import pickle
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import wait
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -24,7 +25,7 @@ import torch_xla.runtime as xr
 import torch_xla.utils.dlpack as dlpack
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-from trainer import roll_call
+from trainer import background, roll_call
 from trainer.config import ReplicaConfig
 from trainer.errors import PartnerLostError, ToldElsewhereError, TrainerError
 from trainer.progress import device_label
@@ -102,6 +103,16 @@ class Replicas(ABC):
         if failed:
             raise ToldElsewhereError("Rank 0 could not go on")
         return made  # type: ignore[return-value]
+
+    def share_at_length(self, make: Callable[[], T], beat: float) -> T:
+        """The same where it may take longer than the others wait: it is made in a thread, and they hear of it.
+
+        `beat`: seconds between two signs of life; less than a collective may take.
+        """
+        made = background.begun(make, "share") if self.rank == 0 else None
+        while not self.broadcast(made is not None and bool(wait([made], beat).done)):
+            pass
+        return self.share(made.result if made is not None else make)
 
     def lead(self, make: Callable[[], T], *, otherwise: T) -> T:
         """Let rank 0 make something for itself; the others take what they have, and end when rank 0 fails."""

@@ -21,6 +21,7 @@ from trainer.replicas import Replicas
 
 MODEL, MOMENTUM = "model.", "momentum."
 UPLOAD = 120.0  # seconds that a bucket is tried for; less where the others, who wait meanwhile, would give up sooner
+OTHERS = "data, batch, cores or seed are others than before"
 CALMER = "Give a smaller --learning-rate, or more --warmup-epochs"
 
 
@@ -64,8 +65,10 @@ class Resumption:
                 if newest is None:
                     return None
                 pointer, state = newest
-            place = keep.directory if keep.resume in RESUME_WORDS else objects.parent(keep.resume)
-            return _Found(pointer, objects.join(place or ".", pointer.file), state.integers, state.random)
+            place = keep.directory or "."
+            if keep.resume not in RESUME_WORDS:
+                place = objects.parent(keep.resume) if checkpoint.names_one(keep.resume) else keep.resume
+            return _Found(pointer, objects.join(place, pointer.file), state.integers, state.random)
 
         found = self._replicas.share(find)
         position = Position()
@@ -172,6 +175,8 @@ class Resumption:
             done = "step done in it is" if position.step == 1 else f"{position.step} steps done in it are"
             note = f", from the epoch's beginning: the {done} done again, for {why}"
             position = Position(position.epoch, 0, position.best)
+        elif found.pointer.identity.plan != self._identity.plan:
+            note = f"; {OTHERS}"
         if self._replicas.rank == 0:
             where = f"epoch {position.epoch} after step {position.step}"
             done = "; nothing is left to train" if position.epoch > self._config.optimizer.epochs else ""
@@ -181,7 +186,7 @@ class Resumption:
     def _other_order(self, saved: Identity, position: Position) -> str:
         """Why an epoch cannot go on in its midst; empty where it can."""
         if saved.plan != self._identity.plan:
-            return "data, batch or cores are others than before"
+            return OTHERS
         if saved.order != data.ORDER and position.step < self.steps:  # else only the evaluation is due
             return f"it was saved by a trainer that orders samples otherwise (order {saved.order}, here {data.ORDER})"
         return ""

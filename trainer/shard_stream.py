@@ -95,7 +95,7 @@ class ShardStream(IterableDataset[Any]):
                 without = f" without {counted(piece.samples - read, 'sample')}" if read < piece.samples else ""
                 write_line(f"Went on{without}: {problem}", descriptor=2)
         if lost and self._batching.training:  # an evaluation just counts fewer
-            yield from self._instead(lost, good)
+            yield from self._instead(lost, good or self._others(pieces))
 
     def _opened(self, pieces: tuple[Piece, ...]) -> Iterator[tuple[Piece, Iterator[Sample]]]:
         """Each piece with its shard's samples, from memory where they are held."""
@@ -111,14 +111,25 @@ class ShardStream(IterableDataset[Any]):
             else:
                 yield piece, next(shards)
 
-    def _instead(self, lost: int, good: list[Piece]) -> Iterator[Sample]:
+    def _instead(self, lost: int, pieces: list[Piece]) -> Iterator[Sample]:
         """Every rank has to make as many steps as the others: the lost samples' places are taken by others'."""
-        if not good:
-            raise TrainerError("None of a loader's shards can be read", remedy="Make them again with --overwrite")
         while lost:
-            for piece in good:
-                yield from islice(self._cut(piece, read_shard(self._shards.file(piece.shard))), lost)
-                lost -= min(lost, piece.samples)
+            before = lost
+            for piece in pieces:
+                with contextlib.suppress(TrainerError):  # told by whoever was to read it in the first place
+                    for sample in islice(self._cut(piece, self._opened_alone(piece)), lost):
+                        yield sample
+                        lost -= 1
+            if lost == before:
+                raise TrainerError("None of the shards can be read", remedy="Make them again with --overwrite")
+
+    def _others(self, pieces: tuple[Piece, ...]) -> list[Piece]:
+        """The shards that other loaders and ranks read, where this one can read none of its own."""
+        own = {piece.shard for piece in pieces}
+        return [Piece(number, 0, count) for number, count in enumerate(self._shards.counts) if number not in own]
+
+    def _opened_alone(self, piece: Piece) -> Iterator[Sample]:
+        return read_shard(self._shards.file(piece.shard), self._verify)
 
     def _cut(self, piece: Piece, samples: Iterator[Sample]) -> Iterator[Sample]:
         read = 0

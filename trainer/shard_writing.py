@@ -120,7 +120,7 @@ def written(
     others = set(multiprocessing.active_children())
     with ProcessPoolExecutor(min(processes, len(tasks)), context, _begin, (job,)) as pool:
         try:
-            with _held_back():
+            with held_back(STOPS):
                 ready: list[Future[Written]] = [pool.submit(_write, task) for task in tasks]
             forked()
             for future in as_completed(ready):
@@ -138,9 +138,9 @@ def written(
 
 
 @contextlib.contextmanager
-def _held_back() -> Iterator[None]:
+def held_back(numbers: Sequence[signal.Signals]) -> Iterator[None]:
     """Let signals wait while processes are forked: there, Python swallows what a handler raises."""
-    handlers = {number: found for number in STOPS if callable(found := signal.getsignal(number))}
+    handlers = {number: found for number in numbers if callable(found := signal.getsignal(number))}
     if threading.current_thread() is not threading.main_thread():
         handlers = {}  # no handler runs in this one
     heard: list[int] = []
@@ -192,11 +192,11 @@ class Progress:
         if time.monotonic() - self._noted >= pause:
             self.note()
 
-    def note(self) -> None:
-        """Write the list."""
+    def note(self, patience: float | None = None) -> None:
+        """Write the list; `patience` as `objects.write` has it."""
         done = [asdict(written) for written in self.done.values()]
         content = {"schema": SCHEMA, "made_from": self.made_from, "done": done}
-        objects.write(self.url, (json.dumps(content, indent=1) + "\n").encode())
+        objects.write(self.url, (json.dumps(content, indent=1) + "\n").encode(), patience=patience)
         self._noted = time.monotonic()
 
     def carried_on(self) -> Progress:

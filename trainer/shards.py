@@ -12,6 +12,7 @@ import contextlib
 import os
 import random
 import re
+import shlex
 import signal
 import sys
 import time
@@ -33,6 +34,8 @@ from trainer.progress import write_line
 from trainer.shard_writing import STOPS, Job, Progress, Task, Written, shard_bytes
 
 __all__ = ["main", "make", "pattern", "shard_bytes"]
+
+LAST_NOTE = 5.0  # seconds that a bucket is given to take the list of what is done, when making shards has failed
 
 
 class Display(Protocol):
@@ -196,7 +199,7 @@ def _begun(progress: Progress, overwrite: bool) -> Progress:
     """See what lies in the place already, and have it listed that shards are being made there."""
     out = progress.out
     present = objects.matching(out) if objects.is_bucket(out) or objects.exists(out) else []
-    if UNFINISHED in present and MANIFEST not in present and not overwrite:
+    if UNFINISHED in present and not overwrite:  # beside a manifest too: then only tidying was cut short
         return progress.carried_on()
     made = [name for name in present if name == MANIFEST or name.endswith(".tar")]
     if made and not overwrite:
@@ -221,8 +224,11 @@ def _write_all(
                 shown.add(written, len(progress.done))
                 for text in written.skipped:
                     shown.note(f"Left out. {text}")
-    finally:
-        progress.note()
+    except BaseException:
+        with contextlib.suppress(TrainerError):  # what kept the shards from being written is what matters
+            progress.note(LAST_NOTE)
+        raise
+    progress.note()
 
 
 def _manifest(source: Source, seed: int, splits: dict[str, tuple[Shard, ...]]) -> Manifest:
@@ -272,9 +278,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return STOPPED if signal.SIGTERM in stop.args else INTERRUPTED
     for split, shards in manifest.splits.items():
         write_line(_told(options.out, manifest, split, shards))
-    write_line(
-        f"Done in {time.monotonic() - started:.1f} s. Train with: python -m trainer.train --data {options.out}"
-    )
+    train = f"python -m trainer.train --data {shlex.quote(options.out)}"
+    write_line(f"Done in {time.monotonic() - started:.1f} s. Train with: {train}")
     return 0
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -106,6 +107,7 @@ def slowed(url: str, milliseconds: float) -> Iterator[str]:
 
 
 def _main(server: str, milliseconds: str) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C, which reaches all, ends it without a word
     host, _, port = server.rpartition(":")
     listener = socket.create_server(("127.0.0.1", 0), backlog=128)
     print(listener.getsockname()[1], flush=True)

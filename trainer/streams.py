@@ -18,8 +18,9 @@ from urllib3.exceptions import HTTPError
 
 from trainer.errors import TrainerError
 
-ATTEMPTS = 7  # in a row that bring no byte; with the pauses between them about 15 s
+ATTEMPTS = 9  # in a row that bring no byte; with the pauses between them about 40 s
 FIRST_PAUSE = 0.2  # seconds; doubled after each, and jittered, so that not all loaders ask again at once
+LONGEST_PAUSE = 60.0  # seconds that a server may ask for
 TIMEOUTS = (10, 60)  # seconds to connect, and without a byte
 PART = 1024 * 1024  # bytes taken from a connection at a time, at most: what has come by then
 CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
@@ -37,6 +38,7 @@ class ObjectStream(io.RawIOBase):
         self._size: int | None = None
         self._generation: str | None = None
         self._changes = 0  # answers in a row that were about another generation
+        self._asked_pause = 0.0  # seconds, by the server: Retry-After
         self._abandoned = threading.Event()
         self.broken = 0  # times that reading had to be taken up again
 
@@ -72,7 +74,9 @@ class ObjectStream(io.RawIOBase):
         problem = ""
         for attempt in range(ATTEMPTS):
             if attempt:
-                self._abandoned.wait(FIRST_PAUSE * 2 ** (attempt - 1) * random.uniform(0.5, 1.0))
+                own = FIRST_PAUSE * 2 ** (attempt - 1) * random.uniform(0.5, 1.0)
+                self._abandoned.wait(max(own, self._asked_pause))
+            self._asked_pause = 0.0
             try:
                 if self._response is None and not self._abandoned.is_set():
                     problem = self._request()
@@ -80,7 +84,8 @@ class ObjectStream(io.RawIOBase):
                     raise TrainerError(f"{self._name} is not read any more")
                 if self._response is not None:
                     # What has come, not all that was asked for: else a break would lose what came before it.
-                    content: bytes = self._response.raw.read1(most, decode_content=False)
+                    left = (self._size or 0) - self._offset  # a broken proxy may send more
+                    content: bytes = self._response.raw.read1(min(most, left), decode_content=False)
                     if content or not self._size:
                         self._offset += len(content)
                         return content
@@ -118,6 +123,8 @@ class ObjectStream(io.RawIOBase):
         if response.status_code == 416 and not self._offset:  # an empty object has no first byte
             response = self._http.get(self._address, stream=True, timeout=TIMEOUTS)
         if response.status_code in TRY_AGAIN:
+            told = response.headers.get("Retry-After", "")
+            self._asked_pause = min(float(told), LONGEST_PAUSE) if told.isdecimal() else 0.0
             response.close()
             return f"the answer was {response.status_code}"
         if response.status_code not in (200, 206):

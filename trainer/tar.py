@@ -23,6 +23,7 @@ SUMMED = 65521  # what a sum is known modulo
 REGULAR, DIRECTORY, EXTENDED = (b"0", b"\0"), b"5", b"x"
 DECISIVE = (b"path=", b"size=", b"GNU.")  # what decides how the file after an extended header is to be read
 NO_HEADER = (tarfile.InvalidHeaderError, tarfile.TruncatedHeaderError)  # type: ignore[attr-defined]
+NO_END = "it ends without the blocks of zeros that end a tar file"  # by them one cut between two files is known
 COMPRESSED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\0")  # what gzip, bzip2 and xz begin with
 
 Sample = dict[str, Any]
@@ -40,7 +41,7 @@ class UnusualTarError(Exception):
 
 
 class Header(tarfile.TarInfo):
-    """For Python's own reader, which takes whatever is no header, but for the first, for the archive's end."""
+    """For Python's own reader, which takes whatever is no header, or nothing at all, for the archive's end."""
 
     @classmethod
     def fromtarfile(cls, archive: tarfile.TarFile) -> Self:
@@ -49,6 +50,8 @@ class Header(tarfile.TarInfo):
             return super().fromtarfile(archive)
         except NO_HEADER as error:
             raise tarfile.ReadError(f"where a header should be is something else ({error})") from error
+        except tarfile.EmptyHeaderError as error:  # type: ignore[attr-defined]
+            raise tarfile.ReadError(NO_END if archive.offset else "it is empty") from error
 
 
 def samples(url: str, content: Content) -> Iterator[Sample]:
@@ -100,8 +103,7 @@ def _members(content: Content) -> Iterator[tuple[str, bytes]]:
             raise ValueError("it ends in the middle of a file")
         yield name.split(b"\0", 1)[0].decode("utf-8", "surrogateescape"), data
         offset = start + -(-size // BLOCK) * BLOCK  # whole blocks
-    if offset > len(content):
-        raise ValueError("it ends in the middle of a file")
+    raise ValueError("it ends in the middle of a file" if offset > len(content) else NO_END)
 
 
 def _passed_over(content: Content, offset: int, kind: bytes, digits: bytes) -> int:

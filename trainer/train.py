@@ -22,7 +22,8 @@ from typing import NoReturn
 if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # there is nothing to save yet: Ctrl-C ends it, without a word
 
-from trainer.config import TrainConfig, read_command_line, settle_device
+from trainer.config import TrainConfig
+from trainer.options import read_command_line, settle_device
 from trainer.progress import write_line
 
 settle_device(os.environ)  # torch_xla looks at PJRT_DEVICE when it is imported
@@ -37,6 +38,7 @@ import torch_xla.core.xla_model as xm
 from torch import nn
 
 from trainer import data, fake, memory, models, progress
+from trainer.agreement import verify_alike
 from trainer.ahead import Ahead, Reader
 from trainer.checkpoint import Position
 from trainer.compilation import Compilation
@@ -76,14 +78,13 @@ def _train_epochs(run: Run) -> float:
         first = position.step if epoch == position.epoch else 0
         if first < saves.steps:  # else it was stopped in this epoch's evaluation, and only that is due
             slice_rate = train_epoch(run, epoch, first)
-        if run.data.val is not None:
-            accuracy = evaluate(run, epoch)
-            if saves.best is None or accuracy > saves.best:
-                if run.leads:
-                    write_line(progress.improved_line(epoch, saves.best, accuracy, saving=saves.keeps))
-                saves.best = accuracy
-                saves.save(epoch + 1, 0, best=True)
-        run.events.flush()
+        accuracy = None if run.data.val is None else evaluate(run, epoch)
+        run.events.flush()  # before a checkpoint: a run that goes on from there does not tell it again
+        if accuracy is not None and (saves.best is None or accuracy > saves.best):
+            if run.leads:
+                write_line(progress.improved_line(epoch, saves.best, accuracy, saving=saves.keeps))
+            saves.best = accuracy
+            saves.save(epoch + 1, 0, best=True)
     return slice_rate
 
 
@@ -115,7 +116,8 @@ def start(replicas: Replicas, config: TrainConfig, stopping: Stopping) -> Run:
     """Find the data, build the model or find it in a checkpoint, and see that both fit."""
     if replicas.rank == 0:
         write_line("==> Preparing data..")
-    found = replicas.share(lambda: data.find(config, replicas.world))
+    verify_alike(config, replicas)
+    found = replicas.share_at_length(lambda: data.find(config, replicas.world), config.replicas.timeout / 3)
     model = models.build(config.model, found.classes, config.seed)
     parameters = sum(p.numel() for p in model.parameters())
     if config.memory_check and config.replicas.device == "CPU":
@@ -183,6 +185,7 @@ def train_epoch(run: Run, epoch: int, first: int = 0) -> float:
         if verdict:
             _stop(run, f"at epoch {epoch} step {step}", epoch, done)
         if saves.due((epoch - 1) * steps + step + 1):
+            run.events.flush()
             saves.save(epoch, step + 1)
     if done < steps:
         _stop_without(run, epoch, done)

@@ -105,8 +105,8 @@ def _measured(what: str, where: str, loop: Loop) -> dict[str, float]:
 
 
 def _measure(what: str, where: str, model: str, batch: str, steps: str, *more: str) -> int:
-    from trainer.config import parse
     from trainer.launch import launch
+    from trainer.options import parse
 
     cores, way = ("2", _averaging) if what == "averaging" else ("1", _loop)
     plan = ["--batch-size", batch, "--steps-per-epoch", steps, "--log-steps", "10", "--epochs", "1000"]

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import os
 import threading
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 from trainer.config import TrainConfig
+
+if TYPE_CHECKING:
+    from trainer.replicas import Replicas
 
 AVERAGED = "averaged by rank"
 """What each rank of `together` says at its end."""
@@ -44,12 +50,13 @@ def alone(config: TrainConfig) -> int:
     def fail() -> None:
         raise TrainerError("cannot")
 
-    told = ""
-    try:
-        replicas.share(fail)
-    except TrainerError as error:
-        told = str(error)
-    assert told == "cannot."
+    told = []
+    for share in (replicas.share, partial(replicas.share_at_length, beat=60.0)):
+        try:
+            share(fail)
+        except TrainerError as error:  # noqa: PERF203
+            told.append(str(error))
+    assert told == ["cannot."] * 2
     replicas.close()
     print("done", flush=True)
     return 0
@@ -58,7 +65,6 @@ def alone(config: TrainConfig) -> int:
 def together(config: TrainConfig) -> int:
     """Three averages of gradients over all replicas, with a vote each, a broadcast, and who may tell."""
     from trainer.launch import launch
-    from trainer.replicas import Replicas
     from trainer.stopping import Stopping
 
     def rank(replicas: Replicas, config: TrainConfig, stopping: Stopping) -> int:
@@ -80,11 +86,29 @@ def together(config: TrainConfig) -> int:
                 assert torch.equal(found.cpu(), torch.full(shape, step + 1.5)), (step, shape, found)
             assert unused.grad is None
         assert replicas.broadcast(("rank", replicas.rank)) == ("rank", 0)
+        _shared_at_length(replicas)
         assert sorted(replicas.gather(replicas.is_first_to_tell())) == [False, True]
         os.write(1, f"{AVERAGED} {replicas.rank}\n".encode())
         return 0
 
     return launch(rank, config)
+
+
+def _shared_at_length(replicas: Replicas) -> None:
+    """What rank 0 makes may take as long as it likes: the others hear of it meanwhile."""
+    third = threading.Event()
+    beats = []
+    broadcast = replicas.broadcast
+
+    def counted(thing: Any) -> Any:
+        beats.append(thing)
+        if len(beats) == 3:
+            third.set()
+        return broadcast(thing)
+
+    with patch.object(replicas, "broadcast", counted):
+        assert replicas.share_at_length(lambda: third.wait(60) and replicas.rank, beat=0.05) == 0
+    assert beats[:3] == [False] * 3, beats
 
 
 def cached(config: TrainConfig) -> int:
@@ -110,7 +134,6 @@ def cached(config: TrainConfig) -> int:
 def out_of_memory(config: TrainConfig) -> int:
     """All ranks find at once that a graph does not fit into their devices."""
     from trainer.launch import launch
-    from trainer.replicas import Replicas
     from trainer.stopping import Stopping
 
     def rank(replicas: Replicas, config: TrainConfig, stopping: Stopping) -> int:

@@ -60,8 +60,10 @@ class Pod:
         workers: int = 1,
         cores: int = 1,
         way: layouts.Way | None = None,
+        others: Sequence[str] = (),
         **environ: str,
     ) -> None:
+        """`others`: what all workers but worker 0 are told more."""
         port = free_port()
         for worker in range(workers):
             place = {
@@ -76,7 +78,8 @@ class Pod:
             out, err = self.path(worker, "out"), self.path(worker, "err")
             for file in (out, err):
                 file.touch()
-            self.processes.append(layouts.start(arguments, {**place, **environ}, out, err, way))
+            own = [*arguments, *(others if worker else ())]
+            self.processes.append(layouts.start(own, {**place, **environ}, out, err, way))
 
     def path(self, worker: int, kind: str) -> Path:
         return self.directory / f"{worker}.{kind}"

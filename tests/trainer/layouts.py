@@ -18,7 +18,8 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 from trainer import loaders
-from trainer.config import TrainConfig, read_command_line
+from trainer.config import TrainConfig
+from trainer.options import read_command_line
 
 CONTEXT = multiprocessing.get_context("forkserver")
 

@@ -54,7 +54,32 @@ def test_when_all_shards_are_bad_skipping_them_is_no_way_out(tmp_path: Path) -> 
     bad.write_bytes(b"no shard at all" * 100)
     found = Dataset(ShardSet((str(bad),) * 2, (8, 8)), None, 10, 32)
     cfg = config(batch=4, train="x", classes=10, on_bad_shard="skip")
-    assert "None of a loader's shards can be read" in refused(lambda: trained_values(cfg, found, 0, 1))
+    assert "None of the shards can be read" in refused(lambda: trained_values(cfg, found, 0, 1))
+
+
+def test_a_rank_none_of_whose_shards_can_be_read_goes_on_with_the_others(tmp_path: Path) -> None:
+    urls = [shard(tmp_path / f"{number}.tar", [(ppm(number), 1)] * 8) for number in range(3)]
+    Path(urls[2]).unlink()
+    found = Dataset(ShardSet(tuple(urls), (8, 8, 8)), None, 10, 32)
+    cfg = config(batch=4, train="x", classes=10, on_bad_shard="skip")
+    seen = [trained_values(cfg, found, rank, 3) for rank in range(3)]
+    assert [len(values) for values in seen] == [8, 8, 8]
+    assert {value for values in seen for value in values} == {0, 1}
+
+
+def test_of_shards_named_by_braces_missing_ones_can_be_skipped_too(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for number in (0, 2):
+        shard(tmp_path / f"{number}.tar", [(ppm(number), 1)] * 8)
+    braces = f"{tmp_path}/{{0..2}}.tar"
+    assert "1 of 3 shards are missing, the first is" in refused(
+        lambda: data.find(config(batch=4, train=braces, classes=10), 1)
+    )
+    found = data.find(config(batch=4, train=braces, classes=10, on_bad_shard="skip"), 1)
+    assert found.train is not None
+    assert found.train.counts == (8, 8)
+    assert re.match(r"Went on without a shard: Cannot read .*1\.tar: No such", capfd.readouterr().err)
 
 
 def test_shards_are_compared_with_the_manifests_checksums_when_asked(shapes: str, tmp_path: Path) -> None:
@@ -89,7 +114,7 @@ def test_a_shard_that_is_shorter_than_its_manifest_says_is_told_with_both_sizes(
     [
         (lambda content: content[:2000], "damaged or cut off"),
         (lambda content: content[: len(content) // 2 + 100], "damaged or cut off"),
-        (lambda content: content[: 6 * 5120], "holds 6 samples"),
+        (lambda content: content[: 6 * 5120] + bytes(1024), "holds 6 samples"),
         (lambda content: b"\x00" * 2000 + content[:-2000], "holds 0 samples"),
         (lambda content: content[:5120] + b"\xaa" * 5120, "where a header should be is something else"),
         (lambda content: content.replace(b"P6\n", b"XX\n"), "cannot be decoded"),

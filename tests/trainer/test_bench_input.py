@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -13,9 +17,10 @@ pytest.importorskip("torch", reason="torch is not installed")
 from trainer import bench_input as bench
 from trainer import bench_peers as peers
 from trainer import bench_rows as rows
+from trainer import pictures
 from trainer.bench_cores import Cores, available, shared_out, started_on
-from trainer.bench_table import DELAY, Case, as_json, table
-from trainer.errors import TrainerError
+from trainer.bench_table import DELAY, LABEL, Case, as_json, sweep_table, table
+from trainer.errors import REFUSED, TrainerError
 
 SMALL = ["--images", "24", "--shards", "3", "--batch", "4", "--size", "32", "--buffer", "8", "--few", "6"]
 
@@ -34,6 +39,7 @@ def test_every_row_of_ours_sees_every_image_and_the_table_tells_the_ratios() -> 
         ]
         results = bench.experiment(material, addresses, kept, chosen, rounds=1)
     lines = table(material, chosen, results)
+    assert max(map(len, lines)) <= 80
     told = as_json(material, chosen, results)
     assert [len(case["samples_per_second"]) for case in told["cases"]] == [1] * (len(chosen) - 4) + [0, 0, 1, 1]
     assert json.loads(json.dumps(told))["cases"][0]["ratio_to_a"] == 1.0
@@ -103,8 +109,81 @@ def test_without_an_object_store_the_local_rows_are_still_measured(monkeypatch: 
     assert missing == {"fake-gcs-server is not installed"}
 
 
+def test_a_peer_whose_installation_is_broken_is_told_in_its_row_and_stops_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "streaming").mkdir()
+    (tmp_path / "streaming" / "__init__.py").write_text("import a_library_that_is_not_there\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr("trainer.emulator.binary", lambda: None)
+    chosen = [Case("streaming", peers.streaming), Case(bench.SHARDED, rows.from_shards)]
+    with bench.laid_out(bench.parser().parse_args(SMALL)) as (material, addresses, kept):
+        peers.write_formats(material, [case.row for case in chosen])
+        results = bench.experiment(material, addresses, kept, chosen, rounds=1)
+    assert "No module named 'a_library_that_is_not_there'" in results["streaming"].failure
+    assert len(results[bench.SHARDED].rates) == 1
+
+
+def test_a_sweep_leaves_out_what_cannot_be_measured_and_names_the_best_of_the_rest(
+    object_store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bench, "SWEPT", {"number of shards": (1, 3), "batch": (64,)})
+    found = bench.sweep(bench.parser().parse_args([*SMALL, "--batch", "16"]), 1)  # more than one of three shards has
+    lines = sweep_table(found)
+    assert any("not measured: TrainerError: A batch of 16 is more than" in line for line in lines)
+    assert lines[-1] == "Best: number of shards 3"
+    assert max(map(len, lines)) <= 80
+    assert sweep_table({})[-1] == "Best: nothing could be measured"
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["--shards", "0"], "0 is not a whole number of at least 1"),
+        (["--rounds", "x"], "x is not a whole number of at least 1"),
+        (["--images", "20"], "Not even one batch of 64 can be made: there are 20 images"),
+        (["--work", "/nowhere"], "Cannot make a directory in /nowhere: No such file"),
+    ],
+)
+def test_what_cannot_be_laid_out_is_told_in_a_sentence(
+    given: list[str], said: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    before = {number: signal.getsignal(number) for number in bench.STOPS}
+    try:
+        with contextlib.suppress(SystemExit):
+            assert bench.main(given) == REFUSED
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert said in capfd.readouterr().err
+
+
+def test_a_folder_of_more_than_jpegs_is_refused(tmp_path: Path) -> None:
+    for name in ("a/1.jpg", "a/deeper/2.jpg", "b/3.jpg"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(pictures.picture(name))
+    options = bench.parser().parse_args(["--batch", "1", "--folder", str(tmp_path)])
+    with pytest.raises(TrainerError, match=r"Rows cannot be compared over .*: not every"), bench.laid_out(options):
+        pass
+
+
+def test_a_stop_is_heard_while_a_row_is_being_forked() -> None:
+    material = rows.Material(Path(), "", "", images=1, classes=1, batch=1, size=32, buffer=1, loaders=0, few=1)
+    before = {number: signal.signal(number, bench._interrupt) for number in bench.STOPS}
+    due = [signal.SIGTERM]
+    os.register_at_fork(before=lambda: due and signal.raise_signal(due.pop()))
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            bench.measured(only_on(available()), material, None, available())
+    finally:
+        due.clear()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def test_rows_can_be_measured_by_themselves() -> None:
     chosen = bench.cases(cold=True, with_peers=True, store=True)
+    assert max(len(case.label) for case in chosen) <= LABEL
     assert [case.label for case in bench.named(chosen, "b, C")] == [
         "B  local shards",
         "C  shards from the bucket, 0 ms",

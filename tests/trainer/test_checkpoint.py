@@ -227,6 +227,18 @@ def test_a_named_checkpoint_that_is_damaged_or_not_there_is_an_error(tmp_path: P
         checkpoint.named(str(tmp_path / "nothing.pt"), MINE)
 
 
+def test_a_run_killed_before_its_best_is_told_is_resumed_from_the_one_before_and_finds_its_best_again(
+    tmp_path: Path,
+) -> None:
+    keeper = kept(str(tmp_path), 1)
+    (tmp_path / "best.json").mkdir()  # so that it ends there
+    with pytest.raises(TrainerError, match=r"best\.json"):
+        keeper.save(state(2), Position(2, 0, 50.0), best=True)
+    newest = checkpoint.newest(str(tmp_path), MINE)
+    assert newest is not None
+    assert newest[0].position == Position(1, 1, None)
+
+
 def test_another_run_in_the_same_place_overwrites_and_deletes_nothing_of_the_first(tmp_path: Path) -> None:
     kept(str(tmp_path), 2)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from trainer.config import MODELS, OptimizerConfig, ReplicaConfig, TrainConfig, parse, settle_device
+from trainer.config import MODELS, OptimizerConfig, ReplicaConfig, TrainConfig
 from trainer.errors import ConfigError
+from trainer.options import parse, settle_device
 
 FAKE = ["--fake-data"]
 ROOT = Path(__file__).parents[2]
@@ -84,8 +85,10 @@ def test_an_ipv6_coordinator_keeps_its_colons() -> None:
         ([*FAKE, "--resume", "pipe:cat"], "--resume pipe:cat is a command"),
         ([*FAKE, "--logdir", "pipe:cat"], "--logdir pipe:cat is a command"),
         ([*FAKE, "--warmup-epochs", "inf"], "--warmup-epochs"),
-        ([*FAKE, "--timeout", "1e12"], "--timeout must lie between 0 and 604800"),
-        ([*FAKE, "--timeout", "0"], "--timeout"),
+        ([*FAKE, "--timeout", "1e12"], "--timeout must lie between 1 and 604800"),
+        ([*FAKE, "--timeout", "0.5"], "--timeout"),
+        ([*FAKE, "--batch-size", f"1{30 * '0'}"], "--batch-size must lie between 1 and 1000000"),
+        ([*FAKE, "--loader-workers", "10000"], "--loader-workers must lie between 0 and 512"),
         ([*FAKE, "--image-size", "31"], "--image-size must lie between 32 and 4096"),
         ([*FAKE, "--image-size", "4097"], "--image-size must lie between 32 and 4096"),
         ([*FAKE, "--classes", "1"], "--classes"),

@@ -21,7 +21,7 @@ def test_replicas_that_fit_are_let_through() -> None:
 
 
 def test_replicas_of_several_workers_on_one_machine_are_counted_together() -> None:
-    with pytest.raises(TrainerError, match=r"5 replicas on one machine need about 4.9 GiB, 3.9 GiB are available"):
+    with pytest.raises(TrainerError, match=r"5 replicas on one machine would take 4.9 GiB, 3.9 GiB are available"):
         memory.check([Machine("a", 4000)] * 5, 1000)
     memory.check([Machine("a", 4000)] * 3 + [Machine("b", 4000)] * 2, 1000)
 

@@ -4,6 +4,9 @@ import os
 import re
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -50,6 +53,19 @@ def test_a_run_ends_with_its_totals_one_a_line() -> None:
         "Max Accuracy: 36.84%",
         "Avg. Global Rate: 48718.11 examples per second",
     ]
+
+
+def test_a_line_waits_for_room_in_a_full_pipe_that_does_not_wait_by_itself() -> None:
+    ours, theirs = os.pipe()
+    os.set_blocking(theirs, False)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(theirs, b"." * 4096)
+    with os.fdopen(ours, "rb") as reader, ThreadPoolExecutor() as pool:
+        writing = pool.submit(progress.write_line, "after all", theirs)
+        time.sleep(0.2)
+        writing.add_done_callback(lambda _: os.close(theirs))
+        assert reader.read().endswith(b".after all\n")
 
 
 def test_without_an_evaluation_there_is_no_accuracy_to_tell() -> None:

@@ -96,6 +96,16 @@ def test_what_is_no_header_is_no_end_either_also_where_a_shard_is_streamed(tmp_p
         assert "broken.tar is damaged or cut off: where a header should be is something else" in text
 
 
+def test_a_shard_that_is_cut_off_between_two_samples_is_known_by_the_end_it_lacks(tmp_path: Path) -> None:
+    path = Path(shard(tmp_path / "x.tar", [(ppm(1), 1)] * 3))
+    whole = path.read_bytes()
+    assert reading.count_samples(str(path)) == 3
+    path.write_bytes(whole[: 2 * 5120])
+    for url in (str(path), f"pipe:cat {path}", f"pipe:gzip -c {path}"):
+        text = refused(lambda url=url: reading.count_samples(url))  # type: ignore[misc]
+        assert "x.tar is damaged or cut off: it ends without the blocks of zeros that end a tar file" in text
+
+
 class Gate:
     """Stands before a server, and lets an answer's first bytes through, the rest when it is opened."""
 

@@ -112,6 +112,13 @@ def test_where_all_answer_and_came_as_far_nobody_is_named(start: Start) -> None:
     assert ranks[0].found() == Missing()
 
 
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nobody is left who might answer, nothing is gained by waiting longer."""
+    monkeypatch.setattr("trainer.roll_call.PATIENCE", 1.0)
+
+
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL])
 def test_where_rank_0_does_not_answer_any_more_it_is_named(start: Start, number: signal.Signals) -> None:
     first, *others = start(7, 7, 7, 7)
@@ -173,6 +180,7 @@ def test_rank_0_does_not_wait_for_ever_for_one_that_is_frozen(start: Start) -> N
     assert first.has_left(within=10)
 
 
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL])
 def test_where_rank_0_does_not_answer_any_more_better_twice_than_never(start: Start, number: signal.Signals) -> None:
     first, *others = start(7, 7, 7, 7)

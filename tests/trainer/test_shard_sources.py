@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import os
 import pickle
@@ -126,6 +127,26 @@ def test_an_archive_that_is_damaged_in_the_middle_is_named(tmp_path: Path) -> No
         path.write_bytes(content)
         with pytest.raises(TrainerError, match=r"Cannot read CIFAR-10 from .*Download it again|is damaged"):
             images.cifar10(path)
+
+
+def test_an_archive_that_is_cut_off_between_two_files_is_named(tmp_path: Path) -> None:
+    cifar_archive(tmp_path / "whole.tar.gz")
+    cut = tmp_path / "cut.tar"
+    with tarfile.open(tmp_path / "whole.tar.gz") as whole:
+        last = whole.getmembers()[-1]
+    cut.write_bytes(gzip.decompress((tmp_path / "whole.tar.gz").read_bytes())[: last.offset])
+    with pytest.raises(TrainerError, match=r"Cannot read CIFAR-10 from .*cut\.tar: it ends without .* Download"):
+        images.cifar10(cut)
+
+
+def test_a_label_beyond_the_last_class_is_named_before_shards_are_made_of_it(tmp_path: Path) -> None:
+    cifar_archive(tmp_path / "c.tar.gz")
+    with tarfile.open(tmp_path / "c.tar.gz") as tar:
+        tar.extractall(tmp_path, filter="data")
+    batch = {b"data": [0] * 3072, b"labels": [10]}
+    (tmp_path / "cifar-10-batches-py" / "test_batch").write_bytes(pickle.dumps(batch))
+    with pytest.raises(TrainerError, match="labels from 10 to 10, but 10 classes"):
+        images.cifar10(tmp_path / "cifar-10-batches-py")
 
 
 def test_cifar_100_is_told_from_an_archive_of_something_else(tmp_path: Path) -> None:

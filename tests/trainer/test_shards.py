@@ -162,6 +162,31 @@ def test_a_killed_run_goes_on_where_it_was_and_ends_as_if_it_had_never_been_kill
         assert (out / path.name).read_bytes() == path.read_bytes()
 
 
+def test_a_run_killed_while_it_tidied_is_finished_by_the_same_command(tmp_path: Path) -> None:
+    source = failing_after(images.shapes(30, 1, 16, seed=1), 18)
+    with pytest.raises(TrainerError, match="on fire"):
+        make(source, tmp_path)
+    unfinished = (tmp_path / UNFINISHED).read_bytes()
+    source = failing_after(images.shapes(30, 1, 16, seed=1), 10**6)
+    manifest = make(source, tmp_path)
+    whole = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    (tmp_path / UNFINISHED).write_bytes(unfinished)
+    assert make(source, tmp_path) == manifest
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == whole
+
+
+def test_what_keeps_shards_from_being_written_is_told_and_not_that_the_list_cannot_be_either(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+
+    def sample(index: int) -> images.Sample:
+        shutil.rmtree(out, ignore_errors=True)
+        out.touch()
+        raise TrainerError("The disk is on fire")
+
+    with pytest.raises(TrainerError, match="on fire"):
+        make(images.Source("x", ("a", "b"), 16, {"train": (8, sample)}), out)
+
+
 def test_half_made_shards_are_not_completed_with_other_arguments(tmp_path: Path) -> None:
     source = failing_after(images.shapes(30, 1, 16, seed=1), 10**6)
     with pytest.raises(TrainerError, match="on fire"):

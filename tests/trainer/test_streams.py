@@ -5,16 +5,20 @@ from __future__ import annotations
 import re
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
+import requests
 
 pytest.importorskip("torch", reason="torch is not installed")
 
 from trainer import objects, streams
 from trainer.errors import TrainerError
+
+BUSY = b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 
 class CuttingProxy:
@@ -29,6 +33,8 @@ class CuttingProxy:
         self.allowances: list[int] = []  # for one media request each; then all goes through
         self.ranges: list[str] = []  # what each media request asked for
         self.lost = 0  # uploads whose answers are not to come
+        self.busy = 0.0  # seconds from the first media request on in which it asks for a second's patience
+        self._first = 0.0
         threading.Thread(target=self._serve, daemon=True).start()
 
     def close(self) -> None:
@@ -49,6 +55,10 @@ class CuttingProxy:
                     found = re.search(rb"\r\n[Rr]ange: (.*?)\r\n", request)
                     self.ranges.append(found[1].decode() if found else "")
                     allowance = self.allowances.pop(0) if self.allowances else allowance
+                    self._first = self._first or time.monotonic()
+                    if time.monotonic() < self._first + self.busy:
+                        client.sendall(BUSY)
+                        return
                 server.sendall(request.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", 1))
                 if self.lost and request.startswith(b"POST"):
                     self.lost -= 1
@@ -115,8 +125,33 @@ def test_an_object_whose_connections_break_is_read_on_from_the_byte_where_they_d
 
 def test_an_object_that_never_gets_on_is_given_up_with_the_byte_named(proxy: CuttingProxy, content: bytes) -> None:
     proxy.allowances = [100_000, *[0] * 50]
-    with pytest.raises(TrainerError, match=r"Cannot read gs://trainer-test/long: it broke off at byte \d{5} 7 times"):
+    with pytest.raises(TrainerError, match=r"Cannot read gs://trainer-test/long: it broke off at byte \d{5} 9 times"):
         objects.read("gs://trainer-test/long")
+
+
+def test_a_bucket_that_asks_for_patience_gets_it(proxy: CuttingProxy, content: bytes) -> None:
+    proxy.busy = 0.9  # the reader's own pauses are a few milliseconds here
+    assert objects.read("gs://trainer-test/long") == content
+
+
+def test_what_a_server_sends_beyond_the_objects_end_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "FIRST_PAUSE", 0.001)
+    header = b"HTTP/1.1 206 Partial Content\r\nContent-Range: bytes 0-9/10\r\nContent-Length: 15\r\n\r\n"
+
+    def answer() -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = listener.accept()
+                with client:
+                    client.recv(65536)
+                    client.sendall(header + b"0123456789and so")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener, requests.Session() as http:
+        threading.Thread(target=answer, daemon=True).start()
+        address = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+        with streams.ObjectStream(http, address, "the object") as stream:
+            assert stream.readall() == b"0123456789"
+        listener.shutdown(socket.SHUT_RDWR)
 
 
 def test_an_object_that_changes_in_between_is_not_patched_together(proxy: CuttingProxy, content: bytes) -> None:

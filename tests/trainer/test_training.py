@@ -121,7 +121,7 @@ def test_a_run_killed_in_mid_epoch_and_resumed_goes_on_as_if_it_had_never_stoppe
 ) -> None:
     pod = pods()
     keep = ["--checkpoint-dir", str(tmp_path / "kept"), "--checkpoint-steps", "3", "--target-accuracy", "100"]
-    arguments = [*TINY, "--data", colours, *TWO_EPOCHS, *LOADERS, *keep]
+    arguments = [*TINY, "--data", colours, *TWO_EPOCHS, *LOADERS, *keep, "--logdir", str(tmp_path / "events")]
     pod.start(arguments, workers=2)
     pod.await_text(0, f"Epoch={random.choice((1, 2))} Step={random.randrange(4, 9)} ")
     for worker in (0, 1):
@@ -137,6 +137,8 @@ def test_a_run_killed_in_mid_epoch_and_resumed_goes_on_as_if_it_had_never_stoppe
     for before, after in zip(trained, resumed, strict=True):
         assert len(losses(after.lines)) == 2 * 10 - first
         assert losses(after.lines) == losses(before.lines)[first:]
+    curves = [event_curves(file.read_bytes()) for file in sorted((tmp_path / "events").iterdir())]
+    assert {step for each in curves for step, _ in each.get("train/loss", [])} == set(range(20))
     same = "All 2 replicas hold the same parameters"
     assert [line for line in resumed[0].lines if "Reduced Accuracy" in line]
     assert any(line.startswith(same) for line in resumed[0].lines)
@@ -240,30 +242,76 @@ def test_a_program_on_the_coordinators_port_that_never_answers_is_not_waited_for
 
     with socket.create_server(("127.0.91.4", 0)) as other:
         address = other.getsockname()[:2]
-        place = ReplicaConfig(worker=1, workers=2, coordinator=address, timeout=0.5)
+        place = ReplicaConfig(worker=1, workers=2, coordinator=address, timeout=1.0)
         with pytest.raises(
             PartnerLostError, match=r"What listens at 127.0.91.4:\d+ does not answer as worker 0 does"
         ):
             meet(place, 0, address, None, lambda: False)
 
 
-def test_a_second_rank_of_the_same_number_is_refused_and_does_not_join_another_run() -> None:
+Meet = Callable[..., list[str]]
+
+
+@pytest.fixture
+def meet_at() -> Iterator[Meet]:
+    """Has the ranks of some workers meet at one coordinator; tells how it ends for them, one a line."""
     from trainer.config import ReplicaConfig
     from trainer.errors import TrainerError
     from trainer.rendezvous import listen, meet
 
-    with listen(("127.0.91.5", 0)) as listener, ThreadPoolExecutor(2) as pool:
+    with listen(("127.0.91.5", 0)) as listener, ThreadPoolExecutor() as pool:
         address = listener.getsockname()[:2]
-        first, second = (ReplicaConfig(worker=n, workers=2, coordinator=address, timeout=60) for n in (0, 1))
-        stores = [
-            pool.submit(meet, first, 0, address, listener, lambda: False),
-            pool.submit(meet, second, 0, address, None, lambda: False),
-        ]
-        assert [store.result() for store in stores]
-        with pytest.raises(
-            TrainerError, match=r"Rank 1 has come already to 127.0.91.5:\d+: another run holds that port"
-        ):
-            meet(second, 0, address, None, lambda: False)
+        kept: list[object] = []  # with an error, its rank's store: a real rank lives on until the others have heard
+
+        def come(place: ReplicaConfig) -> str:
+            try:
+                kept.append(meet(place, 0, address, None if place.worker else listener, lambda: False))
+            except TrainerError as error:
+                kept.append(error)
+                return f"{type(error).__name__}: {error}"
+            return "met"
+
+        def tell(*workers: dict[str, object]) -> list[str]:
+            places = [ReplicaConfig(coordinator=address, timeout=60, **{"workers": 2, **each}) for each in workers]
+            return [end.replace(f":{address[1]}", "") for end in pool.map(come, places)]
+
+        yield tell
+
+
+ENDS = "PartnersMissingError: Some ranks did not come."
+
+
+def test_a_second_rank_of_the_same_number_is_refused_and_does_not_join_another_run(meet_at: Meet) -> None:
+    assert meet_at({"worker": 0}, {"worker": 1}) == ["met", "met"]
+    assert meet_at({"worker": 1}) == [
+        "TrainerError: Rank 1 has come already to 127.0.91.5: another run holds that port, or two workers have the "
+        "same TPU_TUI_WORKER. Set TPU_TUI_COORDINATOR to a free port on every worker, and TPU_TUI_WORKER to its own "
+        "number."
+    ]
+
+
+def test_two_workers_of_the_same_number_end_a_slice_that_is_coming_up_and_one_says_why(meet_at: Meet) -> None:
+    first, *others = meet_at(*({"workers": 3, "worker": worker} for worker in (0, 1, 1)))
+    assert first == ENDS
+    assert sorted(others)[0] == ENDS
+    assert sorted(others)[1].startswith("TrainerError: Rank 1 has come already")
+
+
+@pytest.mark.parametrize("odd", [{"cores": 2}, {"workers": 3}], ids=["cores", "workers"])
+def test_workers_that_do_not_agree_how_many_they_are_end_and_one_says_why(meet_at: Meet, odd: dict[str, int]) -> None:
+    first, second = meet_at({"worker": 0}, {"worker": 1, **odd})
+    shape = {"cores": "2 workers of 2 cores", "workers": "3 workers of 1 core"}[next(iter(odd))]
+    assert first == ENDS
+    assert second == (
+        f"TrainerError: Worker 1 is to be one of {shape}: worker 0 one of 2 workers of 1 core. "
+        "Set TPU_TUI_WORKERS and TPU_TUI_CORES alike on all workers, and give all the same --num-cores."
+    )
+
+
+def test_a_worker_of_another_run_is_refused_and_the_slice_comes_up_without_it(meet_at: Meet) -> None:
+    other, *own = meet_at({"worker": 1, "run": "other"}, {"worker": 0, "run": "own"}, {"worker": 1, "run": "own"})
+    assert own == ["met", "met"]
+    assert other.startswith("TrainerError: Another run has its coordinator at 127.0.91.5: it is own. Stop it, or set")
 
 
 def test_gloo_takes_the_interface_that_leads_to_the_coordinator() -> None:

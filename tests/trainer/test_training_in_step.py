@@ -76,6 +76,6 @@ def test_a_run_resumed_on_fewer_cores_begins_the_epoch_again_and_says_so(
     [said] = [line for line in after.lines if line.startswith("Resumed from ")]
     assert said.endswith(
         "at epoch 1 after step 0, from the epoch's beginning: the 3 steps done in it are done again, "
-        "for data, batch or cores are others than before"
+        "for data, batch, cores or seed are others than before"
     )
     assert [match[2] for match in map(LOSS.fullmatch, after.lines) if match] == ["0", "1", "2"]

@@ -76,6 +76,23 @@ def test_an_epoch_whose_samples_now_come_in_another_order_begins_again_and_one_r
     assert sorted(steps(after.lines)) == sorted([(1, n) for n in range(begins_at, 3)] * 2)
 
 
+def test_a_run_carried_on_with_another_batch_from_an_epochs_end_says_so_and_where_from(
+    pod: Pod, saved: Path, colours: str, tmp_path: Path
+) -> None:
+    kept = tmp_path / "kept"
+    shutil.copytree(saved, kept)
+    pointer = json.loads((kept / "checkpoint-000001.json").read_text())
+    pointer["position"].update(epoch=2, step=0)
+    (kept / "checkpoint-000001.json").write_text(json.dumps(pointer))
+    [after] = pod.run([*TINY, "--data", colours, *SHORT, "--batch-size", "4", "--resume", str(kept)], cores=2)
+    assert after.exit_code == 0, after
+    [said] = [line for line in after.lines if line.startswith("Resumed from ")]
+    assert said == (
+        f"Resumed from {kept}/checkpoint-000001.pt at epoch 2 after step 0; "
+        "data, batch, cores or seed are others than before; nothing is left to train"
+    )
+
+
 def test_a_run_of_fewer_epochs_than_are_done_saves_nothing_that_would_have_them_done_again(
     pod: Pod, saved: Path, colours: str, tmp_path: Path
 ) -> None:

@@ -163,7 +163,7 @@ def test_a_training_whose_log_nobody_reads_any_more_saves_and_ends(pod: Pod, sha
     "when", ["coming up", "Compiling the training step for xla:0/1", "Compiling the evaluation for xla:0/1"]
 )
 def test_when_a_rank_dies_its_worker_says_so_and_the_others_end(pod: Pod, shapes: str, when: str) -> None:
-    timeout = ["--timeout", "10"] if when == "coming up" else []
+    timeout = ["--timeout", "5"] if when == "coming up" else []
     pod.start([*TINY, "--data", shapes, *FOR_EVER, *timeout], workers=2)
     if when != "coming up":
         pod.await_text(1, when)
@@ -175,7 +175,7 @@ def test_when_a_rank_dies_its_worker_says_so_and_the_others_end(pod: Pod, shapes
     assert other.exit_code == 75, other
     told = r"Rank 1 \(worker 1, core 0\) ended or froze: "
     if when == "coming up":
-        told += "|1 of 2 ranks did not come within 10 s: missing from worker 1|Another rank ended or froze"
+        told += "|1 of 2 ranks did not come within 5 s: missing from worker 1|Another rank ended or froze"
     assert re.match(rf"Rank 0 \(worker 0, core 0\): ({told})", the_only_sentence([other]))
 
 

@@ -1,0 +1,73 @@
+"""Workers that were started with different arguments: one says which, before anything is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+for package in ("torch", "torch_xla", "torchvision", "webdataset"):
+    pytest.importorskip(package, reason=f"{package} is not installed")
+
+from tests.trainer.conftest import Pod  # noqa: E402
+from trainer.agreement import compare, settings  # noqa: E402
+from trainer.errors import TrainerError  # noqa: E402
+from trainer.options import parse  # noqa: E402
+
+FAKE = ["--fake-data", "--image-size", "32"]
+
+
+def difference(first: list[str], second: list[str]) -> str:
+    """What is said of workers 0 and 1 that were started with these; empty where they may go on."""
+    try:
+        compare([(0, settings(parse(first, {}))), (1, settings(parse(second, {})))])
+    except TrainerError as error:
+        return str(error)
+    return ""
+
+
+def test_what_differs_is_told_as_it_was_given() -> None:
+    assert difference(FAKE, [*FAKE, "--batch-size", "16", "--steps-per-epoch", "5"]) == (
+        "Worker 1 was started with other arguments than worker 0: there --batch-size is 16 instead of 128, "
+        "--steps-per-epoch is 5 instead of none. Start all workers with the same ones."
+    )
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        ["--model", "resnet18"],
+        ["--seed", "3"],
+        ["--epochs", "3"],
+        ["--checkpoint-dir", "kept"],
+        ["--learning-rate", "1"],
+        ["--bf16"],
+        ["--loader-workers", "2"],
+        ["--log-steps", "3"],
+        ["--no-memory-check"],
+    ],
+)
+def test_what_all_must_have_alike_is_compared(odd: list[str]) -> None:
+    assert odd[0].removeprefix("--no-").replace("-", " ").strip() in difference(FAKE, [*FAKE, *odd]).replace("-", " ")
+    assert "--data is /b instead of /a" in difference(["--data", "/a"], ["--data", "/b"])
+
+
+@pytest.mark.parametrize("own", [["--debug"], ["--logdir", "x"], ["--timeout", "3"], ["--num-cores", "1"]])
+def test_what_is_a_workers_own_is_not(own: list[str]) -> None:
+    assert not difference(FAKE, [*FAKE, *own])
+
+
+def test_the_same_place_in_another_home_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = []
+    for worker in range(2):
+        monkeypatch.setenv("HOME", f"/home/{worker}")
+        told.append((worker, settings(parse(["--train-shards", "~/set/{0..3}.tar"], {}))))
+    compare(told)
+
+
+def test_workers_with_different_batches_end_before_the_first_step_and_one_says_why(pods: Callable[[], Pod]) -> None:
+    workers = pods().run(["--model", "tiny", *FAKE], workers=2, others=["--batch-size", "16"])
+    assert [worker.exit_code for worker in workers] == [2, 2], workers
+    assert "there --batch-size is 16 instead of 128" in workers[0].err
+    assert workers[1].err == ""
+    assert "Compiling" not in workers[0].out + workers[1].out

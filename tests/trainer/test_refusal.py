@@ -1,0 +1,84 @@
+"""Workers that do not even start: what all of them would say is said by worker 0."""
+
+from __future__ import annotations
+
+import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from trainer import refusal
+
+HOST = "127.0.91.6"
+
+
+@pytest.fixture
+def coordinator(monkeypatch: pytest.MonkeyPatch) -> str:
+    """An address at which nothing listens; workers wait there as long as a loaded machine may take."""
+    monkeypatch.setattr(refusal, "PATIENCE", 60.0)
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return f"{HOST}:{probe.getsockname()[1]}"
+
+
+def said(coordinator: str, sentences: list[str]) -> None:
+    """Have as many workers say these at once."""
+
+    def say(worker: int) -> None:
+        place = {"TPU_TUI_WORKER": str(worker), "TPU_TUI_WORKERS": str(len(sentences))}
+        refusal.say_once(sentences[worker], {**place, "TPU_TUI_COORDINATOR": coordinator})
+
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(say, reversed(range(len(sentences)))))
+
+
+def test_what_all_workers_would_say_is_said_once(coordinator: str, capfd: pytest.CaptureFixture[str]) -> None:
+    said(coordinator, ["There is no TPU."] * 3)
+    assert capfd.readouterr().err == "There is no TPU.\n"
+
+
+def test_what_is_wrong_with_another_worker_is_said_too(coordinator: str, capfd: pytest.CaptureFixture[str]) -> None:
+    said(coordinator, ["There is no TPU.", "TPU_TUI_WORKERS=two.", "There is no TPU."])
+    assert sorted(capfd.readouterr().err.splitlines()) == ["TPU_TUI_WORKERS=two.", "There is no TPU."]
+
+
+def test_a_worker_speaks_where_worker_0_starts(capfd: pytest.CaptureFixture[str]) -> None:
+    """A store, that is: it says nothing to whoever calls, and a program that greets is not taken for worker 0."""
+    TCPStore = pytest.importorskip("torch.distributed").TCPStore
+    store = TCPStore(HOST, 0, None, is_master=True, wait_for_workers=False)
+    with socket.create_server((HOST, 0)) as greeting, ThreadPoolExecutor() as pool:
+
+        def greet() -> None:
+            caller, _ = greeting.accept()
+            with caller:
+                caller.sendall(b"There is no TPU.")
+
+        pool.submit(greet)
+        for port in (store.port, greeting.getsockname()[1]):
+            place = {"TPU_TUI_WORKER": "1", "TPU_TUI_WORKERS": "2", "TPU_TUI_COORDINATOR": f"{HOST}:{port}"}
+            refusal.say_once("There is no TPU.", place)
+            assert capfd.readouterr().err == "There is no TPU.\n"
+
+
+@pytest.mark.parametrize(
+    "place",
+    [{}, {"TPU_TUI_WORKER": "1", "TPU_TUI_WORKERS": "2"}, {"TPU_TUI_WORKER": "one"}, {"TPU_TUI_COORDINATOR": "x:y"}],
+)
+def test_a_worker_that_cannot_find_the_others_speaks(
+    place: dict[str, str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    refusal.say_once("There is no TPU.", place)
+    assert capfd.readouterr().err == "There is no TPU.\n"
+
+
+def test_a_worker_whose_worker_0_does_not_start_does_not_wait_for_it(coordinator: str) -> None:
+    from trainer.errors import ToldElsewhereError
+    from trainer.rendezvous import _await_server
+
+    host, _, port = coordinator.partition(":")
+    with ThreadPoolExecutor() as pool:
+        place = {"TPU_TUI_WORKERS": "2", "TPU_TUI_COORDINATOR": coordinator}
+        pool.submit(refusal.say_once, "There is no TPU.", place)
+        with pytest.raises(ToldElsewhereError):
+            _await_server((host, int(port)), time.monotonic() + 60, lambda: False)

@@ -1,0 +1,77 @@
+"""A worker that refuses to start, before there are ranks to agree on who speaks: what all would say, worker 0 does.
+
+It says so where the others look for it, at the coordinator's address; who hears the same sentence there is silent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+from collections.abc import Mapping
+
+from trainer.progress import complain
+
+PATIENCE = 5.0  # seconds that workers which were started together take, at most, to come to the same end
+POLL = 0.1  # seconds
+MARK = b"worker 0 does not start: "
+LONGEST = 65536  # bytes of a sentence
+
+Address = tuple[str, int]
+
+
+def say_once(sentence: str, environ: Mapping[str, str]) -> None:
+    """Say on standard error why this worker does not start, unless worker 0 has said the same for all."""
+    worker, workers, address = _place(environ)
+    if worker == 0 or address is None or _heard(address) != sentence:
+        complain(sentence)
+    if worker == 0 and workers > 1 and address is not None:
+        _repeat(sentence, address, workers - 1)
+
+
+def _place(environ: Mapping[str, str]) -> tuple[int, int, Address | None]:
+    """This worker, how many there are, and where worker 0 is; alone where the environment makes no sense."""
+    try:
+        worker, workers = (
+            int(environ.get(name, "") or own) for name, own in (("TPU_TUI_WORKER", 0), ("TPU_TUI_WORKERS", 1))
+        )
+        host, _, port = environ.get("TPU_TUI_COORDINATOR", "").strip().rpartition(":")
+        return worker, workers, (host.strip("[]"), int(port)) if host else None
+    except ValueError:
+        return 0, 1, None
+
+
+def _repeat(sentence: str, address: Address, others: int) -> None:
+    deadline = time.monotonic() + PATIENCE
+    with contextlib.suppress(OSError):  # not this machine's address, or taken: then each says it
+        family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        with socket.create_server(address, family=family, backlog=others) as listener:
+            while others and (left := deadline - time.monotonic()) > 0:
+                listener.settimeout(left)
+                caller, _ = listener.accept()
+                with caller:
+                    caller.sendall(MARK + sentence.encode())
+                others -= 1
+
+
+def _heard(address: Address) -> str:
+    """What worker 0 says why it does not start; empty where it says nothing, or starts."""
+    deadline = time.monotonic() + PATIENCE
+    while (left := deadline - time.monotonic()) > 0:
+        with contextlib.suppress(OSError):
+            return asked(address, left)
+        time.sleep(POLL)
+    return ""
+
+
+def asked(address: Address, timeout: float) -> str:
+    """Why worker 0 does not start; empty where something else listens there, or raises OSError if nothing does.
+
+    A store closes the connection at once, as this end does: so nobody waits where all is well.
+    """
+    with socket.create_connection(address, timeout=timeout) as worker_0:
+        told = b""
+        with contextlib.suppress(OSError):
+            worker_0.shutdown(socket.SHUT_WR)
+            told = worker_0.makefile("rb").read(LONGEST)
+    return told.removeprefix(MARK).decode("utf-8", "replace") if told.startswith(MARK) else ""
