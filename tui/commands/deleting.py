@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import os
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from tui.commands.arguments import ago
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     from tui.runs.directory import RunDirectory
     from tui.runs.unreadable import NoRecordError
 
+TIDIES_UP_WITHIN = 30.0
+"""Seconds in which the keeper of a run that has just ended must have gone: `stop` has answered before it goes."""
 _HERE_ONLY = "here only: its record, which names its workers, could not be read"
 
 
@@ -95,6 +99,7 @@ async def _delete(directory: RunDirectory, where: str, operator: Operator) -> No
     """Workers first, so that what could not be removed there is still known here."""
     if await _is_live(directory, operator):
         raise UsageError(f"{directory.id} is live", remedy=f"tpu-tui stop {directory.id} ends it first")
+    await _let_keeper_go(directory)
     if where != "here":
         kept = [answer async for answer in operator.delete_on_workers(directory) if not answer.deleted]
         if kept:
@@ -105,6 +110,15 @@ async def _delete(directory: RunDirectory, where: str, operator: Operator) -> No
             )
     if where != "workers":
         operator.delete_here(directory)
+
+
+async def _let_keeper_go(directory: RunDirectory) -> None:
+    """Wait for the keeper of an ended run before anything of it is removed. Raises UsageError where it stays."""
+    end = monotonic() + TIDIES_UP_WITHIN
+    while directory.attended().alive:
+        if monotonic() > end:
+            raise UsageError(f"the keeper of {directory.id} still works on it", remedy="try again when it is done")
+        await asyncio.sleep(0.1)
 
 
 async def _is_live(directory: RunDirectory, operator: Operator) -> bool:

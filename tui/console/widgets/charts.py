@@ -60,6 +60,14 @@ class Plot(PlotWidget):
                 yield Paper(1, 1, id=name)
         yield Legend(id="legend")
 
+    def _update_margin_sizes(self) -> None:
+        if self.children:  # there are none where the screen was left before they were mounted
+            super()._update_margin_sizes()
+
+    def _update_legend(self) -> None:
+        if self.children:
+            super()._update_legend()
+
     def render(self) -> RenderResult:
         """Each paper is to be painted once, not once for every line and label that is drawn on it."""
         with ExitStack() as stack:

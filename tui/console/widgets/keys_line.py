@@ -42,9 +42,11 @@ class KeysLine(Footer):
     def __init__(self) -> None:
         super().__init__(show_command_palette=False, compact=True)
         self._room = 0
+        self._told: list[tuple[object, ...]] = []
 
     def compose(self) -> ComposeResult:
         """The keys that fit into the screen's width."""
+        self._told = self._shown_bindings()
         self._room = room = self.app.size.width
         for key in sorted(super().compose(), key=_place):
             room -= cell_len(str(getattr(key, "key_display", ""))) + cell_len(str(getattr(key, "description", "")))
@@ -55,14 +57,23 @@ class KeysLine(Footer):
 
     def bindings_changed(self, screen: Screen[Any]) -> None:
         """As a footer does it, but once in a window that has not got the focus as well: no line is empty."""
-        super().bindings_changed(screen)
-        if not screen.app.app_focus and not self.children and self.is_attached:
-            self.call_after_refresh(self.recompose)
+        self._bindings_ready = True
+        if self.is_attached and screen is self.screen and (screen.app.app_focus or not self.children):
+            self.call_after_refresh(self._tell)
 
     def on_resize(self, event: events.Resize) -> None:
         """More keys, or fewer."""
         if event.size.width != self._room:
             self.call_after_refresh(self.recompose)
+
+    async def _tell(self) -> None:
+        """Make the keys anew where they are others: most changes of the focus leave them as they are."""
+        if self.is_attached and (not self.children or self._shown_bindings() != self._told):
+            await self.recompose()
+
+    def _shown_bindings(self) -> list[tuple[object, ...]]:
+        bindings = self.screen.active_bindings.values()
+        return [(binding, enabled, tooltip) for _, binding, enabled, tooltip in bindings if binding.show]
 
 
 def _place(key: Widget) -> int:
