@@ -31,28 +31,40 @@ leave_out tests/trainer
 # What these prove is the doing of sh on a worker, of its SSH server, of nmap and of the kernel; the Python around them runs
 # in the other tests of the same packages.
 leave_out tests/runs/test_worker_follow.py tests/runs/test_worker_job.py tests/runs/test_worker_launch.py \
-    tests/runs/test_worker_stop.py tests/runs/test_shells.py tests/checks/test_ports_in_namespaces.py \
+    tests/runs/test_worker_stop.py tests/runs/test_worker_races.py tests/runs/test_shells.py \
+    tests/checks/test_ports_in_namespaces.py \
     tests/runs/test_few_sessions.py tests/localpod/test_guardian.py tests/cli/test_file_limit.py
 # Firewall rules are decided by arithmetic, slices are taken away by the API, slow links are sshd's and a proxy's; a served
 # console is the console of tests/console behind a library of its own.
 leave_out tests/checks/test_firewall.py tests/runs/test_taken_away.py tests/ssh/test_slow_links.py tests/cli/test_serve.py
+# Whose host keys are believed is OpenSSH's files and asyncssh's reading of them, the configuration `ssh -G`'s, who is let in
+# sshd's. tests/ssh/test_fleet, test_keys and test_transfer log in on this Python: known, unknown, by jump hosts, again.
+leave_out tests/ssh/test_host_keys.py tests/ssh/test_client_config.py tests/ssh/test_limits.py tests/ssh/test_reach.py \
+    tests/ssh/test_sockets.py
 # Two homes are two machines in tests/runs/test_discover too, and tests/cli/test_local_pod looks for a secret everywhere.
 leave_out tests/cli/test_two_machines.py tests/cli/test_secrets.py
 # Launches that fail, what follows an end, keys and lists of hosts: tests/runs/test_over_ssh and test_ends, tests/ssh/test_keys
-# and tests/cli/test_exec come by the same modules; odd words and surroundings by those of test_parsing and test_bad_input.
+# and tests/cli/test_exec come by the same modules; odd words and surroundings by those of test_parsing.
 leave_out tests/runs/test_launch_failures.py tests/runs/test_on_end.py tests/runs/test_faults.py tests/cli/test_keys.py \
     tests/cli/test_hosts_file.py tests/cli/test_odd_arguments.py tests/cli/test_odd_surroundings.py
-# A local pod stands in for TPU VMs on the machine of a person who tries it. test_pod and tests/cli/test_local_pod run one on
-# this Python as well, and its API, store, sessions and rehearsal with it.
-leave_out tests/localpod/test_api_errors.py tests/localpod/test_api_faults.py tests/localpod/test_api_gcloud.py \
-    tests/localpod/test_api_lists.py tests/localpod/test_api_nodes.py tests/localpod/test_api_operations.py \
-    tests/localpod/test_api_queued_resources.py tests/localpod/test_api_rest.py tests/localpod/test_api_server.py \
-    tests/localpod/test_bucket.py tests/localpod/test_keepers.py tests/localpod/test_rehearsal.py \
-    tests/localpod/test_session.py
-# Screens are drawn by test_snapshots, with what texts and sizes they have, and driven by test_pod_screen and test_keys.
-leave_out tests/console/test_run_screen.py tests/console/test_dialogs.py tests/console/test_tiny.py \
-    tests/console/test_text.py tests/console/test_exec_dialog.py tests/console/test_export.py tests/console/test_suspend.py \
-    tests/console/test_touch.py tests/console/test_steadiness.py tests/console/test_log_pane.py
+# A keeper's machine that dies or comes back late is the doing of files and signals: test_discover and test_ends come by it.
+leave_out tests/runs/test_behind.py tests/runs/test_client_faults.py tests/runs/test_shutdown.py
+# tests/cli/test_local_pod goes the whole way, most commands in processes of this Python. Beside it these show refusals of
+# Google's libraries and of the checks, which tests/cloud and tests/checks have, and lists and exports of runs and logs.
+leave_out tests/cli/test_bad_input.py tests/cli/test_launch_checks.py tests/cli/test_runs_listed.py \
+    tests/cli/test_exports.py tests/checks/test_command.py
+# A local pod stands in for TPU VMs on the machine of a person who tries it. tests/cli/test_local_pod runs one on this Python
+# as well, and its API, store, sessions and rehearsal with it.
+leave_out tests/localpod/test_pod.py tests/localpod/test_api_errors.py tests/localpod/test_api_faults.py \
+    tests/localpod/test_api_gcloud.py tests/localpod/test_api_lists.py tests/localpod/test_api_nodes.py \
+    tests/localpod/test_api_operations.py tests/localpod/test_api_queued_resources.py tests/localpod/test_api_rest.py \
+    tests/localpod/test_api_server.py tests/localpod/test_bucket.py tests/localpod/test_keepers.py \
+    tests/localpod/test_rehearsal.py tests/localpod/test_session.py
+# Screens are drawn by test_snapshots, with what texts and sizes they have, and driven by test_pod_screen.
+leave_out tests/console/test_keys.py tests/console/test_run_screen.py tests/console/test_dialogs.py \
+    tests/console/test_tiny.py tests/console/test_text.py tests/console/test_exec_dialog.py \
+    tests/console/test_export.py tests/console/test_suspend.py tests/console/test_touch.py \
+    tests/console/test_steadiness.py tests/console/test_log_pane.py
 # Patterns are the one thing of the logs that Pythons differ in. test_dialects has lines of every dialect, test_carriers of
 # every launcher, test_demux cuts bytes into samples; the tables of public logs and the other ways to read bring no other.
 leave_out tests/logs/test_public_shapes.py tests/logs/test_readings.py tests/logs/test_archive.py tests/logs/test_fast.py \

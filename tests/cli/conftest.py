@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.commands import DEADLINE, Shell
+from tests.cli.commands import DEADLINE, Answer, Shell
 
 
 @pytest.fixture
@@ -25,8 +25,13 @@ class LocalPod:
         self.announced = announced
         self.process = process
 
-    def run(self, *words: str) -> Any:
+    def run(self, *words: str) -> Answer:
+        """A command in a process of its own."""
         return self.shell.run(*words)
+
+    def call(self, *words: str) -> Answer:
+        """A command in this process."""
+        return self.shell.call(*words)
 
 
 @pytest.fixture(scope="module")

@@ -24,9 +24,14 @@ class Lab:
 
     def run(self, *words: str, host_keys: str = "accept-new") -> Answer:
         """A command whose options name the machines."""
-        identity = str(self.workers[0].identity)
-        everywhere = ("--hosts", str(self.hosts), "--identity", identity, "--host-keys", host_keys)
-        return self.shell.run(*everywhere, *words)
+        return self.shell.run(*self._options(host_keys), *words)
+
+    def call(self, *words: str, host_keys: str = "accept-new") -> Answer:
+        """The same in this process."""
+        return self.shell.call(*self._options(host_keys), *words)
+
+    def _options(self, host_keys: str) -> tuple[str, ...]:
+        return ("--hosts", str(self.hosts), "--identity", str(self.workers[0].identity), "--host-keys", host_keys)
 
     def write_profile(self, **thresholds: float) -> None:
         """Name the machines in the default profile, with these limits and none else that this machine could break."""
@@ -45,9 +50,9 @@ class Lab:
 
     def launch(self, *words: str) -> Answer:
         """Launch a short command with the profile's settings."""
-        return self.shell.run("launch", "lab", *words, "--", "echo", "hello")
+        return self.shell.call("launch", "lab", *words, "--", "echo", "hello")
 
     @property
     def runs(self) -> list[str]:
         """The ids of the runs known here."""
-        return [run["run"] for run in self.shell.run("runs", "--offline", "--json").document]
+        return [run["run"] for run in self.shell.call("runs", "--offline", "--json").document]

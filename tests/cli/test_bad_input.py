@@ -48,16 +48,16 @@ def test_without_a_login_every_command_names_the_one_that_makes_it(newcomer: She
 def test_a_log_that_is_none_is_told(newcomer: Shell) -> None:
     empty = newcomer.home / "empty.log"
     empty.touch()
-    told(newcomer.run("cores", str(newcomer.home)), 2, "is a directory")
-    told(newcomer.run("cores", str(empty)), 2, "is empty")
+    told(newcomer.call("cores", str(newcomer.home)), 2, "is a directory")
+    told(newcomer.call("cores", str(empty)), 2, "is empty")
 
 
 @pytest.mark.parametrize("command", ["status", "attach", "stop"])
 def test_a_saved_log_where_a_run_is_asked_for_leads_to_what_reads_it(newcomer: Shell, command: str) -> None:
     log = newcomer.home / "saved run.log"
     log.write_text("a line\n")
-    told(newcomer.run(command, str(log)), 2, "is no run but a saved log", f"tpu-tui replay '{log}'", "cores, logs")
-    told(newcomer.run(command, "gs://bucket/out.log"), 2, "saved log", "tpu-tui replay gs://bucket/out.log")
+    told(newcomer.call(command, str(log)), 2, "is no run but a saved log", f"tpu-tui replay '{log}'", "cores, logs")
+    told(newcomer.call(command, "gs://bucket/out.log"), 2, "saved log", "tpu-tui replay gs://bucket/out.log")
 
 
 def test_the_console_on_a_saved_log_is_named_by_who_opens_a_run(newcomer: Shell) -> None:
@@ -77,13 +77,13 @@ def test_the_console_on_a_saved_log_is_named_by_who_opens_a_run(newcomer: Shell)
 
 def test_a_hosts_file_that_is_none_is_told_what_one_is(newcomer: Shell) -> None:
     for name, said in (("nope.txt", "no such hosts file"), (".", "is a directory")):
-        told(newcomer.run("--hosts", str(newcomer.home / name), "slices"), 2, said, "one worker a line: [user@]host")
+        told(newcomer.call("--hosts", str(newcomer.home / name), "slices"), 2, said, "one worker a line: [user@]host")
 
 
 def test_a_machine_where_nothing_listens_is_named(newcomer: Shell) -> None:
     hosts = newcomer.home / "lab.txt"
     hosts.write_text("127.0.0.1:1\n")
-    told(newcomer.run("--hosts", str(hosts), "exec", "lab", "--", "true"), 3, "worker 0", "connection refused")
+    told(newcomer.call("--hosts", str(hosts), "exec", "lab", "--", "true"), 3, "worker 0", "connection refused")
 
 
 @pytest.fixture

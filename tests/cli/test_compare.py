@@ -9,18 +9,18 @@ from tests.logs.shapes import generated_log
 def test_two_saved_logs_stand_side_by_side(shell: Shell, tmp_path: Path) -> None:
     (tmp_path / "one.log").write_bytes(generated_log(400, 8, workers=1))
     (tmp_path / "four.log").write_bytes(generated_log(1600, 32, workers=4))
-    told = shell.run("compare", str(tmp_path / "one.log"), str(tmp_path / "four.log"))
+    told = shell.call("compare", str(tmp_path / "one.log"), str(tmp_path / "four.log"))
     assert told.code == 0
     rows = {line.split("  ")[0].strip(): line.split() for line in told.out.splitlines()}
     assert rows["run"][-2:] == ["one.log", "four.log"]
     assert rows["cores"][-2:] == ["8", "32"]
-    document = shell.run("compare", str(tmp_path / "one.log"), str(tmp_path / "four.log"), "--json").document
+    document = shell.call("compare", str(tmp_path / "one.log"), str(tmp_path / "four.log"), "--json").document
     assert [one["run"] for one in document] == ["one.log", "four.log"]
     assert [one["workers"] for one in document] == [1, 4]
 
 
 def test_one_alone_is_a_question_that_makes_no_sense(shell: Shell, tmp_path: Path) -> None:
     (tmp_path / "one.log").write_bytes(generated_log(40, 8))
-    told = shell.run("compare", str(tmp_path / "one.log"))
+    told = shell.call("compare", str(tmp_path / "one.log"))
     assert (told.code, told.raw) == (2, b"")
     assert "two runs or more" in told.errors

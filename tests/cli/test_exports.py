@@ -69,7 +69,7 @@ def exported(shell: Shell, text: str) -> str:
 def test_only_entries_since_then_come_whole(shell: Shell, write: Write, order: int) -> None:
     entries = ENTRIES[::order]
     log = exported(shell, write(entries))
-    answer = shell.run("logs", log, "--since", "2025-03-01T10:00:20Z")
+    answer = shell.call("logs", log, "--since", "2025-03-01T10:00:20Z")
     assert (answer.code, answer.errors) == (0, "")
     shown = [each for each in entries if said(*each) in answer.out]
     assert shown == [each for each in entries if each[1] >= 20]
@@ -78,19 +78,19 @@ def test_only_entries_since_then_come_whole(shell: Shell, write: Write, order: i
 
 def test_a_workers_entries_since_then_come_with_their_times(shell: Shell, write: Write) -> None:
     log = exported(shell, write(ENTRIES))
-    rows = shell.run("logs", log, "--worker", "1", "--since", "2025-03-01T10:00:20Z", "--json").document
+    rows = shell.call("logs", log, "--worker", "1", "--since", "2025-03-01T10:00:20Z", "--json").document
     assert {row["worker"] for row in rows} == {1}
     assert {row["time"] for row in rows} == {"2025-03-01T10:00:20.500", "2025-03-01T10:00:30.500"}
     text = "\n".join(row["text"] for row in rows)
     assert [each for each in ENTRIES if said(*each) in text] == [(1, 20), (1, 30)]
-    last = shell.run("logs", log, "--since", "2025-03-01T10:00:20Z", "--tail", "1", "--json").document
+    last = shell.call("logs", log, "--since", "2025-03-01T10:00:20Z", "--tail", "1", "--json").document
     assert [row["time"] for row in last] == ["2025-03-01T10:00:30.500"]
 
 
 def test_a_log_whose_lines_tell_no_date_says_so(shell: Shell) -> None:
     log = exported(shell, "a line\nanother\n")
     for words in ((), ("--json",)):
-        answer = shell.run("logs", log, "--since", "1h", *words)
+        answer = shell.call("logs", log, "--since", "1h", *words)
         assert answer.out.strip() in ("", "[]")
         assert "tells its date" in answer.errors
 
@@ -98,4 +98,4 @@ def test_a_log_whose_lines_tell_no_date_says_so(shell: Shell) -> None:
 def test_a_log_that_only_begins_like_an_export_keeps_the_dates_of_its_lines(shell: Shell) -> None:
     lines = [f"2025-03-01 10:00:{second} 10.0.0.{worker + 2} [{worker}] hello\n" for worker, second in ENTRIES]
     log = exported(shell, "---\nlearning_rate: 1\n---\n" + "".join(lines))
-    assert shell.run("logs", log, "--since", "2025-03-01T10:00:20Z").out == "".join(lines[2:])
+    assert shell.call("logs", log, "--since", "2025-03-01T10:00:20Z").out == "".join(lines[2:])

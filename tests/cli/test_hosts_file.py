@@ -31,16 +31,16 @@ def test_an_unknown_host_key_is_refused_until_it_is_accepted_and_then_remembered
     assert refused.code == 3
     assert refused.errors.count("SHA256:") >= 3
     assert "--host-keys accept-new" in refused.errors
-    assert lab.run("exec", "lab", "--", "true").code == 0
-    assert lab.run("exec", "lab", "--", "true", host_keys="strict").code == 0
+    assert lab.call("exec", "lab", "--", "true").code == 0
+    assert lab.call("exec", "lab", "--", "true", host_keys="strict").code == 0
 
 
 def test_a_changed_host_key_is_always_refused(lab: Lab, sshd: Callable[..., OpensshWorker]) -> None:
-    assert lab.run("exec", "lab", "--", "true").code == 0
+    assert lab.call("exec", "lab", "--", "true").code == 0
     known = lab.shell.home / "known_hosts"
     lines = known.read_text().splitlines()
     known.write_text("\n".join([lines[0].rsplit(" ", 1)[0] + " " + lines[1].rsplit(" ", 1)[1], *lines[1:]]) + "\n")
-    answer = lab.run("exec", "lab", "--json", "--", "true")
+    answer = lab.call("exec", "lab", "--json", "--", "true")
     assert answer.code == 3
     assert [row["exit_code"] for row in answer.document].count(None) == 1
     assert "changed" in answer.errors
@@ -50,21 +50,21 @@ def test_a_run_on_bare_machines_arrives_byte_for_byte(lab: Lab) -> None:
     odd = 'it\'s "odd" $HOME\nünïcode \\ *'
     answer = lab.run("launch", "lab", "--name", "odd", "--", "printf", "%s|", odd, "second")
     assert answer.code == 0, answer.errors
-    status = lab.run("status", "odd", "--json").document
+    status = lab.call("status", "odd", "--json").document
     assert (status["state"], status["exit_codes"], status["slice"]) == ("succeeded", [0, 0, 0], "lab")
     for worker in range(3):
-        assert lab.run("logs", "odd", "--worker", str(worker)).raw == f"{odd}|second|".encode()
+        assert lab.call("logs", "odd", "--worker", str(worker)).raw == f"{odd}|second|".encode()
 
 
 def test_one_machine_that_is_down_starts_nothing_anywhere_and_is_named(lab: Lab) -> None:
-    assert lab.run("exec", "lab", "--", "true").code == 0
+    assert lab.call("exec", "lab", "--", "true").code == 0
     lab.workers[1].stop()
     mark = lab.hosts.with_name("started")
-    answer = lab.run("launch", "lab", "--", "sh", "-c", f"echo started >> {mark}")
+    answer = lab.call("launch", "lab", "--", "sh", "-c", f"echo started >> {mark}")
     assert answer.code == 3
     assert "worker 1" in answer.errors
     assert not mark.exists()
-    workers = lab.run("workers", "lab", "--json")
+    workers = lab.call("workers", "lab", "--json")
     assert workers.code == 3
     assert [row["reachable"] for row in workers.document] == [True, False, True]
 
@@ -72,7 +72,7 @@ def test_one_machine_that_is_down_starts_nothing_anywhere_and_is_named(lab: Lab)
 def test_somebody_without_a_key_is_told_what_to_do(lab: Lab, tmp_path: Path) -> None:
     stranger = tmp_path / "stranger"
     asyncssh.generate_private_key("ssh-ed25519").write_private_key(stranger)
-    answer = lab.shell.run(
+    answer = lab.shell.call(
         *(
             "--hosts",
             str(lab.hosts),
@@ -109,12 +109,12 @@ def test_a_person_who_waits_is_told_for_whom(lab: Lab, words: tuple[str, ...]) -
 
 
 def test_a_run_that_is_nowhere_says_who_could_not_be_asked_for_it(lab: Lab) -> None:
-    assert lab.run("exec", "lab", "--", "true").code == 0
-    unknown = lab.run("status", "night-20260101-000000-abcd")
+    assert lab.call("exec", "lab", "--", "true").code == 0
+    unknown = lab.call("status", "night-20260101-000000-abcd")
     assert unknown.code == 2
     assert "asked" not in unknown.errors
     lab.workers[1].stop()
-    answer = lab.run("status", "night-20260101-000000-abcd")
+    answer = lab.call("status", "night-20260101-000000-abcd")
     assert answer.code == 2
     assert "not all workers could be asked for it: worker 1: " in answer.errors
 
@@ -135,5 +135,5 @@ def test_runs_that_find_no_room_here_are_not_said_to_be_none(lab: Lab) -> None:
 def test_what_is_wrong_with_a_launch_is_told_before_anybody_is_asked(lab: Lab) -> None:
     lab.hosts.unlink()
     for words, said in ((("--env", "A B=c"), "no variable: 'A B'"), (("--phase-timeout", "x=3"), "no timeout 'x=3'")):
-        answer = lab.run("launch", "lab", *words, "--", "true")
+        answer = lab.call("launch", "lab", *words, "--", "true")
         assert (answer.code, said in answer.errors) == (2, True), answer.errors

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import LocalPod
+from tests.pods import wait_until
 from tests.sshd import make_key
 from tui.settings import save_profile
 
@@ -33,11 +34,11 @@ def test_without_a_key_the_refusal_says_what_adds_one_and_adding_it_lets_in(pod:
     assert "`tpu-tui keys add local`" in refused.errors
     assert "gcloud compute tpus tpu-vm ssh local" in refused.errors
 
-    tried = pod.run("--profile", newcomer, "keys", "add", "local", "--dry-run", "--json")
+    tried = pod.call("--profile", newcomer, "keys", "add", "local", "--dry-run", "--json")
     key = pod.shell.home / ".ssh" / "google_compute_engine"
     assert (tried.code, tried.document["added"], tried.document["made"], key.exists()) == (0, False, False, False)
 
-    unasked = pod.run("--profile", newcomer, "keys", "add", "local")
+    unasked = pod.call("--profile", newcomer, "keys", "add", "local")
     assert (unasked.code, key.exists()) == (2, False)
     assert "--yes" in unasked.errors
 
@@ -47,32 +48,32 @@ def test_without_a_key_the_refusal_says_what_adds_one_and_adding_it_lets_in(pod:
     assert [row["accepted"] for row in added.document["workers"]] == [True] * 4
     assert stat.S_IMODE(key.stat().st_mode) == 0o600
     assert Path(f"{key}.pub").read_text().startswith("ssh-rsa AAAA")
-    assert pod.run("--profile", newcomer, "exec", "local", "--", "true").code == 0
+    assert pod.call("--profile", newcomer, "exec", "local", "--", "true").code == 0
 
     made = key.read_bytes()
-    again = pod.run("--profile", newcomer, "keys", "add", "local", "--json")
+    again = pod.call("--profile", newcomer, "keys", "add", "local", "--json")
     assert (again.code, again.document["added"], again.document["found"]) == (0, False, "slice"), again.errors
     assert key.read_bytes() == made
 
-    nobody = pod.run("--profile", newcomer, "--user", "fred a:b", "keys", "add", "local", "--yes")
+    nobody = pod.call("--profile", newcomer, "--user", "fred a:b", "keys", "add", "local", "--yes")
     assert (nobody.code, "no user name" in nobody.errors) == (2, True)
 
 
 def test_a_key_named_by_identity_joins_the_others(pod: LocalPod, newcomer: str, tmp_path: Path) -> None:
     make_key(tmp_path / "other")
     words = ("--profile", newcomer, "--identity", str(tmp_path / "other"), "keys", "add", "local", "--yes", "--json")
-    first, second = pod.run(*words).document, pod.run(*words).document
+    first, second = pod.call(*words).document, pod.call(*words).document
     assert (first["added"], first["made"], second["added"], second["found"]) == (True, False, False, "slice")
     assert first["key"] == str(tmp_path / "other")
 
 
 def test_read_only_and_machines_without_metadata_are_refused(pod: LocalPod, newcomer: str, tmp_path: Path) -> None:
-    answer = pod.run("--profile", newcomer, "--read-only", "keys", "add", "local", "--yes")
+    answer = pod.call("--profile", newcomer, "--read-only", "keys", "add", "local", "--yes")
     assert answer.code == 2
     assert "--read-only" in answer.errors
     hosts = tmp_path / "lab.txt"
     hosts.write_text("127.0.0.1\n")
-    answer = pod.run("--hosts", str(hosts), "keys", "add", "lab", "--yes")
+    answer = pod.call("--hosts", str(hosts), "keys", "add", "lab", "--yes")
     assert answer.code == 2
     assert "ssh-copy-id" in answer.errors
 
@@ -94,7 +95,7 @@ def test_a_person_at_a_terminal_is_asked_and_may_say_no(pod: LocalPod, newcomer:
     os.close(theirs)
     assert process.returncode == 2
     assert re.search(rf"log in as {getpass.getuser()} on the 4 workers of local.*\[y/N\]", errors.decode())
-    answer = pod.run(*words, "--dry-run")
+    answer = pod.call(*words, "--dry-run")
     assert "Would let" in answer.errors
 
 
@@ -107,9 +108,15 @@ def test_os_login_is_told_with_the_commands_that_serve_it(pod: LocalPod, newcome
         method="PATCH",
     )
     with urllib.request.urlopen(request) as answer:
-        assert answer.status == 200
+        operation = json.load(answer)["name"]
+    wait_until(lambda: _is_done(f"{rest}/v2/{operation}"), "the slice has its metadata")
     make_key(tmp_path / "fourth")
     words = ("--profile", newcomer, "--identity", str(tmp_path / "fourth"), "keys", "add", "local", "--yes")
-    answer = pod.run(*words)
+    answer = pod.call(*words)
     assert answer.code == 2
     assert "gcloud compute os-login ssh-keys add" in answer.errors
+
+
+def _is_done(operation: str) -> bool:
+    with urllib.request.urlopen(operation) as answer:
+        return bool(json.load(answer).get("done"))

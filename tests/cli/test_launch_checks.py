@@ -28,7 +28,7 @@ def test_a_failed_check_refuses_the_launch_and_can_be_overruled(lab: Lab) -> Non
     assert "workers 0-1: disk: " in refused.errors
     assert "--skip-checks" in refused.errors
     (refused_run,) = lab.runs
-    status = lab.shell.run("status", refused_run, "--offline", "--json").document
+    status = lab.shell.call("status", refused_run, "--offline", "--json").document
     assert status["state"] == "failed"
     assert "speak against the launch: workers 0-1: disk: " in status["cause"]
     assert not list((lab.workers[0].home / ".tpu-tui").glob("runs/*")), "nothing is left with a worker"
@@ -51,7 +51,7 @@ def test_a_worker_that_cannot_be_reached_is_out_of_reach_and_nothing_is_launched
     answer = lab.launch()
     assert answer.code == 3
     assert "worker 1: connect failed: " in answer.errors
-    assert [lab.shell.run("status", run, "--offline", "--json").document["state"] for run in lab.runs] == ["failed"]
+    assert [lab.shell.call("status", run, "--offline", "--json").document["state"] for run in lab.runs] == ["failed"]
 
 
 def test_a_dry_run_looks_at_nothing_and_shows_what_is_done_at_the_end(lab: Lab) -> None:

@@ -33,7 +33,7 @@ def launch(pod: LocalPod, *words: str, job: tuple[str, ...]) -> dict[str, Any]:
 def worker_logs(pod: LocalPod, run: str) -> list[bytes]:
     """The logs on the workers themselves, read by a command there."""
     script = f"base64 ~/.tpu-tui/runs/{run}/*/log"
-    done = pod.run("exec", "local", "--json", "--", "sh", "-c", script)
+    done = pod.call("exec", "local", "--json", "--", "sh", "-c", script)
     return [base64.b64decode(row["stdout"]) for row in done.document]
 
 
@@ -78,7 +78,7 @@ def test_the_announcement_names_everything_that_clients_need(pod: LocalPod) -> N
 
 
 def test_slices_and_workers_are_listed_without_naming_a_profile(pod: LocalPod) -> None:
-    (slice_,) = pod.run("slices", "--json").document
+    (slice_,) = pod.call("slices", "--json").document
     assert (slice_["name"], slice_["accelerator_type"], slice_["state"]) == ("local", "v3-32", "READY")
     assert (slice_["workers"], slice_["cores"], slice_["source"]) == (4, 32, "tpu_api")
     workers = pod.run("workers", "local-a/local", "--json")
@@ -104,7 +104,7 @@ def test_exec_groups_equal_outputs_and_keeps_exit_codes_apart(pod: LocalPod) -> 
     )
     assert answer.code == 1
     assert answer.out.splitlines() == ["── workers 0-1,3 (3)", "same", "── worker 2 (1) · exit 1", "same"]
-    rows = pod.run("exec", "local", "--worker", "1,3", "--json", "--", "printf", "%s\\n", "a b", "$HOME").document
+    rows = pod.call("exec", "local", "--worker", "1,3", "--json", "--", "printf", "%s\\n", "a b", "$HOME").document
     assert [(row["worker"], row["exit_code"], row["stdout"]) for row in rows] == [
         (1, 0, "a b\n$HOME\n"),
         (3, 0, "a b\n$HOME\n"),
@@ -112,7 +112,7 @@ def test_exec_groups_equal_outputs_and_keeps_exit_codes_apart(pod: LocalPod) -> 
 
 
 def test_exec_gives_up_a_worker_after_its_timeout_and_keeps_what_came(pod: LocalPod) -> None:
-    answer = pod.run(
+    answer = pod.call(
         "exec", "local", "--worker", "0", "--timeout", "1", "--json", "--", "sh", "-c", "echo early; sleep 60"
     )
     assert answer.code == 1
@@ -130,7 +130,7 @@ def test_cores_come_sorted_by_any_column(pod: LocalPod, rehearsed: dict[str, Any
         *("core", "device", "worker", "address", "epoch", "step", "loss", "rate", "global_rate"),
         *("time", "clock", "lag", "state"),
     }
-    backwards = pod.run("cores", "night", "--sort", "core", "--reverse", "--json").document
+    backwards = pod.call("cores", "night", "--sort", "core", "--reverse", "--json").document
     assert [row["core"] for row in backwards] == list(range(31, -1, -1))
 
 
@@ -147,7 +147,7 @@ def test_one_workers_log_is_byte_for_byte_what_it_wrote(pod: LocalPod, rehearsed
     shown = pod.run("logs", "night", "--worker", "2").raw
     assert worker_logs(pod, rehearsed["run"])[2].startswith(shown)
     assert b"Device=xla:" in shown
-    only = pod.run("logs", "night", "--core", "17", "--tail", "3").out.splitlines()
+    only = pod.call("logs", "night", "--core", "17", "--tail", "3").out.splitlines()
     assert len(only) == 3
     assert all("/17 " in line for line in only)
 
@@ -155,7 +155,7 @@ def test_one_workers_log_is_byte_for_byte_what_it_wrote(pod: LocalPod, rehearsed
 def test_a_second_run_on_a_busy_slice_is_refused_before_anything_starts(
     pod: LocalPod, rehearsed: dict[str, Any]
 ) -> None:
-    answer = pod.run("launch", "local", "--", "true")
+    answer = pod.call("launch", "local", "--", "true")
     assert answer.code == 1
     assert rehearsed["run"] in answer.errors
 
@@ -167,7 +167,7 @@ def test_a_killed_keeper_is_told_and_attach_goes_on_where_the_mirror_ended(
     keeper = int((directory / "keeper").read_text().split()[0])
     os.kill(keeper, signal.SIGKILL)
     wait_until(lambda: not RunDirectory.open(directory).attended().alive, "the keeper is gone")
-    assert not pod.run("status", "night", "--json", "--offline").document["attended"]
+    assert not pod.call("status", "night", "--json", "--offline").document["attended"]
     assert "unattended since" in pod.run("runs").out
     with pod.shell.start("attach", "night", "--json") as attached:
         assert attached.stdout is not None
@@ -177,7 +177,7 @@ def test_a_killed_keeper_is_told_and_attach_goes_on_where_the_mirror_ended(
         _, errors = attached.communicate(timeout=30)
     assert attached.returncode == 130
     assert "goes on" in errors.decode()
-    status = pod.run("status", "night", "--json").document
+    status = pod.call("status", "night", "--json").document
     assert (status["state"], status["attended"]) == ("running", True)
 
 
@@ -187,18 +187,18 @@ def test_stop_is_acknowledged_by_every_worker_and_mirrors_are_whole(pod: LocalPo
     assert answer.document["stopped"]
     assert [(row["worker"], row["confirmed"]) for row in answer.document["workers"]] == [(n, True) for n in range(4)]
     await_state(rehearsed, RunState.STOPPED)
-    assert pod.run("status", "night", "--json").document["state"] == "stopped"
+    assert pod.call("status", "night", "--json").document["state"] == "stopped"
     directory = Path(rehearsed["directory"])
     logs = worker_logs(pod, rehearsed["run"])
     assert len(logs) == 4
     for worker, there in enumerate(logs):
         mirror = (directory / f"worker-{worker:03d}.log").read_bytes()
         assert hashlib.sha256(mirror).hexdigest() == hashlib.sha256(there).hexdigest()
-    assert pod.run("stop", "night", "--json").document["stopped"], "a second stop answers the same"
+    assert pod.call("stop", "night", "--json").document["stopped"], "a second stop answers the same"
 
 
 def test_reports_are_written_in_every_format(pod: LocalPod, rehearsed: dict[str, Any], tmp_path: Path) -> None:
-    answer = pod.run(
+    answer = pod.call(
         *("report", "night", "--out", str(tmp_path), "--json"),
         *("--format", "md", "--format", "txt", "--format", "json", "--format", "csv", "--format", "html"),
     )
@@ -215,7 +215,7 @@ def test_a_report_is_uploaded_to_the_bucket(pod: LocalPod, rehearsed: dict[str, 
     folder = f"{pod.announced['bucket']}/reports"
     answer = pod.run("report", "night", "--out", str(tmp_path), "--upload", folder, "--json")
     assert answer.document["files"] == [str(tmp_path / "report.md"), f"{folder}/report.md"]
-    missing = pod.run("report", "night", "--out", str(tmp_path), "--upload", "gs://no-such-bucket-here/x")
+    missing = pod.call("report", "night", "--out", str(tmp_path), "--upload", "gs://no-such-bucket-here/x")
     assert f"Written here all the same: {tmp_path}/report.md" in missing.errors
     assert missing.code in (2, 3)
     assert "no-such-bucket-here" in missing.errors
@@ -229,8 +229,8 @@ def test_a_tree_is_the_same_on_every_worker_and_sent_once(pod: LocalPod, tmp_pat
     assert first.code == 0, first.errors
     assert [(row["worker"], row["skipped"]) for row in first.document] == [(n, False) for n in range(4)]
     assert len({row["hash"] for row in first.document}) == 1
-    assert all(row["skipped"] for row in pod.run("sync", "local", str(tree), "--json").document)
-    run = pod.run("launch", "local", "--sync", str(tree), "--", "sh", "-c", "wc -c < 'sub dir/ünï.py'")
+    assert all(row["skipped"] for row in pod.call("sync", "local", str(tree), "--json").document)
+    run = pod.call("launch", "local", "--sync", str(tree), "--", "sh", "-c", "wc -c < 'sub dir/ünï.py'")
     assert run.code == 0, run.errors
     assert sorted(run.out.splitlines()[1:]) == [f"[{n}] 15" for n in range(4)]
 
@@ -240,25 +240,27 @@ def test_an_attached_launch_streams_and_ends_with_the_runs_own_answer(pod: Local
     assert good.code == 0, good.errors
     lines = good.out.splitlines()
     assert sorted(lines[1:]) == [f"[{n}] on {n} of 4" for n in range(4)]
-    bad = pod.run("launch", "local", "--on-failure", "leave", "--", "sh", "-c", "test $TPU_TUI_WORKER != 3 || exit 7")
+    bad = pod.call(
+        "launch", "local", "--on-failure", "leave", "--", "sh", "-c", "test $TPU_TUI_WORKER != 3 || exit 7"
+    )
     assert bad.code == 1
     assert "worker 3" in bad.errors
-    assert pod.run("status", "last", "--json").document["exit_codes"] == [0, 0, 0, 7]
+    assert pod.call("status", "last", "--json").document["exit_codes"] == [0, 0, 0, 7]
 
 
 def test_one_failing_worker_stops_the_others_and_is_named(pod: LocalPod) -> None:
-    answer = pod.run(
+    answer = pod.call(
         "launch", "local", "--", "sh", "-c", "test $TPU_TUI_WORKER != 1 || { echo boom; exit 3; }; sleep 600"
     )
     assert answer.code == 1
-    status = pod.run("status", "last", "--json").document
+    status = pod.call("status", "last", "--json").document
     assert status["state"] == "failed"
     assert "worker 1" in status["cause"]
     assert status["exit_codes"][1] == 3
 
 
 def test_a_command_that_is_nowhere_starts_nothing_and_says_so(pod: LocalPod) -> None:
-    answer = pod.run("launch", "local", "--", "no-such-program-anywhere")
+    answer = pod.call("launch", "local", "--", "no-such-program-anywhere")
     assert answer.code == 1
     assert "no-such-program-anywhere" in answer.errors
     first = re.search(r"^worker (\d): prepare failed: ", answer.errors, re.M)
@@ -271,7 +273,7 @@ def test_a_command_that_is_nowhere_starts_nothing_and_says_so(pod: LocalPod) -> 
 
 
 def test_secret_values_are_shown_nowhere(pod: LocalPod) -> None:
-    dry = pod.run("launch", "local", "--env", "HF_TOKEN=hush-hush", "--dry-run", "--", "true")
+    dry = pod.call("launch", "local", "--env", "HF_TOKEN=hush-hush", "--dry-run", "--", "true")
     assert dry.code == 0
     assert "hush-hush" not in dry.out + dry.errors
     run = launch(pod, "--env", "HF_TOKEN=hush-hush", job=("sh", "-c", 'test "${#HF_TOKEN}" = 9'))
@@ -317,40 +319,40 @@ def test_whoever_waits_is_let_go_when_nobody_can_look_after_the_run(pod: LocalPo
         assert waiting.wait(DEADLINE) == 3
         assert f"tpu-tui attach {directory.name}".encode() in waiting.stderr.read()
     (directory / "run.json").write_bytes(record)
-    assert "unattended since" in pod.run("status", "forsaken", "--offline").out
+    assert "unattended since" in pod.call("status", "forsaken", "--offline").out
     end.touch()
-    assert pod.run("attach", "forsaken").code == 0
+    assert pod.call("attach", "forsaken").code == 0
 
 
 def test_read_only_refuses_what_changes_and_allows_what_looks(pod: LocalPod) -> None:
     for words in (["launch", "local"], ["exec", "local"]):
-        refused = pod.run("--read-only", *words, "--", "true")
+        refused = pod.call("--read-only", *words, "--", "true")
         assert refused.code == 2
         assert "--read-only" in refused.errors
-    assert pod.run("slices", "--read-only").code == 0
+    assert pod.call("slices", "--read-only").code == 0
 
 
 def test_a_slice_comes_and_goes(pod: LocalPod) -> None:
     words = ("slices", "create", "small", "--type", "v2-8", "--version", "tpu-ubuntu2204-base")
-    assert pod.run(*words, "--dry-run").code == 0
-    assert len(pod.run("slices", "--json").document) == 1
+    assert pod.call(*words, "--dry-run").code == 0
+    assert len(pod.call("slices", "--json").document) == 1
     made = pod.run(*words)
     assert made.code == 0, made.errors
-    again = pod.run("slices", "start", "small")
+    again = pod.call("slices", "start", "small")
     assert (again.code, "it must be STOPPED" in again.errors) == (2, True), "what runs cannot be started"
-    assert {row["name"] for row in pod.run("slices", "--json").document} == {"local", "small"}
-    assert pod.run("exec", "small", "--", "true").code == 0
-    assert pod.run("slices", "delete", "small").code == 2, "nobody could be asked for its name"
-    would = pod.run("slices", "delete", "small", "--dry-run", "--json").document
+    assert {row["name"] for row in pod.call("slices", "--json").document} == {"local", "small"}
+    assert pod.call("exec", "small", "--", "true").code == 0
+    assert pod.call("slices", "delete", "small").code == 2, "nobody could be asked for its name"
+    would = pod.call("slices", "delete", "small", "--dry-run", "--json").document
     assert (would["dry_run"], len(would["steps"])) == (True, 1)
     assert would["steps"][0].startswith("would delete small in local-a, now READY")
-    assert pod.run("slices", "stop", "small").code == 0
-    stopped = pod.run("workers", "small", "--json")
+    assert pod.call("slices", "stop", "small").code == 0
+    stopped = pod.call("workers", "small", "--json")
     assert (stopped.code, [row["reachable"] for row in stopped.document]) == (3, [False])
     assert "small is STOPPED" in stopped.document[0]["error"]
     assert "slices start local-a/small" in stopped.errors
     assert pod.run("slices", "delete", "small", "--yes").code == 0
-    assert {row["name"] for row in pod.run("slices", "--json").document} == {"local"}
+    assert {row["name"] for row in pod.call("slices", "--json").document} == {"local"}
 
 
 def test_unknown_names_end_with_2_and_what_there_is(pod: LocalPod) -> None:
@@ -360,7 +362,7 @@ def test_unknown_names_end_with_2_and_what_there_is(pod: LocalPod) -> None:
         (["cores", "/no/such/file"], ""),
         (["exec", "local", "--worker", "9", "--", "true"], ""),
     ):
-        answer = pod.run(*words)
+        answer = pod.call(*words)
         assert answer.code == 2, words
         assert "Traceback" not in answer.errors
         assert "→" in answer.errors

@@ -18,7 +18,7 @@ from tui.pod.run_names import readable_name
     "words", [("launch", "x", "--grace"), ("stop", "x", "--grace"), ("exec", "x", "--timeout")], ids=lambda w: w[0]
 )
 def test_what_is_no_number_of_seconds_is_refused(shell: Shell, words: tuple[str, ...], seconds: str) -> None:
-    answer = shell.run(*words, seconds)
+    answer = shell.call(*words, seconds)
     assert answer.code == 2
     assert f"{words[-1]}: {seconds!r} is no number of seconds" in answer.errors
 
@@ -27,12 +27,12 @@ def test_a_long_name_is_cut_and_an_odd_one_made_fit_for_files(pod: LocalPod) -> 
     names = {"n" * 5000: "n" * 100, "../../a b\n'q'": "a-b-q", "läuft größer": "lauft-grosser", "as-it-is_1.0": ""}
     for name, expected in names.items():
         words = ("launch", "local", "--skip-checks", "--name", name, "--detach", "--json", "--", "true")
-        answer = pod.run(*words)
+        answer = pod.call(*words)
         assert answer.code == 0, answer.errors
         run = answer.document["run"]
         assert run.rsplit("-", 3)[0] == (expected or name)
         assert (f"The run is called {expected}:" in answer.errors) == bool(expected)
-        assert pod.run("status", run).code == 0
+        assert pod.call("status", run).code == 0
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_a_job_gets_odd_values_exactly(pod: LocalPod) -> None:
     env = ("--env", f"A={value}", "--env", "B=")
     answer = pod.run("launch", "local", "--skip-checks", "--name", "odd-values", *env, "--", *job)
     assert answer.code == 0, answer.errors
-    assert pod.run("logs", "odd-values", "--worker", "2").raw == f"{value}|||a\nb|ü|".encode()
+    assert pod.call("logs", "odd-values", "--worker", "2").raw == f"{value}|||a\nb|ü|".encode()
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_a_job_gets_odd_values_exactly(pod: LocalPod) -> None:
     ids=lambda words: words[0],
 )
 def test_bytes_that_are_no_characters_are_refused(pod: LocalPod, words: tuple[str, ...]) -> None:
-    answer = pod.run(*words)
+    answer = pod.call(*words)
     assert answer.code == 2
     assert "is no text: it holds bytes that are no characters\n  → write it in UTF-8" in answer.errors
     assert "Traceback" not in answer.errors
@@ -98,13 +98,13 @@ def test_thousands_may_be_apart(number: str, value: int) -> None:
 
 def test_a_slip_of_the_finger_deletes_no_run(pod: LocalPod) -> None:
     words = ("launch", "local", "--skip-checks", "--name", "kept-once", "--detach", "--json", "--", "true")
-    run = pod.run(*words).document["run"]
-    assert pod.run("attach", run).code == 0
+    run = pod.call(*words).document["run"]
+    assert pod.call("attach", run).code == 0
     for slip in ("kept-onc", "ept-once", run[:-1]):
-        answer = pod.run("runs", "delete", slip)
+        answer = pod.call("runs", "delete", slip)
         assert answer.code == 2
         assert f"is too little of {run} to delete that\n  → tpu-tui runs delete {run}" in answer.errors
-    assert pod.run("status", run).code == 0
-    assert pod.run("runs", "delete", "kept-once", "--json").document == [
+    assert pod.call("status", run).code == 0
+    assert pod.call("runs", "delete", "kept-once", "--json").document == [
         {"run": run, "deleted": True, "detail": None}
     ]

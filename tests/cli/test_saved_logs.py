@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.commands import Shell
 from tests.logs.shapes import SAMPLE_LOG, generated_log, training
 from tests.stores import needs_store
 from tui.cloud.buckets import Buckets, parse_url
@@ -24,14 +25,20 @@ from tui.runs.directory import RunDirectory
 from tui.settings import Settings
 
 
-def run(*words: str, home: Path, given: bytes | None = None) -> subprocess.CompletedProcess[bytes]:
+def run(*words: str, home: Path) -> subprocess.CompletedProcess[bytes]:
+    answer = Shell(home).call(*words)
+    return subprocess.CompletedProcess(words, answer.code, answer.raw, answer.errors.encode())
+
+
+def run_apart(*words: str, home: Path, given: bytes | None = None) -> subprocess.CompletedProcess[bytes]:
+    """In a process of its own."""
     environ = {**os.environ, "TPU_TUI_HOME": str(home)}
     command = [sys.executable, "-m", "tui.cli", *words]
     return subprocess.run(command, input=given, env=environ, capture_output=True, check=False, timeout=120)
 
 
 def test_one_workers_lines_are_those_that_grep_finds_byte_for_byte(tmp_path: Path) -> None:
-    found = run("logs", str(SAMPLE_LOG), "--worker", "1", home=tmp_path)
+    found = run_apart("logs", str(SAMPLE_LOG), "--worker", "1", home=tmp_path)
     lines = SAMPLE_LOG.read_bytes().splitlines(keepends=True)
     assert found.stdout == b"".join(line for line in lines if b" 10.164.0.109 [1] " in line)
     ending = run("logs", str(SAMPLE_LOG), "--worker", "1", "--tail", "2", home=tmp_path)
@@ -40,7 +47,7 @@ def test_one_workers_lines_are_those_that_grep_finds_byte_for_byte(tmp_path: Pat
 
 
 def test_what_is_piped_in_is_a_log_too(tmp_path: Path) -> None:
-    piped = run("cores", "-", "--json", home=tmp_path, given=SAMPLE_LOG.read_bytes())
+    piped = run_apart("cores", "-", "--json", home=tmp_path, given=SAMPLE_LOG.read_bytes())
     assert piped.stdout == run("cores", str(SAMPLE_LOG), "--json", home=tmp_path).stdout
     assert len(json.loads(piped.stdout)) == 16
 
@@ -95,10 +102,10 @@ def test_that_no_dialect_understands_a_line_is_told(tmp_path: Path) -> None:
 
 def test_a_report_and_a_comparison_take_what_is_piped_in(tmp_path: Path) -> None:
     log = SAMPLE_LOG.read_bytes()
-    report = run("report", "-", "--format", "json", "--out", str(tmp_path), home=tmp_path, given=log)
+    report = run_apart("report", "-", "--format", "json", "--out", str(tmp_path), home=tmp_path, given=log)
     assert report.returncode == 0, report.stderr
     assert len(json.loads((tmp_path / "report.json").read_text())["cores"]) == 16
-    compared = run("compare", "-", str(SAMPLE_LOG), "--json", home=tmp_path, given=log)
+    compared = run_apart("compare", "-", str(SAMPLE_LOG), "--json", home=tmp_path, given=log)
     first, second = json.loads(compared.stdout)
     assert first["rate_total"] == second["rate_total"]
 
@@ -106,7 +113,7 @@ def test_a_report_and_a_comparison_take_what_is_piped_in(tmp_path: Path) -> None
 def test_of_a_packed_log_that_is_cut_off_the_rows_are_printed_and_the_rest_is_told(tmp_path: Path) -> None:
     path = tmp_path / "cut.log.gz"
     path.write_bytes(gzip.compress(generated_log(40_000, 8))[:-5000])
-    answer = run("cores", str(path), "--json", home=tmp_path)
+    answer = run_apart("cores", str(path), "--json", home=tmp_path)
     assert len(json.loads(answer.stdout)) == 8
     assert b"to its end" in answer.stderr
     assert answer.returncode == 2
@@ -144,14 +151,14 @@ async def test_a_log_in_a_bucket_is_named_by_its_address(tmp_path: Path) -> None
     profile.chmod(0o600)
 
     async def answer(*words: str) -> subprocess.CompletedProcess[bytes]:
-        return await asyncio.to_thread(partial(run, *words, home=home))
+        return await asyncio.to_thread(partial(run_apart, *words, home=home))
 
     url = "gs://logs/out.log.gz"
     try:
         cores = await answer("cores", url, "--json")
-        assert cores.stdout == run("cores", str(SAMPLE_LOG), "--json", home=home).stdout
+        assert cores.stdout == run_apart("cores", str(SAMPLE_LOG), "--json", home=home).stdout
         lines = await answer("logs", url, "--worker", "1")
-        assert lines.stdout == run("logs", str(SAMPLE_LOG), "--worker", "1", home=home).stdout
+        assert lines.stdout == run_apart("logs", str(SAMPLE_LOG), "--worker", "1", home=home).stdout
         tried = await answer("dialect", "test", url, "--json")
         assert json.loads(tried.stdout)["file"] == url
         told = await answer("report", url, "--format", "txt", "--out", str(home), "--json")

@@ -16,9 +16,10 @@ import pytest
 from tests.cli.commands import DEADLINE, Shell
 
 
-@pytest.fixture
-def server(shell: Shell) -> Iterator[dict[str, Any]]:
-    """`serve` on a free port; what it announced."""
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    """`serve` on a free port; what it announced. At its end it has written nothing, whatever was asked of it."""
+    shell = Shell(tmp_path_factory.mktemp("home"))
     process = shell.start("serve", "--port", "0", "--json")
     assert process.stdout is not None
     line = process.stdout.readline()

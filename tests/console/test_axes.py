@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from textual.app import App, ComposeResult
 
+from tests.console.driving import until
 from tui.console.widgets.axes import RunTime, clock, ticks_within
-from tui.console.widgets.charts import readable, time_axis
+from tui.console.widgets.charts import Plot, readable, time_axis
 from tui.logs.series import PodSeries
 
 
@@ -81,3 +83,21 @@ def test_time_is_the_axis_wherever_it_goes_on(times: list[float], x: list[float]
 def test_a_label_that_would_not_end_on_the_axis_is_left_out() -> None:
     assert readable([0.0, 20.0, 40.0], ["00:00", "00:20", "00:40"], 41.0, 50) == [0.0, 20.0]
     assert readable([0.0, 20.0, 40.0], ["00:00", "00:20", "00:40"], 45.0, 50) == [0.0, 20.0, 40.0]
+
+
+class Left(Plot):
+    """A plot whose screen is left as it is being made."""
+
+    def compose(self) -> ComposeResult:
+        self.remove()
+        yield from super().compose()
+
+
+async def test_a_plot_that_is_left_before_it_is_there_does_no_harm() -> None:
+    class Leaving(App[None]):
+        def compose(self) -> ComposeResult:
+            yield Left()
+
+    app = Leaving()
+    async with app.run_test() as pilot:
+        await until(pilot, lambda: not app.screen.query(Left))

@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+import asyncio
 import math
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from textual.app import App, ComposeResult
+from textual.binding import Binding
 from textual.events import Key
 from textual.screen import Screen
+from textual.widget import Widget
+from textual.widgets import Static
 
 from tests.console.driving import FULL, SMALL, fail, headline, running, table, until
 from tests.console.stage import StageOperator, train
@@ -114,6 +119,40 @@ async def test_the_line_of_keys_holds_what_fits_and_cuts_none(operator: StageOpe
         told = [str(key.render()) for key in keys()]
         assert told[:2] == ["⏎ Open", "? Help"]
         assert ("^d Delete" in told) is (width >= 120)
+
+
+class Plain(Static, can_focus=True):
+    pass
+
+
+class Keyed(Static, can_focus=True):
+    BINDINGS: ClassVar = [Binding("x", "ring", "Ring")]
+
+
+async def test_the_line_of_keys_is_made_anew_only_where_it_tells_others() -> None:
+    class Keys(App[None]):
+        BINDINGS: ClassVar = [Binding("a", "app.bell", "All")]
+
+        def compose(self) -> ComposeResult:
+            yield from (Plain(id="first"), Plain(id="second"), Keyed(id="third"), KeysLine())
+
+    app = Keys()
+    async with app.run_test(size=FULL) as pilot:
+        line = app.query_one(KeysLine)
+
+        async def told_at(name: str) -> list[Widget]:
+            app.query_one(f"#{name}").focus()
+            await until(pilot, lambda: app.focused is not None and app.focused.id == name)
+            line.call_later(line.bindings_changed, app.screen)
+            looked = asyncio.Event()
+            line.call_later(line.call_after_refresh, looked.set)
+            await until(pilot, looked.is_set)
+            return list(line.children)
+
+        at_first = await told_at("first")
+        assert len(at_first) == 1
+        assert await told_at("second") == at_first, "the same widgets"
+        assert [str(key.render()) for key in await told_at("third")] == ["x Ring", "a All"]
 
 
 async def test_a_screen_beneath_a_dialog_is_painted_seldom(

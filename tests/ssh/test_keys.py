@@ -6,13 +6,16 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
+import asyncssh
 import pytest
 
 from tests.sshd import OpensshWorker, make_key
 from tui.errors import OutOfReachError, UsageError
+from tui.pod.worker import Worker
 from tui.ssh.access import Access
 from tui.ssh.fleet import Fleet
 from tui.ssh.keys import lie_open, unlock
@@ -245,67 +248,58 @@ async def test_a_key_file_that_is_missing_or_none_is_a_usage_error(sshd: Start, 
             await _logs_in(server, server.access(identity=str(tmp_path / name)))
 
 
-async def test_a_one_time_code_is_asked_for(tmp_path: Path) -> None:
-    import asyncssh
+class Asking(asyncssh.SSHServer):
+    """Asks what the challenge says, and lets in who answers it rightly."""
 
-    from tui.pod.worker import Worker
+    def __init__(self, challenge: tuple[object, ...], *answers: str) -> None:
+        self.challenge = challenge
+        self.answers = list(answers)
 
-    class Server(asyncssh.SSHServer):
-        def begin_auth(self, username: str) -> bool:
-            return True
+    def begin_auth(self, username: str) -> bool:
+        return True
 
-        def kbdint_auth_supported(self) -> bool:
-            return True
+    def kbdint_auth_supported(self) -> bool:
+        return True
 
-        def get_kbdint_challenge(self, username: str, lang: str, submethods: str) -> object:
-            return "", "", "", [("Code \x1b[31m:", False)]
+    def get_kbdint_challenge(self, username: str, lang: str, submethods: str) -> object:
+        return self.challenge
 
-        def validate_kbdint_response(self, username: str, responses: list[str]) -> bool:
-            return responses == ["123456"]
+    def validate_kbdint_response(self, username: str, responses: list[str]) -> bool:
+        return bool(self.answers) and responses == self.answers
 
-    key = asyncssh.generate_private_key("ssh-ed25519")
+
+@asynccontextmanager
+async def _asking(instruction: str, prompts: list[tuple[str, bool]], *answers: str) -> AsyncIterator[Worker]:
+    """A worker whose server asks for words instead of a key; a command there says `done`."""
     done = "done"
+    key = asyncssh.generate_private_key("ssh-ed25519")
     async with await asyncssh.listen(
         "127.0.0.1",
         0,
-        server_factory=Server,
+        server_factory=lambda: Asking(("", instruction, "", prompts), *answers),
         server_host_keys=[key],
-        process_factory=lambda p: (p.stdout.write(done), p.exit(0)),
+        process_factory=lambda process: (process.stdout.write(done), process.exit(0)),
     ) as server:
         public = key.export_public_key().decode().strip()
-        worker = Worker(0, internal_ip="127.0.0.1", port=server.get_port(), host_keys=(public,))
-        person = Person("123456")
-        async with Fleet([worker], Access(user="me"), prompter=person) as fleet:
-            assert (await fleet.run(0, "x")).stdout == done.encode()
+        yield Worker(0, internal_ip="127.0.0.1", port=server.get_port(), host_keys=(public,))
+
+
+async def test_a_one_time_code_is_asked_for() -> None:
+    person = Person("123456")
+    async with (
+        _asking("", [("Code \x1b[31m:", False)], "123456") as worker,
+        Fleet([worker], Access(user="me"), prompter=person) as fleet,
+    ):
+        assert (await fleet.run(0, "x")).stdout == b"done"
     assert len(person.asked) == 1
     assert "\x1b" not in person.asked[0]
 
 
 async def test_why_nobody_is_let_in_is_told_as_the_server_tells_it() -> None:
-    import asyncssh
-
-    from tui.pod.worker import Worker
-
-    class Server(asyncssh.SSHServer):
-        def begin_auth(self, username: str) -> bool:
-            return True
-
-        def kbdint_auth_supported(self) -> bool:
-            return True
-
-        def get_kbdint_challenge(self, username: str, lang: str, submethods: str) -> object:
-            return "", "Account locked due to 3 failed logins\n", "", []
-
-        def validate_kbdint_response(self, username: str, responses: list[str]) -> bool:
-            return False
-
-    key = asyncssh.generate_private_key("ssh-ed25519")
-    async with await asyncssh.listen("127.0.0.1", 0, server_factory=Server, server_host_keys=[key]) as server:
-        public = key.export_public_key().decode().strip()
-        worker = Worker(0, internal_ip="127.0.0.1", port=server.get_port(), host_keys=(public,))
-        async with Fleet([worker], Access(user="me"), prompter=Person()) as fleet:
-            with pytest.raises(SshError, match="Account locked due to 3 failed logins"):
-                await fleet.run(0, "x")
+    why = "Account locked due to 3 failed logins"
+    async with _asking(f"{why}\n", []) as worker, Fleet([worker], Access(user="me"), prompter=Person()) as fleet:
+        with pytest.raises(SshError, match=why):
+            await fleet.run(0, "x")
 
 
 def _key(path: Path, *options: str) -> str:
