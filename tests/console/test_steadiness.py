@@ -68,6 +68,14 @@ async def test_a_subtitle_repaints_its_own_edge_only(tmp_path: Path) -> None:
         assert [(region.y, region.height) for region in pane._exchange_repaint_regions()] == [(9, 1)]
 
 
+async def test_a_headline_keeps_how_the_run_stands_however_little_that_shines() -> None:
+    app = Heading()
+    async with app.run_test(size=(30, 5)):
+        headline = app.query_one(Headline)
+        headline.show([[Cell("stopped", "dim"), Cell("night-20261123"), Cell("on pod", "dim"), Cell("exit 143 143")]])
+        assert headline.render_line(0).text.strip() == "stopped  night-20261123"
+
+
 async def test_a_figure_is_on_the_headline_whole_or_not_at_all() -> None:
     app = Heading()
     async with app.run_test(size=(30, 5)):

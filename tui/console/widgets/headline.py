@@ -22,11 +22,12 @@ LEAST_CELLS = 2
 def _fitting(line: tuple[Cell, ...], widths: Sequence[int], width: int) -> tuple[Cell, ...]:
     """The cells of a line; where they are too many, the dim ones go first, the last of them before the others.
 
-    Then the last ones go that hold a figure: half a number would be another number. `widths` are the cells'.
+    Then the last ones go that hold a figure: half a number would be another number. The first one, which tells what
+    this is or how it stands, never goes. `widths` are the cells'.
     """
     shown = list(zip(line, widths, strict=True))
     while sum(size for _, size in shown) + len(GAP) * (len(shown) - 1) > width:
-        dim = [place for place, (cell, _) in enumerate(shown) if cell.tone == "dim"]
+        dim = [place for place, (cell, _) in enumerate(shown) if place and cell.tone == "dim"]
         if not dim and (len(shown) <= LEAST_CELLS or not any(map(str.isdigit, shown[-1][0].text))):
             break
         del shown[dim[-1] if dim else -1]
