@@ -2,10 +2,9 @@ from __future__ import annotations
 
 import os
 import re
+import select
 import subprocess
 import sys
-import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -55,17 +54,26 @@ def test_a_run_ends_with_its_totals_one_a_line() -> None:
     ]
 
 
-def test_a_line_waits_for_room_in_a_full_pipe_that_does_not_wait_by_itself() -> None:
+def test_a_line_waits_for_room_in_a_full_pipe_that_does_not_wait_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     ours, theirs = os.pipe()
     os.set_blocking(theirs, False)
     with suppress(BlockingIOError):
         while True:
             os.write(theirs, b"." * 4096)
-    with os.fdopen(ours, "rb") as reader, ThreadPoolExecutor() as pool:
-        writing = pool.submit(progress.write_line, "after all", theirs)
-        time.sleep(0.2)
-        writing.add_done_callback(lambda _: os.close(theirs))
-        assert reader.read().endswith(b".after all\n")
+    waited = []
+    wait = select.select
+
+    def make_room(reading: list[int], writing: list[int], odd: list[int]) -> object:
+        waited.append(writing)
+        os.read(ours, 65536)
+        return wait(reading, writing, odd)
+
+    monkeypatch.setattr(select, "select", make_room)
+    progress.write_line("after all", theirs)
+    os.close(theirs)
+    with os.fdopen(ours, "rb") as reader:
+        assert reader.read().endswith(b"after all\n")
+    assert waited == [[theirs]]
 
 
 def test_without_an_evaluation_there_is_no_accuracy_to_tell() -> None:
