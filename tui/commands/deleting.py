@@ -114,10 +114,12 @@ async def _delete(directory: RunDirectory, where: str, operator: Operator) -> No
 
 async def _let_keeper_go(directory: RunDirectory) -> None:
     """Wait for the keeper of an ended run before anything of it is removed. Raises UsageError where it stays."""
+    from tui.runs.discover import still_kept
+
     end = monotonic() + TIDIES_UP_WITHIN
     while directory.attended().alive:
         if monotonic() > end:
-            raise UsageError(f"the keeper of {directory.id} still works on it", remedy="try again when it is done")
+            raise still_kept(directory)
         await asyncio.sleep(0.1)
 
 

@@ -215,12 +215,17 @@ def delete_unreadable(damaged: NoRecordError, runs_home: Path, *, anyway: bool =
     _remove(directory)
 
 
+def still_kept(directory: RunDirectory) -> UsageError:
+    """The error for a run that is over, but not for its keeper."""
+    return UsageError(f"the keeper of {directory.id} still works on it", remedy="try again when it is done")
+
+
 def _remove(directory: RunDirectory) -> None:
     """Remove a run's directory that nobody keeps."""
     try:
         claim = Claim.take(directory)
         if claim is None:
-            raise UsageError(f"the keeper of {directory.id} still works on it", remedy="try again when it is done")
+            raise still_kept(directory)
         try:
             if claim.stands():
                 _remove_tree(directory.path)
