@@ -14,7 +14,7 @@ from tui.console.screens.dialog import Dialog, QuitDialog, SecretDialog, TrustDi
 from tui.console.screens.launch import LaunchDialog
 from tui.console.screens.pod import PodScreen
 from tui.console.screens.run import RunScreen
-from tui.console.screens.stop import StopDialog
+from tui.console.screens.stop import StopDialog, StopProgress
 
 
 async def test_launching_shows_what_will_run_and_only_then_starts_it(operator: StageOperator) -> None:
@@ -140,7 +140,7 @@ async def test_stopping_asks_and_then_every_worker_answers_by_name(operator: Sta
         await until(pilot, lambda: isinstance(app.screen, StopDialog))
         assert "workers 0-3" in dialog_text(app)
         assert operator.stopped == []
-        await pilot.press("enter")
+        await pilot.press("y")
         await until(pilot, lambda: shown(table(app, "answers")).count("saving…") == 4)
         assert operator.stopped == [directory.id]
         operator.release.set()
@@ -181,6 +181,36 @@ async def test_leaving_the_stop_dialog_stops_nothing(operator: StageOperator) ->
         await pilot.press("x", "escape")
         await until(pilot, lambda: isinstance(app.screen, RunScreen))
         assert operator.stopped == []
+
+
+async def test_enter_at_the_question_leaves_the_run_alone_and_a_second_x_stops_it(operator: StageOperator) -> None:
+    directory = running(operator)
+    app = ConsoleApp(operator, open_run=directory)
+    async with app.run_test(size=FULL) as pilot:
+        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+        await pilot.press("x")
+        await until(pilot, lambda: isinstance(app.screen, StopDialog) and app.screen.focused is not None)
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, RunScreen))
+        assert operator.stopped == []
+        await pilot.press("x", "x")
+        await until(pilot, lambda: operator.stopped == [directory.id])
+
+
+@pytest.mark.parametrize("lossy", ["demo", "stop"])
+async def test_enter_at_the_quit_question_loses_nothing(operator: StageOperator, lossy: str) -> None:
+    directory = running(operator)
+    app = ConsoleApp(operator, demo=lossy == "demo")
+    async with app.run_test(size=FULL) as pilot:
+        if lossy == "stop":
+            app.flows.stops[directory.id] = StopProgress(directory.run, 0.0)
+        await pilot.press("q")
+        await until(pilot, lambda: isinstance(app.screen, QuitDialog) and app.screen.focused is not None)
+        await pilot.press("enter")
+        await until(pilot, lambda: not isinstance(app.screen, QuitDialog))
+        assert not app._exit
+        await pilot.press("q", "q")
+        await until(pilot, lambda: app._exit)
 
 
 async def test_quitting_says_that_runs_go_on(operator: StageOperator) -> None:

@@ -13,7 +13,7 @@ from tui.console.endings import ending
 from tui.console.feed import RunFeed
 from tui.console.screens.base import is_on_top
 from tui.console.screens.delete import DeleteDialog, DeleteProgress
-from tui.console.screens.dialog import QuitDialog, TextDialog, WaitDialog
+from tui.console.screens.dialog import LossyQuitDialog, QuitDialog, TextDialog, WaitDialog
 from tui.console.screens.run import ActingRunScreen, RunScreen
 from tui.console.screens.stop import StopDialog, StopProgress
 from tui.console.sources import RUNS, SLICES, checks_of
@@ -339,7 +339,8 @@ class Flows:
 
     def ask_quit(self) -> None:
         """Say what goes on, then go."""
-        self.app.push_screen(QuitDialog(self._told_at_quit()), lambda go: self.app.exit() if go else None)
+        dialog = LossyQuitDialog if self.app.demo or self.stops else QuitDialog
+        self.app.push_screen(dialog(self._told_at_quit()), lambda go: self.app.exit() if go else None)
 
     def _told_at_quit(self) -> str:
         statuses = self.app.store.get(RUNS).value or ()

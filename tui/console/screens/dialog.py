@@ -18,6 +18,8 @@ from tui.console.screens.base import is_on_top, size_up
 from tui.console.text import harmless
 
 if TYPE_CHECKING:
+    from textual.widgets.button import ButtonVariant
+
     from tui.console.app import ConsoleApp
 
 Answer = TypeVar("Answer")
@@ -241,6 +243,7 @@ class QuitDialog(Dialog[bool]):
 
     TITLE = "quit"
     AUTO_FOCUS = "#quit"
+    QUIT_VARIANT: ClassVar[ButtonVariant] = "primary"
     default_answer = False
 
     def __init__(self, told: str) -> None:
@@ -253,7 +256,7 @@ class QuitDialog(Dialog[bool]):
 
     def buttons(self) -> Sequence[Button]:
         """Stay or go."""
-        return [Button("Stay", id="leave"), Button("Quit", id="quit", variant="primary")]
+        return [Button("Stay", id="leave"), Button("Quit", id="quit", variant=self.QUIT_VARIANT)]
 
     def on_key(self, event: object) -> None:
         """`q` or `y` once more quits as well."""
@@ -263,3 +266,10 @@ class QuitDialog(Dialog[bool]):
     def answered(self, button: str) -> None:  # noqa: ARG002
         """Go."""
         self.leave_with(True)
+
+
+class LossyQuitDialog(QuitDialog):
+    """As `QuitDialog` where something is lost by quitting: Enter stays."""
+
+    AUTO_FOCUS = "#leave"
+    QUIT_VARIANT: ClassVar[ButtonVariant] = "error"

@@ -27,6 +27,7 @@ COLUMNS = (
     Column("exit", "exit", 5, right=True),
     Column("detail", "detail", 20, flexible=1),
 )
+LEAVE = "Leave it running"
 MOST_TOLD = 3
 """Accounts of workers that did not confirm that are told whole."""
 
@@ -77,9 +78,13 @@ class StopProgress:
 
 
 class StopDialog(LiveDialog["str | None"]):
-    """Asks whether to stop (`begin` is called for that), then shows the acknowledgements as they come."""
+    """Asks whether to stop (`begin` is called for that), then shows the acknowledgements as they come.
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("y", "begin", "Stop it", show=False, id="stop.begin")]
+    Enter leaves the run alone: the red button is reached by `y`, by the key that asked, or by choosing it.
+    """
+
+    AUTO_FOCUS = "#leave"
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("y,x", "begin", "Stop it", show=False, id="stop.begin")]
 
     def __init__(self, run: Run, begin: Callable[[], StopProgress], progress: StopProgress | None = None) -> None:
         super().__init__()
@@ -106,7 +111,7 @@ class StopDialog(LiveDialog["str | None"]):
 
     def buttons(self) -> Sequence[Button]:
         """Leave it alone, or stop it."""
-        return [Button("Leave it running", id="leave"), Button("Stop it", id="begin", variant="error")]
+        return [Button(LEAVE, id="leave"), Button("Stop it (y)", id="begin", variant="error")]
 
     def on_mount(self) -> None:
         """Wait for the answer; the table takes as much room as it has rows."""
@@ -114,13 +119,13 @@ class StopDialog(LiveDialog["str | None"]):
         table.styles.height = min(len(self._run.workers), 16) + 1
         self._arrange()
         self.ready = True
-        self.query_one("#leave" if self.progress else "#begin").focus()
+        self.query_one("#leave").focus()
 
     def _arrange(self) -> None:
         going = self.progress is not None
         self._table.display = going
         self.query_one("#begin").display = not going
-        self.query_one("#leave", Button).label = "Close" if going else "Leave it running"
+        self.query_one("#leave", Button).label = "Close" if going else LEAVE
         self.tick()
 
     def tick(self) -> None:
