@@ -101,10 +101,10 @@ def test_a_slip_of_the_finger_deletes_no_run(pod: LocalPod) -> None:
     run = pod.call(*words).document["run"]
     assert pod.call("attach", run).code == 0
     for slip in ("kept-onc", "ept-once", run[:-1]):
-        answer = pod.call("runs", "delete", slip)
+        answer = pod.call("runs", "delete", slip, "--yes")
         assert answer.code == 2
         assert f"is too little of {run} to delete that\n  → tpu-tui runs delete {run}" in answer.errors
     assert pod.call("status", run).code == 0
-    assert pod.call("runs", "delete", "kept-once", "--json").document == [
+    assert pod.call("runs", "delete", "kept-once", "--yes", "--json").document == [
         {"run": run, "deleted": True, "detail": None}
     ]

@@ -71,9 +71,9 @@ def test_a_damaged_record_is_deleted_by_name_and_that_its_workers_are_not_asked_
     directory.append_event("state", state="running")
     (directory.path / "run.json").write_bytes(b"{")
     for words, told in (((), "may go on"), (("--on", "workers"), "cannot be deleted on its workers")):
-        refused = shell.call("runs", "delete", run, *words)
+        refused = shell.call("runs", "delete", run, "--yes", *words)
         assert (refused.code, told in refused.errors, "→" in refused.errors) == (2, True, True)
-    [row] = shell.call("runs", "delete", run, "--on", "here", "--json").document
+    [row] = shell.call("runs", "delete", run, "--on", "here", "--yes", "--json").document
     assert (row["run"], row["deleted"], "here only" in row["detail"]) == (run, True, True)
     assert not directory.path.exists()
 
@@ -123,8 +123,8 @@ def test_runs_are_listed_beside_what_is_wrong_with_where_to_ask(shell: Shell, tm
 
 
 def test_options_of_deleting_are_refused_where_nothing_is_deleted(shell: Shell) -> None:
-    for option, value in (("--older-than", "7d"), ("--on", "here")):
-        answer = shell.call("runs", option, value, "--offline")
+    for words in (("--older-than", "7d"), ("--on", "here"), ("--yes",)):
+        answer = shell.call("runs", *words, "--offline")
         assert answer.code == 2
         assert "runs delete" in answer.errors
 

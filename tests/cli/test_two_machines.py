@@ -54,7 +54,7 @@ def test_a_run_launched_elsewhere_is_found_mirrored_from_byte_0_and_deleted(pod:
     mirrors = [(shell.home / "runs" / launched / "worker-001.log").read_bytes() for shell in (pod.shell, other)]
     assert mirrors[0] == mirrors[1]
     assert mirrors[0].startswith(b"1\n2\n3\n")
-    deleted = other.call("runs", "delete", launched, "--json")
+    deleted = other.call("runs", "delete", launched, "--yes", "--json")
     assert deleted.document[0]["deleted"], "its keeper may not have gone yet, and is waited for"
     assert launched not in [row["run"] for row in other.call("runs", "--json").document]
 
@@ -66,6 +66,6 @@ def test_a_run_that_ended_elsewhere_is_told_as_ended_and_can_be_deleted(pod: Loc
     found = {row["run"]: row for row in other.run("runs", "--json").document}[launched]
     assert (found["state"], found["exit_codes"]) == ("succeeded", [0] * 4)
     assert other.call("logs", "short", "--worker", "2").raw == b"hi\n"
-    twice = other.call("runs", "delete", "short", launched, "--json")
+    twice = other.call("runs", "delete", "short", launched, "--yes", "--json")
     assert ([row["deleted"] for row in twice.document], twice.code) == ([True], 0)
     assert launched not in [row["run"] for row in other.call("runs", "--json").document]

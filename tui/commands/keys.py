@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from tui.commands.arguments import SLICE
 from tui.commands.output import Output
-from tui.commands.prompter import ask
+from tui.commands.prompter import agrees
 from tui.errors import OutOfReachError, TpuTuiError, UsageError
 
 if TYPE_CHECKING:
     from tui.operator import Operator
     from tui.operator.login_keys import KeyPlan
     from tui.ssh.probing import Reach
-
-_YES = ("y", "yes")
 
 
 def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
@@ -110,5 +108,5 @@ async def _ask(plan: KeyPlan) -> None:
             why=f"this would {_intent(plan)}",
             remedy="add --yes where nobody can answer",
         )
-    if (await ask(f"This will {_intent(plan)}. Go on? [y/N] ")).strip().lower() not in _YES:
+    if not await agrees(f"This will {_intent(plan)}. Go on?"):
         raise UsageError("no key was added")

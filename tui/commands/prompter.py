@@ -13,6 +13,7 @@ from tui.printable import one_line, printable
 
 _LOCAL_MODES = 3
 """Where `termios.tcgetattr` has them."""
+_YES = ("y", "yes")
 _LONGEST_LINE = 4096
 """Bytes of a line that a terminal hands over."""
 
@@ -34,9 +35,19 @@ class TerminalPrompter:
         return False
 
 
+def has_terminal() -> bool:
+    """Return whether a question can be seen and answered: both stdin and stderr are a terminal."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
 def prompter_for_terminal() -> TerminalPrompter | None:
-    """Somebody to ask where there is a terminal, nobody where there is none."""
-    return TerminalPrompter() if sys.stdin.isatty() and sys.stderr.isatty() else None
+    """Return a prompter where there is a terminal, else None."""
+    return TerminalPrompter() if has_terminal() else None
+
+
+async def agrees(question: str) -> bool:
+    """Ask a yes-or-no question at the terminal; anything but a yes, the end of the input too, is a no."""
+    return (await ask(f"{question} [y/N] ")).strip().lower() in _YES
 
 
 async def ask(question: str) -> str:

@@ -38,7 +38,7 @@ def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
     """Add this family's parsers."""
     add_launch(commands)
     runs = commands.add_parser(
-        "runs", help="the runs known here and on the workers; runs delete RUN … removes ended ones"
+        "runs", help="the runs known here and on the workers; runs delete RUN … asks and removes ended ones"
     )
     runs.add_argument(
         "words", metavar="SLICE | delete RUN …", nargs="*", help="only those on this slice; or delete, and which"
@@ -46,6 +46,7 @@ def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
     runs.add_argument("--offline", action="store_true", help="only what is on this machine")
     runs.add_argument("--on", choices=("workers", "here", "both"), help="where to delete (default: both)")
     runs.add_argument("--older-than", metavar="T", help="delete all that ended before, as 7d or 12h")
+    runs.add_argument("--yes", action="store_true", help="delete without asking; the runs are named then, not `last`")
     runs.set_defaults(run=runs_command, many="words")
 
     status = commands.add_parser("status", help="how a run is doing")
@@ -112,8 +113,9 @@ async def runs_command(args: argparse.Namespace, operator: Operator, out: Output
         from tui.commands.deleting import delete_runs
 
         return await delete_runs(args, operator, out)
-    if args.older_than or args.on:
-        raise UsageError("--older-than and --on say what to delete", remedy="tpu-tui runs delete --older-than 7d")
+    if args.older_than or args.on or args.yes:
+        only = "--older-than, --on and --yes belong to runs delete"
+        raise UsageError(only, remedy="tpu-tui runs delete --older-than 7d")
     if len(args.words) > 1:
         raise UsageError("runs takes one slice", remedy="tpu-tui runs SLICE, or tpu-tui runs delete RUN …")
     return await list_runs(args.words[0] if args.words else None, args.offline, operator, out)
