@@ -25,6 +25,10 @@ from tui.console.widgets.trouble import Trouble
 from tui.runs.directory import RunDirectory
 
 
+def tabs_red(tabs: TabLine) -> object:
+    return tabs.get_component_rich_style("tabs--bad").color
+
+
 async def test_a_run_that_grows_fills_the_open_run_screen(operator: StageOperator) -> None:
     directory = RunDirectory.create(operator.settings.runs_home, make_run(a_slice()))
     directory.append_event("state", state="preparing")
@@ -190,6 +194,11 @@ async def test_a_failed_run_tells_the_failing_workers_last_words_and_leads_to_th
         drawn = lambda: "\n".join(told.render_line(y).text for y in range(told.size.height))  # noqa: E731
         await until(pilot, lambda: "✗ worker 2: exit code 1" in drawn())
         assert "FileNotFoundError: shard-00031.tar" in drawn()
+        tabs = app.screen.query_one("#log-tabs", TabLine)
+        await pilot.press("3")
+        await until(pilot, lambda: tabs.render_line(0).text.split()[:4] == ["merged", "✗", "worker", "2"])
+        red = [part.text for part in tabs.render_line(0) if part.style and part.style.color == tabs_red(tabs)]
+        assert red == [" ✗ worker 2 "]
         await pilot.press("l")
         await until(pilot, lambda: app.screen.chosen_worker() == 2)  # type: ignore[attr-defined]
         await until(pilot, lambda: "FileNotFoundError" in shown(app.screen.query_one(LogPane)))

@@ -19,6 +19,7 @@ from tui.reports.facts import facts_of_run
 from tui.runs.directory import RunDirectory
 from tui.runs.keeper import attend, start_keeper
 from tui.runs.policies import Patience
+from tui.runs.record.exit_summary import exit_summary
 from tui.runs.status import status_of
 from tui.settings import save_profile
 
@@ -92,6 +93,18 @@ def test_a_worker_that_only_lost_its_partner_is_not_blamed(pod: Pod) -> None:
     status = over(pod.launch("sh", "-c", script))
     assert (status.state, status.first_failure) == (RunState.FAILED, 1)
     assert status.cause == "worker 1 exited with 9; its last lines: boom"
+
+
+def test_of_a_worker_that_was_killed_only_what_is_known_is_said_and_where_the_rest_is_to_be_found(pod: Pod) -> None:
+    script = '[ "$TPU_TUI_WORKER" = 1 ] && { echo working; kill -s KILL $$; }; exec sleep 1000'
+    directory = pod.launch("sh", "-c", script)
+    status = over(directory)
+    assert (status.state, status.first_failure, status.exit_codes[1]) == (RunState.FAILED, 1, 137)
+    assert "SIGKILL" in (status.cause or "")
+    assert "out of memory" not in (status.cause or "")
+    command = f"tpu-tui exec {directory.run.slice} --worker 1 -- dmesg | tail"
+    assert (status.remedy or "").startswith(command)
+    assert exit_summary(status) == "w1: SIGKILL · others stopped (143)"
 
 
 def test_a_worker_that_cannot_be_reached_is_blamed_by_those_who_lost_it(pod: Pod) -> None:

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tui.pod.run import RunState
-from tui.runs.policies import explain, final_state, first_failure, last_lines
+from tui.pod.run import Run, RunState, make_run_id
+from tui.pod.worker import Worker
+from tui.runs.policies import explain, final_state, first_failure, last_lines, remedy_of_kill
 from tui.runs.remote import Outcome
 
 FINE = Outcome(0, time="2026-11-21T10:00:05+00:00")
@@ -49,3 +50,16 @@ def test_last_lines_are_short_and_cannot_reach_the_terminal_raw(tmp_path: Path) 
     assert "\x1b" not in told
     assert len(told) < 700
     assert last_lines(tmp_path / "none") == ""
+
+
+def test_what_ended_a_killed_worker_is_said_as_far_as_it_is_known() -> None:
+    run = Run(make_run_id("x"), "night", ("true",), tuple(Worker(index) for index in range(8)))
+    by_kernel, by_someone = Outcome(137, signal="KILL", out_of_memory=True), Outcome(137, signal="KILL")
+    assert "the kernel's OOM killer acted on this worker" in explain(5, by_kernel, "")
+    assert "memory" not in explain(5, by_someone, "")
+    for outcome in (by_kernel, by_someone):
+        told = remedy_of_kill(run, 5, outcome)
+        assert told is not None
+        assert told.startswith("tpu-tui exec night --worker 5 -- dmesg | tail ")
+    for outcome in (EARLY, LATE, GONE, Outcome(None, recorded=False, unreachable="is gone")):
+        assert remedy_of_kill(run, 5, outcome) is None

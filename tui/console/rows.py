@@ -14,6 +14,7 @@ from tui.console.widgets.row_table import Row
 from tui.pod.ranks import format_ranks
 from tui.pod.slice import Slice
 from tui.pod.worker import Worker
+from tui.runs.record.exit_summary import exit_summary, was_stopped_on_purpose
 
 if TYPE_CHECKING:
     from tui.checks.digest import Digest, Finding
@@ -45,19 +46,17 @@ CHECK_COLUMNS = (
     Column("workers", "wkr", 7, rank=1),
     Column("detail", "detail", 16, flexible=1),
 )
-CODES_WIDTH = 12
 RUN_COLUMNS = (
     Column("id", "run", 28, flexible=1, wanted=40),
     Column("state", "state", 10),
     Column("elapsed", "elapsed", 8, right=True),
     Column("runtime", "runtime", 8, rank=2),
     Column("slice", "slice", 12, rank=3, flexible=1),
-    Column("exits", "exit codes", CODES_WIDTH, rank=5),
+    Column("exits", "exit codes", 12, rank=5, flexible=1, wanted=30),
     Column("kept", "attended", 13, rank=2),
     Column("latest", "latest", 16, rank=1, flexible=3, wanted=36),
     Column("command", "command", 24, rank=4, flexible=1),
 )
-_MOST_CODES = 8
 _COUNTED = {"fail": "failed", "unknown": "unknown", "warn": "warn"}
 MOST_CHECK_LINES = 200
 """Rows of a finding that are listed: a pod of 32 workers has thousands of pairs and ports."""
@@ -203,15 +202,10 @@ def run_seconds(status: RunStatus, now: float) -> float | None:
     return (ended if ended is not None else now) - begun
 
 
-def exit_codes(status: RunStatus, width: int | None = None) -> Cell:
-    """The workers' exit codes in worker order, `–` where none is known; counted where they are too many to list."""
-    codes = ["–" if code is None else str(code) for code in status.exit_codes]
-    text = " ".join(codes)
-    if len(codes) > _MOST_CODES or (width is not None and len(text) > width):
-        counts = {code: codes.count(code) for code in sorted(set(codes))}
-        text = " ".join(f"{code}×{count}" if count > 1 else code for code, count in counts.items())
-    bad = any(code not in (None, 0) for code in status.exit_codes)
-    return Cell(text, "bad" if bad else "dim")
+def exit_codes(status: RunStatus) -> Cell:
+    """How the workers ended: the one that failed first, then the others; a stop on purpose is no failure."""
+    bad = any(code not in (None, 0) for code in status.exit_codes) and not was_stopped_on_purpose(status)
+    return Cell(exit_summary(status), "bad" if bad else "dim")
 
 
 def attendance(status: RunStatus, now: float) -> Cell:
@@ -254,7 +248,7 @@ def run_row(status: RunStatus, now: float, glance: Glance | None = None) -> Row:
             Cell(elapsed(seconds)),
             _text(status.run.runtime, "dim"),
             _text(status.run.slice, "dim"),
-            exit_codes(status, CODES_WIDTH),
+            exit_codes(status),
             attendance(status, now),
             news,
             _text(command, "dim"),

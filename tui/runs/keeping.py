@@ -17,7 +17,7 @@ from tui.runs.earlier import record_exit
 from tui.runs.follow import Follower
 from tui.runs.mirror import record
 from tui.runs.parts import WorkerStatus
-from tui.runs.policies import Patience, failed, final_state, first_failure, names_of
+from tui.runs.policies import Patience, failed, final_state, first_failure, names_of, remedy_of_kill
 from tui.runs.remote import Outcome
 from tui.runs.slice_watch import SliceWatch
 from tui.runs.spec import LaunchSpec
@@ -186,8 +186,12 @@ class Keeping:
             self.outcomes, stopped_by_person=by_person, first=first if named not in self.outcomes else named
         )
         plight = self.watch.plight
-        explained = plight is not None and plight.text in (cause or "")
-        return Ended(state, cause, remedy=plight.remedy or None if plight is not None and explained else None)
+        if plight is not None and plight.text in (cause or ""):
+            return Ended(state, cause, remedy=plight.remedy or None)
+        culprit = first if named is None else named
+        killed = None if by_person or culprit not in self.outcomes else self.outcomes[culprit]
+        remedy = remedy_of_kill(self.directory.run, culprit, killed) if culprit is not None and killed else None
+        return Ended(state, cause, remedy=remedy)
 
     def _stop_came_late(self) -> bool:
         """Whether every part had ended by itself before a stop was heard of there, and for good."""

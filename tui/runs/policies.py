@@ -13,6 +13,7 @@ from tui.pod.run import LAST_WORDS, RunState
 from tui.printable import one_line
 
 if TYPE_CHECKING:
+    from tui.pod.run import Run
     from tui.runs.remote import Outcome
 
 PARTNER_LOST = 75
@@ -125,6 +126,16 @@ def explain(worker: int, outcome: Outcome, last_lines: str) -> str:
     if outcome.signal and outcome.cause:
         how = f"{outcome.cause} (exit code {outcome.exit_code})"
     return f"worker {worker} {how}" + (LAST_WORDS + last_lines if last_lines else "")
+
+
+def remedy_of_kill(run: Run, worker: int, outcome: Outcome) -> str | None:
+    """Return how to learn who killed a worker's process: nothing but SIGKILL itself is known of it there."""
+    if outcome.signal != "KILL" or outcome.unreachable is not None:
+        return None
+    command = f"tpu-tui exec {run.slice} --worker {worker} -- dmesg | tail"
+    if outcome.out_of_memory:
+        return f"{command} names the process that it chose"
+    return f"{command} shows whether it was the kernel, which kills where memory runs out"
 
 
 def last_lines(path: Path) -> str:

@@ -96,7 +96,7 @@ class Outcome:
         if self.aborted:
             return "ended before its launch was confirmed"
         if self.signal == "KILL" and self.out_of_memory:
-            return "killed (SIGKILL), probably out of memory"
+            return "killed (SIGKILL), probably out of memory: the kernel's OOM killer acted on this worker"
         if self.signal:
             return f"ended by SIG{self.signal}"
         if self.exit_code is None:

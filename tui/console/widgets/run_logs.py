@@ -8,6 +8,7 @@ from textual import on
 from textual.containers import Vertical
 
 from tui.console.feed import MERGED
+from tui.console.run_view import failed_worker
 from tui.console.widgets.log_pane import LogPane
 from tui.console.widgets.pane import Pane
 from tui.console.widgets.tab_line import TabLine
@@ -34,9 +35,14 @@ class RunLogs(Pane):
         return None if self._tabs.active in ("", MERGED) else int(self._tabs.active)
 
     def take_workers(self) -> None:
-        """A tab for each worker that the feed knows."""
-        workers = ((str(worker), f"worker {worker}") for worker in self._feed.workers)
-        self._tabs.set_items([(MERGED, "merged"), *workers])
+        """A tab for each worker that the feed knows, the one that failed first and marked."""
+        status = self._feed.status
+        failed = None if status is None else failed_worker(status)
+        workers = sorted(self._feed.workers, key=lambda worker: worker != failed)
+        names = (
+            (str(worker), f"✗ worker {worker}" if worker == failed else f"worker {worker}") for worker in workers
+        )
+        self._tabs.set_items([(MERGED, "merged"), *names], bad=() if failed is None else (str(failed),))
 
     def choose(self, which: str) -> None:
         """Show the merged log or, by its number, a worker's."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import ClassVar
 
 from rich.cells import cell_len
@@ -22,10 +22,11 @@ class TabLine(Widget, can_focus=True):
         height: 1; padding: 0 1;
         & > .tabs--active { text-style: bold reverse; color: $text-accent; }
         & > .tabs--idle { text-style: dim; }
+        & > .tabs--bad { color: $text-error; text-style: bold; }
         &:focus > .tabs--idle { text-style: underline; }
     }
     """
-    COMPONENT_CLASSES: ClassVar[set[str]] = {"tabs--active", "tabs--idle"}
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"tabs--active", "tabs--idle", "tabs--bad"}
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("left", "step(-1)", "Previous", show=False, id="tabs.left"),
         Binding("right", "step(1)", "Next", show=False, id="tabs.right"),
@@ -49,12 +50,13 @@ class TabLine(Widget, can_focus=True):
         self._items = list(items)
         self.active = self._items[0][0] if self._items else ""
         self._left = 0
+        self._bad: frozenset[str] = frozenset()
 
-    def set_items(self, items: Sequence[tuple[str, str]]) -> None:
-        """Take (key, name) pairs; the chosen one stays chosen where it is still there."""
-        if list(items) == self._items:
+    def set_items(self, items: Sequence[tuple[str, str]], bad: Collection[str] = ()) -> None:
+        """Take (key, name) pairs; the chosen one stays chosen where it is still there; `bad` ones are red."""
+        if list(items) == self._items and self._bad == frozenset(bad):
             return
-        self._items = list(items)
+        self._items, self._bad = list(items), frozenset(bad)
         if self.active not in dict(items):
             self.active = self._items[0][0] if self._items else ""
         self.refresh()
@@ -87,9 +89,11 @@ class TabLine(Widget, can_focus=True):
         base = self.rich_style
         active = base + self.get_component_rich_style("tabs--active", partial=True)
         idle = base + self.get_component_rich_style("tabs--idle", partial=True)
+        bad = base + self.get_component_rich_style("tabs--bad", partial=True)
         segments = []
         for key, name in self._items:
-            segments += [Segment(f" {name} ", active if key == self.active else idle), Segment(" ", base)]
+            style = active if key == self.active else bad if key in self._bad else idle
+            segments += [Segment(f" {name} ", style), Segment(" ", base)]
         span = next((span for span in self._spans() if span[0] == self.active), ("", 0, 0))
         if span[1] < self._left:
             self._left = span[1]

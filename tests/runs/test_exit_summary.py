@@ -1,0 +1,72 @@
+"""How the workers ended, in a line: the culprit first, and a stop that somebody wanted is no failure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from tui.console.rows import exit_codes
+from tui.pod.run import Run, make_run_id
+from tui.pod.worker import Worker
+from tui.runs.directory import Attendance, Event
+from tui.runs.record.exit_summary import exit_summary
+from tui.runs.status import RunStatus, reduce_events
+
+TIME = "2026-11-23T10:00:00Z"
+
+
+def ended(
+    codes: Mapping[int, int], state: str, *, first: int | None = None, by: str | None = None, signals: bool = True
+) -> RunStatus:
+    """A run whose workers ended with these codes."""
+    run = Run(make_run_id("x"), "pod", ("true",), tuple(Worker(index) for index in codes))
+    names = {143: "TERM", 137: "KILL"}
+    told = [Event(TIME, "state", None, {"state": "running"})]
+    if first is not None:
+        told.append(Event(TIME, "failure", first, {"cause": f"worker {first} exited with {codes[first]}"}))
+    if by is not None:
+        told.append(Event(TIME, "stop_requested", None, {"by": by}))
+    for worker, code in codes.items():
+        signal = names.get(code) if signals else None
+        told.append(Event(TIME, "exit", worker, {"exit_code": code, "signal": signal}))
+    told.append(Event(TIME, "state", None, {"state": state}))
+    return reduce_events(run, told, Attendance(False))
+
+
+OTHERS_STOPPED = {worker: 3 if worker == 5 else 143 for worker in range(8)}
+
+
+@pytest.mark.parametrize(
+    ("codes", "first", "told"),
+    [
+        (OTHERS_STOPPED, 5, "w5: 3 · others stopped (143)"),
+        ({0: 143, 1: 137, 2: 143}, 1, "w1: SIGKILL · others stopped (143)"),
+        ({0: 1, 1: 143, 2: 137}, 0, "w0: 1 · others stopped (137, 143)"),
+        ({0: 1, 1: 143}, 0, "w0: 1 · the other stopped (143)"),
+        ({0: 1, 1: 75, 2: 75, 3: 143}, 0, "w0: 1 · 2 lost it (75) · 1 stopped (143)"),
+        ({0: 1, 1: 0, 2: 2, 3: 2}, 0, "w0: 1 · w1: 0 · w2-3: 2"),
+    ],
+)
+def test_after_a_failure_the_culprit_comes_first(codes: dict[int, int], first: int, told: str) -> None:
+    status = ended(codes, "failed", first=first, by="policy")
+    assert exit_summary(status) == told
+    assert (exit_codes(status).text, exit_codes(status).tone) == (told, "bad")
+
+
+def test_of_thousands_of_workers_the_culprit_is_still_the_first_word() -> None:
+    codes = dict.fromkeys(range(2048), 143) | {1999: 1}
+    assert exit_summary(ended(codes, "failed", first=1999, by="policy")) == "w1999: 1 · others stopped (143)"
+
+
+@pytest.mark.parametrize("code", [143, 137, 0, 1])
+def test_a_stop_that_somebody_wanted_is_not_red(code: int) -> None:
+    status = ended(dict.fromkeys(range(3), code), "stopped", by="user")
+    assert (exit_codes(status).text, exit_codes(status).tone) == (f"{code} {code} {code}", "dim")
+
+
+def test_codes_of_a_run_that_failed_without_a_named_culprit_are_red() -> None:
+    status = ended({0: 0, 1: 1}, "failed")
+    assert (exit_codes(status).text, exit_codes(status).tone) == ("0 1", "bad")
+    many = ended(dict.fromkeys(range(64), 0), "succeeded")
+    assert (exit_codes(many).text, exit_codes(many).tone) == ("0×64", "dim")

@@ -1,0 +1,1 @@
+"""What a run's record comes to: pure functions of its events."""

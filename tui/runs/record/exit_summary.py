@@ -1,0 +1,87 @@
+"""How the workers of a run ended, in one line: who failed first, then what became of the others. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from tui.pod.ranks import format_ranks
+from tui.pod.run import RunState
+from tui.runs.policies import PARTNER_LOST
+
+if TYPE_CHECKING:
+    from tui.runs.parts import WorkerStatus
+    from tui.runs.status import RunStatus
+
+UNKNOWN_CODE = "–"
+_MOST_CODES = 8
+"""Codes that are listed one by one, in the order of the workers."""
+_MOST_NAMED = 3
+"""Groups of workers with codes of their own that are named."""
+_STOP_SIGNALS = ("TERM", "KILL", "INT", "HUP")
+_STOP_CODES = (143, 137, 130, 129)
+
+
+def exit_summary(status: RunStatus) -> str:
+    """Return `w5: 3 · others stopped (143)`; of a run without a failure the workers' codes alone."""
+    first = status.first_failure
+    parts = {part.worker: part for part in status.workers}
+    if first is None or first not in parts or was_stopped_on_purpose(status):
+        return codes_in_order(status.exit_codes)
+    others = [part for worker, part in parts.items() if worker != first]
+    culprit = f"w{first}: {_how(parts[first])}"
+    return " · ".join([culprit, *_of_others(others, stopped=status.stop_requested is not None)])
+
+
+def codes_in_order(codes: Iterable[int | None]) -> str:
+    """Return exit codes in worker order, `–` where one is unknown; counted where they are too many to list."""
+    words = [UNKNOWN_CODE if code is None else str(code) for code in codes]
+    if len(words) <= _MOST_CODES:
+        return " ".join(words)
+    counts = {word: words.count(word) for word in sorted(set(words))}
+    return " ".join(f"{word}×{count}" if count > 1 else word for word, count in counts.items())
+
+
+def was_stopped_on_purpose(status: RunStatus) -> bool:
+    """Return whether a person had the run stopped, so that its workers' exit codes are no failures."""
+    from tui.runs.status import BY_POLICY
+
+    return status.state is RunState.STOPPED or (
+        status.first_failure is None and status.stop_requested not in (None, BY_POLICY)
+    )
+
+
+def _how(part: WorkerStatus) -> str:
+    if part.signal:
+        return f"SIG{part.signal}"
+    return UNKNOWN_CODE if part.exit_code is None else str(part.exit_code)
+
+
+def _of_others(parts: list[WorkerStatus], *, stopped: bool) -> list[str]:
+    """Return what became of all but the first that failed, workers that ended alike together."""
+    groups: dict[str, list[WorkerStatus]] = {}
+    for part in parts:
+        groups.setdefault(_kind(part, stopped=stopped), []).append(part)
+    told = [_group_in_words(kind, group, len(group) == len(parts)) for kind, group in sorted(groups.items())]
+    return told[:_MOST_NAMED] + [f"and {len(told) - _MOST_NAMED} more"] * (len(told) > _MOST_NAMED)
+
+
+def _kind(part: WorkerStatus, *, stopped: bool) -> str:
+    if not part.ended:
+        return "going on"
+    if part.exit_code == PARTNER_LOST:
+        return "lost it"
+    if stopped and (part.signal in _STOP_SIGNALS or part.exit_code in _STOP_CODES):
+        return "stopped"
+    return _how(part)
+
+
+_WITH_CODES: Mapping[str, bool] = {"stopped": True, "lost it": True, "going on": False}
+
+
+def _group_in_words(kind: str, group: list[WorkerStatus], is_all: bool) -> str:
+    if kind not in _WITH_CODES:
+        return f"{'others' if is_all and len(group) > 1 else 'w' + format_ranks(p.worker for p in group)}: {kind}"
+    codes = sorted({str(part.exit_code) for part in group if part.exit_code is not None})
+    who = ("others" if len(group) > 1 else "the other") if is_all else str(len(group))
+    return f"{who} {kind}" + (f" ({', '.join(codes)})" if codes and _WITH_CODES[kind] else "")
