@@ -17,6 +17,8 @@ from tui.operator import Operator
 from tui.pod.run import Run
 from tui.pod.worker import Worker
 from tui.runs.directory import Attendance, Event, RunDirectory
+from tui.runs.policies import explain, last_lines
+from tui.runs.remote import Outcome
 from tui.settings import Settings
 
 
@@ -160,3 +162,22 @@ def test_whoever_follows_a_run_is_told_when_its_directory_goes(tmp_path: Path) -
         with pytest.raises(UsageError, match="is gone") as caught:
             asyncio.run(asyncio.wait_for(told, 60))
         assert "tpu-tui attach" in caught.value.remedy
+
+
+def test_a_failed_workers_last_lines_stand_one_below_the_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = Run("night-20261123-100000-abcd", "pod", ("true",), (Worker(0), Worker(1)))
+    directory = RunDirectory.create(tmp_path / "runs", run)
+    directory.log_path(1).write_text("old\n| Training a | b\n\n| Training c | d\nboom\n")
+    cause = explain(1, Outcome(3), last_lines(directory.log_path(1)))
+    teller = Teller(run.id, Output(), directory)
+    teller.tell(event("failure", 1, cause=cause))
+    teller.tell(event("state", state="failed", cause=cause))
+    assert capsys.readouterr().err.splitlines() == [
+        f"{run.id} failed: worker 1 exited with 3; its last lines:",
+        "    | Training a | b",
+        "    | Training c | d",
+        "    boom",
+        f"  → tpu-tui logs {run.id} --worker 1 --tail 50",
+    ]

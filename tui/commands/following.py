@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from tui.commands.output import ANSWER_IS_NO, Output, to_the_second
 from tui.errors import OutOfReachError, TpuTuiError
 from tui.pod.ranks import format_ranks
-from tui.pod.run import RunState
+from tui.pod.run import LAST_WORDS, RunState
+from tui.runs.policies import last_lines_apart
 
 if TYPE_CHECKING:
     from tui.operator import Operator
@@ -19,12 +20,16 @@ if TYPE_CHECKING:
     from tui.runs.status import RunStatus
 
 
+LINES_SHOWN = 50
+"""Lines of a failed worker's log that the suggested command shows."""
+
+
 async def follow(operator: Operator, directory: RunDirectory, out: Output) -> int:
     """Show a run's lines and events until it has ended; the exit code that says how."""
     from tui.runs.lines import LogLine
 
     many = len(directory.run.workers) > 1
-    looking_after = LookingAfter(operator, directory, Teller(directory.id, out))
+    looking_after = LookingAfter(operator, directory, Teller(directory.id, out, directory))
     with goes_on_without_us(directory.id, out), looking_after:
         async for item in operator.watch(directory):
             if not isinstance(item, LogLine):
@@ -132,9 +137,12 @@ class Teller:
     it keeps what it has to say until something else is to be told, or `tell_rest` asks for it.
     """
 
-    def __init__(self, run: str, out: Output) -> None:
+    def __init__(self, run: str, out: Output, directory: RunDirectory | None = None) -> None:
         self._run = run
         self._out = out
+        self._directory = directory
+        self._culprit: int | None = None
+        """The worker that failed first in this attempt."""
         self._reasons: dict[tuple[str, str], int | None] = {}
         """The worker that each reason of a failed phase was told of."""
         self._alike: dict[tuple[str, str], list[int]] = {}
@@ -195,6 +203,8 @@ class Teller:
     def _event(self, event: Event) -> str:
         fields = event.fields
         where = "" if event.worker is None else f"worker {event.worker}: "
+        if event.kind == "failure":
+            self._culprit = event.worker
         if event.kind == "state":
             return self._state(fields)
         if event.kind == "phase" and fields.get("status") == "failed" and fields.get("phase") != "check":
@@ -208,7 +218,17 @@ class Teller:
         todo = "" if remedy in self._remedies or _is_told(remedy, cause) else _todo(fields)
         if fields.get("state") != RunState.STOPPING:
             self._remedies.clear()
-        return f"{self._run} {fields.get('state')}{': ' + cause if cause else ''}{todo}"
+        cause, _, words = cause.partition(LAST_WORDS)
+        quoted = self._quoted(words) if words else ""
+        return f"{self._run} {fields.get('state')}{': ' + cause if cause else ''}{quoted}{todo}"
+
+    def _quoted(self, words: str) -> str:
+        """The culprit's last lines, one below the other, and the command that shows more of them."""
+        if self._directory is None or self._culprit is None:
+            return LAST_WORDS + words
+        lines = last_lines_apart(self._directory.log_path(self._culprit), words)
+        more = f"\n  → tpu-tui logs {self._run} --worker {self._culprit} --tail {LINES_SHOWN}"
+        return "; its last lines:" + "".join(f"\n    {line}" for line in lines) + more
 
     def _failed_phase(self, worker: int | None, where: str, fields: Mapping[str, Any]) -> str:
         detail = str(fields.get("detail") or "no reason given")

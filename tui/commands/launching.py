@@ -165,7 +165,7 @@ async def _until_started(operator: Operator, directory: RunDirectory, out: Outpu
     """Tell what happens until every worker runs or the launch has failed."""
     from tui.runs.directory import Event
 
-    looking_after = LookingAfter(operator, directory, Teller(directory.id, out))
+    looking_after = LookingAfter(operator, directory, Teller(directory.id, out, directory))
     with goes_on_without_us(directory.id, out), looking_after:
         async for item in operator.events(directory):
             await looking_after.heed(item)

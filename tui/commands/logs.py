@@ -318,7 +318,7 @@ async def _follow(
     from tui.runs.directory import Attendance
 
     await operator.attend(directory)
-    write, teller = _line_writer(args, out), Teller(directory.id, out)
+    write, teller = _line_writer(args, out), Teller(directory.id, out, directory)
     workers = None if args.worker is None else (args.worker,)
     shown: AsyncIterator[Any] = operator.lines(directory, workers=workers, core=args.core)
     if args.tail is not None:

@@ -19,6 +19,8 @@ from tui.errors import TpuTuiError, UsageError
 from tui.pod.naming import names_a_log
 from tui.pod.run import LAST_WORDS, RunState, is_run_id
 from tui.printable import figure
+from tui.runs.policies import last_lines_apart
+from tui.runs.record.exit_summary import exit_summary
 
 if TYPE_CHECKING:
     from tui.operator import Operator
@@ -213,7 +215,7 @@ async def show_status(args: argparse.Namespace, operator: Operator, out: Output)
             attended = _attended(status)
             if attended.startswith(_UNATTENDED):
                 attended += f"; tpu-tui attach {directory.id} looks after it again"
-            _print_status(document, attended, _out_of_reach(status), directory, out)
+            _print_status(document, status, attended, directory, out)
         if not args.watch or RunState(document["state"]).is_over:
             break
         sys.stdout.flush()
@@ -238,7 +240,7 @@ def _out_of_reach(status: RunStatus) -> str | None:
 
 
 def _print_status(
-    document: dict[str, Any], attended: str, out_of_reach: str | None, directory: RunDirectory, out: Output
+    document: dict[str, Any], status: RunStatus, attended: str, directory: RunDirectory, out: Output
 ) -> None:
     loss, rate = document["loss"], document["rate_total"]
     cause, _, last_lines = (document["cause"] or "").partition(LAST_WORDS)
@@ -248,7 +250,7 @@ def _print_status(
         ("slice", document["slice"]),
         ("state", document["state"]),
         ("cause", cause or None),
-        ("last lines", last_lines or None),
+        *_quoted(last_lines, status, directory),
         ("remedy", document["remedy"]),
         ("attended", attended or None),
         ("started", to_the_second(document["started"])),
@@ -259,12 +261,21 @@ def _print_status(
         ("rate", None if rate is None else f"{_to_read(rate, 2)} examples/s, all cores"),
         ("cores", document["cores"]),
         ("stragglers", stragglers),
-        ("out of reach", out_of_reach),
+        ("out of reach", _out_of_reach(status)),
         ("silent", ", ".join(f"worker {worker}" for worker in document["silent"]) or None),
-        ("exit codes", " ".join("-" if code is None else str(code) for code in document["exit_codes"])),
+        ("exit codes", exit_summary(status)),
         ("directory", directory.path),
     ]
     out.facts([row for row in rows if row[1] is not None])
+
+
+def _quoted(last_lines: str, status: RunStatus, directory: RunDirectory) -> list[tuple[str, str]]:
+    """The last lines of the worker that failed first, one below the other."""
+    if not last_lines:
+        return []
+    first = status.first_failure
+    lines = [last_lines] if first is None else last_lines_apart(directory.log_path(first), last_lines)
+    return [("last lines" if not place else "", line) for place, line in enumerate(lines)]
 
 
 def _spread_to_read(loss: dict[str, Any]) -> str:

@@ -27,6 +27,7 @@ _TAKEN_AWAY = ("TERM", "KILL", "HUP")
 _TAIL_BYTES = 16 * 1024
 _TAIL_LINES = 3
 _LINE_LENGTH = 200
+_BETWEEN_LINES = " | "
 
 
 @dataclass(frozen=True)
@@ -139,16 +140,25 @@ def remedy_of_kill(run: Run, worker: int, outcome: Outcome) -> str | None:
 
 
 def last_lines(path: Path) -> str:
-    """The last lines of a log, short and harmless to a terminal; empty when there are none."""
+    """The last lines of a log in one line, short and harmless to a terminal; empty when there are none."""
+    return _BETWEEN_LINES.join(_newest_lines(path))
+
+
+def last_lines_apart(path: Path, told: str) -> list[str]:
+    """What `last_lines` made of a log, line by line; as it was told where the log does not end so any more."""
+    lines = _newest_lines(path)
+    return lines if _BETWEEN_LINES.join(lines) == told else [told]
+
+
+def _newest_lines(path: Path) -> list[str]:
     try:
         with path.open("rb") as handle:
             size = handle.seek(0, 2)
             handle.seek(max(0, size - _TAIL_BYTES))
             lines = handle.read().splitlines()
     except OSError:
-        return ""
-    shown = [one_line(line)[:_LINE_LENGTH] for line in lines if line.strip()]
-    return " | ".join(shown[-_TAIL_LINES:])
+        return []
+    return [one_line(line)[:_LINE_LENGTH] for line in lines if line.strip()][-_TAIL_LINES:]
 
 
 def final_state(outcomes: Mapping[int, Outcome], *, stopped_by_person: bool, first: int | None) -> RunState:
