@@ -172,6 +172,36 @@ async def test_a_core_that_stays_behind_is_told_and_told_again_when_it_is_level(
     assert (behind.get("cores"), over.get("cores")) == ([4, 5], [4, 5])
 
 
+async def test_a_core_far_behind_when_its_run_ends_is_said_to_be_so(watched: Watched) -> None:
+    steps = iter(range(0, 1_000_000, 10))
+
+    def three_go_on() -> None:
+        step = next(steps)
+        for worker in (0, 1, 3):
+            watched.train(worker, step)
+
+    watcher = Watcher(watched.directory, watched.contact, Patience(stalled_after=NEVER, behind_after=0.5))
+    task = asyncio.ensure_future(watcher.run())
+    watched.train(2, 0)
+    await until(lambda: watched.told("behind"), three_go_on)
+    for worker in range(4):
+        watched.write(worker, "Total Train Time: 0:10:00\n")
+        watched.contact.ended(worker)
+    await watcher.conclude()
+    await asyncio.wait_for(task, 60)
+    assert not watched.told("over")
+    (end,) = watched.told("end")
+    last = next(steps) - 10
+    assert end.get("text") == f"cores 4-5 were up to {last} steps behind when the run ended"
+    assert [(row["core"], row["steps_behind"]) for row in end.get("found")] == [(4, last), (5, last)]
+    assert [
+        (one.core, one.worker, one.steps_behind, one.is_open) for one in status_of(watched.directory).findings
+    ] == [
+        (4, 2, last, True),
+        (5, 2, last, True),
+    ]
+
+
 async def test_of_a_flood_only_the_newest_lines_are_looked_into(watched: Watched) -> None:
     async with watched.watch():
         watched.write(

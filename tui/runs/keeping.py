@@ -70,6 +70,7 @@ class Keeping:
         self._was_over = False
         self._ended = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._watcher: Watcher | None = None
 
     async def run(self) -> Ended | None:
         """The whole attempt; None when its end was on record before. Cancelled: the run is left as it is."""
@@ -90,7 +91,8 @@ class Keeping:
         task.add_done_callback(_raise_in_log)
 
     def _watch_progress(self) -> None:
-        self._beside(Watcher(self.directory, self.contact, self.patience).run())
+        self._watcher = Watcher(self.directory, self.contact, self.patience)
+        self._beside(self._watcher.run())
 
     async def _follow(self) -> Ended | None:
         """Mirror every worker to its end, acting when one fails; how the attempt ended, None when that is known."""
@@ -168,6 +170,8 @@ class Keeping:
         return None
 
     async def _conclude(self) -> Ended | None:
+        if self._watcher is not None:
+            await self._watcher.conclude()
         await self.blame.learn_of_a_stop()
         status = status_of(self.directory)
         if status.state.is_over:

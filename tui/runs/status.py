@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 from tui.pod.run import Run, RunState
 from tui.runs.directory import Attendance, Event, RunDirectory
 from tui.runs.parts import Parts, WorkerStatus, changed, told_of_part
+from tui.runs.record.findings import Finding, ended_with_attempt, fold_note
 from tui.runs.uptime import time_of_end
 
 BY_POLICY = "policy"
@@ -39,6 +40,8 @@ class RunStatus:
     stop_requested: str | None = None
     stop_grace: float = 0.0
     notes: tuple[str, ...] = field(default=())
+    findings: tuple[Finding, ...] = ()
+    """What was found wrong with single cores, in order; what is over stays among them."""
     remedy: str | None = None
     """What to do about the cause, where its end told it."""
     slice_plight: str | None = None
@@ -287,6 +290,8 @@ def _fold_note(status: RunStatus, event: Event, parts: Parts) -> RunStatus:
     status = changed(status, notes=(*status.notes, where + str(event.get("text", "")))[-_NOTES_KEPT:])
     if event.get("stall") in ("silent", "over"):
         parts.set_silent(event.get("workers") or (), event.get("stall") == "silent")
+    if event.get("stall"):
+        status = changed(status, findings=fold_note(status.findings, status.run, event))
     if event.get("slice"):
         return changed(status, slice_plight=str(event.get("slice")), slice_is_gone=bool(event.get("gone")))
     return status
@@ -303,6 +308,7 @@ def _fold_state(status: RunStatus, event: Event, parts: Parts) -> RunStatus:
         stop = None if status.stop_requested == BY_POLICY else status.stop_requested
         status = changed(status, attempt=attempt, ended=None, cause=None, first_failure=None, stop_requested=stop)
         status = changed(status, slice_plight=None, slice_is_gone=False)
+        status = changed(status, findings=ended_with_attempt(status.findings, event.time))
         state = state if stop is None or state.is_over else RunState.STOPPING
     elif status.state is RunState.LOST and event.get("revived"):
         status = changed(status, ended=None, cause=None, first_failure=None)

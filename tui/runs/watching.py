@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import importlib.abc
 import importlib.util
-import math
 import os
 import sys
 import time
@@ -19,9 +18,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from tui.errors import TpuTuiError
-from tui.pod.ranks import format_ranks
 from tui.runs.contact import Contact
 from tui.runs.directory import RunDirectory
+from tui.runs.health.core_watch import CoreWatch
 from tui.runs.mirror import record
 from tui.runs.policies import Patience, in_time, names_of
 from tui.runs.slice_watch import settings_of
@@ -29,7 +28,7 @@ from tui.runs.unhurried import PAUSE
 
 if TYPE_CHECKING:
     from tui.logs.demux import Demux
-    from tui.logs.snapshot import CoreRow, Snapshot
+    from tui.logs.snapshot import Snapshot
 
 LOOK = 10.0
 """Seconds between two looks, fewer where a threshold is shorter than some of them."""
@@ -58,22 +57,30 @@ class Watcher:
         self._silence = _Silence(directory, contact)
         self._tails = _Tails(directory)
         self._silent: set[int] = set()
-        self._behind_since: dict[int, float] = {}
-        self._behind: set[int] = set()
-        self._broken: set[int] = set()
+        self._cores = CoreWatch(directory, contact, patience)
+        self._looking = asyncio.Lock()
+        self._concluded = False
 
     async def run(self) -> None:
         """Look again and again."""
         shortest = min(self.patience.stalled_after, self.patience.behind_after) / _LOOKS
-        while True:
+        while not self._concluded:
             wanted = max(LOOK, min(self._tails.spent / _SHARE, _FARTHEST * LOOK))
             await asyncio.sleep(max(_SHORTEST_LOOK, min(wanted, shortest)))
             await self._look_at_silence()
-            snapshot = await self._tails.snapshot()
+            await self._look_at_cores()
+
+    async def _look_at_cores(self) -> None:
+        async with self._looking:
+            snapshot = None if self._concluded else await self._tails.snapshot()
             if snapshot is not None:
-                rows = _worth_telling(snapshot)
-                await self._look_at_losses(rows)
-                await self._look_at_lag(rows)
+                await self._cores.look(snapshot)
+
+    async def conclude(self) -> None:
+        """Tell what stands at the attempt's end, once its logs are complete; nothing is looked at after that."""
+        async with self._looking:
+            self._concluded = True
+            await self._cores.conclude(await self._tails.snapshot(again=True))
 
     async def _look_at_silence(self) -> None:
         limit = self.patience.stalled_after
@@ -89,41 +96,10 @@ class Watcher:
         if back:
             await self._tell("writes again" if len(back) == 1 else f"{names_of(back)} write again", "over", back)
 
-    async def _look_at_losses(self, known: list[CoreRow]) -> None:
-        """Tell the cores whose newest loss is nan or infinite, each once until it is a number again."""
-        rows = [row for row in known if row.loss is not None and not math.isfinite(row.loss)]
-        broken = {-1 if row.core is None else row.core for row in rows}
-        new = [row for row in rows if (-1 if row.core is None else row.core) not in self._broken]
-        self._broken = broken
-        if new:
-            first = new[0]
-            steps = [row.step for row in new if row.step is not None]
-            where = f" by step {min(steps)}" if steps else ""  # newest lines alone were looked at
-            whose = _cores([row.core for row in new])
-            workers = {row.worker for row in new if row.worker is not None}
-            text = f"the loss is {first.loss} on {whose}{where}{_on(workers)}"
-            await self._tell(text, "loss", workers, [row.core for row in new if row.core is not None])
-
-    async def _look_at_lag(self, known: list[CoreRow]) -> None:
-        """Tell the cores that have been behind the median for long, each once until it has caught up."""
-        now = asyncio.get_running_loop().time()
-        behind = {row.core: row for row in known if row.core is not None and row.state == "straggler"}
-        self._behind_since = {core: self._behind_since.get(core, now) for core in behind}
-        late = {core for core, since in self._behind_since.items() if now - since >= self.patience.behind_after}
-        new, level = late - self._behind, self._behind - set(behind)
-        self._behind = (self._behind | late) - level
-        if new:
-            workers = {worker for core in new if (worker := behind[core].worker) is not None}
-            lag = max(behind[core].lag or 0 for core in new)
-            text = f"{_cores(sorted(new))}{_on(workers)}: {lag} steps behind the median"
-            await self._tell(f"{text} for {in_time(self.patience.behind_after)}", "behind", workers, sorted(new))
-        if level:
-            await self._tell(f"{_cores(sorted(level))}: level with the others again", "over", (), sorted(level))
-
-    async def _tell(self, text: str, stall: str, workers: Iterable[int], cores: Iterable[int] = ()) -> None:
+    async def _tell(self, text: str, stall: str, workers: Iterable[int]) -> None:
         listed = sorted(workers)
         worker = listed[0] if len(listed) == 1 else None
-        await record(self.directory, "note", worker=worker, text=text, stall=stall, workers=listed, cores=list(cores))
+        await record(self.directory, "note", worker=worker, text=text, stall=stall, workers=listed, cores=[])
 
 
 class _Silence:
@@ -160,8 +136,8 @@ class _Tails:
         self.spent = 0.0
         """CPU seconds that reading took the last time."""
 
-    async def snapshot(self) -> Snapshot | None:
-        """Every core as of the newest lines; None where none were written since."""
+    async def snapshot(self, *, again: bool = False) -> Snapshot | None:
+        """Every core as of the newest lines; None where none were written since, unless it is wanted `again`."""
         demux, self.spent = self._demux, 0.0
         fed = False
         for worker in self._directory.run.workers:
@@ -175,7 +151,7 @@ class _Tails:
                 fed = True
             self.spent += time.thread_time() - began
             await asyncio.sleep(0)
-        if demux is None or not fed:
+        if demux is None or not (fed or again):
             return None
         began = time.thread_time()
         try:
@@ -236,15 +212,6 @@ def _named_in(name: str) -> list[str]:
     return [module for module in named if importlib.util.find_spec(module)]
 
 
-def _worth_telling(snapshot: Snapshot) -> list[CoreRow]:
-    """The rows that anything may be told of: behind the others, or with a loss that is no number."""
-    from tui.logs.arrays import np, places_of
-    from tui.logs.snapshot import HAS_LOSS, CoreState
-
-    broken = (snapshot.known & HAS_LOSS != 0) & ~np.isfinite(snapshot.loss)
-    return [snapshot.row_at(place) for place in places_of(broken | (snapshot.state == CoreState.STRAGGLER)).tolist()]
-
-
 def _size(directory: RunDirectory, worker: int) -> int:
     try:
         return directory.log_path(worker).stat().st_size
@@ -263,17 +230,6 @@ def _bytes(directory: RunDirectory, worker: int, start: int, size: int) -> bytes
         os.close(descriptor)
 
 
-def _cores(cores: list[int | None] | list[int]) -> str:
-    known = sorted(core for core in cores if core is not None)
-    if not known:
-        return "the job"
-    return f"core{'s' if len(known) > 1 else ''} {format_ranks(known)}"
-
-
 def _have(workers: set[int]) -> str:
     """An event about one worker names it already."""
     return "has" if len(workers) == 1 else f"{names_of(workers)} have"
-
-
-def _on(workers: set[int]) -> str:
-    return f" ({names_of(workers)})" if len(workers) > 1 else ""

@@ -1,0 +1,212 @@
+"""A core's recovery is told only when it is seen: never of one that ended, is missing, or that has no company."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tui.logs.demux import Demux
+from tui.logs.snapshot import Snapshot
+from tui.pod.run import Run, make_run_id
+from tui.pod.worker import Worker
+from tui.runs.contact import Contact
+from tui.runs.directory import Event, RunDirectory
+from tui.runs.health.core_watch import CoreWatch
+from tui.runs.policies import Patience
+from tui.runs.status import status_of
+
+CORES = range(8)
+LAGGING = 5
+
+
+class Pod:
+    """Four workers of two cores each, whose lines arrive ten seconds apart."""
+
+    def __init__(self, home: Path) -> None:
+        workers = tuple(Worker(index, internal_ip=f"10.0.0.{index}") for index in range(4))
+        run = Run(make_run_id("w"), "pod", ("true",), workers, cores_per_worker=2)
+        self.directory = RunDirectory.create(home / "runs", run)
+        self.directory.append_event("state", state="running")
+        self.demux = Demux()
+        self.contact = Contact(Patience())
+        self.now = 1_700_000_000.0
+        self.step = 0
+        self.own = 0
+
+    def train(self, *, behind: bool = True, only: tuple[int, ...] = tuple(CORES), loss: str = "2.5") -> None:
+        """The next step of all cores; the lagging one makes every third."""
+        self.step, self.now = self.step + 1, self.now + 10
+        goes_on = not behind or self.step % 3 == 0
+        if goes_on:
+            self.own = self.own + 1 if behind else self.step
+        for core in only if goes_on else [core for core in only if core != LAGGING]:
+            step = self.own if core == LAGGING else self.step
+            shown = loss if core == LAGGING else "2.5"
+            line = f"| Training Device=xla:0/{core} Epoch=1 Step={step} Loss={shown} Rate=9.00 GlobalRate=9.00"
+            self.demux.feed(core // 2, f"{line} Time=02:38:57\n".encode(), now=self.now)
+
+    @property
+    def snapshot(self) -> Snapshot:
+        return self.demux.snapshot(self.now)
+
+    def watch(self) -> CoreWatch:
+        return CoreWatch(self.directory, self.contact, Patience(behind_after=0.0))
+
+    def told(self, stall: str) -> list[Event]:
+        return [event for event in self.directory.events()[0] if event.get("stall") == stall]
+
+
+@pytest.fixture
+def pod(tmp_path: Path) -> Pod:
+    return Pod(tmp_path)
+
+
+async def flagged(pod: Pod) -> CoreWatch:
+    """A watch that has told of the lagging core."""
+    watch = pod.watch()
+    for _ in range(30):
+        pod.train()
+    await watch.look(pod.snapshot)
+    (told,) = pod.told("behind")
+    assert (told.worker, told.get("cores")) == (2, [LAGGING])
+    return watch
+
+
+async def test_a_core_that_trains_level_with_the_others_has_recovered_and_its_finding_stays(pod: Pod) -> None:
+    watch = await flagged(pod)
+    pod.train(behind=False)
+    await watch.look(pod.snapshot)
+    (over,) = pod.told("over")
+    assert over.get("text") == f"core {LAGGING}: level with the others again"
+    (finding,) = status_of(pod.directory).findings
+    assert (finding.core, finding.worker, finding.address) == (LAGGING, 2, "10.0.0.2")
+    assert (finding.recovered, finding.until) == (True, over.time)
+    assert finding.since == pod.told("behind")[0].time
+    assert finding.pace is not None
+    assert 0.3 < finding.pace < 0.4
+
+
+async def test_a_core_whose_workers_have_ended_has_not_recovered(pod: Pod) -> None:
+    watch = await flagged(pod)
+    for worker in range(4):
+        pod.demux.end(worker)
+    await watch.look(pod.snapshot)
+    pod.train(behind=False)
+    pod.contact.ended(LAGGING // 2)
+    await watch.look(pod.snapshot)
+    assert not pod.told("over")
+
+
+async def test_a_core_that_reaches_the_others_only_because_they_have_stopped_has_not_recovered(pod: Pod) -> None:
+    watch = await flagged(pod)
+    pod.step -= 1
+    pod.train(behind=False, only=(LAGGING,))
+    await watch.look(pod.snapshot)
+    assert not pod.told("over")
+    pod.train(behind=False)
+    await watch.look(pod.snapshot)
+    assert len(pod.told("over")) == 1
+
+
+async def test_a_core_that_is_not_among_the_newest_lines_has_not_recovered(pod: Pod) -> None:
+    watch = await flagged(pod)
+    pod.demux = Demux()
+    for _ in range(5):
+        pod.train(only=tuple(core for core in CORES if core != LAGGING))
+    await watch.look(pod.snapshot)
+    assert not pod.told("over")
+
+
+async def test_nothing_is_found_while_a_run_is_being_stopped(pod: Pod) -> None:
+    watch = await flagged(pod)
+    pod.directory.append_event("stop_requested", by="user")
+    pod.train(behind=False)
+    await watch.look(pod.snapshot)
+    assert not pod.told("over")
+    await watch.conclude(pod.snapshot)
+    assert not pod.told("end")
+
+
+async def test_what_stands_at_the_end_is_told_with_its_newest_figures(pod: Pod) -> None:
+    watch = await flagged(pod)
+    for _ in range(30):
+        pod.train()
+    await watch.conclude(pod.snapshot)
+    (end,) = pod.told("end")
+    assert end.get("text") == f"core {LAGGING} was 40 steps behind when the run ended"
+    (finding,) = status_of(pod.directory).findings
+    assert (finding.steps_behind, finding.is_open, finding.recovered) == (40, True, False)
+
+
+async def test_a_keeper_that_takes_over_does_not_tell_it_again_and_can_tell_its_end(pod: Pod) -> None:
+    await flagged(pod)
+    successor = pod.watch()
+    pod.train()
+    await successor.look(pod.snapshot)
+    assert len(pod.told("behind")) == 1
+    pod.train(behind=False)
+    await successor.look(pod.snapshot)
+    assert len(pod.told("over")) == 1
+
+
+async def test_a_core_of_a_worker_out_of_reach_is_not_found_behind(pod: Pod) -> None:
+    pod.contact.lost(LAGGING // 2)
+    watch = pod.watch()
+    for _ in range(30):
+        pod.train()
+    await watch.look(pod.snapshot)
+    assert not pod.told("behind")
+
+
+async def test_a_loss_that_is_a_number_again_is_told_and_what_it_was_stays(pod: Pod) -> None:
+    watch = pod.watch()
+    pod.train(behind=False, loss="nan")
+    await watch.look(pod.snapshot)
+    pod.train(behind=False)
+    await watch.look(pod.snapshot)
+    assert pod.told("over")[0].get("text") == f"core {LAGGING}: the loss is a number again"
+    (finding,) = status_of(pod.directory).findings
+    assert (finding.kind, finding.loss, finding.epoch, finding.step) == ("loss", "nan", 1, 1)
+    assert finding.recovered
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"cores": "all", "found": 7},
+        {"cores": [[], {}, "x", 2**80, True], "found": [7, None, {"core": "x"}]},
+        {
+            "cores": [LAGGING],
+            "found": [{"core": LAGGING, "pace": "quick", "steps_behind": 1e300, "worker": -(2**99)}],
+        },
+        {"cores": list(range(100_000)), "found": [{}] * 100_000},
+    ],
+)
+def test_a_note_that_makes_no_sense_harms_nothing(pod: Pod, fields: dict[str, Any]) -> None:
+    pod.directory.append_event("note", text="x", stall="behind", workers=[2], **fields)
+    pod.directory.append_event("note", text="x", stall="over", of=7, workers={}, **fields)
+    findings = status_of(pod.directory).findings
+    assert len(findings) <= 512
+    assert all(one.core is None or isinstance(one.core, int) for one in findings)
+
+
+def test_notes_of_earlier_versions_are_findings_too(pod: Pod) -> None:
+    old = {"text": "core 5: 45 steps behind the median for 120 s", "stall": "behind", "workers": [2], "cores": [5]}
+    pod.directory.append_event("note", worker=2, **old)
+    pod.directory.append_event("note", text="x", stall="loss", workers=[0, 1], cores=[1, 2])
+    assert [(one.kind, one.core, one.worker, one.pace) for one in status_of(pod.directory).findings] == [
+        ("behind", 5, 2, None),
+        ("loss", 1, 0, None),
+        ("loss", 2, 1, None),
+    ]
+    pod.directory.append_event("note", text="level", stall="over", workers=[], cores=[5])
+    assert [one.recovered for one in status_of(pod.directory).findings] == [True, False, False]
+
+
+def test_another_attempt_begins_without_the_findings_of_the_one_before_which_stay(pod: Pod) -> None:
+    pod.directory.append_event("note", worker=2, text="x", stall="behind", workers=[2], cores=[5])
+    pod.directory.append_event("state", state="preparing", attempt=1)
+    (finding,) = status_of(pod.directory).findings
+    assert (finding.is_open, finding.recovered) == (False, False)

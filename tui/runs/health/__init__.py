@@ -1,0 +1,1 @@
+"""Whether a run that lives gets anywhere."""

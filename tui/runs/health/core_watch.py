@@ -1,0 +1,184 @@
+"""Cores that are behind the others or slower than they, and losses that are no numbers: each told once as a note.
+
+That it is over is told only of a core that is seen to train level with the others while these go on themselves: one
+that is not among the newest lines, or whose run ends, has not recovered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING, Any
+
+from tui.pod.ranks import format_ranks
+from tui.pod.run import RunState
+from tui.runs.contact import Contact
+from tui.runs.directory import RunDirectory
+from tui.runs.mirror import record
+from tui.runs.policies import Patience, in_time, names_of
+from tui.runs.record.findings import AT_THE_END, BEHIND, LOSS, MOST_FINDINGS, OVER, STRAGGLING
+from tui.runs.status import status_of
+
+if TYPE_CHECKING:
+    from tui.logs.snapshot import CoreRow, Snapshot
+
+_DECIMALS = 3
+
+
+class CoreWatch:
+    """What one attempt's cores were found to do; goes on from what an earlier keeper has told."""
+
+    def __init__(self, directory: RunDirectory, contact: Contact, patience: Patience) -> None:
+        self.directory = directory
+        self.contact = contact
+        self.patience = patience
+        self._behind_since: dict[int, float] = {}
+        open_ones = [one for one in status_of(directory).findings if one.is_open]
+        self._behind = {one.core for one in open_ones if one.is_straggling}
+        self._broken = {one.core for one in open_ones if one.kind == LOSS}
+        self._median: tuple[int | None, int | None] = (None, None)
+
+    async def look(self, snapshot: Snapshot) -> None:
+        """Tell what is new in a snapshot; nothing once a stop is under way, when cores end one after the other."""
+        state = status_of(self.directory).state
+        if state is RunState.STOPPING or state.is_over:
+            return
+        median = (snapshot.median_epoch, snapshot.median_step)
+        goes_on, self._median = median != self._median, median
+        await self._look_at_losses(snapshot)
+        await self._look_at_lag(snapshot, goes_on=goes_on)
+
+    async def conclude(self, snapshot: Snapshot | None) -> None:
+        """Tell how far those were behind at the end that were never level again."""
+        lagging = [] if snapshot is None else [row for row in _rows(snapshot, self._behind) if (row.lag or 0) > 0]
+        rows = [row for row in lagging if row.worker is None or not self.contact.is_out(row.worker)]
+        if snapshot is None or not rows:
+            return
+        attempt = status_of(self.directory).attempt
+        when = "the run" if not self.directory.run.restarts else f"attempt {attempt + 1}"
+        furthest = max(row.lag or 0 for row in rows)
+        how_far = f"was {furthest}" if len(rows) == 1 else f"were up to {furthest}"
+        text = f"{_named(rows)} {how_far} steps behind when {when} ended"
+        await self._note(text, AT_THE_END, rows, found=_paces(rows, snapshot))
+
+    async def _look_at_losses(self, snapshot: Snapshot) -> None:
+        """Tell the cores whose newest loss is nan or infinite, each once until it is a number again."""
+        rows = _broken(snapshot)
+        new = [row for row in rows if row.core not in self._broken]
+        numbers = [
+            row for row in self._level(snapshot, self._broken) if row.loss is not None and math.isfinite(row.loss)
+        ]
+        self._broken = (self._broken | {row.core for row in rows}) - {row.core for row in numbers}
+        if new:
+            steps = [row.step for row in new if row.step is not None]
+            where = f" by step {min(steps)}" if steps else ""  # newest lines alone were looked at
+            text = f"the loss is {new[0].loss} on {_named(new)}{where}{_on(new)}"
+            found = [{"loss": str(row.loss), "epoch": row.epoch, "step": row.step} for row in new]
+            await self._note(text, LOSS, new, found=found)
+        if numbers:
+            await self._over(f"{_named(numbers)}: the loss is a number again", numbers, [LOSS])
+
+    async def _look_at_lag(self, snapshot: Snapshot, *, goes_on: bool) -> None:
+        """Tell the cores that have been behind the median for long, each once until it is level again."""
+        now = asyncio.get_running_loop().time()
+        flagged = {row.core: row for row in self._stragglers(snapshot) if row.core is not None}
+        self._behind_since = {core: self._behind_since.get(core, now) for core in flagged}
+        late = {core for core, since in self._behind_since.items() if now - since >= self.patience.behind_after}
+        new = [flagged[core] for core in sorted(late - self._behind)]
+        level = [row for row in self._level(snapshot, self._behind) if row.lag is not None and goes_on]
+        self._behind = (self._behind | late) - {row.core for row in level}
+        if new:
+            await self._tell_stragglers(new, snapshot)
+        if level:
+            await self._over(f"{_named(level)}: level with the others again", level, list(STRAGGLING))
+
+    def _stragglers(self, snapshot: Snapshot) -> list[CoreRow]:
+        """Rows that are behind, but for those of workers that are out of reach or have ended."""
+        from tui.logs.snapshot import CoreState
+
+        rows = (snapshot.row_at(place) for place in places_in(snapshot.state == CoreState.STRAGGLER))
+        return [row for row in rows if not self._is_away(row)]
+
+    def _level(self, snapshot: Snapshot, cores: Collection[int | None]) -> list[CoreRow]:
+        """Rows of these cores that are seen to train level with the others."""
+        return [row for row in _rows(snapshot, cores) if row.state == "training" and not self._is_away(row)]
+
+    def _is_away(self, row: CoreRow) -> bool:
+        worker = row.worker
+        return worker is not None and (self.contact.is_out(worker) or self.contact.has_ended(worker))
+
+    async def _tell_stragglers(self, rows: list[CoreRow], snapshot: Snapshot) -> None:
+        lag = max(row.lag or 0 for row in rows)
+        while_ = in_time(self.patience.behind_after)
+        text = f"{_named(rows)}{_on(rows)}: {lag} steps behind the median for {while_}"
+        await self._note(text, BEHIND, rows, found=_paces(rows, snapshot))
+
+    async def _note(self, text: str, stall: str, rows: list[CoreRow], *, found: list[dict[str, Any]]) -> None:
+        """Record a note about some cores, with a row for each that its finding is made of."""
+        workers = sorted({row.worker for row in rows if row.worker is not None})
+        told = [
+            {"core": row.core, "worker": row.worker, **more}
+            for row, more in zip(rows[:MOST_FINDINGS], found, strict=False)
+        ]
+        worker = workers[0] if len(workers) == 1 else None
+        about = {"workers": workers, "cores": _numbers(rows), "found": told}
+        await record(self.directory, "note", worker=worker, text=text, stall=stall, **about)
+
+    async def _over(self, text: str, rows: list[CoreRow], kinds: list[str]) -> None:
+        """Record that findings of these kinds are over."""
+        cores = _numbers(rows)
+        await record(self.directory, "note", text=text, stall=OVER, workers=[], cores=cores, of=kinds)
+
+
+def _broken(snapshot: Snapshot) -> list[CoreRow]:
+    """Rows whose newest loss is no number."""
+    from tui.logs.arrays import np
+    from tui.logs.snapshot import HAS_LOSS
+
+    places = places_in((snapshot.known & HAS_LOSS != 0) & ~np.isfinite(snapshot.loss))
+    return [snapshot.row_at(place) for place in places]
+
+
+def _rows(snapshot: Snapshot, cores: Collection[int | None]) -> list[CoreRow]:
+    from tui.logs.arrays import np
+
+    listed = np.array([core for core in cores if core is not None], np.int64)
+    return [snapshot.row_at(place) for place in places_in(np.isin(snapshot.core, listed))] if len(listed) else []
+
+
+def _paces(rows: list[CoreRow], snapshot: Snapshot) -> list[dict[str, Any]]:
+    """Of each row how far it is behind, and its speed as a share of the median's where that is known."""
+    from tui.logs.costs import straggler_costs
+
+    pace = {cost.core: cost.pace for cost in straggler_costs(snapshot)}
+    shares = [pace.get(row.core) for row in rows]
+    return [
+        {"steps_behind": row.lag, "pace": None if share is None else round(share, _DECIMALS)}
+        for row, share in zip(rows, shares, strict=True)
+    ]
+
+
+def places_in(mask: Any) -> list[int]:
+    """Return the places where a mask over a snapshot's rows is set."""
+    from tui.logs.arrays import places_of
+
+    places: list[int] = places_of(mask).tolist()
+    return places
+
+
+def _numbers(rows: Iterable[CoreRow]) -> list[int]:
+    return sorted(row.core for row in rows if row.core is not None)
+
+
+def _named(rows: Iterable[CoreRow]) -> str:
+    known = _numbers(rows)
+    if not known:
+        return "the job"
+    return f"core{'s' if len(known) > 1 else ''} {format_ranks(known)}"
+
+
+def _on(rows: Iterable[CoreRow]) -> str:
+    """An event about one worker names it already."""
+    workers = {row.worker for row in rows if row.worker is not None}
+    return f" ({names_of(workers)})" if len(workers) > 1 else ""

@@ -1,0 +1,169 @@
+"""What was found wrong with single cores of a run, from when on and until when: folded from its `note` events. Pure.
+
+A note with `stall` begins findings (`behind`, `slow`, `loss`), ends them (`over`, whose `of` names the kinds) or says
+how things stood when the run ended (`end`). `found` holds a row for each core; notes of earlier versions have none.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tui.pod.run import Run
+    from tui.runs.directory import Event
+
+BEHIND, SLOW, LOSS = "behind", "slow", "loss"
+OVER, AT_THE_END = "over", "end"
+STRAGGLING = (BEHIND, SLOW)
+KINDS = (*STRAGGLING, LOSS)
+MOST_FINDINGS = 512
+"""Findings that are kept of one run: the first ones."""
+_LARGEST = 2**53
+_LONGEST_WORD = 16
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One core that was behind the others, slower than they, or whose loss was no number. None: not known."""
+
+    kind: str
+    core: int | None
+    worker: int | None = None
+    address: str | None = None
+    since: str | None = None
+    """When it was found (RFC 3339)."""
+    until: str | None = None
+    """When it was over; None while it lasts, and where it lasted to the end of the run."""
+    recovered: bool = False
+    """Whether it was over because the core recovered, not because its attempt ended."""
+    pace: float | None = None
+    """The core's speed as a share of the median core's."""
+    steps_behind: int | None = None
+    loss: str | None = None
+    epoch: int | None = None
+    step: int | None = None
+    """Where the loss was first seen to be no number, as far as that is known."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it lasts, or lasted to the end of the run."""
+        return self.until is None
+
+    @property
+    def is_straggling(self) -> bool:
+        """Whether it is about a core's pace."""
+        return self.kind in STRAGGLING
+
+    @property
+    def share(self) -> float | None:
+        """The share of the pod's time that goes into waiting for it, 0 to 1."""
+        return 1 - self.pace if self.pace is not None and 0 < self.pace < 1 else None
+
+    def to_json(self) -> dict[str, Any]:
+        """The finding as `status --json` lists it."""
+        fields = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "since"}
+        return {"from": self.since, **fields, "share": self.share}
+
+
+def fold_note(findings: tuple[Finding, ...], run: Run, event: Event) -> tuple[Finding, ...]:
+    """Return the findings after one more note."""
+    stall = event.get("stall")
+    if stall in KINDS:
+        return _with_new(findings, list(_found(str(stall), run, event)))
+    cores = set(_cores(event))
+    if stall == OVER and cores:
+        kinds = event.get("of")
+        over = STRAGGLING if not isinstance(kinds, list) else tuple(kind for kind in KINDS if kind in kinds)
+        return tuple(
+            replace(one, until=event.time, recovered=True)
+            if one.is_open and one.kind in over and one.core in cores
+            else one
+            for one in findings
+        )
+    if stall == AT_THE_END:
+        return _amended(findings, {one.core: one for one in _found(BEHIND, run, event)})
+    return findings
+
+
+def ended_with_attempt(findings: tuple[Finding, ...], moment: str) -> tuple[Finding, ...]:
+    """Return the findings once their attempt is over and another one begins: none of them lasts."""
+    return tuple(replace(one, until=moment) if one.is_open else one for one in findings)
+
+
+def _with_new(findings: tuple[Finding, ...], new: list[Finding]) -> tuple[Finding, ...]:
+    """Add what is not known yet; of a core that is behind already, its newest figures hold."""
+    known = {(one.kind == LOSS, one.core) for one in findings if one.is_open}
+    again = {one.core: one for one in new if one.is_straggling and (False, one.core) in known}
+    added = [one for one in new if (one.kind == LOSS, one.core) not in known]
+    return (*_amended(findings, again), *added)[:MOST_FINDINGS]
+
+
+def _amended(findings: tuple[Finding, ...], newest: Mapping[int | None, Finding]) -> tuple[Finding, ...]:
+    return tuple(
+        newest_figures(one, newest[one.core]) if one.is_open and one.is_straggling and one.core in newest else one
+        for one in findings
+    )
+
+
+def newest_figures(known: Finding, newest: Finding) -> Finding:
+    """Return a known finding with the figures of a newer look at the same core."""
+    return replace(
+        known,
+        worker=known.worker if newest.worker is None else newest.worker,
+        address=known.address or newest.address,
+        pace=known.pace if newest.pace is None else newest.pace,
+        steps_behind=known.steps_behind if newest.steps_behind is None else newest.steps_behind,
+    )
+
+
+def _found(kind: str, run: Run, event: Event) -> Iterable[Finding]:
+    """Yield what a note tells of each core; an earlier version's names the cores alone."""
+    rows = event.get("found")
+    told = {_whole(row.get("core")): row for row in rows if isinstance(row, dict)} if isinstance(rows, list) else {}
+    addresses = {worker.index: worker.internal_ip or worker.external_ip for worker in run.workers}
+    cores: list[int | None] = [*_cores(event)]
+    for core in cores or [None]:
+        row = told.get(core, {})
+        worker = _whole(row.get("worker"))
+        worker = _worker_of(core, run, event) if worker is None else worker
+        yield Finding(
+            kind,
+            core,
+            worker,
+            addresses.get(worker) if worker is not None else None,
+            event.time,
+            pace=_finite(row.get("pace")),
+            steps_behind=_whole(row.get("steps_behind")),
+            loss=str(row.get("loss") or "nan")[:_LONGEST_WORD] if kind == LOSS else None,
+            epoch=_whole(row.get("epoch")),
+            step=_whole(row.get("step")),
+        )
+
+
+def _cores(event: Event) -> list[int]:
+    cores = event.get("cores")
+    whole = [_whole(core) for core in cores[:MOST_FINDINGS]] if isinstance(cores, list) else []
+    return [core for core in whole if core is not None]
+
+
+def _worker_of(core: int | None, run: Run, event: Event) -> int | None:
+    """Return the worker that a note is about, or the one of several that the core's number leads to."""
+    if event.worker is not None:
+        return event.worker
+    workers = event.get("workers")
+    each = run.cores_per_worker
+    if core is None or not each or not isinstance(workers, list):
+        return None
+    return core // each if core // each in workers else None
+
+
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < _LARGEST else None
+
+
+def _finite(value: object) -> float | None:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return float(value) if is_number and abs(value) < _LARGEST and math.isfinite(value) else None  # type: ignore[arg-type]
