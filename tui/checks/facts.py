@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from tui.errors import WorkerError
 from tui.printable import one_line
 from tui.ssh.answers import Answer, Call, answers, no_answer
+from tui.text.numbers import parse_integer
 
 if TYPE_CHECKING:
     from tui.ssh.fleet import Fleet
@@ -226,7 +227,7 @@ def facts_from(index: int, heard: Sequence[Answer], sent: float, received: float
 
 def _number(row: Sequence[str], place: int) -> int | None:
     text = row[place] if place < len(row) else ""
-    return int(text) if text.isascii() and text.isdigit() else None
+    return parse_integer(text)
 
 
 def _address(text: str) -> str | None:

@@ -7,6 +7,7 @@ import re
 from tui.checks.row import CheckRow
 from tui.pod.slice import Slice, Symptom
 from tui.printable import one_line
+from tui.text.numbers import parse_integer
 
 _ON_THE_WAY = ("CREATING", "STARTING", "RESTARTING", "REIMAGING", "REPAIRING", "UNHIDING", "PROVISIONING", "ACTIVE")
 _QUEUED = ("ACCEPTED", "WAITING_FOR_RESOURCES")
@@ -88,7 +89,7 @@ def _node_row() -> CheckRow:
 
 def _symptom_row(symptom: Symptom, workers: int) -> CheckRow:
     number = _LAST_NUMBER.search(symptom.worker_id)
-    index = int(number[1]) if number and int(number[1]) < workers else None
+    index = parse_integer(number[1], workers - 1) if number else None
     named = "" if index is not None or not symptom.worker_id else f" on {one_line(symptom.worker_id)}"
     since = f", {symptom.create_time}" if symptom.create_time else ""
     detail = f"{symptom.symptom_type}{named}{since}: {one_line(symptom.details)}"

@@ -9,12 +9,14 @@ from pathlib import Path
 from tui.cloud.inventory import Listing, pick
 from tui.errors import UsageError
 from tui.pod.slice import Slice
-from tui.pod.worker import SSH_PORT, Worker
+from tui.pod.worker import MOST_PORT, SSH_PORT, Worker
+from tui.text.numbers import parse_integer
 
 _UNSAFE_IN_NAME = re.compile(r"[^A-Za-z0-9._-]")
 _MAX_BYTES = 1 << 20
 """A hosts file larger than this is some other file."""
-_MAX_PORT = 65535
+_ENTRY_SHOWN = 120
+"""Characters of a line that is no worker which the error repeats."""
 _HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?\.?")
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+$-]*")
 _FORM = "[user@]host[:port], an IPv6 address with a port in brackets"
@@ -124,9 +126,10 @@ def _host_and_port(address: str, entry: str, where: str) -> tuple[str, int]:
 
 
 def _port(text: str, entry: str, where: str) -> int:
-    if not (text.isascii() and text.isdecimal()) or not 0 < int(text) <= _MAX_PORT:
-        raise UsageError(f"no port in {entry!r}", why=where, remedy=f"a port is a number from 1 to {_MAX_PORT}")
-    return int(text)
+    port = parse_integer(text, MOST_PORT)
+    if not port:
+        raise UsageError(f"no port in {_shown(entry)}", why=where, remedy=f"a port is a number from 1 to {MOST_PORT}")
+    return port
 
 
 def _is_ip(text: str) -> bool:
@@ -137,5 +140,9 @@ def _is_ip(text: str) -> bool:
     return True
 
 
+def _shown(entry: str) -> str:
+    return repr(entry) if len(entry) <= _ENTRY_SHOWN else f"{entry[:_ENTRY_SHOWN]!r}…"
+
+
 def _no_worker(entry: str, where: str) -> UsageError:
-    return UsageError(f"no worker: {entry!r}", why=where, remedy=f"write {_FORM}")
+    return UsageError(f"no worker: {_shown(entry)}", why=where, remedy=f"write {_FORM}")

@@ -6,10 +6,11 @@ Source: Compute Engine's documentation, "Add SSH keys to VMs" for the lines of `
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
+
+from tui.text.bounded_json import parse_json
 
 SSH_KEYS = "ssh-keys"
 OS_LOGIN = "enable-oslogin"
@@ -82,7 +83,7 @@ def _bare(key: str) -> str:
 def _expiry(text: str) -> datetime | None:
     """When a key stops to count; one whose time cannot be read does not count at all, so that a new one is added."""
     try:
-        told = json.loads(text)["expireOn"]
+        told = parse_json(text)["expireOn"]
         return datetime.strptime(told, "%Y-%m-%dT%H:%M:%S%z").astimezone(timezone.utc)
     except (ValueError, KeyError, TypeError):
         return datetime.min.replace(tzinfo=timezone.utc)

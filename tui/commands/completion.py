@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tui.commands.arguments import directory, file
 from tui.commands.output import Output
 from tui.errors import UsageError
+from tui.text.bounded_json import parse_json
 
 if TYPE_CHECKING:
     from tui.pod.slice import Slice
@@ -275,7 +275,7 @@ def _slices(settings: Settings) -> Iterator[str]:
         yield from _remembered(settings).read_text().split()
     for run in list(_runs(settings))[:_RECENT_RUNS]:
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
-            record = json.loads((settings.runs_home / run / "run.json").read_text())
+            record = parse_json((settings.runs_home / run / "run.json").read_bytes())
             if record.get("profile") == settings.profile:
                 yield str(record["slice"])
 

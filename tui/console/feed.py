@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from tui.console.lines import LineSource, Merged, Spool
 from tui.errors import TpuTuiError
 from tui.runs.directory import ARRIVALS_FILE, EVENTS_FILE, Event, RunDirectory
+from tui.runs.record.event_log import parse_arrival
 from tui.runs.status import RunStatus, reduce_events
 
 if TYPE_CHECKING:
@@ -239,9 +240,8 @@ def batches_in(data: bytes) -> list[tuple[int, int]]:
     found: list[tuple[int, int]] = []
     newest: dict[int, int] = {}
     for line in data.splitlines():
-        with contextlib.suppress(ValueError, IndexError):
-            words = line.split()
-            worker, end = int(words[0]), int(words[1])
+        if arrival := parse_arrival(line):
+            worker, end = arrival.worker, arrival.end
             if end < newest.get(worker, 0):
                 found = [batch for batch in found if batch[0] != worker]
             newest[worker] = end

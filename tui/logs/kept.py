@@ -15,6 +15,7 @@ from typing import Any
 
 from tui import __version__
 from tui.logs.owners import Owners
+from tui.text.bounded_json import parse_json
 
 Row = dict[str, Any]
 """A row as `cores --json` prints it."""
@@ -75,7 +76,7 @@ class Summaries:
     def load(self, log: Path, reading: Iterable[str] = ()) -> Summary | None:
         """What a log came to that has not changed since; None otherwise. `reading`: what else that depends on."""
         try:
-            kept = json.loads(self._place(log).read_bytes())
+            kept = parse_json(self._place(log).read_bytes())
             if kept["mark"] != _mark(os.stat(log), reading) or kept["edges"] != _edges(log):  # noqa: PTH116
                 return None
             return Summary.from_json(kept)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from tui.errors import TpuTuiError
 from tui.operator.attendance import AttendanceWatch
 from tui.operator.reach import Reach
-from tui.runs.directory import ARRIVALS_FILE, Attendance, Event, RunDirectory, utc_now
+from tui.runs.directory import ARRIVALS_FILE, Attendance, Event, RunDirectory
+from tui.runs.record.event_log import utc_now
 from tui.runs.status import RunStatus, status_and_events, status_of
 
 if TYPE_CHECKING:

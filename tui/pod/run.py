@@ -5,13 +5,14 @@ from __future__ import annotations
 import enum
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from functools import lru_cache
 from typing import Any
 
-from tui.pod.worker import Worker
+from tui.pod.worker import MOST_PORT, MOST_WORKERS, SSH_PORT, Worker
+from tui.text.numbers import is_integer, is_number
 
 SCHEMA = 1
 MASK = "********"
@@ -24,15 +25,15 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _NAME_LENGTH = 100
 """Characters of a name that go into a run's id, which names files here and on the workers."""
 _SECRET = re.compile(r"TOKEN|KEY|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE)
-_OF_TYPES: tuple[tuple[tuple[str, ...], tuple[type, ...]], ...] = (
-    (("id", "slice", "created", "run_root", "runtime", "on_failure"), (str,)),
-    (("name", "zone", "project", "profile", "accelerator_type", "slice_created"), (str, type(None))),
-    (("workdir", "conda_env", "venv", "code_hash"), (str, type(None))),
-    (("restarts", "grace", "lease"), (int, float)),
-    (("cores_per_worker",), (int, type(None))),
-    (("env", "versions"), (dict,)),
+MOST_RESTARTS = 1_000_000
+_MOST_SECONDS = 1e9
+_MOST_CORES = 1_000_000
+_TEXTS = ("id", "slice", "created", "run_root", "runtime", "on_failure")
+_OPTIONAL_TEXTS = (
+    *("name", "zone", "project", "profile", "accelerator_type", "slice_created"),
+    *("workdir", "conda_env", "venv", "code_hash"),
 )
-"""What fields of run.json have to be: a record that is damaged is told as that, not met by whoever reads it."""
+_WORKERS_TEXTS = ("hostname", "internal_ip", "external_ip", "user", "host_key_alias", "instance")
 _RUN_ID = re.compile(r"(?P<base>[A-Za-z0-9._-]+)-(?P<day>\d{8})-(?P<clock>\d{6})-(?P<tail>[0-9a-f]{4})")
 
 
@@ -155,28 +156,78 @@ class Run:
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Run:
         """Read run.json; fields a newer version added are left aside. Raises ValueError when it is no run."""
-        try:
-            known = {name: document[name] for name in cls.__dataclass_fields__ if name in document}
-            known["argv"] = tuple(str(word) for word in document["argv"])
-            known["on_end"] = tuple(str(action) for action in document.get("on_end") or ())
-            known["workers"] = tuple(
-                _worker(
-                    int(row["index"]),
-                    row.get("hostname"),
-                    row.get("internal_ip"),
-                    row.get("external_ip"),
-                    int(row.get("port") or 22),
-                    row.get("user"),
-                    tuple(row.get("host_keys") or ()),
-                    row.get("host_key_alias"),
-                    row.get("instance"),
-                )
-                for row in document["workers"]
-            )
-            for names, types in _OF_TYPES:
-                for name in names:
-                    if name in known and not isinstance(known[name], types):
-                        raise TypeError(f"{name} is a {type(known[name]).__name__}")
-            return cls(**known)
-        except (KeyError, TypeError, AttributeError, OverflowError) as error:
-            raise ValueError(f"not a run.json: {error!r}") from error
+        if not isinstance(document, Mapping):
+            raise ValueError("not a run.json: it holds no names")
+        missing = [name for name in ("id", "slice", "argv", "workers") if name not in document]
+        if missing:
+            raise ValueError(f"not a run.json: {missing[0]} is missing")
+        known = {name: document[name] for name in cls.__dataclass_fields__ if name in document}
+        known["on_end"] = known.get("on_end") or ()
+        for name, value in known.items():
+            known[name] = _read_field(name, value)
+        return cls(**known)
+
+
+def _read_field(name: str, value: Any) -> Any:
+    """Return a field of run.json as a run holds it. Raises ValueError that names the field for any other type."""
+    if name == "workers":
+        return _read_workers(value)
+    if name in ("argv", "on_end"):
+        if not isinstance(value, (list, tuple)) or not all(isinstance(word, str) for word in value):
+            raise _wrong(name, "a list of texts")
+        return tuple(value)
+    reads, wanted = _FIELDS[name]
+    if not reads(value):
+        raise _wrong(name, wanted)
+    return value
+
+
+def _read_workers(rows: Any) -> tuple[Worker, ...]:
+    """Return the workers of a record. Raises ValueError for what can be none: a bad index, port, name or address."""
+    if not isinstance(rows, (list, tuple)) or len(rows) > MOST_WORKERS:
+        raise _wrong("workers", "a list")
+    workers = tuple(map(_read_worker, rows))
+    if len({worker.index for worker in workers}) < len(workers):
+        raise _wrong("workers", "a list with each index once")
+    return workers
+
+
+def _read_worker(row: Any) -> Worker:
+    if not isinstance(row, Mapping):
+        raise _wrong("a worker", "an object")
+    index, port, keys = row.get("index"), row.get("port") or SSH_PORT, row.get("host_keys") or ()
+    if not is_integer(index, 0, MOST_WORKERS - 1):
+        raise _wrong("the index of a worker", f"an integer from 0 to {MOST_WORKERS - 1}")
+    if not is_integer(port, 1, MOST_PORT):
+        raise _wrong(f"the port of worker {index}", f"an integer from 1 to {MOST_PORT}")
+    if not isinstance(keys, (list, tuple)) or not all(isinstance(key, str) for key in keys):
+        raise _wrong(f"host_keys of worker {index}", "a list of texts")
+    for name in _WORKERS_TEXTS:
+        if not _is_optional_text(row.get(name)):
+            raise _wrong(f"{name} of worker {index}", "a text")
+    hostname, internal, external, user, alias, instance = (row.get(name) for name in _WORKERS_TEXTS)
+    return _worker(index, hostname, internal, external, port, user, tuple(keys), alias, instance)
+
+
+def _wrong(name: str, wanted: str) -> ValueError:
+    return ValueError(f"not a run.json: {name} should be {wanted}")
+
+
+def _is_optional_text(value: Any) -> bool:
+    return value is None or isinstance(value, str)
+
+
+def _is_table_of_texts(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(isinstance(text, str) for pair in value.items() for text in pair)
+
+
+_FIELDS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    **dict.fromkeys(_TEXTS, (lambda value: isinstance(value, str), "a text")),
+    **dict.fromkeys(_OPTIONAL_TEXTS, (_is_optional_text, "a text or null")),
+    **dict.fromkeys(("grace", "lease"), (lambda value: is_number(value, 0, _MOST_SECONDS), "a number of seconds")),
+    **dict.fromkeys(("env", "versions"), (_is_table_of_texts, "a table of texts")),
+    "restarts": (lambda value: is_integer(value, 0, MOST_RESTARTS), f"an integer from 0 to {MOST_RESTARTS}"),
+    "cores_per_worker": (lambda value: value is None or is_integer(value, 0, _MOST_CORES), "an integer or null"),
+    "schema": (lambda value: is_integer(value, 0), "an integer"),
+}
+"""What fields of run.json have to be: a damaged record is reported as that, where it is read."""

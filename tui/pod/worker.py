@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 SSH_PORT = 22
+MOST_WORKERS = 1_000_000
+"""Indices of workers are below it: the largest slices have some thousands."""
+MOST_PORT = 65_535
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from tui.errors import TpuTuiError
 from tui.pod.run import Run
 from tui.runs.remote import call
-from tui.runs.survey import ASK_TIMEOUT, ask_status
+from tui.runs.survey import ASK_TIMEOUT, ask_status, attempt_of
 from tui.ssh.answers import Answer
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Acting:
         """
         heard = await self.answers()
         return not any(
-            (answer.number("attempt") or 0) > attempt
+            attempt_of(answer, self.run) > attempt
             or (index in self._left_with and answer.number("keeper") not in (None, self.number))
             for index, answer in heard.items()
         )
@@ -91,7 +91,7 @@ class Acting:
         deadline = asyncio.get_running_loop().time() + patience
         while asyncio.get_running_loop().time() < deadline:
             heard = (await self.answers()).values()
-            if any((answer.number("attempt") or 0) >= attempt for answer in heard):
+            if any(attempt_of(answer, self.run) >= attempt for answer in heard):
                 return True
             if any(answer.fields.get("stopped") == "1" for answer in heard):
                 return False

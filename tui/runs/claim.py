@@ -10,7 +10,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from tui.runs.directory import KEEPER_FILE, RunDirectory
+from tui.runs.directory import KEEPER_FILE, MOST_PID, RunDirectory
+from tui.text.numbers import parse_integer
 
 PATIENCE = 1.0
 """Seconds to try for: somebody who only looks whether a keeper lives holds the lock for a moment."""
@@ -86,8 +87,9 @@ def living_keeper(directory: RunDirectory) -> int | None:
         pid, started, host, *_ = (directory.path / KEEPER_FILE).read_text(errors="replace").split()
     except (OSError, ValueError):
         return None
-    lives = pid.isdigit() and (host != socket.gethostname() or _lives(int(pid), started))
-    return int(pid) if lives else None
+    number = parse_integer(pid, MOST_PID)
+    lives = number is not None and (host != socket.gethostname() or _lives(number, started))
+    return number if lives else None
 
 
 def _lives(pid: int, started: str) -> bool:

@@ -7,7 +7,6 @@ Every file is append-only or replaced whole, so a reader never needs a lock: a t
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import shutil
 import socket
@@ -15,8 +14,7 @@ import time
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from dataclasses import dataclass
 from functools import cached_property
 from io import FileIO
 from pathlib import Path
@@ -24,8 +22,21 @@ from typing import Any
 
 from tui.errors import UsageError
 from tui.pod.run import Run
+from tui.runs.record.event_log import Arrival as Arrival
+from tui.runs.record.event_log import Event as Event
+from tui.runs.record.event_log import (
+    event_line,
+    parse_arrival,
+    parse_events,
+    to_bytes,
+    utc_now,
+    without_passed_phases,
+    without_workers_parts,
+)
 from tui.runs.unreadable import RUN_FILE, unreadable
 from tui.runs.uptime import uptime
+from tui.text.bounded_json import parse_json
+from tui.text.numbers import parse_integer
 
 EVENTS_FILE = "events.jsonl"
 ARRIVALS_FILE = "arrivals"
@@ -36,31 +47,9 @@ RESERVE = 64 * 1024
 """Bytes, and a file, held back for what is to be told when the disk here is full."""
 HEARTBEAT = 5.0
 """Seconds between two touches of the keeper file."""
+MOST_PID = 2**31 - 1
 STALE_HEARTBEAT = 4 * HEARTBEAT
 """A keeper on another machine is taken for dead after this many seconds without a touch."""
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """One line of events.jsonl: what changed, when (RFC 3339), on which worker; the rest by kind in `fields`."""
-
-    time: str
-    kind: str
-    worker: int | None = None
-    fields: Mapping[str, Any] = field(default_factory=dict)
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """One of the event's own fields."""
-        return self.fields.get(name, default)
-
-
-@dataclass(frozen=True, slots=True)
-class Arrival:
-    """A batch of one worker's log was written: the mirror then ended at byte `end`, at Unix time `time` (seconds)."""
-
-    worker: int
-    end: int
-    time: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,23 +59,6 @@ class Attendance:
     alive: bool
     since: float | None = None
     pid: int | None = None
-
-
-def utc_now() -> str:
-    """The time as RFC 3339 with microseconds, in UTC."""
-    return datetime.now(timezone.utc).isoformat(timespec="microseconds")
-
-
-_ENCODER = json.JSONEncoder(ensure_ascii=False)
-"""Made once: `json.dumps` makes one at each call, which costs as much as an event's text."""
-
-
-def to_bytes(document: Any) -> bytes:
-    """JSON in UTF-8; what is not Unicode (an argument's stray byte) is escaped, so that it reads back exactly."""
-    try:
-        return _ENCODER.encode(document).encode()
-    except UnicodeEncodeError:
-        return json.dumps(document).encode()
 
 
 def _to_lines(document: Mapping[str, Any]) -> bytes:
@@ -165,8 +137,8 @@ class RunDirectory:
     def open(cls, path: Path) -> RunDirectory:
         """Open an existing run directory. Raises NoRecordError when it holds no readable run.json."""
         try:
-            return cls(path, Run.from_json(json.loads(_read(f"{path}/{RUN_FILE}"))))
-        except (OSError, ValueError, RecursionError) as error:
+            return cls(path, Run.from_json(parse_json(_read(f"{path}/{RUN_FILE}"))))
+        except (OSError, ValueError) as error:
             raise unreadable(path, error) from error
 
     def log_path(self, worker: int) -> Path:
@@ -195,13 +167,13 @@ class RunDirectory:
         if kind == "state":
             fields.update(uptime())
         event = Event(utc_now(), kind, worker, fields)
-        self._events.append(_event_line(event))
+        self._events.append(event_line(event))
         return event
 
     def append_events(self, kind: str, workers: Iterable[int], **fields: Any) -> None:
         """Append the same event of several workers, which came about at the same moment, in one write."""
         now = utc_now()
-        self._events.append(b"".join(_event_line(Event(now, kind, worker, fields)) for worker in workers))
+        self._events.append(b"".join(event_line(Event(now, kind, worker, fields)) for worker in workers))
 
     def events_size(self) -> int:
         """Bytes of events there are: unchanged means that nothing happened."""
@@ -216,12 +188,12 @@ class RunDirectory:
         Without `passed_phases`, of a worker's phases up to the next change of state only the last is among them.
         """
         lines, end = _whole_lines(f"{self.path}/{EVENTS_FILE}", offset)
-        return _parse_events(lines if passed_phases else _without_passed_phases(lines)), end
+        return parse_events(lines if passed_phases else without_passed_phases(lines)), end
 
     def events_of_run(self) -> tuple[list[Event], int]:
         """The events that are not about a worker's own part, a few of many, and the offset to go on from."""
         lines, end = _whole_lines(f"{self.path}/{EVENTS_FILE}", 0)
-        return _parse_events([line for line in lines if line[_KIND_AT:_WORD_END] not in _OF_WORKERS]), end
+        return parse_events(without_workers_parts(lines)), end
 
     def has_event(self, kind: str, offset: int = 0) -> tuple[bool, int]:
         """Whether a line from a byte offset on may be an event of that kind, and the offset to go on from.
@@ -241,7 +213,7 @@ class RunDirectory:
     def arrivals(self, offset: int = 0) -> tuple[list[Arrival], int]:
         """The arrivals from a byte offset on, and the offset to go on from."""
         lines, end = _whole_lines(f"{self.path}/{ARRIVALS_FILE}", offset)
-        return [arrival for arrival in map(_parse_arrival, lines) if arrival is not None], end
+        return [arrival for arrival in map(parse_arrival, lines) if arrival is not None], end
 
     # -- keeper ----------------------------------------------------------------------------------------------------
 
@@ -259,7 +231,7 @@ class RunDirectory:
             return Attendance(False)
         finally:
             os.close(descriptor)
-        pid = int(words[0]) if words and words[0].isdigit() else None
+        pid = parse_integer(words[0], MOST_PID) if words else None
         elsewhere = len(words) > 2 and words[2] != socket.gethostname()
         alive = locked or (elsewhere and time.time() - beat < STALE_HEARTBEAT)
         return Attendance(alive, beat if words else None, pid)
@@ -317,69 +289,6 @@ def _whole_lines(path: str, offset: int) -> tuple[list[bytes], int]:
         return [], offset
     end = data.rfind(b"\n") + 1
     return data[:end].split(b"\n")[:-1] if end else [], offset + end
-
-
-def _event_line(event: Event) -> bytes:
-    return to_bytes({"time": event.time, "event": event.kind, "worker": event.worker, **event.fields}) + b"\n"
-
-
-_PHASE, _STATE = b'", "event": "phase", "worker": ', b'", "event": "state", '
-_KIND_AT = len('{"time": "') + len(utc_now())
-_WORKER_AT = _KIND_AT + len(_PHASE)
-_OF_WORKERS = frozenset(b'", "event": "%b' % kind for kind in (b"phase", b'exit"', b'link"', b'stop"'))
-_WORD_END = _KIND_AT + len(b'", "event": "phase')
-_WORKER_WIDTH = len('1234, "')
-_BRACE = ord("}")
-
-
-def _without_passed_phases(lines: list[bytes]) -> list[bytes]:
-    """The lines without those phases of a worker that another one follows before the next change of state.
-
-    They are most of all lines, and to find all that are passed takes less time than to parse one of them.
-    """
-    kept: list[bytes] = []
-    last: dict[bytes, bytes] = {}
-    for line in lines:
-        if line[_KIND_AT:_WORKER_AT] == _PHASE and line[-1] == _BRACE:
-            last[line[_WORKER_AT : _WORKER_AT + _WORKER_WIDTH]] = line
-            continue
-        if _STATE in line:
-            kept += last.values()
-            last.clear()
-        kept.append(line)
-    return kept + list(last.values())
-
-
-def _parse_events(lines: list[bytes]) -> list[Event]:
-    """The events of whole lines, all parsed at once where each is one document; others are left out."""
-    try:
-        documents = json.loads(b"[" + b",".join(lines) + b"]")
-    except ValueError:
-        documents = []
-    if len(documents) != len(lines):
-        documents = [document for line in lines for document in _documents(line)]
-    return [event for event in map(_event_of, documents) if event is not None]
-
-
-def _documents(line: bytes) -> list[Any]:
-    with suppress(ValueError):
-        return [json.loads(line)]
-    return []
-
-
-def _event_of(document: Any) -> Event | None:
-    try:
-        moment, kind, worker = document.pop("time"), document.pop("event"), document.pop("worker", None)
-        return Event(str(moment), str(kind), worker if isinstance(worker, int) else None, document)
-    except (AttributeError, TypeError, KeyError):
-        return None
-
-
-def _parse_arrival(line: bytes) -> Arrival | None:
-    with suppress(ValueError):
-        worker, end, moment = line.split()
-        return Arrival(int(worker), int(end), float(moment))
-    return None
 
 
 def _is_locked(descriptor: int) -> bool:

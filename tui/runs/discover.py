@@ -17,7 +17,7 @@ from tui.runs.earlier import EARLIER
 from tui.runs.home import of_record
 from tui.runs.remote import call
 from tui.runs.status import STOP_REQUESTED, status_of
-from tui.runs.survey import ASK_TIMEOUT, Found, answers_on, ask_status, found_in, read_record
+from tui.runs.survey import ASK_TIMEOUT, Found, answers_on, ask_status, attempt_of, found_in, read_record
 from tui.runs.told import note_told
 from tui.ssh.answers import Answer, answers, no_answer
 
@@ -147,10 +147,10 @@ async def _describe(
             continue
         workers = tuple(fleet.workers.get(worker.index, worker) for worker in record.workers)
         run = replace(record, workers=workers, run_root=run_root)
-        attempt = status.number("attempt") if status is not None else None
+        attempt = attempt_of(status, record) if status is not None else 0
         stopped = status is not None and status.fields.get("stopped") == "1"
         found = {index: found_in(answer) for index, answer in sorted(at.items())}
-        return FoundRun(run, found, attempt or 0, stopped, at)
+        return FoundRun(run, found, attempt, stopped, at)
     assert problem is not None
     return problem
 

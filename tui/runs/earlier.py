@@ -15,7 +15,8 @@ from tui.runs.mirror import patiently, record, set_logs_aside
 from tui.runs.policies import Patience, names_of
 from tui.runs.remote import Outcome
 from tui.runs.status import status_of
-from tui.runs.survey import ask_status
+from tui.runs.survey import ask_status, attempt_of
+from tui.text.numbers import parse_integer
 
 if TYPE_CHECKING:
     from tui.ssh.fleet import Fleet
@@ -59,14 +60,15 @@ async def _attempt_on(directory: RunDirectory, fleet: Fleet, worker: int) -> int
         answer = await ask_status(directory.run, fleet, worker)
     except TpuTuiError:
         return 0
-    return (answer.number("attempt") or 0) if answer is not None else 0
+    return attempt_of(answer, directory.run) if answer is not None else 0
 
 
 def _wanted(directory: RunDirectory) -> int:
     """How many attempts were made before the present one, by what was noted and by the logs that were set aside."""
-    noted = (int(event.get(EARLIER) or 0) for event in directory.events()[0])
-    aside = (int(path.name) + 1 for path in directory.attempt_path(0).parent.glob("*") if path.name.isdigit())
-    return max((*noted, *aside), default=0)
+    noted = (event.get(EARLIER) or 0 for event in directory.events()[0])
+    kept = (parse_integer(path.name) for path in directory.attempt_path(0).parent.glob("*"))
+    aside = (number + 1 for number in kept if number is not None)
+    return min(max((*noted, *aside), default=0), directory.run.restarts)
 
 
 async def fetch_earlier(directory: RunDirectory, fleet: Fleet) -> None:

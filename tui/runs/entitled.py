@@ -71,6 +71,6 @@ async def _told_by(directory: RunDirectory, fleet: Fleet, index: int) -> int | N
     except (TpuTuiError, asyncio.TimeoutError):
         return None
     for answer in answers(made.nonce, done.stdout):
-        if answer.word == "entitled" and answer.text.isdigit():
-            return int(answer.text)
+        if answer.word == "entitled" and (number := answer.number_at(0)) is not None:
+            return number
     return None

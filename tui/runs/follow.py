@@ -19,7 +19,7 @@ from tui.runs.contact import Contact
 from tui.runs.directory import RunDirectory
 from tui.runs.mirror import Mirror, record, tell_missed_arrivals
 from tui.runs.policies import Patience, in_time
-from tui.runs.remote import FOLLOW_TIMEOUT, Outcome, call, outcome_of, pace_of
+from tui.runs.remote import FOLLOW_TIMEOUT, MOST_EXIT_CODE, Outcome, call, outcome_of, pace_of
 from tui.runs.status import status_of
 from tui.ssh.answers import Answer, Call, answers, channel_errors, parse_line
 from tui.ssh.reasons import Reason, SshError
@@ -134,7 +134,7 @@ class Follower:
                 ran = status_of(self.directory).state is RunState.RUNNING
                 return Outcome(None, size=self._mirror.size, recorded=False, absent=not ran, removed=ran)
             if head.word == "log":
-                goal = int(head.text.split(" ")[0]) if to_present else None
+                goal = self._size_in(head) if to_present else None
                 await self._copy(process, rest, goal)
                 if goal is not None:
                     return None
@@ -144,6 +144,13 @@ class Follower:
         finally:
             trailer.cancel()
             process.close()
+
+    def _size_in(self, head: Answer) -> int:
+        """Return the log's size by the worker's answer. Raises WorkerError where it names none."""
+        size = head.number_at(0)
+        if size is None:
+            raise WorkerError("its answer does not say how long its log is", worker=self.worker)
+        return size
 
     async def _session(self) -> tuple[asyncssh.SSHClientProcess[bytes], Call]:
         """A session that sends the log from the mirror's end on: the launch's own at first, where there is one."""
@@ -202,7 +209,7 @@ class Follower:
         """What a session's last words mean; None: open another one."""
         if head.word == "short":
             await self._tell_once(
-                f"its log ends at byte {head.text.split(' ')[0]}, before the mirror's {self._mirror.size} "
+                f"its log ends at byte {self._size_in(head)}, before the mirror's {self._mirror.size} "
                 "(a power loss there?): the mirror is kept"
             )
         for answer in trailer:
@@ -211,9 +218,9 @@ class Follower:
             if answer.word == "end" and complete:
                 return outcome_of(answer)
             if answer.word == "lost" and complete:
-                if answer.fields.get("boot") != answer.fields.get("was"):
+                if answer.name("boot") != answer.name("was"):
                     await self._tell_once("the machine was rebooted; nobody recorded how its part of the run ended")
-                return Outcome(answer.number("code"), size=self._mirror.size, recorded=False)
+                return Outcome(answer.number("code", MOST_EXIT_CODE), size=self._mirror.size, recorded=False)
         if head.word == "short":
             await asyncio.sleep(SHORT_PAUSE)
         return None

@@ -13,6 +13,7 @@ from typing import Any
 
 from tui.pod.run import RunState
 from tui.runs.directory import ARRIVALS_FILE, EVENTS_FILE, Event, RunDirectory
+from tui.runs.record.event_log import parse_arrival
 
 ARRIVALS_BLOCK = 256 * 1024
 """Bytes of `arrivals` taken at once: some ten thousand batches. A fuller one means that the reader is behind."""
@@ -166,12 +167,9 @@ class Growth:
         self._arrivals += len(data)
         batches: list[Batch] = []
         for line in data.splitlines():
-            try:
-                told, told_end, moment = line.split()
-                worker, end, when = int(told), int(told_end), float(moment)
-            except ValueError:
-                continue
-            batches.append((worker, self._attempt_of(worker, end), end, when))
+            if arrival := parse_arrival(line):
+                worker, end = arrival.worker, arrival.end
+                batches.append((worker, self._attempt_of(worker, end), end, arrival.time))
         return batches
 
     def _attempt_of(self, worker: int, end: int) -> int:

@@ -21,7 +21,8 @@ from tui.errors import TpuTuiError
 from tui.pod.run import RunState
 from tui.printable import one_line
 from tui.runs.claim import Claim, living_keeper
-from tui.runs.directory import KEEPER_LOG, RunDirectory
+from tui.runs.directory import KEEPER_LOG, MOST_PID, RunDirectory
+from tui.text.numbers import parse_integer
 
 if TYPE_CHECKING:
     from tui.runs.policies import Patience
@@ -88,7 +89,8 @@ def start_keeper(
     finally:
         os.close(log)
     answer = done.stdout.strip()
-    if not answer.isdigit():
+    pid = parse_integer(answer, MOST_PID)
+    if pid is None:
         problem = TpuTuiError(
             "the run's keeper did not start",
             why=_last_words(directory.path / KEEPER_LOG) or f"exit code {done.returncode}",
@@ -98,7 +100,7 @@ def start_keeper(
             with suppress(OSError):
                 directory.append_event("state", state=str(RunState.FAILED), cause=problem.sentence)
         raise problem
-    return int(answer)
+    return pid
 
 
 async def attend(directory: RunDirectory, access: Access, *, patience: Patience | None = None) -> bool:

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 from tui.errors import TpuTuiError, WorkerError
 from tui.pod.run import Run
 from tui.pod.worker import Worker
-from tui.runs.directory import RunDirectory, to_bytes
+from tui.runs.directory import RunDirectory
 from tui.runs.front import BegunElsewhereError, Front, StoppedForGoodError
 from tui.runs.job import job_text
 from tui.runs.look import look
+from tui.runs.record.event_log import to_bytes
 from tui.runs.remote import FOLLOW_TIMEOUT, call, pace_of
 from tui.runs.spec import LaunchSpec
 from tui.ssh.answers import Answer, Call

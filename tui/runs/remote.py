@@ -19,6 +19,7 @@ ARM_TIMEOUT = 600
 """Seconds a prepared worker waits for the go of the gang before it gives up (a slow sync elsewhere counts)."""
 FOLLOW_TIMEOUT = 600
 """Seconds after which a follower on the worker ends and is opened again, so that none outlives a silent client."""
+MOST_EXIT_CODE = 255
 SHORTEST_PACE, LONGEST_PACE = 0.1, 1.0
 """Seconds between two looks of a worker at its log, in small pods and in the largest."""
 MOST_LOOKS = 320
@@ -108,11 +109,11 @@ def outcome_of(answer: Answer) -> Outcome:
     """Read the fields of a status line (`end`, `stopped`, `status` answers carry them)."""
     fields = answer.fields
     return Outcome(
-        exit_code=answer.number("exit"),
-        signal=fields.get("signal") or None,
+        exit_code=answer.number("exit", MOST_EXIT_CODE),
+        signal=answer.name("signal"),
         size=answer.number("size"),
-        boot=fields.get("boot") or None,
-        time=fields.get("time") or None,
+        boot=answer.name("boot"),
+        time=answer.moment("time"),
         aborted=fields.get("aborted") == "1",
         out_of_memory=(answer.number("oom") or 0) > 0,
         stopped=fields.get("stopped") == "1",

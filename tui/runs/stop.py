@@ -15,7 +15,7 @@ from tui.runs.mirror import record
 from tui.runs.parts import WorkerStatus
 from tui.runs.remote import call, outcome_of
 from tui.runs.status import BY_POLICY, STOP_REQUESTED, RunStatus, status_of
-from tui.runs.survey import Found, ask_status, found_in
+from tui.runs.survey import Found, ask_status, attempt_of, found_in
 from tui.ssh.access import Access, Prompter
 from tui.ssh.answers import Answer, answers, no_answer
 
@@ -151,7 +151,7 @@ async def _had_ended(before: RunStatus, directory: RunDirectory, fleet: Fleet, i
 
 def _goes_on(answer: Answer, run: Run) -> bool:
     """Whether what ended is to be launched again, as it did not end well."""
-    return answer.number("exit") != 0 and (answer.number("attempt") or 0) < run.restarts
+    return answer.number("exit") != 0 and attempt_of(answer, run) < run.restarts
 
 
 def _note(directory: RunDirectory, kind: str, *, worker: int | None = None, **fields: Any) -> None:

@@ -14,7 +14,7 @@ from tui.runs.directory import RunDirectory
 from tui.runs.earlier import EARLIER
 from tui.runs.remote import Outcome, outcome_of
 from tui.runs.status import STOP_REQUESTED, TOLD, RunStatus, status_of
-from tui.runs.survey import Found, ask_status, found_in
+from tui.runs.survey import Found, ask_status, attempt_of, found_in
 from tui.ssh.answers import Answer
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def note_told(directory: RunDirectory, answers: Answers) -> None:
     if status.attended.alive or settled or not set(workers) <= set(answers):
         return
     answers = {index: answers[index] for index in workers}
-    attempts = {answer.number("attempt") or 0 for answer in answers.values() if answer} or {status.attempt}
+    attempts = {attempt_of(answer, directory.run) for answer in answers.values() if answer} or {status.attempt}
     attempt = max(attempts)
     if len(attempts) > 1 or attempt < status.attempt:
         return

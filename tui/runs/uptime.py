@@ -50,5 +50,5 @@ def time_of_end(started: str | None, begun: Event | None, end: Event) -> str:
         if passed < 0 or abs((last - first).total_seconds() - passed) < SLACK:
             return end.time
         return (first + timedelta(seconds=passed)).isoformat(timespec="microseconds")
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return end.time

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from tui.errors import near_matches
+from tui.pod.worker import MOST_PORT
 from tui.settings.thresholds import THRESHOLDS
+from tui.text.numbers import is_integer, is_number, parse_integer
 
 ENVIRONMENT_PREFIX = "TPU_TUI_"
 EVERY_ZONE = "-"
@@ -18,7 +19,9 @@ EVERY_ZONE = "-"
 _ENDPOINTS = ("tpu", "compute", "storage", "iap")
 _TRUE = ("1", "true", "yes", "on")
 _FALSE = ("0", "false", "no", "off", "")
-_MAX_PORT = 65535
+_MOST_THRESHOLD = 1e300
+_SHOWN = 20
+"""Characters of a wrong number that the error repeats."""
 
 
 @dataclass(frozen=True)
@@ -92,11 +95,10 @@ def _zones(value: Any, place: Place) -> tuple[str, ...]:
 
 
 def _port(value: Any, _place: Place) -> int:
-    if isinstance(value, str) and value.isdecimal():
-        value = int(value)
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= _MAX_PORT:
-        raise ValueError(f"should be a port, 1 to {_MAX_PORT}")
-    return value
+    port = parse_integer(value) if isinstance(value, str) else value
+    if not is_integer(port, 1, MOST_PORT):
+        raise ValueError(f"should be a port, 1 to {MOST_PORT}")
+    return port
 
 
 def _switch(value: Any, _place: Place) -> bool:
@@ -130,8 +132,8 @@ def _thresholds(value: Any, place: Place) -> Mapping[str, float]:
             raise ValueError(f"has no {name}: " + (f"did you mean {near[0]}?" if near else ", ".join(THRESHOLDS)))
         if not isinstance(number, (int, float)) or isinstance(number, bool):
             raise ValueError(f"should hold numbers only, and {name} is none")
-        if not 0 <= number < math.inf:
-            raise ValueError(f"should hold numbers from 0 up, and {name} is {number}")
+        if not is_number(number, 0, _MOST_THRESHOLD):
+            raise ValueError(f"should hold numbers from 0 up, and {name} is {str(number)[:_SHOWN]}")
     return {name: float(number) for name, number in table.items()}
 
 

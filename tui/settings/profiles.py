@@ -13,9 +13,13 @@ from typing import Any
 
 from tui.errors import UsageError, near_matches
 from tui.pod.run import LOCAL_PROFILE
+from tui.printable import one_line
 from tui.settings.fields import FIELDS, LOCAL_TABLE, Place
+from tui.text.bounded_json import check_document
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
+_WHY_SHOWN = 300
+"""Characters of a wrong value that the error repeats."""
 _LINE = re.compile(r"at line (\d+)")
 _KEYS = (*(field.name for field in FIELDS), LOCAL_TABLE)
 
@@ -74,11 +78,14 @@ def _parsed(name: str, path: Path, text: str) -> dict[str, Any]:
         import tomli as tomllib
 
     try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        document = tomllib.loads(text)
+        check_document(document)
+    except (ValueError, RecursionError) as error:  # a number of 5,000 digits, or lists 1,000 deep, among them
         found = _LINE.search(str(error))
         where = f"{path}, line {found[1]}" if found else str(path)
-        raise UsageError(f"profile {name} is no TOML", why=f"{where}: {error}", remedy=f"correct {path}") from None
+        why = f"{where}: {one_line(str(error))[:_WHY_SHOWN]}"
+        raise UsageError(f"profile {name} is no TOML", why=why, remedy=f"correct {path}") from None
+    return document
 
 
 def save_profile(home: Path, name: str, values: Mapping[str, Any]) -> Path:
@@ -134,7 +141,7 @@ def _checked(values: Mapping[str, Any], path: Path, text: str, user_home: Path) 
         try:
             checked[key] = fields[key].read(value, place)
         except ValueError as error:
-            raise UsageError(f"{key} {error}", why=f"{where} says {value!r}") from None
+            raise UsageError(f"{key} {error}", why=f"{where} says {repr(value)[:_WHY_SHOWN]}") from None
     return checked
 
 

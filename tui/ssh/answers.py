@@ -9,11 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from tui.errors import WorkerError
 from tui.printable import one_line, printable
+from tui.text.numbers import MOST_INTEGER, parse_integer
 
 _MAX_ANSWER = 64 * 1024
+_NAME = re.compile(r"[A-Za-z0-9_.+-]{1,64}")
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{3}|\.\d{6})?[+-]\d\d:\d\d", re.ASCII)
+"""Times as the workers write them, of which every Python can read the fraction."""
 _WORDS = 400
 """Bytes at the end of what a worker complains of, in which its last line is looked for."""
 _NO_HOME = "Could not chdir to home directory"
@@ -72,10 +77,36 @@ class Answer:
     text: str = ""
     fields: Mapping[str, str] = field(default_factory=dict)
 
-    def number(self, name: str) -> int | None:
-        """A field as an integer, None where it is missing or is none."""
-        value = self.fields.get(name, "")
-        return int(value) if value.isascii() and value.isdigit() else None
+    def number(self, name: str, most: int = MOST_INTEGER) -> int | None:
+        """Return a field as an integer; None where it is missing, is none or is above `most`."""
+        return parse_integer(self.fields.get(name, ""), most)
+
+    def word_at(self, place: int) -> str:
+        """Return a word of the text by its place, from 0; empty where there are not so many."""
+        words = self.text.split(" ", place + 1)
+        return words[place] if place < len(words) else ""
+
+    def number_at(self, place: int) -> int | None:
+        """Return a word of the text, by its place, as an integer; None where it is none."""
+        return parse_integer(self.word_at(place))
+
+    def name(self, field: str) -> str | None:
+        """Return a field that is a short name, as of a signal or of a machine's start; None for any other text."""
+        value = self.fields.get(field, "")
+        return value if _NAME.fullmatch(value) else None
+
+    def moment(self, field: str) -> str | None:
+        """Return a field that is an RFC 3339 time with its offset; None for any other text."""
+        value = self.fields.get(field, "")
+        return value if _MOMENT.fullmatch(value) and _is_a_time(value) else None
+
+
+def _is_a_time(text: str) -> bool:
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
 
 
 def parse_line(nonce: str, line: bytes) -> Answer | None:

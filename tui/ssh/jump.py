@@ -8,8 +8,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tui.pod.worker import MOST_PORT
 from tui.ssh import reasons
 from tui.ssh.access import Access, Login, ask_login_for
+from tui.text.numbers import parse_integer
 
 if TYPE_CHECKING:
     import asyncssh
@@ -90,8 +92,7 @@ async def parse_jump(text: str, access: Access) -> Login:
     """`[user@]host[:port]`; the profile's user and port are the workers', not the jump host's."""
     user, _, rest = text.strip().rpartition("@")
     host, _, port = rest.rpartition(":")
-    if not host or not port.isdigit() or (":" in host and not host.endswith("]")):
-        host, port = rest, ""
-    return await ask_login_for(
-        host.strip("[]"), int(port) if port else None, user or None, replace(access, port=None)
-    )
+    number = parse_integer(port, MOST_PORT)
+    if not host or not number or (":" in host and not host.endswith("]")):
+        host, number = rest, None
+    return await ask_login_for(host.strip("[]"), number, user or None, replace(access, port=None))

@@ -1,1 +1,1 @@
-"""What a run's record comes to: pure functions of its events."""
+"""A run on record: what the files of its directory hold, and what their events come to."""

@@ -1,0 +1,179 @@
+"""What workers, damaged files and other users may hand in: an error of tpu-tui's own at most, and hides nothing else.
+
+`TPU_TUI_FUZZ=100000 TPU_TUI_FUZZ_SEED=1 pytest tests/runs/test_hostile_input.py` reads as many inputs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.runs.hostile import NONCE, RUN, RUN_ID, Hostility
+from tui.checks.facts import facts_from
+from tui.cloud.hosts_file import read_hosts
+from tui.console.feed import batches_in
+from tui.console.rows import run_row
+from tui.errors import TpuTuiError
+from tui.pod.run import is_run_id
+from tui.reports.data import write_csv, write_json
+from tui.reports.facts import summary_of_run
+from tui.reports.html import write_html
+from tui.reports.markdown import write_markdown
+from tui.reports.status import status_document
+from tui.reports.text import write_text
+from tui.runs.claim import living_keeper
+from tui.runs.directory import ARRIVALS_FILE, EVENTS_FILE, KEEPER_FILE, RunDirectory
+from tui.runs.home import list_runs
+from tui.runs.remote import outcome_of
+from tui.runs.status import outline_of, status_of
+from tui.runs.survey import attempt_of, found_in, parse_listing, parse_record
+from tui.settings.profiles import profile_path, read_profile
+from tui.ssh.answers import answers
+from tui.text.bounded_json import MOST_DEPTH, parse_json
+from tui.text.numbers import MOST_INTEGER, parse_integer
+
+INPUTS = int(os.environ.get("TPU_TUI_FUZZ", "1500"))
+SEED = int(os.environ.get("TPU_TUI_FUZZ_SEED", "25"))
+LOG = b"".join(
+    b"| Training Device=xla:0/%d Epoch=1 Step=%d Loss=6.5 Rate=25.4 GlobalRate=25.4 Time=02:38:57\n" % (core, step)
+    for step in range(0, 60, 20)
+    for core in (0, 1)
+)
+
+
+def read_answers(hostility: Hostility, _home: Path) -> None:
+    output = hostility.answers()
+    heard = answers(NONCE, output)
+    for answer in heard:
+        outcome = outcome_of(answer)
+        assert outcome.exit_code is None or 0 <= outcome.exit_code <= 255
+        assert outcome.size is None or 0 <= outcome.size <= MOST_INTEGER
+        assert 0 <= attempt_of(answer, RUN) <= RUN.restarts
+        found_in(answer)
+        answer.number_at(0)
+        str(outcome.cause)
+    facts_from(0, heard, 1.0, 2.0)
+    assert all(is_run_id(run_id) for run_id in parse_listing(NONCE, 0, output) or {})
+
+
+def read_record(hostility: Hostility, _home: Path) -> None:
+    body = hostility.record()
+    try:
+        run = parse_record(NONCE, RUN_ID, b"x\n@%s json %d\n%b" % (NONCE.encode(), len(body), body))
+    except ValueError:
+        return
+    assert run.id == RUN_ID
+    assert all(0 <= worker.index < 1_000_000 and isinstance(worker.name, str) for worker in run.workers)
+    json.dumps(run.to_json(), allow_nan=False)
+
+
+def read_state(hostility: Hostility, home: Path) -> None:
+    """A run whose files are damaged, beside one that is whole."""
+    path = home / "runs" / RUN_ID
+    sound = _two_sound_runs(home) if not path.exists() else _sound(home)
+    kinds: dict[str, Callable[[], bytes]] = {
+        "run.json": hostility.record,
+        EVENTS_FILE: hostility.events,
+        ARRIVALS_FILE: hostility.arrivals,
+        KEEPER_FILE: hostility.keeper,
+    }
+    for name, content in sound.items():
+        (path / name).write_bytes(content)
+    for name in hostility.random.sample(list(kinds), 2):
+        (path / name).write_bytes(kinds[name]())
+    problems: list[TpuTuiError] = []
+    listed = list_runs(home / "runs", problems)  # type: ignore[arg-type]
+    assert "whole" in {directory.path.name for directory in listed}
+    assert len(listed) + len(problems) == 2
+    for directory in listed:
+        living_keeper(directory)
+        status = status_of(directory)
+        json.dumps([status_document(status, None), status_document(outline_of(directory), None)], allow_nan=False)
+        run_row(status, 1764e6)
+        batches_in((path / ARRIVALS_FILE).read_bytes())
+        if directory.path == path and hostility.random.random() < REPORTED:
+            summary = summary_of_run(directory)
+            for write in (write_json, write_csv, write_html, write_markdown, write_text):
+                write(summary).encode("utf-8", "surrogatepass")
+
+
+def _two_sound_runs(home: Path) -> dict[str, bytes]:
+    """Make a run whose files stay whole, and one whose files are to be damaged."""
+    whole = RunDirectory.create(home / "runs", RUN)
+    whole.append_event("state", state="running", cause=None)
+    whole.path.rename(home / "runs" / "whole")
+    spoiled = RunDirectory.create(home / "runs", RUN)
+    for worker in RUN.workers:
+        spoiled.log_path(worker.index).write_bytes(LOG)
+    return _sound(home)
+
+
+def _sound(home: Path) -> dict[str, bytes]:
+    record = (home / "runs" / "whole" / "run.json").read_bytes()
+    return {"run.json": record, EVENTS_FILE: b"", ARRIVALS_FILE: b"", KEEPER_FILE: b""}
+
+
+REPORTED = 0.05
+"""Of the damaged runs that can be read, how many a report is written of: it takes longer than all else."""
+
+
+def read_files(hostility: Hostility, home: Path) -> None:
+    hosts, profile = home / "hosts", profile_path(home, "p")
+    profile.parent.mkdir(exist_ok=True)
+    hosts.write_bytes(hostility.hosts())
+    profile.write_bytes(hostility.profile())
+    with contextlib.suppress(TpuTuiError):
+        read_hosts(hosts)
+    with contextlib.suppress(TpuTuiError):
+        read_profile(home, "p", home)
+
+
+@pytest.mark.parametrize("read", [read_answers, read_record, read_state, read_files])
+def test_no_input_raises_anything_but_an_error_of_tpu_tui(
+    read: Callable[[Hostility, Path], None], tmp_path: Path
+) -> None:
+    for number in range(INPUTS // 4):
+        seed = SEED * 1_000_000 + number
+        try:
+            read(Hostility(seed), tmp_path)
+        except Exception as error:
+            raise AssertionError(f"seed {seed}") from error
+
+
+@pytest.mark.parametrize("text", ["", "9" * 5000, "-1", "²", "1_000", "+1", " 1", "0x1", str(MOST_INTEGER + 1)])
+def test_what_is_no_integer_of_a_worker_is_none(text: str) -> None:
+    assert parse_integer(text) is None
+    assert parse_integer(text.encode()) is None
+
+
+def test_integers_are_read_up_to_a_bound() -> None:
+    assert [parse_integer(text, 255) for text in ("0", "255", "256", "007")] == [0, 255, None, 7]
+    assert parse_integer(str(MOST_INTEGER)) == MOST_INTEGER
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"[" * 200_000,
+        b'{"a":' * 200_000,
+        b"[" * (MOST_DEPTH + 1) + b"]" * (MOST_DEPTH + 1),
+        b"9" * 5000,
+        b"-" + b"9" * 20,
+        b"\xff",
+        b"",
+    ],
+    ids=["lists", "objects", "depth", "digits", "large", "bytes", "nothing"],
+)
+def test_a_document_beyond_its_bounds_is_a_value_error(data: bytes) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011
+        parse_json(data)
+
+
+def test_a_document_within_its_bounds_is_read() -> None:
+    assert parse_json(b"[" * MOST_DEPTH + b"]" * MOST_DEPTH)
+    assert parse_json(b"[1, -5, 1.5, {}]" + b" " * 40) == [1, -5, 1.5, {}]

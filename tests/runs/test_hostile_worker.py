@@ -1,0 +1,132 @@
+"""A worker that answers for the worker script whatever it likes: it harms nobody's answers but its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.runs.pipes import until
+from tests.runs.ssh_pod import Pod, over
+from tests.sshd import OpensshWorker, needs_sshd
+from tui.errors import TpuTuiError, WorkerError
+from tui.pod.run import RunState
+from tui.runs.discover import Discovery, adopt, discover
+from tui.runs.follow import catch_up
+from tui.runs.status import status_of
+from tui.runs.survey import Found
+from tui.ssh.fleet import Fleet
+
+pytestmark = needs_sshd
+DIGITS = "9" * 5000
+_SHELL = """#!/bin/dash
+# Called as `sh -c SCRIPT tpu-tui VERB RUN WORKER NONCE …`; a call that limits the time comes before it.
+[ "$4" != sh ] || exec /bin/dash "$@"
+tt_verb=$4 tt_run=$5 tt_worker=$6 tt_nonce=$7
+say() { printf '@%s %s\\n' "$tt_nonce" "$*"; }
+case $tt_verb in
+"""
+
+
+@contextlib.contextmanager
+def lying(worker: OpensshWorker, **answers: str) -> Iterator[None]:
+    """Let a worker answer each of these verbs by a few lines of sh, and any other one not at all."""
+    shell = worker.root / "bin" / "sh"
+    shell.unlink()
+    cases = "".join(f"{verb})\n{script}\n;;\n" for verb, script in answers.items())
+    shell.write_text(f"{_SHELL}{cases}esac\n")
+    shell.chmod(0o755)
+    worker.cut()
+    try:
+        yield
+    finally:
+        shell.unlink()
+        shell.symlink_to("/bin/sh")
+        worker.cut()
+
+
+def seen(pod: Pod) -> Discovery:
+    async def ask() -> Discovery:
+        async with Fleet(pod.nouns, pod.access) as fleet:
+            return await discover(fleet, "~/.tpu-tui", slice_name="lab")
+
+    return asyncio.run(ask())
+
+
+HOSTILE_LISTINGS = {
+    "a word": "say run x; say run; say listed",
+    "digits": f"say run $RUN 1 running attempt={DIGITS} log={DIGITS}; say listed",
+    "deep": "say run other-20261123-101500-00aa 1 running; say run $RUN 1 running; say listed",
+    "indices": "say run other-20261123-101500-00aa 1 running; say listed",
+    "nothing": "say",
+}
+_DEEP = "say json 200000; head -c 200000 /dev/zero | tr '\\0' '['"
+_INDICES = """tt_workers='[{"index":-1},{"index":1000000000000}]'
+tt_doc='{"id":"other-20261123-101500-00aa","slice":"lab","argv":["x"],"workers":'$tt_workers'}'
+say json ${#tt_doc}; printf %s "$tt_doc" """
+
+
+@pytest.mark.parametrize("kind", list(HOSTILE_LISTINGS))
+def test_a_worker_that_lists_nonsense_hides_no_run_of_the_others(pod: Pod, tmp_path: Path, kind: str) -> None:
+    here = pod.running("sleep", "1000")
+    listing = HOSTILE_LISTINGS[kind].replace("$RUN", here.id)
+    record = _INDICES if kind == "indices" else _DEEP
+    with lying(pod.workers[1], list=listing, show=record, status=f"say status $tt_run 1 running attempt={DIGITS}"):
+        found = seen(pod)
+    assert [run.run.id for run in found.runs] == [here.id]
+    assert {index: found.runs[0].workers[index] for index in (0, 2)} == {0: Found.RUNNING, 2: Found.RUNNING}
+    adopted = adopt(found.runs[0], tmp_path / "elsewhere")
+    assert status_of(adopted).attempt == 0
+    told = [problem.sentence for problem in found.problems]
+    if kind in ("deep", "indices"):
+        assert len(told) == 1
+        assert told[0].startswith("worker 1: cannot read the record of other-20261123-101500-00aa: ")
+        assert ("deep" if kind == "deep" else "the index of a worker") in told[0]
+    assert [path.name for path in (tmp_path / "elsewhere").iterdir()] == [here.id]
+
+
+def test_a_worker_that_tells_nonsense_of_its_end_does_not_end_the_keeper(pod: Pod) -> None:
+    here = pod.running("sh", "-c", 'until [ -e "$HOME/end" ]; do echo on; sleep 0.1; done')
+    end = f"say log 0 b b; say end exit={DIGITS} size={DIGITS} boot=b >&2; say lost code={DIGITS} size=0 >&2"
+    with lying(pod.workers[1], follow=f'[ -e "$0.seen" ] || : >"$0.seen"; {end}', status="say status"):
+        until((pod.workers[1].root / "bin" / "sh.seen").exists)
+        size = here.log_path(0).stat().st_size
+        until(lambda: here.log_path(0).stat().st_size > size + 20)
+        assert here.attended().alive
+        assert status_of(here).state is RunState.RUNNING
+    for worker in pod.workers:
+        (worker.home / "end").touch()
+    assert (over(here).state, over(here).exit_codes) == (RunState.SUCCEEDED, (0, 0, 0))
+    assert pod.mirrors_are_exact(here)
+
+
+@pytest.mark.parametrize("size", ["abc", "", DIGITS, "-5"])
+def test_a_log_whose_size_is_nonsense_is_an_error_of_that_worker_alone(pod: Pod, tmp_path: Path, size: str) -> None:
+    here = pod.running("sh", "-c", "echo on; sleep 1000")
+    there = adopt(seen(pod).runs[0], tmp_path / "elsewhere")
+    assert there.id == here.id
+
+    async def caught_up() -> None:
+        async with Fleet(there.run.workers, pod.access) as fleet:
+            await catch_up(there, fleet, timeout=20)
+
+    until(lambda: all(here.log_path(index).stat().st_size == 3 for index in range(3)))
+    with lying(pod.workers[1], follow=f"say log {size}", status="say status"), pytest.raises(TpuTuiError) as raised:
+        asyncio.run(caught_up())
+    assert isinstance(raised.value, WorkerError)
+    assert raised.value.sentence == "worker 1: its answer does not say how long its log is"
+    assert [there.log_path(index).stat().st_size for index in (0, 2)] == [3, 3]
+
+
+def test_a_stop_that_is_answered_with_nonsense_is_an_answer(pod: Pod) -> None:
+    here = pod.running("sleep", "1000")
+    with lying(pod.workers[1], stop=f"say stopped exit={DIGITS} size={DIGITS} time=x signal={DIGITS}"):
+        answers = pod.stop(here)
+    assert [(answer.worker, answer.confirmed, answer.exit_code) for answer in answers] == [
+        (0, True, 143),
+        (1, True, None),
+        (2, True, 143),
+    ]

@@ -1,0 +1,168 @@
+"""The lines of a run's `events.jsonl` and `arrivals`: what they mean, and which of them are none.
+
+Files are damaged, and what is written into them comes from workers: every known field has its type and its bounds,
+and a line that breaks them is left out alone.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import Any
+
+from tui.pod.worker import MOST_WORKERS
+from tui.text.bounded_json import parse_json
+from tui.text.numbers import is_integer
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One line of events.jsonl: what changed, when (RFC 3339), on which worker; the rest by kind in `fields`."""
+
+    time: str
+    kind: str
+    worker: int | None = None
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """One of the event's own fields."""
+        return self.fields.get(name, default)
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A batch of one worker's log was written: the mirror then ended at byte `end`, at Unix time `time` (seconds)."""
+
+    worker: int
+    end: int
+    time: float
+
+
+_TEXT = (str, type(None))
+_INTEGER = (int, type(None))
+_NUMBER = (int, float, type(None))
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    **dict.fromkeys(("state", "phase", "status", "detail", "remedy", "cause", "signal", "by", "text"), _TEXT),
+    **dict.fromkeys(("since", "boot", "stall", "slice", "launched_from", "on_end"), _TEXT),
+    **dict.fromkeys(("exit_code", "size", "attempt", "earlier_attempts"), _INTEGER),
+    **dict.fromkeys(("grace", "up"), _NUMBER),
+    **dict.fromkeys(("confirmed", "recorded", "revived", "gone", "waits_on_slice"), (bool, type(None))),
+    "workers": (list, type(None)),
+    "ended": (str, list, type(None)),
+}
+"""What known fields of events have to be."""
+_MOST_SECONDS = 1e12
+_ARRIVAL = re.compile(rb"(\d{1,6}) (\d{1,18}) (\d{1,12}(?:\.\d{1,9})?)")
+
+
+def utc_now() -> str:
+    """The time as RFC 3339 with microseconds, in UTC."""
+    return datetime.now(timezone.utc).isoformat(timespec="microseconds")
+
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False)
+"""Made once: `json.dumps` makes one at each call, which costs as much as an event's text."""
+
+
+def to_bytes(document: Any) -> bytes:
+    """JSON in UTF-8; what is not Unicode (an argument's stray byte) is escaped, so that it reads back exactly."""
+    try:
+        return _ENCODER.encode(document).encode()
+    except UnicodeEncodeError:
+        return json.dumps(document).encode()
+
+
+def event_line(event: Event) -> bytes:
+    """Return the line that tells an event."""
+    return to_bytes({"time": event.time, "event": event.kind, "worker": event.worker, **event.fields}) + b"\n"
+
+
+_PHASE, _STATE = b'", "event": "phase", "worker": ', b'", "event": "state", '
+_KIND_AT = len('{"time": "') + len(utc_now())
+_WORKER_AT = _KIND_AT + len(_PHASE)
+_OF_WORKERS = frozenset(b'", "event": "%b' % kind for kind in (b"phase", b'exit"', b'link"', b'stop"'))
+_WORD_END = _KIND_AT + len(b'", "event": "phase')
+_WORKER_WIDTH = len('1234, "')
+_BRACE = ord("}")
+
+
+def without_workers_parts(lines: Iterable[bytes]) -> list[bytes]:
+    """Return the lines that are not about a worker's own part."""
+    return [line for line in lines if line[_KIND_AT:_WORD_END] not in _OF_WORKERS]
+
+
+def without_passed_phases(lines: Iterable[bytes]) -> list[bytes]:
+    """Return the lines without those phases of a worker that another one follows before the next change of state.
+
+    They are most of all lines, and to find all that are passed takes less time than to parse one of them.
+    """
+    kept: list[bytes] = []
+    last: dict[bytes, bytes] = {}
+    for line in lines:
+        if line[_KIND_AT:_WORKER_AT] == _PHASE and line[-1] == _BRACE:
+            last[line[_WORKER_AT : _WORKER_AT + _WORKER_WIDTH]] = line
+            continue
+        if _STATE in line:
+            kept += last.values()
+            last.clear()
+        kept.append(line)
+    return kept + list(last.values())
+
+
+def parse_events(lines: list[bytes]) -> list[Event]:
+    """Return the events of whole lines, all parsed at once where each is one document; others are left out."""
+    try:
+        documents = parse_json(b"[" + b",".join(lines) + b"]")
+    except ValueError:
+        documents = []
+    if len(documents) != len(lines):
+        documents = [document for line in lines for document in _documents(line)]
+    return [event for event in map(_event_of, documents) if event is not None]
+
+
+def _documents(line: bytes) -> list[Any]:
+    with suppress(ValueError):
+        return [parse_json(line)]
+    return []
+
+
+def _event_of(document: Any) -> Event | None:
+    if not isinstance(document, dict):
+        return None
+    moment, kind, worker = document.pop("time", None), document.pop("event", None), document.pop("worker", None)
+    if not isinstance(moment, str) or not isinstance(kind, str):
+        return None
+    if worker is not None and not is_integer(worker, 0, MOST_WORKERS - 1):
+        return None
+    for name, value in document.items():
+        types = _TYPES.get(name)
+        if types is None:
+            continue
+        kind_of = type(value)
+        if kind_of not in types or (kind_of is list and not _is_list_of(name, value)):
+            return None
+        if kind_of is float and not 0 <= value <= _MOST_SECONDS:
+            return None
+    return Event(moment, kind, worker, document)
+
+
+def _is_list_of(name: str, values: list[Any]) -> bool:
+    """Return whether a list holds what lists of that name hold: rows of workers that ended, or indices."""
+    if name == "workers":
+        return all(is_integer(value, 0, MOST_WORKERS - 1) for value in values)
+    return all(isinstance(row, dict) and _is_end(row) for row in values)
+
+
+def _is_end(row: Mapping[str, Any]) -> bool:
+    known = all(type(value) in _TYPES[name] for name, value in row.items() if name in _TYPES)
+    return known and is_integer(row.get("worker"), 0, MOST_WORKERS - 1)
+
+
+def parse_arrival(line: bytes) -> Arrival | None:
+    """Return the arrival that a line of `arrivals` tells, None where it tells none."""
+    match = _ARRIVAL.fullmatch(line)
+    return Arrival(int(match[1]), int(match[2]), float(match[3])) if match else None

@@ -1,0 +1,1 @@
+"""Texts that come from elsewhere, and texts to be read: pure."""

@@ -1,0 +1,63 @@
+"""JSON from elsewhere: documents of bounded size, depth and numbers; anything else is a ValueError."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+from tui.text.numbers import MOST_INTEGER
+
+MOST_BYTES = 64 * 1024 * 1024
+"""Bytes of a document: the record of a pod with 16,384 workers takes a tenth of it."""
+MOST_DEPTH = 32
+"""Levels of lists and objects: documents written here have four."""
+_MOST_DIGITS = len(str(-MOST_INTEGER))
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > _MOST_DIGITS or abs(value := int(digits)) > MOST_INTEGER:
+        raise ValueError(f"a number of {len(digits)} digits")
+    return value
+
+
+_DECODER = json.JSONDecoder(parse_int=_integer)
+"""Made once: `json.loads` makes one at each call that sets how numbers are read."""
+
+
+def parse_json(data: bytes | str, most_bytes: int = MOST_BYTES) -> Any:
+    """Parse a JSON document. Raises ValueError for one that is none, too large or too deep, whatever is in it."""
+    if len(data) > most_bytes:
+        raise ValueError(f"a document of {len(data)} bytes, more than {most_bytes}")
+    try:
+        text = data if isinstance(data, str) else data.decode("utf-8", "surrogatepass")
+        document = _DECODER.decode(text)
+    except RecursionError:
+        raise ValueError(_too_deep()) from None
+    if text.count("[") + text.count("{") > MOST_DEPTH:
+        deque(_levels(document), maxlen=0)
+    return document
+
+
+def check_document(document: Any) -> None:
+    """Raise ValueError where lists and objects are nested too deep, or a number is too large, to be worked with."""
+    for level in _levels(document):
+        if any(isinstance(value, int) and abs(value) > MOST_INTEGER for value in level):
+            raise ValueError("a number with too many digits")
+
+
+def _levels(document: Any) -> Iterator[list[Any]]:
+    """Yield the values of each level of a document, the outermost first. Raises ValueError for too many."""
+    level = [document]
+    for _ in range(MOST_DEPTH + 1):
+        yield level
+        holders = [value for value in level if isinstance(value, (list, dict))]
+        if not holders:
+            return
+        level = [item for value in holders for item in (value.values() if isinstance(value, dict) else value)]
+    raise ValueError(_too_deep())
+
+
+def _too_deep() -> str:
+    return f"lists and objects more than {MOST_DEPTH} deep"
