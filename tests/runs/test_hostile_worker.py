@@ -25,6 +25,7 @@ DIGITS = "9" * 5000
 _SHELL = """#!/bin/dash
 # Called as `sh -c SCRIPT tpu-tui VERB RUN WORKER NONCE …`; a call that limits the time comes before it.
 [ "$4" != sh ] || exec /bin/dash "$@"
+head -c 1000 >/dev/null
 tt_verb=$4 tt_run=$5 tt_worker=$6 tt_nonce=$7
 say() { printf '@%s %s\\n' "$tt_nonce" "$*"; }
 case $tt_verb in
@@ -91,8 +92,9 @@ def test_a_worker_that_lists_nonsense_hides_no_run_of_the_others(pod: Pod, tmp_p
 def test_a_worker_that_tells_nonsense_of_its_end_does_not_end_the_keeper(pod: Pod) -> None:
     here = pod.running("sh", "-c", 'until [ -e "$HOME/end" ]; do echo on; sleep 0.1; done')
     end = f"say log 0 b b; say end exit={DIGITS} size={DIGITS} boot=b >&2; say lost code={DIGITS} size=0 >&2"
-    with lying(pod.workers[1], follow=f'[ -e "$0.seen" ] || : >"$0.seen"; {end}', status="say status"):
-        until((pod.workers[1].root / "bin" / "sh.seen").exists)
+    with lying(pod.workers[1], follow=f'echo 1 >>"$0.times"; {end}', status="say status"):
+        times = pod.workers[1].root / "bin" / "sh.times"
+        until(lambda: times.exists() and times.stat().st_size > 2)  # it is asked again
         size = here.log_path(0).stat().st_size
         until(lambda: here.log_path(0).stat().st_size > size + 20)
         assert here.attended().alive
