@@ -6,6 +6,7 @@ import asyncio
 import json
 import signal
 import socket
+import subprocess
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +15,8 @@ import psutil
 import pytest
 
 from tests.cli.commands import DEADLINE, Shell
+from tui.commands._compat_textual_serve import process_of
+from tui.commands.browser import WRONG_KEY_CODE
 
 
 @pytest.fixture(scope="module")
@@ -29,54 +32,197 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]
     assert process.returncode == 0
 
 
-def browser() -> aiohttp.ClientSession:
-    return aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True))
+class Page:
+    """A browser tab's requests: it knows the address that `serve` printed, and keeps no cookies."""
+
+    def __init__(self, server: dict[str, Any]) -> None:
+        self.base, _, key = server["url"].partition("?key=")
+        self.key = key
+        self.session = aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar())
+
+    async def __aenter__(self) -> Page:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.session.close()
+
+    async def connect(self, *first: str, **options: Any) -> aiohttp.ClientWebSocketResponse:
+        """Open the socket as the page does and send this first."""
+        terminal = await self.session.ws_connect(f"{self.base}ws?width=100&height=30", **options)
+        for message in first:
+            await terminal.send_str(message)
+        return terminal
+
+    async def opened(self) -> aiohttp.ClientWebSocketResponse:
+        """Open a console: the key comes first."""
+        return await self.connect(json.dumps(["key", self.key]))
 
 
-async def test_the_printed_address_opens_a_console(server: dict[str, Any]) -> None:
-    base = server["url"].partition("?")[0]
-    async with browser() as session:
-        async with session.get(server["url"]) as page:
-            assert page.status == 200
-            assert "key" not in str(page.url)
-        async with session.ws_connect(f"{base}ws?width=100&height=30") as terminal:
-            painted = b""
-            while b"no project is set" not in painted or b"checks" not in painted:
-                message = await asyncio.wait_for(terminal.receive(), DEADLINE)
-                assert message.type in (aiohttp.WSMsgType.BINARY, aiohttp.WSMsgType.TEXT), painted
-                painted += message.data if isinstance(message.data, bytes) else message.data.encode()
+async def painted(terminal: aiohttp.ClientWebSocketResponse, *texts: str) -> None:
+    """Wait until a console has painted these texts."""
+    seen = ""
+    while not all(text in seen for text in texts):
+        message = await asyncio.wait_for(terminal.receive(), DEADLINE)
+        assert message.type in (aiohttp.WSMsgType.BINARY, aiohttp.WSMsgType.TEXT), seen
+        seen += message.data if isinstance(message.data, str) else message.data.decode("utf-8", "replace")
 
 
-@pytest.mark.parametrize("path", ["", "ws", "static/js/textual.js", "?key=guessed"])
-async def test_nobody_gets_in_without_the_key(server: dict[str, Any], path: str) -> None:
-    base = server["url"].partition("?")[0]
-    async with browser() as session, session.get(base + path) as answer:
+async def refusal(terminal: aiohttp.ClientWebSocketResponse) -> int:
+    """Return the code that a connection is closed with, before anything came over it."""
+    message = await asyncio.wait_for(terminal.receive(), DEADLINE)
+    assert message.type is aiohttp.WSMsgType.CLOSE, message
+    return int(message.data)
+
+
+async def ending(terminal: aiohttp.ClientWebSocketResponse) -> int:
+    """Return the code that a connection is closed with, whatever the console still paints."""
+    while True:
+        message = await asyncio.wait_for(terminal.receive(), DEADLINE)
+        if message.type is aiohttp.WSMsgType.CLOSE:
+            return int(message.data)
+        assert message.type in (aiohttp.WSMsgType.BINARY, aiohttp.WSMsgType.TEXT), message
+
+
+async def test_the_printed_address_opens_a_console_again_and_again(server: dict[str, Any]) -> None:
+    async with Page(server) as page:
+        async with page.session.get(server["url"]) as answer:
+            assert answer.status == 200
+            assert "<title>tpu-tui</title>" in await answer.text()
+            assert answer.headers["Referrer-Policy"] == "no-referrer"
+            assert "Set-Cookie" not in answer.headers
+        for _ in range(2):
+            terminal = await page.opened()
+            await painted(terminal, "no project is set", "checks")
+            await terminal.close()
+
+
+async def test_a_reloaded_page_and_its_files_are_served_without_the_key_and_hold_none(server: dict[str, Any]) -> None:
+    async with Page(server) as page:
+        for path in ("", "page.js", "static/js/textual.js", "static/css/xterm.css"):
+            async with page.session.get(page.base + path) as answer:
+                assert answer.status == 200
+                assert page.key not in await answer.text()
+
+
+async def test_the_script_keeps_the_key_out_of_the_address_bar_and_gives_the_terminal_the_focus(
+    server: dict[str, Any],
+) -> None:
+    async with Page(server) as page, page.session.get(page.base + "page.js") as answer:
+        script = await answer.text()
+    assert "sessionStorage.setItem(KEY, given)" in script
+    assert "history.replaceState" in script
+    assert "document.cookie" not in script
+    assert 'window.addEventListener("focus", focusTerminal)' in script
+    assert f"const WRONG_KEY = {WRONG_KEY_CODE};" in script
+
+
+async def test_an_address_with_another_key_is_refused(server: dict[str, Any]) -> None:
+    async with Page(server) as page, page.session.get(page.base + "?key=guessed") as answer:
         assert answer.status == 403
         assert "open the whole address" in await answer.text()
 
 
-async def test_a_page_of_another_site_gets_nothing_even_with_the_cookie(server: dict[str, Any]) -> None:
-    base = server["url"].partition("?")[0]
-    async with browser() as session:
-        await (await session.get(server["url"])).read()
-        for origin in ("http://evil.example", "http://127.0.0.1:1", "null"):
+@pytest.mark.parametrize(
+    "first",
+    [
+        '["key", "guessed"]',
+        '["key", ""]',
+        '["key", null]',
+        '["key", "\\ud800"]',
+        '["key"]',
+        '["stdin", "q"]',
+        '"key"',
+        "{}",
+        "",
+        "[" * 100_000,
+        '["key", "' + "x" * 5000 + '"]',
+        "x" * 300_000,
+    ],
+    ids=lambda text: text[:20],
+)
+async def test_nothing_is_started_for_a_first_message_that_is_not_the_key(server: dict[str, Any], first: str) -> None:
+    before = {child.pid for child in children(server["pid"])}
+    async with Page(server) as page:
+        code = await refusal(await page.connect(first))
+    assert code in (WRONG_KEY_CODE, aiohttp.WSCloseCode.MESSAGE_TOO_BIG)
+    assert {child.pid for child in children(server["pid"])} <= before
+
+
+async def test_a_key_that_comes_second_comes_too_late(server: dict[str, Any]) -> None:
+    async with Page(server) as page:
+        terminal = await page.connect('["resize", {"width": 9, "height": 9}]', json.dumps(["key", page.key]))
+        assert await refusal(terminal) == WRONG_KEY_CODE
+
+
+async def test_a_page_of_another_site_gets_nothing_even_with_the_key(server: dict[str, Any]) -> None:
+    async with Page(server) as page:
+        for origin in ("http://evil.example", "http://127.0.0.1:1", "null", "http://["):
             with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
-                await session.ws_connect(f"{base}ws", headers={"Origin": origin})
+                await page.connect(headers={"Origin": origin})
             assert refused.value.status == 403
 
 
-async def test_a_foreign_name_for_this_machine_gets_nothing(server: dict[str, Any]) -> None:
-    async with browser() as session, session.get(server["url"], headers={"Host": "evil.example"}) as answer:
-        assert answer.status == 403
+@pytest.mark.parametrize(
+    "host", ["evil.example", "[", "[::1", "]", "127.0.0.1:x:y", "", "a b", "127.0.0.1.evil.example"]
+)
+async def test_a_foreign_or_malformed_name_for_this_machine_gets_nothing(server: dict[str, Any], host: str) -> None:
+    for path in ("", "page.js", "ws", "static/css/xterm.css"):
+        assert b" 403 " in await answered(server, f"GET /{path} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
 
 
-async def test_behind_a_forwarded_port_the_page_leads_back_through_it(server: dict[str, Any]) -> None:
-    async with browser() as session:
-        await (await session.get(server["url"])).read()
-        cookies = {cookie.key: cookie.value for cookie in session.cookie_jar}
-        base = server["url"].partition("?")[0]
-        async with session.get(base, headers={"Host": "localhost:9000"}, cookies=cookies) as page:
-            assert 'data-session-websocket-url="ws://localhost:9000/ws"' in await page.text()
+@pytest.mark.parametrize(
+    "request_",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nCookie: \xff=;;=\x01; $Version=[\r\n\r\n",
+        b"GET /%00%ff%2e%2e/ HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+        b"GET /static/%2e%2e/%2e%2e/etc/passwd HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+        b"GET /static/%00 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+        b"GET http://[/ HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+        b"GET /?key=%ff%fe HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+        b"GET /ws HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: http://[\r\n\r\n",
+        b"GET /ws HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\n\r\n",
+        b"\x16\x03\x01\x02\x00 not HTTP at all\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX: " + b"x" * 100_000 + b"\r\n\r\n",
+    ],
+    ids=lambda request_: repr(request_[:40]),
+)
+async def test_a_malformed_request_is_refused_without_a_word(server: dict[str, Any], request_: bytes) -> None:
+    answer = await answered(server, request_)
+    assert answer[:12] in (b"HTTP/1.1 400", b"HTTP/1.0 400", b"HTTP/1.1 403", b"HTTP/1.1 404")
+    assert b"Traceback" not in answer
+
+
+async def answered(server: dict[str, Any], request: bytes) -> bytes:
+    """Return the beginning of what is answered to these bytes; what serve prints the fixture looks at."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", server["port"])
+    writer.write(request)
+    try:
+        return await asyncio.wait_for(reader.read(4096), DEADLINE)
+    finally:
+        writer.close()
+
+
+async def test_what_no_page_sends_does_no_harm(server: dict[str, Any]) -> None:
+    async with Page(server) as page:
+        terminal = await page.opened()
+        for nonsense in ("", "[]", "[1]", '["stdin", 5]', '["resize", {"width": "x"}]', '["resize", []]', "[" * 9999):
+            await terminal.send_str(nonsense)
+        await terminal.send_str('["resize", {"width": 1e99, "height": 99999999999}]')
+        await terminal.send_bytes(b"\xff\x00")
+        await terminal.send_str('["resize", {"width": 110, "height": 33}]')
+        await terminal.send_str('["stdin", "q"]')
+        await painted(terminal, "Stay")
+        await terminal.close()
+
+
+async def test_a_key_pressed_at_once_reaches_the_console(server: dict[str, Any]) -> None:
+    """What is typed counts as focus: the console starts as if the page had none."""
+    async with Page(server) as page:
+        terminal = await page.connect(json.dumps(["key", page.key]), '["stdin", "q"]')
+        await painted(terminal, "Stay")
+        await terminal.send_str('["stdin", "y"]')
+        assert await ending(terminal) == aiohttp.WSCloseCode.OK
 
 
 def test_a_port_that_is_taken_is_told(shell: Shell) -> None:
@@ -104,16 +250,13 @@ def test_the_console_keeps_the_options_it_was_served_with() -> None:
 
 
 def test_a_served_console_ends_with_its_tab(shell: Shell) -> None:
-    process = shell.start("serve", "--port", "0", "--json")
-    assert process.stdout is not None
-    address = json.loads(process.stdout.readline())["url"]
+    process, served = started(shell)
 
     async def look() -> None:
-        async with browser() as session:
-            await (await session.get(address)).read()
-            async with session.ws_connect(f"{address.partition('?')[0]}ws") as terminal:
-                await asyncio.wait_for(terminal.receive(), DEADLINE)
-                assert children(process.pid)
+        async with Page(served) as page:
+            terminal = await page.opened()
+            await asyncio.wait_for(terminal.receive(), DEADLINE)
+            assert children(process.pid)
 
     asyncio.run(look())
 
@@ -123,27 +266,51 @@ def test_a_served_console_ends_with_its_tab(shell: Shell) -> None:
     process.communicate(timeout=DEADLINE)
 
 
-def test_ctrl_c_ends_the_consoles_of_open_tabs_without_a_word(shell: Shell) -> None:
-    process = shell.start("serve", "--port", "0", "--json")
-    assert process.stdout is not None
-    address = json.loads(process.stdout.readline())["url"]
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_serve_and_the_consoles_of_open_tabs_without_a_word(shell: Shell, how: signal.Signals) -> None:
+    """One page answers that its connection is closed, one is silent, and one has not sent the key yet."""
+    process, served = started(shell)
 
     async def look() -> list[psutil.Process]:
-        async with browser() as session:
-            await (await session.get(address)).read()
-            async with session.ws_connect(f"{address.partition('?')[0]}ws") as terminal:
+        async with Page(served) as page:
+            answering, silent, _keyless = await page.opened(), await page.opened(), await page.connect()
+            for terminal in (answering, silent):
                 await asyncio.wait_for(terminal.receive(), DEADLINE)
-                opened = children(process.pid)
-                process.send_signal(signal.SIGINT)
-                while not terminal.closed:
-                    await asyncio.wait_for(terminal.receive(), DEADLINE)
-                return opened
+            opened = children(process.pid)
+            process.send_signal(how)
+            assert await ending(answering) == aiohttp.WSCloseCode.GOING_AWAY
+            await asyncio.to_thread(process.wait, DEADLINE)
+            return opened
 
     opened = asyncio.run(look())
     assert process.communicate(timeout=DEADLINE) == (b"", b"")
     assert process.returncode == 0
-    assert opened
+    assert len(opened) == 2
     assert not any(child.is_running() for child in opened)
+
+
+def test_the_process_of_a_textual_serve_service_can_be_waited_for() -> None:
+    from textual_serve.app_service import AppService
+    from textual_serve.download_manager import DownloadManager
+
+    async def ignore(*_: object) -> None:
+        pass
+
+    async def look() -> int:
+        service = AppService(
+            "exit 7", write_bytes=ignore, write_str=ignore, close=ignore, download_manager=DownloadManager()
+        )
+        await service.start(80, 24)
+        return await process_of(service).wait()
+
+    assert asyncio.run(look()) == 7
+
+
+def started(shell: Shell) -> tuple[subprocess.Popen[bytes], dict[str, Any]]:
+    """Start a server of one's own and return it with what it announced."""
+    process = shell.start("serve", "--port", "0", "--json")
+    assert process.stdout is not None
+    return process, json.loads(process.stdout.readline())
 
 
 def children(pid: int) -> list[psutil.Process]:

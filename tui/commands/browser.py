@@ -1,120 +1,299 @@
-"""The web server behind `serve`: textual-serve's, with a door.
+"""The web server behind `serve`: one page, and a console process for every tab that brings the key.
 
-Whoever can type into a console can start and stop runs, so a loopback port is not enough: every page that a browser
-shows, and every other user of this machine, can reach that. A request gets in with the key of the printed address,
-from a page of this server, and under a loopback name (so that no foreign name can be pointed here).
+Anyone who can type into a console can start and stop runs, and a loopback port is open to every page that a browser
+shows and to every user of this machine. So a request must name a loopback host, come from a page of this server, and
+the first message of a connection must be the key of the printed address, before any process is started. The page
+keeps the key in the tab's `sessionStorage`: a cookie would go to every port of the host.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hmac
+import json
+import logging
 import secrets
 import socket
 from collections.abc import Awaitable, Callable
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from aiohttp import web
+from aiohttp import WSMsgType, web
 from textual_serve.app_service import AppService
-from textual_serve.server import Server
+from textual_serve.download_manager import DownloadManager
+
+from tui.commands._compat_textual_serve import process_of
 
 _LOOPBACK_NAMES = {"127.0.0.1", "localhost", "::1"}
 _KEY_BYTES = 24
-QUITTING = 5.0
+KEY_WITHIN_S = 10.0
+"""Seconds in which a new connection must send the key."""
+KEY_MESSAGE_CHARACTERS = 1024
+"""Characters that the message with the key may have."""
+MESSAGE_BYTES = 256 * 1024
+"""Bytes that any message may have: what is pasted comes as one."""
+MAX_WAITING = 64
+"""Connections that may be without the key at a time."""
+WRONG_KEY_CODE = 4403
+"""How a connection without the key is closed; the page knows it."""
+_GOING_AWAY_CODE = 1001
+_TRY_LATER_CODE = 1013
+QUITTING_S = 5.0
 """Seconds that a console may take to quit when its tab has closed."""
+CLOSING_S = 3.0
+"""Seconds that a browser may take to acknowledge that its connection is closed."""
+_HEARTBEAT_S = 15.0
+_MAX_COLUMNS, _MAX_ROWS = 1000, 500
+_MOUSE_REPORT = "\x1b[<"
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
+    "font-src 'self'; img-src 'self' data:; connect-src 'self' ws: wss:; base-uri 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+_QUIET_LOGGERS = ("aiohttp", "textual-serve")
+"""Loggers that would print what a stranger's malformed request did to the terminal."""
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-class Doorkeeper:
-    """Decides who gets in; the key lives as long as the server."""
+class AccessControl:
+    """Decides which requests are served; the key lives as long as the server."""
 
     def __init__(self, port: int) -> None:
         self._key = secrets.token_urlsafe(_KEY_BYTES)
-        self._cookie = f"tpu_tui_{port}"
         self.url = f"http://127.0.0.1:{port}/?key={self._key}"
 
-    def refuses(self, request: web.Request) -> str | None:
-        """Why a request does not get in; None when it does, or still has its key to change for a cookie."""
-        if urlsplit(f"//{request.host}").hostname not in _LOOPBACK_NAMES:
+    def refusal(self, request: web.Request) -> str | None:
+        """Return why a request is refused, None where it is not."""
+        if _host_name(f"//{request.host}") not in _LOOPBACK_NAMES:
             return "this name is not this machine's loopback"
         origin = request.headers.get("Origin")
-        if origin is not None and urlsplit(origin).netloc != request.host:
+        if origin is not None and _host(origin) != request.host:
             return "a page of another site asked"
-        if self.has_cookie(request) or self.has_key(request):
-            return None
-        return "open the whole address that tpu-tui serve printed"
+        given = request.query.get("key")
+        if given is not None and not self.accepts(given):
+            return "this is not the key of this server: open the whole address that tpu-tui serve printed"
+        return None
 
-    def has_cookie(self, request: web.Request) -> bool:
-        """Whether the browser was let in before."""
-        return hmac.compare_digest(request.cookies.get(self._cookie, "").encode(), self._key.encode())
-
-    def has_key(self, request: web.Request) -> bool:
-        """Whether the address is the printed one."""
-        return hmac.compare_digest(request.query.get("key", "").encode(), self._key.encode())
-
-    def let_in(self) -> web.Response:
-        """Change the key for a cookie, so that it stands in no address from then on."""
-        response = web.HTTPFound("/")
-        response.set_cookie(self._cookie, self._key, httponly=True, samesite="Strict")
-        return response
+    def accepts(self, key: object) -> bool:
+        """Return whether this is the key, in a time that does not depend on how much of it is right."""
+        given = key.encode("utf-8", "replace") if isinstance(key, str) else b""
+        return hmac.compare_digest(given, self._key.encode())
 
 
-class _GuardedServer(Server):
-    def __init__(self, command: str, door: Doorkeeper, announce: Callable[[], None]) -> None:
-        super().__init__(command, title="tpu-tui")
-        self._door = door
+def _host(url: str) -> str | None:
+    """Return the host and port of a URL; None for one that is malformed."""
+    try:
+        return urlsplit(url).netloc
+    except ValueError:
+        return None
+
+
+def _host_name(url: str) -> str | None:
+    """Return the host of a URL without its port; None for one that is malformed."""
+    try:
+        parts = urlsplit(url)
+        return parts.hostname if parts.port is None or parts.port else None
+    except ValueError:
+        return None
+
+
+def _event(text: str) -> tuple[str, Any]:
+    """Return the name and the value of a message from a page; an empty name for what is none."""
+    try:
+        event = json.loads(text)
+    except (ValueError, RecursionError):
+        return "", None
+    if not (isinstance(event, list) and event and isinstance(event[0], str)):
+        return "", None
+    return event[0], event[1] if len(event) > 1 else None
+
+
+def _size(width: object, height: object) -> tuple[int, int] | None:
+    """Return a terminal's columns and rows within bounds; None where they are no numbers."""
+    try:
+        columns, rows = int(str(width)[:6]), int(str(height)[:6])
+    except ValueError:
+        return None
+    return min(max(columns, 1), _MAX_COLUMNS), min(max(rows, 1), _MAX_ROWS)
+
+
+class ServedConsole:
+    """A console process, and the browser tab that shows it."""
+
+    def __init__(self, command: str, tab: web.WebSocketResponse) -> None:
+        self._tab = tab
+        self._service = AppService(
+            command,
+            write_bytes=self._paint,
+            write_str=self._send_to_page,
+            close=self._close_tab,
+            download_manager=DownloadManager(),
+        )
+
+    async def run(self, columns: int, rows: int) -> None:
+        """Show a console until its tab or it closes; no process is left behind."""
+        await self._service.start(columns, rows)
+        watching = asyncio.create_task(self._close_at_exit())
+        try:
+            async for message in self._tab:
+                if message.type is WSMsgType.TEXT:
+                    await self._take(message.data)
+        finally:
+            watching.cancel()
+            await self._quit()
+
+    async def _close_at_exit(self) -> None:
+        await process_of(self._service).wait()
+        await self._close_tab()
+
+    async def _close_tab(self) -> None:
+        await self._tab.close()
+
+    async def _paint(self, data: bytes) -> None:
+        """Show what the console writes; what it writes once the tab has closed is dropped, so that it can end."""
+        if not self._tab.closed:
+            with contextlib.suppress(ConnectionError):
+                await self._tab.send_bytes(data)
+
+    async def _send_to_page(self, text: str) -> None:
+        if not self._tab.closed:
+            with contextlib.suppress(ConnectionError):
+                await self._tab.send_str(text)
+
+    async def _take(self, text: str) -> None:
+        """Pass on what the page sent; what it cannot have sent is ignored."""
+        name, value = _event(text)
+        if name == "stdin" and isinstance(value, str):
+            if not value.startswith(_MOUSE_REPORT):
+                await self._service.focus()  # one who types is there, whatever came before the console listened
+            await self._service.send_bytes(value.encode("utf-8", "replace"))
+        elif name == "resize" and isinstance(value, dict):
+            if size := _size(value.get("width"), value.get("height")):
+                await self._service.set_terminal_size(*size)
+        elif name == "ping" and isinstance(value, str):
+            await self._tab.send_json(["pong", value])
+        elif name == "focus":
+            await self._service.focus()
+        elif name == "blur":
+            await self._service.blur()
+
+    async def _quit(self) -> None:
+        """Have the process quit, and wait for it; kill one that does not within `QUITTING_S`."""
+        process = process_of(self._service)
+        try:
+            await asyncio.wait_for(self._ask_to_quit(process), QUITTING_S)
+        except asyncio.TimeoutError:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+    async def _ask_to_quit(self, process: asyncio.subprocess.Process) -> None:
+        await self._service.send_meta({"type": "quit"})
+        await process.wait()
+
+
+class ConsoleServer:
+    """Serves the page and its files to everyone on this machine, and consoles to those who bring the key."""
+
+    def __init__(self, command: str, access: AccessControl, announce: Callable[[], None]) -> None:
+        self._command = command
+        self._access = access
         self._announce = announce
+        self._tabs: set[web.WebSocketResponse] = set()
+        self._waiting = 0
 
-    async def _make_app(self) -> web.Application:
-        app: web.Application = await super()._make_app()
-        app.middlewares.append(self._guard())
+    def application(self) -> web.Application:
+        """Return the web application."""
+        app = web.Application(middlewares=[self._guard()])
+        here = Path(__file__).parent
+        app.router.add_get("/", _file(here / "serve_page.html", "text/html"))
+        app.router.add_get("/page.js", _file(here / "serve_page.js", "text/javascript"))
+        app.router.add_get("/ws", self._serve_tab)
+        app.router.add_static("/static", _statics())
+        app.on_startup.append(self._started)
+        app.on_shutdown.append(self._close_tabs)
         return app
 
     def _guard(self) -> Any:
         @web.middleware
         async def guard(request: web.Request, handler: _Handler) -> web.StreamResponse:
-            reason = self._door.refuses(request)
+            reason = self._access.refusal(request)
             if reason is not None:
-                return web.Response(status=403, text=f"tpu-tui: {reason}\n")
-            response = await handler(request) if self._door.has_cookie(request) else self._door.let_in()
+                return web.Response(status=403, text=f"tpu-tui: {reason}\n", headers=_HEADERS)
+            response = await handler(request)
             if not response.prepared:
-                response.headers["Referrer-Policy"] = "no-referrer"
-                response.headers["X-Frame-Options"] = "DENY"
+                response.headers.update(_HEADERS)
             return response
 
         return guard
 
-    async def handle_index(self, request: web.Request) -> Any:
-        """The page; its addresses are those the browser used, which a forwarded port makes others than ours."""
-        self.public_url = f"http://{request.host}"
-        return await super().handle_index(request)
-
-    async def _process_messages(self, websocket: web.WebSocketResponse, app_service: AppService) -> None:
-        """Serve a tab until it closes, and see its console out: a process left behind outlives the event loop."""
+    async def _serve_tab(self, request: web.Request) -> web.StreamResponse:
+        """Show a console in a tab once that has sent the key."""
+        tab = web.WebSocketResponse(heartbeat=_HEARTBEAT_S, max_msg_size=MESSAGE_BYTES, timeout=CLOSING_S)
+        await tab.prepare(request)
+        size = _size(request.query.get("width"), request.query.get("height")) or (80, 24)
+        self._tabs.add(tab)
         try:
-            await super()._process_messages(websocket, app_service)
+            if await self._has_key(tab):
+                with contextlib.suppress(ConnectionError):
+                    await ServedConsole(self._command, tab).run(*size)
         finally:
-            await app_service.stop()
-            await _seen_out(app_service._process)
+            self._tabs.discard(tab)
+        return tab
 
-    async def on_startup(self, _app: web.Application) -> None:
-        """Say where it is."""
+    async def _has_key(self, tab: web.WebSocketResponse) -> bool:
+        """Return whether the first message is the key; close the connection where it is not."""
+        if self._waiting >= MAX_WAITING:
+            await tab.close(code=_TRY_LATER_CODE, message=b"too many connections")
+            return False
+        self._waiting += 1
+        try:
+            message = await tab.receive(KEY_WITHIN_S)
+        except asyncio.TimeoutError:
+            message = None
+        finally:
+            self._waiting -= 1
+        if message and message.type is WSMsgType.TEXT and len(message.data) <= KEY_MESSAGE_CHARACTERS:
+            name, key = _event(message.data)
+            if name == "key" and self._access.accepts(key):
+                return True
+        await tab.close(code=WRONG_KEY_CODE, message=b"wrong key")
+        return False
+
+    async def _started(self, _app: web.Application) -> None:
         self._announce()
 
-
-async def _seen_out(console: asyncio.subprocess.Process | None) -> None:
-    """Wait for a console that was asked to quit; one that does not within `QUITTING` seconds is killed."""
-    if console is None:
-        return
-    try:
-        await asyncio.wait_for(console.wait(), QUITTING)
-    except asyncio.TimeoutError:
-        console.kill()
-        await console.wait()
+    async def _close_tabs(self, _app: web.Application) -> None:
+        """Close every connection: what serves it sees its console out."""
+        await asyncio.gather(*(tab.close(code=_GOING_AWAY_CODE) for tab in self._tabs), return_exceptions=True)
 
 
-def run_server(command: str, listening: socket.socket, door: Doorkeeper, announce: Callable[[], None]) -> None:
+def _file(path: Path, content_type: str) -> _Handler:
+    content = path.read_bytes()
+
+    async def answer(_request: web.Request) -> web.StreamResponse:
+        return web.Response(body=content, content_type=content_type, charset="utf-8")
+
+    return answer
+
+
+def _statics() -> Path:
+    """Return the directory of textual-serve's scripts, styles and fonts."""
+    spec = find_spec("textual_serve")
+    assert spec is not None, "serve_console has looked for it"
+    assert spec.submodule_search_locations, "it is a package"
+    return Path(spec.submodule_search_locations[0]) / "static"
+
+
+def run_server(command: str, listening: socket.socket, access: AccessControl, announce: Callable[[], None]) -> None:
     """Serve `command`, one process a browser tab, until SIGINT or SIGTERM."""
-    server = _GuardedServer(command, door, announce)
-    web.run_app(server._make_app(), sock=listening, print=None, access_log=None)
+    for name in _QUIET_LOGGERS:
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    app = ConsoleServer(command, access, announce).application()
+    web.run_app(app, sock=listening, print=None, access_log=None, shutdown_timeout=CLOSING_S + QUITTING_S + 1)

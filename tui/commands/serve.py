@@ -24,9 +24,10 @@ def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
     serve = commands.add_parser(
         "serve",
         help="the console in a browser",
-        description="Serves the console on this machine's loopback address until Ctrl-C. The printed address holds a "
-        "key, and only who has it gets in. From another machine: ssh -L 8000:127.0.0.1:8000 THIS-MACHINE, "
-        "then open the same address there. Add --read-only to let nobody change anything.",
+        description="Serve the console on this machine's loopback address until Ctrl-C or SIGTERM. The printed "
+        "address holds a key: a new tab needs the whole address, a reload does not. From another machine: "
+        "ssh -L 8000:127.0.0.1:8000 THIS-MACHINE, then open the same address there. With --read-only the consoles "
+        "change nothing.",
     )
     serve.add_argument("--port", type=_port, default=DEFAULT_PORT, help=f"default {DEFAULT_PORT}; 0 takes a free one")
     serve.set_defaults(run_blocking=serve_console)
@@ -47,20 +48,23 @@ def serve_console(args: argparse.Namespace, flags: Mapping[str, Any], out: Outpu
         raise UsageError(
             "the console in a browser needs textual-serve", remedy="python3 -m pip install 'tpu-tui[serve]'"
         )
-    from tui.commands.browser import Doorkeeper, run_server
+    from tui.commands.browser import AccessControl, run_server
 
     listening = _listen(args.port)
     port = listening.getsockname()[1]
-    door = Doorkeeper(port)
+    access = AccessControl(port)
 
     def announce() -> None:
         if out.as_json:
-            out.line({"url": door.url, "port": port, "pid": os.getpid()})
+            out.line({"url": access.url, "port": port, "pid": os.getpid()})
             return
-        out.text(door.url)
-        out.note("Open it in a browser; who has this address has your console. Ctrl-C ends it, runs go on.")
+        out.text(access.url)
+        out.note(
+            "Open this address in a browser. Anyone who has it controls your console. Ctrl-C ends it, runs go on."
+        )
 
-    run_server(shlex.join([sys.executable, "-m", "tui.cli", *words_of(flags)]), listening, door, announce)
+    command = shlex.join([sys.executable, "-m", "tui.cli", *words_of(flags)])
+    run_server(f"exec {command}", listening, access, announce)
     return 0
 
 

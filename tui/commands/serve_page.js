@@ -1,0 +1,90 @@
+// The page of `tpu-tui serve`: it keeps the key, sends it first, and gives the terminal the keyboard.
+"use strict";
+
+(() => {
+  const KEY = "key";
+  const WRONG_KEY = 4403; // of the server's, too: WRONG_KEY_CODE
+  const SERVER_ENDS = 1001;
+  const SMALL_SCREEN_PX = 600;
+  const WHOLE_ADDRESS = "Open the whole address that tpu-tui serve printed: it holds the key.";
+
+  const terminal = document.getElementById("terminal");
+  const notice = document.getElementById("notice");
+  const words = document.getElementById("words");
+  const again = document.getElementById("again");
+
+  // The key stands neither in the address bar nor in a cookie, which would go to every port of this host.
+  const address = new URL(window.location.href);
+  const given = address.searchParams.get(KEY);
+  if (given) {
+    sessionStorage.setItem(KEY, given);
+    address.searchParams.delete(KEY);
+    history.replaceState(null, "", address.pathname + address.search);
+  }
+  const key = sessionStorage.getItem(KEY);
+
+  function say(text, canReload) {
+    words.textContent = text;
+    again.hidden = !canReload;
+    notice.hidden = false;
+    if (canReload) again.focus();
+  }
+
+  function focusTerminal() {
+    const input = terminal.querySelector("textarea");
+    if (!input || document.body.classList.contains("-closed")) return;
+    if (document.activeElement === input) input.blur(); // so that the console is told of the focus
+    input.focus({ preventScroll: true });
+  }
+
+  function closed(code) {
+    document.body.classList.add("-closed");
+    if (code === WRONG_KEY) {
+      sessionStorage.removeItem(KEY);
+      say(`This is not the key of the server that runs now. ${WHOLE_ADDRESS}`, false);
+    } else if (code === 1000) {
+      say("The console was closed. Runs go on.", true);
+    } else if (code === SERVER_ENDS) {
+      say("tpu-tui serve has ended. Runs go on.", true);
+    } else {
+      say("The connection to tpu-tui serve was lost. Runs go on.", true);
+    }
+  }
+
+  // textual.js makes the socket: this one sends the key before anything else, and nothing when it is not open.
+  const PlainSocket = window.WebSocket;
+  window.WebSocket = class extends PlainSocket {
+    constructor(url) {
+      super(url);
+      this.addEventListener("open", () => {
+        super.send(JSON.stringify(["key", key]));
+        setTimeout(focusTerminal);
+      });
+      this.addEventListener("message", (event) => {
+        if (typeof event.data === "string" || notice.hidden) return;
+        notice.hidden = true;
+        focusTerminal();
+      });
+      this.addEventListener("close", (event) => closed(event.code));
+    }
+    send(data) {
+      if (this.readyState === PlainSocket.OPEN) super.send(data);
+    }
+  };
+
+  again.addEventListener("click", () => window.location.reload());
+  window.addEventListener("focus", focusTerminal);
+  document.addEventListener("visibilitychange", () => document.hidden || focusTerminal());
+
+  if (!key) {
+    document.body.classList.add("-closed");
+    say(WHOLE_ADDRESS, false);
+    return;
+  }
+  const scheme = window.location.protocol === "https:" ? "wss" : "ws";
+  terminal.dataset.sessionWebsocketUrl = `${scheme}://${window.location.host}/ws`;
+  terminal.dataset.fontSize = window.innerWidth < SMALL_SCREEN_PX ? "13" : "16";
+  const script = document.createElement("script");
+  script.src = "static/js/textual.js";
+  document.body.append(script);
+})();
