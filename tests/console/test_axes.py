@@ -66,13 +66,12 @@ def series(times: list[float]) -> PodSeries:
     ("times", "x"),
     [
         ([100, 101, 102, 103], [0, 1, 2, 3]),
-        ([100, 103, 106, 103, 104, 105], [0, 1, 2, 3, 4, 5]),
-        ([100, 100, 101, 109, 109, 109, 109, 110], [0, 0, 1, 3, 5, 7, 9, 10]),
+        ([100, 101, 160, 161], [0, 1, 60, 61]),
         ([100, 101, 50, 51], None),
         ([100, math.nan, 102], None),
         ([100, 100, 100], None),
     ],
-    ids=["as it should be", "one core tells late", "much at once", "a clock set back", "unknown", "one moment"],
+    ids=["as it should be", "a pause", "a clock set back", "unknown", "one moment"],
 )
 def test_time_is_the_axis_wherever_it_goes_on(times: list[float], x: list[float] | None) -> None:
     told = time_axis(series(times))

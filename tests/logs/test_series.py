@@ -17,16 +17,24 @@ def _trails(
     return losses[places], losses[places] * 10
 
 
-def filled(rows: list[int], losses: list[float], cuts: list[int] | None = None) -> History:
-    """A history of samples in this order, handed over in batches cut at these places."""
-    history = History()
+def filled(
+    rows: list[int], losses: list[float], cuts: list[int] | None = None, times: list[float] | None = None
+) -> History:
+    """A history of samples in this order, handed over in batches cut at these places; one a second, unless told."""
+    history = History(steps=True)
     ends = sorted({0, len(rows), *(cuts or [])})
     for start, end in itertools.pairwise(ends):
         part = np.array(rows[start:end], np.int64)
         loss = np.array(losses[start:end], np.float64)
         numbers = np.arange(start, end)
         epochs = np.ones(end - start, np.int64)
-        history.add(Runs.of(part), partial(_trails, loss), epochs, numbers, numbers.astype(np.float64))
+        history.add(
+            Runs.of(part),
+            partial(_trails, loss),
+            epochs,
+            numbers,
+            np.array(times[start:end]) if times else 1.0 * numbers,
+        )
     return history
 
 
@@ -52,7 +60,7 @@ class TestTrails:
     def test_a_loss_that_is_no_number_any_more_has_a_first_step(self) -> None:
         nan = float("nan")
         history = filled([0, 1, 0, 1, 0, 1, 0, 1], [1.0, 1.0, nan, 1.0, 2.0, float("inf"), nan, nan])
-        assert history.broken_since(0) == (1, 7)
+        assert history.broken_since(0) == (1, 6)
         assert history.broken_since(1) == (1, 5)
         assert filled([0, 0], [nan, 1.0]).broken_since(0) is None
         assert filled([0, 0], [nan, nan]).broken_since(0) == (1, 0)
@@ -67,37 +75,53 @@ class TestTrails:
     @given(
         st.lists(st.tuples(st.integers(0, 3), st.floats(-5, 5, width=32)), min_size=1, max_size=400),
         st.lists(st.integers(0, 400), max_size=6),
+        st.sampled_from(["seconds", "days", "unknown", "at once", "disorder", "late", "partly"]),
     )
-    def test_batches_cut_anywhere_leave_the_same(self, samples: list[tuple[int, float]], cuts: list[int]) -> None:
+    def test_batches_cut_anywhere_leave_the_same(
+        self, samples: list[tuple[int, float]], cuts: list[int], kind: str
+    ) -> None:
         rows, losses = [row for row, _ in samples], [loss for _, loss in samples]
-        whole = filled(rows, losses)
-        parts = filled(rows, losses, [min(place, len(rows)) for place in cuts])
+        nan = float("nan")
+        times = {
+            "seconds": [float(n) for n in range(len(rows))],
+            "days": [1e5 * n**2 for n in range(len(rows))],
+            "unknown": [nan] * len(rows),
+            "at once": [5.0] * len(rows),
+            "disorder": [1000.0 + loss * 7 for loss in losses],
+            "late": [nan if n < 50 else 1.0 * n for n in range(len(rows))],
+            "partly": [5.0 if n < 99 else nan if n % 3 else 1.0 * n for n in range(len(rows))],
+        }[kind]
+        whole = filled(rows, losses, times=times)
+        parts = filled(rows, losses, [min(place, len(rows)) for place in cuts], times)
         for row in range(4):
+            for name in ("epoch", "step", "time", "loss", "rate"):
+                found, wanted = (getattr(each.curve(row), name) for each in (parts, whole))
+                assert np.array_equal(found, wanted, equal_nan=True), name
             assert np.array_equal(parts.losses(row), whole.losses(row), equal_nan=True)
-            assert np.array_equal(parts.rates(row), whole.rates(row), equal_nan=True)
         every = np.arange(4)
-        assert np.array_equal(parts.pod(every).loss_median, whole.pod(every).loss_median, equal_nan=True)
-        assert np.array_equal(parts.pod(every).step, whole.pod(every).step)
+        for name in ("time", "step", "epoch", "loss_median", "loss_min", "loss_max", "rate_total"):
+            found, wanted = (getattr(each.pod(every), name) for each in (parts, whole))
+            assert np.array_equal(found, wanted, equal_nan=True), name
+        assert parts.interval() == whole.interval() or whole.interval() != whole.interval()
 
 
 class TestThePod:
     def test_median_and_sum_over_the_cores(self) -> None:
         pod = filled([0, 1, 2, 0, 1, 2], [1.0, 2.0, 9.0, 4.0, 5.0, np.nan]).pod(np.arange(3))
-        assert pod.loss_median.tolist() == [2.0, 4.5]
-        assert (pod.loss_min.tolist(), pod.loss_max.tolist()) == ([1.0, 4.0], [9.0, 5.0])
-        assert pod.rate_total.tolist() == [120.0, 90.0]
-        assert (pod.step.tolist(), pod.time.tolist()) == ([2, 5], [2.0, 5.0])
+        assert pod.loss_median.tolist() == [1.0, 1.5, 2.0, 4.0, 5.0, 4.5]
+        assert (pod.loss_min.tolist(), pod.loss_max.tolist()) == ([1, 1, 1, 2, 4, 4], [1, 2, 9, 9, 9, 5])
+        assert (pod.step.tolist(), pod.time.tolist()) == (list(range(6)), [float(n) for n in range(6)])
 
-    def test_a_last_step_that_some_cores_have_yet_to_tell_is_no_rate_of_the_pod(self) -> None:
-        rows = [0, 1, 2] * 10 + [0, 1]
-        pod = filled(rows, [float(row) for row in rows]).pod(np.arange(3))
-        assert pod.loss_median.tolist() == [1.0] * 10 + [0.5]
-        assert np.isnan(pod.rate_total).tolist() == [False] * 10 + [True]
+    def test_a_rate_that_only_some_cores_have_told_is_none_of_the_pod(self) -> None:
+        pod = filled([0, 1, 2, 0, 1], [1.0, 2.0, 3.0, 4.0, 5.0]).pod(np.arange(3))
+        assert np.isnan(pod.rate_total).tolist() == [True, True, False, False, False]
+        assert pod.rate_total[2:].tolist() == [60.0, 90.0, 120.0]
 
     def test_a_core_that_ended_long_ago_is_not_waited_for(self) -> None:
-        rows = [0, 1] + [0] * 20
+        rows = [0, 1, 0, 1] + [0] * 20
         pod = filled(rows, [1.0] * len(rows)).pod(np.arange(2))
-        assert not np.isnan(pod.rate_total).any()
+        assert not np.isnan(pod.rate_total[1:]).any()
+        assert pod.rate_total[-1] == 10.0
 
     def test_no_cores_make_an_empty_series(self) -> None:
         assert len(History().pod(np.zeros(0, np.int64)).time) == 0

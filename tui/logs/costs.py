@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tui.logs.arrays import np, npt
-from tui.logs.series import History
+from tui.logs.arrays import np
+from tui.logs.series import History, median_of
 from tui.logs.snapshot import CoreState, Snapshot, json_figure, optional_int
 
 RECENT = 5
@@ -69,7 +69,6 @@ class _Median:
     def __init__(self, snapshot: Snapshot) -> None:
         self._history = snapshot.history
         self._rows = snapshot.row
-        self._rates: dict[int, npt.NDArray[np.float32]] = {}
 
     def pace(self, place: int) -> float | None:
         """How fast one of the snapshot's rows is, as a share of the median; None where nothing tells it."""
@@ -79,17 +78,11 @@ class _Median:
         return self._by_rate(self._history, row) or self._by_lines(self._history, row)
 
     def _by_rate(self, history: History, row: int) -> float | None:
-        own = history.rates(row)
-        newest = len(own)
-        # The very first point holds the compilation, which every core pays differently.
-        recent = slice(max(1, newest - RECENT), newest)
-        if newest not in self._rates:
-            trails = [history.rates(int(each))[:newest] for each in self._rows]
-            whole = np.array([trail[recent] for trail in trails if len(trail) == newest])
-            self._rates[newest] = np.median(whole, axis=0)
-        median = self._rates[newest]
-        known = np.isfinite(own[recent]) & np.isfinite(median) & (median > 0)
-        pace = float(np.median(own[recent][known] / median[known])) if known.any() else 1.0
+        # The very first sample holds the compilation, which every core pays differently.
+        own, others = history.recent_rates(row, self._rows, RECENT)
+        median = median_of(others)
+        known = np.isfinite(own) & np.isfinite(median) & (median > 0)
+        pace = float(np.median(own[known] / median[known])) if known.any() else 1.0
         return pace if pace < 1 else None
 
     def _by_lines(self, history: History, row: int) -> float | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tui.logs.arrays import np, npt
+from tui.logs.arrays import np, npt, places_of
 
 Ints = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
@@ -55,6 +55,9 @@ def expected(text: bytes) -> tuple[np.uint64, np.uint64]:
 
 DIGITS = expected(b"00000000")
 """Of an integer that is as long as it can be."""
+
+_CLOCK, _ABOVE_CLOCK = expected(b"00:00:00")
+_LOW = np.uint64(0xFF)
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,6 +111,23 @@ def _common_length(strange: Words) -> int | None:
     last = np.uint64(8 * (7 - length))
     alike = all((part >> last == _STRANGE).all() for part in (strange[:_PROBED], strange))
     return length if alike else None
+
+
+def clock_seconds(clocks: Words) -> Floats:
+    """The seconds of the day that clocks (`02:38:57`) tell; NaN where eight bytes are no clock."""
+    # Most lines were printed in the same second as the one before them.
+    others = np.append(True, clocks[1:] != clocks[:-1])
+    seconds = _clock_seconds(clocks[others])
+    return seconds.repeat(np.diff(np.append(places_of(others), len(clocks))))
+
+
+def _clock_seconds(clocks: Words) -> Floats:
+    digits = clocks ^ _CLOCK
+    is_clock = strange_bytes(digits, _ABOVE_CLOCK) == 0
+    parts = [((digits >> np.uint64(at)) & _LOW) * TEN + ((digits >> np.uint64(at + 8)) & _LOW) for at in (0, 24, 48)]
+    is_clock &= (parts[0] < 24) & (parts[1] < 60) & (parts[2] <= 60)
+    hours, minutes, seconds = (part.astype(np.float64) for part in parts)
+    return np.where(is_clock, (hours * 60 + minutes) * 60 + seconds, np.nan)
 
 
 def eight_digits(values: Words) -> Words:

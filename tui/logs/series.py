@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
 import mmap
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from tui.logs.arrays import np, npt, places_of
+from tui.logs.series_axis import Clocks, SeriesAxis
+from tui.logs.series_grid import BUCKETS, SeriesGrid
+from tui.logs.series_runs import MOST_ROWS, Runs, ends_of
 
-BUCKETS = 64
-"""Points kept of each core. When they are full, neighbours become one: a point stands for twice as many samples."""
+__all__ = ["BUCKETS", "MOST_ROWS", "CoreCurve", "History", "PodSeries", "Runs", "median_of"]
 
-MOST_ROWS = 65_536
-"""Rows at most: twice the cores of the largest pod. A row's number fits 16 bits, which numpy sorts fastest."""
+_ROWS_AT_ONCE = 1024
+"""Rows whose cells are moved together: a copy of them is held meanwhile."""
 
-_TAIL = 8
-"""Steps at the end that some cores may not have told yet, and no core that ended long ago."""
+_STILL_THERE = 3
+"""A core's rate counts on after its newest sample for so many times the longest that two of them have been apart."""
+
+_EMPTY = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
+"""A cell without a sample: two NaNs, but none that comes of reading a number."""
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -25,47 +31,13 @@ Trails = Callable[[Ints], tuple[Floats, Floats]]
 """Losses and rates of samples, by their places in the batch."""
 
 
-def _ends_of(values: npt.NDArray[Any]) -> Ints:
-    """The last place of each run of equal values."""
-    edges = places_of(values[1:] != values[:-1])
-    ends = np.empty(len(edges) + 1, np.int64)
-    ends[:-1], ends[-1] = edges, len(values) - 1
-    return ends
-
-
-@dataclass(frozen=True, eq=False)
-class Runs:
-    """Samples of a batch brought together by row, in arrival order within each."""
-
-    order: Ints
-    """Places in the batch."""
-    ordered: npt.NDArray[np.uint16]
-    """The row of each sample, ascending."""
-    rows: Ints
-    """The rows there are; for each, where it starts and ends (its last place) in `order`, and how long it is."""
-    starts: Ints
-    ends: Ints
-    sizes: Ints
-
-    @classmethod
-    def of(cls, rows: Ints) -> Runs:
-        """The rows of a batch, brought together; they fit 16 bits, which numpy sorts fastest."""
-        short = rows.astype(np.uint16)
-        order = short.argsort(kind="stable")
-        ordered = short[order]
-        ends = _ends_of(ordered)
-        starts = np.zeros_like(ends)
-        np.add(ends[:-1], 1, out=starts[1:])
-        return cls(order, ordered, ordered[starts].astype(np.int64), starts, ends, ends - starts + 1)
-
-
 @dataclass(frozen=True, eq=False)
 class PodSeries:
-    """The whole pod over its run, a point for each kept bucket; oldest first.
+    """The whole pod over its run, a point for each moment that is kept; oldest first.
 
-    `time` in seconds (UTC, or the log's own clock taken as such; NaN unknown); `step` and `epoch` as any core last
-    told them within the bucket (-1 unknown); `loss_median`, `loss_min`, `loss_max` over the cores; `rate_total` their
-    sum in examples/s.
+    `loss_median`, `loss_min` and `loss_max` are over each core's newest loss at `time`, `rate_total` is the sum of
+    their newest rates in examples/s. `time` in seconds (UTC, or the log's own clock taken as such; NaN unknown);
+    `step` and `epoch` are those of the core that had come furthest (-1 unknown).
     """
 
     time: Floats
@@ -77,6 +49,17 @@ class PodSeries:
     rate_total: Floats
 
 
+@dataclass(frozen=True, eq=False)
+class CoreCurve:
+    """One core's kept samples, oldest first. Epoch, step (-1 unknown) and time (NaN unknown) are the sample's own."""
+
+    epoch: Ints
+    step: Ints
+    time: Floats
+    loss: Trail
+    rate: Trail
+
+
 def _room(kind: type[np.generic], row: int) -> npt.NDArray[Any]:
     """Zeros for all rows there can be, `row` of them each; the system gives memory only to those written to.
 
@@ -86,144 +69,216 @@ def _room(kind: type[np.generic], row: int) -> npt.NDArray[Any]:
 
 
 class History:
-    """Loss and rate of each core, the last one told in each bucket of 2**n samples, `n` growing with the run.
+    """Loss and rate of each core over the run, in cells of time that are the same for all cores.
 
-    The same samples leave the same history however they were cut into batches.
+    A cell holds the newest sample of each core that has one in it; where a cell is empty, the core's newest value is
+    that of the cell before. So at the end of every cell the newest value of every core is known. A core's own samples
+    never go back: one from before the core's newest cell, as of a clock that was set back, belongs to that cell. The
+    same samples leave the same history however they were cut into batches.
     """
 
-    def __init__(self) -> None:
-        self.shift = 0
+    def __init__(self, *, steps: bool = False) -> None:
+        """With `steps`, each kept sample's epoch, step and time are kept too: four times the memory."""
         self.counts: Ints = _room(np.int64, 1)
         """Samples of each row there can be."""
+        self._axis = SeriesAxis(_room(np.float64, 1))
+        self._grid = SeriesGrid()
         self._rows = 0
         self._first: Trail = _room(np.float32, 1)
+        self._last: npt.NDArray[np.int16] = _room(np.int16, 1)
+        """The newest cell of each row that is not empty."""
         # Side by side, as they are written: what is kept of a row is in the caches no more when its next line comes.
-        self._loss, self._rate = np.moveaxis(_room(np.float32, 2 * BUCKETS).reshape(-1, BUCKETS, 2), 2, 0)
-        self._time: Floats = np.full(BUCKETS, np.nan)
-        self._epoch: Ints = np.full(BUCKETS, -1, np.int64)
-        self._step: Ints = np.full(BUCKETS, -1, np.int64)
+        self._pairs: Trail = _room(np.float32, 2 * BUCKETS).reshape(-1, BUCKETS, 2)
+        self._cells: npt.NDArray[np.uint64] = self._pairs.view(np.uint64)[:, :, 0]
+        """Loss and rate of each cell as one word."""
+        kinds = (np.int64, np.int64, np.float64) if steps else ()
+        self._own: list[npt.NDArray[Any]] = [_room(kind, BUCKETS).reshape(-1, BUCKETS) for kind in kinds]
+        """Epoch, step and time of the sample in each cell."""
 
-    def _halve(self) -> None:
-        half = BUCKETS // 2
-        for whole in (self._loss, self._rate):
-            array = whole[: self._rows]
-            first, second = array[:, 0::2], array[:, 1::2]
-            array[:, :half] = np.where(np.isnan(second), first, second)
-            array[:, half:] = np.nan
-        for line, unknown in ((self._time, np.nan), (self._epoch, -1), (self._step, -1)):
-            first, second = line[0::2].copy(), line[1::2].copy()
-            missing = np.isnan(second) if line is self._time else second == -1
-            line[:half] = np.where(missing, first, second)
-            line[half:] = unknown
-        self.shift += 1
+    @property
+    def shift(self) -> int:
+        """A cell is 2**shift ticks of the axis wide."""
+        return self._grid.shift
 
-    def add(self, runs: Runs, trails: Trails, epoch: Ints, step: Ints, time: Floats) -> None:
-        """Take in a batch of samples in arrival order; only those that stay are asked for their losses and rates."""
+    def add(
+        self, runs: Runs, trails: Trails, epoch: Ints, step: Ints, time: Floats, clocks: Clocks | None = None
+    ) -> None:
+        """Take in a batch of samples in arrival order; only those that stay are asked for their losses and rates.
+
+        `time` is in seconds (NaN unknown), `clocks` gives what their lines print beside that.
+        """
         rows = runs.rows
         before = self.counts[rows]
-        self.counts[rows] = after = before + runs.sizes
+        self.counts[rows] = before + runs.sizes
+        was_time = self._axis.is_time
+        placed = self._axis.place(runs, time, clocks)
+        if self._axis.is_time and not was_time:
+            self._move(self._grid.gather())
+        self._move(self._grid.fit(placed))
         fresh = before == 0
         if fresh.any():
             self._begin(rows[fresh], trails(runs.order[runs.starts[fresh]])[0])
-        while int(after.max() - 1) >> self.shift >= BUCKETS:
-            self._halve()
-        first = before >> self.shift
-        sizes = ((after - 1) >> self.shift) - first + 1
-        of = np.arange(len(rows)).repeat(sizes)
-        buckets = np.arange(len(of)) + (first + sizes - np.cumsum(sizes))[of]
-        # The last sample of each bucket, counted from the row's first one.
-        last = np.minimum((buckets + 1) << self.shift, after[of]) - 1
-        kept = runs.order[last + (runs.starts - before)[of]]
-        at = rows[of], buckets
+        cells = self._grid.cells(placed)
+        self._grid.note(cells, placed, epoch, step)
+        at, kept = self._last_of_each(runs, cells)
         with np.errstate(over="ignore"):
-            self._loss[at], self._rate[at] = trails(kept)
-        # What arrived last in each bucket tells its time.
-        newest = np.full(BUCKETS, -1, np.int64)
-        np.maximum.at(newest, buckets, kept)
-        told = places_of(newest >= 0)
-        for line, values in ((self._time, time), (self._epoch, epoch), (self._step, step)):
-            line[told] = values[newest[told]]
+            self._pairs[at] = np.stack(trails(kept), axis=1)
+        for whole, values in zip(self._own, (epoch, step, time), strict=False):
+            whole[at] = values[kept]
+
+    def _last_of_each(self, runs: Runs, cells: Ints | int) -> tuple[tuple[Ints, Ints], Ints]:
+        """Each row's last sample in each cell: row and cell, and the sample's place in the batch."""
+        rows = runs.rows
+        if isinstance(cells, int):
+            newest = np.maximum(self._last[rows], cells).astype(np.int64)
+            self._last[rows] = newest
+            return (rows, newest), runs.order[runs.ends]
+        ordered = cells[runs.order]
+        ordered[runs.starts] = np.maximum(ordered[runs.starts], self._last[rows])
+        ordered += (np.arange(len(rows)) * BUCKETS).repeat(runs.sizes)
+        ordered = np.maximum.accumulate(ordered)
+        ends = ends_of(ordered)
+        self._last[rows] = ordered[runs.ends] % BUCKETS
+        which, cell = np.divmod(ordered[ends], BUCKETS)
+        return (rows[which], cell), runs.order[ends]
 
     def _begin(self, rows: Ints, losses: Floats) -> None:
-        """Rows that have told nothing before, and the first loss of each."""
+        """Make room for rows without samples before, and keep the first loss of each."""
         self._rows = max(self._rows, int(rows.max()) + 1)
         with np.errstate(over="ignore"):
             self._first[rows] = losses
-        self._loss[rows] = self._rate[rows] = np.nan
+        self._cells[rows] = _EMPTY
+
+    def _move(self, target: Ints | None) -> None:
+        """Put what each cell holds where `target` says; of several that become one the newest stays."""
+        if target is None:
+            return
+        for start in range(0, self._rows, _ROWS_AT_ONCE):
+            rows = slice(start, min(start + _ROWS_AT_ONCE, self._rows))
+            full = self._cells[rows] != _EMPTY
+            old = [whole[rows].copy() for whole in (self._cells, *self._own)]
+            self._cells[rows] = _EMPTY
+            for cell in places_of(full.any(axis=0)).tolist():
+                for whole, values in zip((self._cells, *self._own), old, strict=True):
+                    np.copyto(whole[rows, target[cell]], values[:, cell], where=full[:, cell])
+            self._last[rows] = target[self._last[rows]]
 
     def replace(self, row: int, loss: float, rate: float) -> None:
         """Correct the newest point of a row: another line told more about the same step."""
-        bucket = (int(self.counts[row]) - 1) >> self.shift
         with np.errstate(over="ignore"):
-            if not np.isnan(loss):
-                self._loss[row, bucket] = loss
-            if not np.isnan(rate):
-                self._rate[row, bucket] = rate
+            for place, value in enumerate((loss, rate)):
+                if not np.isnan(value):
+                    self._pairs[row, self._last[row], place] = value
 
-    def _filled(self, row: int) -> int:
-        return ((int(self.counts[row]) - 1) >> self.shift) + 1
+    def _full(self, row: int) -> Ints:
+        """The cells in which a row has a sample."""
+        return places_of(self._cells[row] != _EMPTY) if self.counts[row] else np.zeros(0, np.int64)
 
     def interval(self) -> float:
         """Seconds that usually lie between two lines of a core; NaN where its lines tell no times."""
-        times = self._time[~np.isnan(self._time)]
-        return float(np.median(np.diff(times))) / (1 << self.shift) if len(times) > 1 else float("nan")
+        used, cores = self._grid.used, np.count_nonzero(self.counts[: self._rows])
+        if not self._axis.is_time or len(used) < 2 or self.counts.max() < 2:
+            return float("nan")
+        passed = np.diff(self._grid.time[used])
+        return float(np.median(passed * cores / self._grid.samples[used[1:]]))
 
     def losses(self, row: int) -> Trail:
         """A core's loss, oldest first; the very first sample stands at the front."""
-        filled = self._filled(row)
-        trail: Trail = self._loss[row, :filled].copy() if filled else np.zeros(0, np.float32)
-        if filled > 1:
+        trail: Trail = self._pairs[row, self._full(row), 0]
+        if len(trail) > 1:
             trail[0] = self._first[row]
         return trail
 
     def rates(self, row: int) -> Trail:
         """A core's rate, oldest first."""
-        filled = self._filled(row)
-        return self._rate[row, :filled].copy() if filled else np.zeros(0, np.float32)
+        trail: Trail = self._pairs[row, self._full(row), 1]
+        return trail
+
+    def recent_rates(self, row: int, rows: Ints, most: int) -> tuple[Trail, Trail]:
+        """A row's newest rates, at most so many and never its first; and at the same moments those of other rows.
+
+        The second has a row for each moment, NaN where one had told nothing yet.
+        """
+        cells = self._full(row)[1:][-most:]
+        known = rows[self.counts[rows] > 0]
+        if not len(cells):
+            return np.zeros(0, np.float32), np.zeros((0, len(known)), np.float32)
+        return self._pairs[row, cells, 1], self._newest_values(known, np.arange(cells[-1] + 1))[cells, :, 1]
+
+    def curve(self, row: int) -> CoreCurve:
+        """A core's kept samples; without `steps` nothing tells which ones they are."""
+        cells = self._full(row)
+        unknown = np.full(len(cells), -1, np.int64), np.full(len(cells), -1, np.int64), np.full(len(cells), np.nan)
+        epoch, step, time = (whole[row, cells] for whole in self._own) if self._own else unknown
+        return CoreCurve(epoch, step, time, self._pairs[row, cells, 0], self._pairs[row, cells, 1])
 
     def broken_since(self, row: int) -> tuple[int, int] | None:
         """Epoch and step (-1: unknown) from which a core's loss is no finite number, or a little before them.
 
-        None where its newest loss is one. Exact as long as every sample has a bucket of its own.
+        None where its newest loss is one. Exact as long as every sample has a cell of its own.
         """
-        filled = self._filled(row)
-        finite = np.flatnonzero(np.isfinite(self._loss[row, :filled]))
+        cells = self._full(row)
+        finite = np.flatnonzero(np.isfinite(self._pairs[row, cells, 0]))
         first = int(finite[-1]) + 1 if len(finite) else 0
-        return (int(self._epoch[first]), int(self._step[first])) if first < filled else None
+        if first >= len(cells):
+            return None
+        return int(self._grid.epoch[cells[first]]), int(self._grid.step[cells[first]])
+
+    def _newest_values(self, rows: Ints, cells: Ints) -> Trail:
+        """Each row's newest loss and rate at the end of each of some cells, by cell and row."""
+        values = np.empty((len(cells), len(rows)), np.uint64)
+        for place, own in enumerate(cells.tolist()):
+            values[place] = self._cells[rows, own]
+        for before, cell in itertools.pairwise(values):
+            np.copyto(cell, before, where=cell == _EMPTY)
+        return values.view(np.float32).reshape(*values.shape, 2)
 
     def pod(self, rows: Ints) -> PodSeries:
         """The pod's loss and rate over the run, from the given rows (one for each core)."""
         rows = rows[self.counts[rows] > 0]
-        filled = self._filled(int(rows[np.argmax(self.counts[rows])])) if len(rows) else 0
-        loss, rate = self._loss[rows, :filled], self._rate[rows, :filled]
-        told = _told_by_all(np.count_nonzero(~np.isnan(rate), axis=0))
+        used = self._grid.used if len(rows) else np.zeros(0, np.int64)
+        values = self._newest_values(rows, used)
+        loss = np.ascontiguousarray(values[:, :, 0])
         return PodSeries(
-            time=self._time[:filled].copy(),
-            epoch=self._epoch[:filled].copy(),
-            step=self._step[:filled].copy(),
-            loss_median=_median(loss),
-            loss_min=np.fmin.reduce(loss, axis=0, initial=np.nan).astype(np.float64),
-            loss_max=np.fmax.reduce(loss, axis=0, initial=np.nan).astype(np.float64),
-            rate_total=np.where(told, np.nansum(rate, axis=0, dtype=np.float64), np.nan),
+            time=self._grid.time[used],
+            epoch=self._grid.epoch[used],
+            step=self._grid.step[used],
+            loss_median=median_of(loss),
+            loss_min=np.fmin.reduce(loss, axis=1, initial=np.nan).astype(np.float64),
+            loss_max=np.fmax.reduce(loss, axis=1, initial=np.nan).astype(np.float64),
+            rate_total=self._rate_total(rows, used, values[:, :, 1]),
         )
 
+    def _rate_total(self, rows: Ints, used: Ints, rate: Trail) -> Floats:
+        """The sum of the cores' newest rates in each of the cells; NaN where only some have told theirs as yet.
 
-def _told_by_all(cores: Ints) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-    """Which steps' rates add up to the pod's: the last ones, which some cores have yet to tell, do not."""
-    told = np.asarray(cores > 0)
-    tail = cores[-_TAIL:]
-    if len(cores) > _TAIL:
-        told[len(cores) - int(np.argmax(tail[::-1] == tail.max())) :] = False
-    return told
+        A core whose samples end, by far longer ago than they have ever been apart, adds nothing any more.
+        """
+        last, apart = np.full(len(rows), -1), np.zeros(len(rows), np.int64)
+        total, known = np.full(len(used), np.nan), np.zeros(len(used), np.int64)
+        newest = np.searchsorted(used, self._last[rows])
+        for place, cell in enumerate(used.tolist()):
+            full = self._cells[rows, cell] != _EMPTY
+            np.copyto(apart, np.maximum(apart, place - last), where=full & (last >= 0))
+            last[full] = place
+        apart[apart == 0] = apart.max(initial=0) or len(used)
+        for place in range(len(used)):
+            counted = ~np.isnan(rate[place]) & (place <= newest + _STILL_THERE * apart)
+            known[place] = np.count_nonzero(counted)
+            if known[place]:
+                total[place] = rate[place].sum(dtype=np.float64, where=counted)
+        begins = int(np.argmin(np.append(np.diff(known) > 0, False))) if len(used) else 0
+        total[:begins] = np.nan
+        return total
 
 
-def _median(values: Trail) -> Floats:
-    """The median of each column, NaNs left out; NaN for a column that has nothing else."""
-    ordered = np.sort(values, axis=0)
-    counts = np.count_nonzero(~np.isnan(values), axis=0)
-    columns = np.arange(values.shape[1])
-    if not len(values):
-        return np.full(values.shape[1], np.nan)
-    low = ordered[np.maximum(counts - 1, 0) // 2, columns].astype(np.float64)
-    high = ordered[np.minimum(counts // 2, len(values) - 1), columns]
+def median_of(values: Trail) -> Floats:
+    """The median of each line, NaNs left out; NaN for a line that has nothing else."""
+    if not values.shape[1]:
+        return np.full(len(values), np.nan)
+    ordered = np.sort(values, axis=1)
+    counts = np.count_nonzero(~np.isnan(values), axis=1)
+    lines = np.arange(len(values))
+    low = ordered[lines, np.maximum(counts - 1, 0) // 2].astype(np.float64)
+    high = ordered[lines, np.minimum(counts // 2, values.shape[1] - 1)]
     return np.where(counts > 0, (low + high) / 2, np.nan)

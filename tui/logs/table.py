@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from tui.logs.arrays import np, npt, places_of
-from tui.logs.digits import Words, decimal
+from tui.logs.digits import Words, clock_seconds, decimal
 from tui.logs.fast import LOSS_DECIMALS, RATE_DECIMALS
 from tui.logs.series import MOST_ROWS, History, Runs
 from tui.logs.snapshot import HAS_GLOBAL_RATE, HAS_LOSS, HAS_RATE, LOG_TIME, NO_TIME, UNKNOWN, WALL_TIME
@@ -69,6 +69,10 @@ class Samples:
         """Losses and rates of some samples as numbers."""
         return self.loss[places], self.rate[places]
 
+    def clocks(self) -> Floats:
+        """The seconds of the day that each sample's clock tells, NaN unknown."""
+        return clock_seconds(self.clock.view(np.uint64).reshape(len(self), -1)[:, 0])
+
 
 SAMPLE_FIELDS = tuple(field.name for field in fields(Samples))
 
@@ -110,6 +114,10 @@ class PlainSamples:
         """Losses and rates of some samples as numbers."""
         loss, rate = decimal(np.stack((self.loss[places], self.rate[places])), _DECIMALS[:2])
         return loss, rate
+
+    def clocks(self) -> Floats:
+        """The seconds of the day that each sample's clock tells, NaN unknown."""
+        return clock_seconds(self.clock)
 
     def whole(self) -> Samples:
         """The samples with all columns there and all numbers made."""
@@ -250,7 +258,7 @@ class CoreTable:
             if not told:
                 self._count_wraps(runs, samples.step, samples.epoch)
             if self.history is not None:
-                self.history.add(runs, samples.trails, samples.epoch, samples.step, samples.time)
+                self.history.add(runs, samples.trails, samples.epoch, samples.step, samples.time, samples.clocks)
             touched, counts, last = runs.rows, runs.sizes, runs.order[runs.ends]
         else:
             touched, counts, last = self._last_of(rows)

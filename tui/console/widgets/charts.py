@@ -37,8 +37,6 @@ ENOUGH_TICKS = 5
 EDGE, LOSS, RATE = ("grey50", "grey50"), ("bright_cyan", "cyan"), ("bright_green", "green")
 """Colours of lines on a dark and on a light screen: a thin line in a bright one is not seen on white."""
 TIME, SAMPLES = "time", "samples"
-LEAST_PLACED = 0.5
-"""Share of points that have to have come after the first moment for time to be the axis."""
 
 
 class Paper(Canvas):
@@ -162,18 +160,11 @@ def readable(ticks: Sequence[float], labels: Sequence[str], last: float, columns
 
 
 def time_axis(series: PodSeries) -> tuple[Floats, str]:
-    """Where each point stands, and what that is called.
-
-    A core far behind tells old points late: no point stands after a later one. Clocks that go back are no axis.
-    Points that came together, as after a lost connection, stand evenly between what came before and when they came.
-    """
-    time, places = series.time, np.arange(len(series.time), dtype=np.float64)
-    if len(time) and np.isfinite(time).all():
-        x = np.minimum.accumulate(time[::-1])[::-1] - time.min()
-        if np.count_nonzero(x) >= max(1.0, LEAST_PLACED * (len(x) - 1)):
-            ends = np.flatnonzero(np.append(np.diff(x) > 0, True))
-            return np.interp(places, ends, x[ends]), TIME
-    return places, SAMPLES
+    """Return where each point stands, and what that is called: time where it goes on from point to point."""
+    time = series.time
+    if len(time) > 1 and (np.diff(time) > 0).all():
+        return time - time[0], TIME
+    return np.arange(len(time), dtype=np.float64), SAMPLES
 
 
 class LossChart(Chart):
@@ -195,5 +186,4 @@ class RateChart(Chart):
     def take(self, series: PodSeries) -> None:
         """Draw the series, from zero: half the rate must look like half."""
         x, label = time_axis(series)
-        whole = series.rate_total[:-1]  # not every core has told its part of the newest point yet
-        self.show(x[:-1], label, [(whole, RATE)], low=0.0)
+        self.show(x, label, [(series.rate_total, RATE)], low=0.0)

@@ -1,0 +1,196 @@
+"""The pod's curves against what a simulated pod had printed by each moment, one core 3 and one 20 times slower."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from tests.logs.shapes import training
+from tui.console.widgets.charts import time_axis
+from tui.logs.demux import Demux
+from tui.logs.series import History, PodSeries, Runs
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+BEGAN = 1_700_000_000.0
+NEAR = 0.02
+SLOW = {7: 3.0, 11: 20.0}
+"""How many times slower than the others these cores are."""
+
+
+def falling(steps: npt.NDArray[np.float64]) -> Floats:
+    """A loss that falls steeply at first."""
+    return 0.4 + 6.5 * np.exp(-steps / 12) + 0.3 * np.exp(-steps / 400)
+
+
+class SimulatedPod:
+    """Every sample of a pod in the order of its time, and what was true of it at any moment."""
+
+    def __init__(self, cores: int, seconds: float, every: float = 1.0) -> None:
+        chance = np.random.default_rng(5)
+        pace = every * np.array([SLOW.get(core, 1.0) for core in range(cores)])
+        counts = (seconds / pace).astype(np.int64)
+        core = np.arange(cores).repeat(counts)
+        step = np.concatenate([np.arange(count) for count in counts])
+        late = chance.uniform(0, 0.4 * every, cores)
+        time = (step + 1) * pace[core] + late[core]
+        order = np.argsort(time, kind="stable")
+        self.core, self.step, self.time = core[order], step[order], BEGAN + time[order]
+        self.loss: Floats = np.round(falling(self.step.astype(np.float64)) * (1 + self.core % 5 / 100), 5)
+        self.cores = cores
+
+    def __len__(self) -> int:
+        return len(self.core)
+
+    def newest(self, moments: Floats) -> Iterator[Floats]:
+        """Each core's newest loss at each of ascending moments; NaN before its first."""
+        losses = np.full(self.cores, np.nan)
+        done = 0
+        for moment in moments:
+            until = int(np.searchsorted(self.time, moment, side="right"))
+            losses[self.core[done:until]] = self.loss[done:until]
+            done = until
+            yield losses
+
+    def check(self, series: PodSeries, *, offset: float = 0.0) -> None:
+        """Compare every point of the curves with the truth; the series' times plus `offset` are the pod's."""
+        assert len(series.time) > 25
+        assert (np.diff(series.time) > 0).all()
+        for place, losses in enumerate(self.newest(series.time + offset)):
+            assert series.loss_median[place] == pytest.approx(np.nanmedian(losses), rel=NEAR), place
+            assert series.loss_min[place] == pytest.approx(np.nanmin(losses), rel=NEAR), place
+            assert series.loss_max[place] == pytest.approx(np.nanmax(losses), rel=NEAR), place
+
+
+def history_of(pod: SimulatedPod, times: Floats, batch: int) -> History:
+    """A history that has taken in the pod's samples in batches of this size."""
+    history = History()
+
+    def trails(start: int, places: Ints) -> tuple[Floats, Floats]:
+        return pod.loss[start + places], np.full(len(places), 10.0)
+
+    for start in range(0, len(pod), batch):
+        part = slice(start, start + batch)
+        epoch = np.ones(len(pod.core[part]), np.int64)
+        history.add(Runs.of(pod.core[part]), partial(trails, start), epoch, pod.step[part], times[part])
+    return history
+
+
+@pytest.mark.parametrize(("cores", "seconds", "batch"), [(64, 900, 500), (64, 40, 7), (16_384, 90, 9000)])
+def test_every_point_is_what_the_cores_had_told_by_then(cores: int, seconds: float, batch: int) -> None:
+    pod = SimulatedPod(cores, seconds)
+    pod.check(history_of(pod, pod.time, batch).pod(np.arange(cores)))
+
+
+@pytest.mark.parametrize("seconds", [45, 700])
+def test_arrivals_are_the_time_of_a_live_run(seconds: float) -> None:
+    """Eight workers whose lines come ten times a second."""
+    pod = SimulatedPod(64, seconds)
+    pod.time = np.ceil(pod.time * 10) / 10
+    demux = Demux()
+    for moment in np.unique(pod.time):
+        here = np.flatnonzero(pod.time == moment)
+        for worker in range(8):
+            mine = here[pod.core[here] % 8 == worker]
+            lines = (training(int(pod.core[n]), int(pod.step[n]), f"{pod.loss[n]:.5f}") for n in mine)
+            demux.feed(worker, "".join(f"{line}\n" for line in lines).encode(), now=float(moment))
+    snapshot = demux.snapshot(now=float(pod.time[-1]))
+    assert snapshot.history is not None
+    pod.check(snapshot.history.pod(snapshot.row))
+
+
+def logged(pod: SimulatedPod, *, dated: bool) -> list[tuple[int, str]]:
+    """Worker and line of each sample of a saved log, with xla_dist's prefix or the printed clock alone."""
+    lines = []
+    for core, step, loss, time in zip(pod.core, pod.step, pod.loss, pod.time, strict=True):
+        moment = datetime.fromtimestamp(float(time), timezone.utc)
+        line = training(int(core), int(step), f"{loss:.5f}", clock=moment.strftime("%H:%M:%S"))
+        worker = int(core) % 8
+        before = f"{moment:%Y-%m-%d %H:%M:%S} 10.164.0.{worker + 40} [{worker}] " if dated else ""
+        lines.append((worker, f"{before}{line}\n"))
+    return lines
+
+
+@pytest.mark.parametrize("began", [0.0, 85_800.0 - BEGAN % 86_400], ids=["by day", "over midnight"])
+@pytest.mark.parametrize("dated", [True, False], ids=["dates", "clocks"])
+@pytest.mark.parametrize("together", [True, False], ids=["merged", "one worker after the other"])
+def test_a_log_is_drawn_by_the_times_its_lines_tell(began: float, dated: bool, together: bool) -> None:
+    pod = SimulatedPod(64, 1200)
+    pod.time = np.floor(pod.time + began)
+    lines = logged(pod, dated=dated)
+    demux = Demux()
+    if together:
+        demux.feed(None, "".join(line for _, line in lines).encode())
+    else:
+        for worker in range(8):
+            data = "".join(line for each, line in lines if each == worker).encode()
+            demux.feed(None if dated else worker, data)
+    demux.finish()
+    snapshot = demux.snapshot()
+    assert snapshot.history is not None
+    series = snapshot.history.pod(snapshot.row)
+    pod.check(series, offset=0.0 if dated else pod.time[0] - pod.time[0] % 86_400)
+    assert time_axis(series)[1] == "time"
+
+
+def test_without_any_time_the_place_in_the_log_is_the_axis_of_all_cores() -> None:
+    pod = SimulatedPod(64, 900)
+    series = history_of(pod, np.full(len(pod), np.nan), 333).pod(np.arange(64))
+    assert time_axis(series)[1] == "samples"
+    truth = [float(np.nanmedian(losses)) for losses in pod.newest(pod.time)]
+    places = 0
+    for median in series.loss_median:
+        while truth[places] != pytest.approx(float(median), rel=1e-6):
+            places += 1
+    assert series.loss_median[-1] == pytest.approx(truth[-1], rel=1e-6)
+    assert len(series.time) > 25
+
+
+def test_a_core_that_ends_or_comes_late_does_not_bend_the_curve() -> None:
+    pod = SimulatedPod(64, 600)
+    gone = (pod.core == 3) & (pod.time > BEGAN + 200) | (pod.core == 5) & (pod.time < BEGAN + 300)
+    pod.core, pod.step, pod.time, pod.loss = (each[~gone] for each in (pod.core, pod.step, pod.time, pod.loss))
+    series = history_of(pod, pod.time, 100).pod(np.arange(64))
+    pod.check(series)
+    whole = series.rate_total[~np.isnan(series.rate_total)]
+    assert whole[-1] == 63 * 10.0
+    assert set(whole) <= {62 * 10.0, 63 * 10.0, 64 * 10.0}
+
+
+def test_a_start_again_after_a_pause_is_drawn_where_it_was() -> None:
+    pod, again = SimulatedPod(64, 300), SimulatedPod(64, 300)
+    again.time = again.time + 2000
+    for name in ("core", "step", "time", "loss"):
+        setattr(pod, name, np.concatenate((getattr(pod, name), getattr(again, name))))
+    history = history_of(pod, pod.time, 250)
+    for place, losses in enumerate(pod.newest(history.pod(np.arange(64)).time)):
+        assert history.pod(np.arange(64)).loss_median[place] == pytest.approx(np.nanmedian(losses), rel=NEAR)
+
+
+def test_cores_without_a_finite_loss_are_left_out_of_the_median() -> None:
+    pod = SimulatedPod(64, 300)
+    pod.loss[(pod.core < 20) & (pod.step > 40)] = np.nan
+    pod.check(history_of(pod, pod.time, 300).pod(np.arange(64)))
+
+
+@pytest.mark.parametrize("back", [1.0, 3600.0])
+def test_a_clock_that_is_set_back_leaves_each_cores_newest_loss_the_newest(back: float) -> None:
+    pod = SimulatedPod(64, 600)
+    told = np.where(pod.time > BEGAN + 400, pod.time - back, pod.time)
+    series = history_of(pod, told, 100).pod(np.arange(64))
+    (newest,) = (losses.copy() for losses in pod.newest(pod.time[-1:]))
+    assert series.loss_median[-1] == pytest.approx(np.nanmedian(newest), rel=NEAR)
+    assert (np.diff(series.time) > 0).all()
+
+
+def test_one_torn_date_does_not_squeeze_the_run_into_a_point() -> None:
+    pod = SimulatedPod(64, 600)
+    told = pod.time.copy()
+    told[1000], told[2000], told[3000] = BEGAN + 4e9, -1.0, np.inf
+    pod.check(history_of(pod, told, 100).pod(np.arange(64)))
