@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime, timezone
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,10 @@ from tests.logs.shapes import training
 from tui.console.widgets.charts import time_axis
 from tui.logs.demux import Demux
 from tui.logs.series import History, PodSeries, Runs
+from tui.pod.run import Run
+from tui.pod.worker import Worker
+from tui.runs.directory import RunDirectory
+from tui.runs.reader import RunReader
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -194,3 +199,29 @@ def test_one_torn_date_does_not_squeeze_the_run_into_a_point() -> None:
     told = pod.time.copy()
     told[1000], told[2000], told[3000] = BEGAN + 4e9, -1.0, np.inf
     pod.check(history_of(pod, told, 100).pod(np.arange(64)))
+
+
+@pytest.mark.parametrize("workers", [1, 16])
+def test_a_run_that_is_opened_again_is_drawn_as_it_was_live(workers: int, tmp_path: Path) -> None:
+    """However many batches of lines the reader takes together."""
+    pod = SimulatedPod(64, 500)
+    pod.time = np.ceil(pod.time * 10) / 10
+    addressed = tuple(Worker(index, internal_ip=f"10.0.0.{index + 1}") for index in range(workers))
+    run = Run(id="demo-20260101-000000-abcd", slice="demo", argv=("x",), workers=addressed)
+    directory = RunDirectory.create(tmp_path, run)
+    arrivals, ends = [], [0] * workers
+    logs = [bytearray() for _ in range(workers)]
+    for core, step, loss, time in zip(pod.core, pod.step, pod.loss, pod.time, strict=True):
+        worker = int(core) % workers
+        logs[worker] += (training(int(core), int(step), f"{loss:.5f}") + "\n").encode()
+        ends[worker] = len(logs[worker])
+        arrivals.append(f"{worker} {ends[worker]} {time:.3f}\n")
+    for worker, log in enumerate(logs):
+        directory.log_path(worker).write_bytes(log)
+    (directory.path / "arrivals").write_text("".join(arrivals))
+    reader = RunReader(directory)
+    while reader.poll():
+        pass
+    snapshot = reader.snapshot(now=float(pod.time[-1]))
+    assert snapshot.history is not None
+    pod.check(snapshot.history.pod(snapshot.row))

@@ -25,6 +25,10 @@ _ROUNDS_JOINED, _LEAST_JOINED = 16, 1024
 """Batches of each log that are taken as one by a reader that is behind, and the fewest of all logs that are looked at
 together: with more, times would be told too roughly, and one worker's cores long before the others'."""
 
+_SHARE_JOINED = 1 / 256
+"""Share of the time since the run's first batch that batches taken as one may lie apart: a chart of the run shows no
+difference."""
+
 LINE_BLOCK = 64 * 1024
 """Bytes read at once to find where a line begins."""
 
@@ -62,6 +66,8 @@ class Growth:
         self.ended: set[int] = set()
         """Workers whose process is over."""
         self._arrivals = 0
+        self._began: float | None = None
+        """When the run's first batch came."""
         self._events = 0
         self._pending: deque[Batch] = deque()
         self._announced: dict[int, tuple[int, int]] = {}
@@ -158,7 +164,10 @@ class Growth:
         """Take the next block of arrivals; whether there was anything."""
         data = _read_at(self.directory.path / ARRIVALS_FILE, self._arrivals, ARRIVALS_BLOCK)
         batches = self._batches_in(data)
-        self._pending.extend(batches if self._in_order else _joined(batches, len(data) > ARRIVALS_BLOCK // 2))
+        if batches and self._began is None:
+            self._began = batches[0][3]
+        behind = len(data) > ARRIVALS_BLOCK // 2
+        self._pending.extend(batches if self._in_order else _joined(batches, behind, self._began or 0.0))
         return bool(batches)
 
     def _batches_in(self, data: bytes) -> list[Batch]:
@@ -208,16 +217,24 @@ class Growth:
         return earlier if earlier.exists() else path
 
 
-def _joined(batches: Sequence[Batch], behind: bool) -> Iterable[Batch]:
-    """Batches of one log that came one after the other as one; `behind`, some rounds of all logs, one of each."""
+def _joined(batches: Sequence[Batch], behind: bool, began: float) -> Iterable[Batch]:
+    """Batches of one log that came one after the other as one; `behind`, some rounds of all logs, one of each.
+
+    Of a run that began at `began` none are taken together that came further apart than `_SHARE_JOINED` allows.
+    """
     found: dict[Any, Batch] = {}
     previous = (-1, 0)
-    serial = 0
-    together = max(_LEAST_JOINED, _ROUNDS_JOINED * len({batch[:2] for batch in batches})) if behind else 1
+    serial = opened = 0
+    opened_at = began
+    most = max(_LEAST_JOINED, _ROUNDS_JOINED * len({batch[:2] for batch in batches})) if behind else len(batches)
     for place, batch in enumerate(batches):
-        serial += batch[:2] != previous
+        passed = batch[3] - opened_at
+        is_late = not 0 <= passed <= _SHARE_JOINED * (opened_at - began)
+        if is_late or place - opened >= most:
+            opened, opened_at = place, batch[3]
+        serial += is_late or batch[:2] != previous
         previous = batch[:2]
-        found[(place // together, previous) if behind else serial] = batch
+        found[(opened, previous) if behind else serial] = batch
     return found.values()
 
 
