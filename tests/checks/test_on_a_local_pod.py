@@ -28,7 +28,8 @@ async def test_instances_are_listed_of_slices_that_came_later_too(pod_home: Path
     async with running_pod(pod_home, workers=1, cores=8) as pod:
         await pod.service.add_slice("later", 2, 8)
         url = f"{pod.announcement()['compute_api']}/compute/v1/projects/local/zones/local-a/instances"
-        async with aiohttp.ClientSession() as session, session.get(url) as answer:
+        owner = {"Authorization": f"Bearer {pod.token}"}
+        async with aiohttp.ClientSession(headers=owner) as session, session.get(url) as answer:
             items = (await answer.json())["items"]
         names = [worker.hostname for name in ("local", "later") for worker in pod.machines.workers(name)]
 

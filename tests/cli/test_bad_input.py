@@ -91,7 +91,8 @@ async def api(newcomer: Shell) -> AsyncIterator[TpuService]:
     """A Cloud TPU API of two zones; the profile `cloud` leads to one of them."""
     async with serving(more_zones=("local-b",)) as (service, _):
         endpoints = {"tpu": f"127.0.0.1:{service.grpc_port}"}
-        save_profile(newcomer.home, "cloud", {"project": "local", "zones": ["local-a"], "endpoints": endpoints})
+        values = {"project": "local", "zones": ["local-a"], "endpoints": endpoints, "token": service.token}
+        save_profile(newcomer.home, "cloud", values)
         yield service
 
 

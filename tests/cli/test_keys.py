@@ -23,7 +23,8 @@ from tui.settings import save_profile
 def newcomer(pod: LocalPod) -> str:
     """A profile that leads to the pod, without its key."""
     endpoints = {"tpu": pod.announced["tpu_api"]["grpc"], "compute": pod.announced["compute_api"]}
-    values = {"project": "local", "zones": ["local-a"], "user": getpass.getuser(), "endpoints": endpoints}
+    place = {"project": "local", "zones": ["local-a"], "endpoints": endpoints, "token": pod.announced["token"]}
+    values = {**place, "user": getpass.getuser()}
     save_profile(pod.shell.home, "new", values)
     return "new"
 
@@ -104,12 +105,12 @@ def test_os_login_is_told_with_the_commands_that_serve_it(pod: LocalPod, newcome
     request = urllib.request.Request(
         f"{rest}/v2/projects/local/locations/local-a/nodes/local?updateMask=metadata",
         json.dumps({"metadata": {"enable-oslogin": "TRUE"}}).encode(),
-        {"Content-Type": "application/json"},
+        {"Content-Type": "application/json", **_owner(pod)},
         method="PATCH",
     )
     with urllib.request.urlopen(request) as answer:
         operation = json.load(answer)["name"]
-    wait_until(lambda: _is_done(f"{rest}/v2/{operation}"), "the slice has its metadata")
+    wait_until(lambda: _is_done(pod, f"{rest}/v2/{operation}"), "the slice has its metadata")
     make_key(tmp_path / "fourth")
     words = ("--profile", newcomer, "--identity", str(tmp_path / "fourth"), "keys", "add", "local", "--yes")
     answer = pod.call(*words)
@@ -117,6 +118,10 @@ def test_os_login_is_told_with_the_commands_that_serve_it(pod: LocalPod, newcome
     assert "gcloud compute os-login ssh-keys add" in answer.errors
 
 
-def _is_done(operation: str) -> bool:
-    with urllib.request.urlopen(operation) as answer:
+def _owner(pod: LocalPod) -> dict[str, str]:
+    return {"Authorization": f"Bearer {pod.announced['token']}"}
+
+
+def _is_done(pod: LocalPod, operation: str) -> bool:
+    with urllib.request.urlopen(urllib.request.Request(operation, headers=_owner(pod))) as answer:
         return bool(json.load(answer).get("done"))

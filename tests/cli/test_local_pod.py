@@ -59,6 +59,7 @@ def rehearsed(pod: LocalPod) -> dict[str, Any]:
 
 def test_the_announcement_names_everything_that_clients_need(pod: LocalPod) -> None:
     assert list(pod.announced) == [
+        "token",
         "profile",
         "project",
         "zone",

@@ -36,7 +36,8 @@ async def cloud(tmp_path: Path) -> AsyncIterator[Cloud]:
 
         def connect(patience: float = 5.0, **settings: Any) -> TpuApi:
             endpoints = {"tpu": f"127.0.0.1:{service.grpc_port}"}
-            values = {"project": "local", "zones": ("local-a",), "endpoints": endpoints, **settings}
+            place = {"project": "local", "zones": ("local-a",), "endpoints": endpoints, "token": service.token}
+            values = {**place, **settings}
             api = TpuApi(Settings(home=tmp_path, **values), patience=patience)
             stack.push_async_callback(api.close)
             return api

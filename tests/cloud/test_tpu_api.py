@@ -275,7 +275,8 @@ async def test_asking_a_slow_api_leaves_the_loop_free(cloud: Cloud) -> None:
 async def test_the_settings_choose_the_source(cloud: Cloud, tmp_path: Path) -> None:
     path = tmp_path / "lab.hosts"
     path.write_text("10.0.0.1\n")
-    settings = Settings(home=path.parent, endpoints={"tpu": f"127.0.0.1:{cloud.service.grpc_port}"})
+    endpoints = {"tpu": f"127.0.0.1:{cloud.service.grpc_port}"}
+    settings = Settings(home=path.parent, endpoints=endpoints, token=cloud.service.token)
     await cloud.make("pod")
 
     over_api = open_inventory(settings)

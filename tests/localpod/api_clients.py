@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 import google.cloud.tpu_v2 as tpu
 import grpc
 import grpc.aio
-from google.auth.credentials import AnonymousCredentials
 from google.cloud.tpu_v2.services.tpu import transports
 from google.longrunning import operations_pb2
+from google.oauth2.credentials import Credentials
 
 from tests.localpod.api_hosts import SocketHosts
 from tui.localpod.api.behaviour import Behaviour
@@ -64,19 +64,26 @@ class Caller:
         return finished
 
 
+def bearer(token: str) -> grpc.ChannelCredentials:
+    """Channel credentials of the pod's owner."""
+    channel = grpc.local_channel_credentials(grpc.LocalConnectionType.LOCAL_TCP)
+    return grpc.composite_channel_credentials(channel, grpc.access_token_call_credentials(token))
+
+
 @asynccontextmanager
-async def connected(service: TpuService, transport: str) -> AsyncIterator[Caller]:
-    """A client on that transport, without credentials and without TLS, as an endpoint override makes it."""
+async def connected(service: TpuService, transport: str, token: str | None = None) -> AsyncIterator[Caller]:
+    """A client on that transport, with the service's token or another one, as an endpoint override makes it."""
+    token, place = token or service.token, f"127.0.0.1:{service.grpc_port}"
     if transport == "grpc_asyncio":
-        aio = grpc.aio.insecure_channel(f"127.0.0.1:{service.grpc_port}")
+        aio = grpc.aio.secure_channel(place, bearer(token))
         yield Caller(tpu.TpuAsyncClient(transport=transports.TpuGrpcAsyncIOTransport(channel=aio)))
         await aio.close()
     elif transport == "grpc":
-        with grpc.insecure_channel(f"127.0.0.1:{service.grpc_port}") as channel:
+        with grpc.secure_channel(place, bearer(token)) as channel:
             yield Caller(tpu.TpuClient(transport=transports.TpuGrpcTransport(channel=channel)))
     else:
         rest = transports.TpuRestTransport(
-            host=f"127.0.0.1:{service.rest_port}", url_scheme="http", credentials=AnonymousCredentials()
+            host=f"127.0.0.1:{service.rest_port}", url_scheme="http", credentials=Credentials(token)
         )
         with tpu.TpuClient(transport=rest) as client:
             yield Caller(client)

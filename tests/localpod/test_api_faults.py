@@ -51,7 +51,7 @@ async def test_an_expired_token_over_http_is_a_401_that_asks_for_a_bearer() -> N
     async with pod("rest", behaviour=Behaviour(expired_token=FOR_EVER)) as one, aiohttp.ClientSession() as session:
         url = f"http://127.0.0.1:{one.service.rest_port}/v2/{PLACE}/nodes"
         for _ in range(2):
-            async with session.get(url) as answer:
+            async with session.get(url, headers={"Authorization": f"Bearer {one.service.token}"}) as answer:
                 assert answer.status == 401
                 assert answer.headers["WWW-Authenticate"].startswith("Bearer ")
                 error = (await answer.json())["error"]

@@ -26,15 +26,17 @@ pytestmark = [
 
 
 class Gcloud:
-    """Runs gcloud with its configuration in a directory of its own, no credentials, and our endpoint."""
+    """Runs gcloud with its configuration in a directory of its own, the pod's token, and our endpoint."""
 
     def __init__(self, config: Path, service: TpuService, hosts: SocketHosts) -> None:
         self.service = service
         self.hosts = hosts
+        token = config / "token"
+        token.write_text(service.token)
         self._environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("CLOUDSDK_")},
             "CLOUDSDK_CONFIG": str(config),
-            "CLOUDSDK_AUTH_DISABLE_CREDENTIALS": "true",
+            "CLOUDSDK_AUTH_ACCESS_TOKEN_FILE": str(token),
             "CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU": f"http://127.0.0.1:{service.rest_port}/",
             "CLOUDSDK_CORE_PROJECT": "local",
             "CLOUDSDK_CORE_DISABLE_PROMPTS": "true",

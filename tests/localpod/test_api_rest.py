@@ -44,8 +44,10 @@ class Http:
 
 @asynccontextmanager
 async def http(**options: Any) -> AsyncIterator[Http]:
-    async with serving(**options) as (service, hosts), aiohttp.ClientSession() as session:
-        yield Http(session, service, hosts)
+    async with serving(**options) as (service, hosts):
+        owner = {"Authorization": f"Bearer {service.token}"}
+        async with aiohttp.ClientSession(headers=owner) as session:
+            yield Http(session, service, hosts)
 
 
 BODY = {

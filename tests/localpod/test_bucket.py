@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +15,15 @@ import pytest_asyncio
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import storage
 
+from tests.pods import pod_home
 from tui.errors import TpuTuiError
 from tui.localpod import bucket as module
+from tui.localpod import bucket_proxy
+from tui.localpod import pod as pod_module
 from tui.localpod.bucket import Bucket, find_binary
+from tui.localpod.up import run_local_up
+
+__all__ = ["pod_home"]
 
 MIB = 1 << 20
 
@@ -96,16 +104,40 @@ async def test_nothing_listens_after_the_end(tmp_path: Path) -> None:
 async def test_a_port_taken_in_between_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
     taken = other.sockets[0].getsockname()[1]
-    free = module._free_port
+    free = bucket_proxy._free_port
     ports = iter([taken])
-    monkeypatch.setattr(module, "_free_port", lambda: next(ports, None) or free())
-    made = Bucket(tmp_path)
+    monkeypatch.setattr(bucket_proxy, "_free_port", lambda: next(ports, None) or free())
+    command = [str(find_binary()), "-scheme", "http", "-filesystem-root", str(tmp_path)]
     async with other:
-        try:
-            await made.start(os.environ)
-            assert made.port != taken
-        finally:
-            await made.close()
+        process, port = await bucket_proxy._start_server(command)
+        process.kill()
+        await process.wait()
+    assert port != taken
+
+
+async def test_where_the_server_cannot_be_kept_apart_it_says_so_and_works(tmp_path: Path) -> None:
+    made = Bucket(tmp_path, isolate=False)
+    try:
+        await made.start(os.environ)
+        assert made.exposure
+        data = os.urandom(1000)
+        assert (await asyncio.to_thread(there_and_back, made, data, None))[0] == data
+    finally:
+        await made.close()
+
+
+def test_local_up_says_when_the_bucket_is_open_to_others(pod_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pod_module, "Bucket", partial(Bucket, isolate=False))
+    warnings: list[str] = []
+    announced: list[Any] = []
+
+    def announce(document: Any) -> None:
+        announced.append(document)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    assert run_local_up(pod_home, workers=1, cores=1, slices=1, announce=announce, warn=warnings.append) == 0
+    assert announced
+    assert "open to the other users of this machine" in warnings[0]
 
 
 def test_a_missing_server_is_said_with_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

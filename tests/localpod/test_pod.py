@@ -21,7 +21,7 @@ from tui.settings import load
 
 __all__ = ["local_pod", "pod_home", "pod_process"]
 
-ANNOUNCED = ["profile", "project", "zone", "slices", "tpu_api", "compute_api", "storage", "bucket", "pid"]
+ANNOUNCED = ["token", "profile", "project", "zone", "slices", "tpu_api", "compute_api", "storage", "bucket", "pid"]
 
 
 def test_the_announcement_says_where_everything_is(pod_process: PodProcess) -> None:

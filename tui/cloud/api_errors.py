@@ -96,7 +96,16 @@ def _too_late(_error: exceptions.GoogleAPICallError, asked: Asked, tried: float)
     return CloudError(asked.what, why=f"{asked.api} did not answer within {tried:.0f} s", remedy="try again")
 
 
-def _unauthenticated(_error: exceptions.GoogleAPICallError, asked: Asked, _tried: float) -> TpuTuiError:
+_NOT_ITS_OWNER = ("CREDENTIALS_MISSING", "ACCESS_TOKEN_TYPE_UNSUPPORTED")
+"""Why a local pod takes no token: there is none, or it is another pod's."""
+
+
+def _unauthenticated(error: exceptions.GoogleAPICallError, asked: Asked, _tried: float) -> TpuTuiError:
+    if asked.endpoint and error.reason in _NOT_ITS_OWNER:
+        which = "no token" if error.reason == _NOT_ITS_OWNER[0] else "another token"
+        why = f"the local pod at {asked.endpoint} answers its owner only, and the profile has {which}"
+        remedy = "end that pod and start one with tpu-tui local up, or put its token into the profile (token = …)"
+        return CloudError(asked.what, why=why, remedy=remedy)
     return CloudError(asked.what, why="the access token is expired, revoked or not valid", remedy=LOGIN)
 
 

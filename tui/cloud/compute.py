@@ -14,14 +14,14 @@ _COMPUTE = "https://compute.googleapis.com"
 
 
 class Compute:
-    """One login's session with the API, or with that of a local pod, which takes no login; `with` closes it.
+    """One login's session with the API, or with that of a local pod, which takes its token; `with` closes it.
 
     Opening one raises CloudError without credentials. `project` is that of the settings, else the login's.
     """
 
     def __init__(self, settings: Settings) -> None:
         self.endpoint = settings.endpoints.get("compute", "")
-        self._session, its_project = _session(local=bool(self.endpoint))
+        self._session, its_project = _local_session(settings.token) if self.endpoint else _session()
         self.project = settings.project or its_project or ("local" if self.endpoint else "")
 
     def get(self, path: str, *, patience: float, **query: str) -> dict[str, Any]:
@@ -58,12 +58,19 @@ class Compute:
         self._session.close()
 
 
-def _session(*, local: bool) -> tuple[Any, str | None]:
-    """A session that is logged in, and the project that the login comes with."""
+def _local_session(token: str | None) -> tuple[Any, None]:
+    """Return a session that bears a local pod's token."""
     import requests
 
-    if local:
-        return requests.Session(), None
+    session = requests.Session()
+    session.trust_env = False  # neither a proxy of the network gets the token, nor .netrc a word in it
+    if token:
+        session.headers["Authorization"] = f"Bearer {token}"
+    return session, None
+
+
+def _session() -> tuple[Any, str | None]:
+    """Return a session that is logged in, and the project that the login comes with."""
     from google.auth.transport.requests import AuthorizedSession
 
     from tui.cloud.credentials import find_credentials

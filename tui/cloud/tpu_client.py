@@ -12,6 +12,7 @@ from tui.importing import without
 from tui.settings import Settings
 
 if TYPE_CHECKING:
+    import grpc.aio
     from google.cloud.tpu_v2 import TpuAsyncClient
 
 Answer = TypeVar("Answer")
@@ -40,6 +41,7 @@ class TpuConnection:
     def __init__(self, settings: Settings, patience: float | None = None) -> None:
         self._endpoint = settings.endpoints.get("tpu", "")
         self._patience = patience or (LOCAL_PATIENCE_SECONDS if self._endpoint else PATIENCE_SECONDS)
+        self._token = settings.token
         self._project = settings.project
         self._client: TpuAsyncClient | None = None
         self._opening = asyncio.Lock()
@@ -110,7 +112,10 @@ class TpuConnection:
         from google.cloud.tpu_v2.services.tpu.transports.grpc_asyncio import TpuGrpcAsyncIOTransport
 
         self._project = self._project or "local"
-        channel = grpc.aio.insecure_channel(self._endpoint)
+        if self._token:
+            channel = _local_channel(self._endpoint, self._token)
+        else:
+            channel = grpc.aio.insecure_channel(self._endpoint)
         return TpuAsyncClient(transport=TpuGrpcAsyncIOTransport(channel=channel))
 
     async def _open_google(self) -> TpuAsyncClient:
@@ -123,6 +128,16 @@ class TpuConnection:
         if not self._project:
             raise UsageError("no Google Cloud project is configured", remedy=_NO_PROJECT)
         return TpuAsyncClient(credentials=found.credentials, transport="grpc_asyncio")
+
+
+def _local_channel(endpoint: str, token: str) -> grpc.aio.Channel:
+    """Return a channel that bears a local pod's token, and opens within this machine only."""
+    import grpc.aio
+
+    channel = grpc.local_channel_credentials(grpc.LocalConnectionType.LOCAL_TCP)
+    bearer = grpc.access_token_call_credentials(token)
+    credentials = grpc.composite_channel_credentials(channel, bearer)
+    return grpc.aio.secure_channel(endpoint, credentials, options=[("grpc.enable_http_proxy", 0)])
 
 
 def unreadable(what: str) -> CloudError:

@@ -9,6 +9,7 @@ import importlib.util
 import json
 import os
 import select
+import shlex
 import subprocess
 import sys
 import time
@@ -20,12 +21,14 @@ from tui.commands.console import open_console, require_terminal
 from tui.commands.output import Output
 from tui.errors import TpuTuiError, UsageError
 from tui.localpod.api.shapes import MAX_CORES, MAX_WORKERS
+from tui.localpod.spec import TOKEN_FILE
 from tui.pod.run import REHEARSAL_MODULE
 from tui.settings import LOCAL_PROFILE
 
 if TYPE_CHECKING:
     from tui.operator import Operator
     from tui.runs.directory import RunDirectory
+    from tui.settings import Settings
 
 POD_READY_TIMEOUT = 60.0
 """Seconds a local pod may take until it announces itself."""
@@ -89,6 +92,9 @@ def local_up(args: argparse.Namespace, flags: Mapping[str, Any], out: Output) ->
         slices = ", ".join(document["slices"])
         out.text(f"The local pod is up: {slices} · workers {args.workers}, cores each {args.cores}.")
         out.note(f"From another terminal: tpu-tui --profile {LOCAL_PROFILE} slices.")
+        out.note("With gcloud, whose requests need the pod's token:")
+        for name, value in gcloud_variables(document, load({**flags, "profile": LOCAL_PROFILE})).items():
+            out.note(f"  export {name}={shlex.quote(value)}")
         out.note("Ctrl-C ends it and all that runs on it.")
 
     return run_local_up(
@@ -97,8 +103,20 @@ def local_up(args: argparse.Namespace, flags: Mapping[str, Any], out: Output) ->
         cores=args.cores,
         slices=args.slices,
         announce=announce,
+        warn=out.note,
         with_parent=args.with_parent,
     )
+
+
+def gcloud_variables(pod: Mapping[str, Any], settings: Settings) -> dict[str, str]:
+    """Return the environment in which gcloud works on a local pod; the token itself stays in the owner's file."""
+    assert settings.identity is not None
+    return {
+        "CLOUDSDK_AUTH_ACCESS_TOKEN_FILE": str(settings.identity.with_name(TOKEN_FILE)),
+        "CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU": f"{pod['tpu_api']['rest']}/",
+        "CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE": f"{pod['storage']}/storage/v1/",
+        "CLOUDSDK_CORE_PROJECT": pod["project"],
+    }
 
 
 def run_demo(args: argparse.Namespace, flags: Mapping[str, Any], out: Output) -> int:

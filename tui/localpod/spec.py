@@ -11,6 +11,9 @@ from pathlib import Path
 from tui.cloud.login_keys import entries
 from tui.localpod.processes import Mark
 
+TOKEN_FILE = "token"
+"""In the pod's directory, next to the login key: what its owner's requests bear."""
+
 
 @dataclass(frozen=True)
 class HostSpec:

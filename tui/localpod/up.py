@@ -13,6 +13,11 @@ from typing import Any
 from tui.errors import UsageError
 from tui.localpod.keepers import await_keepers, keepers
 
+EXPOSED = (
+    "The pod's bucket is open to the other users of this machine: its server cannot have a network namespace of its "
+    "own here ({}). What lies in the bucket can be read and replaced by them."
+)
+
 
 def run_local_up(
     home: Path,
@@ -21,19 +26,25 @@ def run_local_up(
     cores: int,
     slices: int,
     announce: Callable[[Mapping[str, Any]], None],
+    warn: Callable[[str], None] = lambda _: None,
     with_parent: bool = False,
 ) -> int:
     """Run a local pod until SIGINT, SIGTERM or SIGHUP; returns the exit code when nothing of it is left.
 
-    `announce` is called once with `LocalPod.announcement()` when it is ready. `with_parent` also ends it when
-    standard input ends. Raises TpuTuiError when it cannot be started.
+    `announce` is called once with `LocalPod.announcement()` when it is ready, before it `warn` with what is not as
+    safe as it should be. `with_parent` also ends it when standard input ends. Raises TpuTuiError when it cannot be
+    started.
     """
-    asyncio.run(_run(home, (workers, cores, slices), announce, with_parent))
+    asyncio.run(_run(home, (workers, cores, slices), announce, warn, with_parent))
     return 0
 
 
 async def _run(
-    home: Path, shape: tuple[int, int, int], announce: Callable[[Mapping[str, Any]], None], with_parent: bool
+    home: Path,
+    shape: tuple[int, int, int],
+    announce: Callable[[Mapping[str, Any]], None],
+    warn: Callable[[str], None],
+    with_parent: bool,
 ) -> None:
     from tui.localpod.pod import LocalPod
 
@@ -48,6 +59,8 @@ async def _run(
         await asyncio.wait({starting, ending}, return_when=asyncio.FIRST_COMPLETED)
         if starting.done():
             starting.result()
+            if pod.exposure:
+                warn(EXPOSED.format(pod.exposure))
             announce(pod.announcement())
             await ending
     finally:

@@ -53,6 +53,8 @@ class Field:
     flag: str | None = None
     """The flag's name where it has one."""
     in_environment: bool = True
+    is_secret: bool = False
+    """Whether its value is never shown."""
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -161,6 +163,7 @@ FIELDS = (
     Field("dialects", _table, {}, "log formats of your own", in_environment=False),
     Field("thresholds", _thresholds, {}, "how patient we are, and what counts as too little", in_environment=False),
     Field("endpoints", _endpoints, {}, "other places of the APIs", in_environment=False),
+    Field("token", _text, None, "what a local pod knows its owner by", in_environment=False, is_secret=True),
     Field("read_only", _switch, False, "refuse whatever changes or costs something", flag="read_only"),
 )
 """Every setting that a profile may hold."""

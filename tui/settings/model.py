@@ -47,6 +47,8 @@ class Settings:
     thresholds: Mapping[str, float] = field(default_factory=dict)
     endpoints: Mapping[str, str] = field(default_factory=dict)
     """Other places of the APIs: `tpu` (gRPC host:port), `compute` and `storage` (URLs). Set on a local pod."""
+    token: str | None = field(default=None, repr=False)
+    """The bearer token that a local pod's APIs ask for; it is never sent beyond this machine."""
     read_only: bool = False
     account: str | None = None
     """The account that gcloud is logged in with; only told in messages."""

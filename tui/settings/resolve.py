@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ _HOME_VARIABLE = f"{ENVIRONMENT_PREFIX}HOME"
 _PROFILE_VARIABLE = f"{ENVIRONMENT_PREFIX}PROFILE"
 _DEFAULT_PROFILE = "default"
 _UNSET = object()
+_HIDDEN = "(not shown)"
 
 
 def load(flags: Mapping[str, Any], environ: Mapping[str, str] | None = None) -> Settings:
@@ -49,7 +51,8 @@ class _Resolver:
         values = {name: setting.value for name, setting in found.items()}
         profile = Setting("profile", self._profile.name if self._profile else None, self._profile_origin)
         account = self._account()
-        origins = {"home": self._home, "profile": profile, **found, "account": account}
+        shown = {field.name: _without_secret(field, found[field.name]) for field in FIELDS}
+        origins = {"home": self._home, "profile": profile, **shown, "account": account}
         return Settings(
             home=self._home.value, profile=profile.value, account=account.value, origins=origins, **values
         )
@@ -139,3 +142,8 @@ class _Resolver:
             else "default"
         )
         return Setting("account", None, why)
+
+
+def _without_secret(field: Field, setting: Setting) -> Setting:
+    """The setting as it may be shown."""
+    return replace(setting, value=_HIDDEN) if field.is_secret and setting.value is not None else setting

@@ -1,4 +1,4 @@
-"""The API over gRPC: google-cloud-tpu's own messages, on a loopback port."""
+"""The API over gRPC: google-cloud-tpu's own messages, on a loopback port, for whoever bears the pod's token."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import grpc.aio
 from tui.localpod.api import rpc_errors
 from tui.localpod.api.messages import is_wrapper, plain
 from tui.localpod.api.methods import METHODS, Api, Method
+from tui.localpod.api.owner import NotTheOwner, check_token
 
 _LOG = logging.getLogger(__name__)
 _STATUS_TRAILER = "grpc-status-details-bin"
@@ -21,10 +22,14 @@ _CLOSE_SECONDS = 0.2
 
 
 class GrpcService:
-    """Serves an Api on `127.0.0.1:port` (0: one that is free)."""
+    """Serves an Api on `127.0.0.1:port` (0: one that is free) to calls that carry `token`.
 
-    def __init__(self, api: Api, port: int = 0) -> None:
+    The credentials are those for connections within a machine: gRPC sends no token over an insecure channel.
+    """
+
+    def __init__(self, api: Api, token: str, port: int = 0) -> None:
         self._api = api
+        self._token = token
         self._server: grpc.aio.Server | None = None
         self.port = port
 
@@ -32,7 +37,8 @@ class GrpcService:
         """Listen; raises RuntimeError when the port is taken."""
         self._server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
         self._server.add_generic_rpc_handlers(self._handlers())
-        self.port = self._server.add_insecure_port(f"127.0.0.1:{self.port}")
+        credentials = grpc.local_server_credentials(grpc.LocalConnectionType.LOCAL_TCP)
+        self.port = self._server.add_secure_port(f"127.0.0.1:{self.port}", credentials)
         await self._server.start()
 
     async def close(self) -> None:
@@ -52,14 +58,21 @@ class GrpcService:
     def _answering(self, method: Method) -> Any:
         async def answer(request: Any, context: Any) -> Any:
             try:
+                check_token(self._token, _authorizations(context))
                 return await self._api.call(method, request)
             except rpc_errors.ApiError as error:
                 await _abort(context, error)
+            except NotTheOwner as error:
+                await _abort(context, rpc_errors.not_the_owner(error.code, error.reason, str(error)))
             except Exception as error:
                 _LOG.exception("%s failed", method.name)
                 await _abort(context, rpc_errors.ApiError("INTERNAL", f"Internal error: {error}"))
 
         return answer
+
+
+def _authorizations(context: Any) -> list[str]:
+    return [str(value) for key, value in context.invocation_metadata() or () if key == "authorization"]
 
 
 async def _abort(context: Any, error: rpc_errors.ApiError) -> None:

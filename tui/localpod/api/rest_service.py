@@ -11,9 +11,12 @@ from aiohttp import web
 
 from tui.localpod.api import rpc_errors, transcoding
 from tui.localpod.api.methods import METHODS, Api
+from tui.localpod.api.owner import NotTheOwner, check_site, check_token
 
 _LOG = logging.getLogger(__name__)
 _CONTENT_TYPE = "application/json"
+_WHO = ("Host", "Origin", "Sec-Fetch-Site", "Authorization")
+"""The headers by which the owner's requests are known."""
 _CLOSE_SECONDS = 1.0
 """How long a request under way may hold up the end."""
 
@@ -69,13 +72,14 @@ _IN_V1 = ("ListLocations", "GetLocation")
 
 
 class RestService:
-    """Serves an Api on `127.0.0.1:port` (0: one that is free).
+    """Serves an Api on `127.0.0.1:port` (0: one that is free) to requests that carry `token`.
 
     `routes` are other APIs on the same port, each with its own paths (Compute Engine's begin with `/compute/v1`).
     """
 
-    def __init__(self, api: Api, port: int = 0, routes: Sequence[web.RouteDef] = ()) -> None:
-        self._app = web.Application(middlewares=[_errors_as_json])
+    def __init__(self, api: Api, token: str, port: int = 0, routes: Sequence[web.RouteDef] = ()) -> None:
+        self._token = token
+        self._app = web.Application(middlewares=[_errors_as_json, self._only_owner])
         self._app.add_routes([*tpu_routes(api), *routes])
         self._runner: web.AppRunner | None = None
         self.port = port
@@ -86,6 +90,17 @@ class RestService:
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", self.port).start()
         self.port = self._runner.addresses[0][1]
+
+    @web.middleware
+    async def _only_owner(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Answer nobody but the pod's owner, whatever the path."""
+        hosts, origins, sites, authorizations = (request.headers.getall(name, []) for name in _WHO)
+        try:
+            check_site(f"127.0.0.1:{self.port}", hosts, origins, sites)
+            check_token(self._token, authorizations)
+        except NotTheOwner as error:
+            raise rpc_errors.not_the_owner(error.code, error.reason, str(error)) from None
+        return await handler(request)
 
     async def close(self) -> None:
         """Stop listening and close every connection."""

@@ -122,16 +122,19 @@ def unavailable() -> ApiError:
 
 
 def token_expired() -> ApiError:
-    """The access token is not, or no longer, valid."""
-    info = error_details_pb2.ErrorInfo(
-        reason="ACCESS_TOKEN_EXPIRED", domain="googleapis.com", metadata={"service": SERVICE}
-    )
-    return ApiError(
+    """The access token is not valid any longer."""
+    return not_the_owner(
         "UNAUTHENTICATED",
+        "ACCESS_TOKEN_EXPIRED",
         "Request had invalid authentication credentials. Expected OAuth 2 access token, login cookie or other valid "
         "authentication credential. See https://developers.google.com/identity/sign-in/web/devconsole-project.",
-        [info],
     )
+
+
+def not_the_owner(code: str, reason: str, message: str) -> ApiError:
+    """The request does not come from the pod's owner."""
+    info = error_details_pb2.ErrorInfo(reason=reason, domain="googleapis.com", metadata={"service": SERVICE})
+    return ApiError(code, message, [info])
 
 
 def unimplemented(what: str) -> ApiError:

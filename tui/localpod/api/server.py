@@ -17,6 +17,7 @@ from tui.localpod.api.methods import Api
 from tui.localpod.api.node_fields import CORES_LABEL
 from tui.localpod.api.nodes import COLLECTION, Health, Nodes
 from tui.localpod.api.operations import Operations
+from tui.localpod.api.owner import make_token
 from tui.localpod.api.queued_resources import QueuedResources
 from tui.localpod.api.resources import Place
 from tui.localpod.api.rest_service import RestService
@@ -27,7 +28,7 @@ class TpuService:
 
     `zone` is the pod's own, `more_zones` others that exist beside it. `cores` is how many devices a worker of a
     `local-N` node has when its creator does not say. Ports of 0 take free ones; `grpc_port` and `rest_port` tell
-    them after `start`. `behaviour` may be turned at any time.
+    them after `start`. `behaviour` may be turned at any time. Requests have to bear `token`; none given, one is made.
     """
 
     def __init__(
@@ -42,7 +43,9 @@ class TpuService:
         grpc_port: int = 0,
         rest_port: int = 0,
         rest_routes: Sequence[Any] = (),
+        token: str | None = None,
     ) -> None:
+        self.token = token or make_token()
         self.project = project
         self.zone = zone
         self.behaviour = behaviour or Behaviour()
@@ -51,8 +54,8 @@ class TpuService:
         self._queued = QueuedResources(self._nodes, self._operations, self.behaviour)
         calls = Calls(project, (zone, *more_zones), self._nodes, self._queued, self._operations, self.behaviour)
         api = Api(calls)
-        self._grpc = GrpcService(api, grpc_port)
-        self._rest = RestService(api, rest_port, rest_routes)
+        self._grpc = GrpcService(api, self.token, grpc_port)
+        self._rest = RestService(api, self.token, rest_port, rest_routes)
 
     @property
     def grpc_port(self) -> int:

@@ -1,0 +1,101 @@
+"""What a connection to the bucket may hand on: whole requests, each of them judged, bodies as they come."""
+
+from __future__ import annotations
+
+import itertools
+from http import HTTPStatus
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tui.localpod.request_gate import MAX_HEAD_BYTES, Headers, Refusal, RequestGate
+
+GET = b"GET /a HTTP/1.1\r\nHost: h\r\nOrigin:\thttp://x \r\n\r\n"
+PUT = b"PUT /b?c=d HTTP/1.1\r\nhost: h\r\nContent-Length: 5\r\n\r\nGET /"
+CHUNKED = (
+    b"POST /c HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
+    b"5;x=y\r\nab\r\nc\r\nA\r\n0\r\n\r\n12345\r\n0\r\nTrailer: t\r\n\r\n"
+)
+
+
+class Judge:
+    """Notes the headers that it is asked about."""
+
+    def __init__(self) -> None:
+        self.seen: list[Headers] = []
+
+    def __call__(self, headers: Headers) -> None:
+        self.seen.append(headers)
+        if "bad" in headers:
+            raise Refusal(HTTPStatus.FORBIDDEN, "forbidden", "no")
+
+
+def passed(*pieces: bytes) -> tuple[bytes, int]:
+    """What goes on of the pieces, and how many requests were judged."""
+    judge = Judge()
+    gate = RequestGate(judge)
+    return b"".join(part for piece in pieces for part in gate.feed(piece)), len(judge.seen)
+
+
+@given(cuts=st.lists(st.integers(0, len(GET + PUT + CHUNKED + GET)), max_size=12))
+def test_requests_pass_byte_for_byte_however_they_are_cut(cuts: list[int]) -> None:
+    sent = GET + PUT + CHUNKED + GET
+    places = [0, *sorted(cuts), len(sent)]
+    pieces = [sent[start:end] for start, end in itertools.pairwise(places)]
+    assert passed(*pieces) == (sent, 4)
+
+
+def test_headers_are_read_without_case_and_blanks() -> None:
+    judge = Judge()
+    list(RequestGate(judge).feed(GET))
+    assert judge.seen == [{"host": ["h"], "origin": ["http://x"]}]
+
+
+def test_a_body_passes_before_it_is_there_as_a_whole() -> None:
+    gate = RequestGate(Judge())
+    head = b"PUT /b HTTP/1.1\r\nContent-Length: 1000000000000\r\n\r\n"
+    assert b"".join(gate.feed(head + b"a" * 10)) == head + b"a" * 10
+    assert b"".join(gate.feed(b"b" * 10)) == b"b" * 10
+
+
+@pytest.mark.parametrize("before", [b"", GET, PUT, CHUNKED])
+def test_a_request_that_is_refused_does_not_pass_whatever_passed_before_it(before: bytes) -> None:
+    gate = RequestGate(Judge())
+    went_on = b""
+    parts = gate.feed(before + b"GET /a HTTP/1.1\r\nBad: 1\r\n\r\n")
+    while len(went_on) < len(before):
+        went_on += next(parts)
+    with pytest.raises(Refusal):
+        next(parts)
+    assert went_on == before
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"GET http://evil/ HTTP/1.1\r\n\r\n",
+        b"CONNECT evil:80 HTTP/1.1\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\n",
+        b"GET /a\r\n\r\n",
+        b"GET  /a HTTP/1.1\r\n\r\n",
+        b"GET /a HTTP/1.1\r\nHost : h\r\n\r\n",
+        b"GET /a HTTP/1.1\r\nA: b\r\n folded\r\n\r\n",
+        b"GET /a HTTP/1.1\r\nA: b\nOrigin: c\r\n\r\n",
+        b"GET /a HTTP/1.1\r\nA: b\0c\r\n\r\n",
+        b"PUT /a HTTP/1.1\r\nContent-Length: -5\r\n\r\n",
+        b"PUT /a HTTP/1.1\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\n",
+        b"PUT /a HTTP/1.1\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n",
+        b"PUT /a HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"PUT /a HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
+        b"PUT /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"PUT /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nabc",
+        b"PUT /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n" + b"0" * 5000,
+        b"GET /a HTTP/1.1\r\nA: " + b"b" * MAX_HEAD_BYTES,
+    ],
+)
+def test_what_could_be_read_in_two_ways_is_refused(sent: bytes) -> None:
+    with pytest.raises(Refusal) as refused:
+        passed(sent)
+    assert refused.value.status is HTTPStatus.BAD_REQUEST
+    assert refused.value.to_bytes().startswith(b"HTTP/1.1 400 Bad Request\r\n")

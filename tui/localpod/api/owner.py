@@ -1,0 +1,69 @@
+"""Who may ask a local pod: its owner, known by a bearer token, and no web page, whoever's browser shows it."""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from collections.abc import Sequence
+
+TOKEN_BYTES = 32
+_SCHEME = "bearer"
+_HARMLESS_SITES = frozenset({"same-origin", "none"})
+"""Values of Sec-Fetch-Site with which a browser says that no other site is behind a request (W3C Fetch Metadata)."""
+_EXPECTED = (
+    "Expected OAuth 2 access token, login cookie or other valid authentication credential. "
+    "See https://developers.google.com/identity/sign-in/web/devconsole-project."
+)
+
+
+class NotTheOwner(Exception):
+    """A request that is not the owner's: a google.rpc.Code's name, a reason of ErrorInfo, and Google's words."""
+
+    def __init__(self, code: str, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+
+
+def make_token() -> str:
+    """Return a new secret for one pod."""
+    return secrets.token_urlsafe(TOKEN_BYTES)
+
+
+def check_token(expected: str, authorizations: Sequence[str]) -> None:
+    """Raise NotTheOwner unless the request's one Authorization header bears the token."""
+    if not authorizations:
+        missing = f"Request is missing required authentication credential. {_EXPECTED}"
+        raise NotTheOwner("UNAUTHENTICATED", "CREDENTIALS_MISSING", missing)
+    scheme, _, token = authorizations[0].strip().partition(" ")
+    is_right = hmac.compare_digest(token.strip().encode(errors="replace"), expected.encode())
+    if len(authorizations) != 1 or scheme.lower() != _SCHEME or not is_right:
+        wrong = f"Request had invalid authentication credentials. {_EXPECTED}"
+        raise NotTheOwner("UNAUTHENTICATED", "ACCESS_TOKEN_TYPE_UNSUPPORTED", wrong)
+
+
+def check_site(
+    authority: str, hosts: Sequence[str], origins: Sequence[str], sites: Sequence[str], *, any_port: bool = False
+) -> None:
+    """Raise NotTheOwner for what a web page sends.
+
+    `hosts`, `origins` and `sites` are the values of the headers Host, Origin and Sec-Fetch-Site. A page that had its
+    own name resolve to this machine shows by its Host, any other page by its Origin. With `any_port` the Host may
+    have another port, as a forwarded one has.
+    """
+    host = hosts[0] if len(hosts) == 1 else ""
+    is_own = host == authority or (any_port and _address(host) == _address(authority))
+    if not is_own:
+        raise _foreign(f"the Host header has to be {authority}")
+    if any(origin != f"http://{authority}" for origin in origins):
+        raise _foreign("requests of web pages are not answered")
+    if any(site.lower() not in _HARMLESS_SITES for site in sites):
+        raise _foreign("requests of web pages are not answered")
+
+
+def _address(authority: str) -> str:
+    return authority.partition(":")[0]
+
+
+def _foreign(why: str) -> NotTheOwner:
+    return NotTheOwner("PERMISSION_DENIED", "SECURITY_POLICY_VIOLATED", f"The request is refused: {why}.")

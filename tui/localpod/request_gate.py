@@ -1,0 +1,148 @@
+"""Which HTTP/1.1 requests of a connection may go on to the server behind it. Pure: bytes in, bytes out.
+
+Only what frames a request is read; bodies pass as they come, whatever their size.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from http import HTTPStatus
+
+MAX_HEAD_BYTES = 1 << 16
+_MAX_LINE_BYTES = 1 << 12
+"""A chunk's size with its extensions, or one trailer."""
+_REQUEST_LINE = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+ (/[^ \r\n]*|\*) HTTP/1\.[01]")
+_FIELD = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\r\n\0]*?)[ \t]*")
+_CHUNK = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?")
+_LENGTH = re.compile(r"[0-9]{1,18}")
+_END = b"\r\n\r\n"
+
+Headers = Mapping[str, Sequence[str]]
+"""The values of each header, names in small letters."""
+
+
+class Refusal(Exception):
+    """A request that is answered here and not handed on; `reason` is a word of Google's JSON APIs."""
+
+    def __init__(self, status: HTTPStatus, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.reason = reason
+
+    def to_bytes(self) -> bytes:
+        """Return the answer, after which the connection closes, in the shape of Google's JSON APIs."""
+        text = str(self)
+        errors = [{"message": text, "domain": "global", "reason": self.reason}]
+        document = {"error": {"code": self.status.value, "message": text, "errors": errors}}
+        body = (json.dumps(document) + "\n").encode()
+        asks = 'WWW-Authenticate: Bearer realm="https://accounts.google.com/"\r\n'
+        head = (
+            f"HTTP/1.1 {self.status.value} {self.status.phrase}\r\nContent-Type: application/json\r\n"
+            f"{asks if self.status is HTTPStatus.UNAUTHORIZED else ''}"
+            f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        )
+        return head.encode() + body
+
+
+class RequestGate:
+    """Cuts a client's bytes into requests and asks `check` about the headers of each, which raises Refusal."""
+
+    def __init__(self, check: Callable[[Headers], None]) -> None:
+        self._check = check
+        self._buffer = b""
+        self._body_left = 0
+        self._read: Callable[[], bytes | None] = self._read_head
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """Yield what of the bytes so far may go on, in order. Raises Refusal for a request that may not."""
+        self._buffer = self._buffer + data if self._buffer else data
+        while self._buffer:
+            if self._body_left:
+                yield self._take(min(self._body_left, len(self._buffer)), of_body=True)
+            elif (part := self._read()) is not None:
+                yield part
+            else:
+                return
+
+    def _take(self, size: int, *, of_body: bool = False) -> bytes:
+        taken, self._buffer = (self._buffer, b"") if size == len(self._buffer) else self._cut(size)
+        if of_body:
+            self._body_left -= size
+        return taken
+
+    def _cut(self, size: int) -> tuple[bytes, bytes]:
+        return self._buffer[:size], self._buffer[size:]
+
+    def _read_head(self) -> bytes | None:
+        end = self._buffer.find(_END, 0, MAX_HEAD_BYTES)
+        if end < 0:
+            if len(self._buffer) >= MAX_HEAD_BYTES:
+                raise _bad("the head of the request is too long")
+            return None
+        headers = _headers(self._buffer[:end])
+        self._check(headers)
+        self._expect_body(headers)
+        return self._take(end + len(_END))
+
+    def _expect_body(self, headers: Headers) -> None:
+        codings, lengths = headers.get("transfer-encoding", ()), headers.get("content-length", ())
+        if codings and (lengths or [coding.lower() for coding in codings] != ["chunked"]):
+            raise _bad("the length of the body cannot be known")
+        if codings:
+            self._read = self._read_chunk
+        elif lengths:
+            if len(lengths) != 1 or not _LENGTH.fullmatch(lengths[0]):
+                raise _bad("Content-Length is no number")
+            self._body_left = int(lengths[0])
+
+    def _line(self) -> bytes | None:
+        end = self._buffer.find(b"\r\n", 0, _MAX_LINE_BYTES)
+        if end < 0 and len(self._buffer) >= _MAX_LINE_BYTES:
+            raise _bad("a line between the chunks is too long")
+        return self._take(end + 2) if end >= 0 else None
+
+    def _read_chunk(self) -> bytes | None:
+        line = self._line()
+        if line is None:
+            return None
+        match = _CHUNK.fullmatch(line[:-2])
+        if match is None:
+            raise _bad("the size of a chunk is no number")
+        size = int(match[1], 16)
+        self._body_left = size
+        self._read = self._read_chunk_end if size else self._read_trailer
+        return line
+
+    def _read_chunk_end(self) -> bytes | None:
+        if len(self._buffer) < len(b"\r\n"):
+            return None
+        if not self._buffer.startswith(b"\r\n"):
+            raise _bad("a chunk is longer than it says")
+        self._read = self._read_chunk
+        return self._take(2)
+
+    def _read_trailer(self) -> bytes | None:
+        line = self._line()
+        if line == b"\r\n":
+            self._read = self._read_head
+        return line
+
+
+def _headers(head: bytes) -> Headers:
+    """Return a request's headers. Raises Refusal for what could be read in more than one way."""
+    first, *lines = head.split(b"\r\n")
+    if not _REQUEST_LINE.fullmatch(first):
+        raise _bad("it is no request for a path of this server")
+    headers: dict[str, list[str]] = {}
+    for line in lines:
+        match = _FIELD.fullmatch(line)
+        if match is None:
+            raise _bad("a header is malformed")
+        headers.setdefault(match[1].decode().lower(), []).append(match[2].decode("latin-1"))
+    return headers
+
+
+def _bad(why: str) -> Refusal:
+    return Refusal(HTTPStatus.BAD_REQUEST, "badRequest", f"The request is refused: {why}.")
