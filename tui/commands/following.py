@@ -114,7 +114,7 @@ class LookingAfter:
         """Seconds until another keeper is started on this news; None: none is, nor ever for one who only looks on."""
         from tui.runs.directory import Attendance
 
-        if self._operator.settings.read_only or not isinstance(item, Attendance) or item.alive:
+        if self._operator.settings.read_only or not isinstance(item, Attendance) or item.alive or item.stuck:
             return None
         pause = self._successors.pause()
         if pause is None:
@@ -187,7 +187,11 @@ class Teller:
         if attended.alive:
             return f"{self._run} is looked after again"
         from tui.operator import rfc3339
+        from tui.runs.record.keeper_file import how_it_is_stuck, how_to_end_it
 
+        if attended.stuck:
+            how, remedy = how_it_is_stuck(attended), how_to_end_it(self._run, attended)
+            return f"nobody looks after {self._run}: {how}, and its figures stand still\n  → {remedy}"
         since = f" since {to_the_second(rfc3339(attended.since))}" if attended.since else ""
         if another_in is not None:
             when = f" in {another_in:.0f} s" if another_in else ""

@@ -19,7 +19,7 @@ from tui.errors import TpuTuiError, UsageError
 from tui.pod.naming import names_a_log
 from tui.pod.run import LAST_WORDS, RunState, is_run_id
 from tui.printable import figure
-from tui.runs.policies import last_lines_apart
+from tui.runs.policies import in_time, last_lines_apart
 from tui.runs.record.exit_summary import exit_summary
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ FIGURES_OF = 100
 """Runs of a list, the newest, whose figures are read from the ends of their logs: some milliseconds each."""
 WATCH_INTERVAL = 1.0
 """Seconds between two looks of `status --watch`."""
+OLD_FIGURES_S = 10.0
+"""Age from which `status` tells how old a live run's figures are."""
 _UNATTENDED = "unattended"
 
 
@@ -199,7 +201,21 @@ def _attended(status: RunStatus) -> str:
     from tui.operator import rfc3339
 
     since = status.attended.since
-    return f"{_UNATTENDED} since {to_the_second(rfc3339(since))}" if since else _UNATTENDED
+    how = "stuck" if status.attended.stuck else _UNATTENDED
+    return f"{how} since {to_the_second(rfc3339(since))}" if since else how
+
+
+def _attended_and_remedy(status: RunStatus) -> str:
+    """Return whether a run is attended and, where it is not, what to do about it."""
+    from tui.runs.record.keeper_file import how_it_is_stuck, how_to_end_it
+
+    attended = _attended(status)
+    if status.attended.stuck and not status.state.is_over:
+        how, remedy = how_it_is_stuck(status.attended), how_to_end_it(status.run.id, status.attended)
+        return f"{attended}: {how}; {remedy}"
+    if attended.startswith(_UNATTENDED):
+        return f"{attended}; tpu-tui attach {status.run.id} looks after it again"
+    return attended
 
 
 async def show_status(args: argparse.Namespace, operator: Operator, out: Output) -> int:
@@ -212,10 +228,7 @@ async def show_status(args: argparse.Namespace, operator: Operator, out: Output)
             (out.line if args.watch else out.document)(document)
         else:
             status = operator.status_of(directory)
-            attended = _attended(status)
-            if attended.startswith(_UNATTENDED):
-                attended += f"; tpu-tui attach {directory.id} looks after it again"
-            _print_status(document, status, attended, directory, out)
+            _print_status(document, status, _attended_and_remedy(status), directory, out)
         if not args.watch or RunState(document["state"]).is_over:
             break
         sys.stdout.flush()
@@ -242,7 +255,7 @@ def _out_of_reach(status: RunStatus) -> str | None:
 def _print_status(
     document: dict[str, Any], status: RunStatus, attended: str, directory: RunDirectory, out: Output
 ) -> None:
-    loss, rate = document["loss"], document["rate_total"]
+    loss, rate, age = document["loss"], document["rate_total"], document["figures_age_s"]
     cause, _, last_lines = (document["cause"] or "").partition(LAST_WORDS)
     stragglers = ", ".join(f"core {core}" for core in document["stragglers"]) or None
     rows = [
@@ -261,6 +274,7 @@ def _print_status(
         ("rate", None if rate is None else f"{_to_read(rate, 2)} examples/s, all cores"),
         ("cores", document["cores"]),
         ("stragglers", stragglers),
+        ("newest byte", None if age is None or age < OLD_FIGURES_S else f"came {in_time(age)} ago"),
         ("out of reach", _out_of_reach(status)),
         ("silent", ", ".join(f"worker {worker}" for worker in document["silent"]) or None),
         ("exit codes", exit_summary(status)),

@@ -215,6 +215,8 @@ def attendance(status: RunStatus, now: float) -> Cell:
     if status.attended.alive:
         return Cell("attended", "good")
     since = status.attended.since
+    if status.attended.stuck:
+        return Cell(f"stuck, {elapsed(status.attended.silent_s)}", "bad")
     return Cell("unattended" if since is None else f"not for {elapsed(now - since)}", "bad")
 
 

@@ -46,4 +46,6 @@ def attendance(status: RunStatus, now: float) -> Cell:
     if status.attended.alive:
         return Cell("attended", "good")
     since = status.attended.since
+    if status.attended.stuck:
+        return Cell(f"keeper stuck for {elapsed(status.attended.silent_s)}", "bad")
     return Cell("unattended" if since is None else f"unattended for {elapsed(now - since)}", "bad")

@@ -22,7 +22,7 @@ class AttendanceWatch:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._alive = True
-        self._told_since: float | None = None
+        self._told: tuple[str, float | None] | None = None
         self._missed_since: float | None = None
 
     def change(self, status: RunStatus) -> Attendance | None:
@@ -36,11 +36,12 @@ class AttendanceWatch:
             return None if told or status.is_whole else status.attended
         if self._missed_since is None:
             self._missed_since = self._clock()
-        known = not self._alive and status.attended.since == self._told_since
+        found = status.attended.state, status.attended.since
+        known = not self._alive and found == self._told
         if known or self._clock() - self._missed_since < UNATTENDED_AFTER:
             return None
         self._alive = False
-        self._told_since = status.attended.since
+        self._told = found
         return status.attended
 
 

@@ -255,13 +255,20 @@ class Operator(Launching):
         """
         directory.require()
         snapshot = None if self.dialect_problem else await self.snapshot(directory)
-        return self.status_document(self.status_of(directory), snapshot)
+        return self.status_document(self.status_of(directory), snapshot, directory)
 
-    def status_document(self, status: RunStatus, snapshot: Snapshot | None) -> dict[str, Any]:
-        """A run's state with the figures of its cores; figures are null where no log was read."""
+    def status_document(
+        self, status: RunStatus, snapshot: Snapshot | None, directory: RunDirectory | None = None
+    ) -> dict[str, Any]:
+        """A run's state with the figures of its cores; figures are null where no log was read.
+
+        `directory` is the run's, where it is not one that `runs` listed last.
+        """
         from tui.reports.status import status_document
 
-        return status_document(status, snapshot)
+        if status.state.is_over:
+            return status_document(status, snapshot)
+        return status_document(status, snapshot, (directory or self.directory_of(status)).last_arrival())
 
     async def report(
         self, source: RunDirectory | SavedLog, formats: Sequence[str], out: Path | None = None

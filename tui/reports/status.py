@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from tui.logs.costs import straggler_costs
@@ -10,14 +11,22 @@ from tui.reports.summary import told_loss
 from tui.runs.status import RunStatus
 
 
-def status_document(status: RunStatus, snapshot: Snapshot | None) -> dict[str, Any]:
-    """The names that `status --json` and `runs --json` print; figures are None where no log was read."""
+def status_document(
+    status: RunStatus, snapshot: Snapshot | None, newest_arrival: float | None = None
+) -> dict[str, Any]:
+    """The names that `status --json` and `runs --json` print; figures are None where no log was read.
+
+    `newest_arrival` is when the newest byte of its logs came (Unix time).
+    """
     spread = told_loss(snapshot) if snapshot is not None else None
     return {
         "run": status.run.id,
         "slice": status.run.slice,
         "state": str(status.state),
         "attended": status.attended.alive,
+        "keeper": status.attended.to_json(),
+        "unreachable": unreachable(status),
+        "figures_age_s": figures_age(status, newest_arrival),
         "exit_codes": list(status.exit_codes),
         "started": status.started,
         "ended": status.ended,
@@ -33,3 +42,16 @@ def status_document(status: RunStatus, snapshot: Snapshot | None) -> dict[str, A
         "silent": list(status.silent),
         "attempt": status.attempt,
     }
+
+
+def unreachable(status: RunStatus) -> list[dict[str, Any]]:
+    """Return the workers that are out of reach, each with when its connection was lost (RFC 3339)."""
+    lost = (part for part in status.workers if part.link == "lost" and not part.ended)
+    return [{"worker": part.worker, "since": part.link_since} for part in lost]
+
+
+def figures_age(status: RunStatus, newest_arrival: float | None) -> float | None:
+    """Return for how many seconds no byte of a live run's logs has come; None for one that is over or wrote none."""
+    if status.state.is_over or newest_arrival is None:
+        return None
+    return round(max(0.0, time.time() - newest_arrival), 1)

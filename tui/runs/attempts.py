@@ -15,12 +15,13 @@ from tui.pod.run import LOCAL_PROFILE, Run, RunState
 from tui.runs import unhurried
 from tui.runs.acting import Acting
 from tui.runs.claim import Claim
-from tui.runs.directory import HEARTBEAT, RunDirectory
+from tui.runs.directory import RunDirectory
 from tui.runs.earlier import fetch_earlier, learn_of_attempts
 from tui.runs.entitled import IDENTITY, identity_of
 from tui.runs.keeping import Keeping
 from tui.runs.mirror import patiently, record, set_logs_aside
 from tui.runs.policies import Patience, in_time
+from tui.runs.record.keeper_file import HEARTBEAT
 from tui.runs.renewal import await_slice, bring_code
 from tui.runs.spec import LaunchSpec
 from tui.runs.starting import Ended

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import fcntl
 import os
-import socket
-import sys
 import time
 from contextlib import suppress
 from pathlib import Path
 
-from tui.runs.directory import KEEPER_FILE, MOST_PID, RunDirectory
-from tui.text.numbers import parse_integer
+from tui.runs.directory import KEEPER_FILE, RunDirectory
+from tui.runs.record.keeper_file import read_signature, signature_now
 
 PATIENCE = 1.0
 """Seconds to try for: somebody who only looks whether a keeper lives holds the lock for a moment."""
@@ -24,6 +22,7 @@ class Claim:
     def __init__(self, descriptor: int, path: Path) -> None:
         self._descriptor = descriptor
         self._path = path
+        self._signed = False
 
     @classmethod
     def take(cls, directory: RunDirectory, patience: float = PATIENCE) -> Claim | None:
@@ -45,15 +44,17 @@ class Claim:
         return None
 
     def sign(self) -> None:
-        """Write `pid start-time host`; the start time (clock ticks since boot) tells a reused pid apart."""
-        pid = os.getpid()
-        text = f"{pid} {_start_time(pid)} {socket.gethostname()}\n".encode()
+        """Write `pid start-time host awake` (`tui.runs.record.keeper_file`)."""
+        self._signed = True
+        text = signature_now()
         with suppress(OSError):
             os.pwrite(self._descriptor, text, 0)
             os.ftruncate(self._descriptor, len(text))
 
     def beat(self) -> None:
-        """Touch the file: a sign of life for other machines, and the `since` of an unattended run."""
+        """Show a sign of life: the time of the file's change, and the seconds awake that the keeper signs with."""
+        if self._signed:
+            self.sign()
         with suppress(OSError):
             os.utime(self._descriptor)
 
@@ -83,26 +84,8 @@ def _taken(descriptor: int, directory: RunDirectory, deadline: float) -> bool:
 
 def living_keeper(directory: RunDirectory) -> int | None:
     """The pid of the keeper that signed last, where that one lives; one on another machine is taken to live."""
-    try:
-        pid, started, host, *_ = (directory.path / KEEPER_FILE).read_text(errors="replace").split()
-    except (OSError, ValueError):
-        return None
-    number = parse_integer(pid, MOST_PID)
-    lives = number is not None and (host != socket.gethostname() or _lives(number, started))
-    return number if lives else None
-
-
-def _lives(pid: int, started: str) -> bool:
-    """Whether that very process is there; where nothing tells when one started (macOS), any of that number is it."""
-    if sys.platform == "linux":
-        return _start_time(pid) == started
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    return True
+    signed = read_signature(directory.path / KEEPER_FILE)
+    return signed.pid if signed is not None and signed.lives else None
 
 
 def _locked(descriptor: int, mode: int) -> bool:
@@ -111,10 +94,3 @@ def _locked(descriptor: int, mode: int) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-def _start_time(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[19]
-    except (OSError, IndexError):
-        return str(int(time.time()))

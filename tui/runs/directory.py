@@ -6,15 +6,11 @@ Every file is append-only or replaced whole, so a reader never needs a lock: a t
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
-import socket
-import time
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property
 from io import FileIO
 from pathlib import Path
@@ -33,32 +29,21 @@ from tui.runs.record.event_log import (
     without_passed_phases,
     without_workers_parts,
 )
+from tui.runs.record.keeper_file import KEEPER_FILE as KEEPER_FILE
+from tui.runs.record.keeper_file import Attendance as Attendance
+from tui.runs.record.keeper_file import read_attendance
 from tui.runs.unreadable import RUN_FILE, unreadable
 from tui.runs.uptime import uptime
 from tui.text.bounded_json import parse_json
-from tui.text.numbers import parse_integer
 
 EVENTS_FILE = "events.jsonl"
 ARRIVALS_FILE = "arrivals"
-KEEPER_FILE = "keeper"
 KEEPER_LOG = "keeper.log"
+_LAST_ARRIVALS = 4096
+"""Bytes at the end of `arrivals` in which the newest one is looked for."""
 RESERVE_FILE = "reserve"
 RESERVE = 64 * 1024
 """Bytes, and a file, held back for what is to be told when the disk here is full."""
-HEARTBEAT = 5.0
-"""Seconds between two touches of the keeper file."""
-MOST_PID = 2**31 - 1
-STALE_HEARTBEAT = 4 * HEARTBEAT
-"""A keeper on another machine is taken for dead after this many seconds without a touch."""
-
-
-@dataclass(frozen=True, slots=True)
-class Attendance:
-    """Whether a keeper looks after the run; `since` is its last sign of life (Unix time), None if none ever was."""
-
-    alive: bool
-    since: float | None = None
-    pid: int | None = None
 
 
 def _to_lines(document: Mapping[str, Any]) -> bytes:
@@ -215,26 +200,21 @@ class RunDirectory:
         lines, end = _whole_lines(f"{self.path}/{ARRIVALS_FILE}", offset)
         return [arrival for arrival in map(parse_arrival, lines) if arrival is not None], end
 
+    def last_arrival(self) -> float | None:
+        """When the newest byte of any worker's log came (Unix time), None before there was one."""
+        try:
+            with FileIO(f"{self.path}/{ARRIVALS_FILE}") as handle:
+                handle.seek(max(0, handle.seek(0, os.SEEK_END) - _LAST_ARRIVALS))
+                lines = handle.readall().split(b"\n")[:-1]
+        except OSError:
+            return None
+        return next((one.time for line in reversed(lines) if (one := parse_arrival(line)) and one.end), None)
+
     # -- keeper ----------------------------------------------------------------------------------------------------
 
     def attended(self) -> Attendance:
         """Whether a keeper lives: by its lock on this machine, by its heartbeat on another one."""
-        try:
-            descriptor = os.open(f"{self.path}/{KEEPER_FILE}", os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            return Attendance(False)
-        try:
-            words = os.read(descriptor, 1024).decode("utf-8", "replace").split()
-            beat = os.fstat(descriptor).st_mtime
-            locked = _is_locked(descriptor)
-        except OSError:
-            return Attendance(False)
-        finally:
-            os.close(descriptor)
-        pid = parse_integer(words[0], MOST_PID) if words else None
-        elsewhere = len(words) > 2 and words[2] != socket.gethostname()
-        alive = locked or (elsewhere and time.time() - beat < STALE_HEARTBEAT)
-        return Attendance(alive, beat if words else None, pid)
+        return read_attendance(f"{self.path}/{KEEPER_FILE}")
 
     def _write_whole(self, name: str, data: bytes) -> None:
         """Replace a file atomically and durably, 0600."""
@@ -289,15 +269,6 @@ def _whole_lines(path: str, offset: int) -> tuple[list[bytes], int]:
         return [], offset
     end = data.rfind(b"\n") + 1
     return data[:end].split(b"\n")[:-1] if end else [], offset + end
-
-
-def _is_locked(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    fcntl.flock(descriptor, fcntl.LOCK_UN)
-    return False
 
 
 def iterate_log(path: Path, offset: int = 0, block: int = 1 << 20) -> Iterator[bytes]:

@@ -21,7 +21,8 @@ from tui.errors import TpuTuiError
 from tui.pod.run import RunState
 from tui.printable import one_line
 from tui.runs.claim import Claim, living_keeper
-from tui.runs.directory import KEEPER_LOG, MOST_PID, RunDirectory
+from tui.runs.directory import KEEPER_LOG, RunDirectory
+from tui.runs.record.keeper_file import MOST_PID, StuckKeeperError
 from tui.text.numbers import parse_integer
 
 if TYPE_CHECKING:
@@ -106,10 +107,14 @@ def start_keeper(
 async def attend(directory: RunDirectory, access: Access, *, patience: Patience | None = None) -> bool:
     """Start a keeper for a run that has none and still needs one; whether one was started.
 
-    A run that is `lost` because its workers were out of reach needs one: it may run on.
+    A run that is `lost` because its workers were out of reach needs one: it may run on. Raises StuckKeeperError where
+    the one that it has does not move: it holds the run's lock.
     """
-    if directory.attended().alive or is_complete(directory):
+    attended = directory.attended()
+    if attended.alive or is_complete(directory):
         return False
+    if attended.stuck:
+        raise StuckKeeperError(directory.id, attended)
     import asyncio
 
     # Another interpreter starts: whoever asks goes on meanwhile.

@@ -74,7 +74,7 @@ def _looked_at(path: Path, before: _Seen | None, problems: list[NoRecordError] |
 
 def _is_settled(status: RunStatus) -> bool:
     """Whether it stays as it is until somebody writes: a keeper can end without a word."""
-    return status.state.is_over and not status.attended.alive
+    return status.state.is_over and status.attended.state == "gone"
 
 
 def _signature(path: str) -> Signature | None:

@@ -28,6 +28,8 @@ class WorkerStatus:
     """What to do about a phase that failed."""
     link: str | None = None
     link_detail: str | None = None
+    link_since: str | None = None
+    """When the link was lost or restored (RFC 3339)."""
     ended: bool = False
     exit_code: int | None = None
     signal: str | None = None
@@ -107,7 +109,7 @@ def told_of_part(event: Event, ended: bool, exit_code: int | None) -> dict[str, 
             "recorded": get("recorded") is not False,
         }
     if event.kind == "link":
-        return {"link": get("status"), "link_detail": get("detail") or None}
+        return {"link": get("status"), "link_detail": get("detail") or None, "link_since": event.time}
     if event.kind == "stop":
         return {
             "ended": ended or bool(get("confirmed")),

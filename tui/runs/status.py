@@ -211,7 +211,7 @@ class _Fold:
         with self._reading:
             parts = self._parts.made()
         status = changed(self._status, attended=attended, mirrored=self._status.attempt, parts=parts)
-        ours = attended.alive and attended.pid == os.getpid()
+        ours = attended.pid == os.getpid() and attended.state != "gone"
         return status if ours or self._told is None else _as_told(status, self._told)
 
 

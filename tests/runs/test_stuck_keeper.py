@@ -1,0 +1,169 @@
+"""A keeper that is there and does nothing: its run counts as left alone, and what would end it is said."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.runs.pipes import until
+from tests.runs.ssh_pod import Pod, over
+from tests.sshd import needs_sshd
+from tui.operator.attendance import AttendanceWatch
+from tui.pod.run import Run, RunState
+from tui.pod.worker import Worker
+from tui.procs.liveness import start_time
+from tui.reports.status import status_document
+from tui.runs.claim import Claim
+from tui.runs.directory import KEEPER_FILE, RunDirectory
+from tui.runs.keeper import attend
+from tui.runs.record.keeper_file import STALE_HEARTBEAT, Attendance, StuckKeeperError, parse_signature
+from tui.runs.status import reduce_events, status_of
+
+RUN = Run("pod-20261123-101500-00aa", "pod", ("x",), (Worker(0), Worker(1)))
+HERE = socket.gethostname()
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Iterator[RunDirectory]:
+    """A run whose lock this process holds, as its keeper."""
+    directory = RunDirectory.create(tmp_path, RUN)
+    claim = Claim.take(directory)
+    assert claim is not None
+    claim.sign()
+    yield directory
+    claim.release()
+
+
+def sign(directory: RunDirectory, awake: float | None, changed: float, host: str = HERE) -> None:
+    """Write the keeper file as one with a heartbeat that long ago (seconds), by both clocks."""
+    last = "" if awake is None else f" {time.monotonic() - awake:.3f}"
+    path = directory.path / KEEPER_FILE
+    path.write_text(f"{os.getpid()} {start_time(os.getpid())} {host}{last}\n")
+    os.utime(path, (time.time() - changed, time.time() - changed))
+
+
+def test_a_keeper_signs_with_the_clock_that_stands_still_while_the_machine_sleeps(kept: RunDirectory) -> None:
+    signed = parse_signature((kept.path / KEEPER_FILE).read_bytes())
+    assert signed is not None
+    assert (signed.pid, signed.host, signed.lives) == (os.getpid(), HERE, True)
+    assert signed.awake_s == pytest.approx(time.monotonic(), abs=30)
+
+
+@pytest.mark.parametrize(
+    ("awake", "changed", "state"),
+    [
+        (0.0, 0.0, "running"),
+        (STALE_HEARTBEAT - 5, STALE_HEARTBEAT - 5, "running"),
+        (STALE_HEARTBEAT + 5, STALE_HEARTBEAT + 5, "stuck"),
+        # The machine slept for hours: what counts is how long it has been awake since.
+        (5.0, 8 * 3600.0, "running"),
+        # The clock on the wall was set back.
+        (STALE_HEARTBEAT + 5, -3600.0, "stuck"),
+        # A keeper of an earlier version writes no such clock.
+        (None, 0.0, "running"),
+        (None, STALE_HEARTBEAT + 5, "stuck"),
+    ],
+)
+def test_a_keeper_that_holds_the_lock_and_does_not_move_is_stuck(
+    kept: RunDirectory, awake: float | None, changed: float, state: str
+) -> None:
+    sign(kept, awake, changed)
+    attended = kept.attended()
+    assert (attended.state, attended.alive, attended.stuck) == (state, state == "running", state == "stuck")
+
+
+def test_a_lock_that_a_command_holds_for_a_moment_is_no_stuck_keeper(kept: RunDirectory) -> None:
+    (kept.path / KEEPER_FILE).write_text(f"{os.getpid()} 1 {HERE} 5.000\n")  # of a process that has ended
+    assert kept.attended().state == "running"
+    (kept.path / KEEPER_FILE).write_text("")
+    assert kept.attended().state == "running"
+
+
+def test_a_stuck_keeper_of_another_machine_is_named_with_its_machine(kept: RunDirectory) -> None:
+    sign(kept, None, 100.0, host="tower")
+    attended = kept.attended()
+    assert attended.stuck
+    error = StuckKeeperError(kept.id, attended)
+    assert error.why == f"its keeper (pid {os.getpid()} on tower) has not moved for 100 s"
+    assert error.remedy.startswith(f"kill -CONT {os.getpid()}, or kill -9 {os.getpid()} there, on tower; then ")
+
+
+def test_the_document_names_the_keeper_who_is_out_of_reach_and_how_old_the_figures_are(kept: RunDirectory) -> None:
+    assert kept.last_arrival() is None
+    kept.append_event("state", state="running", cause=None)
+    kept.append_arrival(1, 5, time.time() - 90)
+    lost = kept.append_event("link", worker=1, status="lost", detail="no route")
+    sign(kept, 60.0, 60.0)
+    document = status_document(status_of(kept), None, kept.last_arrival())
+    assert (document["attended"], document["keeper"]["state"]) == (False, "stuck")
+    assert {name: document["keeper"][name] for name in ("pid", "host")} == {"pid": os.getpid(), "host": HERE}
+    assert document["unreachable"] == [{"worker": 1, "since": lost.time}]
+    assert 90 <= document["figures_age_s"] < 120
+    kept.append_event("link", worker=1, status="restored", detail="")
+    kept.append_event("state", state="succeeded", cause=None)
+    ended = status_document(status_of(kept), None, kept.last_arrival())
+    assert (ended["unreachable"], ended["figures_age_s"]) == ([], None)
+
+
+def test_a_run_that_nobody_kept_yet_has_no_keeper(tmp_path: Path) -> None:
+    directory = RunDirectory.create(tmp_path, RUN)
+    document = status_document(status_of(directory), None, directory.last_arrival())
+    assert (document["keeper"], document["figures_age_s"], document["attended"]) == (None, None, False)
+
+
+def test_that_a_stuck_keeper_was_killed_is_news() -> None:
+    moments = iter(range(0, 100, 10))
+    watch = AttendanceWatch(lambda: float(next(moments)))
+    stuck, gone = Attendance(False, 1.0, 7, HERE, stuck=True), Attendance(False, 1.0, 7, HERE)
+    told = [watch.change(reduce_events(RUN, (), each)) for each in (stuck, stuck, stuck, gone, gone)]
+    assert told == [stuck, None, None, gone, None]
+
+
+@needs_sshd
+def test_a_frozen_keeper_is_unattended_cannot_be_replaced_and_goes_on_when_it_may(pod: Pod) -> None:
+    here = pod.running("sh", "-c", 'until [ -e "$HOME/end" ]; do echo on; sleep 0.1; done')
+    keeper = here.attended().pid
+    assert keeper is not None
+    os.kill(keeper, signal.SIGSTOP)
+    try:
+        until(lambda: Path(f"/proc/{keeper}/stat").read_text().rpartition(") ")[2].startswith("T"))
+        path = here.path / KEEPER_FILE
+        *words, awake = path.read_text().split()
+        path.write_text(" ".join([*words, f"{float(awake) - 40:.3f}"]) + "\n")
+        attended = here.attended()
+        assert (attended.alive, attended.state, attended.pid) == (False, "stuck", keeper)
+        with pytest.raises(StuckKeeperError) as raised:
+            asyncio.run(attend(here, pod.access, patience=pod.patience))
+        assert f"(pid {keeper} on {HERE}) has not moved for 4" in raised.value.sentence
+        assert f"kill -9 {keeper}; then tpu-tui attach {here.id}" in raised.value.remedy
+        answers = pod.stop(here)
+        assert [answer.confirmed for answer in answers] == [True] * 3
+    finally:
+        os.kill(keeper, signal.SIGCONT)
+    assert over(here).state is RunState.STOPPED
+    until(lambda: here.attended().state == "gone")
+    assert pod.mirrors_are_exact(here)
+
+
+@needs_sshd
+def test_once_a_stuck_keeper_is_killed_another_one_takes_its_place(pod: Pod) -> None:
+    here = pod.running("sh", "-c", 'until [ -e "$HOME/end" ]; do echo on; sleep 0.1; done')
+    first = here.attended().pid
+    assert first is not None
+    os.kill(first, signal.SIGSTOP)
+    os.kill(first, signal.SIGKILL)
+    until(lambda: not here.attended().alive)
+    assert here.attended().state == "gone"
+    assert asyncio.run(attend(here, pod.access, patience=pod.patience))
+    assert here.attended().pid != first
+    for worker in pod.workers:
+        (worker.home / "end").touch()
+    assert over(here).state is RunState.SUCCEEDED
+    assert pod.mirrors_are_exact(here)

@@ -1,0 +1,164 @@
+"""The `keeper` file of a run: who signed it, when that process moved last, and what follows for the run.
+
+It holds `pid start-time host awake`; `awake` is the machine's clock of seconds awake (CLOCK_MONOTONIC) at the last
+heartbeat, which stands still while a laptop sleeps: a keeper that wakes up has its time to move before it counts as
+stuck. Files without it are judged by the time of their last change.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+import time
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from tui.errors import TpuTuiError
+from tui.printable import one_line
+from tui.procs.liveness import is_living, start_time
+from tui.text.numbers import parse_integer
+
+KEEPER_FILE = "keeper"
+HEARTBEAT = 5.0
+"""Seconds between two touches of the keeper file."""
+STALE_HEARTBEAT = 4 * HEARTBEAT
+"""A keeper is taken for stuck, or on another machine for dead, after this many seconds without a touch."""
+MOST_PID = 2**31 - 1
+_MOST_BYTES = 1024
+_MOST_HOST = 255
+
+
+@dataclass(frozen=True, slots=True)
+class Attendance:
+    """Whether a keeper looks after the run; `since` is its last sign of life (Unix time), None if none ever was.
+
+    `stuck`: its process is there and holds the run's lock, and has not moved for `silent_s` seconds.
+    """
+
+    alive: bool
+    since: float | None = None
+    pid: int | None = None
+    host: str | None = None
+    stuck: bool = False
+    silent_s: float = 0.0
+
+    @property
+    def state(self) -> str:
+        """`running`, `stuck` or `gone`."""
+        return "running" if self.alive else "stuck" if self.stuck else "gone"
+
+    def to_json(self) -> dict[str, Any] | None:
+        """Return the document's `keeper`; None where no keeper ever signed."""
+        if self.since is None:
+            return None
+        seen = datetime.fromtimestamp(self.since, timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z")
+        return {"pid": self.pid, "host": self.host, "state": self.state, "seen": seen}
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What a keeper signed with: its process, on which machine, and the seconds awake of its last heartbeat."""
+
+    pid: int
+    started: str
+    host: str
+    awake_s: float | None = None
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it is a process of this machine."""
+        return self.host == socket.gethostname()
+
+    @property
+    def lives(self) -> bool:
+        """Whether its process is there; one of another machine is taken to be."""
+        return not self.is_here or is_living(self.pid, self.started)
+
+
+def signature_now() -> bytes:
+    """Return the line with which this process signs, or beats, now."""
+    pid = os.getpid()
+    return f"{pid} {start_time(pid)} {socket.gethostname()} {time.monotonic():.3f}\n".encode()
+
+
+def parse_signature(data: bytes) -> Signature | None:
+    """Return who signed; None where nobody did, or what is there is no signature."""
+    words = data[:_MOST_BYTES].decode("utf-8", "replace").split()
+    pid = parse_integer(words[0], MOST_PID) if len(words) > 2 else None
+    if pid is None:
+        return None
+    seconds, _, thousandths = (words[3] if len(words) > 3 else "").partition(".")
+    whole, rest = parse_integer(seconds), parse_integer(thousandths)
+    awake = None if whole is None or rest is None or len(thousandths) != 3 else whole + rest / 1000
+    return Signature(pid, words[1], one_line(words[2])[:_MOST_HOST], awake)
+
+
+def read_attendance(path: str) -> Attendance:
+    """Return whether a keeper lives: by its lock and its heartbeat, on another machine by its heartbeat alone."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return Attendance(False)
+    try:
+        data, beat = os.read(descriptor, _MOST_BYTES), os.fstat(descriptor).st_mtime
+        locked = _is_locked(descriptor)
+    except OSError:
+        return Attendance(False)
+    finally:
+        os.close(descriptor)
+    signed = parse_signature(data)
+    if signed is None:
+        return Attendance(locked, beat if data.strip() else None)
+    silent = _silent_for(signed, beat)
+    is_silent = silent > STALE_HEARTBEAT
+    # Without its keeper a run is locked for a moment by a command that brings the mirror up to date.
+    stuck = locked and is_silent and signed.lives
+    alive = locked and not stuck if signed.is_here or locked else not is_silent
+    return Attendance(alive, beat, signed.pid, signed.host, stuck, silent)
+
+
+def _silent_for(signed: Signature, beat: float) -> float:
+    """Return for how many seconds awake a keeper has not moved."""
+    awake = time.monotonic() - signed.awake_s if signed.is_here and signed.awake_s is not None else -1.0
+    return awake if awake >= 0 else max(0.0, time.time() - beat)
+
+
+def _is_locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+    return False
+
+
+def read_signature(path: Path) -> Signature | None:
+    """Return who signed a keeper file last; None where nobody did."""
+    try:
+        with path.open("rb") as file:
+            return parse_signature(file.read(_MOST_BYTES))
+    except OSError:
+        return None
+
+
+def how_it_is_stuck(attended: Attendance) -> str:
+    """Return in words which process does not move, and for how long."""
+    return f"its keeper (pid {attended.pid} on {attended.host}) has not moved for {attended.silent_s:.0f} s"
+
+
+def how_to_end_it(run_id: str, attended: Attendance) -> str:
+    """Return what lets a stuck keeper go on, or ends it and gives the run another one."""
+    where = "" if attended.host == socket.gethostname() else f" there, on {attended.host}"
+    return f"kill -CONT {attended.pid}, or kill -9 {attended.pid}{where}; then tpu-tui attach {run_id}"
+
+
+class StuckKeeperError(TpuTuiError):
+    """A run's keeper is there and does nothing: no other one can take its place."""
+
+    def __init__(self, run_id: str, attended: Attendance) -> None:
+        super().__init__(
+            f"nobody looks after {run_id}", why=how_it_is_stuck(attended), remedy=how_to_end_it(run_id, attended)
+        )
