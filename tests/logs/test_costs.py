@@ -66,8 +66,12 @@ def test_the_pods_seconds_per_step_come_from_its_lines_times() -> None:
 def test_the_document_is_plain_numbers() -> None:
     (cost,) = straggler_costs(gang(slow_every=2, slow_rate="50.00"))
     document = cost.to_json()
-    assert set(document) == {"core", "worker", "address", "lag", "pace", "share", "seconds_per_step"}
-    assert all(value is None or isinstance(value, int) or math.isfinite(value) for value in document.values())
+    assert (document["reason"], document["steps_behind"]) == ("behind", document["lag"])
+    assert set(document) == {
+        "core", "worker", "address", "lag", "reason", "steps_behind", "pace", "share", "seconds_per_step",
+    }  # fmt: skip
+    numbers = [value for name, value in document.items() if name != "reason"]
+    assert all(value is None or isinstance(value, int) or math.isfinite(value) for value in numbers)
 
 
 def test_a_job_that_prints_seldom_is_not_silent() -> None:

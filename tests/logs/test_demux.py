@@ -61,6 +61,9 @@ class TestTheSampleLog:
             "clock": "02:38:57",
             "lag": 0,
             "state": "training",
+            "rate_unit": "examples/s",
+            "pace": 1.820637,
+            "first_nan": None,
         }
 
     def test_tells_the_cluster(self) -> None:

@@ -57,21 +57,6 @@ class TestTrails:
         assert history.losses(last).tolist() == [2.0, *[4.0] * 49]
         assert history.pod(np.array([3, 4, last])).loss_median[-1] == 3.5
 
-    def test_a_loss_that_is_no_number_any_more_has_a_first_step(self) -> None:
-        nan = float("nan")
-        history = filled([0, 1, 0, 1, 0, 1, 0, 1], [1.0, 1.0, nan, 1.0, 2.0, float("inf"), nan, nan])
-        assert history.broken_since(0) == (1, 6)
-        assert history.broken_since(1) == (1, 5)
-        assert filled([0, 0], [nan, 1.0]).broken_since(0) is None
-        assert filled([0, 0], [nan, nan]).broken_since(0) == (1, 0)
-        assert history.broken_since(99) is None
-
-    def test_the_first_bad_step_of_a_long_run_is_told_within_a_bucket(self) -> None:
-        history = filled([0] * 9000, [1.0] * 4321 + [float("nan")] * 4679)
-        since = history.broken_since(0)
-        assert since is not None
-        assert 4321 <= since[1] < 4321 + 2 * (1 << history.shift)
-
     @given(
         st.lists(st.tuples(st.integers(0, 3), st.floats(-5, 5, width=32)), min_size=1, max_size=400),
         st.lists(st.integers(0, 400), max_size=6),

@@ -6,7 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tui.logs.snapshot import HAS_GLOBAL_RATE, HAS_LOSS, HAS_RATE, NO_TIME, UNKNOWN, WALL_TIME
-from tui.logs.table import CoreTable, Record, samples_from
+from tui.logs.state.rate_kinds import RateKind
+from tui.logs.state.samples import Record, samples_from
+from tui.logs.table import CoreTable
 
 NAN = float("nan")
 
@@ -15,7 +17,8 @@ def record(core: int, step: int, known: int, epoch: int = UNKNOWN, number: float
     """One sample of which so much is known."""
     figures = [number if known & bit else NAN for bit in (HAS_LOSS, HAS_RATE, HAS_GLOBAL_RATE)]
     kind = WALL_TIME if known & HAS_LOSS else NO_TIME
-    return (0, core, 0, epoch, step, *figures, known, b"", number if kind else NAN, kind, number)  # type: ignore[return-value]
+    when = (number if kind else NAN, kind, number)
+    return (0, core, 0, epoch, step, *figures, known, b"", *when, RateKind.EXAMPLES, step)  # type: ignore[return-value]
 
 
 RECORDS = st.lists(

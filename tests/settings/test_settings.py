@@ -338,7 +338,7 @@ def test_every_threshold_that_somebody_reads_can_be_set_and_no_other() -> None:
     from dataclasses import fields
 
     from tui.checks.thresholds import Thresholds as OfWorkers
-    from tui.logs.view import Thresholds as OfCores
+    from tui.logs.state.stragglers import Thresholds as OfCores
     from tui.runs.policies import Patience
     from tui.settings.thresholds import THRESHOLDS
     from tui.ssh.access import NUMBERS

@@ -123,12 +123,8 @@ def _named(what: str, cores: tuple[int | None, ...]) -> str:
 
 
 def _since(snapshot: Snapshot) -> str:
-    """Where the first loss stood that was no number; empty where that is not known."""
-    if snapshot.history is None:
-        return ""
-    rows = snapshot.row[snapshot.state == CoreState.NAN]
-    places = [place for row in rows if (place := snapshot.history.broken_since(int(row))) is not None]
-    epoch, step = min(places, default=(-1, -1))
+    """Where the first of the losses stood that are no numbers now; empty where that is not known."""
+    epoch, step = snapshot.nan_since or (UNKNOWN, UNKNOWN)
     told = [f"epoch {epoch}"] * (epoch >= 0) + [f"step {step}"] * (step >= 0)
     return f", since {', '.join(told)}" if told else ""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tui.logs.snapshot import UNKNOWN
-from tui.logs.table import Record
+from tui.logs.state.samples import Record
 
 MOST_HELD = 8192
 """Unfinished samples held: one of each worker of the largest pod, and then some."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tui.logs.arrays import np
-from tui.logs.table import SAMPLE_FIELDS, CoreTable, Ints, PlainSamples, Record, Samples, samples_from
+from tui.logs.state.samples import SAMPLE_FIELDS, Ints, PlainSamples, Record, Samples, samples_from
+from tui.logs.table import CoreTable
 
 _MOST = 4096
 """Single samples gathered before they go into the table."""

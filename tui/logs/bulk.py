@@ -14,8 +14,8 @@ from tui.logs.digits import Words
 from tui.logs.fast import MOMENT, TAILS, Bytes, Found, Heads, Scanner
 from tui.logs.noise import Signs
 from tui.logs.prefix import PREFIX, read_moment
+from tui.logs.state.samples import Bools, Floats, Ints, PlainSamples
 from tui.logs.streams import UNSEEN, Stream
-from tui.logs.table import Bools, Floats, Ints, PlainSamples
 
 if TYPE_CHECKING:
     from tui.logs.demux import Demux

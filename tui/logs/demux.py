@@ -21,6 +21,7 @@ from tui.logs.noise import Signs, signs_of
 from tui.logs.prefix import Prefix, read_prefix
 from tui.logs.sections import Sections
 from tui.logs.snapshot import LOG_TIME, NO_TIME, UNKNOWN, WALL_TIME, Snapshot
+from tui.logs.state.stragglers import Thresholds
 from tui.logs.streams import Stream
 from tui.logs.table import CoreTable
 from tui.logs.tally import Tally
@@ -72,7 +73,8 @@ class Demux:
         xla_dist: bool = False,
         fast: bool = True,
     ) -> None:
-        self.table = CoreTable(history=history)
+        self.thresholds = Thresholds.from_settings(thresholds or {})
+        self.table = CoreTable(history=history, recent=int(self.thresholds.slow_samples))
         self.slots: list[Slot] = []
         self.book = EpochBook()
         self.bars = Bars()
@@ -89,7 +91,6 @@ class Demux:
         self.begun = 0
         """Samples taken in when the job was last started again."""
         self.first_moment = self.last_moment = _NAN
-        self.thresholds = view.Thresholds.from_settings(thresholds or {})
         self._addresses = dict(addresses or {})
         self._xla_dist = xla_dist
         self._matcher = Matcher(self, dialects)
@@ -149,6 +150,7 @@ class Demux:
         self._batch.flush()
         self.queue.flush()
         self._matcher.restart()
+        self.table.restart()
         self.begun = self.table.sequence
 
     def snapshot(self, now: float | None = None, *, partial: bool = False) -> Snapshot:

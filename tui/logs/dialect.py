@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from tui.logs.state.rate_kinds import RateKind
+
 COLUMNS = ("core", "device", "epoch", "step", "loss", "rate", "global_rate", "clock", "worker")
-"""What a sample can tell. `rate` and `global_rate` in the trainer's own unit (examples/s for PyTorch/XLA)."""
+"""What a sample can tell. `rate` and `global_rate` in the trainer's own unit: see `Dialect.rate`."""
 
 LONGEST = 65_536
 """Of a longer line only the last so many bytes are looked at: memory stays bounded, whatever a job prints."""
@@ -68,6 +70,8 @@ class Dialect:
     hints: tuple[bytes, ...]
     source: bytes
     """The pattern as a regular expression."""
+    rate: RateKind = RateKind.UNKNOWN
+    """What its `rate` counts, and whose it is; unknown: the words beside the number tell it, where any do."""
     moment: str = ""
     """For epochs: `begin` (samples follow) or `end` (samples came before)."""
     ignored_loss: float | None = None

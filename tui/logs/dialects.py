@@ -165,5 +165,5 @@ def _own_text(line: bytes) -> bytes:
     return line[carrier.length :] if carrier.said is None else without_escapes(carrier.said)
 
 
-_HELPING_GROUPS = ("q", "v", "total", "unit", "led", *PACE_GROUPS)
+_HELPING_GROUPS = ("q", "v", "total", "led", *PACE_GROUPS)
 """Groups that no column holds: which quotes were used, how long a bar is, how a rate is named."""

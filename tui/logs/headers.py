@@ -88,8 +88,8 @@ _BENEATH = dialect("step above its loss", Kind.SAMPLE, (), rb"")
 
 _LOSS_LINE = re.compile(
     rb"^(?P<v>[^\w\n]{0,12})" + LOGGED + rb"(?:(?:(?:[Tt]rain(?:ing)?|[Tt]otal|[Aa]vg|[Aa]verage)[ _]){0,2}[Ll]oss"
-    rb"(?: ?(?P<q>[:=])| is|(?= ))[ \t]{0,12}|\{(?=(?:[^{}\n]{0,400}?['\"](?:[a-z]{1,12}/)?(?:[stf]ps|throughput"
-    rb"|[a-z]{1,12}_per_s(?:ec(?:ond)?)?)['\"]: (?P<rate>" + NUMBER + rb")[,}])?)"
+    rb"(?: ?(?P<q>[:=])| is|(?= ))[ \t]{0,12}|\{(?=(?:[^{}\n]{0,400}?['\"](?P<unit>(?:[a-z]{1,12}/)?"
+    rb"(?:[stf]ps|throughput|[a-z]{1,12}_per_s(?:ec(?:ond)?)?))['\"]: (?P<rate>" + NUMBER + rb")[,}])?)"
     rb"[^{}\n]{0,400}?['\"](?:train(?:ing)?[/_])?(?:total_)?loss['\"]: )" + LOSS + ENDS
 )
 _EVALUATES = re.compile(rb"(?<![A-Za-z])" + EVALUATION)
@@ -155,6 +155,7 @@ class Table:
             "rate": _first(_RATES, names),
         }
         self._places = {column: place for column, place in found.items() if place is not None}
+        self._unit = {"unit": names[self._places["rate"]].encode()} if "rate" in self._places else {}
         self._split = _first(_SPLITS, names)
         self._dialect = _ROW if "step" in self._places else _ROW_OF_EPOCH
         self._last = -1.0
@@ -185,7 +186,7 @@ class Table:
         if place < self._last or not self._trains(cells):
             return self._dialect, {}
         self._last = place
-        return self._dialect, told
+        return self._dialect, told | self._unit if "rate" in told else told
 
     def _trains(self, cells: Sequence[bytes]) -> bool:
         cell = b"train" if self._split is None else cells[self._split].lower()
@@ -218,7 +219,7 @@ class StepAbove:
         is_setting = "q" in told and not told.keys() & {"epoch", "total"}
         if is_setting and match["q"] == told["q"] and len(match["v"]) <= len(self._lead):
             self.setting = int(told["step"])
-        rate = {} if match["rate"] is None else {"rate": match["rate"]}
+        rate = {} if match["rate"] is None else {"rate": match["rate"], "unit": match["unit"]}
         return _BENEATH, {**told, **rate, "loss": match["loss"]}
 
     def ends_with(self, line: bytes) -> bool:

@@ -177,8 +177,8 @@ HOMEMADE: tuple[Dialect, ...] = (
         rb"(?=[^{}\n]{0,800}?['\"](?:train(?:er)?/)?(?:_|global_)?"
         rb"(?:[Ss]tep|iter|iteration|batch|batch_idx|update|num_updates)['\"]: ?"
         rb"['\"]?" + STEP + rb"['\"]?[,}])(?=(?:[^{}\n]{0,800}?['\"]epoch['\"]: ?['\"]?(?P<epoch>\d{1,9})[.,'\"}])?)"
-        rb"(?=(?:[^{}\n]{0,800}?['\"](?:[a-z]{1,12}/|train_)?(?:throughput|[tw]ps|[a-z]{1,12}(?:/s(?:ec)?"
-        rb"|_per_s(?:ec(?:ond)?)?))['\"]: ?['\"]?" + RATE + rb"['\"]?[,}])?)"
+        rb"(?=(?:[^{}\n]{0,800}?['\"](?P<unit>(?:[a-z]{1,12}/|train_)?(?:throughput|[tw]ps|[a-z]{1,12}(?:/s(?:ec)?"
+        rb"|_per_s(?:ec(?:ond)?)?)))['\"]: ?['\"]?" + RATE + rb"['\"]?[,}])?)"
         rb"[^{}\n]{0,800}?['\"](?:train(?:ing)?[/_])?(?:total_|lm_)?[Ll]oss(?:/train|/out|/total){0,2}['\"]: ?['\"]?"
         rb"(?:[Aa]rray\()?"
         + LOSS + rb"\)?['\"]?(?=[,}])",

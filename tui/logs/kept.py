@@ -127,8 +127,8 @@ def _mark(stat: os.stat_result, reading: Iterable[str]) -> list[Any]:
 
 def _code() -> list[int]:
     """What changes with the code that reads logs: how many bytes it has, and when it was last written (ns)."""
-    with suppress(OSError), os.scandir(_SOURCES) as files:
-        stats = [file.stat() for file in files if file.name.endswith(".py")]
+    with suppress(OSError):
+        stats = [file.stat() for file in _SOURCES.rglob("*.py")]
         return [sum(stat.st_size for stat in stats), max((stat.st_mtime_ns for stat in stats), default=0)]
     return []
 

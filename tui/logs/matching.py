@@ -11,12 +11,12 @@ from tui.logs.dialect import SUFFIXES
 from tui.logs.dialects import TRAINING, Dialect, Kind
 from tui.logs.epochs import read_cluster, read_span
 from tui.logs.headers import Openings
-from tui.logs.paces import number, rate_of
+from tui.logs.paces import kind_of, number, rate_of
 from tui.logs.prefix import PREFIX, read_dated_clock, read_prefix
 from tui.logs.readings import GLUED_WITHIN, Found, Reader, Reading
 from tui.logs.snapshot import HAS_GLOBAL_RATE, HAS_LOSS, HAS_RATE, LOG_TIME, NO_TIME, UNKNOWN, WALL_TIME
+from tui.logs.state.samples import CLOCK_BYTES
 from tui.logs.streams import Stream
-from tui.logs.table import CLOCK_BYTES
 
 if TYPE_CHECKING:
     from tui.logs.demux import Demux
@@ -193,6 +193,8 @@ class Matcher:
             time,
             kind,
             seen,
+            kind_of(told, dialect.rate),
+            UNKNOWN,
         )
         for each in self._doubtful.samples(slot, step, record) if dialect.is_doubtful else (record,):
             self._demux.queue.add(each)

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from tui.logs.arrays import np, places_of
 from tui.logs.dialect import Dialect
-from tui.logs.table import Ints
+from tui.logs.state.samples import Ints
 
 _WINDOW = 4
 """Bytes of each string that are looked for first, at every place, as one number."""

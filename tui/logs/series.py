@@ -194,35 +194,12 @@ class History:
         trail: Trail = self._pairs[row, self._full(row), 1]
         return trail
 
-    def recent_rates(self, row: int, rows: Ints, most: int) -> tuple[Trail, Trail]:
-        """A row's newest rates, at most so many and never its first; and at the same moments those of other rows.
-
-        The second has a row for each moment, NaN where one had told nothing yet.
-        """
-        cells = self._full(row)[1:][-most:]
-        known = rows[self.counts[rows] > 0]
-        if not len(cells):
-            return np.zeros(0, np.float32), np.zeros((0, len(known)), np.float32)
-        return self._pairs[row, cells, 1], self._newest_values(known, np.arange(cells[-1] + 1))[cells, :, 1]
-
     def curve(self, row: int) -> CoreCurve:
         """A core's kept samples; without `steps` nothing tells which ones they are."""
         cells = self._full(row)
         unknown = np.full(len(cells), -1, np.int64), np.full(len(cells), -1, np.int64), np.full(len(cells), np.nan)
         epoch, step, time = (whole[row, cells] for whole in self._own) if self._own else unknown
         return CoreCurve(epoch, step, time, self._pairs[row, cells, 0], self._pairs[row, cells, 1])
-
-    def broken_since(self, row: int) -> tuple[int, int] | None:
-        """Epoch and step (-1: unknown) from which a core's loss is no finite number, or a little before them.
-
-        None where its newest loss is one. Exact as long as every sample has a cell of its own.
-        """
-        cells = self._full(row)
-        finite = np.flatnonzero(np.isfinite(self._pairs[row, cells, 0]))
-        first = int(finite[-1]) + 1 if len(finite) else 0
-        if first >= len(cells):
-            return None
-        return int(self._grid.epoch[cells[first]]), int(self._grid.step[cells[first]])
 
     def _newest_values(self, rows: Ints, cells: Ints) -> Trail:
         """Each row's newest loss and rate at the end of each of some cells, by cell and row."""
@@ -272,7 +249,7 @@ class History:
         return total
 
 
-def median_of(values: Trail) -> Floats:
+def median_of(values: Trail | Floats) -> Floats:
     """The median of each line, NaNs left out; NaN for a line that has nothing else."""
     if not values.shape[1]:
         return np.full(len(values), np.nan)

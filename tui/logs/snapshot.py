@@ -7,13 +7,16 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tui.logs.arrays import np, npt
+from tui.logs.state.rate_kinds import common_unit, total_rate, unit_of
 from tui.printable import significant
 
 if TYPE_CHECKING:
     from tui.logs.series import History
+    from tui.logs.state.first_nan import FirstNan, FirstNanColumns
 
 UNKNOWN = -1
 """In integer columns: the log has not told it."""
@@ -28,6 +31,7 @@ SORT_KEYS = ("core", "worker", "epoch", "step", "loss", "rate", "lag")
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
 
 
 class CoreState(enum.IntEnum):
@@ -61,10 +65,17 @@ class CoreRow:
     clock: str | None
     lag: int | None
     state: str
+    rate_unit: str | None = None
+    """What `rate` counts in a second: `examples/s`, `it/s` or `tokens/s`."""
+    pace: float | None = None
+    """Its own rate as a share of the median core's, over its newest few samples."""
+    first_nan: FirstNan | None = None
+    """Where its loss became no finite number; it stays when the loss is finite again, which `state` tells."""
 
     def to_json(self) -> dict[str, Any]:
         """The row that `cores --json` prints (names are stable); non-finite numbers become strings."""
-        return {name: json_number(getattr(self, name)) for name in self.__slots__}
+        row = {name: json_number(getattr(self, name)) for name in self.__slots__}
+        return row | {"first_nan": self.first_nan.to_json() if self.first_nan else None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +163,14 @@ class Snapshot:
     """Places in `workers`, one for each row."""
     row: Ints
     """Places in the history, one for each row."""
+    rate_kind: npt.NDArray[np.uint8]
+    """What each rate counts, and whose it is (`RateKind`)."""
+    pace: Floats
+    """Each core's own rate as a share of the median core's, over its newest few samples; NaN unknown."""
+    behind: Bools
+    """Cores that are behind the others, whatever else their state says."""
+    slow: Bools
+    """Cores whose rate has been too small a share of the median for long, whatever else their state says."""
     workers: tuple[WorkerFacts, ...] = ()
     """Every worker the stream has named, ascending, with or without cores; a nameless one last, if it has cores."""
     epochs: tuple[EpochSummary, ...] = ()
@@ -171,6 +190,8 @@ class Snapshot:
     first_time: str | None = None
     last_time: str | None = None
     history: History | None = None
+    first_nans: FirstNanColumns | None = None
+    """Where losses became no finite numbers; None where all have been finite."""
 
     def __len__(self) -> int:
         return len(self.core)
@@ -193,17 +214,40 @@ class Snapshot:
             return None
         return Spread(float(np.median(values)), float(values.min()), float(values.max()))
 
-    @property
-    def rate_total(self) -> float | None:
-        """Examples/s of the whole pod: the sum of its cores' rates; None when no core tells one.
-
-        A dead worker's cores train nothing any more: theirs count only once all have ended.
-        """
+    @cached_property
+    def _telling(self) -> Bools:
+        """Rows whose rates are the pod's: a dead worker's cores train nothing any more, unless all have ended."""
         told = ~np.isnan(self.rate)
         dead = np.array([worker.ended for worker in self.workers], bool)[self.slot]
-        going_on = told & ~dead & (self.state != CoreState.ENDED)
-        values = self.rate[going_on if (going_on & (self.state != CoreState.NAN)).any() else told]
-        return float(values.sum()) if len(values) else None
+        going_on: Bools = told & ~dead & (self.state != CoreState.ENDED)
+        return going_on if (going_on & (self.state != CoreState.NAN)).any() else told
+
+    @property
+    def rate_total(self) -> float | None:
+        """What the whole pod does in a second, in `rate_unit`; None where no rate is told, or rates do not add."""
+        chosen = self._telling
+        if not chosen.any():
+            return None
+        return total_rate(self.rate[chosen], self.rate_kind[chosen], are_cores=bool((self.core[chosen] >= 0).all()))
+
+    @property
+    def rate_median(self) -> float | None:
+        """The median core's rate, in `rate_unit`; None where no rate is told, or rates count different things."""
+        values, kinds = self.rate[self._telling], self.rate_kind[self._telling]
+        return float(np.median(values)) if len(values) and (kinds == kinds[0]).all() else None
+
+    @property
+    def rate_unit(self) -> str | None:
+        """What the rates count in a second; None where nothing tells it, or where they count different things."""
+        return common_unit(self.rate_kind[self._telling])
+
+    @property
+    def straggling(self) -> Bools:
+        """Which cores hold the others up, behind or slow; once all have ended, those that did so then."""
+        is_over = np.isin(self.state, (CoreState.ENDED, CoreState.NAN)).all()
+        held = (self.state == CoreState.ENDED) & is_over
+        late: Bools = (self.behind | self.slow) & ((self.state == CoreState.STRAGGLER) | held)
+        return late
 
     @property
     def reporting(self) -> int:
@@ -216,7 +260,7 @@ class Snapshot:
 
     @property
     def stragglers(self) -> tuple[int | None, ...]:
-        """Cores that are behind the others."""
+        """Cores that are behind the others, or slow though they keep step."""
         return self.cores_in(CoreState.STRAGGLER)
 
     @property
@@ -239,7 +283,7 @@ class Snapshot:
         known = int(self.known[index])
         clock = bytes(self.clock[index])
         lag = float(self.lag[index])
-        device = int(self.device[index])
+        device, pace, nans = int(self.device[index]), float(self.pace[index]), self.first_nans
         return CoreRow(
             core=optional_int(self.core[index]),
             device=None if device < 0 else f"xla:{device}",
@@ -254,7 +298,17 @@ class Snapshot:
             clock=clock.decode("ascii", "replace") if clock else None,
             lag=None if math.isnan(lag) else int(lag),
             state=str(CoreState(int(self.state[index]))),
+            rate_unit=unit_of(int(self.rate_kind[index])) if known & HAS_RATE else None,
+            pace=None if math.isnan(pace) else significant(pace),
+            first_nan=nans.of_row(int(self.row[index]), optional_int(self.worker[index])) if nans else None,
         )
+
+    @property
+    def nan_since(self) -> tuple[int, int] | None:
+        """Smallest epoch and step (-1: unknown) at which a loss that is not finite now became so; None: all are."""
+        if self.first_nans is None:
+            return None
+        return self.first_nans.earliest(self.row[self.state == CoreState.NAN])
 
     def rows(self) -> list[CoreRow]:
         """Every row, in the snapshot's order."""
@@ -289,6 +343,7 @@ class Snapshot:
 COLUMNS = (
     "core", "device", "worker", "epoch", "step", "loss", "rate", "global_rate",
     "known", "time", "time_kind", "clock", "lag", "state", "slot", "row",
+    "rate_kind", "pace", "behind", "slow",
 )  # fmt: skip
 """The names of a snapshot's columns."""
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
 from typing import Any
 
 from tui.logs.arrays import np, npt, places_of
-from tui.logs.digits import Words, clock_seconds, decimal
-from tui.logs.fast import LOSS_DECIMALS, RATE_DECIMALS
 from tui.logs.series import MOST_ROWS, History, Runs
-from tui.logs.snapshot import HAS_GLOBAL_RATE, HAS_LOSS, HAS_RATE, LOG_TIME, NO_TIME, UNKNOWN, WALL_TIME
+from tui.logs.snapshot import HAS_GLOBAL_RATE, HAS_LOSS, HAS_RATE, NO_TIME, UNKNOWN
+from tui.logs.state.first_nan import FirstNans
+from tui.logs.state.recent_rates import RecentRates
+from tui.logs.state.samples import ALL_KNOWN, SAMPLE_TYPES, TABLE_FIELDS, Ints, PlainSamples, Samples
 
 MOST_EPOCHS = 4096
 """Epochs whose length is remembered."""
@@ -21,159 +21,36 @@ _LARGEST = np.iinfo(np.int64).max
 _FEW_EPOCHS = 8
 """So many epochs in a row are looked for one by one in a batch."""
 
-CLOCK_BYTES = 24
-"""Room for the longest clock a dialect prints, `Wed Dec  4 01:41:29 2019`."""
-
-ALL_KNOWN = HAS_LOSS | HAS_RATE | HAS_GLOBAL_RATE
+RECENT = 20
+"""Newest rates of each row that are kept unless more are asked for."""
 
 _FIRST_ROWS = 64
 _ORDINAL_BITS, _DEVICE_BITS = 21, 15
 _NONE_KNOWN = (1 << _DEVICE_BITS) + 1
 """Makes the key of an unknown ordinal and device, -1 each, that of a slot alone."""
 
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
-
-
-@dataclass(eq=False)
-class Samples:
-    """A batch of samples as columns, in arrival order. -1 and NaN are unknown, as in `Snapshot`."""
-
-    slot: Ints
-    core: Ints
-    device: Ints
-    epoch: Ints
-    step: Ints
-    loss: Floats
-    rate: Floats
-    global_rate: Floats
-    known: npt.NDArray[np.uint8]
-    clock: npt.NDArray[np.bytes_]
-    time: Floats
-    time_kind: npt.NDArray[np.uint8]
-    seen: Floats
-
-    def __len__(self) -> int:
-        return len(self.slot)
-
-    def part(self, places: Any) -> Samples:
-        """Some of the samples: a slice or an array of places."""
-        return Samples(*(getattr(self, name)[places] for name in SAMPLE_FIELDS))
-
-    def whole(self) -> Samples:
-        """The samples with all columns there: these."""
-        return self
-
-    def trails(self, places: Ints) -> tuple[Floats, Floats]:
-        """Losses and rates of some samples as numbers."""
-        return self.loss[places], self.rate[places]
-
-    def clocks(self) -> Floats:
-        """The seconds of the day that each sample's clock tells, NaN unknown."""
-        return clock_seconds(self.clock.view(np.uint64).reshape(len(self), -1)[:, 0])
-
-
-SAMPLE_FIELDS = tuple(field.name for field in fields(Samples))
-
-_TYPES: dict[str, Any] = {
-    "slot": np.int64, "core": np.int64, "device": np.int64, "epoch": np.int64, "step": np.int64,
-    "loss": np.float64, "rate": np.float64, "global_rate": np.float64, "known": np.uint8,
-    "clock": f"S{CLOCK_BYTES}", "time": np.float64, "time_kind": np.uint8, "seen": np.float64,
-}  # fmt: skip
-
-
-@dataclass(eq=False)
-class PlainSamples:
-    """A batch of samples that tell everything, their losses and rates still as digits (see `fast.Found`).
-
-    Most samples of a long log are superseded within their batch: turning only the last ones into numbers saves a
-    tenth of reading it.
-    """
-
-    slot: Ints
-    core: Ints
-    device: Ints
-    epoch: Ints
-    step: Ints
-    loss: Words
-    rate: Words
-    global_rate: Words
-    clock: Words
-    time: Floats
-    seen: Floats
-
-    def __len__(self) -> int:
-        return len(self.slot)
-
-    def part(self, places: Any) -> PlainSamples:
-        """Some of the samples: a slice or an array of places."""
-        return PlainSamples(*(getattr(self, name)[places] for name in _PLAIN_FIELDS))
-
-    def trails(self, places: Ints) -> tuple[Floats, Floats]:
-        """Losses and rates of some samples as numbers."""
-        loss, rate = decimal(np.stack((self.loss[places], self.rate[places])), _DECIMALS[:2])
-        return loss, rate
-
-    def clocks(self) -> Floats:
-        """The seconds of the day that each sample's clock tells, NaN unknown."""
-        return clock_seconds(self.clock)
-
-    def whole(self) -> Samples:
-        """The samples with all columns there and all numbers made."""
-        size = len(self)
-        clock = np.zeros(size, f"S{CLOCK_BYTES}")
-        clock.view(np.uint64).reshape(size, CLOCK_BYTES // 8)[:, 0] = self.clock
-        loss, rate, global_rate = decimal(np.stack((self.loss, self.rate, self.global_rate)), _DECIMALS)
-        kind = np.where(np.isnan(self.time), NO_TIME, LOG_TIME)
-        return Samples(
-            slot=self.slot,
-            core=self.core,
-            device=self.device,
-            epoch=self.epoch,
-            step=self.step,
-            loss=loss,
-            rate=rate,
-            global_rate=global_rate,
-            known=np.full(size, ALL_KNOWN, np.uint8),
-            clock=clock,
-            time=self.time,
-            time_kind=np.where(np.isnan(self.seen), kind, WALL_TIME).astype(np.uint8),
-            seen=self.seen,
-        )
-
-
-_DECIMALS = np.array([[LOSS_DECIMALS], [RATE_DECIMALS], [RATE_DECIMALS]])
-
-_PLAIN_FIELDS = tuple(field.name for field in fields(PlainSamples))
-
-Record = tuple[int, int, int, int, int, float, float, float, int, bytes, float, int, float]
-"""One sample, in the order of `Samples`' fields."""
-
-
-def samples_from(records: list[Record]) -> Samples:
-    """A batch from single samples."""
-    columns = zip(*records, strict=True)
-    arrays = (np.array(column, _TYPES[name]) for name, column in zip(SAMPLE_FIELDS, columns, strict=True))
-    return Samples(*arrays)
-
 
 class CoreTable:
     """One row for every (worker slot, ordinal, device) seen; which of them are one core is decided when looked at."""
 
-    def __init__(self, *, history: bool = True) -> None:
+    def __init__(self, *, history: bool = True, recent: int = RECENT) -> None:
+        """`recent` says how many of each row's newest rates are kept; without `history` no series are."""
         self.size = 0
         self.sequence = 0
         """Samples taken in so far: the age of a row is told in it."""
         self.dropped = 0
         self.history: History | None = History() if history else None
+        self.recent = RecentRates(recent)
+        self.first_nans = FirstNans()
         self.smallest_step = 0
         """Smallest step above zero seen: how many steps lie between two lines."""
         self.epoch_steps: dict[int, tuple[int, int]] = {}
         """Smallest and largest step seen in each epoch."""
         self._rows: dict[int, int] = {}
         self._index = _Index(self._rows)
-        self.columns: dict[str, npt.NDArray[Any]] = {name: np.zeros(0, kind) for name, kind in _TYPES.items()}
+        self.columns: dict[str, npt.NDArray[Any]] = {
+            name: np.zeros(0, kind) for name, kind in SAMPLE_TYPES.items() if name != "offset"
+        }
         for name in ("wraps", "count", "first", "last"):
             self.columns[name] = np.zeros(0, np.int64)
 
@@ -250,9 +127,17 @@ class CoreTable:
             else:
                 self._update_parts(rows[start:end], samples.part(slice(start, end)))
 
+    def restart(self) -> None:
+        """Note that the job was started again: rates of before compare to nothing, and a NaN of before is over."""
+        self.recent.restart()
+        self.first_nans.restart()
+
     def _update_whole(self, rows: Ints, samples: Samples | PlainSamples) -> None:
         columns = self.columns
         told = self._note_steps(samples.epoch, samples.step)
+        self.recent.take(rows, samples)
+        if isinstance(samples, Samples) and self.first_nans.may_take(samples):
+            self.first_nans.take(rows, samples, self._wraps_at(rows, samples))
         if self.history is not None or not told:
             runs = Runs.of(rows)
             if not told:
@@ -267,8 +152,10 @@ class CoreTable:
             first = np.empty(self.size, np.int64)
             first[rows[::-1]] = np.arange(len(rows) - 1, -1, -1)
             columns["first"][fresh] = self.sequence + first[fresh]
+        if isinstance(samples, PlainSamples):
+            self.first_nans.recover(touched)
         newest = samples.part(last).whole()
-        for name in SAMPLE_FIELDS[3:]:
+        for name in TABLE_FIELDS:
             columns[name][touched] = getattr(newest, name)
         columns["count"][touched] += counts
         columns["last"][touched] = self.sequence + last
@@ -303,6 +190,17 @@ class CoreTable:
         before[1:] = steps[runs.order[:-1]]
         before[runs.starts] = self.columns["step"][runs.rows]
         return before
+
+    def _wraps_at(self, rows: Ints, samples: Samples) -> Ints:
+        """How often the step of each sample's row had gone back when it was told."""
+        runs = Runs.of(rows)
+        back = samples.step[runs.order] < self._steps_before(runs, samples.step)
+        back &= samples.epoch[runs.order] == UNKNOWN
+        counted: Ints = np.cumsum(back, dtype=np.int64)
+        counted -= np.repeat(counted[runs.starts] - back[runs.starts], runs.sizes)
+        wraps: Ints = self.columns["wraps"][rows]
+        wraps[runs.order] += counted
+        return wraps
 
     def _count_wraps(self, runs: Runs, steps: Ints, epochs: Ints) -> None:
         """Count where a step goes back though no epoch is told."""
@@ -339,10 +237,13 @@ class CoreTable:
         if not same:
             self._update_whole(np.array([row]), samples.part(slice(place, place + 1)))
             return
+        self._add_figures(row, samples, place)
         for bit, name in ((HAS_LOSS, "loss"), (HAS_RATE, "rate"), (HAS_GLOBAL_RATE, "global_rate")):
             if samples.known[place] & bit:
                 columns[name][row] = getattr(samples, name)[place]
                 columns["known"][row] |= bit
+        if samples.known[place] & HAS_RATE:
+            columns["rate_kind"][row] = samples.rate_kind[place]
         if samples.clock[place]:
             columns["clock"][row] = samples.clock[place]
         if samples.time_kind[place] != NO_TIME:
@@ -352,6 +253,15 @@ class CoreTable:
         self.sequence += 1
         if self.history is not None:
             self.history.replace(row, float(samples.loss[place]), float(samples.rate[place]))
+
+    def _add_figures(self, row: int, samples: Samples, place: int) -> None:
+        """Note the loss and the rate that a sample adds to its row's newest step, or tells of it once more."""
+        rows, one = np.array([row]), samples.part(slice(place, place + 1))
+        self.first_nans.take(rows, one, self.columns["wraps"][rows])
+        if samples.known[place] & self.columns["known"][row] & HAS_RATE:
+            self.recent.correct(row, float(samples.rate[place]))
+        else:
+            self.recent.take(rows, one)
 
 
 class _Index:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tui.logs.arrays import np, places_of
-from tui.logs.table import Floats, Ints
+from tui.logs.state.samples import Floats, Ints
 
 if TYPE_CHECKING:
     from tui.logs.demux import Slot

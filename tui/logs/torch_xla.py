@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tui.logs.dialect import CLOCK, DATED, ENDS, NUMBER, SPAN, Dialect, Kind, dialect
+from tui.logs.state.rate_kinds import RateKind
 
 _RATES = rb" Rate=(?P<rate>" + NUMBER + rb") GlobalRate=(?P<global_rate>" + NUMBER + rb")"
 
@@ -12,6 +13,7 @@ TRAINING = dialect(
     [b"Training Device="],
     rb"Training Device=xla:(?P<device>\d{1,4})/(?P<core>\d{1,6})(?: Epoch=(?P<epoch>\d{1,9}))?"
     rb" Step=(?P<step>\d{1,12}) Loss=(?P<loss>" + NUMBER + rb")" + _RATES + rb" Time=(?P<clock>" + CLOCK + rb")",
+    rate=RateKind.EXAMPLES,
 )
 """`torch_xla.test.test_utils.print_training_update` since 1.6: the line that the trainer here prints as well."""
 
@@ -36,8 +38,9 @@ TORCH_XLA: tuple[Dialect, ...] = (
         rb"(?:" + _FIELD + rb"){0,6} Loss=(?P<loss>" + NUMBER + rb")(?:" + _FIELD + rb"){0,6}"
         rb"(?: Rate=(?P<rate>" + NUMBER + rb"))?(?: GlobalRate=(?P<global_rate>" + NUMBER + rb"))?"
         rb"(?:" + _FIELD + rb"){0,6} Time=(?:\d{4}-\d\d-\d\d )?(?P<clock>" + CLOCK + rb")",
+        rate=RateKind.EXAMPLES,
     ),
-    dialect("torch_xla 1.5", Kind.SAMPLE, [b"[xla:", b"[TPU:"], rb"\[" + _PLACE + _OLD),
+    dialect("torch_xla 1.5", Kind.SAMPLE, [b"[xla:", b"[TPU:"], rb"\[" + _PLACE + _OLD, rate=RateKind.EXAMPLES),
     dialect(
         "torch_xla 1.5",
         Kind.SAMPLE,
@@ -49,6 +52,7 @@ TORCH_XLA: tuple[Dialect, ...] = (
         + rb")\tRate=(?P<rate>"
         + NUMBER
         + rb")\tGlobalRate=(?P<global_rate>\d{1,12}\.\d\d)\s*$",
+        rate=RateKind.EXAMPLES,
     ),
     dialect(
         "torch_xla examples",
@@ -56,6 +60,7 @@ TORCH_XLA: tuple[Dialect, ...] = (
         [b"step: "],
         rb"(?<![\w{])(?:epoch: (?P<epoch>\d{1,9}), )?step: (?P<step>\d{1,12}), loss: (?P<loss>" + NUMBER + rb"), "
         rb"rate: (?P<rate>" + NUMBER + rb")" + ENDS,
+        rate=RateKind.EXAMPLES,
     ),
     dialect(
         "torchprime",

@@ -7,6 +7,7 @@ from tui.logs.headers import HEADERS
 from tui.logs.homemade import BARS, HOMEMADE
 from tui.logs.languages import LANGUAGES
 from tui.logs.paces import BAR_RATE, PACE
+from tui.logs.state.rate_kinds import RateKind
 from tui.logs.trainers_jax import BENEATH, JAX
 from tui.logs.trainers_language import LANGUAGE
 from tui.logs.trainers_others import OTHERS
@@ -33,6 +34,7 @@ MAXTEXT = (
         rb"completed step: (?P<step>\d{1,12}),(?:(?! {1,4}Tokens/s/device:)" + _PAIR + rb"){1,8}"
         rb"(?: {1,4}Tokens/s/device: {1,4}(?P<rate>" + NUMBER + rb"),)?(?:" + _PAIR + rb"){0,8}"
         rb" {1,4}(?:main_model_)?loss: {1,4}" + _LOSS + ENDS,
+        rate=RateKind.TOKENS_A_DEVICE,
     ),
     dialect(
         "MaxText",
@@ -52,6 +54,7 @@ HUGGING_FACE = (
         rb"(?=(?:[^{}]{0,2000}?(?P=q)(?:step|global_step|global_step/max_steps)(?P=q): ['\"]?(?P<step>\d{1,12})"
         rb"(?:/\d{1,12})?['\"]?[,}])?)(?=(?:[^{}]{0,2000}?(?P=q)throughput(?P=q): ['\"]?(?P<rate>" + NUMBER + rb")"
         rb"['\"]?[,}])?)[^{}]{0,2600}\}",
+        rate=RateKind.TOKENS_OF_ALL,
     ),
 )
 
@@ -147,6 +150,7 @@ LANGUAGE_MODELS = (
         rb"(?<![\w{])(?<!validate )step: {0,12}(?P<step>\d{1,12}) {1,4}loss: {0,12}" + _LOSS + ENDS
         + rb"(?:[^\n]{0,160}? [tw]ps: {0,12}(?P<rate>" + GROUPED + rb")" + ENDS + rb")?",
         ignored_loss=-1.0,
+        rate=RateKind.TOKENS_A_DEVICE,
     ),
     dialect(
         "Megatron",
@@ -163,6 +167,7 @@ LANGUAGE_MODELS = (
         [b"| samples per second: "],
         rb"^ ?iteration {1,12}" + STEP + rb"/ {0,12}\d{1,12} \|(?:(?! (?:lm )?loss: )[^\n]){0,600}?"
         rb"\| samples per second: (?P<rate>" + NUMBER + rb") \|",
+        rate=RateKind.EXAMPLES_OF_ALL,
     ),
     dialect(
         "fairseq",
@@ -171,6 +176,7 @@ LANGUAGE_MODELS = (
         rb"\| {0,2}epoch (?P<epoch>\d{1,9})(?: \| training on xla:(?P<device>\d{1,4})/(?P<core>\d{1,6}))?: {1,12}"
         rb"(?P<step>\d{1,12}) / \d{1,12} loss=" + _LOSS + rb", (?:[^\n]{0,120}?wps=(?P<rate>" + NUMBER + rb"), )?"
         rb"[^\n]{0,300}?num_updates=\d",
+        rate=RateKind.TOKENS_OF_ALL,
     ),
     dialect(
         "fairseq",
@@ -194,6 +200,7 @@ VISION = (
         [b"Train: "],
         rb"(?<!\w)Train: (?P<epoch>\d{1,9}) \[ {0,9}(?P<step>\d{1,12})/\d{1,12} [^\n\]]{0,20}\] {1,4}Loss: {1,4}"
         + _LOSS + rb" [^\n]{0,60}? Time: [^\n]{0,40}? {1,9}(?P<rate>" + NUMBER + rb")/s",
+        rate=RateKind.EXAMPLES_OF_ALL,
     ),
     dialect(
         "TPUEstimator",

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tui.logs.dialect import ENDS, EPOCH, LOSS, NUMBER, OF, RATE, STEP, Dialect, Kind, dialect
 from tui.logs.paces import PACE
+from tui.logs.state.rate_kinds import RateKind
 
 _METRIC = rb"[\w./ -]{1,60}=[^,\s=]{1,40}, "
 """A metric of clu's LoggingWriter, with its comma."""
@@ -16,7 +19,7 @@ _LED = rb"(?:^|\] |^INFO:absl:)"
 """Where a line of clu's begins: after absl's own beginning, or Python's."""
 
 
-def _sample(name: str, hint: bytes, pattern: bytes, **more: bool) -> Dialect:
+def _sample(name: str, hint: bytes, pattern: bytes, **more: Any) -> Dialect:
     return dialect(name, Kind.SAMPLE, [hint], pattern, **more)
 
 
@@ -28,6 +31,7 @@ JAX: tuple[Dialect, ...] = (
         _LED + rb"\[" + STEP + rb"\] (?:collection=train\w{0,20} )?(?=(?:[^\n]{0,600}?(?:examples"
         rb"|seqs)_per_sec(?:ond)?=" + RATE + rb")?)(?:" + _METRIC
         + rb"){0,32}(?:train[_/])?loss=" + LOSS + ENDS,
+        rate=RateKind.EXAMPLES_OF_ALL,
     ),
     _sample(
         "Flax examples",
@@ -40,18 +44,25 @@ JAX: tuple[Dialect, ...] = (
         rb"Step\.\.\. \(" + STEP + rb"(?:" + OF + rb")? \| (?:Training )?Loss: " + LOSS + rb"(?=[,)])",
     ),
     _sample("big_vision", b"] training_loss = ", rb"(?:^|\] )\[" + STEP + rb"\] training_loss = " + LOSS + ENDS),
-    _sample("big_vision", b"] img/sec/core = ", rb"(?:^|\] )\[" + STEP + rb"\] img/sec/core = " + RATE + ENDS),
+    _sample(
+        "big_vision",
+        b"] img/sec/core = ",
+        rb"(?:^|\] )\[" + STEP + rb"\] img/sec/core = " + RATE + ENDS,
+        rate=RateKind.EXAMPLES_A_DEVICE,
+    ),
     _sample(
         "Vision Transformer",
         b", Train loss: ",
         rb"(?<!\w)Step: " + STEP + OF + rb" \d{1,3}\.\d{1,3}%, Train loss: " + LOSS
         + rb",(?:[^\n]{0,80}? img/sec/core: " + RATE + rb",)?",
+        rate=RateKind.EXAMPLES_A_DEVICE,
     ),
     _sample(
         "Lingvo",
         b" loss:",
         rb"\] step: {1,12}" + STEP + rb"[ ,](?=(?:[^\n]{0,80}?examples/sec: " + RATE + rb")?)[^\n]{0,1200}? loss:"
         + LOSS + rb"(?=[ ,]|$)",
+        rate=RateKind.EXAMPLES_OF_ALL,
     ),
     _sample(
         "TF-Slim",
@@ -96,6 +107,7 @@ BENEATH: tuple[Dialect, ...] = (
         b"throughput/device/",
         rb"^ {2,8}throughput/device/(?:tokens_per_second|TPS)=" + RATE + ENDS,
         is_part=True,
+        rate=RateKind.TOKENS_A_DEVICE,
     ),
     _sample(
         "Composer",
@@ -109,6 +121,7 @@ BENEATH: tuple[Dialect, ...] = (
         b" throughput/samples_per_sec: ",
         rb"^\s{1,8}Train throughput/samples_per_sec: " + RATE + ENDS,
         is_part=True,
+        rate=RateKind.EXAMPLES_OF_ALL,
     ),
 )  # fmt: skip
 """A step on a line of its own, its metrics on those beneath it."""

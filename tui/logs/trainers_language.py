@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tui.logs.dialect import ENDS, EPOCH, LOSS, NUMBER, OF, RATE, STEP, Dialect, Kind, dialect
 from tui.logs.paces import BAR_RATE
+from tui.logs.state.rate_kinds import RateKind
 
 _SHORT = rb"\d{1,6}(?:\.\d{1,6})?[KMGBT]?"
 """A number as people read it: `22.8K`."""
@@ -13,7 +16,7 @@ _LONG = 8192
 """Bytes of a line that tells everything there is: some hundred figures."""
 
 
-def _sample(name: str, hint: bytes, pattern: bytes, **more: bool | int) -> Dialect:
+def _sample(name: str, hint: bytes, pattern: bytes, **more: Any) -> Dialect:
     return dialect(name, Kind.SAMPLE, [hint], pattern, **more)
 
 
@@ -24,6 +27,7 @@ NANO = (
         b"| loss: ",
         rb"(?<!\w)step " + STEP + rb"(?:" + OF + rb")? \(\d{1,3}(?:\.\d{1,4})?%\) {1,2}\| loss: " + LOSS + rb" \|"
         rb"(?:[^\n]{0,160}? tok/s(?:ec)?: " + RATE + ENDS + rb")?",
+        rate=RateKind.TOKENS_OF_ALL,
     ),
     _sample(
         "nanochat", b"| Training loss: ", rb"(?<!\w)Step " + STEP + OF + rb" \| Training loss: " + LOSS + rb" ?\|"
@@ -33,6 +37,7 @@ NANO = (
         b" tok/s",
         rb"(?<!\w)step {1,8}" + STEP + OF + rb" \| (?:train )?loss {1,8}" + LOSS + rb" [^\n]{0,160}? "
         + RATE + rb" tok/s",
+        rate=RateKind.TOKENS_OF_ALL,
     ),
     # Evaluation tells `val_loss:` in the loss's place; some versions tell no training loss at all.
     _sample(
@@ -57,6 +62,7 @@ LIGHTNING_AND_TORCH = (
         b" | loss:",
         rb"(?<!\w)Step " + STEP + rb" \| loss:" + LOSS + rb" (?:[^\n]{0,300}?tokens_per_second_per_gpu:" + RATE
         + ENDS + rb")?",
+        rate=RateKind.TOKENS_A_DEVICE,
     ),
     _sample(
         "torchtune", b"|Loss: ", rb"(?<![\w|])" + EPOCH + rb"\|" + STEP + rb"\|Loss: " + LOSS + rb"(?=: |$)",
@@ -67,6 +73,7 @@ LIGHTNING_AND_TORCH = (
         b"  acc: ",
         rb"(?<![\w{])step: " + STEP + rb"  acc: \d{1,6}  loss: {1,4}" + LOSS + rb"  (?:[^\n]{0,160}? wps: " + RATE
         + ENDS + rb")?",
+        rate=RateKind.TOKENS_A_DEVICE,
     ),
     _sample(
         "mlx",
@@ -74,6 +81,7 @@ LIGHTNING_AND_TORCH = (
         rb"(?<!\w)Iter " + STEP + rb": Train loss " + LOSS + rb", (?:Learning|It/)(?:[^\n]{0,1200}? Tokens/sec "
         + RATE
         + ENDS + rb")?",
+        rate=RateKind.TOKENS_OF_ALL,
     ),
 )  # fmt: skip
 
@@ -83,30 +91,35 @@ PARALLEL = (
         b"| iteration ",
         rb"samples/sec: " + RATE + rb" \| iteration {1,12}" + STEP + rb"/ {0,12}\d{1,12} \|[^\n]{0,600}? \| "
         rb"(?:lm_)?loss: " + LOSS + rb"(?= ?\|)",
+        rate=RateKind.EXAMPLES_OF_ALL,
     ),
     _sample(
         "DeepSpeed",
         b" iter time (s): ",
         rb"(?<!\w)steps: " + STEP + rb" loss: " + LOSS + rb" iter time \(s\): " + NUMBER + rb" samples/sec: "
         + RATE + ENDS,
+        rate=RateKind.EXAMPLES_OF_ALL,
     ),
     _sample(
         "nanotron",
         b"iteration: ",
         rb"(?<!\w)iteration: " + STEP + OF + rb" \|[^\n]{0,200}?(?: tokens_per_sec: (?P<rate>" + _SHORT + rb") \|"
         rb"[^\n]{0,200}?)? lm_loss: " + LOSS + rb"(?= \|)",
+        rate=RateKind.TOKENS_OF_ALL,
     ),
     _sample(
         "NeMo Automodel",
         b" | epoch ",
         rb"^(?![^\n]{0,120}\[(?:val|test))[^\n]{0,160}?(?<!\w)step " + STEP + rb" \| epoch " + EPOCH + rb" \| loss "
         + LOSS + rb" \|(?:[^\n]{0,160}? tps " + RATE + rb"\()?",
+        rate=RateKind.TOKENS_OF_ALL,
     ),
     _sample(
         "PithTrain",
         b"| cross-entropy-loss ",
         rb"(?<!\w)step " + STEP + OF + rb" \|[^\n]{0,80}? \| cross-entropy-loss " + LOSS
         + rb" \|(?:[^\n]{0,160}? tokens-per-second " + RATE + rb" )?",
+        rate=RateKind.TOKENS_OF_ALL,
     ),
     _sample(
         "NVIDIA DLLogger",
@@ -131,6 +144,7 @@ DEEPSPEED = (
         rb"epoch=" + EPOCH + rb"/micro_step=\d{1,12}/global_step=" + STEP + rb", RunningAvgSamplesPerSec="
         rb"[\d.]{1,24}, CurrSamplesPerSec=" + RATE + rb",",
         is_doubtful=True,
+        rate=RateKind.EXAMPLES_OF_ALL,
     ),
 )  # fmt: skip
 """Steps without a loss."""
@@ -143,6 +157,7 @@ REINFORCED = (
         rb"(?=(?:[^\n]{0,6000}? training/epoch:" + EPOCH + rb"(?![\d]))?)[^\n]{0,6000}? actor/(?:pg_)?loss:" + LOSS
         + ENDS,
         reach=_LONG,
+        rate=RateKind.TOKENS_A_DEVICE,
     ),
     _sample(
         "TRL",
@@ -160,6 +175,7 @@ JSON_LINES = (
         rb'\{"current_steps": ' + STEP + rb', "total_steps": \d{1,12}, "loss": ' + LOSS
         + rb', [^{}\n]{0,400}?"epoch": ' + EPOCH + rb"(?:\.\d{1,20})?[,}]"
         + rb'(?:[^{}\n]{0,400}?"throughput": ' + RATE + rb"[,}])?",
+        rate=RateKind.TOKENS_OF_ALL,
     ),
     _sample(
         "caikit",
@@ -175,6 +191,7 @@ TRANSLATION = (
         b" loss=",
         rb"\| {0,2}epoch " + EPOCH + rb" {1,9}" + STEP + rb" / \d{1,12} loss=" + LOSS + rb" \([^)\n]{1,16}\), wps="
         + RATE + ENDS.replace(b"\\w.", b"\\w"),
+        rate=RateKind.TOKENS_OF_ALL,
     ),
     _sample(
         "fairseq",
@@ -182,24 +199,28 @@ TRANSLATION = (
         rb"(?<!\w)epoch " + EPOCH + rb": {1,4}\d{1,3}%\|[^|\n]{0,300}\| ?" + STEP + rb"/\d{1,12} \[[^\]\n]{0,60}?"
         rb"(?:it/s|s/it), loss=" + LOSS + rb",(?:[^\]\n]{0,160}? wps=" + RATE + rb",)?",
         last_only=True,
+        rate=RateKind.TOKENS_OF_ALL,
     ),
     _sample(
         "OpenNMT",
         b"; xent: ",
         rb"(?<!\w)Step {1,8}" + STEP + rb"/ {0,12}\d{1,12}; acc: [^\n]{0,60}?; xent: {1,8}" + LOSS
         + rb"; [^\n]{0,120}?/ {0,6}" + RATE + rb" tok/s",
+        rate=RateKind.TOKENS_OF_ALL,
     ),
     _sample(
         "OpenNMT",
         b"; xent: ",
         rb"(?<!\w)Epoch {1,4}" + EPOCH + rb", {1,12}" + STEP + rb"/ {0,12}\d{1,12}; acc: [^\n]{0,60}?; xent: {1,8}"
         + LOSS + rb";(?:[^\n]{0,60}? " + RATE + rb" tgt tok/s)?",
+        rate=RateKind.TOKENS_OF_ALL,
     ),
     _sample(
         "OpenNMT-tf",
         b"; Loss = ",
         rb"(?<!\w)Step = " + STEP + rb" ;(?:[^\n]{0,60}? tokens/s = " + RATE + rb" )?[^\n]{0,160}?; Loss = " + LOSS
         + ENDS,
+        rate=RateKind.TOKENS_OF_ALL,
     ),
 )  # fmt: skip
 
@@ -219,6 +240,7 @@ MORE_TRANSLATION = (
         b" : Cost ",
         rb"(?<!\w)Ep\. " + EPOCH + rb" : Up\. " + STEP + rb" : Sen\. [\d,.KMB]{1,20} : Cost " + LOSS
         + rb"(?:[^\n]{0,120}? : " + RATE + rb" words/s)?",
+        rate=RateKind.TOKENS_OF_ALL,
     ),
     _sample(
         "XLM",
@@ -226,6 +248,7 @@ MORE_TRANSLATION = (
         rb" - {1,12}" + STEP + rb" - {1,12}[\d.]{1,12} sent/s - {1,12}" + RATE
         + rb" words/s - [\w-]{1,40}: {1,4}" + LOSS
         + rb" ",
+        rate=RateKind.TOKENS,
     ),
     _sample(
         "ParlAI",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tui.logs.dialect import ENDS, EPOCH, LOSS, OF, RATE, STEP, Dialect, Kind, dialect
+from tui.logs.state.rate_kinds import RateKind
 
 
-def _sample(name: str, hint: bytes, pattern: bytes, **more: bool) -> Dialect:
+def _sample(name: str, hint: bytes, pattern: bytes, **more: Any) -> Dialect:
     return dialect(name, Kind.SAMPLE, [hint], pattern, **more)
 
 
@@ -55,6 +58,7 @@ AGENTS = (
         b": episode: ",
         rb"^ {0,12}" + STEP + rb"/\d{1,12}: episode: \d{1,9}, duration: [^\n]{0,80}? steps per second: {1,4}" + RATE
         + rb",[^\n]{0,400}? loss: " + LOSS + rb",",
+        rate=RateKind.STEPS,
     ),
     _sample(
         "Acme",
@@ -69,6 +73,7 @@ BENCHMARKS = (
         b"images/sec: ",
         rb"^" + STEP + rb"\s{1,12}images/sec: " + RATE + rb" \+/- [\d.]{1,12} \(jitter = [\d.]{1,12}\)\s{1,12}" + LOSS
         + ENDS,
+        rate=RateKind.EXAMPLES,
     ),
 )  # fmt: skip
 

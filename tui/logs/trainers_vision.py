@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tui.logs.dialect import ENDS, EPOCH, LOSS, NUMBER, OF, RATE, STEP, Dialect, Kind, dialect
+from tui.logs.state.rate_kinds import RateKind
 
 _STEP_OF = rb"\[ {0,9}" + STEP + rb"/\d{1,12}\]"
 """`[  50/1251]`"""
 
 
-def _sample(name: str, hint: bytes, pattern: bytes, **more: bool) -> Dialect:
+def _sample(name: str, hint: bytes, pattern: bytes, **more: Any) -> Dialect:
     return dialect(name, Kind.SAMPLE, [hint], pattern, **more)
 
 
@@ -23,6 +26,7 @@ CLASSIFIERS = (
         b"Epoch: [",
         rb"(?<!\w)Epoch: \[" + EPOCH + rb"\]" + _STEP_OF + rb"\s{1,8}[^\n]{0,160}?(?:Speed {1,4}" + RATE
         + rb" [^\n]{0,80}?)?\sLoss {1,4}" + LOSS + rb" \(",
+        rate=RateKind.EXAMPLES,
     ),
     _sample(
         "PyTorch examples",
@@ -34,12 +38,14 @@ CLASSIFIERS = (
         b"Train Epoch: ",
         rb"(?<!\w)Train Epoch: " + EPOCH + rb" \[ {0,9}" + STEP + rb"/\d{1,12} \([^)\n]{1,6}%\)\]\s{1,8}"
         rb"[Ll]oss[:=] {0,2}" + LOSS + ENDS + rb"(?:[^\n]{0,80}?, " + RATE + rb"/s[ ,])?",
+        rate=RateKind.EXAMPLES,
     ),
     _sample(
         "PyTorch examples",
         b"Data (t): ",
         rb"(?<!\w)Train Epoch: " + EPOCH + rb" \[ {0,9}" + STEP + rb"/\d{1,12} \([^)\n]{1,6}%\)\] Data \(t\): "
         rb"[^\n]{0,60}?, " + RATE + rb"/s, [^\n]{0,400}? Loss: " + LOSS + rb" \(",
+        rate=RateKind.EXAMPLES_OF_ALL,
     ),
     # `loss: 6.87 (6.88)` is the median of some steps and the mean of all.
     dialect(
@@ -49,6 +55,7 @@ CLASSIFIERS = (
         rb"(?<!\w)(?:Epoch: \[" + EPOCH + rb"(?:" + OF + rb")?\]|Training) {1,2}" + _STEP_OF
         + rb" {1,2}(?=(?:[^\n]{0,800}? (?:img/s|ips): " + RATE + rb")?)[^\n]{0,300}? "
         rb"(?:(?:total_)?loss|(?![^\n]{0,800}?loss: [^\n]{0,800}?loss: )\w{1,12}loss): " + LOSS + rb" ",
+        rate=RateKind.EXAMPLES,
     ),
     _sample(
         "ignite",
@@ -60,12 +67,14 @@ CLASSIFIERS = (
         b" Batch [",
         rb"(?<!\w)Epoch\[" + EPOCH + rb"\] Batch \[(?:\d{1,12}-)?" + STEP + rb"\]\s{1,4}Speed: " + RATE
         + rb" samples/sec(?:[^\n]{0,160}?(?<![\w-])(?:[Ll]oss(?:value)?|cross-entropy)=" + LOSS + ENDS + rb")?",
+        rate=RateKind.EXAMPLES,
     ),
     _sample(
         "GluonCV",
         b"][Batch ",
         rb"\[Epoch " + EPOCH + rb"\]\[Batch " + STEP + rb"\], (?:LR: " + NUMBER + rb", )?Speed: " + RATE
         + rb" samples/sec, ",
+        rate=RateKind.EXAMPLES,
     ),
     _sample(
         "OpenPCDet",
@@ -78,6 +87,7 @@ CLASSIFIERS = (
         b"Global Step: ",
         rb"Speed " + RATE + rb" samples/sec\s{1,6}Loss " + LOSS + rb"\s[^\n]{0,80}?\sEpoch: " + EPOCH
         + rb"\s{1,6}Global Step: " + STEP + ENDS,
+        rate=RateKind.EXAMPLES_OF_ALL,
     ),
 )  # fmt: skip
 
@@ -126,6 +136,7 @@ DETECTORS = (
         rb"(?<!\w)epoch[:=] ?\[?" + EPOCH + rb"(?:/\d{1,9})?\]? {0,3}, (?:iter|train step)[:=] ?" + STEP
         + rb"(?:/\d{1,12})? {0,3}, [^\n]{0,200}?(?<= )(?:total_)?loss[:=] ?" + LOSS + ENDS
         + rb"(?:[^\n]{0,200}? ips: " + RATE + rb")?",
+        rate=RateKind.EXAMPLES,
     ),
 )  # fmt: skip
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,7 @@ from tui.logs.snapshot import (
     format_time,
     frozen,
 )
+from tui.logs.state.stragglers import behind, paces
 from tui.logs.table import CoreTable
 
 if TYPE_CHECKING:
@@ -34,27 +34,8 @@ _FEW = 2
 _ALTERNATING_DEVICES = 1
 """Two threads of one process print devices 0 and 1 for one ordinal; a higher device number is a core of its own."""
 
-
-LASTING = 2.0
-"""Seconds that a straggler is behind at least: workers' lines come in turns, and between them many seem late."""
-
 MISSED = 3
 """Lines that a core must have left out before it counts as silent: some jobs print one every ten minutes."""
-
-
-@dataclass(frozen=True)
-class Thresholds:
-    """When a core counts as behind or silent."""
-
-    straggler: float = 3.0
-    """Lines behind the median (a line every so many steps), if that is `LASTING` seconds of its pace or more."""
-    silent: float = 120.0
-    """Seconds without a line of its own; where a core's lines are rarer, `MISSED` of them."""
-
-    @classmethod
-    def from_settings(cls, values: Mapping[str, float]) -> Thresholds:
-        """The profile's `[thresholds]`; names of other parts are left aside."""
-        return cls(**{name: float(values[name]) for name in cls.__dataclass_fields__ if name in values})
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +58,7 @@ def snapshot(demux: Demux, now: float | None, *, partial: bool = False) -> Snaps
     order = np.lexsort((table.column("device")[rows], workers, last_place))
     rows, slots, workers = rows[order], slots[order], workers[order]
     columns = {name: table.column(name)[rows] for name in ("core", "device", "step", "loss", "rate", "global_rate")}
-    columns |= {name: table.column(name)[rows] for name in ("known", "time", "time_kind", "clock")}
+    columns |= {name: table.column(name)[rows] for name in ("known", "time", "time_kind", "clock", "rate_kind")}
     epoch, wraps = table.column("epoch")[rows], table.column("wraps")[rows]
     sampled = _sampled(demux, rows)
     position = _positions(table, np.where(epoch == UNKNOWN, wraps, epoch), columns["step"])
@@ -87,9 +68,12 @@ def snapshot(demux: Demux, now: float | None, *, partial: bool = False) -> Snaps
         epoch = np.where((epoch == UNKNOWN) & sampled, wraps + demux.book.offset, epoch)
     ended = np.array([slot.ended for slot in demux.slots], bool)[slots]
     usual = _usual(demux, rows, now)
-    behind = _behind(demux, lag, usual) & (not partial)
+    late = behind(lag, usual, table.smallest_step, demux.thresholds) & (not partial)
+    counting = sampled & ~ended if (sampled & ~ended).any() else sampled
+    pace, slow = paces(table.recent, rows, columns["rate_kind"], counting, demux.thresholds)
+    slow &= sampled & (not partial)
     silent = _silent(demux, rows, now, usual)
-    state = _states(sampled, columns["known"], columns["loss"], ended | _is_over(demux), behind, silent)
+    state = _states(sampled, columns["known"], columns["loss"], ended | _is_over(demux), late | slow, silent)
     facts_of = _workers(demux, numbers, workers)
     times = [slot for slot in demux.slots if np.isfinite(slot.last_seen)]
     newest = max(times, key=lambda slot: slot.last_seen, default=None)
@@ -98,6 +82,9 @@ def snapshot(demux: Demux, now: float | None, *, partial: bool = False) -> Snaps
         worker=frozen(workers),
         epoch=frozen(epoch),
         lag=frozen(lag),
+        pace=frozen(pace),
+        behind=frozen(late),
+        slow=frozen(slow),
         state=frozen(state),
         slot=frozen(np.searchsorted(np.array([_rank(facts.worker) for facts in facts_of]), _ranks(workers))),
         row=frozen(rows),
@@ -115,6 +102,7 @@ def snapshot(demux: Demux, now: float | None, *, partial: bool = False) -> Snaps
         first_time=format_time(demux.first_moment, LOG_TIME),
         last_time=None if newest is None else format_time(newest.last_seen, newest.last_kind),
         history=table.history,
+        first_nans=table.first_nans.of(rows, demux.book.offset),
     )
 
 
@@ -256,15 +244,6 @@ def _newest_date(table: CoreTable, rows: Ints) -> float:
     return float(np.fmax.reduce(table.column("time")[rows][dated], initial=-np.inf))
 
 
-def _behind(demux: Demux, lag: Floats, usual: float) -> Bools:
-    """Stragglers: so many lines behind the median, which told what they now tell a while ago."""
-    lines = lag / max(1, demux.table.smallest_step)
-    behind: Bools = lines > demux.thresholds.straggler
-    if usual > 0:
-        behind &= lines * usual >= LASTING
-    return behind
-
-
 def _silent(demux: Demux, rows: Ints, now: float | None, usual: float) -> Bools:
     """Rows that have told nothing for too long: by the clock in a live run, after the other cores in a saved one."""
     table, patience = demux.table, np.fmax(demux.thresholds.silent, MISSED * usual)
@@ -282,11 +261,11 @@ def _is_over(demux: Demux) -> bool:
 
 
 def _states(
-    sampled: Bools, known: npt.NDArray[np.uint8], loss: Floats, ended: Bools, behind: Bools, silent: Bools
+    sampled: Bools, known: npt.NDArray[np.uint8], loss: Floats, ended: Bools, straggling: Bools, silent: Bools
 ) -> npt.NDArray[np.uint8]:
     bad = sampled & ((known & HAS_LOSS) > 0) & ~np.isfinite(loss)
     state = np.full(len(sampled), int(CoreState.TRAINING), np.uint8)
-    state[behind] = CoreState.STRAGGLER
+    state[straggling] = CoreState.STRAGGLER
     state[silent] = CoreState.SILENT
     state[~sampled] = CoreState.WAITING
     state[ended] = CoreState.ENDED

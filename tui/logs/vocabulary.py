@@ -128,8 +128,9 @@ _NAMED_RATE = (
     + rb"|" + _TRACKED + rb")(?: \([^()\n]{1,24}\)|['\"](?=:))?(?:[ \t]{0,4}[:=][ \t]{0,8}|[ \t]{1,8}(?:is )?))?"
     # A number with its unit behind it, but not one of another name before a unit that names the next.
     rb"(?:(?P<led>(?<=[a-z] ))|(?<![a-z] ))(?P<rate>(?:" + GROUPED
-    + rb")[kKM]?)(?(unit)(?!\w|\.\d)| ?(?![a-z]{1,16}_per_s[a-z]{0,5} \d)(?:[a-z]{1,16}_)?" + _COUNTED
-    + _A_SECOND + rb"(?! ?= ?\d)(?(led)(?! \d)))"
+    + rb")[kKM]?)(?(unit)(?!\w|\.\d)(?=(?: ?(?P<counts>" + _COUNTED + _A_SECOND + rb"))?)"
+    + rb"| ?(?![a-z]{1,16}_per_s[a-z]{0,5} \d)(?:[a-z]{1,16}_)?(?P<counted>" + _COUNTED
+    + _A_SECOND + rb")(?! ?= ?\d)(?(led)(?! \d)))"
 )  # fmt: skip
 
 _NUMBER_TOO = rb"[\d.,]{1,60}(?![\d.,])|[^A-Za-z\d.,\n]{1,400}(?![^A-Za-z\d.,\n])"

@@ -291,17 +291,21 @@ def _end_remarks(workers: tuple[WorkerFigures, ...]) -> list[str]:
     return remarks
 
 
-_STATE_REMARKS = (
-    (CoreState.NAN, "has a loss that is not a finite number", "have a loss that is not a finite number"),
-    (CoreState.STRAGGLER, "is behind the others", "are behind the others"),
-    (CoreState.SILENT, "has fallen silent", "have fallen silent"),
-)
-
-
 def _core_remarks(snapshot: Snapshot) -> list[str]:
+    """What is wrong with cores, those alike in one sentence."""
     remarks = []
-    for state, one, many in _STATE_REMARKS:
-        rows = [snapshot.row_at(int(place)) for place in (snapshot.state == state).nonzero()[0]]
+    late = snapshot.straggling
+    for chosen, one, many in (
+        (
+            snapshot.state == CoreState.NAN,
+            "has a loss that is not a finite number",
+            "have a loss that is not a finite number",
+        ),
+        (late & snapshot.behind, "is behind the others", "are behind the others"),
+        (late & ~snapshot.behind, "is slower than the others", "are slower than the others"),
+        (snapshot.state == CoreState.SILENT, "has fallen silent", "have fallen silent"),
+    ):
+        rows = [snapshot.row_at(int(place)) for place in chosen.nonzero()[0]]
         if not rows:
             continue
         cores = [row.core for row in rows if row.core is not None]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 THRESHOLDS = {
     "straggler": "lines that a core may be behind the median",
+    "slow_pace": "share of the median core's rate that makes a core slow, though it keeps step",
+    "slow_samples": "samples in a row for which a core has to be that slow",
     "silent": "seconds without a line of a core's own, before it counts as silent",
     "disk_free_gib": "less free room on a worker is a warning",
     "disk_full_gib": "less free room on a worker fails",

@@ -1,0 +1,1 @@
+"""What the lines of a run come to: the newest state of every core, and what it says of them."""

@@ -1,0 +1,148 @@
+"""Where each core's loss became no finite number: the exact line, kept for those cores alone that it happened to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tui.logs.arrays import np, npt, places_of
+from tui.logs.snapshot import HAS_LOSS, UNKNOWN, format_time, optional_int
+from tui.logs.state.samples import Bools, Ints, Samples
+
+
+@dataclass(frozen=True, slots=True)
+class FirstNan:
+    """The first of the losses of a core that are no finite numbers, since its loss was last finite; None is unknown.
+
+    `offset` says where its line begins in the log of `worker` (a saved log: in the file, unpacked), in bytes; text
+    that a carriage return redraws is a line of its own. Of a sample told on several lines it is the last one's.
+    """
+
+    epoch: int | None
+    step: int | None
+    time: str | None
+    worker: int | None
+    offset: int | None
+
+    def to_json(self) -> dict[str, Any]:
+        """The place as `cores --json` prints it."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+_RECORD = np.dtype(
+    [
+        ("is_known", np.bool_), ("is_broken", np.bool_), ("time_kind", np.uint8), ("epoch", np.int64),
+        ("wraps", np.int64), ("step", np.int64), ("offset", np.int64), ("time", np.float64),
+    ]
+)  # fmt: skip
+
+_TAKEN = ("epoch", "step", "time", "time_kind", "offset")
+"""Fields that a record takes from its sample."""
+
+
+class FirstNans:
+    """The sample with which each row's newest stretch of non-finite losses began.
+
+    A stretch begins where a loss that is not finite follows a finite one, or none, and where the job was started
+    again. It goes on over samples that tell no loss. The record of a core whose loss is finite again stays, until
+    another stretch begins: that the loss is not a number now is for the newest sample to tell.
+    """
+
+    def __init__(self) -> None:
+        self._records: npt.NDArray[Any] = np.zeros(0, _RECORD)
+        self._are_broken = False
+        """Whether any row's newest loss may be no finite number."""
+
+    def may_take(self, samples: Samples) -> bool:
+        """Whether these samples could change any record."""
+        return self._are_broken or not np.isfinite(samples.loss[(samples.known & HAS_LOSS) > 0]).all()
+
+    def take(self, rows: Ints, samples: Samples, wraps: Ints) -> None:
+        """Take in a batch in arrival order: the row of each sample, and how often its step had gone back by then."""
+        told = places_of((samples.known & HAS_LOSS) > 0)
+        if not len(told):
+            return
+        self._make_room(int(rows.max()) + 1)
+        order = told[rows[told].argsort(kind="stable")]
+        ordered, broken = rows[order], ~np.isfinite(samples.loss[order])
+        is_first = np.append(True, ordered[1:] != ordered[:-1])
+        before = np.append(False, broken[:-1])
+        before[is_first] = self._records["is_broken"][ordered[is_first]]
+        begins = places_of(broken & ~before)
+        # Of several values for one row numpy keeps the last: the newest stretch.
+        at, places = ordered[begins], order[begins]
+        for name in _TAKEN:
+            self._records[name][at] = getattr(samples, name)[places]
+        self._records["wraps"][at] = wraps[places]
+        self._records["is_known"][at] = True
+        is_last = np.append(is_first[1:], True)
+        self._records["is_broken"][ordered[is_last]] = broken[is_last]
+        self._are_broken = bool(self._records["is_broken"].any())
+
+    def recover(self, rows: Ints) -> None:
+        """Note that the newest losses of these rows are finite."""
+        if self._are_broken:
+            self._records["is_broken"][rows[rows < len(self._records)]] = False
+            self._are_broken = bool(self._records["is_broken"].any())
+
+    def restart(self) -> None:
+        """Note that the job was started again: what was not finite before does not go on."""
+        self._records["is_broken"] = False
+        self._are_broken = False
+
+    def of(self, rows: Ints, first_epoch: int | None) -> FirstNanColumns | None:
+        """The records of these rows; None where there are none.
+
+        `first_epoch` is the epoch before the first time that a step went back, for samples that tell no epoch.
+        """
+        near = rows[rows < len(self._records)]
+        known = np.sort(near[self._records["is_known"][near]])
+        if not len(known):
+            return None
+        records = self._records[known]
+        epoch = records["epoch"].copy()
+        if first_epoch is not None:
+            unknown = epoch == UNKNOWN
+            epoch[unknown] = records["wraps"][unknown] + first_epoch
+        taken = {name: records[name].copy() for name in _TAKEN if name != "epoch"}
+        return FirstNanColumns(rows=known, epoch=epoch, **taken)
+
+    def _make_room(self, size: int) -> None:
+        if size > len(self._records):
+            more = np.zeros(max(size, 2 * len(self._records)) - len(self._records), _RECORD)
+            self._records = np.concatenate((self._records, more))
+
+
+@dataclass(frozen=True, eq=False)
+class FirstNanColumns:
+    """Records of cores whose loss has been no finite number, as they were at one moment."""
+
+    rows: Ints
+    """The rows that these are of, ascending."""
+    epoch: Ints
+    step: Ints
+    time: npt.NDArray[np.float64]
+    time_kind: npt.NDArray[np.uint8]
+    offset: Ints
+
+    def of_row(self, row: int, worker: int | None) -> FirstNan | None:
+        """The record of a row, which is a core of that worker; None where it has none."""
+        place = int(np.searchsorted(self.rows, row))
+        if place == len(self.rows) or self.rows[place] != row:
+            return None
+        return FirstNan(
+            epoch=optional_int(self.epoch[place]),
+            step=optional_int(self.step[place]),
+            time=format_time(float(self.time[place]), int(self.time_kind[place])),
+            worker=worker,
+            offset=optional_int(self.offset[place]),
+        )
+
+    def earliest(self, rows: Ints) -> tuple[int, int] | None:
+        """The smallest epoch and step (-1: unknown) among the records of these rows."""
+        among: Bools = np.isin(self.rows, rows)
+        if not among.any():
+            return None
+        epochs, steps = self.epoch[among], self.step[among]
+        first = int(np.lexsort((steps, epochs))[0])
+        return int(epochs[first]), int(steps[first])

@@ -1,0 +1,69 @@
+"""What a rate counts and whose it is: only rates of one unit that each core has for itself add up."""
+
+from __future__ import annotations
+
+import enum
+
+from tui.logs.arrays import np, npt
+
+UNITS = (None, "examples/s", "it/s", "tokens/s")
+"""Names of units (stable), by the lowest two bits of a `RateKind`; None: no line says what is counted."""
+
+_UNIT_BITS = 3
+
+
+class RateKind(enum.IntEnum):
+    """What a rate that a line tells counts in a second, and whose it is.
+
+    A rate of `UNKNOWN` kind, of steps, of one device among the many that a process drives, or of the whole job is
+    never added to another's.
+    """
+
+    UNKNOWN = 0
+    EXAMPLES = 1
+    """Examples (pictures, sequences, frames) of the core, or of the process, whose line it is."""
+    STEPS = 2
+    """Steps: all that take part in one make the same."""
+    TOKENS = 3
+    """Tokens of the core, or of the process, whose line it is."""
+    EXAMPLES_A_DEVICE = 5
+    TOKENS_A_DEVICE = 7
+    EXAMPLES_OF_ALL = 9
+    TOKENS_OF_ALL = 11
+
+
+_A_DEVICE = (RateKind.EXAMPLES_A_DEVICE, RateKind.TOKENS_A_DEVICE)
+_OF_ALL = (RateKind.EXAMPLES_OF_ALL, RateKind.TOKENS_OF_ALL)
+
+Kinds = npt.NDArray[np.uint8]
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+
+def unit_of(kind: int) -> str | None:
+    """The name of what a rate of a kind counts."""
+    return UNITS[kind & _UNIT_BITS]
+
+
+def common_unit(kinds: Kinds) -> str | None:
+    """The unit that all these rates have; None where they differ, or nothing tells it."""
+    units = np.unique(kinds & _UNIT_BITS)
+    return UNITS[int(units[0])] if len(units) == 1 else None
+
+
+def total_rate(rates: Floats, kinds: Kinds, *, are_cores: bool) -> float | None:
+    """What the whole pod does in a second, from what its cores tell; None where that cannot be known.
+
+    Cores' own rates are added; a rate of the whole job, which each process tells again, counts once. A rate of one
+    device adds up only where every row is a core (`are_cores`), not a process with devices of an unknown number.
+    """
+    kind = int(kinds[0]) if len(kinds) and (kinds == kinds[0]).all() else RateKind.UNKNOWN
+    if kind in _OF_ALL:
+        return float(np.median(rates))
+    adds = kind in (RateKind.EXAMPLES, RateKind.TOKENS) or (kind in _A_DEVICE and are_cores)
+    return float(rates.sum()) if adds else None
+
+
+def compares(kinds: Kinds) -> Bools:
+    """Which rates tell how fast the core is whose line it is: one of the whole job says nothing of one core."""
+    return np.isin(kinds, _OF_ALL, invert=True)
