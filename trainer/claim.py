@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import secrets
 import socket
 import threading
 import time
@@ -108,6 +109,7 @@ def _locked(file: IO[str]) -> bool:
 class _InBucket(Claim):
     def __init__(self, out: str, tell: Callable[[str], None]) -> None:
         self._out, self._url = out, objects.join(out, CLAIM)
+        self._writer = secrets.token_hex(8)
         self._lost = False
         self._ended = threading.Event()
         self._writing = threading.Lock()
@@ -121,7 +123,7 @@ class _InBucket(Claim):
             )
             self._watch(found)
         try:
-            return objects.upload(self._url, _who().encode(), replaces=found)
+            return objects.upload(self._url, _who().encode(), replaces=found, writer=self._writer)
         except objects.TakenError:
             raise self._refusal() from None
 
@@ -145,28 +147,30 @@ class _InBucket(Claim):
     def _beat_on(self) -> None:
         while not self._ended.wait(BEAT) and not self._lost:
             with contextlib.suppress(TrainerError):  # a network that breaks: the next time, or never again
-                self._beat()
+                self._beat(patience=BEAT)
 
-    def _beat(self) -> None:
+    def _beat(self, patience: float) -> None:
         with self._writing:
             if self._lost or self._ended.is_set():
                 return
             try:
-                self._generation = objects.upload(self._url, _who().encode(), self._generation, patience=BEAT)
+                self._generation = objects.upload(
+                    self._url, _who().encode(), self._generation, patience=patience, writer=self._writer
+                )
             except objects.TakenError:
                 self._lost = True
 
     def verify(self) -> None:
-        self._beat()
+        self._beat(patience=objects.PATIENCE)
         if self._lost:
             raise TrainerError(
                 f"Another process makes shards in {self._out} by now",
-                why=f"this one was not heard of for {DEAD:.0f} s",
+                why=f"no heartbeat of this one arrived for {DEAD:.0f} s",
                 remedy="See what it leaves there, and start again with --overwrite if need be",
             )
 
     def let_go(self) -> None:
         self._ended.set()
         with self._writing, contextlib.suppress(TrainerError):
-            if not self._lost:
-                objects.delete(self._url, self._generation, patience=BEAT)
+            if own := objects.generation(self._url, self._writer, patience=BEAT):
+                objects.delete(self._url, own, patience=BEAT)

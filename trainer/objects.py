@@ -164,10 +164,13 @@ def write(url: str, content: bytes, *, new: bool = False, patience: float | None
         raise TrainerError(f"Cannot write {url}", why=error.strerror or str(error), remedy=remedy) from error
 
 
-def upload(url: str, content: bytes, replaces: int | None = None, patience: float | None = None) -> int:
-    """Write an object, where told only in the place of one generation (0: of none); returns its own generation.
+def upload(
+    url: str, content: bytes, replaces: int | None = None, patience: float | None = None, writer: str = ""
+) -> int:
+    """Write an object, with `replaces` only in the place of that generation (0: of none); return its own generation.
 
-    Raises TakenError where something else is there by now. `patience` as `write` has it.
+    Raises TakenError where something else is there by now. What an earlier call of the same `writer` left there is no
+    other's: its answer may have been lost. `patience` as `write` has it.
     """
     from google.api_core.exceptions import PreconditionFailed
     from google.cloud.storage.retry import DEFAULT_RETRY
@@ -176,7 +179,7 @@ def upload(url: str, content: bytes, replaces: int | None = None, patience: floa
     with _told(url):
         blob = _client().bucket(bucket).blob(name)
         if replaces is not None:
-            blob.metadata = {WRITER: secrets.token_hex(8)}
+            blob.metadata = {WRITER: writer or secrets.token_hex(8)}
         try:
             # To send the same bytes twice does no harm: so it may be retried, which is not the client's default.
             blob.upload_from_file(
@@ -188,7 +191,8 @@ def upload(url: str, content: bytes, replaces: int | None = None, patience: floa
                 if_generation_match=replaces,
             )
         except PreconditionFailed as error:
-            there = _client().bucket(bucket).get_blob(name)
+            retry = DEFAULT_RETRY.with_timeout(PATIENCE if patience is None else patience)
+            there = _client().bucket(bucket).get_blob(name, retry=retry)
             # Where only the answer was lost, what was sent again has met itself.
             if there is None or there.metadata != blob.metadata:
                 raise TakenError(f"There is {url} already") from error
@@ -196,14 +200,18 @@ def upload(url: str, content: bytes, replaces: int | None = None, patience: floa
         return int(blob.generation)
 
 
-def generation(url: str) -> int:
-    """Of an object: another number each time that it is written; 0 where there is none."""
+def generation(url: str, writer: str | None = None, patience: float = PATIENCE) -> int:
+    """Return an object's generation, another number each time that it is written; 0 where there is none.
+
+    With `writer`, what another one wrote counts as none. `patience` as `write` has it.
+    """
     from google.cloud.storage.retry import DEFAULT_RETRY
 
     bucket, name = _parts(url)
     with _told(url):
-        blob = _client().bucket(bucket).get_blob(name, retry=DEFAULT_RETRY.with_timeout(PATIENCE))
-    return 0 if blob is None else int(blob.generation)
+        blob = _client().bucket(bucket).get_blob(name, retry=DEFAULT_RETRY.with_timeout(patience))
+    is_other = writer is not None and blob is not None and (blob.metadata or {}).get(WRITER) != writer
+    return 0 if blob is None or is_other else int(blob.generation)
 
 
 def delete(url: str, generation: int | None = None, patience: float | None = None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -31,5 +32,57 @@ def answering(monkeypatch: pytest.MonkeyPatch, answer: Callable[[str], tuple[int
         monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{server.server_port}")
         try:
             yield
+        finally:
+            server.shutdown()
+
+
+class LostAnswers:
+    """A way to a real object store that can lose the answers to uploads: what was sent arrives all the same."""
+
+    def __init__(self) -> None:
+        self.losing = threading.Event()
+        """Lose the answers to all uploads while it is set."""
+        self.lost = threading.Event()
+        """Set once an answer was lost."""
+
+
+@contextmanager
+def losing_answers(monkeypatch: pytest.MonkeyPatch, store: str) -> Iterator[LostAnswers]:
+    """Put such a way before an object store, for every client that is made meanwhile."""
+    way = LostAnswers()
+
+    class Forward(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def _forward(self) -> None:
+            content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            losing = way.losing.is_set() and self.command == "POST"
+            connection = HTTPConnection(store.removeprefix("http://"))
+            connection.request(self.command, self.path, content, dict(self.headers))
+            answer = connection.getresponse()
+            body = answer.read()
+            connection.close()
+            if losing:
+                self.close_connection = True
+                way.lost.set()
+                return
+            self.send_response(answer.status)
+            for name, value in answer.getheaders():
+                if name.lower() not in ("content-length", "transfer-encoding", "connection"):
+                    self.send_header(name, value)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_GET = do_POST = do_DELETE = _forward
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Forward) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{server.server_port}")
+        try:
+            yield way
         finally:
             server.shutdown()

@@ -13,11 +13,13 @@ import pytest
 webdataset = pytest.importorskip("webdataset", reason="the trainer's packages are not installed")
 
 from tests.trainer.made_shards import make, samples_of  # noqa: E402
+from tests.trainer.storage_answers import losing_answers  # noqa: E402
 from trainer import claim, images, objects, shards  # noqa: E402
 from trainer.claim import CLAIM, claimed  # noqa: E402
 from trainer.errors import TrainerError  # noqa: E402
 
 ROOT = Path(__file__).parents[2]
+DEADLINE_S = 60.0
 HOLDER = """
 import sys, threading
 from trainer.claim import claimed
@@ -124,6 +126,20 @@ def test_in_a_bucket_a_dead_process_loses_its_place_and_finds_out(
         assert objects.matching(out) == []
 
 
+def test_in_a_bucket_a_lost_answer_does_not_make_a_process_its_own_rival(
+    object_store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A heartbeat that arrived, and whose answer did not, left another generation than its writer knows of."""
+    monkeypatch.setattr(claim, "BEAT", 0.05)
+    out = f"gs://trainer-test/{tmp_path.name}"
+    with losing_answers(monkeypatch, object_store) as way, claimed(out, nothing) as held:
+        way.losing.set()
+        held.keep()
+        assert way.lost.wait(DEADLINE_S)
+        way.losing.clear()
+        held.verify()
+
+
 def test_of_two_that_find_a_dead_process_one_takes_its_place(
     object_store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,9 +151,8 @@ def test_of_two_that_find_a_dead_process_one_takes_its_place(
     outcomes: list[str] = []
 
     def begin() -> None:
-        both.wait()
         try:
-            with claimed(out, nothing) as held:
+            with claimed(out, lambda _: both.wait() and None) as held:  # both have found the dead one by then
                 both.wait()
                 held.verify()
                 outcomes.append("made")
