@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import asyncssh
 import pytest
 
 from tests.sshd import OpensshWorker
@@ -194,21 +195,44 @@ async def test_a_shell_that_prints_a_lot_or_half_a_line_does_no_harm(
     assert (server.home / ".tpu-tui/code" / result.hash / "a").read_bytes() == b"a"
 
 
-@pytest.mark.parametrize("start_up", ["read line", "exec sh", "sleep 600", "exit 3"])
+@pytest.mark.parametrize("start_up", ["read line", "exec sh", "sleep 600"])
 async def test_a_shell_that_keeps_the_code_from_arriving_is_named(
     sshd: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start_up: str
 ) -> None:
     monkeypatch.setattr("tui.ssh.transfer.BEGINS_WITHIN", 1.5)
-    server = sshd()
+    error = await _refused_by(sshd(), tmp_path, start_up, Fleet)
+    assert "for 1.5 s" in error.why
+    assert "start-up files" in error.remedy
+
+
+class _EndedFleet(Fleet):
+    """A fleet whose commands have ended before anything is sent to them, as happens on a busy machine."""
+
+    async def process(self, index: int, command: str) -> asyncssh.SSHClientProcess[bytes]:
+        process = await super().process(index, command)
+        await process.wait_closed()
+        return process
+
+
+@pytest.mark.parametrize("fleet", [Fleet, _EndedFleet])
+async def test_a_shell_that_ends_before_the_code_arrives_is_named(
+    sshd: Start, tmp_path: Path, fleet: type[Fleet]
+) -> None:
+    error = await _refused_by(sshd(), tmp_path, "exit 3", fleet)
+    assert "broke off" in error.why
+    assert "start-up files" in error.remedy
+
+
+async def _refused_by(server: OpensshWorker, tmp_path: Path, start_up: str, fleet: type[Fleet]) -> WorkerError:
+    """Send a tree to a worker whose login shell has these start-up files; return why it did not arrive."""
     (server.home / ".bashrc").write_text(f"{start_up}\n")
     (tmp_path / "source").mkdir()
     (tmp_path / "source/a").write_bytes(b"a")
-    async with Fleet([server.worker], server.access()) as fleet:
-        (error,) = [row async for row in sync_tree(fleet, [0], tmp_path / "source")]
+    async with fleet([server.worker], server.access()) as workers:
+        (error,) = [row async for row in sync_tree(workers, [0], tmp_path / "source")]
     assert isinstance(error, WorkerError)
     assert error.worker == 0
-    assert "broke off" in error.why if start_up == "exit 3" else "for 1.5 s" in error.why
-    assert "start-up files" in error.remedy
+    return error
 
 
 async def test_a_shell_that_prints_without_end_is_named(

@@ -263,6 +263,12 @@ class _Delivery:
             self._process.stdin.write_eof()
 
 
+def _send(process: asyncssh.SSHClientProcess[bytes], data: bytes) -> None:
+    """Send to a worker's command; one that has ended by then takes nothing, and its answer says why."""
+    with suppress(BrokenPipeError):
+        process.stdin.write(data)
+
+
 class _Errand:
     """One tree on its way to one worker."""
 
@@ -319,13 +325,13 @@ class _Errand:
         arguments = shlex.join([nonce, self._parcel.tree.hash, self._run_root])
         process = await start(f"exec sh -c 's=$(head -c {len(remote)}); eval \"$s\"' tpu-tui {arguments}")
         try:
-            process.stdin.write(remote)
+            _send(process, remote)
             delivery = _Delivery(process, nonce, self._parcel.blocks(self._index), self._tell)
             await delivery.expect("here", within=BEGINS_WITHIN)
             if await delivery.expect("have", "want") == "have":
                 return "have"
             first = min(FIRST, self._parcel.size // 4) if measured else 0
-            process.stdin.write(number(first // 2))
+            _send(process, number(first // 2))
             return await self._sent(delivery, first)
         finally:
             process.close()
