@@ -35,9 +35,19 @@ def test_the_worst_comes_first_and_what_is_alike_is_said_once() -> None:
         ("warn", "lockfile", "workers 0,2", "left behind"),
         ("pass", "disk", "workers 0-3", "87–90 GiB free"),
     ]
-    assert found.counts == {"fail": 1, "unknown": 1, "warn": 2, "pass": 4}
+    assert found.counts == {"fail": 1, "unknown": 1, "warn": 1, "pass": 1}, "as many as are shown, whatever the pod"
+    assert found.summary == "1 failed, 1 unknown, 1 warning, 1 passed"
     assert not found.ok
     assert digest(rows[:4]).ok
+
+
+@pytest.mark.parametrize("workers", [1, 4, 64])
+def test_the_count_of_checks_is_the_same_for_any_number_of_workers(workers: int) -> None:
+    rows = [said("pass", check, index, "fine") for check in ("disk", "clock", "chips") for index in range(workers)]
+    rows += [said("warn", check, index, "high") for check in ("load", "memory") for index in range(workers)]
+    rows += [*square(workers, 8476), probe(0, 0, 8476, "closed")]
+    assert digest(rows).summary == "2 warnings, 4 passed"
+    assert digest([]).summary == "nothing was checked"
 
 
 def test_what_differs_in_a_number_is_told_as_its_range_but_a_pid_by_example() -> None:

@@ -55,7 +55,7 @@ async def test_what_hinders_a_launch_is_told_before_it_with_what_to_do(operator:
         told = dialog_text(app)
         assert told.index("✗ worker 2: device: /dev/accel0 is held by pid 4711") < told.index("! worker 3: clock")
         assert "→ stop that process" in told
-        assert "1 checks passed" in told
+        assert "1 check passed" in told
         assert str(launch.label) == "Launch all the same"
         await until(pilot, lambda: launch.region.width > len("Launch all the same"))
         operator.rows = operator.rows[:1]

@@ -31,7 +31,7 @@ def test_of_a_check_that_differs_everywhere_the_first_few_are_told_and_the_rest_
 def test_what_hinders_comes_before_what_is_unknown_and_what_warns() -> None:
     rows = [
         row("clock", 1, "unknown", "no answer"),
-        row("disk", 1, "pass", "fine"),
+        *(row("disk", n, "pass", "fine") for n in (1, 2, 3)),
         row("disk", 0, "warn", "2 GiB"),
         row("bucket", None, "fail", "not there"),
     ]

@@ -13,6 +13,7 @@ from tui.pod.ranks import format_ranks
 
 STATUSES = tuple(SEVERITY)
 """From the worst to the best."""
+_COUNTED = {"fail": "failed", "unknown": "unknown", "warn": "warnings", "pass": "passed"}
 _NUMBER = re.compile(r"(?<![^\s(])\d+(?:\.\d+)?(?=[\s,);%]|$)")
 """A number that stands by itself: no part of an address, a version or a name."""
 _A_NAME_FOLLOWS = "pid "
@@ -49,9 +50,10 @@ class Finding:
 
 @dataclass(frozen=True)
 class Digest:
-    """All that was checked: counts by status, findings with the worst first, ports with trouble as squares."""
+    """All that was checked: findings with the worst first, how many by status, ports with trouble as squares."""
 
     counts: dict[str, int]
+    """Findings, not rows: a check counts once, however many workers there are."""
     findings: tuple[Finding, ...]
     matrices: tuple[Matrix, ...]
 
@@ -60,14 +62,24 @@ class Digest:
         """Whether nothing failed; what is unknown did not fail, and is not fine."""
         return not self.counts["fail"]
 
+    @property
+    def summary(self) -> str:
+        """Return the counts in words, the worst first: `1 warning, 20 passed`."""
+        told = [_in_words(status, self.counts[status]) for status in _COUNTED if self.counts[status]]
+        return ", ".join(told) or "nothing was checked"
+
+
+def _in_words(status: str, count: int) -> str:
+    return f"{count} {_COUNTED[status].removesuffix('s' if count == 1 else '')}"
+
 
 def digest(rows: Sequence[CheckRow]) -> Digest:
     """Gather rows, finished or not: a stream can be digested again whenever more of it has come."""
-    counted = Counter(row.status for row in rows)
     pairs = [row for row in rows if row.check == "ports" and row.peer is not None]
     others = [row for row in rows if not (row.check == "ports" and row.peer is not None)]
     findings = [*_alike(others), *_of_ports(pairs)]
     findings.sort(key=lambda finding: SEVERITY.get(finding.status, 0))
+    counted = Counter(finding.status for finding in findings)
     matrices = tuple(matrix for matrix in port_matrices(rows) if matrix.filtered or matrix.unknown)
     return Digest({status: counted[status] for status in STATUSES}, tuple(findings), matrices)
 

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from tui.pod.slice import Slice
 
 _WORDS = {"fail": "FAIL", "unknown": "????", "warn": "warn", "pass": "pass"}
-_COUNTED = {"fail": "failed", "unknown": "unknown", "warn": "warnings", "pass": "passed"}
 _INDENT = 6
 """Columns of the first word and the blanks after it."""
 _WIDEST_MATRIX = 200
@@ -107,8 +106,7 @@ def _address(bucket: str) -> str:
 
 def _print_digest(name: str, found: Digest, out: Output) -> None:
     columns = shutil.get_terminal_size((sys.maxsize, 0)).columns
-    counts = ", ".join(_counted(status, count) for status, count in found.counts.items() if count)
-    out.text(f"{name}: {counts or 'nothing was checked'}")
+    out.text(f"{name}: {found.summary}")
     for finding, following in zip_longest(found.findings, found.findings[1:]):
         _print_finding(finding, columns, out, with_remedy=following is None or following.remedy != finding.remedy)
     for matrix in found.matrices:
@@ -117,10 +115,6 @@ def _print_digest(name: str, found: Digest, out: Output) -> None:
         from tui.checks.matrix import LEGEND
 
         out.text(" " * _INDENT + LEGEND)
-
-
-def _counted(status: str, count: int) -> str:
-    return f"{count} {_COUNTED[status].removesuffix('s' if count == 1 else '')}"
 
 
 def _print_finding(finding: Finding, columns: int, out: Output, *, with_remedy: bool) -> None:

@@ -130,5 +130,7 @@ def check_lines(rows: Sequence[CheckRow], *, done: bool) -> str:
         if rest := [worker for finding in accounts[_MOST_ALIKE:] for worker in finding.workers]:
             lines.append(f"  and likewise workers {format_ranks(rest)}")
     passed = found.counts["pass"]
-    lines.append(f"{passed} checks passed" if done else f"checking the workers… {passed} passed so far")
+    lines.append(
+        f"{passed} check{'s' * (passed != 1)} passed" if done else f"checking the workers… {passed} passed so far"
+    )
     return "\n".join(lines)

@@ -57,7 +57,6 @@ RUN_COLUMNS = (
     Column("latest", "latest", 16, rank=1, flexible=3, wanted=36),
     Column("command", "command", 24, rank=4, flexible=1),
 )
-_COUNTED = {"fail": "failed", "unknown": "unknown", "warn": "warn"}
 MOST_CHECK_LINES = 200
 """Rows of a finding that are listed: a pod of 32 workers has thousands of pairs and ports."""
 
@@ -127,13 +126,6 @@ def worker_row(worker: Worker) -> Row:
 def check_rows(found: Digest) -> list[Row]:
     """What the checks found, the worst first; what says the same of several workers in one row."""
     return [_check_row(place, finding) for place, finding in enumerate(found.findings)]
-
-
-def check_note(found: Digest) -> str:
-    """How many failed, or warn, or that all is well."""
-    counts, total = found.counts, sum(found.counts.values())
-    told = [f"{counts[status]} {word}" for status, word in _COUNTED.items() if counts[status]]
-    return f"{', '.join(told)} of {total:,}" if told else f"{total:,} passed"
 
 
 def finding_key(finding: Finding) -> Hashable:

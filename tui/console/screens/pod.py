@@ -150,7 +150,7 @@ class PodScreen(MainScreen):
         reading = self.console.store.get(checks)
         self._checks = found = self._digest(reading.value or ())
         self._tables["checks"].show(rows.check_rows(found) if found else [])
-        self._panes["checks"].show_reading(reading, now, rows.check_note(found) if found else "")
+        self._panes["checks"].show_reading(reading, now, found.summary if found else "")
 
     def _digest(self, found: tuple[CheckRow, ...]) -> Digest | None:
         """What the rows amount to; the checks are loaded only when there is something to gather."""
