@@ -164,7 +164,11 @@ def _print_runs(
 
 
 def _row(status: RunStatus, operator: Operator, *, with_figures: bool) -> tuple[Any, ...]:
+    from tui.reports.findings import marks_of_run
+
     cause = (status.cause or "").partition(LAST_WORDS)[0]
+    glance = operator.glance(status) if with_figures else None
+    latest = cause or str(glance or "")
     return (
         status.run.id,
         status.run.slice,
@@ -173,7 +177,7 @@ def _row(status: RunStatus, operator: Operator, *, with_figures: bool) -> tuple[
         to_the_second(status.started),
         to_the_second(status.ended),
         _attended(status),
-        cause or (str(operator.glance(status)) if with_figures else None),
+        " · ".join(filter(None, (marks_of_run(status, glance), latest))) or None,
     )
 
 
@@ -253,11 +257,14 @@ def _out_of_reach(status: RunStatus) -> str | None:
 
 
 def _print_status(
-    document: dict[str, Any], status: RunStatus, attended: str, directory: RunDirectory, out: Output
+    document: dict[str, Any],
+    status: RunStatus,
+    attended: str,
+    directory: RunDirectory,
+    out: Output,
 ) -> None:
     loss, rate, age = document["loss"], document["rate_total"], document["figures_age_s"]
     cause, _, last_lines = (document["cause"] or "").partition(LAST_WORDS)
-    stragglers = ", ".join(f"core {core}" for core in document["stragglers"]) or None
     rows = [
         ("run", document["run"]),
         ("slice", document["slice"]),
@@ -273,14 +280,30 @@ def _print_status(
         ("loss", loss and _spread_to_read(loss)),
         ("rate", None if rate is None else f"{_to_read(rate, 2)} examples/s, all cores"),
         ("cores", document["cores"]),
-        ("stragglers", stragglers),
+        *_found(document, status),
         ("newest byte", None if age is None or age < OLD_FIGURES_S else f"came {in_time(age)} ago"),
         ("out of reach", _out_of_reach(status)),
         ("silent", ", ".join(f"worker {worker}" for worker in document["silent"]) or None),
-        ("exit codes", exit_summary(status)),
+        ("exit codes", exit_summary(status) if any(code is not None for code in status.exit_codes) else None),
         ("directory", directory.path),
     ]
     out.facts([row for row in rows if row[1] is not None])
+
+
+def _found(document: dict[str, Any], status: RunStatus) -> list[tuple[str, str]]:
+    """What was found wrong with single cores, stragglers first; what was over stays among it."""
+    from tui.reports.findings import sentences
+    from tui.runs.record.findings import Finding
+
+    findings = [Finding.from_json(row) for row in document["findings"]]
+    told = sentences(findings, is_over=status.state.is_over)
+    told.sort(key=lambda each: not each[1].is_straggling)
+    rows, named = [], ""
+    for text, finding in told:
+        name = "stragglers" if finding.is_straggling else "nan"
+        rows.append(("" if name == named else name, text))
+        named = name
+    return rows
 
 
 def _quoted(last_lines: str, status: RunStatus, directory: RunDirectory) -> list[tuple[str, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from tui.logs.archive import SavedLog
     from tui.logs.dialects import Dialect
     from tui.logs.snapshot import Snapshot
+    from tui.runs.glance import Glance, Glances
     from tui.runs.reader import RunReader
 
 READ_BYTES = 256 * 1024
@@ -28,6 +30,8 @@ FIGURES_EVERY = 0.2
 """Seconds between two sets of figures: nobody reads faster, and every repaint of a large screen costs 20 ms."""
 SNAPSHOT_EVERY = 1.0
 """Seconds after which a live run's cores are looked at again although nothing arrived: silence shows, too."""
+GLANCE_EVERY = 2.0
+"""Seconds between two looks at the ends of logs that are still being read."""
 FOLD_SHARE = 10
 """Folding all events into a status may take one part in this many of the time: thousands of workers tell many."""
 ARRIVALS_BLOCK = 256 * 1024
@@ -68,6 +72,14 @@ class Feed(Protocol):
     @property
     def caught_up(self) -> bool:
         """Whether everything was read once that was there."""
+
+    @property
+    def progress(self) -> float | None:
+        """The share of the logs that was read, 0 to 1; None where their size is not known."""
+
+    @property
+    def newest(self) -> Glance | None:
+        """The figures at the ends of the logs, while these are read for the first time."""
 
     def poll(self) -> bool:
         """Read a little more; whether anything is new to be shown."""
@@ -117,6 +129,9 @@ class RunFeed:
         self._snapped = 0.0
         self._grown = False
         self.is_behind, self.caught_up = False, False
+        self._glances: Glances | None = None
+        self._newest: Glance | None = None
+        self._glanced = -math.inf
         self._tails: dict[int, Spool] = {}
 
     @property
@@ -133,6 +148,23 @@ class RunFeed:
     def workers(self) -> Sequence[int]:
         """The run's workers by index."""
         return [worker.index for worker in self.directory.run.workers]
+
+    @property
+    def progress(self) -> float | None:
+        """The share of the newest logs' bytes that was read."""
+        return None if self._reader is None else self._reader.progress()
+
+    @property
+    def newest(self) -> Glance | None:
+        """The figures at the ends of the logs, looked at now and then while there is much to read before them."""
+        now = time.monotonic()
+        if not self.caught_up and now - self._glanced >= GLANCE_EVERY:
+            from tui.runs.glance import Glances
+
+            self._glances = self._glances or Glances(self._dialects)
+            self._newest = self._glances.of(self.directory)
+            self._glanced = time.monotonic()
+        return self._newest
 
     def poll(self) -> bool:
         """Read what arrived, as much of it as one go takes, and the events when there are new ones."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -69,6 +70,20 @@ class SavedFeed:
     def caught_up(self) -> bool:
         """Whether the file was read to its end."""
         return not self.is_behind
+
+    @property
+    def progress(self) -> float | None:
+        """The share of the file that was read; not known of a packed one."""
+        if self._log.compressed:
+            return None
+        with contextlib.suppress(OSError):
+            return min(1.0, self._demux.bytes / max(1, self._log.path.stat().st_size))
+        return None
+
+    @property
+    def newest(self) -> None:
+        """Not looked for: a saved log's end does not tell whose lines are there."""
+        return None
 
     def poll(self) -> bool:
         """Read some more blocks; whether what they told is to be shown."""

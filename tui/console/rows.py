@@ -14,6 +14,7 @@ from tui.console.widgets.row_table import Row
 from tui.pod.ranks import format_ranks
 from tui.pod.slice import Slice
 from tui.pod.worker import Worker
+from tui.reports.findings import marks_of_run
 from tui.runs.record.exit_summary import exit_summary, was_stopped_on_purpose
 
 if TYPE_CHECKING:
@@ -213,11 +214,14 @@ def attendance(status: RunStatus, now: float) -> Cell:
 
 
 def latest(status: RunStatus, glance: Glance | None) -> Cell:
-    """What there is to say of a run: why it ended so, else where it is; of a rehearsal, that it trains nothing."""
-    news = _latest(status, glance)
-    if not status.run.is_rehearsal:
-        return news
-    return Cell(" · ".join(filter(None, (news.text, "rehearsal"))), news.tone or "warn")
+    """What there is to say of a run: what is wrong with its cores, why it ended so, else where it is.
+
+    Of a rehearsal, that it trains nothing.
+    """
+    news, marked = _latest(status, glance), marks_of_run(status, glance)
+    rehearsal = "rehearsal" if status.run.is_rehearsal else ""
+    tone = "bad" if marked.startswith("nan") else "warn" if marked and not status.state.is_over else news.tone
+    return Cell(" · ".join(filter(None, (marked, news.text, rehearsal))), tone)
 
 
 def _latest(status: RunStatus, glance: Glance | None) -> Cell:

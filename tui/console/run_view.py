@@ -10,6 +10,7 @@ import numpy as np
 
 from tui.console import words
 from tui.console.document import document
+from tui.console.render.finding_lines import mark_of, of_ended_run, of_live_cores
 from tui.console.rows import exit_codes, run_seconds
 from tui.console.text import as_seen, elapsed, harmless, number
 from tui.console.touch import attendance, is_launching, left_alone, lost_links, out_of_touch
@@ -40,7 +41,6 @@ PHASE_COLUMNS = (
     Column("last", "last line, or what went wrong", 20, flexible=1, wanted=40),
 )
 LEFT_ALONE = "nobody follows this run any more: its logs and figures stand still"
-_MOST_NAMED = 6
 _MOST_DETAILS = 3
 _PROCESS = re.compile(r"\bpid \d+")
 QUOTED = 6
@@ -51,8 +51,26 @@ def headline(feed: Feed, now: float) -> list[list[Cell]]:
     """Two lines: the run and its state; the figures. What is wrong is told beneath, by `trouble`."""
     snapshot = feed.snapshot
     first = _identity(feed, now)
-    figures = _figures(snapshot, feed) if snapshot is not None and len(snapshot) else []
+    if not feed.caught_up:
+        figures = _while_reading(feed)
+    else:
+        figures = _figures(snapshot, feed) if snapshot is not None and len(snapshot) else []
     return [first, figures] if figures else [first]
+
+
+def reading(feed: Feed) -> str:
+    """`reading 4 %` while logs are read for the first time, empty once they were: figures until then are old ones."""
+    if feed.caught_up:
+        return ""
+    share = feed.progress
+    return "reading …" if share is None else f"reading {min(99, int(share * 100))} %"
+
+
+def _while_reading(feed: Feed) -> list[Cell]:
+    """How far the logs were read, and the newest figures, which are those at their ends."""
+    newest = feed.newest
+    told = "" if newest is None or is_launching(feed.status) else str(newest)
+    return [Cell(reading(feed), "busy"), *[Cell(f"newest: {told}")] * bool(told)]
 
 
 def _identity(feed: Feed, now: float) -> list[Cell]:
@@ -69,6 +87,7 @@ def _identity(feed: Feed, now: float) -> list[Cell]:
         cells.append(Cell("cpu", "dim"))
     if status.state.is_over:
         cells.append(Cell(f"exit {exit_codes(status).text}", exit_codes(status).tone))
+        cells.append(Cell(*mark_of(feed)))
     return cells
 
 
@@ -117,18 +136,6 @@ def _expected_cores(feed: Feed) -> int | None:
     return max(each * len(status.run.workers), len(snapshot or ()))
 
 
-def _named(what: str, cores: tuple[int | None, ...]) -> str:
-    names = ", ".join("?" if core is None else str(core) for core in cores[:_MOST_NAMED])
-    return f"{what}: core {names}" + (f" and {len(cores) - _MOST_NAMED} more" if len(cores) > _MOST_NAMED else "")
-
-
-def _since(snapshot: Snapshot) -> str:
-    """Where the first of the losses stood that are no numbers now; empty where that is not known."""
-    epoch, step = snapshot.nan_since or (UNKNOWN, UNKNOWN)
-    told = [f"epoch {epoch}"] * (epoch >= 0) + [f"step {step}"] * (step >= 0)
-    return f", since {', '.join(told)}" if told else ""
-
-
 def trouble(
     feed: Feed, now: float, *, attends: bool = False, reads: bool = False, problem: TpuTuiError | None = None
 ) -> Told:
@@ -145,11 +152,9 @@ def trouble(
         said.insert(0, _alone(status.run.id, attends=attends, reads=reads))
     is_live = status is None or not (status.state.is_over or is_launching(status))
     if snapshot is not None and len(snapshot) and is_live and feed.caught_up:
-        if snapshot.nan_cores:
-            said.append((_named("nan", snapshot.nan_cores) + _since(snapshot), "bad"))
-        behind = _behind(snapshot, frozenset() if reads else out_of_touch(status, now))
-        if behind:
-            said.append((_named("straggler", behind), "warn"))
+        said += of_live_cores(status, snapshot, frozenset() if reads else out_of_touch(status, now))
+    elif status is not None and status.state.is_over:
+        said += of_ended_run(feed)
     first, *remedy = str(problem).splitlines() if problem else [""]
     said += [(first, "bad")] * bool(first)
     if status is None:
@@ -157,15 +162,9 @@ def trouble(
     if status.notes and not said:
         said.append((status.notes[-1], "dim"))
     told = told_of(said, [*_failed_phases(status), *remedy])
+    if not feed.caught_up:
+        told = replace(told, is_partial=True)
     return told if worker is None else replace(told, worker=worker, quoted=quoted)
-
-
-def _behind(snapshot: Snapshot, unseen: frozenset[int]) -> tuple[int | None, ...]:
-    """Stragglers, but for cores of workers that nobody hears of: those may be as far as the others."""
-    if not unseen:
-        return snapshot.stragglers
-    flagged = (snapshot.state == CoreState.STRAGGLER) & ~np.isin(snapshot.worker, list(unseen))
-    return tuple(int(core) for core in snapshot.core[flagged])
 
 
 def failed_worker(status: RunStatus) -> int | None:

@@ -47,7 +47,7 @@ def to_document(summary: Summary) -> dict[str, Any]:
         "total_train_time": summary.total_train_time,
         "rate_check": summary.rate_check.to_json() if summary.rate_check else None,
         "exit_codes": [worker.exit_code for worker in summary.workers],
-        "stragglers": [cost.to_json() for cost in summary.stragglers],
+        "stragglers": [dict(row) for row in summary.stragglers],
         "remarks": list(summary.remarks),
         "epochs": [epoch.to_json() for epoch in summary.epochs],
         "workers": [worker.to_json() for worker in summary.workers],

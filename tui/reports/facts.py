@@ -46,6 +46,9 @@ def facts_of_run(status: RunStatus) -> RunFacts:
         ended=status.ended,
         workers=workers,
         notes=status.notes,
+        findings=status.findings,
+        first_failure=status.first_failure,
+        is_over=status.state.is_over,
     )
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from tui.logs.costs import straggler_costs
 from tui.logs.snapshot import Snapshot, json_figure
+from tui.reports.findings import findings_of_run, open_cores, straggler_rows
 from tui.reports.summary import told_loss
 from tui.runs.status import RunStatus
 
@@ -19,6 +19,7 @@ def status_document(
     `newest_arrival` is when the newest byte of its logs came (Unix time).
     """
     spread = told_loss(snapshot) if snapshot is not None else None
+    findings = findings_of_run(status, snapshot)
     return {
         "run": status.run.id,
         "slice": status.run.slice,
@@ -35,8 +36,10 @@ def status_document(
         "loss": spread.to_json() if spread else None,
         "rate_total": json_figure(snapshot.rate_total) if snapshot is not None else None,
         "cores": len(snapshot) if snapshot is not None else None,
-        "stragglers": list(snapshot.stragglers) if snapshot is not None else [],
-        "straggler_costs": [cost.to_json() for cost in straggler_costs(snapshot)] if snapshot is not None else [],
+        "stragglers": open_cores(findings),
+        "straggler_costs": straggler_rows(findings, snapshot),
+        "nan_cores": open_cores(findings, is_loss=True) if snapshot is None else list(snapshot.nan_cores),
+        "findings": [one.to_json() for one in findings],
         "cause": status.cause,
         "remedy": status.remedy,
         "silent": list(status.silent),

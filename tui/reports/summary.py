@@ -10,11 +10,12 @@ from datetime import datetime
 from statistics import median
 from typing import Any
 
-from tui.logs.costs import StragglerCost, straggler_costs
 from tui.logs.snapshot import CoreRow, CoreState, EpochSummary, Snapshot, Spread, json_figure
 from tui.pod.ranks import format_ranks
 from tui.pod.run import LAST_WORDS, mask_secrets
 from tui.printable import figure, significant
+from tui.reports.findings import finding_remarks, findings_of, straggler_rows
+from tui.runs.record.findings import Finding
 
 RATES_AGREE = 0.10
 """How far the sum of the cores' GlobalRate may lie from the job's own Reduced GlobalRate, as a share of it."""
@@ -54,6 +55,10 @@ class RunFacts:
     ended: str | None = None
     workers: tuple[WorkerFact, ...] = ()
     notes: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    """What a keeper found wrong with single cores."""
+    first_failure: int | None = None
+    is_over: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +131,10 @@ class Summary:
     rate_check: RateCheck | None
     workers: tuple[WorkerFigures, ...]
     cores: tuple[CoreRow, ...]
-    stragglers: tuple[StragglerCost, ...]
+    findings: tuple[Finding, ...]
+    """What was found wrong with single cores, whoever found it."""
+    stragglers: tuple[Mapping[str, Any], ...]
+    """Of each straggler what it costs, as `status --json` prints it."""
     remarks: tuple[str, ...]
     """What to look at first: who failed, who is behind, what does not add up."""
     lines: int
@@ -141,7 +149,7 @@ def summarise(facts: RunFacts, snapshot: Snapshot) -> Summary:
     facts = _completed(facts, snapshot)
     workers = _workers(facts, snapshot)
     check = _rate_check(snapshot)
-    stragglers = straggler_costs(snapshot)
+    findings = findings_of(facts.findings, snapshot, is_over=facts.is_over, first_failure=facts.first_failure)
     told = snapshot.facts
     return Summary(
         facts=facts,
@@ -157,8 +165,9 @@ def summarise(facts: RunFacts, snapshot: Snapshot) -> Summary:
         rate_check=check,
         workers=workers,
         cores=tuple(snapshot.rows()),
-        stragglers=stragglers,
-        remarks=(*_remarks(facts, snapshot, workers, check), *_cost_remarks(stragglers)),
+        findings=findings,
+        stragglers=tuple(straggler_rows(findings, snapshot)),
+        remarks=(*_remarks(facts, snapshot, workers, check), *finding_remarks(findings, is_over=_is_over(facts))),
         lines=snapshot.lines,
         bytes=snapshot.bytes,
         samples=snapshot.samples,
@@ -260,7 +269,7 @@ def _remarks(
         cause, _, last_lines = facts.cause.partition(LAST_WORDS)
         remarks += [f"Cause: {cause}.", *([f"Its last lines: {last_lines}"] if last_lines else [])]
     remarks += _end_remarks(workers)
-    remarks += _core_remarks(snapshot)
+    remarks += _core_remarks(snapshot, was_live=not facts.is_over)
     idle = [worker.worker for worker in workers if worker.worker is not None and not worker.samples]
     if idle and snapshot.samples:
         remarks.append(f"{_who('Worker', idle)} printed no training line.")
@@ -291,10 +300,10 @@ def _end_remarks(workers: tuple[WorkerFigures, ...]) -> list[str]:
     return remarks
 
 
-def _core_remarks(snapshot: Snapshot) -> list[str]:
-    """What is wrong with cores, those alike in one sentence."""
+def _core_remarks(snapshot: Snapshot, *, was_live: bool) -> list[str]:
+    """What is wrong with cores, those alike in one sentence; of an ended run, findings tell its stragglers."""
     remarks = []
-    late = snapshot.straggling
+    late = snapshot.straggling & was_live
     for chosen, one, many in (
         (
             snapshot.state == CoreState.NAN,
@@ -316,17 +325,9 @@ def _core_remarks(snapshot: Snapshot) -> list[str]:
     return remarks
 
 
-def _cost_remarks(stragglers: tuple[StragglerCost, ...]) -> list[str]:
-    """What the dearest straggler costs, in words."""
-    dearest = stragglers[0] if stragglers else None
-    if dearest is None or dearest.share is None:
-        return []
-    who = "The stream" if dearest.core is None else f"Core {dearest.core}"
-    seconds = "" if dearest.seconds_per_step is None else f", {figure(dearest.seconds_per_step)} s more a step"
-    return [
-        f"{who} runs at {(dearest.pace or 0) * 100:.0f} % of the median core's pace: "
-        f"waiting for it takes {dearest.share * 100:.0f} % of the pod's time{seconds}."
-    ]
+def _is_over(facts: RunFacts) -> bool:
+    """Whether nothing will come any more: a saved log is as it is."""
+    return facts.is_over or not facts.is_run
 
 
 def _missing_cores(snapshot: Snapshot) -> list[int]:

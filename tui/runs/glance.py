@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 WORKERS_READ = 8
 """Workers whose logs are looked at, spread over the pod: they train in step."""
+MOST_NAN = 16
+"""Cores without a loss that are named."""
 TAIL = 16 * 1024
 """Bytes read of each: some hundred lines."""
 
@@ -28,6 +30,8 @@ class Glance:
     epoch: int | None = None
     step: int | None = None
     loss: float | None = None
+    nan_cores: tuple[int | None, ...] = ()
+    """Cores, of those that were looked at, whose newest loss is no number."""
 
     def __str__(self) -> str:
         """`loss 1.03036 step 28 epoch 4`, as far as it is known."""
@@ -66,7 +70,7 @@ class Glances:
         snapshot = demux.snapshot()
         spread = snapshot.loss_spread
         loss = spread.median if spread else float("nan") if snapshot.nan_cores else None
-        return Glance(snapshot.median_epoch, snapshot.median_step, loss)
+        return Glance(snapshot.median_epoch, snapshot.median_step, loss, snapshot.nan_cores[:MOST_NAN])
 
 
 def _spread(workers: Sequence[int]) -> list[int]:

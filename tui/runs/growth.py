@@ -7,6 +7,7 @@ import sys
 import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -101,6 +102,15 @@ class Growth:
     def is_ahead(self) -> bool:
         """Whether the logs are known to have more than was read of them."""
         return bool(self._pending)
+
+    def progress(self) -> float:
+        """The share of the logs' bytes that was read, 0 to 1; 1 where there are none."""
+        read = total = 0
+        for worker, attempt in ((one.index, self._attempts.get(one.index, 0)) for one in self.directory.run.workers):
+            with suppress(OSError):
+                total += self._place(worker, attempt).stat().st_size
+            read += self._read.get(worker, 0)
+        return min(1.0, read / total) if total else 1.0
 
     def look_at_events(self) -> bool:
         """Take in new events; whether there were any."""

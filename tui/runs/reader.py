@@ -48,6 +48,10 @@ class RunReader:
             self.demux.finish()
         return read or changed
 
+    def progress(self) -> float:
+        """The share of the newest logs' bytes that was read, 0 to 1."""
+        return self.growth.progress()
+
     def _begin_log(self, span: Span) -> None:
         """Another log of a worker's begins; the first of an attempt tells that all were started again."""
         self.demux.finish(span.time, worker=span.worker)

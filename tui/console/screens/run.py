@@ -131,6 +131,7 @@ class RunScreen(MainScreen):
         if not self._showed_figures:
             self._logs.take(is_seen=self._lower.display)
             self._charts.take(self.feed.snapshot)
+            self._charts.set_note(run_view.reading(self.feed))
         if self.feed.is_behind and not self._reading:
             self._reading = True
             self.set_timer(BREATH, self._read_on)

@@ -62,6 +62,11 @@ class ChartPanes(Vertical, can_focus=True):
         """Draw both as soon as there is something to draw: they have just come to be seen."""
         self._due, self._owed = 0.0, BOTH_CHARTS
 
+    def set_note(self, note: str) -> None:
+        """Say in the frames what holds of the curves now, as that they are still being read."""
+        for pane in self._panes:
+            pane.set_subtitle(note)
+
     def take(self, snapshot: Snapshot | None) -> None:
         """Draw the next chart, if it is time."""
         begun = time.monotonic()

@@ -36,6 +36,8 @@ class Told:
     tone: str = ""
     worker: int | None = None
     quoted: tuple[str, ...] = ()
+    is_partial: bool = False
+    """Whether logs are still being read: that nothing is told then does not mean that nothing is wrong."""
 
 
 class Trouble(Widget):
@@ -74,7 +76,7 @@ class Trouble(Widget):
     def show(self, told: Told) -> None:
         """Take what is wrong now; nothing is told as such once something was."""
         if not told.sentences and self.has_class("-shown"):
-            told = Told((OVER,), "dim")
+            told = self._told if told.is_partial else Told((OVER,), "dim")
         if told != self._told:
             height = len(self._lines(self.content_size.width))
             was_shown = self.has_class("-shown")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tui.pod.ranks import format_ranks
@@ -17,10 +17,11 @@ from tui.runs.contact import Contact
 from tui.runs.directory import RunDirectory
 from tui.runs.mirror import record
 from tui.runs.policies import Patience, in_time, names_of
-from tui.runs.record.findings import AT_THE_END, BEHIND, LOSS, MOST_FINDINGS, OVER, STRAGGLING
+from tui.runs.record.findings import AT_THE_END, BEHIND, LOSS, MOST_FINDINGS, OVER, SLOW, STRAGGLING
 from tui.runs.status import status_of
 
 if TYPE_CHECKING:
+    from tui.logs.costs import StragglerCost
     from tui.logs.snapshot import CoreRow, Snapshot
 
 _DECIMALS = 3
@@ -60,7 +61,7 @@ class CoreWatch:
         furthest = max(row.lag or 0 for row in rows)
         how_far = f"was {furthest}" if len(rows) == 1 else f"were up to {furthest}"
         text = f"{_named(rows)} {how_far} steps behind when {when} ended"
-        await self._note(text, AT_THE_END, rows, found=_paces(rows, snapshot))
+        await self._note(text, AT_THE_END, rows, found=_paces(rows, _costs(snapshot)))
 
     async def _look_at_losses(self, snapshot: Snapshot) -> None:
         """Tell the cores whose newest loss is nan or infinite, each once until it is a number again."""
@@ -86,15 +87,17 @@ class CoreWatch:
         self._behind_since = {core: self._behind_since.get(core, now) for core in flagged}
         late = {core for core, since in self._behind_since.items() if now - since >= self.patience.behind_after}
         new = [flagged[core] for core in sorted(late - self._behind)]
-        level = [row for row in self._level(snapshot, self._behind) if row.lag is not None and goes_on]
+        level = [
+            row for row in self._level(snapshot, self._behind) if goes_on and (row.lag, row.pace) != (None, None)
+        ]
         self._behind = (self._behind | late) - {row.core for row in level}
         if new:
-            await self._tell_stragglers(new, snapshot)
+            await self._tell_stragglers(new, _costs(snapshot))
         if level:
             await self._over(f"{_named(level)}: level with the others again", level, list(STRAGGLING))
 
     def _stragglers(self, snapshot: Snapshot) -> list[CoreRow]:
-        """Rows that are behind, but for those of workers that are out of reach or have ended."""
+        """Rows that are behind or slow, but for those of workers that are out of reach or have ended."""
         from tui.logs.snapshot import CoreState
 
         rows = (snapshot.row_at(place) for place in places_in(snapshot.state == CoreState.STRAGGLER))
@@ -108,11 +111,19 @@ class CoreWatch:
         worker = row.worker
         return worker is not None and (self.contact.is_out(worker) or self.contact.has_ended(worker))
 
-    async def _tell_stragglers(self, rows: list[CoreRow], snapshot: Snapshot) -> None:
-        lag = max(row.lag or 0 for row in rows)
-        while_ = in_time(self.patience.behind_after)
-        text = f"{_named(rows)}{_on(rows)}: {lag} steps behind the median for {while_}"
-        await self._note(text, BEHIND, rows, found=_paces(rows, snapshot))
+    async def _tell_stragglers(self, rows: list[CoreRow], costs: Mapping[int | None, StragglerCost]) -> None:
+        """Tell those that are behind, then those that are slow though they keep step."""
+        slow = [row for row in rows if row.core in costs and costs[row.core].reason == SLOW]
+        behind = [row for row in rows if row not in slow]
+        if behind:
+            lag, while_ = max(row.lag or 0 for row in behind), in_time(self.patience.behind_after)
+            text = f"{_named(behind)}{_on(behind)}: {lag} steps behind the median for {while_}"
+            await self._note(text, BEHIND, behind, found=_paces(behind, costs))
+        if slow:
+            paces = [pace for row in slow if (pace := costs[row.core].pace) is not None]
+            at = f" at {min(paces) * 100:.0f} % of the median pace" if paces else " slower than the others"
+            text = f"{_named(slow)}{_on(slow)}:{at} for {in_time(self.patience.behind_after)}"
+            await self._note(text, SLOW, slow, found=_paces(slow, costs))
 
     async def _note(self, text: str, stall: str, rows: list[CoreRow], *, found: list[dict[str, Any]]) -> None:
         """Record a note about some cores, with a row for each that its finding is made of."""
@@ -147,12 +158,16 @@ def _rows(snapshot: Snapshot, cores: Collection[int | None]) -> list[CoreRow]:
     return [snapshot.row_at(place) for place in places_in(np.isin(snapshot.core, listed))] if len(listed) else []
 
 
-def _paces(rows: list[CoreRow], snapshot: Snapshot) -> list[dict[str, Any]]:
-    """Of each row how far it is behind, and its speed as a share of the median's where that is known."""
+def _costs(snapshot: Snapshot) -> dict[int | None, StragglerCost]:
+    """What each straggler of a snapshot costs, by core."""
     from tui.logs.costs import straggler_costs
 
-    pace = {cost.core: cost.pace for cost in straggler_costs(snapshot)}
-    shares = [pace.get(row.core) for row in rows]
+    return {cost.core: cost for cost in straggler_costs(snapshot)}
+
+
+def _paces(rows: list[CoreRow], costs: Mapping[int | None, StragglerCost]) -> list[dict[str, Any]]:
+    """Of each row how far it is behind, and its speed as a share of the median's where that is known."""
+    shares = [costs[row.core].pace if row.core in costs else None for row in rows]
     return [
         {"steps_behind": row.lag, "pace": None if share is None else round(share, _DECIMALS)}
         for row, share in zip(rows, shares, strict=True)

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from tui.printable import significant
+
 if TYPE_CHECKING:
     from tui.pod.run import Run
     from tui.runs.directory import Event
@@ -65,7 +67,14 @@ class Finding:
     def to_json(self) -> dict[str, Any]:
         """The finding as `status --json` lists it."""
         fields = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "since"}
-        return {"from": self.since, **fields, "share": self.share}
+        known = {"from": self.since, **fields, "share": self.share}
+        return {name: significant(value) if isinstance(value, float) else value for name, value in known.items()}
+
+    @classmethod
+    def from_json(cls, row: Mapping[str, Any]) -> Finding:
+        """Return the finding that `to_json` made a row of."""
+        fields = {name: row[name] for name in cls.__dataclass_fields__ if name != "since"}
+        return cls(since=row["from"], **fields)
 
 
 def fold_note(findings: tuple[Finding, ...], run: Run, event: Event) -> tuple[Finding, ...]:

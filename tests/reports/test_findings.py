@@ -1,0 +1,166 @@
+"""A straggler and a loss that is no number stay in status, list and report once the run is over."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.console.stage import a_slice, begin, make_run, training_line, write
+from tui.commands.runs import _found
+from tui.reports.facts import summary_of_run
+from tui.reports.findings import findings_of_run, marks_of_run
+from tui.reports.markdown import to_markdown
+from tui.reports.status import status_document
+from tui.runs.directory import RunDirectory
+from tui.runs.glance import Glance, Glances
+from tui.runs.reader import RunReader
+from tui.runs.status import status_of
+
+SLOW, BROKEN = 13, 22
+START = 1_700_000_000.0
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> RunDirectory:
+    """A run of 32 cores, one of which makes every third step and another one loses its loss."""
+    made = RunDirectory.create(tmp_path / "runs", make_run(a_slice()))
+    begin(made)
+    for step in range(1, 91):
+        for worker in made.run.workers:
+            lines = []
+            for core in range(worker.index * 8, worker.index * 8 + 8):
+                if core == SLOW and step % 3:
+                    continue
+                loss: float | str = "nan" if core == BROKEN and step > 60 else 6.9 - step / 40
+                told, rate = (step // 3, 83.0) if core == SLOW else (step, 250.0)
+                lines.append(training_line(core, 1, told, loss, rate))
+            write(made, worker.index, b"".join(lines), START + 5 * step)
+    return made
+
+
+def note(directory: RunDirectory, stall: str, core: int, **row: object) -> None:
+    found = [{"core": core, "worker": core // 8, **row}]
+    directory.append_event(
+        "note", worker=core // 8, text="x", stall=stall, workers=[core // 8], cores=[core], found=found
+    )
+
+
+def end(directory: RunDirectory, state: str = "stopped") -> None:
+    if state == "stopped":
+        directory.append_event("stop_requested", by="user")
+    for worker in directory.run.workers:
+        directory.append_event("exit", worker=worker.index, exit_code=143, signal="TERM")
+    directory.append_event("state", state=state)
+
+
+def document(directory: RunDirectory, *, with_logs: bool = True) -> dict[str, object]:
+    reader = RunReader(directory)
+    while reader.poll():
+        pass
+    return status_document(status_of(directory), reader.snapshot(START + 455) if with_logs else None)
+
+
+def row_of(directory: RunDirectory, **how: bool) -> dict[str, object]:
+    (row,) = document(directory, **how)["straggler_costs"]  # type: ignore[misc]
+    assert isinstance(row, dict)
+    return row
+
+
+def test_a_straggler_is_still_told_when_its_run_is_over(directory: RunDirectory) -> None:
+    note(directory, "behind", SLOW, steps_behind=40, pace=0.34)
+    live = row_of(directory)
+    end(directory)
+    over, told = document(directory), row_of(directory)
+    assert over["stragglers"] == [SLOW]
+    assert told == live
+    assert (told["core"], told["worker"], told["address"], told["reason"]) == (SLOW, 1, "10.164.0.44", "behind")
+    assert (told["steps_behind"], told["until"], told["recovered"]) == (60, None, False)
+    assert told["pace"] == pytest.approx(1 / 3, abs=0.02)
+    assert told["share"] == pytest.approx(2 / 3, abs=0.02)
+    assert str(told["from"]).endswith("+00:00")
+    assert over["nan_cores"] == [BROKEN]
+
+
+def test_without_logs_what_the_keeper_told_is_enough(directory: RunDirectory) -> None:
+    note(directory, "behind", SLOW, steps_behind=40, pace=0.34)
+    note(directory, "loss", BROKEN, loss="nan", epoch=1, step=62)
+    note(directory, "end", SLOW, steps_behind=60, pace=0.333)
+    end(directory)
+    told, row = document(directory, with_logs=False), row_of(directory, with_logs=False)
+    assert (told["stragglers"], told["nan_cores"]) == ([SLOW], [BROKEN])
+    assert (row["steps_behind"], row["pace"], row["share"]) == (60, 0.333, 0.667)
+
+
+def test_without_a_keepers_word_the_logs_are_enough(directory: RunDirectory) -> None:
+    end(directory)
+    row = row_of(directory)
+    assert (row["core"], row["steps_behind"], row["from"]) == (SLOW, 60, None)
+
+
+def test_what_recovered_is_marked_and_is_no_straggler_any_more(directory: RunDirectory) -> None:
+    note(directory, "behind", 5, steps_behind=40, pace=0.4)
+    directory.append_event("note", text="x", stall="over", workers=[], cores=[5], of=["behind", "slow"])
+    end(directory)
+    told = document(directory)
+    rows = {row["core"]: row for row in told["straggler_costs"]}  # type: ignore[attr-defined]
+    assert told["stragglers"] == [SLOW]
+    assert rows[5]["recovered"]
+    assert rows[5]["until"] > rows[5]["from"]
+    assert list(rows) == [SLOW, 5]
+
+
+def test_a_worker_that_failed_first_had_no_stragglers(directory: RunDirectory) -> None:
+    directory.append_event("failure", worker=SLOW // 8, exit_code=1, cause="worker 1 exited with 1")
+    directory.append_event("stop_requested", by="policy")
+    end(directory, "failed")
+    assert document(directory)["stragglers"] == []
+
+
+def test_the_report_of_an_ended_run_says_what_its_straggler_cost(directory: RunDirectory) -> None:
+    note(directory, "behind", SLOW, steps_behind=40)
+    end(directory)
+    text = to_markdown(summary_of_run(directory))
+    wanted = (
+        "Core 13 (worker 1, 10.164.0.44) ran at 33 % of the median pace; waiting for it cost 67 % of the pod's time."
+    )
+    assert f"- {wanted}" in text.splitlines()
+    assert "Core 22 (worker 2) has a loss that is not a finite number." in text
+
+
+def test_status_says_it_in_words_during_the_run_and_afterwards(directory: RunDirectory) -> None:
+    note(directory, "behind", SLOW, steps_behind=40)
+    live = dict(_found(document(directory), status_of(directory)))
+    assert live["stragglers"] == (
+        "core 13 (worker 1, 10.164.0.44) is 60 steps behind, at 33 % of the median pace: "
+        "waiting for it costs 67 % of the pod's time"
+    )
+    end(directory)
+    over = dict(_found(document(directory), status_of(directory)))
+    assert over["stragglers"].startswith(
+        "core 13 (worker 1, 10.164.0.44) was 60 steps behind when the run ended, at 33"
+    )
+    assert over["nan"].startswith("the loss was nan on core 22 (worker 2, 10.164.0.45)")
+
+
+def test_a_line_of_the_list_names_what_is_wrong(directory: RunDirectory) -> None:
+    glance = Glances().of(directory)
+    assert glance.nan_cores == (BROKEN,)
+    assert marks_of_run(status_of(directory), Glance()) == ""
+    assert marks_of_run(status_of(directory), glance) == "nan c22"
+    note(directory, "behind", SLOW, steps_behind=40)
+    for core in (1, 2, 3):
+        note(directory, "slow", core, pace=0.5)
+    end(directory)
+    assert marks_of_run(status_of(directory), glance) == "nan c22 · behind c13 · slow c1,c2 +1"
+
+
+def test_a_core_is_told_once_whoever_found_it(directory: RunDirectory) -> None:
+    note(directory, "loss", BROKEN, loss="nan", epoch=1, step=62)
+    note(directory, "loss", BROKEN, loss="nan", epoch=1, step=63)
+    note(directory, "behind", SLOW)
+    reader = RunReader(directory)
+    while reader.poll():
+        pass
+    found = findings_of_run(status_of(directory), reader.snapshot(START + 455))
+    assert sorted((one.kind, one.core) for one in found) == [("behind", SLOW), ("loss", BROKEN)]

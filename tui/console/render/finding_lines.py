@@ -1,0 +1,85 @@
+"""What was found wrong with a run's cores, as the run screen says it; pure functions of what the feed holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tui.logs.snapshot import UNKNOWN, CoreState
+from tui.reports.findings import cost_in_short, findings_of, findings_of_run, marks, sentences
+from tui.runs.record.findings import LOSS
+
+if TYPE_CHECKING:
+    from tui.console.feed import Feed
+    from tui.logs.snapshot import Snapshot
+    from tui.runs.record.findings import Finding
+    from tui.runs.status import RunStatus
+
+_MOST_NAMED = 6
+
+Said = list[tuple[str, str]]
+"""Sentences with their tones."""
+
+
+def of_live_cores(status: RunStatus | None, snapshot: Snapshot, unseen: frozenset[int]) -> Said:
+    """Cores without a loss and stragglers of a run that goes on, or of a saved log, but for unseen workers' ones."""
+    said: Said = []
+    if snapshot.nan_cores:
+        said.append((_named("nan", snapshot.nan_cores) + _since(snapshot), "bad"))
+    behind = _behind(snapshot, unseen)
+    if behind:
+        said.append((_named("straggler", behind) + _costs(status, snapshot, behind), "warn"))
+    return said
+
+
+def of_ended_run(feed: Feed) -> Said:
+    """What stood when the run ended, and what had been and was over."""
+    return [(told, _tone(finding)) for told, finding in sentences(known_findings(feed), is_over=True)]
+
+
+def mark_of(feed: Feed) -> tuple[str, str]:
+    """A few words for the headline of a run that is over, and their tone."""
+    findings = known_findings(feed)
+    is_broken = any(one.is_open and one.kind == LOSS for one in findings)
+    return marks(findings), "bad" if is_broken else "warn"
+
+
+def _named(what: str, cores: tuple[int | None, ...]) -> str:
+    names = ", ".join("?" if core is None else str(core) for core in cores[:_MOST_NAMED])
+    return f"{what}: core {names}" + (f" and {len(cores) - _MOST_NAMED} more" if len(cores) > _MOST_NAMED else "")
+
+
+def _since(snapshot: Snapshot) -> str:
+    """Where the first of the losses stood that are no numbers now; empty where that is not known."""
+    epoch, step = snapshot.nan_since or (UNKNOWN, UNKNOWN)
+    told = [f"epoch {epoch}"] * (epoch >= 0) + [f"step {step}"] * (step >= 0)
+    return f", since {', '.join(told)}" if told else ""
+
+
+def known_findings(feed: Feed) -> tuple[Finding, ...]:
+    """What was found wrong with a run's cores: on record, and by its logs once they were read to their end."""
+    snapshot = feed.snapshot if feed.caught_up else None
+    return findings_of((), snapshot) if feed.status is None else findings_of_run(feed.status, snapshot)
+
+
+def _tone(finding: Finding) -> str:
+    return "dim" if not finding.is_open else "bad" if finding.kind == LOSS else "warn"
+
+
+def _costs(status: RunStatus | None, snapshot: Snapshot, cores: tuple[int | None, ...]) -> str:
+    """Where the dearest of these stragglers is, how slow, and what waiting for it costs."""
+    recorded = () if status is None else status.findings
+    open_ones = [one for one in findings_of(recorded, snapshot) if one.is_straggling and one.is_open]
+    dearest = max((one for one in open_ones if one.core in cores), key=lambda one: one.share or 0.0, default=None)
+    if dearest is None or (dearest.share is None and dearest.worker is None):
+        return ""
+    return f"; {cost_in_short(dearest)}"
+
+
+def _behind(snapshot: Snapshot, unseen: frozenset[int]) -> tuple[int | None, ...]:
+    """Stragglers, but for cores of workers that nobody hears of: those may be as far as the others."""
+    if not unseen:
+        return snapshot.stragglers
+    flagged = (snapshot.state == CoreState.STRAGGLER) & ~np.isin(snapshot.worker, list(unseen))
+    return tuple(int(core) for core in snapshot.core[flagged])

@@ -1,0 +1,248 @@
+"""What was found wrong with single cores: what a keeper put on record, and what the logs themselves show. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from tui.logs.costs import straggler_costs
+from tui.logs.snapshot import CoreState, Snapshot, json_figure
+from tui.pod.ranks import format_ranks
+from tui.runs.record.findings import LOSS, MOST_FINDINGS, Finding, newest_figures
+
+if TYPE_CHECKING:
+    from tui.runs.glance import Glance
+    from tui.runs.status import RunStatus
+
+AS_FAST = 0.95
+"""Share of the median pace from which on a core that was behind when all ended had only ended sooner."""
+MOST_NAMED = 3
+"""Findings of one kind that are told one by one."""
+_MOST_MARKS = 2
+
+
+def findings_of_run(status: RunStatus, snapshot: Snapshot | None) -> tuple[Finding, ...]:
+    """Return what is known of a run's cores: on record, and by its logs where they were read."""
+    is_over = status.state.is_over
+    return findings_of(status.findings, snapshot, is_over=is_over, first_failure=status.first_failure)
+
+
+def findings_of(
+    recorded: tuple[Finding, ...],
+    snapshot: Snapshot | None,
+    *,
+    is_over: bool = False,
+    first_failure: int | None = None,
+) -> tuple[Finding, ...]:
+    """Return what is on record with the logs' own figures, then what the logs alone show.
+
+    Of a run that is over, what had merely ended sooner than the others is none, nor is what failed first.
+    """
+    if snapshot is None or not len(snapshot):
+        return recorded
+    seen = [*_nan(snapshot), *_straggling(snapshot)]
+    known = {_key(one) for one in recorded if one.is_open}
+    newest = {_key(one): one for one in seen}
+    by_logs_alone = [one for one in seen if _key(one) not in known]
+    if is_over:
+        by_logs_alone = [one for one in by_logs_alone if not _ended_sooner(one, first_failure)]
+    return (*(_with(one, newest.get(_key(one))) for one in recorded), *by_logs_alone)
+
+
+def _key(finding: Finding) -> tuple[bool, int | None]:
+    return finding.kind == LOSS, finding.core
+
+
+def _ended_sooner(finding: Finding, first_failure: int | None) -> bool:
+    if not finding.is_straggling:
+        return False
+    failed = first_failure is not None and finding.worker == first_failure
+    return failed or (finding.pace is not None and finding.pace >= AS_FAST)
+
+
+def _with(recorded: Finding, seen: Finding | None) -> Finding:
+    """Return a recorded finding with what the whole logs tell of it, where it lasts."""
+    if seen is None or not recorded.is_open:
+        return recorded
+    if recorded.kind == LOSS:
+        return replace(recorded, epoch=seen.epoch, step=seen.step) if seen.step is not None else recorded
+    return replace(newest_figures(recorded, seen), kind=seen.kind)
+
+
+def _nan(snapshot: Snapshot) -> Iterable[Finding]:
+    for place in (snapshot.state == CoreState.NAN).nonzero()[0][:MOST_FINDINGS]:
+        row = snapshot.row_at(int(place))
+        first = row.first_nan
+        epoch, step = (None, None) if first is None else (first.epoch, first.step)
+        yield Finding(LOSS, row.core, row.worker, row.address, loss=str(row.loss), epoch=epoch, step=step)
+
+
+def _straggling(snapshot: Snapshot) -> Iterable[Finding]:
+    for cost in straggler_costs(snapshot):
+        steps, kind = cost.steps_behind, cost.reason
+        yield Finding(kind, cost.core, cost.worker, cost.address, pace=cost.pace, steps_behind=steps)
+
+
+def straggler_rows(findings: Sequence[Finding], snapshot: Snapshot | None) -> list[dict[str, Any]]:
+    """Return `straggler_costs` of JSON documents: the open ones first, each part the dearest first."""
+    seconds = _seconds(snapshot)
+    straggling = [one for one in findings if one.is_straggling]
+    straggling.sort(key=lambda one: (not one.is_open, -(one.share or 0.0), -(one.steps_behind or 0)))
+    return [_row(one, seconds) for one in straggling]
+
+
+def open_cores(findings: Iterable[Finding], *, is_loss: bool = False) -> list[int | None]:
+    """Return the cores with a finding that lasts, or lasted to the end: stragglers, or those without a loss."""
+    cores = {one.core for one in findings if one.is_open and (one.kind == LOSS) is is_loss}
+    return sorted(cores, key=lambda core: -1 if core is None else core)
+
+
+def _seconds(snapshot: Snapshot | None) -> Mapping[int | None, float | None]:
+    if snapshot is None or not len(snapshot):
+        return {}
+    return {cost.core: cost.seconds_per_step for cost in straggler_costs(snapshot)}
+
+
+def _row(finding: Finding, seconds: Mapping[int | None, float | None]) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "core": finding.core,
+        "worker": finding.worker,
+        "address": finding.address,
+        "reason": finding.kind,
+        "lag": finding.steps_behind,
+        "steps_behind": finding.steps_behind,
+        "pace": finding.pace,
+        "share": finding.share,
+        "seconds_per_step": seconds.get(finding.core) if finding.is_open else None,
+        "from": finding.since,
+        "until": finding.until,
+        "recovered": finding.recovered,
+    }
+    return {name: json_figure(value) for name, value in row.items()}
+
+
+# --- in words -------------------------------------------------------------------------------------------------------
+
+
+def marks(findings: Sequence[Finding]) -> str:
+    """Return `nan c21` or `behind c37` for what is wrong, or was when the run ended; a few words at most."""
+    told = []
+    for kind, word in ((LOSS, "nan"), ("behind", "behind"), ("slow", "slow")):
+        cores = sorted({one.core for one in findings if one.is_open and one.kind == kind and one.core is not None})
+        more = f" +{len(cores) - _MOST_MARKS}" if len(cores) > _MOST_MARKS else ""
+        if cores:
+            told.append(f"{word} " + ",".join(f"c{core}" for core in cores[:_MOST_MARKS]) + more)
+        elif any(one.is_open and one.kind == kind for one in findings):
+            told.append(word)
+    return " · ".join(told)
+
+
+def marks_of_run(status: RunStatus, glance: Glance | None) -> str:
+    """Return a run's marks from its record, and from the ends of its logs where these were looked at."""
+    found = status.findings
+    if glance is not None:
+        known = {one.core for one in found if one.is_open and one.kind == LOSS}
+        found = (*found, *(Finding(LOSS, core) for core in glance.nan_cores if core not in known))
+    return marks(found)
+
+
+def place_of(finding: Finding) -> str:
+    """Return `core 37 (worker 4, 127.0.4.5)`, as far as it is known."""
+    named = "the job" if finding.core is None else f"core {finding.core}"
+    worker = None if finding.worker is None else f"worker {finding.worker}"
+    where = ", ".join(part for part in (worker, finding.address) if part)
+    return f"{named} ({where})" if where else named
+
+
+def sentences(findings: Sequence[Finding], *, is_over: bool) -> list[tuple[str, Finding]]:
+    """Return a sentence for each of the first few findings of a kind, and how many there are beside them."""
+    told: list[tuple[str, Finding]] = []
+    for lasting in (True, False):
+        for is_loss in (True, False):
+            alike = [one for one in findings if one.is_open is lasting and (one.kind == LOSS) is is_loss]
+            alike.sort(key=lambda one: -(one.share or 0.0))
+            told += [(sentence(one, is_over=is_over), one) for one in alike[:MOST_NAMED]]
+            rest = alike[MOST_NAMED:]
+            if rest:
+                cores = format_ranks(one.core for one in rest if one.core is not None)
+                told.append((f"likewise core{'s' * (len(rest) > 1)} {cores}", rest[0]))
+    return told
+
+
+def sentence(finding: Finding, *, is_over: bool) -> str:
+    """Return one finding in words; of a run that is over what it was."""
+    place = place_of(finding)
+    if finding.kind == LOSS:
+        return _of_loss(finding, place, is_over=is_over)
+    if finding.recovered:
+        return (
+            f"{place} was {_how_late(finding)} from {_clock(finding.since)} and recovered at {_clock(finding.until)}"
+        )
+    was = "was" if is_over or not finding.is_open else "is"
+    when = " when the run ended" if is_over and finding.is_open else ""
+    told = f"{place} {was} {_how_late(finding)}{when}"
+    if finding.share is None or finding.pace is None:
+        return told
+    at = "" if finding.kind == "slow" else f", at {finding.pace * 100:.0f} % of the median pace"
+    costs = "cost" if was == "was" else "costs"
+    return f"{told}{at}: waiting for it {costs} {finding.share * 100:.0f} % of the pod's time"
+
+
+def cost_in_short(finding: Finding) -> str:
+    """Return `worker 4, 127.0.4.5: 33 % of the pace, 94 steps behind, costs 67 %`, as far as it is known."""
+    worker = None if finding.worker is None else f"worker {finding.worker}"
+    where = ", ".join(part for part in (worker, finding.address) if part)
+    told = [f"{finding.pace * 100:.0f} % of the pace"] if finding.pace is not None and finding.share else []
+    told += [f"{finding.steps_behind} steps behind"] if finding.steps_behind else []
+    told += [f"costs {finding.share * 100:.0f} %"] if finding.share else []
+    return ": ".join(part for part in (where, ", ".join(told)) if part)
+
+
+def _how_late(finding: Finding) -> str:
+    if finding.kind == "slow":
+        return "slow" if finding.pace is None else f"slow, at {finding.pace * 100:.0f} % of the median pace,"
+    return "behind the others" if not finding.steps_behind else f"{finding.steps_behind} steps behind"
+
+
+def _of_loss(finding: Finding, place: str, *, is_over: bool) -> str:
+    since = [f"epoch {finding.epoch}"] * (finding.epoch is not None) + [f"step {finding.step}"] * (
+        finding.step is not None
+    )
+    where = f", since {', '.join(since)}" if since else ""
+    loss = finding.loss or "nan"
+    if finding.recovered:
+        until = f" until {_clock(finding.until)}, when it was a number again"
+        return f"the loss was {loss} on {place}{where.replace('since', 'from')}{until}"
+    return f"the loss {'was' if is_over or not finding.is_open else 'is'} {loss} on {place}{where}"
+
+
+def _clock(moment: str | None) -> str:
+    """Return an RFC 3339 time to the second, in UTC as it was recorded."""
+    return "a time not known" if moment is None else moment[:19].replace("T", " ") + "Z"
+
+
+def finding_remarks(findings: Sequence[Finding], *, is_over: bool) -> list[str]:
+    """Return a report's sentences: what stragglers cost, and what was over before the run's end."""
+    remarks = []
+    for told, finding in sentences(findings, is_over=is_over):
+        pace = _pace_remark(finding, is_over=is_over) if told == sentence(finding, is_over=is_over) else None
+        if pace is not None:
+            remarks.append(pace)
+        elif not finding.is_open or (finding.is_straggling and is_over):
+            remarks.append(f"{told[0].upper()}{told[1:]}.")
+    return remarks
+
+
+def _pace_remark(finding: Finding, *, is_over: bool) -> str | None:
+    """Return a sentence about a straggler's pace; None where that is not known."""
+    if finding.share is None or finding.pace is None:
+        return None
+    place = place_of(finding)
+    runs, costs = ("ran", "cost") if is_over or not finding.is_open else ("runs", "costs")
+    pace, share = finding.pace * 100, finding.share * 100
+    told = (
+        f"{place[0].upper()}{place[1:]} {runs} at {pace:.0f} % of the median pace; "
+        f"waiting for it {costs} {share:.0f} % of the pod's time"
+    )
+    return f"{told}, until it recovered at {_clock(finding.until)}." if finding.recovered else f"{told}."
