@@ -10,7 +10,7 @@ from tests.console.stage import a_slice, begin, make_run, training_line, write
 from tui.commands.runs import _found
 from tui.reports.facts import summary_of_run
 from tui.reports.findings import findings_of_run, marks_of_run
-from tui.reports.markdown import to_markdown
+from tui.reports.markdown import write_markdown
 from tui.reports.status import status_document
 from tui.runs.directory import RunDirectory
 from tui.runs.glance import Glance, Glances
@@ -120,7 +120,7 @@ def test_a_worker_that_failed_first_had_no_stragglers(directory: RunDirectory) -
 def test_the_report_of_an_ended_run_says_what_its_straggler_cost(directory: RunDirectory) -> None:
     note(directory, "behind", SLOW, steps_behind=40)
     end(directory)
-    text = to_markdown(summary_of_run(directory))
+    text = write_markdown(summary_of_run(directory))
     wanted = (
         "Core 13 (worker 1, 10.164.0.44) ran at 33 % of the median pace; waiting for it cost 67 % of the pod's time."
     )

@@ -8,6 +8,7 @@ was written only the last `SAMPLE` bytes of each worker are looked into, every `
 from __future__ import annotations
 
 import asyncio
+import dis
 import importlib.abc
 import importlib.util
 import os
@@ -15,6 +16,7 @@ import sys
 import time
 from collections.abc import Iterable
 from contextlib import suppress
+from types import CodeType
 from typing import TYPE_CHECKING
 
 from tui.errors import TpuTuiError
@@ -206,10 +208,26 @@ def _named_in(name: str) -> list[str]:
     """The modules that read logs, of those that a module's own code imports: `import a.b`, `from a import b`."""
     spec = importlib.util.find_spec(name)
     code = spec.loader.get_code(name) if spec and isinstance(spec.loader, importlib.abc.InspectLoader) else None
-    words = code.co_names if code else ()
+    words = _imported_by(code) if code else []
     beside = [f"{_READS_LOGS}.{word}" for word in words if _READS_LOGS in words and "." not in word]
     named = [word for word in (*words, *beside) if word.startswith(f"{_READS_LOGS}.")]
     return [module for module in named if importlib.util.find_spec(module)]
+
+
+def _imported_by(code: CodeType) -> list[str]:
+    """The names in a module's imports, but for those that only a type checker runs."""
+    names: list[str] = []
+    goes_on, last = 0, ""
+    for instruction in dis.get_instructions(code):
+        if instruction.offset < goes_on:
+            continue
+        if instruction.opname.endswith("IF_FALSE") and last == "TYPE_CHECKING":
+            goes_on = int(instruction.argval)
+        if instruction.opname.startswith("IMPORT_"):
+            names.append(str(instruction.argval))
+        if instruction.opname.startswith("LOAD_"):
+            last = str(instruction.argval)
+    return names
 
 
 def _size(directory: RunDirectory, worker: int) -> int:
