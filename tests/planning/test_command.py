@@ -125,6 +125,20 @@ def test_what_cannot_be_planned_is_a_matter_of_usage(shell: Shell, words: tuple[
     assert "→" in answer.errors
 
 
+def test_notes_and_warnings_stand_under_the_figures_where_a_file_keeps_them(shell: Shell) -> None:
+    words = ("plan", "--from", "v2-8", "--to", "v3-32", "--batch-size", "1001", "--lr", "0.1")
+    answer = shell.run(*words)
+    document = shell.run(*words, "--json").document
+
+    figures, _, beneath = answer.out.partition("\n\n")
+    assert "global batch    4000" in figures
+    lines = beneath.splitlines()
+    assert lines == [*document["notes"], *(f"warning: {warning}" for warning in document["warnings"])]
+    assert any(line.startswith("epochs stay") for line in lines)
+    assert any(line.startswith("warning: a batch of 1,001 does not divide") for line in lines)
+    assert answer.errors == ""
+
+
 def test_the_rate_is_the_jobs_own_average_where_it_tells_one() -> None:
     demux = Demux()
     demux.feed(None, f"{training(core=0, rate='9.00', global_rate='7.00')}\n".encode())

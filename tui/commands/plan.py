@@ -72,10 +72,11 @@ def _print_plan(document: dict[str, Any], out: Output) -> None:
     out.facts(
         [(name, f"{value:g}" if isinstance(value, float) else value) for name, value in rows if value is not None]
     )
-    for note in document["notes"]:
-        out.note(note)
-    for warning in document["warnings"]:
-        out.note(f"warning: {warning}")
+    beneath = [*document["notes"], *(f"warning: {warning}" for warning in document["warnings"])]
+    if beneath:
+        out.text()
+    for line in beneath:
+        out.text(line)
 
 
 async def _show_ladders(refs: list[str], flags: Mapping[str, Any], out: Output) -> int:
