@@ -94,6 +94,8 @@ class Front:
         self.made = replace(made, script=b"", data=b"")
         try:
             self.process.stdin.write(sent)
+        except BrokenPipeError:
+            return  # the session has ended: what it answered says why
         except channel_errors() as error:
             raise self._broken(error) from error
 
