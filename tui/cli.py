@@ -178,10 +178,13 @@ def _run_on_a_loop(args: argparse.Namespace, given: Mapping[str, Any], out: Outp
     from tui.commands.prompter import prompter_for_terminal
     from tui.operator import Operator
     from tui.settings import load
+    from tui.settings.home import loose_home
 
     settings = load(given)
     if _changes_something(args):
         _refuse_if_read_only(args, settings)
+    if loose := loose_home(settings.home):
+        out.note(f"warning: {loose}")
 
     async def run() -> int:
         _cancel_at_ctrl_c()

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui.pod.run import MASK, Run, is_run_id, is_secret, make_run_id
+from tui.pod.run import MASK, Run, is_run_id, is_secret, make_run_id, mask_secrets, mask_urls
 from tui.pod.worker import Worker
 
 WORKERS = (
@@ -30,9 +30,58 @@ def test_any_name_makes_an_id_that_is_safe_in_a_path(name: str) -> None:
     assert not run_id.startswith((".", "-"))
 
 
-@pytest.mark.parametrize("name", ["HF_TOKEN", "WANDB_API_KEY", "my_password", "AWS_SECRET_ACCESS", "Credentials"])
-def test_names_that_say_secret_are_secret(name: str) -> None:
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("HF_TOKEN", "WANDB_API_KEY", "my_password", "AWS_SECRET_ACCESS", "Credentials", "credential", "MYSQL_PWD"),
+        *("AUTH", "auth_header", "DB_PASS", "PASSWD", "SSH_PASSPHRASE", "SENTRY_DSN", "apiKey", "APIKey", "HFToken"),
+        *("dbPass", "KEY2", "X-Auth", "GOOGLE_APPLICATION_CREDENTIALS", "_KEY_", "MyPwd"),
+    ],
+)
+def test_a_name_one_word_of_which_says_secret_is_secret(name: str) -> None:
     assert is_secret(name)
+    assert mask_secrets({name: "hush"}) == {name: MASK}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("NUM_PASSES", "AUTHOR", "PWD", "OLDPWD", "PGPASS", "KEYBOARD", "TOKENIZER", "MONKEY", "COMPASS", "PASSES"),
+        *("", "_", "EPOCHS", "XLA_FLAGS", "authority", "bypass", "TOKENS_PER_BATCH"),
+    ],
+)
+def test_a_name_that_only_holds_such_letters_is_not_secret(name: str) -> None:
+    assert not is_secret(name)
+    assert mask_secrets({name: "shown"}) == {name: "shown"}
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("postgres://user:pa:ss@host:5432/db", f"postgres://{MASK}@host:5432/db"),
+        ("https://token@example.org/a?b=c@d", f"https://{MASK}@example.org/a?b=c@d"),
+        ("--url=redis://:hush@h/0,redis://u:hu@sh@i", f"--url=redis://{MASK}@h/0,redis://{MASK}@i"),
+        ("https://example.org/@v1", "https://example.org/@v1"),
+        ("gs://bucket/a@b", "gs://bucket/a@b"),
+        ("me@host", "me@host"),
+    ],
+)
+def test_the_user_of_a_url_is_masked_and_nothing_else(text: str, shown: str) -> None:
+    assert mask_urls(text) == shown
+    assert mask_secrets({"PLACE": text}) == {"PLACE": shown}
+    run = Run("a-20260102-030405-beef", "pod", ("x", text), WORKERS, env={"PLACE": text})
+    assert (run.to_json()["argv"], run.to_json()["env"]) == (["x", shown], {"PLACE": shown})
+    assert run.without_secrets().argv == ("x", shown)
+
+
+def test_what_was_passed_by_name_only_is_secret_and_stays_so() -> None:
+    run = Run(
+        "a-20260102-030405-beef", "pod", ("x",), WORKERS, env={"PLAIN": "hush", "N": "1"}, env_by_name=("PLAIN",)
+    )
+    again = Run.from_json(json.loads(json.dumps(run.to_json())))
+    assert (again.env, again.env_by_name) == ({"PLAIN": MASK, "N": "1"}, ("PLAIN",))
+    older = {name: value for name, value in run.to_json().items() if name != "env_by_name"}
+    assert Run.from_json(older).env_by_name == ()
 
 
 def test_run_json_never_holds_a_secret_and_reads_back() -> None:

@@ -19,7 +19,7 @@ from tests.runs.pipes import tagged, until
 from tests.runs.ssh_pod import SECRET, Pod, over, unattended
 from tests.sshd import needs_sshd
 from tui.errors import TpuTuiError, UsageError
-from tui.pod.run import Run, RunState
+from tui.pod.run import MASK, Run, RunState
 from tui.runs import stopping
 from tui.runs.acting import Acting
 from tui.runs.directory import RunDirectory
@@ -67,6 +67,22 @@ def test_no_secret_is_written_or_shown_anywhere(pod: Pod) -> None:
     for path in directory.path.iterdir():
         assert SECRET.encode() not in path.read_bytes(), path
     assert SECRET not in (pod.remote(directory, 0) / "run.json").read_text()
+
+
+def test_the_job_gets_what_no_record_shows(pod: Pod) -> None:
+    place = f"redis://me:{SECRET}@h/0"
+    spec = pod.spec("sh", "-c", 'echo "$1 $PLACE $PLAIN"', "x", place, env_by_name=("PLAIN",))
+    spec = replace(spec, env={"PLACE": place, "PLAIN": SECRET})
+    text = dry_run(spec)
+    assert f"redis://{MASK}@h/0" in text
+    assert SECRET not in text
+    directory = RunDirectory.create(pod.home / "runs", spec.run)
+    pod.kept.append(directory)
+    start_keeper(directory, spec)
+    assert over(directory).state is RunState.SUCCEEDED
+    assert [directory.log_path(index).read_text() for index in range(3)] == [f"{place} {place} {SECRET}\n"] * 3
+    files = [*directory.path.glob("[!w]*"), *(pod.remote(directory, index) / "run.json" for index in range(3))]
+    assert [path.name for path in files if path.is_file() and SECRET in path.read_text("utf-8", "replace")] == []
 
 
 def test_a_command_missing_on_one_worker_starts_nothing_and_names_it(pod: Pod) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tui.commands.arguments import directory, file
 from tui.commands.output import Output
 from tui.errors import UsageError
+from tui.settings.home import make_private
 from tui.text.bounded_json import parse_json
 
 if TYPE_CHECKING:
@@ -241,7 +242,7 @@ def remember_slices(settings: Settings, slices: Iterable[Slice]) -> None:
     words = sorted(slice_.name if names.count(slice_.name) == 1 else slice_.path for slice_ in slices)
     with contextlib.suppress(OSError):
         path = _remembered(settings)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_private(path.parent)
         path.write_text("".join(f"{word}\n" for word in words))
 
 

@@ -107,6 +107,7 @@ async def launch_run(args: argparse.Namespace, operator: Operator, out: Output) 
         argv=tuple(args.argv),
         name=name,
         env=env,
+        env_by_name=tuple(name for name in env if name in args.env),
         sync=args.sync,
         conda_env=args.conda_env,
         venv=args.venv,

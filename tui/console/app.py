@@ -28,6 +28,7 @@ from tui.console.store import Store
 from tui.console.tasks import Tasks
 from tui.console.widgets.columns import Cell
 from tui.errors import TpuTuiError
+from tui.settings.home import loose_home
 
 if TYPE_CHECKING:
     from textual.notifications import SeverityLevel
@@ -110,6 +111,8 @@ class ConsoleApp(App[None]):
         """Paint first; then ask the sources."""
         self.operator.prompter = DialogPrompter(self)
         self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))  # Textual does not after ctrl-z
+        if loose := loose_home(self.operator.settings.home):
+            self.notify(loose, severity="warning", markup=False, timeout=30)
         if self._open_run is not None:
             self.flows.open_run(self._open_run)
         self.set_interval(1 / TICKS_PER_SECOND, self._tick)

@@ -9,6 +9,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from tui.settings.home import make_private
+
 LOG_NAME = "console.log"
 LOG_AT_MOST = 4 * 1024 * 1024
 """Bytes from which the log of earlier consoles is begun anew."""
@@ -20,7 +22,7 @@ def stderr_to_log(home: Path) -> Iterator[Path]:
 
     Raises OSError when the home cannot be written.
     """
-    home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_private(home)
     path = home / LOG_NAME
     mode = os.O_TRUNC if path.exists() and path.stat().st_size > LOG_AT_MOST else os.O_APPEND
     log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | mode, 0o600)

@@ -15,6 +15,7 @@ from typing import Any
 
 from tui import __version__
 from tui.logs.owners import Owners
+from tui.settings.home import make_private
 from tui.text.bounded_json import parse_json
 
 Row = dict[str, Any]
@@ -92,7 +93,7 @@ class Summaries:
             changed = _mark(os.stat(log), reading) != mark  # noqa: PTH116
             if changed or time.time() - before.st_mtime < _SETTLED:
                 return
-            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(self.directory)
             with os.fdopen(os.open(temporary, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "w") as file:
                 file.write(json.dumps({"mark": mark, "edges": _edges(log), **summary.to_json()}))
             temporary.replace(place)

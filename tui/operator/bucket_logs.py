@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from tui.errors import CloudError, UsageError
 from tui.logs.archive import open_log
+from tui.settings.home import make_private
 
 if TYPE_CHECKING:
     from tui.cloud.buckets import Buckets, BucketUrl, ObjectVersion
@@ -120,7 +121,7 @@ class BucketLogs:
 
     def _keep(self, unfinished: Path, version: ObjectVersion, place: Path) -> None:
         """Put a whole copy where it belongs; those of earlier generations go."""
-        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(place.parent)
         for generation in place.parent.parent.iterdir():
             if generation != place.parent:
                 shutil.rmtree(generation, ignore_errors=True)
@@ -147,7 +148,7 @@ class BucketLogs:
 
     def _make_room(self, version: ObjectVersion) -> None:
         """Remove what was not opened for longest, and unfinished copies of old. Raises UsageError without room."""
-        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(self.directory)
         for unfinished in self.directory.glob(f"*{_UNFINISHED}"):
             with suppress(FileNotFoundError):
                 if time.time() - unfinished.stat().st_mtime > _UNFINISHED_FOR:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import enum
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from functools import lru_cache
 from typing import Any
@@ -24,7 +24,14 @@ LAST_WORDS = "; its last lines: "
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _NAME_LENGTH = 100
 """Characters of a name that go into a run's id, which names files here and on the workers."""
-_SECRET = re.compile(r"TOKEN|KEY|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE)
+_SECRET_WORDS = frozenset(
+    ("TOKEN", "KEY", "SECRET", "PASS", "PASSWD", "PASSWORD", "PASSPHRASE", "PWD", "AUTH", "DSN", "CREDENTIAL")
+) | {"CREDENTIALS"}
+_WORKING_DIRECTORY = "PWD"
+"""The variable of that very name holds the shell's directory."""
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+"""A word of a variable's name: names are split at `_`, digits and changes of case, so that `HFToken` is two."""
+_USER_IN_URL = re.compile(r"(?<=://)[^\s/?#\"'<>]+(?=@)")
 MOST_RESTARTS = 1_000_000
 _MOST_SECONDS = 1e9
 _MOST_CORES = 1_000_000
@@ -79,20 +86,29 @@ def is_run_id(text: str) -> bool:
 
 
 def is_secret(name: str) -> bool:
-    """Whether a variable's name says that its value must not be written anywhere."""
-    return _SECRET.search(name) is not None
+    """Whether a variable's name says that its value must not be written anywhere: one of its words does."""
+    return name != _WORKING_DIRECTORY and any(word.upper() in _SECRET_WORDS for word in _WORD.findall(name))
 
 
-def mask_secrets(env: Mapping[str, str]) -> dict[str, str]:
-    """The variables with secret values replaced, fit for run.json, reports and logs."""
-    return {name: MASK if is_secret(name) else value for name, value in env.items()}
+def mask_urls(text: str) -> str:
+    """Return a text in which the user information of URLs, what stands before the `@`, is masked."""
+    return _USER_IN_URL.sub(MASK, text) if "@" in text else text
+
+
+def mask_secrets(env: Mapping[str, str], by_name: Collection[str] = ()) -> dict[str, str]:
+    """Return the variables with secret values masked, fit for run.json, reports and logs.
+
+    Secret is what a name says to be, and what was passed `by_name` only; of other values the users in URLs.
+    """
+    return {name: MASK if name in by_name or is_secret(name) else mask_urls(value) for name, value in env.items()}
 
 
 @dataclass(frozen=True)
 class Run:
     """What run.json holds: a run's identity and everything needed to find, show and explain it.
 
-    `env` never holds secret values. `workers` are those of the launch, with the addresses they had then.
+    On record neither `env` nor `argv` holds secret values. `workers` are those of the launch, with the addresses they
+    had then.
     """
 
     id: str
@@ -100,6 +116,8 @@ class Run:
     argv: tuple[str, ...]
     workers: tuple[Worker, ...]
     env: Mapping[str, str] = field(default_factory=dict)
+    env_by_name: tuple[str, ...] = ()
+    """The variables of which only the name was given (`--env NAME`): their values are secret whatever the name."""
     name: str | None = None
     zone: str | None = None
     project: str | None = None
@@ -130,12 +148,18 @@ class Run:
         """Whether it is the local pod's rehearsal job."""
         return rehearses(self.argv)
 
+    def without_secrets(self) -> Run:
+        """Return the run as it is on record: what is launched is not read from there."""
+        argv = tuple(mask_urls(word) for word in self.argv)
+        return replace(self, argv=argv, env=mask_secrets(self.env, self.env_by_name))
+
     def to_json(self) -> dict[str, Any]:
         """The document written to run.json, here and on every worker."""
         document: dict[str, Any] = dict(self.__dict__)
-        document["argv"] = list(self.argv)
+        document["argv"] = [mask_urls(word) for word in self.argv]
         document["on_end"] = list(self.on_end)
-        document["env"] = mask_secrets(self.env)
+        document["env"] = mask_secrets(self.env, self.env_by_name)
+        document["env_by_name"] = list(self.env_by_name)
         document["versions"] = dict(self.versions)
         document["workers"] = [
             {
@@ -172,7 +196,7 @@ def _read_field(name: str, value: Any) -> Any:
     """Return a field of run.json as a run holds it. Raises ValueError that names the field for any other type."""
     if name == "workers":
         return _read_workers(value)
-    if name in ("argv", "on_end"):
+    if name in ("argv", "on_end", "env_by_name"):
         if not isinstance(value, (list, tuple)) or not all(isinstance(word, str) for word in value):
             raise _wrong(name, "a list of texts")
         return tuple(value)

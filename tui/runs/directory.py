@@ -34,6 +34,7 @@ from tui.runs.record.keeper_file import Attendance as Attendance
 from tui.runs.record.keeper_file import read_attendance
 from tui.runs.unreadable import RUN_FILE, unreadable
 from tui.runs.uptime import uptime
+from tui.settings.home import make_private
 from tui.text.bounded_json import parse_json
 
 EVENTS_FILE = "events.jsonl"
@@ -97,12 +98,12 @@ class RunDirectory:
         OSError, too, and nothing is left, where there is no room.
         """
         path = home_runs / run.id
-        home_runs.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private(home_runs)
         try:
             path.mkdir(mode=0o700)
         except FileExistsError:
             raise UsageError(f"cannot make run {run.id}", why=f"{path} exists already") from None
-        directory = cls(path, run)
+        directory = cls(path, run.without_secrets())
         try:
             directory._write_whole(RUN_FILE, _to_lines(run.to_json()))
             directory.hold_room()
@@ -115,7 +116,7 @@ class RunDirectory:
 
     def amend(self, run: Run) -> None:
         """Replace run.json, when more is known of the run (the hash of its code)."""
-        self.run = run
+        self.run = run.without_secrets()
         self._write_whole(RUN_FILE, _to_lines(run.to_json()))
 
     @classmethod

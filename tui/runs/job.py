@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from tui.errors import UsageError
-from tui.pod.run import MASK, Run, is_secret
+from tui.pod.run import Run
 from tui.pod.worker import Worker
 
 MAX_ARGUMENT = 128 * 1024
@@ -97,11 +97,6 @@ def job_text(run: Run, worker: Worker, env: Mapping[str, str], code: str | None 
         )
     lines.append("set -- " + " ".join(shlex.quote(word) for word in run.argv))
     return "\n".join(lines) + "\n"
-
-
-def masked(env: Mapping[str, str]) -> dict[str, str]:
-    """The environment with secret values masked, for whoever looks."""
-    return {name: MASK if is_secret(name) else value for name, value in env.items()}
 
 
 def _venv(path: str) -> str:

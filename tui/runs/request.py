@@ -27,6 +27,8 @@ class LaunchRequest:
     name: str | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     sync: Path | None = None
+    env_by_name: tuple[str, ...] = ()
+    """The variables of which only the name was given: their values are secret."""
     conda_env: str | None = None
     venv: str | None = None
     workdir: str | None = None
@@ -64,6 +66,7 @@ def run_from(request: LaunchRequest, slice_: Slice, settings: Settings) -> Run:
         argv=request.argv,
         workers=slice_.workers,
         env=request.env,
+        env_by_name=request.env_by_name,
         name=request.name,
         zone=slice_.zone,
         project=slice_.project or settings.project,

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from tui.errors import UsageError
-from tui.pod.run import Run
-from tui.runs.job import check_job, job_text, masked
+from tui.pod.run import Run, mask_secrets
+from tui.runs.job import check_job, job_text
 from tui.runs.look import Look
 from tui.runs.phases import PhaseTimeouts
 from tui.runs.policies import Patience
@@ -34,7 +34,7 @@ class LaunchSpec:
     def to_json(self) -> dict[str, Any]:
         """The document that goes to a keeper's standard input, and nowhere else."""
         return {
-            "run": self.run.to_json(),
+            "run": {**self.run.to_json(), "argv": list(self.run.argv)},
             "env": dict(self.env),
             "access": self.access.to_json(),
             "sync": str(self.sync) if self.sync else None,
@@ -80,8 +80,9 @@ def dry_run(spec: LaunchSpec) -> str:
         code = code_directory(spec.run.run_root, read_tree(spec.sync).hash)
         shown.append(f"sync {spec.sync} to {code} on every worker")
     first: list[str] = []
+    run, env = spec.run.without_secrets(), mask_secrets(spec.env, spec.run.env_by_name)
     for worker in spec.run.workers:
-        lines = [*job_text(spec.run, worker, masked(spec.env), code).splitlines(), 'exec "$@"']
+        lines = [*job_text(run, worker, env, code).splitlines(), 'exec "$@"']
         mine = lines if not first else [line for line in lines if line not in first]
         note = "" if not first else " (the rest as on the first)"
         shown += [f"worker {worker.index} {worker.name}{note}:", *(f"  {line}" for line in mine)]

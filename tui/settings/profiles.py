@@ -15,6 +15,7 @@ from tui.errors import UsageError, near_matches
 from tui.pod.run import LOCAL_PROFILE
 from tui.printable import one_line
 from tui.settings.fields import FIELDS, LOCAL_TABLE, Place
+from tui.settings.home import check_trusted, make_private
 from tui.text.bounded_json import check_document
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
@@ -56,7 +57,9 @@ def read_profile(home: Path, name: str, user_home: Path) -> Profile:
     """Read a profile. Raises UsageError naming file and line, or the profiles there are when this one is not."""
     path = profile_path(home, name)
     try:
-        text = path.read_text("utf-8-sig")
+        with path.open("rb") as file:
+            check_trusted(path, os.fstat(file.fileno()), f"profile {name}", home)
+            text = file.read().decode("utf-8-sig")
     except FileNotFoundError:
         raise UsageError(f"no such profile: {name}", remedy=_profiles_there_are(home, name)) from None
     except UnicodeDecodeError as error:
@@ -100,7 +103,7 @@ def save_profile(home: Path, name: str, values: Mapping[str, Any]) -> Path:
     settings = {key: value for key, value in document.items() if key != LOCAL_TABLE}
     _checked(settings, path, "", Path.home())
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(path.parent)
         _replace(path, tomli_w.dumps(document).encode())
     except OSError as error:
         raise UsageError(f"profile {name} cannot be saved", why=str(error)) from None

@@ -12,6 +12,7 @@ from tui.errors import UsageError
 from tui.pod.run import LOCAL_PROFILE
 from tui.settings import gcloud
 from tui.settings.fields import ENVIRONMENT_PREFIX, FIELDS, Field, Place
+from tui.settings.home import loose_home
 from tui.settings.model import Setting, Settings
 from tui.settings.profiles import Profile, profile_path, read_profile
 
@@ -52,7 +53,9 @@ class _Resolver:
         profile = Setting("profile", self._profile.name if self._profile else None, self._profile_origin)
         account = self._account()
         shown = {field.name: _without_secret(field, found[field.name]) for field in FIELDS}
-        origins = {"home": self._home, "profile": profile, **shown, "account": account}
+        loose = loose_home(Path(self._home.value))
+        home = Setting("home", self._home.value, f"{self._home.origin}; {loose}") if loose else self._home
+        origins = {"home": home, "profile": profile, **shown, "account": account}
         return Settings(
             home=self._home.value, profile=profile.value, account=account.value, origins=origins, **values
         )

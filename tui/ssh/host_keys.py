@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tui.errors import TpuTuiError
+from tui.settings.home import check_trusted, make_private
 from tui.ssh.access import Access, Login
 from tui.ssh.reasons import Reason, SshError
 
@@ -125,10 +126,14 @@ class HostKeys:
         )
 
     def _load(self, path: str) -> SSHKnownHosts | None:
+        """Return what a file holds, None where there is none. Raises UsageError where others may write to ours."""
         try:
             status = os.stat(path)  # noqa: PTH116 - once a login and file; a Path takes thrice as long to make
         except OSError:
             return None
+        if path == self._access.own_known_hosts:
+            file = Path(path)
+            check_trusted(file, status, "the file of host keys that were accepted here", file.parent)
         stamp = (status.st_mtime_ns, status.st_size)
         cached = self._read.get(path)
         if cached is None or cached[0] != stamp:
@@ -182,7 +187,7 @@ def remember(path: Path, name: str, key: asyncssh.SSHKey) -> None:
     """
     line = f"{name} {key.export_public_key().decode().split(chr(10))[0]}"
     line = " ".join(line.split()[:3])
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_private(path.parent)
     descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "r+b", buffering=0) as file:
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tui.errors import UsageError
 from tui.pod.worker import Worker
+from tui.settings.home import make_private
 from tui.ssh.access import Access, address_of, login_to
 from tui.ssh.host_keys import HostKeys, name_of
 
@@ -47,7 +48,7 @@ def shell_command(worker: Worker, access: Access) -> list[str]:
 
 def _file_vouched(path: Path, alias: str, worker: Worker) -> Path:
     """Replace the alias's lines by what the API says now; 0600, atomic."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_private(path.parent)
     try:
         others = [line for line in path.read_text().splitlines() if not line.startswith(f"{alias} ")]
     except FileNotFoundError:

@@ -1,0 +1,64 @@
+"""The directory that holds runs, profiles and accepted host keys: made for its owner alone, and checked for others.
+
+Who may write there decides which machines are trusted and where jobs go. So a directory that others may write to is
+warned of, and a profile or a file of host keys that is another user's, or that anyone may write, is not read.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shlex
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+from tui.errors import UsageError
+
+_PRIVATE = 0o700
+
+
+def make_private(path: Path) -> None:
+    """Make a directory and the missing ones above it, each for its owner alone whatever the umask. Raises OSError."""
+    missing = [path, *path.parents]
+    for each in reversed(missing[: next((place for place, one in enumerate(missing) if one.is_dir()), 0)]):
+        with suppress(FileExistsError):
+            each.mkdir(mode=_PRIVATE)
+    if not path.is_dir():
+        path.mkdir(mode=_PRIVATE)
+
+
+def loose_home(home: Path) -> str | None:
+    """Return the warning for a home that others than its owner may write to, with what to do; None for any other."""
+    try:
+        mode = home.stat().st_mode
+    except OSError:
+        return None
+    who = "every user of this machine" if mode & stat.S_IWOTH else "its group" if mode & stat.S_IWGRP else None
+    if who is None:
+        return None
+    place = shlex.quote(str(home))
+    return f"{who} may write to {home}, which holds profiles and trusted host keys: chmod 700 {place}"
+
+
+def check_trusted(path: Path, status: os.stat_result, what: str, home: Path) -> None:
+    """Refuse a file that decides what is trusted where others decide what it holds. Raises UsageError.
+
+    Everybody may trust what is the superuser's, and the superuser what belongs to the home's owner.
+    """
+    place = shlex.quote(str(path))
+    trusted = {0, os.getuid()} | ({home.stat().st_uid} if os.getuid() == 0 else set())
+    if status.st_uid not in trusted:
+        why = f"{path} belongs to {_name_of(status.st_uid)}, who decides what it holds"
+        remedy = f"look at what it holds, then move it away: mv {place} {place}.old"
+        raise UsageError(f"{what} is not read", why=why, remedy=remedy)
+    if status.st_mode & stat.S_IWOTH:
+        why = f"every user of this machine may write to {path}"
+        raise UsageError(f"{what} is not read", why=why, remedy=f"look at what it holds, then chmod go-w {place}")
+
+
+def _name_of(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"
