@@ -15,6 +15,7 @@ import pytest
 
 from tests.cli.commands import DEADLINE
 from tests.cli.conftest import LocalPod
+from tests.cli.test_runs_delete import Asked
 from tests.pods import wait_until
 from tui.pod.ranks import parse_ranks
 from tui.pod.run import RunState
@@ -347,13 +348,35 @@ def test_a_slice_comes_and_goes(pod: LocalPod) -> None:
     would = pod.call("slices", "delete", "small", "--dry-run", "--json").document
     assert (would["dry_run"], len(would["steps"])) == (True, 1)
     assert would["steps"][0].startswith("would delete small in local-a, now READY")
-    assert pod.call("slices", "stop", "small").code == 0
+    with Asked(pod.shell, "slices", "stop", "small") as asked:
+        asked.waits_for("[y/N] ")
+        kept = asked.answers("\n")
+    assert (kept.code, "its TPU is given back" in kept.errors, "small is not stopped" in kept.errors) == (
+        2,
+        True,
+        True,
+    )
+    assert pod.call("slices", "stop", "small", "--yes").code == 0
+    assert pod.call("slices", "start", "small", "--yes").code == 0
+    assert pod.call("slices", "stop", "small").code == 0, "a script is not held up"
     stopped = pod.call("workers", "small", "--json")
     assert (stopped.code, [row["reachable"] for row in stopped.document]) == (3, [False])
     assert "small is STOPPED" in stopped.document[0]["error"]
     assert "slices start local-a/small" in stopped.errors
     assert pod.run("slices", "delete", "small", "--yes").code == 0
     assert {row["name"] for row in pod.call("slices", "--json").document} == {"local"}
+
+
+@pytest.mark.parametrize("action", ["stop", "start"])
+def test_a_slice_of_several_workers_is_not_stopped_and_what_helps_is_said(pod: LocalPod, action: str) -> None:
+    for options in ((), ("--yes",), ("--dry-run",)):
+        refused = pod.call("slices", action, "local", *options)
+        assert (refused.code, refused.out) == (2, "")
+        assert "stops and starts slices of one worker only, and it has 4" in refused.errors
+        assert "tpu-tui slices delete local --zone local-a, then tpu-tui slices create local" in refused.errors
+    launched = pod.call("launch", "local", "--on-end", "stop-slice", "--", "true")
+    assert (launched.code, "--on-end delete-slice" in launched.errors) == (2, True)
+    assert pod.call("slices", "--json").document[0]["state"] == "READY"
 
 
 def test_unknown_names_end_with_2_and_what_there_is(pod: LocalPod) -> None:

@@ -4,8 +4,10 @@ import asyncio
 from typing import Any
 
 import pytest
+from google.cloud import tpu_v2
 
 from tests.cloud.conftest import Cloud
+from tests.localpod.api_clients import PLACE, until
 from tui.errors import CloudError, UsageError
 
 
@@ -109,6 +111,76 @@ async def test_machines_that_do_not_start_are_told_when_the_operation_ends(cloud
 
     with pytest.raises(CloudError, match="pod cannot be created"):
         await cloud.make("pod")
+
+
+@pytest.mark.parametrize("verb", ["start", "stop"])
+@pytest.mark.parametrize("dry_run", [False, True])
+async def test_a_slice_of_several_workers_is_refused_with_what_to_do_instead(
+    cloud: Cloud, verb: str, dry_run: bool
+) -> None:
+    await cloud.make("crew", "v2-32", spot=True)
+
+    with pytest.raises(UsageError) as refused:
+        _ = [told async for told in getattr(cloud.api, verb)("local-a", "crew", dry_run=dry_run)]
+
+    assert refused.value.why == "Cloud TPU stops and starts slices of one worker only, and it has 4"
+    assert refused.value.remedy == (
+        "tpu-tui slices delete crew --zone local-a, then "
+        "tpu-tui slices create crew --zone local-a --type v2-32 --version tpu-ubuntu2204-base --spot"
+    )
+    assert (await cloud.api.get("crew", None)).state == "READY"
+
+
+async def queue_a_pair(cloud: Cloud) -> Any:
+    """A queued resource of two slices, and the client that asked for it."""
+    client = await cloud.api._api.open()
+    params = tpu_v2.QueuedResource.Tpu.NodeSpec.MultisliceParams(node_count=2, node_id_prefix="pair")
+    node = tpu_v2.Node(accelerator_type="v2-8", runtime_version="tpu-ubuntu2204-base")
+    spec = tpu_v2.QueuedResource.Tpu.NodeSpec(parent=PLACE, node=node, multislice_params=params)
+    wish = tpu_v2.QueuedResource(tpu=tpu_v2.QueuedResource.Tpu(node_spec=[spec]))
+    await client.create_queued_resource(parent=PLACE, queued_resource=wish, queued_resource_id="wish")
+    return client
+
+
+async def queued(client: Any) -> list[str]:
+    return [one.name.rpartition("/")[2] async for one in await client.list_queued_resources(parent=PLACE)]
+
+
+async def deleted(cloud: Cloud, name: str, **options: Any) -> list[str]:
+    return [told async for told in cloud.api.delete("local-a", name, **options)]
+
+
+async def test_a_queued_resource_of_several_slices_goes_with_its_last_one(cloud: Cloud) -> None:
+    client = await queue_a_pair(cloud)
+
+    async def both_ready() -> bool:
+        return [slice_.state for slice_ in (await cloud.api.slices()).slices] == ["READY", "READY"]
+
+    await until(both_ready)
+    stays = "queued resource wish stays: pair-1 belongs to it too"
+    assert (await deleted(cloud, "pair-0", dry_run=True))[-1] == stays
+    assert (await deleted(cloud, "pair-0"))[-2:] == ["pair-0 is deleted", stays]
+    assert await queued(client) == ["wish"]
+
+    for options in ({"dry_run": True}, {}):
+        with pytest.raises(UsageError, match="pair-0 cannot be deleted") as refused:
+            await deleted(cloud, "pair-0", **options)
+        assert "it has no node, and queued resource wish stays while pair-1 belongs to it too" in refused.value.why
+        assert "tpu-tui slices delete pair-1 --zone local-a" in refused.value.remedy
+
+    assert (await deleted(cloud, "pair-1"))[-1] == "queued resource wish, which asks for pair-0 too, is deleted"
+    assert await queued(client) == []
+    assert (await cloud.api.slices()).slices == ()
+    assert cloud.hosts.running() == []
+
+
+async def test_a_queued_resource_none_of_whose_slices_exists_yet_can_be_deleted(cloud: Cloud) -> None:
+    cloud.service.behaviour.worker_capacity = 0
+    client = await queue_a_pair(cloud)
+
+    assert (await deleted(cloud, "pair-1"))[-1] == "queued resource wish, which asks for pair-0 too, is deleted"
+
+    assert await queued(client) == []
 
 
 @pytest.mark.parametrize("verb", ["delete", "start", "stop"])

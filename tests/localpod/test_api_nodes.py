@@ -134,7 +134,7 @@ async def test_a_deleted_node_is_seen_deleting_and_then_gone_with_its_machines(t
 @over_each_transport
 async def test_a_node_stops_and_starts_with_the_same_workers(transport: str) -> None:
     async with pod(transport) as one:
-        await one.create("nap", node("v4-16"))
+        await one.create("nap", node("v4-8"))
         before = await one.call("get_guest_attributes", name=named("nap"), query_path="hostkeys/")
         one.service.behaviour.hold_operations()
         operation = await one.call("stop_node", name=named("nap"))
@@ -143,7 +143,7 @@ async def test_a_node_stops_and_starts_with_the_same_workers(transport: str) -> 
         await one.call.succeeded(operation)
         stopped = await one.call("get_node", name=named("nap"))
         assert (stopped.state, stopped.health) == (State.STOPPED, Health.HEALTH_UNSPECIFIED)
-        assert len(stopped.network_endpoints) == 2
+        assert len(stopped.network_endpoints) == 1
         assert one.hosts.running() == []
         one.service.behaviour.hold_operations()
         operation = await one.call("start_node", name=named("nap"))
@@ -152,6 +152,18 @@ async def test_a_node_stops_and_starts_with_the_same_workers(transport: str) -> 
         await one.call.succeeded(operation)
         assert await state_of(one, "nap") == State.READY
         assert await one.call("get_guest_attributes", name=named("nap"), query_path="hostkeys/") == before
+
+
+@over_each_transport
+async def test_a_node_of_several_workers_is_neither_stopped_nor_started(transport: str) -> None:
+    refused = exceptions.FailedPrecondition if "grpc" in transport else exceptions.BadRequest
+    async with pod(transport) as one:
+        await one.create("crew", node("v4-16"))
+        for verb in ("stop_node", "start_node"):
+            with pytest.raises(refused, match="This operation is only available with single TPU nodes"):
+                await one.call(verb, name=named("crew"))
+        assert await state_of(one, "crew") == State.READY
+        assert one.hosts.running() == ["crew"]
 
 
 @over_each_transport

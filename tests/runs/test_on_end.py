@@ -76,6 +76,16 @@ def test_machines_of_a_hosts_file_and_read_only_mode_are_refused_beforehand() ->
     check_on_end(["report", "command:true"], None, read_only=True)
 
 
+def test_a_slice_of_several_workers_is_not_promised_to_be_stopped() -> None:
+    slice_ = Slice("pod", zone="z", workers=(Worker(0), Worker(1)))
+    with pytest.raises(UsageError, match="stop-slice") as refused:
+        check_request(LaunchRequest(slice_, ("true",), on_end=("report", "stop-slice")))
+    assert "slices of one worker only, and this one has 2" in refused.value.why
+    assert "--on-end delete-slice" in refused.value.remedy
+    check_request(LaunchRequest(slice_, ("true",), on_end=("delete-slice",)))
+    check_request(LaunchRequest(replace(slice_, workers=(Worker(0),)), ("true",), on_end=("stop-slice",)))
+
+
 def test_the_actions_are_in_the_record_and_stay_until_they_are_done(tmp_path: Path) -> None:
     directory = RunDirectory.create(tmp_path, run_with("report", "command:true"))
     assert Run.from_json(json.loads(json.dumps(directory.run.to_json()))) == directory.run
@@ -139,6 +149,17 @@ async def scene(pod_home: Path) -> AsyncIterator[Scene]:
             await operator.close()
 
 
+@pytest_asyncio.fixture
+async def small_scene(pod_home: Path) -> AsyncIterator[Scene]:
+    """The same on a slice of one worker, which can be stopped."""
+    async with running_pod(pod_home, workers=1) as pod:
+        operator = Operator(load({"profile": "local"}))
+        try:
+            yield Scene(pod, operator)
+        finally:
+            await operator.close()
+
+
 async def test_report_command_and_slice_are_done_in_order_and_told(scene: Scene, tmp_path: Path) -> None:
     seen = tmp_path / "seen"
     command = f'command:echo "$TPU_TUI_STATE $TPU_TUI_RUN" >{seen}; echo written'
@@ -154,13 +175,13 @@ async def test_report_command_and_slice_are_done_in_order_and_told(scene: Scene,
     assert status_of(directory).state is RunState.SUCCEEDED
 
 
-async def test_a_failed_action_is_told_and_keeps_no_other_from_being_done(scene: Scene) -> None:
+async def test_a_failed_action_is_told_and_keeps_no_other_from_being_done(small_scene: Scene) -> None:
     bad = "command:echo no room >&2; exit 7"
-    directory = await scene.launched("sh", "-c", "exit 3", on_end=(bad, "stop-slice"))
-    went = await scene.done(directory)
+    directory = await small_scene.launched("sh", "-c", "exit 3", on_end=(bad, "stop-slice"))
+    went = await small_scene.done(directory)
     assert went[bad] == f"failed: on end: {bad} failed: it ended with 7: no room"
     assert went["stop-slice"].startswith("done: "), went
-    assert (await scene.operator.slice("local")).state == "STOPPED"
+    assert (await small_scene.operator.slice("local")).state == "STOPPED"
     assert status_of(directory).state is RunState.FAILED
 
 
@@ -268,30 +289,30 @@ async def test_a_command_whose_keeper_was_killed_is_not_begun_again(scene: Scene
     assert (tmp_path / "did").read_text() == "begun\n"
 
 
-async def test_what_this_machine_does_not_let_be_done_is_told_too(scene: Scene, tmp_path: Path) -> None:
-    directory = await running_with(scene, tmp_path, "command:true", "stop-slice")
+async def test_what_this_machine_does_not_let_be_done_is_told_too(small_scene: Scene, tmp_path: Path) -> None:
+    directory = await running_with(small_scene, tmp_path, "command:true", "stop-slice")
     (directory.path / "on-end.log").mkdir()
     (tmp_path / "end").touch()
-    went = await scene.done(directory)
+    went = await small_scene.done(directory)
     assert went["command:true"] == "failed: on end: command:true failed: Is a directory"
     assert went["stop-slice"].startswith("done: ")
 
 
 async def test_a_reader_starts_no_keeper_and_read_only_settings_keep_one_from_what_costs(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+    small_scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    directory = await scene.launched("true", on_end=("stop-slice",))
+    directory = await small_scene.launched("true", on_end=("stop-slice",))
     events = directory.path / "events.jsonl"
-    await scene.done(directory)
+    await small_scene.done(directory)
     kept = [line for line in events.read_bytes().splitlines(keepends=True) if b"on_end" not in line]
     events.write_bytes(b"".join(kept))
-    async for _ in scene.operator.change_slice(await scene.operator.slice("local"), "start"):
+    async for _ in small_scene.operator.change_slice(await small_scene.operator.slice("local"), "start"):
         pass
     reader = Operator(load({"profile": "local", "read_only": True}))
     assert not await reader.attend(directory)
     await reader.close()
     monkeypatch.setenv("TPU_TUI_READ_ONLY", "1")
-    assert await scene.operator.attend(directory)
-    went: dict[str, Any] = await scene.done(directory)
+    assert await small_scene.operator.attend(directory)
+    went: dict[str, Any] = await small_scene.done(directory)
     assert went["stop-slice"] == "refused: on end: stop-slice is not done: refused by --read-only"
-    assert (await scene.operator.slice("local")).state == "READY"
+    assert (await small_scene.operator.slice("local")).state == "READY"

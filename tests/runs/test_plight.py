@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tui.pod.run import Run
@@ -35,6 +37,18 @@ def test_states_after_which_nothing_answers_any_more_say_what_to_do(state: str, 
     assert f"slice pod {'is being' if kind == 'deleted' else 'was'} {kind}" in plight.text
     assert state in plight.text
     assert remedy in plight.remedy
+
+
+def test_the_slice_is_made_again_as_it_was_also_where_only_the_launch_knew_it() -> None:
+    spot = replace(RUN, accelerator_type="v3-32", versions={"runtime": "tpu-vm-pt-2.0"}, spot=True)
+    again = "tpu-tui slices create pod --zone z --type v3-32 --version tpu-vm-pt-2.0 --spot makes it again"
+    assert plight_of(spot, None).remedy == again
+    now = slice_in("PREEMPTED", accelerator_type="v3-32", runtime_version="tpu-vm-pt-2.0", preemptible=True)
+    assert plight_of(RUN, now).remedy == f"tpu-tui slices delete pod --zone z, then {again}"
+    firm = replace(now, preemptible=False, spot=False, runtime_version="odd; rm -rf ~")
+    assert plight_of(spot, firm).remedy.endswith(
+        "create pod --zone z --type v3-32 --version 'odd; rm -rf ~' makes it again"
+    )
 
 
 @pytest.mark.parametrize(

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
+import shlex
 import signal
+import sys
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
 import pytest_asyncio
 
 from tests.pods import pod_home, running_pod, until
 from tui.localpod.pod import LocalPod
 from tui.operator import LaunchRequest, Operator
 from tui.pod.run import RunState
+from tui.pod.slice import Slice
 from tui.runs.directory import Event, RunDirectory
 from tui.runs.keeper import attend
 from tui.runs.policies import Patience
@@ -62,14 +66,27 @@ class Scene:
             pass
 
 
-@pytest_asyncio.fixture
-async def scene(pod_home: Path) -> AsyncIterator[Scene]:
-    async with running_pod(pod_home, workers=2) as pod:
+@contextlib.asynccontextmanager
+async def _scene(home: Path, workers: int) -> AsyncIterator[Scene]:
+    async with running_pod(home, workers=workers) as pod:
         operator = Operator(load({"profile": "local"}))
         try:
             yield Scene(pod, operator)
         finally:
             await operator.close()
+
+
+@pytest_asyncio.fixture
+async def scene(pod_home: Path) -> AsyncIterator[Scene]:
+    async with _scene(pod_home, 2) as made:
+        yield made
+
+
+@pytest_asyncio.fixture
+async def small_scene(pod_home: Path) -> AsyncIterator[Scene]:
+    """The same on a slice of one worker, which can be stopped and started."""
+    async with _scene(pod_home, 1) as made:
+        yield made
 
 
 def asked(directory: RunDirectory) -> list[Event]:
@@ -94,18 +111,32 @@ async def test_a_preempted_slice_is_named_and_the_rest_of_the_gang_is_stopped(sc
     assert [event.get("slice") for event in asked(directory)] == ["preempted"]
 
 
-@pytest.mark.parametrize(
-    ("action", "kind", "remedy"), [("stop", "stopped", "start"), ("delete", "deleted", "create")]
-)
-async def test_a_slice_that_somebody_takes_down_is_not_taken_for_a_crash(
-    scene: Scene, action: str, kind: str, remedy: str
-) -> None:
+async def test_a_slice_that_somebody_deletes_is_not_taken_for_a_crash(scene: Scene) -> None:
     directory = await scene.running()
-    await scene.change(action)
+    await scene.change("delete")
     status = await scene.over(directory)
-    assert (status.state, status.slice_plight) == (RunState.LOST, kind)
-    assert f"slice local {'was' if kind == 'stopped' else 'is'} {kind}" in (status.cause or "")
-    assert f"slices {remedy} local" in (status.remedy or "")
+    assert (status.state, status.slice_plight) == (RunState.LOST, "deleted")
+    assert "slice local is deleted" in (status.cause or "")
+    made = await _recreated(scene, status.remedy or "")
+    assert (made.accelerator_type, made.runtime_version, len(made.workers)) == ("local-2", "tpu-ubuntu2204-base", 2)
+
+
+async def _recreated(scene: Scene, remedy: str) -> Slice:
+    """Type what a remedy says; the slice as it is then."""
+    assert remedy.startswith("tpu-tui slices create local --zone local-a "), remedy
+    words = shlex.split(remedy.removesuffix(" makes it again"))[1:]
+    shell = await asyncio.create_subprocess_exec(sys.executable, "-m", "tui.cli", *words)
+    assert await shell.wait() == 0
+    return await scene.operator.slice("local")
+
+
+async def test_a_slice_that_somebody_stops_is_not_taken_for_a_crash(small_scene: Scene) -> None:
+    directory = await small_scene.running()
+    await small_scene.change("stop")
+    status = await small_scene.over(directory)
+    assert (status.state, status.slice_plight) == (RunState.LOST, "stopped")
+    assert "slice local was stopped" in (status.cause or "")
+    assert "slices start local" in (status.remedy or "")
 
 
 async def test_a_worker_that_hangs_in_a_healthy_slice_is_waited_for_and_told_so(scene: Scene) -> None:
@@ -169,26 +200,28 @@ async def test_a_run_that_may_be_restarted_waits_for_its_slice_and_goes_on_with_
     assert directory.log_path(0).read_bytes() == b"try 1\n"
 
 
-async def test_a_keeper_killed_while_it_waits_for_a_slice_is_replaced_by_one_that_waits_on(scene: Scene) -> None:
+async def test_a_keeper_killed_while_it_waits_for_a_slice_is_replaced_by_one_that_waits_on(
+    small_scene: Scene,
+) -> None:
     job = 'echo "try $TPU_TUI_ATTEMPT"; [ $TPU_TUI_ATTEMPT = 1 ] || exec sleep 1000'
-    directory = await scene.running("sh", "-c", job, restarts=1)
-    await scene.change("stop")
+    directory = await small_scene.running("sh", "-c", job, restarts=1)
+    await small_scene.change("stop")
     await until(lambda: waits(directory), "it waits", ENOUGH)
     os.kill(directory.attended().pid or 0, signal.SIGKILL)
     await until(lambda: not directory.attended().alive, "nobody keeps it", ENOUGH)
-    await attend(directory, await scene.operator.access(), patience=PATIENCE)
+    await attend(directory, await small_scene.operator.access(), patience=PATIENCE)
     await until(lambda: len(waits(directory)) == 2, "another one waits", ENOUGH)
-    await scene.change("start")
-    status = await scene.over(directory)
-    assert (status.state, status.exit_codes, status.attempt) == (RunState.SUCCEEDED, (0, 0), 1), status.notes
+    await small_scene.change("start")
+    status = await small_scene.over(directory)
+    assert (status.state, status.exit_codes, status.attempt) == (RunState.SUCCEEDED, (0,), 1), status.notes
 
 
-async def test_a_person_can_end_the_waiting_for_a_slice(scene: Scene) -> None:
-    directory = await scene.running(restarts=3)
-    await scene.change("stop")
+async def test_a_person_can_end_the_waiting_for_a_slice(small_scene: Scene) -> None:
+    directory = await small_scene.running(restarts=3)
+    await small_scene.change("stop")
     await until(
         lambda: any("waiting for slice local" in note for note in status_of(directory).notes), "it waits", ENOUGH
     )
-    async for _ in scene.operator.stop(directory, 0.5):
+    async for _ in small_scene.operator.stop(directory, 0.5):
         pass
-    assert (await scene.over(directory)).state is RunState.STOPPED
+    assert (await small_scene.over(directory)).state is RunState.STOPPED

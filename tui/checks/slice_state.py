@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import shlex
 
 from tui.checks.row import CheckRow
 from tui.pod.slice import Slice, Symptom
+from tui.pod.slice_commands import create_again, restart_advice
 from tui.printable import one_line
 from tui.text.numbers import parse_integer
 
@@ -57,8 +59,14 @@ def state_remedy(slice_: Slice) -> str:
     if slice_.state in ("STOPPED", "STOPPING"):
         return f"tpu-tui slices start {slice_.path}"
     if slice_.state in _GONE:
-        return f"tpu-tui slices delete {slice_.path}, then create it again"
+        return _made_again(slice_)
     return "tpu-tui slices shows when it changes"
+
+
+def _made_again(slice_: Slice) -> str:
+    is_known = slice_.accelerator_type and slice_.runtime_version
+    command = f": {create_again(slice_)}" if is_known else ""
+    return f"tpu-tui slices delete {shlex.quote(slice_.path)}, then create it again{command}"
 
 
 def _health_row(slice_: Slice) -> CheckRow:
@@ -70,7 +78,7 @@ def _health_row(slice_: Slice) -> CheckRow:
     detail = f"{slice_.health}: {why}" if why else slice_.health
     remedy = "wait for the maintenance to end"
     if slice_.health != "UNHEALTHY_MAINTENANCE":
-        remedy = f"stop and start it: tpu-tui slices stop {slice_.path}; a spot slice must be created again"
+        remedy = restart_advice(slice_)
     return CheckRow("health", None, None, None, "fail", None, detail, remedy)
 
 

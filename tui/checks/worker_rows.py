@@ -9,6 +9,7 @@ from tui.checks.thresholds import Thresholds
 from tui.errors import TpuTuiError
 from tui.pod import accelerator
 from tui.pod.slice import Slice
+from tui.pod.slice_commands import restart_advice
 from tui.ssh.answers import NothingRunsError
 
 GIB = 1024**3
@@ -102,7 +103,7 @@ def _chips_row(facts: Facts, slice_: Slice) -> CheckRow:
     if facts.devices in wanted:
         return _row("chips", facts, "pass", told)
     detail = f"{told}, {kind.chips_per_worker} should be there ({kind.name})"
-    return _row("chips", facts, "fail", detail, f"stop and start it: tpu-tui slices stop {slice_.path}")
+    return _row("chips", facts, "fail", detail, restart_advice(slice_))
 
 
 def _device_rows(facts: Facts, slice_: Slice) -> list[CheckRow]:

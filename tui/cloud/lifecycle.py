@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tui.cloud import nodes
 from tui.cloud.tpu_client import TpuConnection, request_options
 from tui.errors import TpuTuiError, UsageError, near_matches
+from tui.pod.slice_commands import CANNOT_STOP, can_stop, delete_command, make_anew
 
 if TYPE_CHECKING:
     from google.cloud import tpu_v2
@@ -57,18 +58,24 @@ class Lifecycle:
         yield f"{name} is {await self._state(path) or 'made'}"
 
     async def delete(self, zone: str, name: str, *, dry_run: bool = False) -> AsyncIterator[str]:
-        """Delete a slice and what was queued for it alone; what is left is told."""
+        """Delete a slice, and its queued resource with the last node of it; what is left is told.
+
+        Raises UsageError where there is nothing to delete, CloudError where the API refuses.
+        """
         path = await self._path(zone, name)
         what = f"slice {name} cannot be deleted"
         node = await self._node(path)
         queued = await self._queued_for(node, path, name)
         if node is None and queued is None:
             raise UsageError(what, why=f"there is no slice {name} in {zone}", remedy="tpu-tui slices lists them")
+        others = await self._other_nodes(queued, path) if queued is not None else []
+        if node is None and queued is not None and others:
+            raise _held_by_others(what, queued, others)
         if dry_run:
             if node is not None:
                 yield f"would delete {name} in {zone}, now {nodes.enum_name(node.state)}, and its workers' disks"
             if queued is not None:
-                yield f"would delete queued resource {queued.name.rpartition('/')[2]}"
+                yield _stays(queued, others) if others else f"would delete {_described(queued, name)}"
             return
         if node is not None:
             started = await self._api.ask(
@@ -78,7 +85,9 @@ class Lifecycle:
             async for told in self._wait(started.operation, what, path):
                 yield told
             yield f"{name} is deleted"
-        if queued is not None:
+        if queued is not None and others:
+            yield _stays(queued, others)
+        elif queued is not None:
             async for told in self._delete_queued(queued, name):
                 yield told
 
@@ -93,8 +102,12 @@ class Lifecycle:
     async def _turn(self, zone: str, name: str, verb: str, done: str, *, dry_run: bool) -> AsyncIterator[str]:
         path = await self._path(zone, name)
         what = f"slice {name} cannot be {done}"
+        slice_ = nodes.slice_of_node(await self._required(path, what))
+        if not can_stop(slice_):
+            why = f"{CANNOT_STOP}, and it has {len(slice_.workers)}"
+            raise UsageError(what, why=why, remedy=make_anew(slice_))
         if dry_run:
-            yield f"would {verb} {name} in {zone}, now {await self._state_of(path, what)}"
+            yield f"would {verb} {name} in {zone}, now {slice_.state or 'in an unknown state'}"
             return
 
         def ask(client: TpuAsyncClient, timeout: float) -> Awaitable[Any]:
@@ -154,19 +167,25 @@ class Lifecycle:
     async def _delete_queued(self, queued: tpu_v2.QueuedResource, name: str) -> AsyncIterator[str]:
         from google.cloud import tpu_v2
 
-        short = queued.name.rpartition("/")[2]
-        others = sorted({row.name for row in nodes.slices_of_queued(queued)} - {name})
-        if others:
-            yield f"queued resource {short} stays: {', '.join(others)} belong to it too"
-            return
         request = tpu_v2.DeleteQueuedResourceRequest(name=queued.name, force=True)
-        what = f"queued resource {short} cannot be deleted"
+        what = f"queued resource {_short(queued)} cannot be deleted"
         started = await self._api.ask(
             what, lambda client, timeout: client.delete_queued_resource(request, **request_options(timeout))
         )
         async for told in self._wait(started.operation, what, None):
             yield told
-        yield f"queued resource {short} is deleted"
+        yield f"{_described(queued, name)} is deleted"
+
+    async def _other_nodes(self, queued: tpu_v2.QueuedResource, path: str) -> list[str]:
+        """Return the nodes of a queued resource that exist beside the one at `path`, by name."""
+        parent = path.rpartition("/nodes/")[0]
+        pager = await self._api.ask(
+            f"nodes of queued resource {_short(queued)} cannot be read",
+            lambda client, timeout: client.list_nodes(parent=parent, **request_options(timeout)),
+        )
+        short, name = _short(queued), path.rpartition("/")[2]
+        found = [node async for node in pager if node.queued_resource.rpartition("/")[2] == short]
+        return sorted({node.name.rpartition("/")[2] for node in found} - {name})
 
     async def _wait(self, operation: Operation, what: str, path: str | None) -> AsyncIterator[str]:
         """Poll until the operation is done, telling each new state of the slice; raises what it failed with."""
@@ -202,12 +221,12 @@ class Lifecycle:
         node = await self._node(path)
         return None if node is None else nodes.enum_name(node.state)
 
-    async def _state_of(self, path: str, what: str) -> str:
-        """The state of a slice that must be there; raises UsageError when it is not."""
+    async def _required(self, path: str, what: str) -> tpu_v2.Node:
+        """The node of a slice that must be there; raises UsageError when it is not."""
         node = await self._node(path)
         if node is None:
             raise UsageError(what, why="there is no such slice", remedy="tpu-tui slices lists them")
-        return nodes.enum_name(node.state) or "in an unknown state"
+        return node
 
     async def _node(self, path: str) -> tpu_v2.Node | None:
         return await self._unless_missing(
@@ -287,6 +306,31 @@ class Lifecycle:
         except TpuTuiError:
             return []
         return [(kind, name, known) for kind, name, known in wanted if known and name not in known]
+
+
+def _short(queued: tpu_v2.QueuedResource) -> str:
+    return str(queued.name).rpartition("/")[2]
+
+
+def _described(queued: tpu_v2.QueuedResource, name: str) -> str:
+    """Name a queued resource, with the slices beside `name` that it asks for and that do not exist."""
+    others = sorted({row.name for row in nodes.slices_of_queued(queued)} - {name})
+    also = f", which asks for {', '.join(others)} too," if others else ""
+    return f"queued resource {_short(queued)}{also}"
+
+
+def _belong(others: Sequence[str]) -> str:
+    return f"{', '.join(others)} {'belongs' if len(others) == 1 else 'belong'} to it too"
+
+
+def _stays(queued: tpu_v2.QueuedResource, others: Sequence[str]) -> str:
+    return f"queued resource {_short(queued)} stays: {_belong(others)}"
+
+
+def _held_by_others(what: str, queued: tpu_v2.QueuedResource, others: Sequence[str]) -> UsageError:
+    why = f"it has no node, and queued resource {_short(queued)} stays while {_belong(others)}"
+    deletes = " && ".join(delete_command(one, nodes.split_name(queued.name)[1]) for one in others)
+    return UsageError(what, why=why, remedy=f"the queued resource goes with its last slice: {deletes}")
 
 
 def _updating(request: tpu_v2.UpdateNodeRequest) -> Callable[[TpuAsyncClient, float], Awaitable[Any]]:

@@ -14,12 +14,14 @@ from tui.commands.checking import add_check
 from tui.commands.completion import remember_slices
 from tui.commands.executing import execute_command
 from tui.commands.output import Output
-from tui.commands.prompter import ask
+from tui.commands.prompter import agrees, ask, has_terminal
 from tui.commands.syncing import sync_tree
 from tui.errors import OutOfReachError, UsageError
+from tui.pod.slice_commands import can_stop
 
 if TYPE_CHECKING:
     from tui.operator import Operator
+    from tui.pod.slice import Slice
     from tui.pod.worker import Worker
 
 OUT_OF_REACH = OutOfReachError.exit_code
@@ -29,6 +31,13 @@ BEYOND_PROFILES = {
     "account": "who gcloud is logged in as",
 }
 """What settings mean that no profile holds."""
+
+_YES = {
+    "delete": "do not ask for the name",
+    "start": "ask nothing",
+    "stop": "do not ask on a terminal",
+}
+"""What --yes does for each change of a slice."""
 
 
 def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
@@ -73,13 +82,12 @@ def _add_slices(commands: argparse._SubParsersAction[Any]) -> None:
     create.add_argument("--spot", action="store_true", help="cheaper, and may be taken away at any time")
     for action, text in (
         ("delete", "delete a slice for good; asks for its name"),
-        ("start", "start a stopped slice"),
-        ("stop", "stop a slice: its disk stays, its TPU is given back"),
+        ("start", "start a stopped slice of one worker"),
+        ("stop", "stop a slice of one worker: its disk stays, its TPU is given back"),
     ):
         parser = actions.add_parser(action, help=text)
         parser.add_argument("slice", metavar="SLICE", help=SLICE)
-        if action == "delete":
-            parser.add_argument("--yes", action="store_true", help="do not ask for the name")
+        parser.add_argument("--yes", action="store_true", help=_YES[action])
     for parser in actions.choices.values():
         parser.add_argument("--dry-run", action="store_true", help="say what would be done, and do nothing")
         parser.set_defaults(run=change_slice, changes=True)
@@ -128,8 +136,8 @@ async def change_slice(args: argparse.Namespace, operator: Operator, out: Output
     else:
         slice_ = await operator.slice(args.slice)
         steps = operator.change_slice(slice_, args.action, dry_run=args.dry_run)
-        if args.action == "delete" and not (args.yes or args.dry_run):
-            await _ask_for_name(slice_.name)
+        if not (args.yes or args.dry_run):
+            await _ask_before(args.action, slice_)
     told = await _tell(steps, out)
     if args.dry_run:
         out.note("Nothing was done.")
@@ -149,6 +157,19 @@ async def _tell(steps: AsyncIterator[str], out: Output) -> list[str]:
             out.note("Interrupted: what was asked for goes on. tpu-tui slices shows how far it is.")
         raise
     return told
+
+
+async def _ask_before(action: str, slice_: Slice) -> None:
+    """Ask at a terminal before something is given up. Raises UsageError for a no.
+
+    A script that stops a slice is not held up: unlike a deletion it loses no data.
+    """
+    if action == "delete":
+        await _ask_for_name(slice_.name)
+    elif action == "stop" and can_stop(slice_) and has_terminal():
+        given_up = "its TPU is given back, and whatever runs there ends"
+        if not await agrees(f"This stops {slice_.path}: {given_up}. Go on?"):
+            raise UsageError(f"{slice_.name} is not stopped")
 
 
 async def _ask_for_name(name: str) -> None:

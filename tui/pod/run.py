@@ -123,6 +123,8 @@ class Run:
     project: str | None = None
     profile: str | None = None
     accelerator_type: str | None = None
+    spot: bool | None = None
+    """Whether the slice could be taken away at any time; None where its source does not tell."""
     slice_created: str | None = None
     """When the slice was made, as its source tells it: another one of the same name was made at another time."""
     cores_per_worker: int | None = None
@@ -252,6 +254,7 @@ _FIELDS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     **dict.fromkeys(("env", "versions"), (_is_table_of_texts, "a table of texts")),
     "restarts": (lambda value: is_integer(value, 0, MOST_RESTARTS), f"an integer from 0 to {MOST_RESTARTS}"),
     "cores_per_worker": (lambda value: value is None or is_integer(value, 0, _MOST_CORES), "an integer or null"),
+    "spot": (lambda value: value is None or isinstance(value, bool), "true, false or null"),
     "schema": (lambda value: is_integer(value, 0), "an integer"),
 }
 """What fields of run.json have to be: a damaged record is reported as that, where it is read."""

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from tui.errors import TpuTuiError, UsageError
 from tui.pod.run import Run, RunState
+from tui.pod.slice_commands import CANNOT_STOP
 from tui.runs.contact import Contact
 from tui.runs.directory import RunDirectory
 from tui.runs.entitled import hindrance
@@ -81,11 +82,15 @@ def actions_of(run: Run) -> list[Action]:
     return sorted(actions, key=lambda action: action.is_about_slice)
 
 
-def check_on_end(texts: Iterable[str], zone: str | None, *, read_only: bool = False) -> None:
+def check_on_end(texts: Iterable[str], zone: str | None, *, workers: int = 1, read_only: bool = False) -> None:
     """Refuse what could not be done when the time comes. Raises UsageError."""
     for action in map(parse_action, texts):
         if action.is_about_slice and zone is None:
             raise UsageError(f"--on-end {action}", why="these machines are not made or deleted by the Cloud TPU API")
+        if action.kind == "stop-slice" and workers > 1:
+            why = f"{CANNOT_STOP}, and this one has {workers}"
+            remedy = "--on-end delete-slice gives it back; tpu-tui slices create makes another"
+            raise UsageError(f"--on-end {action}", why=why, remedy=remedy)
         if action.is_about_slice and read_only:
             raise UsageError(f"--on-end {action} is refused by --read-only")
 

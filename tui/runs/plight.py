@@ -5,10 +5,12 @@ Source: Cloud TPU API v2 reference (`Node.State`, `Node.Health`, `QueuedResource
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 
 from tui.pod.run import Run
 from tui.pod.slice import Slice
+from tui.pod.slice_commands import create_command, delete_command
 from tui.printable import one_line
 
 _PREEMPTED = ("PREEMPTED", "SUSPENDING", "SUSPENDED", "WAITING_FOR_RESOURCES")
@@ -40,8 +42,8 @@ class Plight:
 
 def plight_of(run: Run, slice_: Slice | None) -> Plight:
     """What the run's slice is in; None means that there is no slice of that name any more."""
-    kind = f"--type {run.accelerator_type or 'TYPE'} --version RUNTIME"
-    again = f"tpu-tui slices create {run.slice} {kind} makes it again"
+    again = f"{_create_again(run, slice_)} makes it again"
+    delete = delete_command(run.slice, run.zone)
     if slice_ is None:
         return Plight("deleted", f"slice {run.slice} is deleted", True, again)
     if run.slice_created and slice_.created and slice_.created != run.slice_created:
@@ -49,13 +51,14 @@ def plight_of(run: Run, slice_: Slice | None) -> Plight:
         return Plight("replaced", text, True, "launch the run again")
     state, said = slice_.state or "", _said(slice_)
     if state in _PREEMPTED:
-        remedy = f"tpu-tui slices delete {run.slice}, then {again}"
+        remedy = f"{delete}, then {again}"
         return Plight("preempted", f"slice {run.slice} was preempted ({state}{said})", True, remedy)
     if state == "TERMINATED":
-        remedy = f"tpu-tui slices delete {run.slice}, then {again}"
+        remedy = f"{delete}, then {again}"
         return Plight("terminated", f"slice {run.slice} was terminated ({state}{said})", True, remedy)
     if state in ("STOPPED", "STOPPING"):
-        remedy = f"tpu-tui slices start {run.slice}, then launch the run again"
+        start = shlex.join(["tpu-tui", "slices", "start", run.slice, *(["--zone", run.zone] if run.zone else [])])
+        remedy = f"{start}, then launch the run again"
         return Plight("stopped", f"slice {run.slice} was stopped ({state}{said})", True, remedy)
     if state in _BEING_DELETED:
         return Plight("deleted", f"slice {run.slice} is being deleted ({state}{said})", True, again)
@@ -69,6 +72,18 @@ def plight_of(run: Run, slice_: Slice | None) -> Plight:
     if state == "READY":
         return Plight("ready", f"slice {run.slice} is READY and healthy{said}")
     return Plight("unknown", f"slice {run.slice} is in state {state or 'unknown'}{said}")
+
+
+def _create_again(run: Run, slice_: Slice | None) -> str:
+    """Return the command that makes the slice as it is now, and where the API knows it no more, as at the launch."""
+    now = slice_ or Slice(run.slice)
+    return create_command(
+        run.slice,
+        run.zone,
+        now.accelerator_type or run.accelerator_type,
+        now.runtime_version or run.versions.get("runtime"),
+        spot=run.spot if now.spot is None and now.preemptible is None else now.spot or now.preemptible,
+    )
 
 
 def _said(slice_: Slice) -> str:

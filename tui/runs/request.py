@@ -55,7 +55,7 @@ def check_request(request: LaunchRequest) -> None:
     if request.on_end:
         from tui.runs.on_end import check_on_end
 
-        check_on_end(request.on_end, request.slice_.zone)
+        check_on_end(request.on_end, request.slice_.zone, workers=len(request.slice_.workers))
 
 
 def run_from(request: LaunchRequest, slice_: Slice, settings: Settings) -> Run:
@@ -84,5 +84,12 @@ def run_from(request: LaunchRequest, slice_: Slice, settings: Settings) -> Run:
         grace=request.grace,
         on_end=request.on_end,
         created=datetime.now(timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z"),
-        versions={"tpu-tui": __version__},
+        spot=_spot(slice_),
+        versions={"tpu-tui": __version__, **({"runtime": slice_.runtime_version} if slice_.runtime_version else {})},
     )
+
+
+def _spot(slice_: Slice) -> bool | None:
+    """Return whether the slice can be taken away at any time; None where its source tells nothing of that."""
+    told = [flag for flag in (slice_.spot, slice_.preemptible) if flag is not None]
+    return any(told) if told else None

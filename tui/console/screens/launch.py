@@ -90,7 +90,7 @@ class LaunchDialog(Dialog["str | None"]):
         yield _written("conda env", "conda-env", draft.conda_env, "a conda environment there")
         yield _labelled("on failure", _choice("on-failure", ON_FAILURE, draft.on_failure))
         yield _written("restarts", "restarts", str(draft.restarts or ""), "0: how often to launch it again")
-        ends = "report, stop-slice, 'command:…'"
+        ends = "report, delete-slice, 'command:…'"
         yield _written("on end", "on-end", shlex.join(draft.on_end), ends)
         yield _written("scale from", "scale-from", draft.scale_from, "v2-8: type it was trained on")
         yield _written("with", "scale-by", "", "1024 5000 0.1: batch, steps, rate")

@@ -84,14 +84,14 @@ class Nodes:
         return self._operations.start(hosted.place, "delete", name, lambda: self.tear_down(hosted, before))
 
     def stop(self, name: str) -> Any:
-        """StopNode: raises FAILED_PRECONDITION unless the node is READY."""
-        hosted = self._require(name, State.READY)
+        """StopNode: raises FAILED_PRECONDITION unless the node has one worker and is READY."""
+        hosted = self._require_single(name, State.READY)
         self.claim(hosted, State.STOPPING)
         return self._operations.start(hosted.place, "stop", name, lambda: self._halt(hosted))
 
     def start(self, name: str) -> Any:
-        """StartNode: raises FAILED_PRECONDITION unless the node is STOPPED."""
-        hosted = self._require(name, State.STOPPED)
+        """StartNode: raises FAILED_PRECONDITION unless the node has one worker and is STOPPED."""
+        hosted = self._require_single(name, State.STOPPED)
         self.claim(hosted, State.STARTING)
         return self._operations.start(hosted.place, "start", name, lambda: self._restart(hosted))
 
@@ -220,8 +220,10 @@ class Nodes:
                 node_fields.set_preempted(hosted.node, gone)
         return hosted
 
-    def _require(self, name: str, state: int) -> HostedNode:
+    def _require_single(self, name: str, state: int) -> HostedNode:
         hosted = self.get(name)
+        if hosted.shape.workers > 1:
+            raise rpc_errors.precondition("This operation is only available with single TPU nodes.")
         if hosted.node.state != state:
             is_now = State(hosted.node.state).name
             raise rpc_errors.precondition(
