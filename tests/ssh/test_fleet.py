@@ -74,6 +74,7 @@ async def test_a_timeout_keeps_what_came_and_ends_the_command(sshd: Start) -> No
     server = sshd()
     pid = server.home / "pid"
     async with Fleet([server.worker], server.access()) as fleet:
+        await fleet.connect(0)
         done = await fleet.run(0, f"echo $$ >{pid}; echo early; exec sleep 1000", timeout=5.0)
         assert done == Completed(0, None, None, b"early\n", b"", True)
         await _until(lambda: not Path(f"/proc/{pid.read_text().strip()}").exists())
@@ -85,6 +86,7 @@ async def test_time_that_is_given_for_a_command_bounds_the_login_too(sshd: Start
     assert server.process is not None
     server.process.send_signal(signal.SIGSTOP)
     async with Fleet([server.worker, other.worker], server.access()) as fleet:
+        await fleet.connect(1)
         rows = {row.worker: row async for row in fleet.run_all([0, 1], "echo hello", timeout=3.0)}
     silent, answer = rows[0], rows[1]
     assert isinstance(answer, Completed)
