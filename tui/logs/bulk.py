@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -13,7 +12,7 @@ from tui.logs.dialects import LONGEST, TRAINING
 from tui.logs.digits import Words
 from tui.logs.fast import MOMENT, TAILS, Bytes, Found, Heads, Scanner
 from tui.logs.noise import Signs
-from tui.logs.prefix import PREFIX, read_moment
+from tui.logs.prefix import PREFIX
 from tui.logs.state.samples import Bools, Floats, Ints, PlainSamples
 from tui.logs.streams import UNSEEN, Stream
 
@@ -32,12 +31,8 @@ FIRST = 16 * 1024
 _FEW_LINES = 12
 """So many other lines are read one by one at once."""
 
-_MOST_MOMENTS = 4096
-"""Moments remembered."""
-
 _NAN = float("nan")
 
-_MOMENT = re.compile(rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ")
 _TAIL_PLACES = np.arange(MOMENT + TAILS.start - 2, MOMENT + TAILS.stop - 2)
 """Where the bracket that closes a prefix can stand, from a line's beginning."""
 
@@ -60,6 +55,12 @@ class Part:
     start: int
     end: int
     now: float | None
+    offset: int
+    """Where they begin in the stream's log, in bytes."""
+
+    def offset_of(self, place: int) -> int:
+        """Where what stands at a place of the batch does in the stream's log."""
+        return self.offset + place - self.start
 
 
 class Batch:
@@ -77,8 +78,8 @@ class Batch:
         known = stream.slot is not None or stream.looked_at >= BLOCK
         return (BLOCK if known else min(BLOCK, FIRST + stream.looked_at)) - self.size
 
-    def add(self, stream: Stream, data: Bytes, start: int, end: int, now: float | None) -> None:
-        """Add whole lines; the bytes are copied."""
+    def add(self, stream: Stream, data: Bytes, start: int, end: int, now: float | None, offset: int) -> None:
+        """Add whole lines, which begin at an offset of the stream's log; the bytes are copied."""
         last = self._parts[-1] if self._parts else None
         if last is not None and (last.now is None) != (now is None):
             self.flush()
@@ -87,10 +88,11 @@ class Batch:
             self._scanner = Scanner(BLOCK)
         self._scanner.put(data, start, end)
         after = self.size + end - start
-        if last is not None and last.stream is stream and last.now == now:
+        is_next = last is not None and last.stream is stream and last.offset_of(self.size) == offset
+        if last is not None and is_next and last.now == now:
             last.end = after
         else:
-            self._parts.append(Part(stream, self.size, after, now))
+            self._parts.append(Part(stream, self.size, after, now, offset))
         self.size = after
         stream.looked_at += end - start
         if stream.slot is None and stream.looked_at < BLOCK:
@@ -109,30 +111,10 @@ class Batch:
         texts = [self._scanner.text(part.start, part.end - 1) for part in parts]
         self._scanner.clear()
         for part, text in zip(parts, texts, strict=True):
+            offset = part.offset
             for line in text.split(b"\n"):
-                self._demux.read_line(part.stream, line, part.now)
-
-
-class Moments:
-    """The dates and times of prefixes in seconds; thousands of lines begin with one."""
-
-    def __init__(self) -> None:
-        self._known: dict[bytes, float | None] = {}
-
-    def read(self, text: bytes) -> float | None:
-        """The moment that a line's first bytes tell; NaN where there is no such day, None where it is no moment."""
-        try:
-            return self._known[text]
-        except KeyError:
-            pass
-        if len(self._known) >= _MOST_MOMENTS:
-            self._known.clear()
-        moment = None
-        if _MOMENT.fullmatch(text):
-            told = read_moment(text[:-1])
-            moment = _NAN if told is None else told
-        self._known[text] = moment
-        return moment
+                self._demux.read_line(part.stream, line, part.now, offset)
+                offset += len(line) + 1
 
 
 class _Reading:
@@ -314,7 +296,7 @@ class _Reading:
     def _read_line(self, line: int, start: int, end: int, owner: int) -> None:
         self.demux.queue.line = line
         part = self.parts[owner]
-        self.demux.read_line(part.stream, self.scanner.text(start, end), part.now)
+        self.demux.read_line(part.stream, self.scanner.text(start, end), part.now, part.offset_of(start))
 
     def _quiet(self, starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
         """Which lines no dialect can match, and how long the prefix of each could be; none where nobody can tell.

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from tui.logs import bulk, view
+from tui.logs.arrays import np
 from tui.logs.bars import Bars
 from tui.logs.batches import Queue
 from tui.logs.carriers import label_of, read_carrier
@@ -18,13 +18,13 @@ from tui.logs.fast import Bytes
 from tui.logs.lines import segments_of, without_escapes
 from tui.logs.matching import Matcher
 from tui.logs.noise import Signs, signs_of
-from tui.logs.prefix import Prefix, read_prefix
+from tui.logs.prefix import Moments, Prefix, read_prefix
 from tui.logs.sections import Sections
-from tui.logs.snapshot import LOG_TIME, NO_TIME, UNKNOWN, WALL_TIME, Snapshot
+from tui.logs.snapshot import UNKNOWN, Snapshot
 from tui.logs.state.stragglers import Thresholds
-from tui.logs.streams import Stream
+from tui.logs.streams import Piece, Stream
 from tui.logs.table import CoreTable
-from tui.logs.tally import Tally
+from tui.logs.tally import Slot, Tally
 
 __all__ = ["MOST_SLOTS", "Demux", "Slot", "Snapshot"]
 
@@ -32,27 +32,6 @@ MOST_SLOTS = 8192
 """Workers kept apart at most: four times those of the largest pod."""
 
 _NAN = float("nan")
-
-
-@dataclass(eq=False)
-class Slot:
-    """One worker as the stream tells it: its number, its address, what came from it."""
-
-    number: int | None
-    address: str | None
-    lines: int = 0
-    samples: int = 0
-    last_seen: float = _NAN
-    last_kind: int = NO_TIME
-    ended: bool = False
-
-    def count(self, lines: int, samples: int, seen: float, is_wall: bool) -> None:
-        """Count lines and samples that came from it, the newest at `seen` (NaN: not known when)."""
-        self.lines += lines
-        self.samples += samples
-        if seen == seen and not seen <= self.last_seen:
-            self.last_seen = seen
-            self.last_kind = WALL_TIME if is_wall else LOG_TIME
 
 
 class Demux:
@@ -101,7 +80,7 @@ class Demux:
         self._slot_numbers: dict[tuple[int | None, str | None], int] = {}
         self.queue = Queue(self.table)
         self.tally = Tally()
-        self.moments = bulk.Moments()
+        self.moments = Moments()
         self._batch = bulk.Batch(self)
         self._training = TRAINING in dialects
         self.fast = self._is_fast = fast and self._training
@@ -118,18 +97,18 @@ class Demux:
         """
         stream = self._stream(worker)
         self.bytes += len(data)
-        for block, start, end in stream.take(data):
-            self._read(stream, block, start, end, now)
+        for piece in stream.take(data):
+            self._read(stream, piece, now)
 
     def finish(self, now: float | None = None, *, worker: int | None = None) -> None:
         """No more bytes will come, of a worker or at all: look at last lines that have no line end."""
         self._batch.flush()
         for stream in [self._stream(worker)] if worker is not None else list(self._streams.values()):
-            block = stream.rest()
+            block, offset = stream.rest()
             if block:
-                self._read_lines(stream, block, now)
+                self._read_lines(stream, block, now, offset)
             if self.exports is not None and stream.slot is None:
-                self._exported(stream, self.exports.rest(), now)
+                self._exported(stream, self.exports.rest(), now, UNKNOWN)
                 self._say(stream, self._chronology.rest(), now)
             self._line_ended(stream)
 
@@ -144,6 +123,15 @@ class Demux:
         stream = self._stream(worker)
         if stream.slot is not None:
             self.slots[stream.slot].ended = False
+
+    def begin_log(self, worker: int) -> None:
+        """Another log of the worker begins: places in the one before are not places in this one."""
+        self._batch.flush()
+        self.queue.flush()
+        stream = self._stream(worker)
+        stream.begin_log()
+        if stream.slot is not None:
+            self.table.first_nans.forget_offsets(np.flatnonzero(self.table.column("slot") == stream.slot))
 
     def restart(self) -> None:
         """The job was started again on all workers: what its cores told before is no measure for what comes."""
@@ -205,8 +193,10 @@ class Demux:
         if not last <= self.last_moment:
             self.last_moment = last
 
-    def _read(self, stream: Stream, data: Bytes, start: int, end: int, now: float | None) -> None:
+    def _read(self, stream: Stream, piece: Piece, now: float | None) -> None:
         """Take in bytes that end with a line end: whole lines through the batch, what is left of others alone."""
+        data, start, end, offset, begun_at = piece
+        first = start
         if stream.is_new:
             stream.is_new = False
             if stream.slot is None:
@@ -214,24 +204,26 @@ class Demux:
         if self.exports is not None and self.exports.is_none:
             self.exports, self.fast = None, self._is_fast
         if not self.fast:
-            self._read_lines(stream, bytes(data[start:end]), now)
+            stream.begun_at = begun_at
+            self._read_lines(stream, bytes(data[start:end]), now, offset)
             return
         batch = self._batch
-        if not stream.at_start:
+        if not stream.at_start or begun_at is not None:
             batch.flush()
+            stream.begun_at = begun_at
             middle = data.find(b"\n", start, end) + 1 or end
-            self._read_lines(stream, bytes(data[start:middle]), now)
+            self._read_lines(stream, bytes(data[start:middle]), now, offset)
             start = middle
         while start < end:
             whole = data.rfind(b"\n", start, min(end, start + max(0, batch.room_for(stream)))) + 1
             if whole:
-                batch.add(stream, data, start, whole, now)
+                batch.add(stream, data, start, whole, now, offset + start - first)
                 start = whole
             elif batch.size:
                 batch.flush()
             else:
                 whole = data.find(b"\n", start, end) + 1 or end
-                self._read_lines(stream, bytes(data[start:whole]), now)
+                self._read_lines(stream, bytes(data[start:whole]), now, offset + start - first)
                 start = whole
 
     def _begin(self, first: bytes) -> None:
@@ -245,23 +237,29 @@ class Demux:
         self._batch.flush()
         self.fast = False
 
-    def _read_lines(self, stream: Stream, block: bytes, now: float | None) -> None:
+    def _read_lines(self, stream: Stream, block: bytes, now: float | None, offset: int) -> None:
+        """Read lines that begin at an offset of the stream's log."""
         *lines, rest = block.split(b"\n")
         for line in lines:
-            self.read_line(stream, line, now)
+            self.read_line(stream, line, now, offset)
+            offset += len(line) + 1
         if rest and self.exports is not None and stream.slot is None:
             self.exports.hold(rest)
         elif rest:
-            self._read_segments(stream, rest, now)
+            self._read_segments(stream, rest, now, offset)
 
-    def read_line(self, stream: Stream, line: bytes, now: float | None) -> None:
-        """Take in one line, or what is left of it after a carriage return, without its end."""
+    def read_line(self, stream: Stream, line: bytes, now: float | None, offset: int) -> None:
+        """Take in one line, or what is left of it after a carriage return, without its end.
+
+        `offset` says where it begins in the stream's log.
+        """
         self.lines += 1
         if self.exports is not None and stream.slot is None:
-            self._exported(stream, self.exports.take(line), now)
+            stream.begun_at = None
+            self._exported(stream, self.exports.take(line, offset), now, offset + len(line))
             return
         if line:
-            self._read_segments(stream, line, now)
+            self._read_segments(stream, line, now, offset)
         self._count_line(stream, now)
         self._line_ended(stream)
 
@@ -274,14 +272,22 @@ class Demux:
         stream.at_start = True
         stream.line_slot, stream.line_moment = stream.slot, None
 
-    def _exported(self, stream: Stream, brought: Iterable[bytes | tuple[int, Entry]], now: float | None) -> None:
-        """Take in what lines of an export brought: entries in their order, and lines that belong to none."""
-        for each in brought:
+    def _exported(
+        self, stream: Stream, brought: Iterable[bytes | tuple[int, Entry]], now: float | None, end: int
+    ) -> None:
+        """Take in what lines of an export brought: entries in their order, and lines that belong to none.
+
+        The last of those ends at `end` (-1: not known where).
+        """
+        every = list(brought)
+        offset = end - sum(len(each) + 1 for each in every if isinstance(each, bytes)) + 1
+        for each in every:
             if not isinstance(each, bytes):
                 self._say(stream, self._chronology.take(*each), now)
                 continue
             if each:
-                self._read_segments(stream, each, now)
+                self._read_segments(stream, each, now, UNKNOWN if end == UNKNOWN else offset)
+            offset += len(each) + 1
             self._count_line(stream, now)
             self._line_ended(stream)
 
@@ -296,18 +302,24 @@ class Demux:
             if entry.moment is not None:
                 self.note_moments(entry.moment, entry.moment)
             for line in entry.said.splitlines():
-                stream.line_slot, stream.line_moment = slot, entry.moment
+                stream.line_slot, stream.line_moment, stream.line_offset = slot, entry.moment, entry.offset
                 self._segment(stream, line, now)
                 self._count_line(stream, now)
                 self._line_ended(stream)
 
-    def _read_segments(self, stream: Stream, line: bytes, now: float | None) -> None:
+    def _read_segments(self, stream: Stream, line: bytes, now: float | None, offset: int) -> None:
+        stream.look_at(offset)
         is_plain = stream.at_start and not stream.xla_dist and not stream.labels and self.sections is None
         if is_plain and self._matcher.match_known(stream, line, now):
             return
+        place = 0
         for segment in segments_of(line):
             if segment:
                 self._segment(stream, segment, now)
+            place += len(segment)
+            if line.startswith(b"\r", place):
+                place += 1
+                stream.line_offset = UNKNOWN if offset == UNKNOWN else offset + place
 
     def _segment(self, stream: Stream, text: bytes, now: float | None) -> None:
         clipped = len(text) > LONGEST

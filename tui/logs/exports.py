@@ -6,7 +6,7 @@ import csv
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from tui.logs.prefix import read_moment
@@ -51,6 +51,8 @@ class Entry:
     moment: float | None
     """Its date and time, in seconds as if it were UTC."""
     said: bytes
+    offset: int = -1
+    """Where its first line begins in the export, in bytes; -1 unknown."""
 
 
 class _Format(Protocol):
@@ -163,6 +165,7 @@ class Exports:
         elif first.rstrip() == _RULE:
             self._format = _Yaml()
         self._part = b""
+        self._offset = -1
         self._lines: list[bytes] = []
         self._size = 0
         self._others = 0
@@ -183,8 +186,12 @@ class Exports:
         """The beginning of a line, whose rest will be taken."""
         self._part = (self._part + part)[-LONGEST_ENTRY:]
 
-    def take(self, line: bytes) -> Iterator[bytes | tuple[int, Entry]]:
-        """What a line brings to its end: an entry with its place (from 0), or lines that belong to none."""
+    def take(self, line: bytes, offset: int = -1) -> Iterator[bytes | tuple[int, Entry]]:
+        """What a line brings to its end: an entry with its place (from 0), or lines that belong to none.
+
+        `offset` says where the line begins (or what of it comes after what was held), in bytes.
+        """
+        offset = offset - len(self._part) if offset >= 0 else offset
         line, self._part = self._part + line, b""
         if line.rstrip() == self._header:
             return
@@ -192,7 +199,9 @@ class Exports:
             self._others += 1
             yield line
             return
-        self.begun += not self._lines
+        if not self._lines:
+            self.begun += 1
+            self._offset = offset
         self._lines.append(line)
         self._size += len(line)
         if self._format.ends(self._lines):
@@ -200,7 +209,7 @@ class Exports:
             if line.rstrip() == _RULE:
                 # What ends a document begins the next.
                 self.begun += 1
-                self._lines, self._size = [line], len(line)
+                self._lines, self._size, self._offset = [line], len(line), offset
         elif len(self._lines) > MOST_LINES or self._size > LONGEST_ENTRY:
             yield from self._given_up()
 
@@ -218,7 +227,7 @@ class Exports:
             yield from self._given_up()
             return
         self._lines, self._size, self._others = [], 0, 0
-        yield self.begun - 1, _entry(found, text)
+        yield self.begun - 1, replace(_entry(found, text), offset=self._offset)
 
     def _given_up(self) -> Iterator[bytes]:
         lines, self._lines, self._size = self._lines, [], 0

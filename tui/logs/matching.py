@@ -194,7 +194,7 @@ class Matcher:
             kind,
             seen,
             kind_of(told, dialect.rate),
-            UNKNOWN,
+            stream.line_offset,
         )
         for each in self._doubtful.samples(slot, step, record) if dialect.is_doubtful else (record,):
             self._demux.queue.add(each)

@@ -8,6 +8,10 @@ from datetime import datetime, timezone
 from functools import lru_cache
 
 _MOMENT = rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
+_BEGINNING = re.compile(_MOMENT + rb" ")
+_MOST_MOMENTS = 4096
+"""Moments remembered."""
+
 _ADDRESS = rb"\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}"
 
 PREFIX = re.compile(
@@ -72,3 +76,25 @@ def read_dated_clock(text: bytes) -> float | None:
     except ValueError:
         return None
     return moment.replace(tzinfo=timezone.utc).timestamp()
+
+
+class Moments:
+    """The dates and times of prefixes in seconds; thousands of lines begin with one."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, float | None] = {}
+
+    def read(self, text: bytes) -> float | None:
+        """The moment that a line's first bytes tell; NaN where there is no such day, None where it is no moment."""
+        try:
+            return self._known[text]
+        except KeyError:
+            pass
+        if len(self._known) >= _MOST_MOMENTS:
+            self._known.clear()
+        moment = None
+        if _BEGINNING.fullmatch(text):
+            told = read_moment(text[:-1])
+            moment = float("nan") if told is None else told
+        self._known[text] = moment
+        return moment

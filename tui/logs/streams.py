@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from tui.logs.arrays import np, npt
 from tui.logs.dialects import LONGEST
 from tui.logs.digits import Words
 from tui.logs.fast import Bytes
+from tui.logs.snapshot import UNKNOWN
 
 _WORTH_SPLITTING = 16_384
 """A larger chunk is not joined to the line it completes: only that line is."""
@@ -80,6 +82,18 @@ def _hashes(tails: Words) -> Words:
     return mixed
 
 
+class Piece(NamedTuple):
+    """Bytes of a stream up to a line end, which stand between two places of a buffer."""
+
+    data: Bytes
+    start: int
+    end: int
+    offset: int
+    """Where they begin in the stream's log."""
+    begun_at: int | None = None
+    """Where the text does that they begin with, if that is before them: too much of it has come to be held."""
+
+
 @dataclass(eq=False)
 class Stream:
     """One source of bytes and what is remembered between its chunks."""
@@ -103,37 +117,64 @@ class Stream:
     """Bytes read in blocks so far; a whole block's where all its prefixes are known."""
     held: list[bytes] = field(default_factory=list)
     held_bytes: int = 0
+    taken: int = 0
+    """Bytes that have come since the source's log began."""
+    held_at: int = 0
+    """Where the text begins that is held: what of it is too long to be looked at has been let go."""
+    begun_at: int | None = None
+    """Where the text that is looked at next begins, if only its end is."""
+    line_offset: int = UNKNOWN
+    """Where the text begins that is being looked at, in bytes since the source's log began."""
 
-    def take(self, data: Bytes) -> list[tuple[Bytes, int, int]]:
-        """Add a chunk; everything up to the last line end that has come, as (bytes, start, end) to be read in order.
+    def begin_log(self) -> None:
+        """Count bytes from 0: another log of the source begins, and nothing of the one before is held."""
+        self.taken = self.held_at = 0
+
+    def take(self, data: Bytes) -> list[Piece]:
+        """Add a chunk; everything up to the last line end that has come, in pieces to be read in order.
 
         The rest is held for the next chunk. A large chunk is not copied.
         """
+        before = self.taken
+        self.taken += len(data)
         cut = data.rfind(b"\n") + 1
         cut = max(cut, data.rfind(b"\r", cut) + 1)
         if not cut:
-            self._hold(bytes(data))
+            self._hold(bytes(data), before)
             return []
-        pieces: list[tuple[Bytes, int, int]] = []
+        pieces: list[Piece] = []
         start = 0
         if self.held:
             start = cut if cut <= _WORTH_SPLITTING else data.find(b"\n", 0, cut) + 1 or cut
             block = b"".join((*self.held, data[:start]))
-            pieces.append((block, 0, len(block)))
+            pieces.append(Piece(block, 0, len(block), *self._begin(before)))
             self.held, self.held_bytes = [], 0
         if start < cut:
-            pieces.append((data, start, cut))
+            pieces.append(Piece(data, start, cut, before + start))
         if cut < len(data):
-            self._hold(bytes(data[cut:]))
+            self._hold(bytes(data[cut:]), before + cut)
         return pieces
 
-    def rest(self) -> bytes:
-        """What is held without a line end, handed out once."""
+    def rest(self) -> tuple[bytes, int]:
+        """What is held without a line end, handed out once, and where it begins in the stream's log."""
         block = b"".join(self.held)
+        offset, self.begun_at = self._begin(self.taken)
         self.held, self.held_bytes = [], 0
-        return block
+        return block, offset
 
-    def _hold(self, data: bytes) -> None:
+    def look_at(self, offset: int) -> None:
+        """Note that text is looked at which begins at an offset of the log, or before that, if it is so long."""
+        self.line_offset = offset if self.begun_at is None else self.begun_at
+        self.begun_at = None
+
+    def _begin(self, end: int) -> tuple[int, int | None]:
+        """Where what is held begins, which ends at an offset; and where its text did, if that was before."""
+        offset = end - self.held_bytes
+        return offset, None if self.held_at == offset else self.held_at
+
+    def _hold(self, data: bytes, offset: int) -> None:
+        if not self.held:
+            self.held_at = offset
         self.held.append(data)
         self.held_bytes += len(data)
         if self.held_bytes > 4 * LONGEST:

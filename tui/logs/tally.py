@@ -3,13 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from tui.logs.arrays import np, places_of
+from tui.logs.snapshot import LOG_TIME, NO_TIME, WALL_TIME
 from tui.logs.state.samples import Floats, Ints
 
-if TYPE_CHECKING:
-    from tui.logs.demux import Slot
+_NAN = float("nan")
+
+
+@dataclass(eq=False)
+class Slot:
+    """One worker as the stream tells it: its number, its address, what came from it."""
+
+    number: int | None
+    address: str | None
+    lines: int = 0
+    samples: int = 0
+    last_seen: float = _NAN
+    last_kind: int = NO_TIME
+    ended: bool = False
+
+    def count(self, lines: int, samples: int, seen: float, is_wall: bool) -> None:
+        """Count lines and samples that came from it, the newest at `seen` (NaN: not known when)."""
+        self.lines += lines
+        self.samples += samples
+        if seen == seen and not seen <= self.last_seen:
+            self.last_seen = seen
+            self.last_kind = WALL_TIME if is_wall else LOG_TIME
 
 
 class Tally:

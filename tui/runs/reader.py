@@ -55,6 +55,7 @@ class RunReader:
     def _begin_log(self, span: Span) -> None:
         """Another log of a worker's begins; the first of an attempt tells that all were started again."""
         self.demux.finish(span.time, worker=span.worker)
+        self.demux.begin_log(span.worker)
         if span.attempt > max(self._attempts.values(), default=0):
             self.demux.restart()
         self._attempts[span.worker] = span.attempt

@@ -90,6 +90,10 @@ class FirstNans:
         self._records["is_broken"] = False
         self._are_broken = False
 
+    def forget_offsets(self, rows: Ints) -> None:
+        """Note that the logs in which these rows' records stand are no longer those that are read."""
+        self._records["offset"][rows[rows < len(self._records)]] = UNKNOWN
+
     def of(self, rows: Ints, first_epoch: int | None) -> FirstNanColumns | None:
         """The records of these rows; None where there are none.
 
