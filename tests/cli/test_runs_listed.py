@@ -183,3 +183,30 @@ def test_a_stop_says_in_one_line_what_workers_say_alike(shell: Shell) -> None:
         0,
         ["workers 0-1 (2) · stopped, exit code 143 (it had ended already)"],
     )
+
+
+def test_runs_of_other_projects_are_counted_and_listed_when_wanted(shell: Shell) -> None:
+    workers = (Worker(0, internal_ip="10.0.0.1"),)
+    told = {"mine": ("ours", "z"), "theirs": ("elsewhere", "z"), "lab": (None, None), "old": (None, "z")}
+    for name, (project, zone) in told.items():
+        run = Run(f"{name}-20260102-000000-aaaa", "pod", ("x",), workers, zone=zone, project=project)
+        RunDirectory.create(shell.home / "runs", run)
+
+    def listed(*words: str) -> tuple[set[str], str]:
+        answer = shell.call(*words, "runs", "--offline", "--json")
+        return {run["run"].partition("-")[0] for run in answer.document}, answer.errors
+
+    assert listed("--project", "ours") == (
+        {"mine", "old"},
+        "2 runs of other projects hidden: tpu-tui runs --all lists them\n",
+    )
+    answer = shell.call("--project", "ours", "runs", "--offline", "--all", "--json")
+    assert (len(answer.document), answer.errors) == (4, "")
+    hosts = shell.home / "machines.txt"
+    hosts.write_text("10.0.0.1\n")
+    assert listed("--hosts", str(hosts))[0] == {"lab"}
+    hosts.write_text("10.0.0.2\n")
+    assert listed("--hosts", str(hosts))[0] == set()
+    refused = shell.call("runs", "delete", "--all")
+    assert refused.code == 2
+    assert "--all is for the list" in refused.errors

@@ -227,3 +227,31 @@ async def test_of_many_ended_runs_nothing_is_read_or_made_again(
         await until(pilot, lambda: len(looks) > 4)
         await until(pilot, lambda: "stopped" in shown(table(app, "runs")))
         assert max(Counter(made).values()) <= 2
+
+
+async def test_runs_of_other_projects_are_counted_and_shown_on_a_key(operator: StageOperator) -> None:
+    mine = running(operator)
+    other = make_run(a_slice(), id="theirs-20261121-090000-a1b2", project="elsewhere")
+    RunDirectory.create(operator.settings.runs_home, other)
+    app = ConsoleApp(operator)
+    async with app.run_test(size=FULL) as pilot:
+        await until(pilot, lambda: mine.id in shown(table(app, "runs")))
+        assert other.id not in shown(table(app, "runs"))
+        pane = app.screen.query_one("#pane-runs")
+        await until(pilot, lambda: "1 run of other projects hidden: a shows them" in str(pane.border_subtitle))
+        await pilot.press("a")
+        await until(pilot, lambda: other.id in shown(table(app, "runs")))
+        await until(pilot, lambda: "hidden" not in str(pane.border_subtitle))
+
+
+async def test_a_row_of_the_list_says_what_is_wrong_with_the_cores_of_its_run(operator: StageOperator) -> None:
+    directory = running(operator)
+    train(directory, range(0, 100, 5))
+    directory.append_event("note", worker=1, text="x", stall="behind", workers=[1], cores=[13])
+    app = ConsoleApp(operator)
+    async with app.run_test(size=FULL) as pilot:
+        await until(pilot, lambda: "nan c22 · behind c13 · loss" in shown(table(app, "runs")))
+        directory.append_event("stop_requested", by="user")
+        directory.append_event("state", state="stopped")
+        await until(pilot, lambda: "stopped" in shown(table(app, "runs")))
+        assert "nan c22 · behind c13 · loss" in shown(table(app, "runs"))

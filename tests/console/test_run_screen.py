@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -346,3 +347,78 @@ async def test_few_cores_leave_the_room_to_the_logs(operator: StageOperator) -> 
             if directory is few:
                 assert cores().size.height == 5
     assert heights[0] > heights[1]
+
+
+def _long_run(operator: StageOperator) -> RunDirectory:
+    """A run whose logs take many goes to read: the first half of each is chatter."""
+    directory = running(operator)
+    train(directory, range(0, 20, 5))
+    for worker in range(4):
+        write(directory, worker, b"chatter about nothing in particular\n" * 250_000)
+    train(directory, range(500, 520, 5))
+    return directory
+
+
+async def test_while_logs_are_read_the_headline_says_so_and_shows_no_old_figures(operator: StageOperator) -> None:
+    directory = _long_run(operator)
+    directory.append_event("stop_requested", by="user")
+    directory.append_event("state", state="stopped")
+    app = ConsoleApp(operator, open_run=directory)
+    seen = []
+    async with app.run_test(size=FULL) as pilot:
+        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+        assert isinstance(app.screen, RunScreen)
+        while not app.screen.feed.caught_up:
+            seen.append((headline(app), trouble(app), str(app.screen.query_one("#pane-loss").border_title)))
+            await pilot.pause(0.01)
+        await until(pilot, lambda: "step 515" in headline(app).splitlines()[1])
+        await until(pilot, lambda: "reading" not in headline(app))
+        await until(pilot, lambda: "reading" not in str(app.screen.query_one("#pane-loss").border_title))
+        assert "behind c13" in headline(app)
+    half_read = [(head, said, note) for head, said, note in seen[:-1] if "reading" in head]
+    assert half_read
+    for head, said, _ in half_read:
+        figures = head.splitlines()[1]
+        assert re.match(r"reading \d+ %  newest: loss \S+ step 515 epoch 1$", figures), figures
+        assert said == ""
+    assert any("· reading " in note for _, _, note in half_read)
+
+
+async def test_a_saved_log_that_is_still_read_shows_how_far_it_was(operator: StageOperator, tmp_path: Path) -> None:
+    from tui.logs.archive import open_log
+
+    path = tmp_path / "out.log"
+    chatter = b"chatter about nothing in particular\n" * 400_000
+    path.write_bytes(training_line(0, 1, 5, 6.5, 100.0) + chatter + training_line(0, 1, 900, 0.5, 100.0))
+    app = ConsoleApp(operator, replay=open_log(path))
+    seen = []
+    async with app.run_test(size=FULL) as pilot:
+        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+        assert isinstance(app.screen, RunScreen)
+        while not app.screen.feed.caught_up:
+            seen.append(headline(app))
+            await pilot.pause(0.01)
+        await until(pilot, lambda: "step 900" in headline(app))
+        await until(pilot, lambda: "reading" not in headline(app))
+    assert any(re.search(r"reading \d+ %", head) for head in seen)
+    assert not any("step 5" in head for head in seen if "reading" in head)
+
+
+async def test_what_was_found_stays_in_sight_when_the_run_is_over(operator: StageOperator) -> None:
+    directory = running(operator)
+    train(directory, range(0, 100, 5))
+    directory.append_event("note", worker=1, text="x", stall="behind", workers=[1], cores=[13])
+    app = ConsoleApp(operator, open_run=directory)
+    async with app.run_test(size=FULL) as pilot:
+        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+        await until(pilot, lambda: "straggler: core 13; worker 1, 10.164.0.44: 6" in trouble(app))
+        assert re.search(r"% of the pace, \d+ steps behind, costs \d+ %", trouble(app))
+        directory.append_event("stop_requested", by="user")
+        for worker in range(4):
+            directory.append_event("exit", worker=worker, exit_code=143, signal="TERM")
+        directory.append_event("state", state="stopped")
+        await until(pilot, lambda: "stopped" in headline(app))
+        await until(pilot, lambda: "core 13 (worker 1, 10.164.0.44) was 31 steps behind when" in trouble(app))
+        assert "the loss was nan on core 22 (worker 2, 10.164.0.45), since epoch 1, step 65" in trouble(app)
+        assert "nan c22 · behind c13" in headline(app)
+        assert "level" not in trouble(app)

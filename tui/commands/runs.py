@@ -16,6 +16,7 @@ from tui.commands.output import Output, to_the_second
 from tui.commands.refusals import by_this_machine
 from tui.commands.stopping import stop_run
 from tui.errors import TpuTuiError, UsageError
+from tui.operator.belonging import hidden_note
 from tui.pod.naming import names_a_log
 from tui.pod.run import LAST_WORDS, RunState, is_run_id
 from tui.printable import figure
@@ -48,6 +49,7 @@ def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
         "words", metavar="SLICE | delete RUN …", nargs="*", help="only those on this slice; or delete, and which"
     )
     runs.add_argument("--offline", action="store_true", help="only what is on this machine")
+    runs.add_argument("--all", action="store_true", help="those of other projects and hosts files, too")
     runs.add_argument("--on", choices=("workers", "here", "both"), help="where to delete (default: both)")
     runs.add_argument("--older-than", metavar="T", help="delete all that ended before, as 7d or 12h")
     runs.add_argument("--yes", action="store_true", help="delete without asking; the runs are named then, not `last`")
@@ -114,6 +116,8 @@ async def _found_elsewhere(settings: Settings, ref: str) -> RunDirectory:
 async def runs_command(args: argparse.Namespace, operator: Operator, out: Output) -> int:
     """List runs, or delete ended ones."""
     if args.words[:1] == ["delete"]:
+        if args.all:
+            raise UsageError("--all is for the list of runs", remedy="name the runs: tpu-tui runs delete RUN …")
         from tui.commands.deleting import delete_runs
 
         return await delete_runs(args, operator, out)
@@ -122,26 +126,37 @@ async def runs_command(args: argparse.Namespace, operator: Operator, out: Output
         raise UsageError(only, remedy="tpu-tui runs delete --older-than 7d")
     if len(args.words) > 1:
         raise UsageError("runs takes one slice", remedy="tpu-tui runs SLICE, or tpu-tui runs delete RUN …")
-    return await list_runs(args.words[0] if args.words else None, args.offline, operator, out)
+    slice_name = args.words[0] if args.words else None
+    return await list_runs(slice_name, args.offline, operator, out, every=args.all)
 
 
-async def list_runs(slice_name: str | None, offline: bool, operator: Operator, out: Output) -> int:
-    """Print the runs known here, newest first, those that another machine launched among them."""
+async def list_runs(
+    slice_name: str | None, offline: bool, operator: Operator, out: Output, *, every: bool = False
+) -> int:
+    """Print the runs known here, newest first, those that another machine launched among them.
+
+    Unless `every` one is wanted, runs of other projects and hosts files are only counted.
+    """
     problems = [] if offline else await _discovered(slice_name, operator)
     out.problems(problems)
     code = max((problem.exit_code for problem in problems), default=0)
     unreadable: list[NoRecordError] = []
     zone, _, name = (slice_name or "").rpartition("/")
     known = operator.runs(name or None, unreadable)
-    statuses = [one for one in known if not zone or one.run.zone in (None, zone)]
+    in_zone = [one for one in known if not zone or one.run.zone in (None, zone)]
+    belonging = operator.belonging
+    statuses = [one for one in in_zone if every or belonging.has(one.run)]
+    hidden = hidden_note(len(in_zone) - len(statuses), "tpu-tui runs --all lists them")
     out.problems([problem for problem in unreadable if str(problem) not in map(str, problems)])
     if out.as_json:
         out.document([operator.status_document(status, None) for status in statuses])
     elif statuses or unreadable:
         _print_runs(statuses, unreadable, operator, out)
-    elif not problems:
+    elif not problems and not hidden:
         where = f" of {slice_name}" if slice_name else ""
         out.note(f"No runs{where} yet. tpu-tui launch {slice_name or 'SLICE'} -- COMMAND … starts one.")
+    if hidden:
+        out.note(hidden)
     return code
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tui.errors import TpuTuiError, UsageError
+from tui.operator.belonging import Belonging
 from tui.operator.launching import Launching
 from tui.pod.naming import names_a_log, path_of
 from tui.pod.run import is_run_id
@@ -78,6 +79,11 @@ class Operator(Launching):
         """
         statuses = self._overview.look(problems, newest=newest)
         return [status for status in statuses if slice_name in (None, status.run.slice)]
+
+    @property
+    def belonging(self) -> Belonging:
+        """What tells the runs on these settings' slices from others of this machine; a hosts file is read anew."""
+        return Belonging(self.settings)
 
     def has_run(self, run: str) -> bool:
         """Whether there is a directory for the run of that id here."""

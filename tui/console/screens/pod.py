@@ -25,6 +25,7 @@ from tui.console.widgets.log_pane import LogPane
 from tui.console.widgets.pane import Pane
 from tui.console.widgets.row_table import Row, RowTable
 from tui.console.widgets.tab_line import TabLine
+from tui.operator.belonging import hidden_note
 from tui.pod.slice import Slice
 from tui.runs.directory import RunDirectory
 from tui.runs.status import RunStatus
@@ -46,6 +47,7 @@ class PodScreen(MainScreen):
         Binding("c", "check", "Check", tooltip="Check the slice and its workers", id="check"),
         Binding("l", "logs", "Logs of the run", show=False, id="logs"),
         Binding("r", "refresh", "List the slices now", show=False, id="refresh"),
+        Binding("a", "every_run", "Runs of other projects, too", show=False, id="runs.all"),
         Binding("1", "pane('slices')", "Slices", show=False, id="pane.slices"),
         Binding("2", "pane('workers')", "Workers", show=False, id="pane.workers"),
         Binding("3", "pane('checks')", "Checks", show=False, id="pane.checks"),
@@ -57,6 +59,7 @@ class PodScreen(MainScreen):
         super().__init__()
         self._slices: dict[str, Slice] = {}
         self._runs: dict[str, RunStatus] = {}
+        self._shows_every_run = False
         self._run_rows: dict[str, tuple[RunStatus, Glance | None, Row]] = {}
         self._checks: Digest | None = None
         self._seen: dict[str, tuple[object, ...]] = {}
@@ -164,19 +167,23 @@ class PodScreen(MainScreen):
         if not self._is_new("runs", now, RUNS):
             return
         reading = self.console.store.get(RUNS)
-        statuses = reading.value or ()
+        every = reading.value or ()
+        belonging = self.console.operator.belonging
+        statuses = [one for one in every if self._shows_every_run or belonging.has(one.run)]
+        hidden = hidden_note(len(every) - len(statuses), "a shows them")
         self._runs = {status.run.id: status for status in statuses}
         looked = self.console.store.get(FIGURES)
         figures = looked.value or {}
         moment = time.time()
         if reading.at is not None or reading.problems:
-            self._tables["runs"].set_empty(self.NO_RUNS if not reading.problems else "not known")
+            self._tables["runs"].set_empty((hidden or self.NO_RUNS) if not reading.problems else "not known")
         table = [self._run_row(status, moment, figures.get(status.run.id)) for status in statuses]
         if table != list(self._tables["runs"].rows):
             self._tables["runs"].show(table)
         live = sum(not status.state.is_over for status in statuses)
+        count = f"{live} of {len(statuses)} live" if statuses else ""
         reading = replace(reading, problems=reading.problems + looked.problems)
-        self._panes["runs"].show_reading(reading, now, f"{live} of {len(statuses)} live" if statuses else "")
+        self._panes["runs"].show_reading(reading, now, " · ".join(filter(None, (count, hidden))))
 
     def _run_row(self, status: RunStatus, moment: float, glance: Glance | None) -> Row:
         """A run's row; that of an ended one, which no clock changes, is made once."""
@@ -254,6 +261,11 @@ class PodScreen(MainScreen):
     def action_logs(self) -> None:
         """Open the chosen run at its logs."""
         self.console.flows.open_run(self.chosen_run(), at="logs")
+
+    def action_every_run(self) -> None:
+        """List the runs of other projects and hosts files, too, or no longer."""
+        self._shows_every_run = not self._shows_every_run
+        self._seen.pop("runs", None)
 
     def action_refresh(self) -> None:
         """List the slices at once."""

@@ -65,7 +65,7 @@ class ChartPanes(Vertical, can_focus=True):
     def set_note(self, note: str) -> None:
         """Say in the frames what holds of the curves now, as that they are still being read."""
         for pane in self._panes:
-            pane.set_subtitle(note)
+            pane.set_note(note)
 
     def take(self, snapshot: Snapshot | None) -> None:
         """Draw the next chart, if it is time."""

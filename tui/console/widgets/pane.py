@@ -47,6 +47,7 @@ class Pane(Vertical):
         self.body = body
         self._label = Static("", classes="problem", markup=False)
         self._title = ""
+        self._note = ""
         self._subtitle = ""
         self.problem = ""
         """What is wrong with the source, as it stands there."""
@@ -61,7 +62,16 @@ class Pane(Vertical):
         """The pane's name; remote words in it are data."""
         if title != self._title:
             self._title = title
-            self.border_title = Text(harmless(title))
+            self._show_title()
+
+    def set_note(self, note: str) -> None:
+        """What holds of all that the pane shows now, beside its name: that it is still being read, say."""
+        if note != self._note:
+            self._note = note
+            self._show_title()
+
+    def _show_title(self) -> None:
+        self.border_title = Text(harmless(" · ".join(filter(None, (self._title, self._note)))))
 
     def set_subtitle(self, text: str) -> None:
         """What the pane says about itself."""
