@@ -104,7 +104,7 @@ async def _confirmed(chosen: Sequence[Doomed], where: str, operator: Operator, o
     place = _PLACES[where] if len(chosen) > 1 else _PLACES[where].replace("their", "its")
     if not has_terminal():
         raise UsageError(
-            f"{runs} {'is' if len(chosen) == 1 else 'are'} not deleted without asking",
+            "nothing is deleted without asking",
             why=f"this would delete {_names(chosen)} {place}",
             remedy="add --yes where no one can answer",
         )

@@ -17,11 +17,28 @@
   const address = new URL(window.location.href);
   const given = address.searchParams.get(KEY);
   if (given) {
-    sessionStorage.setItem(KEY, given);
     address.searchParams.delete(KEY);
     history.replaceState(null, "", address.pathname + address.search);
   }
-  const key = sessionStorage.getItem(KEY);
+  const key = kept(given);
+
+  // Where a browser lets pages store nothing, the key lasts until the page is reloaded.
+  function kept(given) {
+    try {
+      if (given) sessionStorage.setItem(KEY, given);
+      return given || sessionStorage.getItem(KEY);
+    } catch {
+      return given;
+    }
+  }
+
+  function forget() {
+    try {
+      sessionStorage.removeItem(KEY);
+    } catch {
+      // nothing was stored
+    }
+  }
 
   function say(text, canReload) {
     words.textContent = text;
@@ -40,7 +57,7 @@
   function closed(code) {
     document.body.classList.add("-closed");
     if (code === WRONG_KEY) {
-      sessionStorage.removeItem(KEY);
+      forget();
       say(`This is not the key of the server that runs now. ${WHOLE_ADDRESS}`, false);
     } else if (code === 1000) {
       say("The console was closed. Runs go on.", true);
