@@ -204,21 +204,25 @@ def test_reports_are_written_in_every_format(pod: LocalPod, rehearsed: dict[str,
         *("report", "night", "--out", str(tmp_path), "--json"),
         *("--format", "md", "--format", "txt", "--format", "json", "--format", "csv", "--format", "html"),
     )
+    name = rehearsed["run"]
     assert [Path(path).name for path in answer.document["files"]] == [
-        f"report.{name}" for name in ("md", "txt", "json", "csv", "html")
+        f"{name}.{suffix}" for suffix in ("md", "txt", "json", "cores.csv", "curves.csv", "html")
     ]
-    text = (tmp_path / "report.md").read_text()
+    text = (tmp_path / f"{name}.md").read_text()
     assert rehearsed["run"] in text
     assert "rehearsal" in text, "what did not train is named as what it is"
-    json.loads((tmp_path / "report.json").read_text())
+    document = json.loads((tmp_path / f"{name}.json").read_text())
+    assert set(document["curves"]) == {str(row["core"]) for row in document["cores"]}
 
 
 def test_a_report_is_uploaded_to_the_bucket(pod: LocalPod, rehearsed: dict[str, Any], tmp_path: Path) -> None:
     folder = f"{pod.announced['bucket']}/reports"
     answer = pod.run("report", "night", "--out", str(tmp_path), "--upload", folder, "--json")
-    assert answer.document["files"] == [str(tmp_path / "report.md"), f"{folder}/report.md"]
+    name = f"{rehearsed['run']}.md"
+    assert answer.document["files"] == [str(tmp_path / name), f"{folder}/{name}"]
+    assert pod.run("report", "night", "--upload", folder, "--json").document["files"][1] == f"{folder}/{name}"
     missing = pod.call("report", "night", "--out", str(tmp_path), "--upload", "gs://no-such-bucket-here/x")
-    assert f"Written here all the same: {tmp_path}/report.md" in missing.errors
+    assert f"Written here all the same: {tmp_path}/{name}" in missing.errors
     assert missing.code in (2, 3)
     assert "no-such-bucket-here" in missing.errors
 

@@ -104,7 +104,7 @@ def test_a_report_and_a_comparison_take_what_is_piped_in(tmp_path: Path) -> None
     log = SAMPLE_LOG.read_bytes()
     report = run_apart("report", "-", "--format", "json", "--out", str(tmp_path), home=tmp_path, given=log)
     assert report.returncode == 0, report.stderr
-    assert len(json.loads((tmp_path / "report.json").read_text())["cores"]) == 16
+    assert len(json.loads((tmp_path / "stdin.json").read_text())["cores"]) == 16
     compared = run_apart("compare", "-", str(SAMPLE_LOG), "--json", home=tmp_path, given=log)
     first, second = json.loads(compared.stdout)
     assert first["rate_total"] == second["rate_total"]
@@ -162,7 +162,7 @@ async def test_a_log_in_a_bucket_is_named_by_its_address(tmp_path: Path) -> None
         tried = await answer("dialect", "test", url, "--json")
         assert json.loads(tried.stdout)["file"] == url
         told = await answer("report", url, "--format", "txt", "--out", str(home), "--json")
-        assert json.loads(told.stdout) == {"files": [str(home / "report.txt")]}
+        assert json.loads(told.stdout) == {"files": [str(home / "out.log.gz.txt")]}
         missing = await answer("cores", "gs://logs/none.log")
         assert (missing.returncode, missing.stdout) == (2, b"")
         assert b"there is no such object" in missing.stderr

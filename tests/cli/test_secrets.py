@@ -115,7 +115,11 @@ def test_a_secret_shows_in_no_process_but_the_job_and_in_no_file(lab: tuple[str,
     formats = [word for name in FORMATS for word in ("--format", name)]
     assert shell.run("report", "hush", *formats, "--out", str(shell.home / "exported")).code == 0
     assert shell.run("report", "hush", *formats).code == 0
-    assert {path.name for path in (shell.home / "exported").iterdir()} == {f"report.{name}" for name in FORMATS}
+    assert {path.name for path in (shell.home / "exported").iterdir()} == {
+        f"{run.name}.{suffix}"
+        for name in FORMATS
+        for suffix in (("cores.csv", "curves.csv") if name == "csv" else (name,))
+    }
     answers = [shell.run(*words).raw for words in (("status", "hush", "--json"), ("runs", "--offline", "--json"))]
     answers += [out, errors, shell.run(*lab, "launch", "lab", "--dry-run", *words, "--", "true").raw]
     assert not [answer for answer in answers if TYPED in answer or EXPORTED in answer]

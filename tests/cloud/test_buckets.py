@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -102,3 +103,48 @@ async def test_a_store_that_is_down_is_told_with_how_long_it_was_tried(tmp_path:
 
     assert "is down or out of reach, tried for" in caught.value.why
     await buckets.close()
+
+
+@needs_store
+async def test_an_object_of_another_owner_is_replaced_by_force_only(store: Store, tmp_path: Path) -> None:
+    path, url = tmp_path / "report.md", parse_url("gs://shards/runs/night.md")
+
+    async def kept() -> bytes:
+        content: bytes = store.buckets._client.bucket(url.bucket).blob(url.name).download_as_bytes()
+        return content
+
+    for text in ("first", "second"):
+        path.write_text(text)
+        await store.buckets.upload(path, url, owner="night-1")
+    assert await kept() == b"second"
+    path.write_text("another")
+    with pytest.raises(UsageError, match="is not replaced") as refused:
+        await store.buckets.upload(path, url, owner="night-2")
+    assert "night-1" in refused.value.why
+    assert "--force" in refused.value.remedy
+    assert await kept() == b"second"
+    await store.buckets.upload(path, url, owner="night-2", force=True)
+    assert await kept() == b"another"
+    await store.buckets.upload(path, url, owner="night-2")
+
+
+@needs_store
+async def test_an_object_that_says_nothing_of_its_owner_stays(store: Store, tmp_path: Path) -> None:
+    path, url = tmp_path / "notes.md", parse_url("gs://shards/runs/night.md")
+    path.write_text("notes")
+    await store.buckets.upload(path, url)
+    with pytest.raises(UsageError, match="is not replaced"):
+        await store.buckets.upload(path, url, owner="night-1")
+
+
+@needs_store
+async def test_of_two_that_upload_at_the_same_moment_one_is_refused(store: Store, tmp_path: Path) -> None:
+    url = parse_url("gs://shards/runs/night.md")
+    for name in ("a", "b"):
+        (tmp_path / name).write_text(name)
+    answers = await asyncio.gather(
+        *(store.buckets.upload(tmp_path / name, url, owner=name) for name in ("a", "b")), return_exceptions=True
+    )
+    refused = [answer for answer in answers if isinstance(answer, UsageError)]
+    assert len(refused) == 1
+    assert "is not replaced" in refused[0].sentence

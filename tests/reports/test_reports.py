@@ -14,14 +14,16 @@ from tests.logs.shapes import SAMPLE_LOG, training
 from tui.errors import UsageError
 from tui.logs.archive import open_log
 from tui.logs.demux import Demux
-from tui.reports.data import to_document, write_csv, write_json
+from tui.logs.snapshot import WALL_TIME, format_time
+from tui.reports.curves import MOST_POINTS
+from tui.reports.data import to_document, write_csv, write_curves, write_json
 from tui.reports.facts import summary_of_log
 from tui.reports.html import write_html
 from tui.reports.layout import span
 from tui.reports.markdown import escape, write_markdown
 from tui.reports.summary import RunFacts, Summary, WorkerFact, summarise
 from tui.reports.text import write_text
-from tui.reports.write import WRITERS, write_report
+from tui.reports.write import WRITERS, file_names, source_of_file, stem_of, write_report
 
 EVIL = "</td><script>alert(1)</script> | [x](javascript:y) `z` \x1b[31m*b* @all"
 
@@ -200,6 +202,58 @@ class TestEveryFormat:
         assert "warning" not in rows[0]
         assert "warning" not in rows[0]
 
+    def test_csv_and_json_hold_each_cores_curve_with_its_own_steps(self) -> None:
+        demux = Demux(steps=True)
+        for step in range(0, 2000, 10):
+            for core in (0, 1) if step % 30 else (0, 1, 7):
+                line = training(core, step if core != 7 else step // 3, f"{9 - step / 400 + core:.5f}")
+                demux.feed(0, f"{line}\n".encode(), now=1000.0 + step)
+        summary = summarise(RunFacts("demo-1"), demux.snapshot(now=3000.0))
+        curves = to_document(summary)["curves"]
+        assert list(curves) == ["0", "1", "7"]
+        for core, curve in curves.items():
+            assert {len(values) for values in curve.values()} == {len(curve["step"])}
+            assert 20 < len(curve["step"]) <= 64
+            for step, time, loss in zip(curve["step"], curve["time"], curve["loss"], strict=True):
+                real = step * 3 if core == "7" else step
+                assert loss == pytest.approx(9 - real / 400 + int(core), abs=1e-5)
+                assert time == format_time(1000.0 + real, WALL_TIME)
+        rows = list(csv.DictReader(io.StringIO(write_curves(summary))))
+        assert len(rows) == sum(len(curve["step"]) for curve in curves.values())
+        assert [int(row["step"]) for row in rows if row["core"] == "7"] == curves["7"]["step"]
+        assert json.loads(write_json(summary)) == to_document(summary)
+
+    def test_curves_of_a_log_without_dates_have_no_time_and_a_nan_is_named(self) -> None:
+        demux = Demux(steps=True)
+        lines = [training(3, step, "nan" if step > 5 else "2.00000", clock=f"10:00:{step:02}") for step in range(9)]
+        demux.feed(None, "\n".join(lines).encode() + b"\n")
+        curve = to_document(summarise(RunFacts("x", is_run=False), demux.snapshot()))["curves"]["3"]
+        assert curve["step"] == list(range(9))
+        assert curve["loss"] == [2.0] * 6 + ["nan"] * 3
+        assert curve["time"] == [None] * 9
+
+    def test_cores_without_numbers_have_curves_of_their_own(self) -> None:
+        demux = Demux(addresses={0: "=1+1", 1: "10.0.0.2"}, steps=True)
+        for worker in (0, 1):
+            demux.feed(worker, b"step 1: loss 2.5\nstep 2: loss 2.25\n", now=1000.0)
+        summary = summarise(RunFacts("demo-1"), demux.snapshot(now=1001.0))
+        assert [len(curve["loss"]) for curve in to_document(summary)["curves"].values()] == [2, 2]
+        assert "'=1+1" in write_curves(summary)
+        assert ",=1+1" not in write_curves(summary)
+
+    def test_the_curves_of_the_largest_pod_are_bounded(self) -> None:
+        demux = Demux(steps=True)
+        for step in range(64):
+            data = "".join(f"{training(core, step)}\n" for core in range(16_384))
+            demux.feed(0, data.encode(), now=1000.0 + step)
+        curves = summarise(RunFacts("demo-1"), demux.snapshot(now=1100.0)).curves
+        assert len(curves) == 16_384
+        assert sum(len(curve.points["step"]) for curve in curves) <= MOST_POINTS
+        assert {(curve.points["step"][0], curve.points["step"][-1]) for curve in curves} == {(0, 63)}
+
+
+FORMATS = sorted(WRITERS)
+
 
 class TestFiles:
     def test_are_written_privately_by_format(self, tmp_path: Path) -> None:
@@ -223,6 +277,52 @@ class TestFiles:
             write_report(failed_run(), ["md"], tmp_path)
         assert "--out DIR" in told.value.remedy
         assert [path.name for path in tmp_path.iterdir()] == ["report.md"]
+
+
+class TestPlaces:
+    """Outside its own directory a report has the run's name and replaces nothing of another run."""
+
+    def test_csv_is_two_tables(self, tmp_path: Path) -> None:
+        assert [path.name for path in write_report(failed_run(), ["csv"], tmp_path)] == ["cores.csv", "curves.csv"]
+        assert file_names(["csv", "md"], "demo-1") == ["demo-1.cores.csv", "demo-1.curves.csv", "demo-1.md"]
+
+    def test_the_same_runs_report_is_written_anew(self, tmp_path: Path) -> None:
+        for state in ("failed", "stopped"):
+            paths = write_report(failed_run(state=state), FORMATS, tmp_path, stem="demo-1")
+        assert "stopped" in (tmp_path / "demo-1.json").read_text()
+        assert sorted(tmp_path.iterdir()) == sorted(paths)
+
+    @pytest.mark.parametrize("name", FORMATS)
+    def test_another_runs_report_is_replaced_by_force_only(self, name: str, tmp_path: Path) -> None:
+        paths = write_report(failed_run(source="out.log:aaaa"), [name], tmp_path, stem="out.log")
+        before = [path.read_bytes() for path in paths]
+        with pytest.raises(UsageError, match=r"is not replaced: it is a report of out\.log:aaaa") as told:
+            write_report(failed_run(source="out.log:bbbb"), [name], tmp_path, stem="out.log")
+        assert "--force" in told.value.remedy
+        assert [path.read_bytes() for path in paths] == before
+        write_report(failed_run(source="out.log:bbbb"), [name], tmp_path, stem="out.log", force=True)
+        assert all(source_of_file(path) == "out.log:bbbb" for path in paths)
+
+    @pytest.mark.parametrize("name", FORMATS)
+    def test_a_file_that_says_nothing_of_a_run_stays(self, name: str, tmp_path: Path) -> None:
+        (place,) = file_names([name], "demo-1")[-1:]
+        (tmp_path / place).write_text("my own notes\nof that run\n")
+        with pytest.raises(UsageError, match="not known to be a report"):
+            write_report(failed_run(), ["html", name], tmp_path, stem="demo-1")
+        assert [path.name for path in tmp_path.iterdir()] == [place], "nothing is written where not all can be"
+
+    def test_tables_without_rows_and_empty_files_keep_nothing_from_being_written(self, tmp_path: Path) -> None:
+        empty = summarise(RunFacts("demo-1", state="lost"), Demux().snapshot())
+        write_report(empty, ["csv"], tmp_path, stem="demo-1")
+        (tmp_path / "demo-1.md").touch()
+        write_report(failed_run(), ["csv", "md"], tmp_path, stem="demo-1")
+        assert len((tmp_path / "demo-1.cores.csv").read_text().splitlines()) == 4
+
+    @pytest.mark.parametrize(
+        ("title", "stem"), [("demo-1", "demo-1"), ("my log.txt", "my-log.txt"), ("../..", "report"), ("=x|y", "x-y")]
+    )
+    def test_a_file_is_named_as_its_run_or_log(self, title: str, stem: str) -> None:
+        assert stem_of(title) == stem
 
 
 @pytest.mark.parametrize(

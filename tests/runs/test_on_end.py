@@ -15,6 +15,7 @@ import pytest
 import pytest_asyncio
 
 from tests.pods import pod_home, running_pod, until
+from tui.cloud.buckets import Buckets, parse_url
 from tui.errors import UsageError
 from tui.localpod.pod import LocalPod
 from tui.operator import LaunchRequest, Operator
@@ -169,10 +170,26 @@ async def test_report_command_and_slice_are_done_in_order_and_told(scene: Scene,
     assert went[command] == f"done: on end: {command} done: written"
     assert seen.read_text() == f"succeeded {directory.id}\n"
     assert went["report"].startswith("done: "), went
-    assert list(directory.path.glob("report.*"))
+    written = {path.name for path in directory.path.iterdir()}
+    assert {"report.html", "report.md", "report.json", "report.txt", "cores.csv", "curves.csv"} <= written
     assert went["delete-slice"].startswith("done: "), went
     assert await scene.names() == []
     assert status_of(directory).state is RunState.SUCCEEDED
+
+
+async def test_a_report_is_uploaded_in_every_format_under_the_runs_name(scene: Scene) -> None:
+    action = f"report:{scene.pod.announcement()['bucket']}/runs"
+    directory = await scene.launched("echo", "hello", on_end=(action,))
+    went = await scene.done(directory)
+    assert went[action].startswith("done: "), went
+    suffixes = ("html", "md", "json", "txt", "cores.csv", "curves.csv")
+    folder = parse_url(action.removeprefix("report:"))
+    buckets = Buckets(scene.operator.settings)
+    try:
+        there = [await buckets.exists(folder / f"{directory.id}.{suffix}") for suffix in suffixes]
+    finally:
+        await buckets.close()
+    assert there == [True] * len(suffixes)
 
 
 async def test_a_failed_action_is_told_and_keeps_no_other_from_being_done(small_scene: Scene) -> None:

@@ -33,6 +33,8 @@ _ROLE = "roles/storage.objectAdmin"
 _READER = "roles/storage.bucketViewer"
 """What it takes to read where a bucket is (storage.buckets.get)."""
 _OBJECT_READER = "roles/storage.objectViewer"
+_OWNER = "tpu-tui-report-of"
+"""The metadata that says what an object is a report of."""
 PART = 32 * 1024 * 1024
 """Bytes of an object asked for at once: each part is tried again by itself when the connection breaks."""
 _URL = re.compile(r"gs://(?P<bucket>[a-z0-9][a-z0-9._-]{1,220}[a-z0-9])(?:/(?P<name>.*))?", re.DOTALL)
@@ -83,6 +85,23 @@ class BucketPlace:
     """A region (`US-CENTRAL1`), a dual-region (`NAM4`, or a continent with `regions`) or a multi-region (`EU`)."""
     regions: tuple[str, ...] = ()
     """The two regions of a configurable dual-region, in capitals."""
+
+
+class _ChangedError(Exception):
+    """An object is no longer the one that was to be replaced."""
+
+
+def _refusing_changed(call: Callable[[], None]) -> None:
+    from google.api_core.exceptions import PreconditionFailed
+
+    try:
+        call()
+    except PreconditionFailed:
+        raise _ChangedError from None
+
+
+def _not_replaced(url: BucketUrl, why: str) -> UsageError:
+    return UsageError(f"{url} is not replaced", why=why, remedy="--force replaces it; another folder keeps both")
 
 
 class Buckets:
@@ -176,23 +195,57 @@ class Buckets:
         if version.crc32c and base64.b64encode(bytes(digest.digest())).decode() != version.crc32c:
             raise CloudError(what, why="its bytes do not have its checksum", remedy="try again")
 
-    async def upload(self, path: Path, url: BucketUrl, *, content_type: str | None = None) -> BucketUrl:
+    async def upload(
+        self,
+        path: Path,
+        url: BucketUrl,
+        *,
+        content_type: str | None = None,
+        owner: str | None = None,
+        force: bool = False,
+    ) -> BucketUrl:
         """Upload a file under the address, or beneath it where that ends in `/` or is a bucket.
 
-        The service compares the checksum and keeps nothing when it differs. Raises UsageError or CloudError.
+        The service compares the checksum and keeps nothing when it differs. With an `owner`, which the object then
+        carries as metadata, an object that does not carry the same is replaced with `force` only. Raises UsageError,
+        CloudError.
         """
         if not path.is_file():
             raise UsageError(f"{path} cannot be uploaded", why="it is no file")
         target = url / path.name if not url.name or url.name.endswith("/") else url
         client = await self._open()
         blob = client.bucket(target.bucket).blob(target.name)
-        await self._ask(
-            f"{path.name} cannot be uploaded to {target}",
-            lambda: blob.upload_from_filename(
-                str(path), content_type=content_type, checksum="crc32c", **self._options()
-            ),
-        )
+        options = self._options()
+        if owner is not None:
+            blob.metadata = {_OWNER: owner}
+        if owner is not None and not force:
+            options["if_generation_match"] = await self._generation_of(target, owner)
+        try:
+            await self._ask(
+                f"{path.name} cannot be uploaded to {target}",
+                lambda: _refusing_changed(
+                    partial(
+                        blob.upload_from_filename, str(path), content_type=content_type, checksum="crc32c", **options
+                    )
+                ),
+            )
+        except _ChangedError:
+            # Perhaps by this very request, whose first answer was lost.
+            if owner is None or not await self._generation_of(target, owner):
+                raise _not_replaced(target, "it was changed at this very moment") from None
         return target
+
+    async def _generation_of(self, url: BucketUrl, owner: str) -> int:
+        """The generation of an object that its owner may replace, 0 where there is none. Raises UsageError."""
+        client = await self._open()
+        bucket, options = client.bucket(url.bucket), self._options(self._patience)
+        blob = await self._ask(f"{url} cannot be read", lambda: bucket.get_blob(url.name, **options), _OBJECT_READER)
+        if blob is None:
+            return 0
+        found = (blob.metadata or {}).get(_OWNER)
+        if found != owner:
+            raise _not_replaced(url, f"it is a report of {found}" if found else "nothing says that it is this one's")
+        return int(blob.generation)
 
     async def close(self) -> None:
         """Close the client's connections."""

@@ -1,4 +1,4 @@
-"""`cores`, `logs`, `report`, `replay` and `dialect`: what a run's log, or any saved log, says.
+"""`cores`, `logs`, `replay` and `dialect`: what a run's log, or any saved log, says.
 
 Saved logs are files or `gs://bucket/object`.
 """
@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tui.commands import streams
-from tui.commands.arguments import FILE, LOG, directory, given, moment, whole
+from tui.commands.arguments import FILE, LOG, given, moment, whole
 from tui.commands.output import Output, in_json
-from tui.commands.refusals import by_read_only
-from tui.errors import OutOfReachError, TpuTuiError, UsageError
+from tui.errors import OutOfReachError, UsageError
 from tui.pod.naming import names_a_file, path_of
 from tui.printable import figure
 
@@ -31,19 +30,18 @@ CORE_COLUMNS = (
     *("core", "device", "worker", "address", "epoch", "step"),
     *("loss", "rate", "global rate", "clock", "lag", "state"),
 )
-REPORT_FORMATS = ("html", "md", "json", "csv", "txt")
 
 
 def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
     """Add this family's parsers."""
     cores = commands.add_parser("cores", help="loss, rate and lag of every core, sorted")
-    _add_ref(cores)
+    add_ref(cores)
     cores.add_argument("--sort", choices=SORT_KEYS, default="core", help="by what, ascending (default: core)")
     cores.add_argument("--reverse", action="store_true", help="descending; nan and unknown stay last")
     cores.set_defaults(run=show_cores, run_on_file=show_cores_of_file)
 
     logs = commands.add_parser("logs", help="a log in order, byte for byte")
-    _add_ref(logs)
+    add_ref(logs)
     logs.add_argument("--worker", type=whole, metavar="N", help="only this worker's, byte for byte")
     logs.add_argument("--core", type=whole, metavar="N", help="only lines about this core")
     logs.add_argument("--merged", action="store_true", help="all workers' in order of arrival (the default)")
@@ -52,13 +50,6 @@ def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
     since = "only lines since then: 10m, 2h, or 2026-01-31T18:00:00Z; dates in a saved log count as UTC"
     logs.add_argument("--since", metavar="T", help=since)
     logs.set_defaults(run=show_logs, run_on_file=show_file)
-
-    report = commands.add_parser("report", help="what happened, as a file to keep")
-    _add_ref(report)
-    report.add_argument("--format", action="append", choices=REPORT_FORMATS, help="repeatable (default: md)")
-    report.add_argument("--out", type=directory, metavar="DIR", help="default: the run's directory, or here")
-    report.add_argument("--upload", type=given, metavar="gs://…", help="copy them into this folder of a bucket too")
-    report.set_defaults(run=write_report)
 
     dialect = commands.add_parser(
         "dialect",
@@ -75,12 +66,13 @@ def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
     replay.set_defaults(run_blocking=replay_log)
 
 
-def _add_ref(parser: argparse.ArgumentParser) -> None:
+def add_ref(parser: argparse.ArgumentParser) -> None:
+    """Add what every command that reads a run or a log takes."""
     parser.add_argument("ref", metavar="RUN|FILE", type=given, help=LOG)
     parser.add_argument("--offline", action="store_true", help="only what is on this machine")
 
 
-async def _opened(args: argparse.Namespace, operator: Operator, out: Output) -> tuple[RunDirectory | SavedLog, int]:
+async def opened(args: argparse.Namespace, operator: Operator, out: Output) -> tuple[RunDirectory | SavedLog, int]:
     """What the argument names, a run's mirror brought up to date; and the exit code that this alone gives."""
     from tui.runs.directory import RunDirectory
 
@@ -97,13 +89,13 @@ async def _opened(args: argparse.Namespace, operator: Operator, out: Output) -> 
 
 async def show_cores(args: argparse.Namespace, operator: Operator, out: Output) -> int:
     """Print a row for every core."""
-    source, code = await _opened(args, operator, out)
+    source, code = await opened(args, operator, out)
     rows = await operator.core_rows(source, args.sort, reverse=args.reverse)
     _print_cores(rows, out)
-    return _told_to_its_end(source, out) or code
+    return told_to_its_end(source, out) or code
 
 
-def _told_to_its_end(source: RunDirectory | SavedLog, out: Output) -> int:
+def told_to_its_end(source: RunDirectory | SavedLog, out: Output) -> int:
     """Tell why a saved log could not be read to its end; the exit code that this gives."""
     problem: UsageError | None = getattr(source, "problem", None)
     if problem is None:
@@ -120,7 +112,7 @@ def show_cores_of_file(args: argparse.Namespace, flags: Mapping[str, Any], out: 
     log, cache = opened
     rows = log.core_rows(by=args.sort, reverse=args.reverse, cache=cache)
     _print_cores(rows, out)
-    return _told_to_its_end(log, out)
+    return told_to_its_end(log, out)
 
 
 def _open_file(ref: str, flags: Mapping[str, Any]) -> tuple[SavedLog, Path] | None:
@@ -190,7 +182,7 @@ async def show_logs(args: argparse.Namespace, operator: Operator, out: Output) -
     from tui.runs.directory import RunDirectory
 
     since = moment(args.since)
-    source, code = await _opened(args, operator, out)
+    source, code = await opened(args, operator, out)
     if not isinstance(source, RunDirectory):
         return _show_saved(source, operator.settings.home / "cache", args, out) or code
     _require_worker(source, args.worker)
@@ -332,32 +324,6 @@ async def _follow(
             write(line)
         if not args.everywhere.json:
             sys.stdout.flush()
-
-
-async def write_report(args: argparse.Namespace, operator: Operator, out: Output) -> int:
-    """Write the report in each format asked for and print where it is."""
-    if args.upload:
-        from tui.cloud.buckets import parse_url
-
-        if operator.settings.read_only:
-            raise by_read_only("report --upload", operator.settings)
-        parse_url(args.upload)
-    source, code = await _opened(args, operator, out)
-    formats = list(dict.fromkeys(args.format or ["md"]))
-    written = await operator.report(source, formats, args.out)
-    files = [str(path) for path in written]
-    if args.upload:
-        try:
-            files += await operator.upload(written, args.upload)
-        except TpuTuiError:
-            out.note(f"Written here all the same: {', '.join(files)}")
-            raise
-    if out.as_json:
-        out.document({"files": files})
-    else:
-        for name in files:
-            out.text(name)
-    return _told_to_its_end(source, out) or code
 
 
 async def try_dialects(args: argparse.Namespace, operator: Operator, out: Output) -> int:

@@ -82,11 +82,11 @@ class SavedLog:
             while data := file.read(size):
                 yield data
 
-    def demux(self, *, history: bool = True) -> Demux:
+    def demux(self, *, history: bool = True, steps: bool = False) -> Demux:
         """A demultiplexer that has taken in the whole file, or as much of it as can be read (see `problem`)."""
         from tui.logs.demux import Demux
 
-        demux = Demux(dialects=self.dialects, xla_dist=self.xla_dist, history=history)
+        demux = Demux(dialects=self.dialects, xla_dist=self.xla_dist, history=history, steps=steps)
         try:
             for block in self._buffered_blocks() if self.packing is None else self.blocks():
                 demux.feed(None, block)
@@ -111,9 +111,9 @@ class SavedLog:
                 if size < BLOCK:
                     buffer = bytearray(BLOCK)
 
-    def snapshot(self, *, history: bool = True) -> Snapshot:
+    def snapshot(self, *, history: bool = True, steps: bool = False) -> Snapshot:
         """The newest state of every core in the file."""
-        return self.demux(history=history).snapshot()
+        return self.demux(history=history, steps=steps).snapshot()
 
     def core_rows(
         self, *, by: str = "core", reverse: bool = False, cache: Path | None = None
@@ -218,8 +218,8 @@ def open_log(
     `name` is what it is called instead of its path; a file that goes when it is closed can be given as `copy`.
     Raises UsageError for a directory, a device, an empty, binary, unreadable or missing file.
     """
-    path, piped = regular(Path(path))
     name = name or str(path)
+    path, piped = regular(Path(path))
     head, packing = head_of(path, name)
     first = head.splitlines()[0]
     carried = any(read_carrier(line) is not None for line in without_escapes(head).split(b"\n"))

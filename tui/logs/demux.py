@@ -38,8 +38,9 @@ class Demux:
     """Takes bytes as they come, in any chunks, and knows the newest state of every core.
 
     `dialects` are tried in order, a user's own first; `addresses` gives those of known workers; `xla_dist` says that
-    short prefixes may be trusted; without `history` no series are kept; without `fast` every line is read alone. The
-    same bytes of each worker give the same samples however they were cut.
+    short prefixes may be trusted; without `history` no series are kept, with `steps` each of their points keeps its
+    step; without `fast` every line is read alone. The same bytes of each worker give the same samples however they
+    were cut.
     """
 
     def __init__(
@@ -49,11 +50,12 @@ class Demux:
         addresses: Mapping[int, str] | None = None,
         thresholds: Mapping[str, float] | None = None,
         history: bool = True,
+        steps: bool = False,
         xla_dist: bool = False,
         fast: bool = True,
     ) -> None:
         self.thresholds = Thresholds.from_settings(thresholds or {})
-        self.table = CoreTable(history=history, recent=int(self.thresholds.slow_samples))
+        self.table = CoreTable(history=history, steps=steps, recent=int(self.thresholds.slow_samples))
         self.slots: list[Slot] = []
         self.book = EpochBook()
         self.bars = Bars()

@@ -33,13 +33,14 @@ _NONE_KNOWN = (1 << _DEVICE_BITS) + 1
 class CoreTable:
     """One row for every (worker slot, ordinal, device) seen; which of them are one core is decided when looked at."""
 
-    def __init__(self, *, history: bool = True, recent: int = RECENT) -> None:
-        """`recent` says how many of each row's newest rates are kept; without `history` no series are."""
+    def __init__(self, *, history: bool = True, steps: bool = False, recent: int = RECENT) -> None:
+        """`recent` says how many of each row's newest rates are kept; without `history` no series are,
+        with `steps` each of their points keeps its step."""
         self.size = 0
         self.sequence = 0
         """Samples taken in so far: the age of a row is told in it."""
         self.dropped = 0
-        self.history: History | None = History() if history else None
+        self.history: History | None = History(steps=steps) if history else None
         self.recent = RecentRates(recent)
         self.first_nans = FirstNans()
         self.smallest_step = 0

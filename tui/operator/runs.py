@@ -277,14 +277,20 @@ class Operator(Launching):
         return status_document(status, snapshot, (directory or self.directory_of(status)).last_arrival())
 
     async def report(
-        self, source: RunDirectory | SavedLog, formats: Sequence[str], out: Path | None = None
+        self, source: RunDirectory | SavedLog, formats: Sequence[str], out: Path | None = None, *, force: bool = False
     ) -> list[Path]:
-        """Write `report.<format>` files, into the run's directory (a saved log's: the current one) unless told."""
-        from tui.reports.write import write_report
+        """Write a report's files, into the run's directory (a saved log's: the current one) unless told.
+
+        In the run's own directory they are `report.<format>`, elsewhere they have the name of the run or log, and a
+        file of another one is replaced with `force` only.
+        """
+        from tui.reports.write import OWN, stem_of, write_report
 
         summary = await self.summary(source)
-        folder = out or (source.path if isinstance(source, RunDirectory) else Path())
-        return await asyncio.to_thread(write_report, summary, formats, folder)
+        own = source.path if isinstance(source, RunDirectory) else None
+        folder = out or own or Path()
+        stem = OWN if own is not None and folder.absolute() == own.absolute() else stem_of(summary.facts.title)
+        return await asyncio.to_thread(write_report, summary, formats, folder, stem=stem, force=force)
 
     async def summary(self, source: RunDirectory | SavedLog) -> Summary:
         """All that a run's record and mirror, or a saved log, come to."""
@@ -295,16 +301,34 @@ class Operator(Launching):
         told = partial(summary_of_run, dialects=self.dialects, thresholds=self.settings.thresholds)
         return await asyncio.to_thread(told, source)
 
-    async def upload(self, files: Sequence[Path], destination: str) -> list[str]:
-        """Copy files into a folder of a bucket; their `gs://` URLs. Raises CloudError, UsageError."""
+    async def upload_report(
+        self,
+        source: RunDirectory | SavedLog,
+        formats: Sequence[str],
+        files: Sequence[Path],
+        destination: str,
+        *,
+        force: bool = False,
+    ) -> list[str]:
+        """Copy a report's files into a folder of a bucket, by the run's or log's name; their `gs://` URLs.
+
+        An object that is no report of this run or log is replaced with `force` only. Raises CloudError, UsageError.
+        """
         from tui.cloud.buckets import Buckets, parse_url
+        from tui.reports.facts import source_of, title_of
+        from tui.reports.write import file_names, stem_of
 
         if self.settings.read_only:
             raise UsageError("uploading is refused by --read-only")
         folder = parse_url(destination)
         buckets = Buckets(self.settings)
         try:
-            return [str(await buckets.upload(path, folder / path.name)) for path in files]
+            names = file_names(formats, stem_of(title_of(source)))
+            owner = source_of(source)
+            return [
+                str(await buckets.upload(path, folder / name, owner=owner, force=force))
+                for path, name in zip(files, names, strict=True)
+            ]
         finally:
             await buckets.close()
 

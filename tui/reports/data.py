@@ -1,17 +1,21 @@
-"""A report for programs: JSON with everything, CSV with a row for each core."""
+"""A report for programs: JSON with everything, CSV with a row for each core, or for each point of its curve."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tui.logs.snapshot import CoreRow, json_figure, json_number
 from tui.pod.run import rehearses
 from tui.printable import one_line
-from tui.reports.layout import warning
+from tui.reports.curves import POINT_COLUMNS
+from tui.reports.layout import REPORT_OF, report_of, warning
 from tui.reports.summary import Summary
+
+CURVE_COLUMNS = ("core", "device", "worker", "address", *POINT_COLUMNS)
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """What a spreadsheet takes for a formula at the beginning of a text."""
@@ -21,6 +25,7 @@ def to_document(summary: Summary) -> dict[str, Any]:
     """The report as one JSON document; unknown is null, non-finite numbers are strings."""
     facts = summary.facts
     return {
+        "report_of": report_of(summary),
         "title": facts.title,
         "rehearsal": rehearses(facts.argv),
         "warning": warning(summary),
@@ -53,6 +58,7 @@ def to_document(summary: Summary) -> dict[str, Any]:
         "workers": [worker.to_json() for worker in summary.workers],
         "cores": [row.to_json() for row in summary.cores],
         "series": [{name: json_number(getattr(point, name)) for name in point.__slots__} for point in summary.chart],
+        "curves": {curve.key: curve.points for curve in summary.curves},
         "lines": summary.lines,
         "bytes": summary.bytes,
         "samples": summary.samples,
@@ -61,19 +67,44 @@ def to_document(summary: Summary) -> dict[str, Any]:
 
 
 def write_json(summary: Summary) -> str:
-    """The document as text."""
-    return json.dumps(to_document(summary), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    """Write the document as text, a core's curve on one line."""
+    document = to_document(summary)
+    curves = document.pop("curves")
+    lines = ",\n".join(f"  {_json(key)}: {_json(points)}" for key, points in curves.items())
+    head = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False).removesuffix("\n}")
+    return f'{head},\n "curves": {{\n{lines}\n }}\n}}\n'
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
 def write_csv(summary: Summary) -> str:
-    """One row for each core, with the names of `cores --json`; unknown is empty. A warning is one more column."""
-    out = io.StringIO()
+    """Write a row for each core, with the names of `cores --json`; unknown is empty."""
+    return _table(summary, CoreRow.__slots__, (row.to_json() for row in summary.cores))
+
+
+def write_curves(summary: Summary) -> str:
+    """Write a row for each point of each core's curve; unknown is empty."""
+    return _table(summary, CURVE_COLUMNS, _points(summary))
+
+
+def _points(summary: Summary) -> Iterator[dict[str, Any]]:
+    for curve in summary.curves:
+        core = {"core": curve.core, "device": curve.device, "worker": curve.worker, "address": curve.address}
+        for values in zip(*(curve.points[name] for name in POINT_COLUMNS), strict=True):
+            yield core | dict(zip(POINT_COLUMNS, values, strict=True))
+
+
+def _table(summary: Summary, names: Iterable[str], rows: Iterable[dict[str, Any]]) -> str:
+    """Write rows, each with what the report is of; a warning is one more column."""
     told = warning(summary)
-    warned = {} if told is None else {"warning": told}
-    writer = csv.DictWriter(out, fieldnames=(*CoreRow.__slots__, *warned), lineterminator="\n")
+    more = {REPORT_OF: report_of(summary)} | ({} if told is None else {"warning": told})
+    out = io.StringIO()
+    writer = csv.DictWriter(out, fieldnames=(*names, *more), lineterminator="\n")
     writer.writeheader()
-    for row in summary.cores:
-        writer.writerow({name: _cell(value) for name, value in (row.to_json() | warned).items()})
+    for row in rows:
+        writer.writerow({name: _cell(value) for name, value in (row | more).items()})
     return out.getvalue()
 
 

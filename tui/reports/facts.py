@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import PurePosixPath
 
 from tui.logs.archive import SavedLog
 from tui.logs.dialect import Dialect
@@ -56,16 +58,29 @@ def summary_of_run(
     directory: RunDirectory, *, dialects: Sequence[Dialect] = (), thresholds: Mapping[str, float] | None = None
 ) -> Summary:
     """Read a run's record and logs, whatever their size, and sum them up; `dialects` are a user's own."""
-    reader = RunReader(directory, dialects=dialects, thresholds=thresholds)
+    reader = RunReader(directory, dialects=dialects, thresholds=thresholds, steps=True)
     while reader.poll():
         pass
     return summarise(facts_of_run(status_of(directory)), reader.snapshot())
 
 
+def title_of(source: RunDirectory | SavedLog) -> str:
+    """Return what a report calls what it is of: the run's id, or the log's file name."""
+    return source.id if isinstance(source, RunDirectory) else PurePosixPath(source.name).name
+
+
+def source_of(source: RunDirectory | SavedLog) -> str:
+    """Return what a report of a run or saved log is known by: the run's id, or a log's name and where that is."""
+    if isinstance(source, RunDirectory):
+        return source.id
+    place = source.name if source.name.startswith("gs://") else str(source.path.resolve())
+    return f"{title_of(source)}:{hashlib.sha256(place.encode()).hexdigest()[:12]}"
+
+
 def summary_of_log(log: SavedLog) -> Summary:
     """Sum up a saved log, as far as it can be read; what hinders that is among the remarks."""
-    snapshot = log.snapshot()
-    summary = summarise(RunFacts(title=log.path.name, is_run=False), snapshot)
+    snapshot = log.snapshot(steps=True)
+    summary = summarise(RunFacts(title=title_of(log), is_run=False, source=source_of(log)), snapshot)
     if log.problem is None:
         return summary
     return replace(summary, remarks=(f"{log.problem.sentence}.", *summary.remarks))

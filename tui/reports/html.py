@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from tui.printable import one_line
-from tui.reports.layout import Table, moment, number, sections, span, title, warning
+from tui.reports.layout import REPORT_OF, Table, moment, number, report_of, sections, span, title, warning
 from tui.reports.summary import ChartPoint, Summary
 
 _WIDTH, _HEIGHT = 720, 220
@@ -77,7 +77,8 @@ def write_html(summary: Summary) -> str:
             parts += _charts(summary)
     policy = "default-src 'none'; style-src 'unsafe-inline'"
     return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{heading}</title>'
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta name="{REPORT_OF}" content="{report_of(summary)}"><title>{heading}</title>'
         f'<meta name="viewport" content="width=device-width"><meta http-equiv="Content-Security-Policy" '
         f'content="{policy}"><style>{_STYLE}</style></head>\n<body>\n' + "\n".join(parts) + "\n</body></html>\n"
     )

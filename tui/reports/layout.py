@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
@@ -13,6 +14,11 @@ MOST_CORES = 128
 """Rows of the per-core table in a report to be read; the JSON and CSV ones hold every core."""
 
 UNKNOWN = "–"
+
+REPORT_OF = "report_of"
+"""The name under which every format says what it is a report of."""
+
+_STRANGE = re.compile(r"[^A-Za-z0-9._:-]+")
 
 
 @dataclass(frozen=True)
@@ -54,6 +60,11 @@ def title(summary: Summary) -> str:
 
 
 REHEARSAL = "A rehearsal: no model was trained. The job printed what a trainer prints; its figures are made up."
+
+
+def report_of(summary: Summary) -> str:
+    """Return what every format of a report says that it is of, for no other run's file to be replaced by it."""
+    return _STRANGE.sub("-", summary.facts.source or summary.facts.title).lstrip("-.") or "report"
 
 
 def warning(summary: Summary) -> str | None:

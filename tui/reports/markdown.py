@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tui.reports.layout import Table, sections, title, warning
+from tui.reports.layout import REPORT_OF, Table, report_of, sections, title, warning
 from tui.reports.summary import Summary
 
 _SPECIAL = re.compile(
@@ -18,7 +18,7 @@ _NUMERIC = re.compile(r"[-–+]?[\d,.:]*")
 
 def write_markdown(summary: Summary) -> str:
     """The whole report."""
-    parts = [f"# {escape(title(summary))}"]
+    parts = [f"<!-- {REPORT_OF}: {report_of(summary)} -->", f"# {escape(title(summary))}"]
     told = warning(summary)
     if told is not None:
         parts.append(f"> **{escape(told)}**")

@@ -14,6 +14,7 @@ from tui.logs.snapshot import CoreRow, CoreState, EpochSummary, Snapshot, Spread
 from tui.pod.ranks import format_ranks
 from tui.pod.run import LAST_WORDS, mask_secrets
 from tui.printable import figure, significant
+from tui.reports.curves import CoreCurve, curves_of
 from tui.reports.findings import finding_remarks, findings_of, straggler_rows
 from tui.runs.record.findings import Finding
 
@@ -41,6 +42,8 @@ class RunFacts:
     title: str
     is_run: bool = True
     """False for a saved log, which has no record beside it."""
+    source: str = ""
+    """What no other run or saved log has: by this a report's file is known as this one's. Empty: the title is."""
     slice: str | None = None
     zone: str | None = None
     accelerator_type: str | None = None
@@ -142,6 +145,7 @@ class Summary:
     samples: int
     dialects: Mapping[str, int]
     chart: tuple[ChartPoint, ...]
+    curves: tuple[CoreCurve, ...] = ()
 
 
 def summarise(facts: RunFacts, snapshot: Snapshot) -> Summary:
@@ -173,6 +177,7 @@ def summarise(facts: RunFacts, snapshot: Snapshot) -> Summary:
         samples=snapshot.samples,
         dialects=dict(snapshot.dialects),
         chart=_chart(snapshot),
+        curves=curves_of(snapshot),
     )
 
 

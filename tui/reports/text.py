@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.cells import cell_len
 
-from tui.reports.layout import Table, sections, title, warning
+from tui.reports.layout import REPORT_OF, Table, report_of, sections, title, warning
 from tui.reports.summary import Summary
 
 
@@ -20,6 +20,7 @@ def write_text(summary: Summary) -> str:
         if section.table is not None and section.table.rows:
             lines += [""] * bool(section.sentences) + _table(section.table)
         parts.append("\n".join(lines))
+    parts.append(f"{REPORT_OF}: {report_of(summary)}")
     return "\n\n".join(parts) + "\n"
 
 

@@ -1,20 +1,25 @@
-"""Reports as files: every format by its name."""
+"""Reports as files: every format by its name, and no file of another run replaced."""
 
 from __future__ import annotations
 
+import csv
 import os
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tui.errors import UsageError
-from tui.reports.data import write_csv, write_json
+from tui.reports.data import write_csv, write_curves, write_json
 from tui.reports.html import write_html
+from tui.reports.layout import REPORT_OF, report_of
 from tui.reports.markdown import write_markdown
 from tui.reports.summary import Summary
 from tui.reports.text import write_text
 
-WRITERS: dict[str, Callable[[Summary], str]] = {
+Writer = Callable[[Summary], str]
+
+WRITERS: dict[str, Writer] = {
     "html": write_html,
     "md": write_markdown,
     "json": write_json,
@@ -23,30 +28,116 @@ WRITERS: dict[str, Callable[[Summary], str]] = {
 }
 """What `report --format` takes."""
 
+_TABLES: dict[str, Writer] = {"cores.csv": write_csv, "curves.csv": write_curves}
+"""The files that CSV is written into."""
 
-def write_report(summary: Summary, formats: Iterable[str], directory: Path) -> list[Path]:
-    """Write `report.<format>` into a directory, each replaced whole; the files, in the order asked for.
+OWN = ""
+"""The stem of files in the run's own directory: `report.md`, and tables by their own names."""
 
-    Raises UsageError for an unknown format and where nothing can be written.
-    """
-    paths = []
+_MARK = re.compile(rf'{REPORT_OF}"?(?:: "?| content=")(?P<source>[A-Za-z0-9._:-]+)')
+_LOOKED_AT_BYTES = 4096
+"""Bytes at a report's beginning and end in one of which it says what it is of."""
+
+
+def file_names(formats: Iterable[str], stem: str = OWN) -> list[str]:
+    """Return the names of a report's files, in the order asked for. Raises UsageError for an unknown format."""
+    return [name for name, _ in _files(formats, stem)]
+
+
+def _files(formats: Iterable[str], stem: str) -> Iterator[tuple[str, Writer]]:
     for name in dict.fromkeys(formats):
         if name not in WRITERS:
             raise UsageError(f"no such report format: {name}", remedy=f"formats are {', '.join(WRITERS)}")
-        path = directory / f"report.{name}"
-        temporary = directory / f".report.{name}.{os.getpid()}"
-        try:
-            directory.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(temporary, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
-            with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as file:
-                file.write(WRITERS[name](summary))
-            temporary.replace(path)
-        except OSError as error:
-            with suppress(OSError):
-                temporary.unlink()
-            no_directory = directory.exists() and not directory.is_dir()
-            why = f"{directory} is no directory" if no_directory else error.strerror or str(error)
-            remedy = "write it elsewhere: tpu-tui report … --out DIR"
-            raise UsageError(f"cannot write {path}", why=why, remedy=remedy) from error
-        paths.append(path)
-    return paths
+        if name == "csv":
+            yield from ((f"{stem}.{table}" if stem else table, write) for table, write in _TABLES.items())
+        else:
+            yield f"{stem or 'report'}.{name}", WRITERS[name]
+
+
+def stem_of(title: str) -> str:
+    """Return a run's id, or a log's name, as files can have it."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", title)[-100:].lstrip(".-") or "report"
+
+
+def write_report(
+    summary: Summary, formats: Iterable[str], directory: Path, *, stem: str = OWN, force: bool = False
+) -> list[Path]:
+    """Write a report's files into a directory, each replaced whole; the files, in the order asked for.
+
+    With a stem the directory is not the run's own: a file there that is not known to be this report's is replaced
+    with `force` only. Raises UsageError for such a file, for an unknown format and where nothing can be written.
+    """
+    files = [(directory / name, write) for name, write in _files(formats, stem)]
+    owner = None if force or not stem else report_of(summary)
+    for path, _ in files if owner else ():
+        with _explained(path):
+            _require_own(path, owner)
+    for path, write in files:
+        with _explained(path):
+            _write(path, write(summary), owner)
+    return [path for path, _ in files]
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Say which file cannot be written, and why."""
+    try:
+        yield
+    except OSError as error:
+        no_directory = path.parent.exists() and not path.parent.is_dir()
+        why = f"{path.parent} is no directory" if no_directory else error.strerror or str(error)
+        remedy = "write it elsewhere: tpu-tui report … --out DIR"
+        raise UsageError(f"cannot write {path}", why=why, remedy=remedy) from error
+
+
+def _write(path: Path, text: str, owner: str | None) -> None:
+    """Put a file in place whole; with an owner, only where there is none or one of that owner's."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        descriptor = os.open(temporary, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as file:
+            file.write(text)
+        if owner:
+            # Another report may have come here since all places were looked at.
+            _require_own(path, owner)
+        temporary.replace(path)
+    finally:
+        with suppress(OSError):
+            temporary.unlink()
+
+
+def _require_own(path: Path, source: str | None) -> None:
+    """Raise UsageError where there is a file that is no report of this source."""
+    found = source_of_file(path) if path.is_file() else None
+    if found is None or found == source:
+        return
+    raise UsageError(
+        f"{path} is not replaced",
+        why=f"it is a report of {found}" if found else "it is not known to be a report of this run or log",
+        remedy="--force replaces it; --out DIR writes elsewhere",
+    )
+
+
+def source_of_file(path: Path) -> str | None:
+    """Return what a report's file says it is of: empty where it says nothing, None where it holds nothing at all."""
+    with path.open("rb") as file:
+        head = file.read(_LOOKED_AT_BYTES).decode("utf-8", "replace")
+        file.seek(max(0, path.stat().st_size - _LOOKED_AT_BYTES))
+        tail = file.read().decode("utf-8", "replace")
+    if not head:
+        return None
+    if path.suffix == ".csv":
+        return _source_of_table(head)
+    last = tail.rstrip("\n").rpartition("\n")[2]
+    match = _MARK.match(last) if path.suffix == ".txt" else _MARK.search(head)
+    return match["source"] if match else ""
+
+
+def _source_of_table(text: str) -> str | None:
+    """Return what the first row of a table says that it is of; None where it has no rows."""
+    table = csv.DictReader(text.splitlines())
+    if REPORT_OF not in (table.fieldnames or ()):
+        return ""
+    first = next(table, None)
+    return None if first is None else first[REPORT_OF] or ""

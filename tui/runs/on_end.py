@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 ACTIONS = ("report", "stop-slice", "delete-slice", "command")
 """`report` may name a folder to upload to (`report:gs://bucket/runs`), `command` must say what (`command:TEXT`)."""
+REPORT_FORMATS = ("html", "md", "json", "csv", "txt")
 LOG_FILE = "on-end.log"
 """What the last action printed that is a command, in the run's directory."""
 COMMAND_TIMEOUT = 600.0
@@ -202,8 +203,9 @@ async def _others_alive(directory: RunDirectory, fleet: Fleet) -> str:
 
 async def _do(directory: RunDirectory, action: Action) -> str:
     if action.kind == "report":
+        formats = [word for name in REPORT_FORMATS for word in ("--format", name)]
         upload = ["--upload", action.argument] if action.argument else []
-        return await _run(directory, [*_our_command(directory), "report", str(directory.path), *upload])
+        return await _run(directory, [*_our_command(directory), "report", str(directory.path), *formats, *upload])
     if action.kind == "command":
         return await _run(directory, ["sh", "-c", action.argument])
     return await _change_slice(directory, action)

@@ -1,0 +1,56 @@
+"""`report`: what happened in a run, or what a saved log holds, as files to keep."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from tui.commands.arguments import directory, given
+from tui.commands.logs import add_ref, opened, told_to_its_end
+from tui.commands.output import Output
+from tui.commands.refusals import by_read_only
+from tui.errors import TpuTuiError
+
+if TYPE_CHECKING:
+    from tui.operator import Operator
+
+REPORT_FORMATS = ("html", "md", "json", "csv", "txt")
+
+
+def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
+    """Add this family's parser."""
+    report = commands.add_parser("report", help="what happened, as a file to keep")
+    add_ref(report)
+    report.add_argument(
+        "--format", action="append", choices=REPORT_FORMATS, help="repeatable (default: md); csv: cores and curves"
+    )
+    report.add_argument("--out", type=directory, metavar="DIR", help="default: the run's directory, or here")
+    report.add_argument("--force", action="store_true", help="replace files of other runs and logs too")
+    report.add_argument("--upload", type=given, metavar="gs://…", help="copy them into this folder of a bucket too")
+    report.set_defaults(run=write_report)
+
+
+async def write_report(args: argparse.Namespace, operator: Operator, out: Output) -> int:
+    """Write the report in each format asked for and print where it is."""
+    if args.upload:
+        from tui.cloud.buckets import parse_url
+
+        if operator.settings.read_only:
+            raise by_read_only("report --upload", operator.settings)
+        parse_url(args.upload)
+    source, code = await opened(args, operator, out)
+    formats = list(dict.fromkeys(args.format or ["md"]))
+    written = await operator.report(source, formats, args.out, force=args.force)
+    files = [str(path) for path in written]
+    if args.upload:
+        try:
+            files += await operator.upload_report(source, formats, written, args.upload, force=args.force)
+        except TpuTuiError:
+            out.note(f"Written here all the same: {', '.join(files)}")
+            raise
+    if out.as_json:
+        out.document({"files": files})
+    else:
+        for name in files:
+            out.text(name)
+    return told_to_its_end(source, out) or code
