@@ -8,9 +8,11 @@ import pytest
 
 from tests.console.stage import a_slice, begin, make_run, training_line, write
 from tui.commands.runs import _found
+from tui.logs.demux import Demux
 from tui.reports.facts import summary_of_run
 from tui.reports.findings import findings_of_run, marks_of_run
 from tui.reports.markdown import write_markdown
+from tui.reports.rates import rate_in_short, rate_in_words
 from tui.reports.status import status_document
 from tui.runs.directory import RunDirectory
 from tui.runs.glance import Glance, Glances
@@ -164,3 +166,31 @@ def test_a_core_is_told_once_whoever_found_it(directory: RunDirectory) -> None:
         pass
     found = findings_of_run(status_of(directory), reader.snapshot(START + 455))
     assert sorted((one.kind, one.core) for one in found) == [("behind", SLOW), ("loss", BROKEN)]
+
+
+@pytest.mark.parametrize(
+    ("line", "short", "words", "unit"),
+    [
+        (
+            "Epoch 1: 10%|#  | 9/90 [00:02<00:20,  4.00it/s, loss=2.5]",
+            "4.0 it/s each",
+            "4.00 it/s (median of",
+            "it/s",
+        ),
+        (
+            "| Training Device=xla:0/{0} Epoch=1 Step=9 Loss=2.5 Rate=8.00 GlobalRate=8.00 Time=02:38:57",
+            "32.0 ex/s",
+            "32.00 examples/s, all cores",
+            "examples/s",
+        ),
+    ],
+)
+def test_a_rate_carries_its_unit_and_only_what_adds_up_is_added(line: str, short: str, words: str, unit: str) -> None:
+    demux = Demux()
+    for worker in range(4):
+        demux.feed(worker, (line.format(worker) + "\n").encode(), now=START)
+    snapshot = demux.snapshot(START)
+    assert (rate_in_short(snapshot), snapshot.rate_unit) == (short, unit)
+    told = rate_in_words(snapshot.rate_total, snapshot.rate_median, snapshot.rate_unit)
+    assert told is not None
+    assert told.startswith(words)

@@ -278,7 +278,9 @@ def _print_status(
     directory: RunDirectory,
     out: Output,
 ) -> None:
-    loss, rate, age = document["loss"], document["rate_total"], document["figures_age_s"]
+    from tui.reports.rates import rate_in_words
+
+    loss, age = document["loss"], document["figures_age_s"]
     cause, _, last_lines = (document["cause"] or "").partition(LAST_WORDS)
     rows = [
         ("run", document["run"]),
@@ -293,7 +295,7 @@ def _print_status(
         ("epoch", document["epoch"]),
         ("step", document["step"]),
         ("loss", loss and _spread_to_read(loss)),
-        ("rate", None if rate is None else f"{_to_read(rate, 2)} examples/s, all cores"),
+        ("rate", rate_in_words(document["rate_total"], document["rate_median"], document["rate_unit"])),
         ("cores", document["cores"]),
         *_found(document, status),
         ("newest byte", None if age is None or age < OLD_FIGURES_S else f"came {in_time(age)} ago"),

@@ -20,6 +20,7 @@ from tui.console.widgets.trouble import Told, told_of
 from tui.logs.snapshot import UNKNOWN, CoreState
 from tui.pod.ranks import format_ranks
 from tui.pod.run import LAST_WORDS, RunState
+from tui.reports.rates import rate_in_short
 from tui.runs.phases import PHASES
 from tui.runs.record.exit_summary import was_stopped_on_purpose
 
@@ -101,8 +102,8 @@ def _figures(snapshot: Snapshot, feed: Feed) -> list[Cell]:
     if spread is not None:
         cells.append(Cell(f"loss {number(spread.median, 5)}", "accent"))
         cells.append(Cell(f"({number(spread.min, 4)}–{number(spread.max, 4)})", "dim"))
-    if snapshot.rate_total is not None and not is_launching(feed.status):
-        cells.append(Cell(f"{snapshot.rate_total:,.1f} ex/s", "good"))
+    if not is_launching(feed.status):
+        cells.append(Cell(rate_in_short(snapshot), "good"))
     expected = _expected_cores(feed) or len(snapshot)
     reporting = _reporting(snapshot, feed)
     are_missing = reporting < expected and feed.caught_up

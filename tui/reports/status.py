@@ -35,6 +35,8 @@ def status_document(
         "step": snapshot.median_step if snapshot is not None else None,
         "loss": spread.to_json() if spread else None,
         "rate_total": json_figure(snapshot.rate_total) if snapshot is not None else None,
+        "rate_median": json_figure(snapshot.rate_median) if snapshot is not None else None,
+        "rate_unit": snapshot.rate_unit if snapshot is not None else None,
         "cores": len(snapshot) if snapshot is not None else None,
         "stragglers": open_cores(findings),
         "straggler_costs": straggler_rows(findings, snapshot),
