@@ -100,6 +100,20 @@ def test_help_tells_what_a_command_does_and_where_the_job_stands(capsys: pytest.
     assert "tpu-tui --help" in told
 
 
+@pytest.mark.parametrize(
+    "words", [["runs", "delete", "--help"], ["help", "runs", "delete"], ["runs", "delete", "x", "-h"]]
+)
+def test_help_for_runs_delete_is_its_own(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parse(words)
+    told = " ".join(capsys.readouterr().out.split())
+    assert ended.value.code == 0
+    assert told.startswith("usage: tpu-tui runs delete [-h]")
+    assert "--older-than" in told
+    assert "--offline" not in told
+    assert "A live run is never deleted" in told
+
+
 def test_all_help_fits_80_columns_and_explains_every_word(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

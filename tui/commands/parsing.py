@@ -166,6 +166,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
         rest = [*rest[1:], "--help"]
     parser = build_parser(rest[0] if rest else None)
     _refuse_unknown_option(rest, shared, parser)
+    _print_help_of_word(rest, parser)
     args, left_over = parser.parse_known_args(rest)
     _take_further_words(args, left_over, parser)
     args.argv = [as_text(word) for word in words[cut + 1 :]]
@@ -173,6 +174,14 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     if args.argv and not getattr(args, "takes_job", False):
         parser.error(f"{args.command or 'the console'} takes no command after --")
     return args
+
+
+def _print_help_of_word(words: list[str], parser: _Parser) -> None:
+    """Print the help of a word that a command parses itself, as `runs delete --help`, and end."""
+    asked = asked_of(words, parser)
+    own = asked.get_default("help_of") if asked else None
+    if own and words[1:2] and words[1] in own and {"-h", "--help"} & {*words[2:]}:
+        own[words[1]].parse_args(["--help"])
 
 
 def _refuse_unknown_option(words: list[str], shared: _Parser, parser: _Parser) -> None:

@@ -42,18 +42,17 @@ _UNATTENDED = "unattended"
 def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
     """Add this family's parsers."""
     add_launch(commands)
+    deleting = _deleting_options()
     runs = commands.add_parser(
-        "runs", help="the runs known here and on the workers; runs delete RUN … asks and removes ended ones"
+        "runs",
+        help="the runs known here and on the workers; runs delete RUN … asks and removes ended ones",
+        parents=[deleting],
     )
     runs.add_argument(
         "words", metavar="SLICE | delete RUN …", nargs="*", help="only those on this slice; or delete, and which"
     )
     runs.add_argument("--offline", action="store_true", help="only what is on this machine")
-    runs.add_argument("--all", action="store_true", help="those of other projects and hosts files, too")
-    runs.add_argument("--on", choices=("workers", "here", "both"), help="where to delete (default: both)")
-    runs.add_argument("--older-than", metavar="T", help="delete all that ended before, as 7d or 12h")
-    runs.add_argument("--yes", action="store_true", help="delete without asking; the runs are named then, not `last`")
-    runs.set_defaults(run=runs_command, many="words")
+    runs.set_defaults(run=runs_command, many="words", help_of={"delete": _help_of_deleting(deleting)})
 
     status = commands.add_parser("status", help="how a run is doing")
     status.add_argument("ref", metavar="RUN", help=RUN)
@@ -75,6 +74,29 @@ def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
         "--grace", type=seconds, default=30.0, metavar="S", help="seconds between SIGTERM and SIGKILL (default: 30)"
     )
     stop.set_defaults(run=stop_run, changes=True)
+
+
+def _deleting_options() -> argparse.ArgumentParser:
+    options = argparse.ArgumentParser(add_help=False)
+    group = options.add_argument_group("options of delete")
+    group.add_argument("--on", choices=("workers", "here", "both"), help="where to delete (default: both)")
+    group.add_argument("--older-than", metavar="T", help="delete all that ended before, as 7d or 12h")
+    group.add_argument(
+        "--yes", action="store_true", help="delete without asking; the runs are named then, not `last`"
+    )
+    return options
+
+
+def _help_of_deleting(options: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    """Return what prints the help of `runs delete`, which `runs` itself parses."""
+    helps = argparse.ArgumentParser(
+        prog="tpu-tui runs delete",
+        description="Remove ended runs and their logs, here and on their workers. At a terminal the command lists "
+        "what goes and asks; elsewhere it needs --yes. A live run is never deleted.",
+        parents=[options],
+    )
+    helps.add_argument("words", metavar="RUN", nargs="*", help=RUN)
+    return helps
 
 
 async def attach_run(args: argparse.Namespace, operator: Operator, out: Output) -> int:
