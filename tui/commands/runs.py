@@ -52,6 +52,7 @@ def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
         "words", metavar="SLICE | delete RUN …", nargs="*", help="only those on this slice; or delete, and which"
     )
     runs.add_argument("--offline", action="store_true", help="only what is on this machine")
+    runs.add_argument("--all", action="store_true", help="those of other projects and hosts files, too")
     runs.set_defaults(run=runs_command, many="words", help_of={"delete": _help_of_deleting(deleting)})
 
     status = commands.add_parser("status", help="how a run is doing")
