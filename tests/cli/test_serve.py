@@ -16,7 +16,7 @@ import pytest
 
 from tests.cli.commands import DEADLINE, Shell
 from tui.commands._compat_textual_serve import process_of
-from tui.commands.browser import WRONG_KEY_CODE
+from tui.commands.browser import FAILED_CODE, WRONG_KEY_CODE
 
 
 @pytest.fixture(scope="module")
@@ -114,6 +114,7 @@ async def test_the_script_keeps_the_key_out_of_the_address_bar_and_gives_the_ter
     assert "document.cookie" not in script
     assert 'window.addEventListener("focus", focusTerminal)' in script
     assert f"const WRONG_KEY = {WRONG_KEY_CODE};" in script
+    assert f"const CONSOLE_FAILED = {FAILED_CODE};" in script
 
 
 async def test_an_address_with_another_key_is_refused(server: dict[str, Any]) -> None:
@@ -287,6 +288,23 @@ def test_a_signal_ends_serve_and_the_consoles_of_open_tabs_without_a_word(shell:
     assert process.returncode == 0
     assert len(opened) == 2
     assert not any(child.is_running() for child in opened)
+
+
+def test_a_console_that_cannot_start_is_told_to_its_page_and_not_to_the_terminal(shell: Shell) -> None:
+    process, served = started(shell)
+    (shell.home / "profiles").mkdir()
+    (shell.home / "profiles" / "default.toml").write_text("route = 'nowhere'\n")
+
+    async def look() -> int:
+        async with Page(served) as page:
+            return await ending(await page.opened())
+
+    assert asyncio.run(look()) == FAILED_CODE
+    process.terminate()
+    assert process.communicate(timeout=DEADLINE) == (b"", b"")
+    log = shell.home / "console.log"
+    assert "nowhere" in log.read_text()
+    assert log.stat().st_mode & 0o777 == 0o600
 
 
 def test_the_process_of_a_textual_serve_service_can_be_waited_for() -> None:

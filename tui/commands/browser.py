@@ -39,6 +39,8 @@ MAX_WAITING = 64
 """Connections that may be without the key at a time."""
 WRONG_KEY_CODE = 4403
 """How a connection without the key is closed; the page knows it."""
+FAILED_CODE = 4500
+"""How the connection of a console is closed that ended with an error; the page knows it."""
 _GOING_AWAY_CODE = 1001
 _TRY_LATER_CODE = 1013
 QUITTING_S = 5.0
@@ -149,7 +151,8 @@ class ServedConsole:
             await self._quit()
 
     async def _close_at_exit(self) -> None:
-        await process_of(self._service).wait()
+        if await process_of(self._service).wait():
+            await self._tab.close(code=FAILED_CODE, message=b"the console failed")
         await self._close_tab()
 
     async def _close_tab(self) -> None:

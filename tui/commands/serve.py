@@ -43,7 +43,7 @@ def serve_console(args: argparse.Namespace, flags: Mapping[str, Any], out: Outpu
     """Serve until interrupted; every tab gets a console of its own. Raises UsageError where that cannot be."""
     from tui.settings import load
 
-    load(flags)  # settings that cannot be read are told here, not in every tab
+    settings = load(flags)  # settings that cannot be read are refused here, not in every tab
     if not importlib.util.find_spec("textual_serve"):
         raise UsageError(
             "the console in a browser needs textual-serve", remedy="python3 -m pip install 'tpu-tui[serve]'"
@@ -64,8 +64,20 @@ def serve_console(args: argparse.Namespace, flags: Mapping[str, Any], out: Outpu
         )
 
     command = shlex.join([sys.executable, "-m", "tui.cli", *words_of(flags)])
-    run_server(f"exec {command}", listening, access, announce)
+    log = shlex.quote(str(_error_log(settings.home)))
+    run_server(f"exec {command} 2>>{log}", listening, access, announce)
     return 0
+
+
+def _error_log(home: Path) -> Path:
+    """Make the file that the consoles' errors go to: this terminal, or who reads its JSON, has no use for them."""
+    from tui.console.terminal import LOG_NAME
+    from tui.settings.home import make_private
+
+    make_private(home)
+    path = home / LOG_NAME
+    path.touch(mode=0o600)
+    return path
 
 
 def _listen(port: int) -> socket.socket:

@@ -3,7 +3,8 @@
 
 (() => {
   const KEY = "key";
-  const WRONG_KEY = 4403; // of the server's, too: WRONG_KEY_CODE
+  const WRONG_KEY = 4403; // the server's WRONG_KEY_CODE
+  const CONSOLE_FAILED = 4500; // FAILED_CODE
   const SERVER_ENDS = 1001;
   const SMALL_SCREEN_PX = 600;
   const WHOLE_ADDRESS = "Open the whole address that tpu-tui serve printed: it holds the key.";
@@ -59,6 +60,8 @@
     if (code === WRONG_KEY) {
       forget();
       say(`This is not the key of the server that runs now. ${WHOLE_ADDRESS}`, false);
+    } else if (code === CONSOLE_FAILED) {
+      say("The console ended with an error: console.log in TPU_TUI_HOME says which. Runs go on.", true);
     } else if (code === 1000) {
       say("The console was closed. Runs go on.", true);
     } else if (code === SERVER_ENDS) {
