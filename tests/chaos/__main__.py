@@ -27,6 +27,7 @@ from tests.chaos.launches import (
     time_a_command,
     time_a_launch,
 )
+from tests.chaos.losses import FAULTS, possible_faults
 from tests.chaos.mirrors import ProxiedPod, storm
 from tests.chaos.proxy import proxies
 from tests.chaos.races import race
@@ -40,7 +41,7 @@ STORM_PAUSE = 0.5
 STORM_LINES = 200_000
 PATIENT = 60.0
 """Seconds in which a keeper that takes over hears from all workers, on a machine that does much else."""
-PARTS = ("phases", "commands", "kills", "aimed", "frozen", "races", "storm")
+PARTS = ("phases", "commands", "kills", "aimed", "frozen", "races", "losses", "storm")
 
 
 def phases(pod: Pod, root: Path, until: float) -> str:
@@ -102,6 +103,25 @@ def races(pod: Pod, root: Path, rng: random.Random, rounds: int, until: float) -
     return f"{runs} runs ({acts}): nothing left, nothing untrue said"
 
 
+def losses(pod: Pod, root: Path, rng: random.Random, rounds: int, until: float) -> str:
+    """Full disks, logs and directories taken away, stopped keepers and hostile workers, `rounds` of each at most."""
+    done: Counter[str] = Counter()
+    faults = possible_faults(root)
+    brisk, pod.patience = pod.patience, replace(pod.patience, lost_after=PATIENT, gone_after=PATIENT)
+    while min(done[name] for name in faults) < rounds and time.monotonic() < until:
+        name = faults[done.total() % len(faults)]
+        seed = rng.randrange(1 << 32)
+        try:
+            FAULTS[name](pod, random.Random(seed), root)
+        except BaseException:
+            print(f"{name}: failed with seed {seed}, after {dict(done)}", flush=True)
+            raise
+        done[name] += 1
+    pod.patience = brisk
+    struck = ", ".join(f"{count} × {name}" for name, count in done.items())
+    return f"{done.total()} runs ({struck}): state, exit codes and mirrors true"
+
+
 def storms(servers: list[OpensshWorker], home: Path, rng: random.Random, rounds: int, until: float) -> str:
     """Runs followed under faults, as many as the time allows, `rounds` faults in all at most."""
     struck: Counter[str] = Counter()
@@ -150,6 +170,7 @@ def main() -> None:
                 "aimed": lambda end: kills(checking, rng, options.rounds, end, aimed=True),
                 "frozen": lambda end: frozen(checking, end),
                 "races": lambda end: races(pod, root, rng, options.rounds, end),
+                "losses": lambda end: losses(pod, root, rng, options.rounds, end),
                 "storm": lambda end: storms(servers, root / "home", rng, options.faults, end),
             }
             share = options.minutes * 60 / len(parts)

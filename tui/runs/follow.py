@@ -54,7 +54,8 @@ class Follower:
     """One worker's log of one attempt, followed to its end.
 
     `contact` learns when the worker is heard of and lost, and says for how long it is tried; `reached` is called
-    whenever it answers. `front` is the session that launched the job: it sends the log from its first byte on.
+    whenever it answers, `ending` when the job has ended and what it left behind has not. `front` is the session that
+    launched the job: it sends the log from its first byte on.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class Follower:
         attempt: int = 0,
         contact: Contact | None = None,
         reached: Callable[[], Awaitable[None]] | None = None,
+        ending: Callable[[Outcome], None] | None = None,
         front: Front | None = None,
     ) -> None:
         self.directory = directory
@@ -75,6 +77,7 @@ class Follower:
         self.outcome: Outcome | None = None
         self.contact = contact or Contact(Patience())
         self._reached = reached
+        self._ending = ending
         self._front = front
         self._mirror = Mirror(directory, worker)
         self._waits: Iterator[float] = backoff()
@@ -208,10 +211,10 @@ class Follower:
     async def _judge(self, head: Answer, trailer: list[Answer]) -> Outcome | None:
         """What a session's last words mean; None: open another one."""
         if head.word == "short":
-            await self._tell_once(
-                f"its log ends at byte {self._size_in(head)}, before the mirror's {self._mirror.size} "
-                "(a power loss there?): the mirror is kept"
-            )
+            same_boot = head.word_at(1) == head.word_at(2)
+            why = "the job or another program there cut it short" if same_boot else "a power loss there?"
+            ends, held = self._size_in(head), self._mirror.size
+            await self._tell_once(f"its log ends at byte {ends}, before the mirror's {held} ({why}): the mirror is kept")
         for answer in trailer:
             size = answer.number("size")
             complete = size is not None and (size == self._mirror.size or head.word == "short")
@@ -236,9 +239,15 @@ class Follower:
                 for answer in answers(made.nonce, lines) if newline else []:
                     if answer.word in _ROOM:
                         await self._tell_room(answer.word)
+                    elif answer.word == "ending":
+                        self._tell_ending(outcome_of(answer))
                     else:
                         heard = [*heard, answer][-MAX_ANSWERS:]
         return heard
+
+    def _tell_ending(self, outcome: Outcome) -> None:
+        if self._ending is not None and outcome.exit_code is not None:
+            self._ending(outcome)
 
     async def _tell_room(self, word: str) -> None:
         """The same is not told twice when a follower is opened again."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections import ChainMap
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -56,12 +57,13 @@ class Keeping:
         self.launching = launching
         self.acting = acting or Acting(directory.run, fleet)
         self.outcomes: dict[int, Outcome] = {}
+        self._ending: dict[int, Outcome] = {}
         self.contact = Contact(patience)
         self.watch = SliceWatch(directory, self.contact, patience)
         self.starting = Starting(directory, fleet, patience, self.acting, spec=spec, attempt=attempt)
         self.blame = Blame(
             directory,
-            self.outcomes,
+            ChainMap(self.outcomes, self._ending),
             contact=self.contact,
             watch=self.watch,
             acting=self.acting,
@@ -133,6 +135,14 @@ class Keeping:
             outcome = await self._followed(index)
         self.outcomes[index] = outcome
         self.contact.ended(index)
+        self._act_on(outcome)
+
+    def _is_ending(self, index: int, outcome: Outcome) -> None:
+        """Act on a failure that is known before the worker has cleaned up behind its job, which may take long."""
+        self._ending[index] = outcome
+        self._act_on(outcome)
+
+    def _act_on(self, outcome: Outcome) -> None:
         if failed(outcome) and not self._ended.is_set():
             self._ended.set()
             self._beside(self.blame.on_failure())
@@ -146,6 +156,7 @@ class Keeping:
             attempt=self.attempt,
             contact=self.contact,
             reached=lambda: self._reached(index),
+            ending=lambda outcome: self._is_ending(index, outcome),
             front=self.starting.fronts.get(index),
         )
         outcome = await follower.run()

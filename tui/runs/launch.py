@@ -18,9 +18,11 @@ from tui.runs.directory import RunDirectory
 from tui.runs.front import BegunElsewhereError, Front, StoppedForGoodError
 from tui.runs.job import job_text
 from tui.runs.look import look
+from tui.runs.parts import is_tag
 from tui.runs.record.event_log import to_bytes
 from tui.runs.remote import FOLLOW_TIMEOUT, call, pace_of
 from tui.runs.spec import LaunchSpec
+from tui.runs.status import TAGS
 from tui.ssh.answers import Answer, Call
 from tui.ssh.fleet import Fleet
 
@@ -96,6 +98,7 @@ class Gang:
         self.fleet = fleet
         self.fronts: dict[int, Front] = {}
         self.passed_barrier = False
+        self._tags: dict[str, str] = {}
         self._parcel: Parcel | None = None
         self._record = b""
         self._lost: asyncio.Future[TpuTuiError] = asyncio.get_running_loop().create_future()
@@ -173,7 +176,7 @@ class Gang:
             front = self.fronts[worker.index] = Front(worker, await self.fleet.process(worker.index, made.command))
         front.begin(made)
         first, then = ("armed", "started") if self.spec.sync is None else ("prepared", "armed")
-        await front.expect(first)
+        self._note_tag(worker, await front.expect(first))
         front.watch_for(then, self._lose)
         for text in front.notes:
             self.directory.append_event("note", worker=worker.index, text=text)
@@ -199,15 +202,20 @@ class Gang:
             detail = "there already" if result.skipped else f"{result.bytes} bytes"
         front = self.fronts[worker.index]
         front.send(b"chk")
-        await front.expect("armed")
+        self._note_tag(worker, await front.expect("armed"))
         front.watch_for("started", self._lose)
         return detail
+
+    def _note_tag(self, worker: Worker, answer: Answer) -> None:
+        if is_tag(tag := answer.fields.get("tag", "")):
+            self._tags[str(worker.index)] = tag
 
     def _barrier(self) -> None:
         """Everybody is armed: the last moment at which nothing has started anywhere."""
         if self._lost.done():
             raise self._lost.result()
         self._phase_of_all("barrier", "done")
+        self.directory.append_event(TAGS, tags=self._tags)
         self.passed_barrier = True
         for front in self.fronts.values():
             front.send(b"go!")

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from tui.runs.directory import Event
 
 _Noun = TypeVar("_Noun")
+_MOST_DIGITS = 20
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,13 @@ class WorkerStatus:
     stop_detail: str | None = None
     silent: bool = False
     """It has written nothing for longer than the threshold: it may hang."""
+    tag: str | None = None
+    """The mark that every process of the job has there, where its launch told it."""
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the job is known to have been started there."""
+        return self.phase == "confirm" or (self.phase == "start" and self.phase_status == "done")
 
 
 _BLANK = WorkerStatus(-1)
@@ -64,6 +72,13 @@ class Parts:
             if index in self._told:
                 self._change(index, {"silent": silent})
 
+    def set_tags(self, tags: Mapping[str, Any]) -> None:
+        """Note the marks of the jobs that are about to start, by worker."""
+        for index in self._told:
+            tag = tags.get(str(index))
+            if isinstance(tag, str) and is_tag(tag):
+                self._change(index, {"tag": tag})
+
     def begin_anew(self) -> None:
         """Forget what was told: another attempt begins."""
         self._told = {index: {} for index in self._told}
@@ -79,6 +94,11 @@ class Parts:
         if changes:
             self._told[index].update(changes)
             self._made.pop(index, None)
+
+
+def is_tag(text: str) -> bool:
+    """Whether a text is a mark that a worker may have chosen: a limit of 64 bits."""
+    return text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
 
 
 def changed(status: _Noun, **changes: Any) -> _Noun:

@@ -19,6 +19,8 @@ BY_POLICY = "policy"
 """`stop_requested.by` when the failure policy stops a run; a person's stop ends as `stopped`, its as `failed`."""
 STOP_REQUESTED = "stop_requested"
 """Event: somebody, or the failure policy, wants the present attempt stopped."""
+TAGS = "tags"
+"""Event: the marks of the jobs that are about to start, by worker, for a stop that does not find their directory."""
 TOLD = "told"
 """Event: what the workers said of an attempt that no keeper here followed; its rows in `ended` are as of `exit`."""
 
@@ -282,6 +284,8 @@ def _fold_run(status: RunStatus, event: Event, parts: Parts) -> RunStatus:
         return changed(status, first_failure=event.worker, cause=event.get("cause") or status.cause)
     if event.kind == "note":
         return _fold_note(status, event, parts)
+    if event.kind == TAGS:
+        parts.set_tags(event.get("tags") or {})
     return status
 
 

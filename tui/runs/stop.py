@@ -27,6 +27,9 @@ ANSWER_TIME = 90.0
 _TENTHS = 10
 _STARTED_PHASES = ("start", "confirm")
 _ALREADY = "it had ended already"
+_NEVER = "nothing to stop: never started"
+_NEVER_AGAIN = "nothing to stop: its next attempt never started"
+_REMOVED = "its directory was removed there"
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,11 @@ async def _stop_each(
     directory: RunDirectory, fleet: Fleet, indices: list[int], *, grace: float, for_good: bool
 ) -> AsyncGenerator[StopAnswer, None]:
     """Stop the run on these workers at once, and note each answer as it comes."""
-    stops = (stop_worker(directory.run, fleet, index, grace=grace, for_good=for_good) for index in indices)
+    parts = parts_of(directory)
+    stops = (
+        stop_worker(directory.run, fleet, index, grace=grace, for_good=for_good, part=parts.get(index))
+        for index in indices
+    )
     tasks = [asyncio.ensure_future(stop) for stop in stops]
     try:
         for finished in asyncio.as_completed(tasks):
@@ -164,12 +171,27 @@ def _note(directory: RunDirectory, kind: str, *, worker: int | None = None, **fi
             directory.append_event(kind, worker=worker, **fields)
 
 
-async def stop_worker(run: Run, fleet: Fleet, index: int, *, grace: float, for_good: bool = False) -> StopAnswer:
+def parts_of(directory: RunDirectory) -> dict[int, WorkerStatus]:
+    """What is on record of each worker's part."""
+    return {part.worker: part for part in status_of(directory).workers}
+
+
+async def stop_worker(
+    run: Run,
+    fleet: Fleet,
+    index: int,
+    *,
+    grace: float,
+    for_good: bool = False,
+    part: WorkerStatus | None = None,
+) -> StopAnswer:
     """Stop the run on one worker; never raises for the worker: what hindered is in the answer.
 
-    `for_good`: no further attempt may begin there either, whoever would launch it.
+    `for_good`: no further attempt may begin there either, whoever would launch it. `part` is what is on record of the
+    worker: its job's mark finds the job where its directory is gone, and what has begun is not taken for never begun.
     """
-    numbers = (max(0, round(grace * _TENTHS)), int(for_good))
+    tag = int(part.tag) if part is not None and part.tag else 0
+    numbers = (max(0, round(grace * _TENTHS)), int(for_good), tag)
     made = call("stop", run.id, index, *numbers, run_root=run.run_root)
     try:
         done = await fleet.run(index, made.command, input=made.input, timeout=grace + ANSWER_TIME)
@@ -177,7 +199,7 @@ async def stop_worker(run: Run, fleet: Fleet, index: int, *, grace: float, for_g
         return StopAnswer(index, False, None, f"not reached: {error.what}" + (f": {error.why}" if error.why else ""))
     for answer in answers(made.nonce, done.stdout):
         if answer.word in ("stopped", "unconfirmed"):
-            return _answer_of(index, answer)
+            return _answer_of(index, answer, part)
     if done.timed_out:
         return StopAnswer(index, False, None, f"no answer within {grace + ANSWER_TIME:.0f} s")
     problem = no_answer(index, "no answer to the stop", done.stderr, done.exit_code, done.stdout)
@@ -193,19 +215,28 @@ def _fields(answer: StopAnswer) -> dict[str, Any]:
     return {"confirmed": answer.confirmed, "exit_code": answer.exit_code, "detail": answer.detail}
 
 
-def _answer_of(index: int, answer: Answer) -> StopAnswer:
+def _answer_of(index: int, answer: Answer, part: WorkerStatus | None = None) -> StopAnswer:
     if answer.word == "unconfirmed":
         return StopAnswer(index, False, None, answer.text)
     if answer.fields.get("never") == "1":
-        attempt = "its next attempt" if answer.fields.get("before") == "1" else "it"
-        return StopAnswer(index, True, None, f"nothing of {attempt} was started there")
+        return _never(index, answer, part)
     outcome = outcome_of(answer)
-    notes = [outcome.cause or ""]
+    removed = answer.fields.get("removed") == "1"
+    notes = [f"{_REMOVED}, and with it how it ended" if removed else outcome.cause or ""]
     if answer.fields.get("rebooted") == "1":
         notes.append("the machine was rebooted since")
     if answer.fields.get("device") == "unknown":
         notes.append("whether the device is free is unknown: other users' processes cannot be seen")
     return StopAnswer(index, True, outcome.exit_code, "; ".join(note for note in notes if note))
+
+
+def _never(index: int, answer: Answer, part: WorkerStatus | None) -> StopAnswer:
+    """The answer of a worker that has nothing of the run, unless it is known to have begun there."""
+    if answer.fields.get("gone") != "1" or part is None or not part.has_begun:
+        return StopAnswer(index, True, None, _NEVER_AGAIN if answer.fields.get("before") == "1" else _NEVER)
+    if part.tag:
+        return StopAnswer(index, True, None, f"{_REMOVED}; no process with the run's mark is left")
+    return StopAnswer(index, False, None, f"{_REMOVED}: whether its processes live on cannot be found out")
 
 
 def _from_record(status: RunStatus) -> list[tuple[int, StopAnswer]]:
@@ -220,5 +251,5 @@ def _recorded(worker: WorkerStatus) -> StopAnswer | None:
     if worker.confirmed or (worker.ended and worker.exit_code is not None):
         return StopAnswer(worker.worker, True, worker.exit_code, _ALREADY)
     if worker.phase is not None and worker.phase not in _STARTED_PHASES and not worker.ended:
-        return StopAnswer(worker.worker, True, None, "nothing of it was started there")
+        return StopAnswer(worker.worker, True, None, _NEVER)
     return None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tui.runs.directory import RunDirectory
 from tui.runs.mirror import record
 from tui.runs.status import BY_POLICY, STOP_REQUESTED, RunStatus, status_of
-from tui.runs.stop import ANSWER_TIME, record_answer, stop_worker
+from tui.runs.stop import ANSWER_TIME, parts_of, record_answer, stop_worker
 from tui.ssh.retry import backoff
 
 if TYPE_CHECKING:
@@ -51,7 +51,9 @@ async def see_to_stop(directory: RunDirectory, fleet: Fleet, done: Container[int
     async def insist(index: int) -> None:
         waits = backoff()
         while index not in done:
-            answer = await stop_worker(directory.run, fleet, index, grace=status.stop_grace, for_good=by_person)
+            part = parts_of(directory).get(index)
+            grace = status.stop_grace
+            answer = await stop_worker(directory.run, fleet, index, grace=grace, for_good=by_person, part=part)
             if answer.confirmed:
                 await record_answer(directory, answer)
                 return
@@ -66,7 +68,9 @@ async def stop_everywhere(directory: RunDirectory, fleet: Fleet, grace: float) -
     deadline = asyncio.get_running_loop().time() + GIVE_UP
     waits = backoff()
     while True:
-        answers = await asyncio.gather(*(stop_worker(directory.run, fleet, index, grace=grace) for index in left))
+        parts = parts_of(directory)
+        stops = (stop_worker(directory.run, fleet, index, grace=grace, part=parts.get(index)) for index in left)
+        answers = await asyncio.gather(*stops)
         for answer in answers:
             await record_answer(directory, answer)
         left = [answer.worker for answer in answers if not answer.confirmed]

@@ -1,0 +1,121 @@
+"""A worker whose disk is full: how the job ended is recorded at once, and nothing that there was room for is lost."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.runs.disks import NoDiskError, fill, mounted
+from tests.runs.pipes import PipeWorker, a_run, ended, needs_linux, tag_of, tagged, until
+from tui.pod.run import Run
+from tui.runs.remote import outcome_of
+
+pytestmark = [needs_linux, pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")]
+DISKS = {"ext4": 120, "tmpfs": 80, "ext2": 80}
+"""Megabytes of each kind of disk; on the last one no room can be reserved ahead."""
+FILLING = f"""
+import os, sys, time
+disk, lines, code = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+print("one", flush=True)
+time.sleep(0.3)
+print("two", flush=True)
+sys.path.insert(0, {str(Path(__file__).parents[2])!r})
+from pathlib import Path
+from tests.runs.disks import fill
+fill(Path(disk))
+for number in range(lines): os.write(1, b"%d\\n" % number)
+os._exit(code)
+"""
+
+
+def written(lines: int) -> bytes:
+    return b"one\ntwo\n" + b"".join(b"%d\n" % number for number in range(lines))
+
+
+@pytest.fixture(params=DISKS)
+def disk(request: pytest.FixtureRequest, worker: PipeWorker, tmp_path: Path) -> Iterator[Path]:
+    """The disk that the worker's home lies on."""
+    with ExitStack() as stack:
+        try:
+            made = stack.enter_context(mounted(request.param, tmp_path, DISKS[request.param]))
+        except NoDiskError as error:
+            pytest.skip(str(error))
+        worker.home = made / "home"
+        worker.home.mkdir()
+        yield made
+        (made / "ballast").unlink(missing_ok=True)
+        worker.close()
+
+
+def filling(disk: Path, lines: int, code: int = 7) -> Run:
+    return a_run(sys.executable, "-c", FILLING, str(disk), str(lines), str(code))
+
+
+@pytest.mark.parametrize("lines", [3, 300_000])
+def test_a_job_that_fills_the_disk_and_ends_has_its_exit_code_recorded_at_once(
+    worker: PipeWorker, disk: Path, lines: int
+) -> None:
+    run = filling(disk, lines)
+    worker.launch(run).through()
+    status = ended(worker, run)
+    assert (status["exit"], status["signal"]) == ("7", "")
+    log = (worker.directory(run) / "log").read_bytes()
+    assert int(status["size"]) == len(log)
+    if disk.name != "ext2-disk":
+        assert log == written(lines)
+    heard = worker.ask("stop", run, 10, 0)[0]
+    assert (heard[0].word, outcome_of(heard[0]).exit_code) == ("stopped", 7)
+
+
+@pytest.mark.parametrize("disk", ["ext4", "tmpfs"], indirect=True)
+def test_a_job_held_in_its_write_is_stopped_and_what_it_wrote_is_kept(worker: PipeWorker, disk: Path) -> None:
+    run = filling(disk, 20_000_000)
+    worker.launch(run).through()
+    directory = worker.directory(run)
+    until((directory / "full").exists)
+    heard = worker.ask("stop", run, 10, 0)[0]
+    assert (heard[0].word, outcome_of(heard[0]).signal) == ("stopped", "TERM"), heard
+    log = (directory / "log").read_bytes()
+    assert int(ended(worker, run)["size"]) == len(log) > 32 << 20
+    assert written(20_000_000).startswith(log)
+    assert not tagged(tag_of(worker, run))
+
+
+@pytest.mark.parametrize("disk", ["ext4", "tmpfs"], indirect=True)
+def test_what_a_killed_job_left_in_the_pipe_of_a_full_disk_is_kept(worker: PipeWorker, disk: Path) -> None:
+    run = filling(disk, 20_000_000)
+    pid = int(worker.launch(run).through())
+    until((worker.directory(run) / "full").exists)
+    before = (worker.directory(run) / "log").stat().st_size
+    os.kill(pid, 9)
+    status = ended(worker, run)
+    assert (status["exit"], status["signal"]) == ("137", "KILL")
+    log = (worker.directory(run) / "log").read_bytes()
+    assert len(log) > before > 31 << 20
+    assert written(20_000_000).startswith(log)
+
+
+@pytest.mark.parametrize("disk", ["ext4", "tmpfs", "ext2"], indirect=True)
+def test_a_job_goes_on_when_there_is_room_again(worker: PipeWorker, disk: Path) -> None:
+    run = filling(disk, 6_000_000, 0)
+    worker.launch(run).through()
+    until((worker.directory(run) / "full").exists)
+    (disk / "ballast").unlink()
+    assert ended(worker, run)["exit"] == "0"
+    log = (worker.directory(run) / "log").read_bytes()
+    assert log.endswith(b"\n5999999\n")
+    if disk.name != "ext2-disk":
+        assert log == written(6_000_000)
+
+
+def test_a_launch_on_a_disk_without_room_is_refused(worker: PipeWorker, disk: Path) -> None:
+    fill(disk)
+    launch = worker.launch(a_run("true"))
+    answer = launch.answer()
+    assert answer.word == "refused"
+    assert answer.text.startswith(("full", "directory")), answer

@@ -1,0 +1,70 @@
+"""Processes that shed the mark of their run, over pipes: what is known of them otherwise ends them all the same."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.runs.pipes import PipeWorker, a_run, ended, needs_linux, until
+from tui.runs.remote import outcome_of
+
+pytestmark = needs_linux
+SHED = "prlimit --locks=77"
+LEFT = {
+    "another limit": f"setsid {SHED} sleep 987123 </dev/null >/dev/null 2>&1 &",
+    "no environment": "setsid env -i PATH=$PATH sleep 987123 </dev/null >/dev/null 2>&1 &",
+    "neither, in the job's session": f"env -i PATH=$PATH {SHED} sleep 987123 </dev/null >/dev/null 2>&1 &",
+    "neither, with the log open": f"setsid env -i PATH=$PATH {SHED} sleep 987123 </dev/null &",
+}
+
+
+def sleeping() -> list[int]:
+    """The living processes that jobs here left behind."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if b"sleep\x00987123\0" in (path / "cmdline").read_bytes():
+                found.append(int(path.name))
+    return found
+
+
+@pytest.fixture(autouse=True)
+def _nothing_stays() -> Iterator[None]:
+    yield
+    for pid in sleeping():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("shell", ["sleep 987123", "env -i /bin/sleep 987123"])
+def test_a_leader_that_changed_its_limit_is_stopped(worker: PipeWorker, shell: str) -> None:
+    run = a_run("sh", "-c", f"(setsid sleep 987123 &); exec {SHED} sh -c 'echo on; {shell}; true'")
+    worker.launch(run).through()
+    until(lambda: (worker.directory(run) / "log").read_bytes() == b"on\n")
+    until(lambda: len(sleeping()) == 2)
+    heard = worker.ask("stop", run, 20, 0)[0]
+    assert (heard[0].word, outcome_of(heard[0]).signal) == ("stopped", "TERM"), heard
+    assert not sleeping()
+
+
+@pytest.mark.parametrize("shed", LEFT)
+def test_a_child_without_one_of_its_marks_is_stopped(worker: PipeWorker, shed: str) -> None:
+    run = a_run("sh", "-c", f"{LEFT[shed]} echo on; exec sleep 987123")
+    worker.env["TPU_TUI_TEST"] = "1"
+    worker.launch(run).through()
+    until(lambda: len(sleeping()) == 2)
+    assert worker.ask("stop", run, 20, 0)[0][0].word == "stopped"
+    assert not sleeping()
+
+
+@pytest.mark.parametrize("shed", LEFT)
+def test_a_child_without_one_of_its_marks_ends_with_its_leader(worker: PipeWorker, shed: str) -> None:
+    run = a_run("sh", "-c", f"{LEFT[shed]} sleep 0.3; exit 3")
+    worker.launch(run).through()
+    assert ended(worker, run)["exit"] == "3"
+    assert not sleeping()

@@ -1,0 +1,172 @@
+"""A job that takes its own log or run directory away: it stays known, is followed to its last byte and stopped."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.runs.pipes import PipeWorker, a_run, ended, needs_linux, tag_of, tagged, until
+from tui.pod.run import Run
+from tui.runs.remote import call, outcome_of
+from tui.ssh.answers import Answer, answers
+
+pytestmark = needs_linux
+HERE = '"$HOME/.tpu-tui/runs/$TPU_TUI_RUN/0"'
+WAIT = 'while [ ! -e "$HOME/end" ]; do sleep 0.05; done'
+TAKEN = {
+    "removed": "rm log",
+    "renamed": "mv log log.1",
+    "replaced by a directory": "rm log; mkdir log; touch log/inside",
+    "replaced by a symlink": "rm log; ln -s /dev/null log",
+    "replaced by a broken symlink": "rm log; ln -s nowhere log",
+    "replaced by a fifo": "rm log; mkfifo log",
+    "replaced by another file": "rm log; echo another >log",
+    "every link removed": "rm log*",
+    "without permissions": "chmod 000 log",
+    "every file removed": "rm -f *",
+    "directory removed": 'rm -rf "$HERE"',
+    "directory renamed": 'mv "$HERE" "$HERE.old"',
+    "runs removed": 'rm -rf "$HOME/.tpu-tui/runs"',
+    "all removed": 'rm -rf "$HOME/.tpu-tui"',
+    "directory without permissions": 'chmod 000 "$HERE"',
+}
+ELSEWHERE = ("directory removed", "directory renamed", "runs removed", "all removed", "every file removed")
+
+
+def job(taken: str, end: str = "exit 5") -> str:
+    return f"HERE={HERE}; cd {HERE}; echo one; sleep 0.2; {TAKEN[taken]}; cd /; echo two; {WAIT}; echo three; {end}"
+
+
+def follow(worker: PipeWorker, run: Run, offset: int, seconds: int) -> tuple[list[Answer], bytes]:
+    """One session of a follower: its answers, and the log's bytes."""
+    heard, out, _ = worker.ask("follow", run, offset, seconds, 0)
+    return heard, out.partition(b"\n")[2]
+
+
+def running(worker: PipeWorker, run: Run, taken: str) -> None:
+    """Launch, and wait until the job has done it."""
+    worker.launch(run).through()
+    until(lambda: b"two" in follow(worker, run, 0, 1)[1])
+    if taken == "directory removed":
+        shutil.rmtree(worker.directory(run), ignore_errors=True)  # as a cleaner that comes again and again would
+
+
+@pytest.mark.parametrize("taken", TAKEN)
+def test_a_log_taken_away_by_its_job_is_followed_to_its_last_byte(worker: PipeWorker, taken: str) -> None:
+    run = a_run("sh", "-c", job(taken))
+    launch = worker.launch(run)
+    launch.through()
+    made = call("follow", run.id, 0, 0, 600, 0, run_root=run.run_root)
+    before = worker.open(made)
+    until(lambda: follow(worker, run, 0, 1)[1] == b"one\ntwo\n")
+    assert follow(worker, run, 4, 1)[1] == b"two\n"
+    (worker.home / "end").touch()
+    status = ended(worker, run)
+    assert (status["exit"], status["size"]) == ("5", "14")
+    assert (worker.directory(run) / "log").read_bytes() == b"one\ntwo\nthree\n"
+    out, err = before.communicate(timeout=60)
+    assert out.partition(b"\n")[2] == b"one\ntwo\nthree\n"
+    assert [(one.word, outcome_of(one).exit_code) for one in answers(made.nonce, err) if one.word == "end"] == [
+        ("end", 5)
+    ]
+    heard, rest = follow(worker, run, 8, 5)
+    assert (rest, heard[-1].word, outcome_of(heard[-1]).size) == (b"three\n", "end", 14)
+
+
+@pytest.mark.parametrize("taken", TAKEN)
+def test_a_job_that_took_its_directory_away_is_seen_and_stopped(worker: PipeWorker, taken: str) -> None:
+    run = a_run("sh", "-c", job(taken, "sleep 1000"))
+    worker.launch(run).through()
+    tag = tag_of(worker, run)
+    running_ = tagged(tag)
+    assert running_
+    until(lambda: follow(worker, run, 0, 1)[1] == b"one\ntwo\n")
+    assert worker.ask("status", run)[0][0].text.split()[2] == "running"
+    assert run.id in {answer.text.split()[0] for answer in worker.ask("list", run)[0] if answer.word == "run"}
+    assert worker.ask("delete", run)[0][0].word == "alive"
+    heard = worker.ask("stop", run, 10, 1, 0)[0]
+    assert (heard[0].word, outcome_of(heard[0]).exit_code) == ("stopped", 143), heard
+    assert not tagged(tag)
+    assert worker.ask("status", run)[0][0].text.split()[2] == "ended"
+    assert follow(worker, run, 0, 5)[1] == b"one\ntwo\n"
+
+
+@pytest.mark.parametrize("taken", ELSEWHERE)
+def test_no_second_run_starts_beside_one_whose_directory_is_gone(worker: PipeWorker, taken: str) -> None:
+    run = a_run("sh", "-c", job(taken, "sleep 1000"))
+    running(worker, run, taken) if taken != "directory removed" else worker.launch(run).through()
+    until(lambda: b"two" in follow(worker, run, 0, 1)[1])
+    if taken == "all removed":
+        shutil.rmtree(worker.home / ".tpu-tui")
+    answer = worker.launch(a_run("touch", str(worker.home / "second"))).answer()
+    assert (answer.word, answer.text.split()[:3]) == ("refused", ["busy", "run", run.id])
+    worker.ask("stop", run, 10, 1, 0)
+    second = a_run("true")
+    worker.launch(second).through()
+    assert ended(worker, second)["exit"] == "0"
+
+
+def test_a_log_cut_short_by_its_job_ends_with_what_was_written_after(worker: PipeWorker) -> None:
+    run = a_run("sh", "-c", f"echo 123456789; sleep 0.3; : >{HERE}/log; echo after; exit 6")
+    worker.launch(run).through()
+    status = ended(worker, run)
+    assert (status["exit"], status["size"]) == ("6", "6")
+    assert (worker.directory(run) / "log").read_bytes() == b"after\n"
+    heard, _ = follow(worker, run, 10, 5)
+    assert [answer.word for answer in heard] == ["short", "end"]
+
+
+def kill_supervisors(run: Run, worker: int = 0) -> None:
+    """End everything that looks after a job here, as an out-of-memory killer might."""
+
+    def family() -> list[int]:
+        found = []
+        for path in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if f"supervise\0{run.id}\0{worker}\0".encode() in (path / "cmdline").read_bytes():
+                    found.append(int(path.name))
+        return found
+
+    until(lambda: bool(family()))
+    while family():
+        for pid in family():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def test_a_job_without_directory_and_supervisor_is_found_by_its_tag(worker: PipeWorker) -> None:
+    run = a_run("env", "-i", "PATH=/usr/bin:/bin", "sleep", "1000")
+    launch = worker.launch(run)
+    armed = launch.answer()
+    tag = armed.fields["tag"]
+    launch.send(b"go!")
+    launch.answer()
+    launch.send(b"ok!")
+    launch.answer()
+    until(lambda: bool(tagged(tag)))
+    kill_supervisors(run)
+    shutil.rmtree(worker.home / ".tpu-tui")
+    assert tagged(tag)
+    heard = worker.ask("stop", run, 10, 1, int(tag))[0]
+    assert heard[0].word == "stopped"
+    assert heard[0].fields.get("never") != "1"
+    assert not tagged(tag)
+    assert worker.ask("stop", run, 10, 1, int(tag))[0][0].fields["never"] == "1"
+
+
+def test_a_job_without_directory_and_supervisor_is_found_by_its_environment_too(worker: PipeWorker) -> None:
+    run = a_run("sleep", "1000")
+    worker.launch(run).through()
+    tag = tag_of(worker, run)
+    until(lambda: bool(tagged(tag)))
+    kill_supervisors(run)
+    shutil.rmtree(worker.home / ".tpu-tui")
+    answer = worker.launch(a_run("true")).answer()
+    assert (answer.word, answer.text.split()[0]) == ("refused", "busy")
+    assert worker.ask("stop", run, 10, 1, 0)[0][0].word == "stopped"
+    assert not tagged(tag)
