@@ -279,7 +279,7 @@ open_up() {
 # The log that the supervisor writes, whatever lies in its place; in tt_log.
 know_log() {
   tt_log=log
-  [ -s card ] && read -r tt_w tt_v <card && [ "/proc/$tt_w/fd/8" -ef alive ] && tt_log=/proc/$tt_w/fd/7
+  [ -s card ] && read -r tt_main tt_v <card && [ "/proc/$tt_main/fd/8" -ef alive ] && tt_log=/proc/$tt_main/fd/7
   [ -r "$tt_log" ] || chmod u+rw "$tt_log" 2>/dev/null
   # What a job may have put there instead must not be waited for.
   [ -f "$tt_log" ] || tt_log=/dev/null
@@ -645,7 +645,7 @@ job() {
   mv code.new code 2>/dev/null
   date -u +%Y-%m-%dT%H:%M:%S.%6N+00:00 >&6
   open_up
-  is_intact || { read_card $$ && give_back $$; }
+  is_intact || [ ! -d "$tt_root" ] || { read_card $$ && give_back $$; }
   tt_g=20
   [ -s "$tt_d/cancel" ] && { read -r tt_w <"$tt_d/cancel"; [ "$tt_w" -gt "$tt_g" ] && tt_g=$tt_w; }
   sweep "$tt_g"
@@ -736,7 +736,10 @@ finish() {
   IFS=' ' read -r tt_me tt_w </proc/self/stat
   open_up
   chmod u+rw /proc/self/fd/7 2>/dev/null
-  if ! is_intact || ! [ "$tt_d/alive" -ef /proc/self/fd/8 ]; then read_card "$tt_me" && give_back "$tt_me"; fi
+  # Where all of tpu-tui's was removed nothing is made again: a follower has the end from what is still open.
+  if [ -d "$tt_root" ] && ! { is_intact && [ "$tt_d/alive" -ef /proc/self/fd/8 ]; }; then
+    read_card "$tt_me" && give_back "$tt_me"
+  fi
   cd "$tt_d" 2>/dev/null
   truncate -s "$(stat -L -c %s /proc/self/fd/7)" /proc/self/fd/7
   put_log_back
@@ -805,14 +808,22 @@ follow() {
   else
     flock -s alive sleep 0 &
     tt_w=$!
+    # Read when nothing of the run's directory is left.
+    [ "$tt_log" = log ] || command exec 5<"/proc/$tt_main/fd/6" 6<"/proc/$tt_main/fd/3" 7<"$tt_log"
     tell_changes &
     tt_room=$!
     { timeout "$2" tail -c "+$(($1 + 1))" -s "$tt_pace" --pid="$tt_w" -f <"$tt_log"; kill "$tt_w"; } 2>/dev/null &
     wait "$tt_w"
+    tt_v=$?
     kill "$tt_room" 2>/dev/null
     wait
     # Its directory may be another one by now, that the supervisor has made.
-    enter "$3" && flock -n -s alive true || exit 124
+    if ! enter "$3"; then
+      [ "$tt_v" = 0 ] && know_end /proc/self/fd/5 /proc/self/fd/6 || exit 124
+      tell "end exit=$tt_rc signal=$tt_signal size=$(stat -L -c %s /proc/self/fd/7) oom=$tt_oom time=$tt_until boot=$(boot_id)"
+      return
+    fi
+    flock -n -s alive true || exit 124
   fi
   ended
 }
