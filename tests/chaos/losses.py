@@ -215,7 +215,8 @@ def settled(pod: Pod, directory: RunDirectory) -> None:
     assert not tagged(*pod.tags(directory))
     for index in range(len(pod.workers)):
         mirror, log = directory.log_path(index), pod.remote(directory, index) / "log"
-        assert not log.exists() or digest(mirror) == digest(log), f"worker {index}: {mirror.stat().st_size} of {log.stat().st_size}"
+        sizes = f"worker {index}: the mirror holds {mirror.stat().st_size} bytes"
+        assert not log.exists() or digest(mirror) == digest(log), sizes
     keeper_log = directory.path / "keeper.log"
     assert not keeper_log.exists() or "Traceback" not in keeper_log.read_text(), keeper_log.read_text()
 

@@ -214,7 +214,8 @@ class Follower:
             same_boot = head.word_at(1) == head.word_at(2)
             why = "the job or another program there cut it short" if same_boot else "a power loss there?"
             ends, held = self._size_in(head), self._mirror.size
-            await self._tell_once(f"its log ends at byte {ends}, before the mirror's {held} ({why}): the mirror is kept")
+            text = f"its log ends at byte {ends}, before the mirror's {held} ({why}): the mirror is kept"
+            await self._tell_once(text)
         for answer in trailer:
             size = answer.number("size")
             complete = size is not None and (size == self._mirror.size or head.word == "short")
