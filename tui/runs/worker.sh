@@ -227,8 +227,12 @@ read_card() {
   [ "/proc/$tt_sup/fd/8" -ef "/proc/$1/fd/8" ] || tt_sup=$1
 }
 
-# Whether the run's directory has what it needs to be looked at.
-is_intact() { [ -e "$tt_d/alive" ] && [ -s "$tt_d/tag" ] && [ -s "$tt_d/boot" ] && [ -s "$tt_d/attempt" ]; }
+# Whether the run's directory has what it needs to be looked at, the lock that its supervisor holds among it.
+is_intact() {
+  [ -e "$tt_d/alive" ] && [ -s "$tt_d/tag" ] && [ -s "$tt_d/boot" ] && [ -s "$tt_d/attempt" ] || return 1
+  [ -s "$tt_d/card" ] && read -r tt_main tt_w <"$tt_d/card" && [ -f "/proc/$tt_main/fd/8" ] || return 0
+  [ "/proc/$tt_main/fd/8" -ef "$tt_d/alive" ]
+}
 
 # A run that is alive although its directory was removed, emptied or lies elsewhere: found by its supervisor, wherever
 # that has its root. In tt_unnamed the supervisor of an earlier version, which cannot say where it is.
@@ -265,7 +269,7 @@ give_back() {
 } 2>/dev/null
 
 # Give a file that is open another name: as itself where it has one left, else for as long as it is open.
-link_to() { rm -f "$2"; ln -L "$1" "$2" || ln -s "$1" "$2"; }
+link_to() { { ln -L "$1" "$2.$$" || ln -s "$1" "$2.$$"; } && mv -T "$2.$$" "$2"; rm -f "$2.$$"; }
 
 put() { [ -s "$1" ] || { echo "$2" >"$1.$$" && mv "$1.$$" "$1"; }; }
 
@@ -729,7 +733,7 @@ know_end() {
   case $tt_rc in '' | *[!0-9]*) return 1 ;; esac
   { IFS= read -r tt_line; } 2>/dev/null <"$2"
   [ -n "$tt_line" ] && [ "$tt_rc" -gt 128 ] && tt_signal=$(kill -l "$tt_rc" 2>/dev/null)
-  first_line oom && tt_oom=$(($(oom_kills) - tt_line))
+  ! first_line oom 2>/dev/null || tt_oom=$(($(oom_kills) - tt_line))
 }
 
 finish() {
