@@ -33,15 +33,17 @@ async def before_launch(
     runtime: str = "pjrt",
     job: Callable[[int], str] | None = None,
     ask: Ask | None = None,
+    told: list[Facts] | None = None,
 ) -> AsyncIterator[CheckRow]:
     """What can fail a launch and is quickly seen: login, room, chips and who holds them, the way to worker 0, clocks.
 
     With `job` (a worker's environment as `tui.runs.job.job_text` writes it, by index) also the versions that its
     interpreter has. `runtime` says which ports of worker 0 the run will need. Connections are kept, and used again by
-    whoever has the fleet. `ask` is how workers are asked about themselves, a session each unless it is given.
+    whoever has the fleet. `ask` is how workers are asked about themselves, a session each unless it is given; what
+    they tell is added to `told`.
     """
     limits = Thresholds.read(thresholds or {})
-    told: list[Facts] = []
+    told = [] if told is None else told
     ports = LAUNCH_PORTS.get(runtime, LAUNCH_PORTS["pjrt"])
 
     def of_worker(index: int) -> Callable[[Tell], Awaitable[None]]:

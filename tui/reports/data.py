@@ -14,6 +14,7 @@ from tui.printable import one_line
 from tui.reports.curves import POINT_COLUMNS
 from tui.reports.layout import REPORT_OF, report_of, warning
 from tui.reports.summary import Summary
+from tui.runs.record.versions import PACKAGES, RUNTIME
 
 CURVE_COLUMNS = ("core", "device", "worker", "address", *POINT_COLUMNS)
 
@@ -34,6 +35,8 @@ def to_document(summary: Summary) -> dict[str, Any]:
         "zone": facts.zone,
         "accelerator_type": facts.accelerator_type,
         "runtime_version": facts.runtime_version,
+        "versions": {RUNTIME: facts.runtime_version, **{name: facts.versions.get(name) for name in PACKAGES}},
+        "spot": facts.spot,
         "argv": list(facts.argv),
         "env": dict(facts.env),
         "code_hash": facts.code_hash,

@@ -12,6 +12,7 @@ from tui.logs.dialect import Dialect
 from tui.reports.summary import RunFacts, Summary, WorkerFact, summarise
 from tui.runs.directory import RunDirectory
 from tui.runs.reader import RunReader
+from tui.runs.record.versions import RUNTIME
 from tui.runs.status import RunStatus, status_of
 
 
@@ -37,7 +38,9 @@ def facts_of_run(status: RunStatus) -> RunFacts:
         slice=run.slice,
         zone=run.zone,
         accelerator_type=run.accelerator_type,
-        runtime_version=run.versions.get("runtime_version"),
+        runtime_version=run.versions.get(RUNTIME),
+        versions=status.versions,
+        spot=run.spot,
         argv=run.argv,
         env=run.env,
         code_hash=run.code_hash,

@@ -141,7 +141,9 @@ def _where(summary: Summary) -> Section:
     rows = [
         ("Slice", "/".join(part for part in (facts.zone, facts.slice) if part)),
         ("Accelerator", facts.accelerator_type or ""),
+        ("Spot", "" if facts.spot is None else "yes" if facts.spot else "no"),
         ("Runtime", facts.runtime_version or ""),
+        ("Versions", ", ".join(f"{name} {version}" for name, version in facts.versions.items())),
         ("Workers", str(len(summary.workers)) if summary.workers else ""),
         ("Command", command_line(facts)),
         ("Environment", " ".join(f"{name}={value}" for name, value in sorted(facts.env.items()))),

@@ -8,6 +8,7 @@ from typing import Any
 from tui.logs.snapshot import Snapshot, json_figure
 from tui.reports.findings import findings_of_run, open_cores, straggler_rows
 from tui.reports.summary import told_loss
+from tui.runs.record.versions import all_versions
 from tui.runs.status import RunStatus
 
 
@@ -46,6 +47,8 @@ def status_document(
         "remedy": status.remedy,
         "silent": list(status.silent),
         "attempt": status.attempt,
+        "versions": all_versions(status.run, status.versions),
+        "spot": status.run.spot,
     }
 
 

@@ -48,6 +48,9 @@ class RunFacts:
     zone: str | None = None
     accelerator_type: str | None = None
     runtime_version: str | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """What the job's interpreter had: torch, torch_xla and libtpu."""
+    spot: bool | None = None
     argv: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     code_hash: str | None = None

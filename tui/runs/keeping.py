@@ -26,6 +26,7 @@ from tui.runs.starting import Ended, Starting
 from tui.runs.status import BY_POLICY, RunStatus, status_of
 from tui.runs.stopping import GIVE_UP, see_to_stop
 from tui.runs.unhurried import PAUSE, unhurried
+from tui.runs.versions import ask_versions
 from tui.runs.watching import Watcher
 from tui.ssh.fleet import Fleet
 
@@ -55,6 +56,7 @@ class Keeping:
         self.patience = patience
         self.attempt = attempt
         self.launching = launching
+        self.spec = spec
         self.acting = acting or Acting(directory.run, fleet)
         self.outcomes: dict[int, Outcome] = {}
         self._ending: dict[int, Outcome] = {}
@@ -101,6 +103,8 @@ class Keeping:
         before = status_of(self.directory)
         self._was_over = before.state.is_over
         self._beside(self.watch.run())
+        if self.launching and self.spec is not None:
+            self._beside(ask_versions(self.directory, self.spec, self.fleet))
         if self._was_over:
             self.contact.at_most = GIVE_UP
         else:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from tui.errors import LaunchError
 from tui.runs.job import job_text
+from tui.runs.versions import note_versions
 
 if TYPE_CHECKING:
     from tui.checks.digest import Finding
-    from tui.checks.facts import Ask
+    from tui.checks.facts import Ask, Facts
     from tui.pod.run import Run
     from tui.pod.slice import Slice
     from tui.runs.directory import RunDirectory
@@ -84,6 +85,7 @@ async def look(directory: RunDirectory, spec: LaunchSpec, wanted: Look, fleet: F
 
     run = spec.run
     by_index = {worker.index: worker for worker in run.workers}
+    facts: list[Facts] = []
     told = before_launch(
         wanted.slice_of(run),
         fleet,
@@ -92,8 +94,10 @@ async def look(directory: RunDirectory, spec: LaunchSpec, wanted: Look, fleet: F
         runtime=run.runtime,
         job=(lambda index: job_text(run, by_index[index], spec.env)) if wanted.versions else None,
         ask=ask,
+        told=facts,
     )
     rows = [row async for row in told if row.hinders or row.status == "warn"]
+    note_versions(directory, facts)
     if not rows:
         return
     from tui.checks.digest import digest

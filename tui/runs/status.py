@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from weakref import WeakKeyDictionary
@@ -13,6 +13,7 @@ from tui.pod.run import Run, RunState
 from tui.runs.directory import Attendance, Event, RunDirectory
 from tui.runs.parts import Parts, WorkerStatus, changed, told_of_part
 from tui.runs.record.findings import Finding, ended_with_attempt, fold_note
+from tui.runs.record.versions import VERSIONS, versions_in
 from tui.runs.uptime import time_of_end
 
 BY_POLICY = "policy"
@@ -42,6 +43,8 @@ class RunStatus:
     stop_requested: str | None = None
     stop_grace: float = 0.0
     notes: tuple[str, ...] = field(default=())
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """What the job's interpreter has: torch, torch_xla and libtpu, as far as workers told."""
     findings: tuple[Finding, ...] = ()
     """What was found wrong with single cores, in order; what is over stays among them."""
     remedy: str | None = None
@@ -282,6 +285,8 @@ def _fold_run(status: RunStatus, event: Event, parts: Parts) -> RunStatus:
         return changed(status, state=state, stop_requested=requested, stop_grace=grace, cause=cause)
     if event.kind == "failure" and status.first_failure is None:
         return changed(status, first_failure=event.worker, cause=event.get("cause") or status.cause)
+    if event.kind == VERSIONS:
+        return changed(status, versions=versions_in(event))
     if event.kind == "note":
         return _fold_note(status, event, parts)
     if event.kind == TAGS:
