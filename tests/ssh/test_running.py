@@ -8,24 +8,45 @@ from hypothesis import strategies as st
 
 from tests.sshd import OpensshWorker, needs_sshd
 from tui.ssh.fleet import Fleet
-from tui.ssh.running import Kept, Running
+from tui.ssh.running import Kept, OutputBudget, Running
 
 Start = Callable[..., OpensshWorker]
 
 
 @given(st.lists(st.binary(max_size=60)), st.integers(2, 80))
 def test_the_first_and_the_last_bytes_are_kept_and_the_rest_is_counted(pieces: list[bytes], limit: int) -> None:
-    kept, everything = Kept(limit), b"".join(pieces)
+    kept, everything = Kept(OutputBudget(limit)), b"".join(pieces)
     for piece in pieces:
         kept.add(piece)
-        assert len(kept) <= limit // 2 * 3
-    half = limit // 2
-    if len(everything) <= 2 * half:
+        assert len(kept) <= limit
+    first, last = limit // 2, limit - limit // 2
+    if len(everything) <= limit:
         assert (kept.bytes(), kept.omitted) == (everything, 0)
     else:
-        missing = len(everything) - 2 * half
-        note = f"\n[... {missing} bytes left out ...]\n".encode()
-        assert kept.bytes() == everything[:half] + note + everything[-half:]
+        note = f"\n[... {len(everything) - limit} bytes left out ...]\n".encode()
+        assert kept.bytes() == everything[:first] + note + everything[-last:]
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.binary(max_size=60)), max_size=40), st.integers(0, 300))
+def test_streams_share_one_budget_and_each_has_a_part_of_its_own(pieces: list[tuple[int, bytes]], total: int) -> None:
+    budget = OutputBudget(total, 4)
+    kept = [Kept(budget) for _ in range(4)]
+    for stream, piece in pieces:
+        kept[stream].add(piece)
+        assert sum(map(len, kept)) <= total
+    for stream, one in enumerate(kept):
+        written = sum(len(piece) for each, piece in pieces if each == stream)
+        assert len(one) + one.omitted == written
+        assert len(one) >= min(written, budget.share)
+    assert not any(one.omitted for one in kept) or sum(map(len, kept)) >= total - 4 * budget.share
+
+
+def test_what_one_stream_does_not_use_is_there_for_another() -> None:
+    budget = OutputBudget(1000, 4)
+    quiet, loud = Kept(budget), Kept(budget)
+    quiet.add(b"a")
+    loud.add(b"b" * 749)
+    assert (loud.omitted, len(loud)) == (0, 749)
 
 
 def test_without_a_limit_everything_is_kept() -> None:
@@ -46,7 +67,7 @@ async def test_a_flood_is_cut_in_the_middle_and_its_command_goes_on(sshd: Start)
 
     async with Fleet([server.worker], server.access()) as fleet:
         command = "echo first; head -c 20000000 /dev/zero; echo last; exit 3"
-        done = await fleet.run(0, command, keep=200_000, on_output=count)
+        done = await fleet.run(0, command, keep=OutputBudget(200_000), on_output=count)
     assert (done.exit_code, done.omitted) == (3, 20_000_000 + 11 - 200_000)
     assert done.stdout.startswith(b"first\n\0")
     assert done.stdout.endswith(b"\0last\n")

@@ -58,7 +58,8 @@ class Progress:
                 self._tell(running.worker, on_stderr, line)
 
     def ended(self, worker: int) -> None:
-        """Tell the last line of a worker's, which no newline ended."""
+        """Tell the last line of a worker's, which no newline ended; its output is the answer's from here on."""
+        self.running.pop(worker, None)
         for on_stderr in (False, True):
             if (rest := self._pending.pop((worker, on_stderr), b"")) and self._live:
                 self._tell(worker, on_stderr, rest)
@@ -122,7 +123,7 @@ def _tell(
 ) -> None:
     """Print what there is; `cut` are commands that still ran when somebody interrupted."""
     if out.as_json:
-        out.document([_row(rank, answers.get(rank) or cut.get(rank), problems.get(rank)) for rank in ranks])
+        out.rows(_row(rank, answers.get(rank) or cut.get(rank), problems.get(rank)) for rank in ranks)
     else:
         _print_grouped(answers, cut, out, endings_only=args.live)
     out.problems([problems[rank] for rank in sorted(problems)])
@@ -163,6 +164,12 @@ def _print_grouped(
         told = f"── {heading(outcome, ranks)}"
         out.text(told) if len(groups) > 1 else out.note(told)
         if outcome.stdout:
-            out.text(outcome.stdout.decode("utf-8", "replace").removesuffix("\n"))
+            out.remote_text(outcome.stdout)
         if outcome.stderr:
-            out.note(outcome.stderr.decode("utf-8", "replace").removesuffix("\n"))
+            out.remote_text(outcome.stderr, on_stderr=True)
+    left_out = {rank: answer.omitted for rank, answer in {**answers, **cut}.items() if answer.omitted}
+    if left_out and not endings_only:
+        from tui.operator.reach import EXEC_KEEPS
+
+        told = ", ".join(f"worker {rank} {left_out[rank]:,} bytes" for rank in sorted(left_out))
+        out.note(f"Left out, as exec keeps {EXEC_KEEPS >> 20} MiB of all output together: {told}.")

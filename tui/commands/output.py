@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import math
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from tui.commands import streams
@@ -34,6 +35,10 @@ def in_json(value: Any, *, indent: int | None = None) -> str:
     return json.dumps(finite(value), ensure_ascii=not streams.holds_everything(sys.stdout), indent=indent)
 
 
+PIECE_BYTES = 1024 * 1024
+"""Bytes of a worker's output that are decoded and printed at once."""
+
+
 class Output:
     """Where a command's answer goes; `as_json` makes stdout machine-readable and nothing else."""
 
@@ -51,6 +56,26 @@ class Output:
     def text(self, value: str = "") -> None:
         """Print text that may hold remote words; control characters become visible."""
         _print(printable(value), flush=True)
+
+    def rows(self, rows: Iterable[Any]) -> None:
+        """Print one JSON document, a list whose rows are made one after the other: each may be large."""
+        if sys.stdout.isatty():
+            self.document(list(rows))
+            return
+        for place, row in enumerate(rows):
+            _print((", " if place else "[") + in_json(row), end="")
+        _print("]")
+
+    def remote_text(self, data: bytes, *, on_stderr: bool = False) -> None:
+        """Print what a worker wrote, piece by piece, with a newline at its end."""
+        for piece in _printable_pieces(data):
+            if on_stderr:
+                self.note(piece, end="")
+            else:
+                _print(piece, end="")
+        if not data.endswith(b"\n"):
+            self.note("") if on_stderr else _print("")
+        sys.stdout.flush()
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]], *, right: Iterable[str] = ()) -> None:
         """Print aligned columns, never cut; what is piped has a line a row. Columns in `right` are right-aligned."""
@@ -72,10 +97,10 @@ class Output:
         if text := "\n".join(shown):
             _print(text)
 
-    def note(self, text: str) -> None:
+    def note(self, text: str, *, end: str = "\n") -> None:
         """Tell the person something that is no part of the answer, which does not fail for a stderr that is full."""
         try:
-            print(printable(text), file=sys.stderr, flush=True)
+            print(printable(text), file=sys.stderr, end=end, flush=True)
         except BrokenPipeError:
             raise
         except OSError:
@@ -106,9 +131,17 @@ def _of_all(errors: Sequence[TpuTuiError]) -> TpuTuiError:
     return TpuTuiError(f"workers {ranks}: {first.what}", why=first.why, remedy=first.remedy)
 
 
-def _print(text: str, *, flush: bool = False) -> None:
+def _print(text: str, *, flush: bool = False, end: str = "\n") -> None:
     with streams.stdout_named():
-        print(text, flush=flush)
+        print(text, flush=flush, end=end)
+
+
+def _printable_pieces(data: bytes) -> Iterator[str]:
+    """Yield output fit for a terminal in pieces: as one text it would take several times its size."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    for start in range(0, len(data), PIECE_BYTES):
+        last = start + PIECE_BYTES >= len(data)
+        yield printable(decoder.decode(data[start : start + PIECE_BYTES], last))
 
 
 def to_the_second(moment: str | None) -> str | None:

@@ -54,6 +54,7 @@ class Execution:
         if isinstance(answer, TpuTuiError):
             self._problems[int(answer.worker or 0)] = answer
         else:
+            self._running.pop(answer.worker, None)
             self._answers[answer.worker] = Outcome(answer.stdout, answer.stderr, ending(answer))
         self.revision += 1
 

@@ -28,10 +28,8 @@ REACH_TIMEOUT = 10.0
 """Seconds a worker has to answer when somebody looks at the list of workers."""
 
 
-EXEC_KEEPS = 256 * 1024 * 1024
-"""Bytes of all workers' output that `exec` holds in memory at most."""
-EXEC_KEEPS_EACH = 64 * 1024 * 1024
-"""Bytes of one stream of one worker."""
+EXEC_KEEPS = 64 * 1024 * 1024
+"""Bytes of all workers' output together that `exec` holds in memory at most."""
 
 
 class Reach:
@@ -273,12 +271,14 @@ class Reach:
         """Run one command on many workers; yields as they finish, an error for a worker that cannot be reached.
 
         `timeout` is each worker's, in seconds, for its login and the command together.
-        `on_output` hears what is written while it is. Of each worker's stdout and stderr so much is kept that all
-        together stay within `EXEC_KEEPS` bytes, the rest is left out of the middle.
+        `on_output` hears what is written while it is. Of all workers' stdout and stderr together
+        `EXEC_KEEPS` bytes are kept, the rest is left out of the middle.
         """
         fleet = await self.fleet(slice_)
+        from tui.ssh.running import OutputBudget
+
         chosen = range(len(slice_.workers)) if ranks is None else ranks
-        keep = min(EXEC_KEEPS_EACH, EXEC_KEEPS // max(1, 2 * len(chosen)))
+        keep = OutputBudget(EXEC_KEEPS, max(1, 2 * len(chosen)))
         async for answer in fleet.run_all(chosen, shlex.join(argv), timeout=timeout, keep=keep, on_output=on_output):
             yield answer
 

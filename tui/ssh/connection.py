@@ -16,7 +16,7 @@ from tui.ssh import reasons
 from tui.ssh.outcome import Completed
 from tui.ssh.probing import PortState, judge
 from tui.ssh.retry import backoff
-from tui.ssh.running import OUTPUT_LIMIT, OnOutput, Running
+from tui.ssh.running import OUTPUT_LIMIT, OnOutput, OutputBudget, Running
 
 if TYPE_CHECKING:
     from tui.ssh.client import Client
@@ -141,14 +141,14 @@ class WorkerConnection:
         *,
         input: bytes = b"",  # noqa: A002
         timeout: float | None = None,
-        keep: int | None = None,
+        keep: OutputBudget | None = None,
         on_output: OnOutput | None = None,
     ) -> Completed:
         """Run one command to its end; bytes in, bytes out, nothing decoded.
 
         After `timeout` seconds it gets TERM, then KILL, and what it wrote until then comes back with `timed_out`; the
         server has as many to begin it.
-        `keep` bytes of each stream stay in memory, `on_output` hears of all. Cancelled, the command gets TERM.
+        What `keep` allows stays in memory, `on_output` hears of all. Cancelled, the command gets TERM.
         Raises SshError when the connection is lost or the server opens no session.
         """
         line = command if timeout is None else limited(command, timeout)

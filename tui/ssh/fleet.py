@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tui.ssh.connection import WorkerConnection
     from tui.ssh.dial import Dialer, Stages, Through
     from tui.ssh.iap import Tunnels
-    from tui.ssh.running import OnOutput
+    from tui.ssh.running import OnOutput, OutputBudget
 
 __all__ = ["Completed", "Fleet", "PortState", "Reach"]
 
@@ -154,12 +154,12 @@ class Fleet:
         *,
         input: bytes = b"",  # noqa: A002
         timeout: float | None = None,
-        keep: int | None = None,
+        keep: OutputBudget | None = None,
         on_output: OnOutput | None = None,
     ) -> Completed:
         """Run one command on one worker to its end, bytes exact; `timeout` (seconds) counts from its start.
 
-        With `keep`, output beyond so many bytes of each stream is left out of its middle; `on_output` hears of all.
+        With `keep`, output beyond that budget is left out of its middle; `on_output` hears of all.
         Raises what `connect` raises, and SshError when the connection is lost before the command ended.
         """
         return await self._with(
@@ -174,7 +174,7 @@ class Fleet:
         *,
         input: bytes | Callable[[int], bytes] = b"",  # noqa: A002
         timeout: float | None = None,
-        keep: int | None = None,
+        keep: OutputBudget | None = None,
         on_output: OnOutput | None = None,
     ) -> AsyncIterator[Completed | WorkerError]:
         """Run one command on many workers; what became of each comes as it becomes known.

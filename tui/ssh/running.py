@@ -15,17 +15,39 @@ CHUNK = 64 * 1024
 OUTPUT_LIMIT = 256 * 1024 * 1024
 """Bytes of output that are kept of one command when nobody says how many; a command that writes more is ended."""
 
+MOST_SHARE_BYTES = 64 * 1024
+"""Bytes of a budget that are one stream's alone, at most."""
+
 OnOutput = Callable[["Running", bool, bytes], None]
 """Told what just came, and whether it came on stderr."""
 
 
-class Kept:
-    """Bytes of one stream: all of them, or the first and the last when there are more than `limit`."""
+class OutputBudget:
+    """Bytes of output that several commands keep together: what one does not use is there for the others.
 
-    def __init__(self, limit: int | None = None) -> None:
-        self._half = None if limit is None else max(1, limit // 2)
+    Each stream has a small share that no other can take, so that one which begins late is not silent.
+    """
+
+    def __init__(self, total: int, streams: int = 1) -> None:
+        self.share = min(MOST_SHARE_BYTES, total // (4 * streams))
+        self._left = total - self.share * streams
+
+    def take(self, wanted: int) -> int:
+        """Take so many bytes, or what is left; how many that were."""
+        granted = min(wanted, self._left)
+        self._left -= granted
+        return granted
+
+
+class Kept:
+    """Bytes of one stream: all of them, or the first and the last of them where the budget is used up."""
+
+    def __init__(self, budget: OutputBudget | None = None) -> None:
+        self._budget = budget
+        self._share = budget.share if budget else 0
         self._first = bytearray()
         self._last = bytearray()
+        self._most_last: int | None = None
         self.omitted = 0
 
     def __len__(self) -> int:
@@ -33,40 +55,43 @@ class Kept:
 
     def add(self, data: bytes) -> None:
         """Take in what came; what is too much is left out of the middle."""
-        if self._half is None:
+        if self._most_last is not None:
+            self._last += data
+        elif (granted := self._granted(len(data))) == len(data):
             self._first += data
             return
-        room = self._half - len(self._first)
-        if room > 0:
-            self._first += data[:room]
-            data = data[room:]
-        self._last += data
-        if len(self._last) > 2 * self._half:
-            self._cut()
-
-    def _cut(self) -> None:
-        assert self._half is not None
-        excess = max(0, len(self._last) - self._half)
+        else:
+            self._first += data[:granted]
+            most = len(self._first)
+            self._last += self._first[most // 2 :]
+            self._last += data[granted:]
+            del self._first[most // 2 :]
+            self._most_last = most - most // 2
+        excess = max(0, len(self._last) - self._most_last)
         del self._last[:excess]
         self.omitted += excess
 
+    def _granted(self, wanted: int) -> int:
+        if self._budget is None:
+            return wanted
+        own = min(wanted, self._share)
+        self._share -= own
+        return own + self._budget.take(wanted - own)
+
     def bytes(self) -> bytes:
         """What was kept, with a line that tells what is missing where something is."""
-        if self._half is not None:
-            self._cut()
-        if not self.omitted:
-            return bytes(self._first + self._last)
-        return bytes(self._first) + b"\n[... %d bytes left out ...]\n" % self.omitted + bytes(self._last)
+        gap = b"\n[... %d bytes left out ...]\n" % self.omitted if self.omitted else b""
+        return b"".join((self._first, gap, self._last))
 
 
 class Running(asyncssh.SSHClientSession[bytes]):
     """A command whose output is collected: cheaper than stream readers by half.
 
-    With `keep` its output is cut in the middle beyond so many bytes of each stream and the command goes on; without,
-    one that writes more than `OUTPUT_LIMIT` is ended and counts as `flooded`.
+    With `keep` its output is cut in the middle beyond that budget and the command goes on; without, one that writes
+    more than `OUTPUT_LIMIT` is ended and counts as `flooded`.
     """
 
-    def __init__(self, worker: int, keep: int | None = None, on_output: OnOutput | None = None) -> None:
+    def __init__(self, worker: int, keep: OutputBudget | None = None, on_output: OnOutput | None = None) -> None:
         self.worker = worker
         self._keep = keep
         self._on_output = on_output
