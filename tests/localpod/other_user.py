@@ -66,13 +66,20 @@ class Listening:
 def listening(pids: set[int]) -> list[Listening]:
     """Every TCP port in this network namespace that one of the processes listens on."""
     rows = dict(_rows())
-    found = set()
-    for pid in pids:
-        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
-            link = str(descriptor.readlink())
-            if link in rows:
-                found.add(Listening(pid, *rows[link]))
+    found = {Listening(pid, *rows[link]) for pid in pids for link in _sockets(pid) if link in rows}
     return sorted(found, key=lambda one: (one.address, one.port, one.pid))
+
+
+def named_sockets(pids: set[int]) -> list[str]:
+    """The names, abstract ones too, of the Unix sockets that the processes hold: others could connect to them."""
+    rows = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()[1:]]
+    names = {f"socket:[{row[6]}]": row[7] for row in rows if len(row) > 7}
+    return sorted({names[link] for pid in pids for link in _sockets(pid) if link in names})
+
+
+def _sockets(pid: int) -> Iterator[str]:
+    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+        yield str(descriptor.readlink())
 
 
 def _rows() -> Iterator[tuple[str, tuple[str, int]]]:

@@ -25,6 +25,7 @@ from tests.localpod.other_user import (
     NOBODY,
     as_nobody,
     listening,
+    named_sockets,
     needs_other_user,
     processes_of,
     python_as_nobody,
@@ -138,8 +139,7 @@ def test_no_port_that_a_pod_listens_on_serves_another_user(up: PodProcess) -> No
             assert "HTTP/1" not in answer
         else:
             assert answer.startswith(("HTTP/1.1 401 ", "SSH-2.0-")), (address, port, answer)
-    names = [line.split()[-1] for line in Path("/proc/net/unix").read_text().splitlines() if "@" in line]
-    assert not [name for name in names if pod_id(up) in name]
+    assert named_sockets(processes_of(pod_id(up), up.pid)) == []
 
 
 @needs_other_user
