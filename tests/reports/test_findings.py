@@ -10,7 +10,7 @@ from tests.console.stage import a_slice, begin, make_run, training_line, write
 from tui.commands.runs import _found
 from tui.logs.demux import Demux
 from tui.reports.facts import summary_of_run
-from tui.reports.findings import findings_of_run, marks_of_run
+from tui.reports.findings import findings_of_run, marks_of_run, sentence
 from tui.reports.markdown import write_markdown
 from tui.reports.rates import rate_in_short, rate_in_words
 from tui.reports.status import status_document
@@ -155,6 +155,30 @@ def test_a_line_of_the_list_names_what_is_wrong(directory: RunDirectory) -> None
         note(directory, "slow", core, pace=0.5)
     end(directory)
     assert marks_of_run(status_of(directory), glance) == "nan c22 · behind c13 · slow c1,c2 +1"
+
+
+def test_a_keepers_step_is_said_to_be_roughly_known_and_the_logs_own_is_exact(directory: RunDirectory) -> None:
+    note(directory, "loss", BROKEN, loss="nan", epoch=1, step=75)
+    rough = findings_of_run(status_of(directory), None)
+    assert (
+        sentence(rough[0], is_over=False)
+        == "the loss is nan on core 22 (worker 2, 10.164.0.45), seen by epoch 1, step 75"
+    )
+    told = dict(_found(document(directory), status_of(directory)))
+    assert told["nan"] == "the loss is nan on core 22 (worker 2, 10.164.0.45), since epoch 1, step 61"
+
+
+def test_a_slow_core_that_keeps_step_is_told_like_one_that_is_behind(directory: RunDirectory) -> None:
+    note(directory, "slow", 7, steps_behind=0, pace=0.4)
+    end(directory)
+    row = next(row for row in document(directory, with_logs=False)["straggler_costs"])  # type: ignore[attr-defined]
+    assert (row["core"], row["reason"], row["pace"], row["share"]) == (7, "slow", 0.4, 0.6)
+    assert marks_of_run(status_of(directory), None) == "slow c7"
+    told = dict(_found(document(directory, with_logs=False), status_of(directory)))
+    assert told["stragglers"] == (
+        "core 7 (worker 0, 10.164.0.43) was slow, at 40 % of the median pace, when the run ended: "
+        "waiting for it cost 60 % of the pod's time"
+    )
 
 
 def test_a_core_is_told_once_whoever_found_it(directory: RunDirectory) -> None:

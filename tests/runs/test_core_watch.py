@@ -34,6 +34,7 @@ class Pod:
         self.now = 1_700_000_000.0
         self.step = 0
         self.own = 0
+        self.lagging_rate = "9.00"
 
     def train(self, *, behind: bool = True, only: tuple[int, ...] = tuple(CORES), loss: str = "2.5") -> None:
         """The next step of all cores; the lagging one makes every third."""
@@ -44,7 +45,8 @@ class Pod:
         for core in only if goes_on else [core for core in only if core != LAGGING]:
             step = self.own if core == LAGGING else self.step
             shown = loss if core == LAGGING else "2.5"
-            line = f"| Training Device=xla:0/{core} Epoch=1 Step={step} Loss={shown} Rate=9.00 GlobalRate=9.00"
+            rate = self.lagging_rate if core == LAGGING else "9.00"
+            line = f"| Training Device=xla:0/{core} Epoch=1 Step={step} Loss={shown} Rate={rate} GlobalRate={rate}"
             self.demux.feed(core // 2, f"{line} Time=02:38:57\n".encode(), now=self.now)
 
     @property
@@ -149,6 +151,24 @@ async def test_a_keeper_that_takes_over_does_not_tell_it_again_and_can_tell_its_
     pod.train(behind=False)
     await successor.look(pod.snapshot)
     assert len(pod.told("over")) == 1
+
+
+async def test_a_slow_core_that_keeps_step_is_told_as_slow_and_recovers(pod: Pod) -> None:
+    watch = pod.watch()
+    pod.lagging_rate = "3.60"
+    for _ in range(40):
+        pod.train(behind=False)
+    await watch.look(pod.snapshot)
+    assert not pod.told("behind")
+    (slow,) = pod.told("slow")
+    assert slow.get("text") == f"core {LAGGING}: at 40 % of the median pace for 0 s"
+    (finding,) = status_of(pod.directory).findings
+    assert (finding.kind, finding.core, finding.pace, finding.is_open) == ("slow", LAGGING, 0.4, True)
+    pod.lagging_rate = "9.00"
+    for _ in range(40):
+        pod.train(behind=False)
+    await watch.look(pod.snapshot)
+    assert [event.get("cores") for event in pod.told("over")] == [[LAGGING]]
 
 
 async def test_a_core_of_a_worker_out_of_reach_is_not_found_behind(pod: Pod) -> None:

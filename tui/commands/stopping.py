@@ -61,7 +61,13 @@ def _tell(directory: RunDirectory, answers: dict[int, StopAnswer], out: Output) 
     return stopped
 
 
+NOTHING_TO_STOP = "nothing to stop"
+"""How the account of a worker begins on which the run never started."""
+
+
 def _in_words(answer: StopAnswer) -> str:
+    if answer.confirmed and answer.detail.startswith(NOTHING_TO_STOP):
+        return answer.detail
     code = "" if answer.exit_code is None else f", exit code {answer.exit_code}"
     told = "stopped" if answer.confirmed else "NOT CONFIRMED"
     return f"{told}{code}" + (f" ({answer.detail})" if answer.detail else "")

@@ -66,7 +66,9 @@ def _with(recorded: Finding, seen: Finding | None) -> Finding:
     if seen is None or not recorded.is_open:
         return recorded
     if recorded.kind == LOSS:
-        return replace(recorded, epoch=seen.epoch, step=seen.step) if seen.step is not None else recorded
+        if not seen.is_exact:
+            return recorded
+        return replace(recorded, epoch=seen.epoch, step=seen.step, is_exact=True)
     return replace(newest_figures(recorded, seen), kind=seen.kind)
 
 
@@ -75,7 +77,16 @@ def _nan(snapshot: Snapshot) -> Iterable[Finding]:
         row = snapshot.row_at(int(place))
         first = row.first_nan
         epoch, step = (None, None) if first is None else (first.epoch, first.step)
-        yield Finding(LOSS, row.core, row.worker, row.address, loss=str(row.loss), epoch=epoch, step=step)
+        yield Finding(
+            LOSS,
+            row.core,
+            row.worker,
+            row.address,
+            loss=str(row.loss),
+            epoch=epoch,
+            step=step,
+            is_exact=step is not None,
+        )
 
 
 def _straggling(snapshot: Snapshot) -> Iterable[Finding]:
@@ -206,14 +217,15 @@ def _how_late(finding: Finding) -> str:
 
 
 def _of_loss(finding: Finding, place: str, *, is_over: bool) -> str:
-    since = [f"epoch {finding.epoch}"] * (finding.epoch is not None) + [f"step {finding.step}"] * (
+    at = [f"epoch {finding.epoch}"] * (finding.epoch is not None) + [f"step {finding.step}"] * (
         finding.step is not None
     )
-    where = f", since {', '.join(since)}" if since else ""
+    since = "from" if finding.recovered else "since"
+    where = f", {since if finding.is_exact else 'seen by'} {', '.join(at)}" if at else ""
     loss = finding.loss or "nan"
     if finding.recovered:
         until = f" until {_clock(finding.until)}, when it was a number again"
-        return f"the loss was {loss} on {place}{where.replace('since', 'from')}{until}"
+        return f"the loss was {loss} on {place}{where}{until}"
     return f"the loss {'was' if is_over or not finding.is_open else 'is'} {loss} on {place}{where}"
 
 

@@ -79,7 +79,7 @@ class CoreTable(LineTable):
     ) -> None:
         """Take a newer snapshot, and the workers nobody hears of; only lines that differ are repainted.
 
-        While what was written before is still being read no core is behind or silent: nobody knows yet. While the
+        While what was written before is still being read, figures and states are those of then, not of now. While the
         run is launched again (`is_launching`) none trains, and the figures are those of before.
         """
         told = (unseen, reading, is_launching)
@@ -123,8 +123,10 @@ class CoreTable(LineTable):
         tone = words.core_tone(str(state))
         flagged = tone if state in (CoreState.STRAGGLER, CoreState.NAN, CoreState.SILENT) else ""
         word, usual = Cell(_STATE_WORDS.get(state, str(state)), tone), ""
-        if self._reading and state in (CoreState.STRAGGLER, CoreState.SILENT):
-            word, flagged = READING, ""
+        if state is CoreState.STRAGGLER and not snapshot.behind[place]:
+            word = Cell(SLOW, tone)
+        if self._reading:
+            word, usual, flagged = READING, "dim", ""
         if self._unseen and state in _LIVE and int(snapshot.worker[place]) in self._unseen:
             word, usual, flagged = UNSEEN, "dim", ""
         if self._is_launching and state in _LIVE:
@@ -141,7 +143,7 @@ class CoreTable(LineTable):
             _integer(snapshot.epoch[place]),
             _integer(snapshot.step[place]),
             Cell("–", "dim") if np.isnan(lag) else Cell(f"{int(lag)}", "warn" if flagged and lag > 0 else "dim"),
-            Cell(number(loss, 5, LOSS_WIDTH), "bad" if state is CoreState.NAN else usual),
+            Cell(number(loss, 5, LOSS_WIDTH), "bad" if state is CoreState.NAN and not self._reading else usual),
             Cell(number(rate, 2, RATE_WIDTH), "warn" if flagged and state is CoreState.STRAGGLER else usual),
             Cell(number(whole, 2, RATES_WIDTH), "dim"),
             Cell(self._trend(snapshot, place), "busy"),
@@ -170,6 +172,9 @@ UNSEEN = Cell("? no link", "warn")
 LAUNCHING = Cell("· launching", "dim")
 """The state of a core while its run is launched: figures there are come from the attempt before."""
 READING = Cell("… reading", "dim")
+"""The state of a core whose lines are still being read: what the row shows was so a while ago."""
+SLOW = "▲ slow"
+"""The state of a straggler that keeps step with the others, which wait for it."""
 _STATE_WORDS = {CoreState.STRAGGLER: "▲ straggler", CoreState.NAN: "✗ nan", CoreState.SILENT: "… silent"}
 
 

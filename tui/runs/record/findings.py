@@ -48,6 +48,8 @@ class Finding:
     epoch: int | None = None
     step: int | None = None
     """Where the loss was first seen to be no number, as far as that is known."""
+    is_exact: bool = False
+    """Whether it was there that it became so; a keeper, who looks now and then, knows only by when."""
 
     @property
     def is_open(self) -> bool:

@@ -1,0 +1,24 @@
+"""What `stop` says of each worker."""
+
+from __future__ import annotations
+
+import pytest
+
+from tui.commands.stopping import _in_words
+from tui.runs.stop import StopAnswer
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (StopAnswer(0, True, 143), "stopped, exit code 143"),
+        (StopAnswer(0, True, None, "nothing to stop: never started"), "nothing to stop: never started"),
+        (
+            StopAnswer(0, False, None, "nothing to stop: never started"),
+            "NOT CONFIRMED (nothing to stop: never started)",
+        ),
+        (StopAnswer(0, False, None, "no answer"), "NOT CONFIRMED (no answer)"),
+    ],
+)
+def test_what_never_started_is_not_called_stopped(answer: StopAnswer, told: str) -> None:
+    assert _in_words(answer) == told
