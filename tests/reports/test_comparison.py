@@ -48,15 +48,52 @@ def test_a_log_without_figures_is_still_a_column() -> None:
     assert compared[1].efficiency is None
     rows = {row[0]: row[1:] for row in comparison_rows(compared)}
     assert rows["cores"] == ("2", "0")
-    assert rows["rate"] == ("100.00", "–")
+    assert rows["rate, run's median"] == rows["rate, newest"] == ("100.00", "–")
     assert compare([empty, run("a", cores=2, rate=50.0)])[1].efficiency is None
 
 
 def test_of_the_commands_only_what_differs_is_shown() -> None:
     first = run("a", cores=1, rate=1.0, argv=("python", "train.py", "--lr", "0.1"))
     second = run("b", cores=1, rate=1.0, argv=("python", "train.py", "--lr", "0.2"))
-    assert comparison_texts(compare([first, second])) == [("command", "0.1", "0.2")]
+    assert comparison_texts(compare([first, second])) == [("command", "--lr 0.1", "--lr 0.2")]
     assert comparison_texts(compare([first, first])) == []
+
+
+def test_values_stay_with_their_options_though_others_have_those_too() -> None:
+    words = ("python", "-m", "job", "--epochs", "2", "--steps")
+    first = run("a", cores=1, rate=1.0, argv=(*words, "600", "--interval", "0.5", "--straggler", "37"))
+    second = run(
+        "b", cores=1, rate=1.0, argv=(*words, "90", "--interval", "0.1", "--fast", "--shift", "-3", "my data")
+    )
+    third = run("c", cores=1, rate=1.0, argv=words)
+    assert comparison_texts(compare([first, second, third])) == [
+        (
+            "command",
+            "--steps 600  --interval 0.5  --straggler 37",
+            "--steps 90  --interval 0.1  --fast  --shift -3 'my data'",
+            "--steps",
+        )
+    ]
+
+
+def test_the_lowest_loss_is_never_above_the_last_one() -> None:
+    demux = Demux()
+    for step in range(400):
+        for core in range(3):
+            loss = f"{5 - step / 100 + (0.3 if step < 399 else 0):.5f}"
+            demux.feed(0, f"{training(core=core, step=step, loss=loss)}\n".encode(), now=1000.0 + step + core / 10)
+    # One more step that a single core has told, whose loss stands above the others'.
+    demux.feed(0, f"{training(core=0, step=400, loss='9.00000')}\n".encode(), now=1400.5)
+    (one,) = compare([summarise(RunFacts("a"), demux.snapshot(now=1401.0))])
+    assert one.loss is not None
+    assert one.lowest_loss is not None
+    assert one.lowest_loss <= one.loss.median
+
+
+def test_the_rate_that_status_tells_stands_beside_the_runs() -> None:
+    summary = run("a", cores=2, rate=50.0)
+    (one,) = compare([summary])
+    assert one.rate_newest == summary.rate_total == 100.0
 
 
 def test_remote_text_stays_on_one_line_and_unknown_is_null() -> None:

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import math
+import re
+import shlex
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_
 from statistics import median
 from typing import Any
 
 from tui.logs.snapshot import Spread, json_figure
-from tui.printable import figure, one_line
+from tui.printable import figure, one_line, significant
 from tui.reports.layout import UNKNOWN, number, span
 from tui.reports.summary import Summary
+
+_NUMBER = re.compile(r"-\.?\d.*")
+"""A value that only looks like an option."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +38,12 @@ class Compared:
     loss: Spread | None
     """As the cores last told it."""
     lowest_loss: float | None
-    """Smallest median over the cores, of all points of the run that are kept."""
+    """Smallest median over the cores, of the newest one and all earlier ones that are kept."""
     max_accuracy: float | None
     rate_total: float | None
     """All cores together, over the run: the median of its points, the first (compilation) left out."""
+    rate_newest: float | None
+    """All cores together as they last told it: `rate_total` of `status` and reports."""
     rate_per_core: float | None
     efficiency: float | None
     """Rate of a core as a share of a core's in the first of those compared: 1.0 is perfect scaling."""
@@ -64,7 +74,8 @@ def compare(summaries: Sequence[Summary]) -> tuple[Compared, ...]:
 def _compared(summary: Summary, first: float | None, base: float | None) -> Compared:
     facts, rate = summary.facts, _rate(summary)
     each = None if rate is None or not summary.cores else rate / len(summary.cores)
-    losses = [point.loss for point in summary.chart if point.loss is not None and math.isfinite(point.loss)]
+    newest = [significant(summary.loss.median)] if summary.loss else []
+    losses = [loss for loss in (*(point.loss for point in summary.chart), *newest) if loss is not None]
     return Compared(
         run=facts.title,
         is_run=facts.is_run,
@@ -76,9 +87,10 @@ def _compared(summary: Summary, first: float | None, base: float | None) -> Comp
         step=summary.step,
         samples=summary.samples,
         loss=summary.loss,
-        lowest_loss=min(losses, default=None),
+        lowest_loss=min(filter(math.isfinite, losses), default=None),
         max_accuracy=summary.max_accuracy,
         rate_total=rate,
+        rate_newest=summary.rate_total,
         rate_per_core=each,
         efficiency=None if each is None or not base else each / base,
         speedup=None if rate is None or not first else rate / first,
@@ -111,7 +123,8 @@ def comparison_rows(compared: Sequence[Compared]) -> list[tuple[str, ...]]:
         ("loss", [None if one.loss is None else number(one.loss.median, 5) for one in compared]),
         ("lowest loss", [None if one.lowest_loss is None else number(one.lowest_loss, 5) for one in compared]),
         ("best accuracy %", [None if one.max_accuracy is None else number(one.max_accuracy) for one in compared]),
-        ("rate", [None if one.rate_total is None else number(one.rate_total) for one in compared]),
+        ("rate, run's median", [None if one.rate_total is None else number(one.rate_total) for one in compared]),
+        ("rate, newest", [None if one.rate_newest is None else number(one.rate_newest) for one in compared]),
         ("rate per core", [None if one.rate_per_core is None else number(one.rate_per_core) for one in compared]),
         ("speed-up", [None if one.speedup is None else f"{figure(one.speedup)} x" for one in compared]),
         ("efficiency", [None if one.efficiency is None else f"{one.efficiency * 100:.0f} %" for one in compared]),
@@ -122,7 +135,7 @@ def comparison_rows(compared: Sequence[Compared]) -> list[tuple[str, ...]]:
 
 def comparison_texts(compared: Sequence[Compared]) -> list[tuple[str, ...]]:
     """The same of what is too long for a column: why each ended as it did, and what it ran where that differs."""
-    return _told([("cause", [one.cause for one in compared]), ("command", _commands(compared))])
+    return _told([("cause", [one.cause for one in compared])]) + _commands(compared)
 
 
 def _told(rows: list[tuple[str, list[str | None]]]) -> list[tuple[str, ...]]:
@@ -133,11 +146,25 @@ def _told(rows: list[tuple[str, list[str | None]]]) -> list[tuple[str, ...]]:
     ]
 
 
-def _commands(compared: Sequence[Compared]) -> list[str | None]:
-    """What each ran, where that differs: only the words that not all of them have."""
-    shared = set.intersection(*(set(one.argv) for one in compared)) if compared else set()
-    differing = [" ".join(word for word in one.argv if word not in shared) for one in compared]
-    return [text or None for text in differing]
+def _commands(compared: Sequence[Compared]) -> list[tuple[str, ...]]:
+    """What each ran, where that differs: the options, each with its values, and words that not all of them have."""
+    commands = [Counter(_parts_of(one.argv)) for one in compared]
+    shared = reduce(and_, commands, commands[0]) if commands else Counter()
+    differing = [[part for part in command if command[part] > shared[part]] for command in commands]
+    if not any(differing):
+        return []
+    return [("command", *("  ".join(map(one_line, parts)) or UNKNOWN for parts in differing))]
+
+
+def _parts_of(argv: Sequence[str]) -> list[str]:
+    """A command's options, each with the values behind it, and the words before the first option."""
+    parts: list[list[str]] = []
+    for word in argv:
+        is_option = word.startswith("-") and _NUMBER.fullmatch(word) is None
+        if is_option or not parts or not parts[-1][0].startswith("-"):
+            parts.append([])
+        parts[-1].append(word)
+    return [shlex.join(part) for part in parts]
 
 
 def _text(value: int | None) -> str | None:

@@ -19,6 +19,8 @@ CHART_EVERY = 1.0
 """Seconds between two redraws of charts, each of them in its turn: 15 ms each."""
 CHART_SHARE = 20
 """Drawing the charts may take one part in this many of the loop's time."""
+EMPTY_EVERY_S = 0.2
+"""Seconds until a chart without a curve is looked at again: beside figures in the headline it must not stay empty."""
 LEAST_ROWS = 8
 """Rows of a chart with its frame and axis that show a curve at all."""
 BOTH_CHARTS = 2
@@ -75,8 +77,11 @@ class ChartPanes(Vertical, can_focus=True):
         self.load()
         if self._charts is None or not all(chart.is_mounted for chart in self._charts):
             return
-        self._charts[self._next].take(snapshot.history.pod(snapshot.row))
+        chart = self._charts[self._next]
+        chart.take(snapshot.history.pod(snapshot.row))
         self._next = (self._next + 1) % len(self._charts)
-        self._owed -= 1
-        if self._owed <= 0:
+        self._owed -= chart.has_curve
+        if not chart.has_curve:
+            self._due = begun + EMPTY_EVERY_S
+        elif self._owed <= 0:
             self._due = begun + max(CHART_EVERY, CHART_SHARE * (time.monotonic() - begun))

@@ -89,6 +89,8 @@ class Chart(Vertical):
         super().__init__(id=id)
         self.draws = 0
         """Redraws since the start: what the paint budgets count."""
+        self.has_curve = False
+        """Whether there was anything to draw the last time."""
         self._drawn: tuple[object, ...] = ()
         self._again: Callable[[], None] | None = None
         self._plot = Plot(allow_pan_and_zoom=False)
@@ -99,7 +101,7 @@ class Chart(Vertical):
             (PlotWidget.margin_left, MARGIN_LEFT),
         ):
             self._plot.set_reactive(margin, size)
-        self._empty = Static("no samples yet", classes="empty", markup=False)
+        self._empty = Static("drawing…", classes="empty", markup=False)
 
     def compose(self) -> ComposeResult:
         """The plot."""
@@ -123,13 +125,16 @@ class Chart(Vertical):
         self._again = partial(self.show, x, label, lines, low=low)
         self.draws += 1
         plot = self._plot
-        plot.display = len(x) > 1
-        self._empty.display = len(x) <= 1
+        values = np.concatenate([line[np.isfinite(line)] for line, _ in lines]) if lines else x
+        self.has_curve = plot.display = len(x) > 1 and len(values) > 0
+        self._empty.display = not self.has_curve
+        self._empty.update(
+            "no samples yet" if not len(x) else "no figures yet" if not len(values) else "one point yet"
+        )
         plot.clear()
         if isinstance(self.parent, Pane):
             self.parent.set_subtitle(label)
-        values = np.concatenate([line[np.isfinite(line)] for line, _ in lines]) if lines else x
-        if len(x) > 1 and len(values):
+        if self.has_curve:
             self._scale(x, label == TIME, float(values.min()) if low is None else low, float(values.max()))
         for line, (dark, light) in lines:
             known = np.isfinite(line) & np.isfinite(x)

@@ -1,0 +1,75 @@
+"""The charts of a run say what there is to draw, and draw it as soon as it is there."""
+
+from __future__ import annotations
+
+from textual.app import App, ComposeResult
+
+from tests.console.driving import until
+from tests.logs.shapes import training
+from tui.console.widgets.chart_panes import ChartPanes
+from tui.console.widgets.charts import Chart
+from tui.logs.demux import Demux
+
+
+class Showing(App[None]):
+    """Charts of what a demultiplexer has taken in, and nothing else."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.demux = Demux()
+        self.panes = ChartPanes()
+
+    def compose(self) -> ComposeResult:
+        yield self.panes
+
+    def feed(self, step: int) -> None:
+        lines = (training(core, step) for core in range(2))
+        self.demux.feed(0, "".join(f"{line}\n" for line in lines).encode(), now=1000.0 + step)
+
+    def take(self) -> None:
+        self.panes.take(self.demux.snapshot(now=1100.0))
+
+    def says(self) -> list[str]:
+        return [str(chart._empty.render()) for chart in self.query(Chart) if chart._empty.display]
+
+    def curves(self) -> int:
+        return sum(chart.has_curve for chart in self.query(Chart))
+
+
+async def test_both_charts_are_drawn_once_there_is_a_curve_and_none_denies_the_samples() -> None:
+    app = Showing()
+    async with app.run_test(size=(100, 30)) as pilot:
+        app.panes.hurry()
+        for step, told in ((None, "no samples yet"), (0, "one point yet")):
+            if step is not None:
+                app.feed(step)
+
+            def both_say(told: str = told) -> bool:
+                app.take()
+                return app.says() == [told, told]
+
+            await until(pilot, both_say)
+        app.feed(1)
+
+        def both_are_drawn() -> bool:
+            app.take()
+            return app.curves() == 2
+
+        await until(pilot, both_are_drawn)
+        assert app.says() == []
+
+
+async def test_a_chart_that_was_not_drawn_yet_does_not_say_that_there_are_no_samples() -> None:
+    app = Showing()
+    for step in range(5):
+        app.feed(step)
+    async with app.run_test(size=(100, 30)) as pilot:
+        seen: set[str] = set()
+
+        def both_are_drawn() -> bool:
+            app.take()
+            seen.update(app.says())
+            return app.curves() == 2
+
+        await until(pilot, both_are_drawn)
+        assert seen <= {"drawing…"}
