@@ -214,6 +214,9 @@ class History:
         """The pod's loss and rate over the run, from the given rows (one for each core)."""
         rows = rows[self.counts[rows] > 0]
         used = self._grid.used if len(rows) else np.zeros(0, np.int64)
+        if not self._axis.is_time and len(rows) and self.counts[rows].max() < 2:
+            # All cores' first samples came at once: that is one moment, not a curve.
+            used = used[-1:]
         values = self._newest_values(rows, used)
         loss = np.ascontiguousarray(values[:, :, 0])
         return PodSeries(
