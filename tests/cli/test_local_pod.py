@@ -130,7 +130,7 @@ def test_cores_come_sorted_by_any_column(pod: LocalPod, rehearsed: dict[str, Any
     assert {row["core"] // 8 == row["worker"] for row in rows} == {True}
     assert set(rows[0]) == {
         *("core", "device", "worker", "address", "epoch", "step", "loss", "rate", "global_rate"),
-        *("time", "clock", "lag", "state"),
+        *("time", "clock", "lag", "state", "rate_unit", "first_nan", "pace"),
     }
     backwards = pod.call("cores", "night", "--sort", "core", "--reverse", "--json").document
     assert [row["core"] for row in backwards] == list(range(31, -1, -1))

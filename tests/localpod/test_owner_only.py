@@ -30,7 +30,7 @@ from tests.localpod.other_user import (
     processes_of,
     python_as_nobody,
 )
-from tests.pods import PodProcess, pod_home, pod_process_in
+from tests.pods import PodProcess, log_in, pod_home, pod_process_in, running_pod
 from tests.sshd import make_key
 from tui.cloud.tpu_api import TpuApi
 from tui.localpod.api.owner import make_token
@@ -58,6 +58,11 @@ for address, port in json.loads(sys.argv[1]):
         made.sendall(request.encode())
         answers.append(made.recv(1 << 16).decode("latin-1"))
 print(json.dumps(answers))
+"""
+_JOB = """
+from trainer import objects
+objects.write("gs://tpu-tui-local/note", b"written by a job")
+print(objects.read("gs://tpu-tui-local/note").decode())
 """
 _READ = """
 import json, sys
@@ -251,6 +256,12 @@ def test_the_token_is_not_among_the_settings_that_are_shown(up: PodProcess) -> N
         row for row in json.loads(shown.stdout) if row["name"] == "token"
     ).items()
     assert up.announcement["token"] not in repr(load({"profile": "local"}))
+
+
+async def test_a_job_on_a_worker_reaches_the_bucket_with_what_its_environment_says(pod_home: Path) -> None:
+    async with running_pod(pod_home) as made, log_in(made) as connection:
+        done = await connection.run(f"python3 -c '{_JOB}'")
+    assert (done.exit_status, done.stdout) == (0, "written by a job\n"), done.stderr
 
 
 async def test_storages_own_client_needs_no_more_than_the_environment_variable(

@@ -58,7 +58,7 @@ class Lifecycle:
         yield f"{name} is {await self._state(path) or 'made'}"
 
     async def delete(self, zone: str, name: str, *, dry_run: bool = False) -> AsyncIterator[str]:
-        """Delete a slice, and its queued resource with the last node of it; what is left is told.
+        """Delete a slice, and its queued resource with the last node of it; yield what is done and what stays.
 
         Raises UsageError where there is nothing to delete, CloudError where the API refuses.
         """

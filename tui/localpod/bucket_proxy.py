@@ -122,7 +122,7 @@ class _Client(asyncio.Protocol):
         self._waiting.clear()
         if self._is_at_end:
             server.transport.write_eof()
-        else:
+        elif not server.is_full:
             self.transport.resume_reading()
 
     def refuse(self, refused: Refusal) -> None:
@@ -165,6 +165,8 @@ class _Server(asyncio.Protocol):
 
     def __init__(self, client: _Client) -> None:
         self._client = client
+        self.is_full = False
+        """Whether it takes nothing more for now."""
         self.transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -184,10 +186,12 @@ class _Server(asyncio.Protocol):
             self.transport.resume_reading()
 
     def pause_writing(self) -> None:
+        self.is_full = True
         if not self._client.transport.is_closing():
             self._client.transport.pause_reading()
 
     def resume_writing(self) -> None:
+        self.is_full = False
         if not self._client.transport.is_closing():
             self._client.transport.resume_reading()
 
@@ -215,7 +219,7 @@ async def _start_server(command: Sequence[str]) -> tuple[asyncio.subprocess.Proc
 
 
 async def _answers(port: int) -> bool:
-    """Return whether an object store listens there; a port may be somebody else's by now."""
+    """Return whether an object store listens there; by now another process may have the port."""
     try:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
     except OSError:

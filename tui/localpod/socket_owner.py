@@ -32,7 +32,7 @@ class SocketOwners:
     def uid_of(self, client: Address, server: Address) -> int | None:
         """Return the user id of the process that holds the client's socket; None where no process does.
 
-        A socket that its process has closed counts for nobody: the kernel shows it as root's.
+        A socket that its process has closed belongs to no user: the kernel shows it as root's.
         """
         for _ in range(_READS):
             for table in self._tables:

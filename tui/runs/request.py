@@ -91,5 +91,5 @@ def run_from(request: LaunchRequest, slice_: Slice, settings: Settings) -> Run:
 
 def _spot(slice_: Slice) -> bool | None:
     """Return whether the slice can be taken away at any time; None where its source tells nothing of that."""
-    told = [flag for flag in (slice_.spot, slice_.preemptible) if flag is not None]
-    return any(told) if told else None
+    known = [flag for flag in (slice_.spot, slice_.preemptible) if flag is not None]
+    return any(known) if known else None

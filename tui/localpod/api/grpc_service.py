@@ -1,4 +1,4 @@
-"""The API over gRPC: google-cloud-tpu's own messages, on a loopback port, for whoever bears the pod's token."""
+"""The API over gRPC: google-cloud-tpu's own messages, on a loopback port, for the pod's owner."""
 
 from __future__ import annotations
 

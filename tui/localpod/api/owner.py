@@ -1,4 +1,4 @@
-"""Who may ask a local pod: its owner, known by a bearer token, and no web page, whoever's browser shows it."""
+"""Who may ask a local pod: its owner, known by a bearer token, and no web page in any browser."""
 
 from __future__ import annotations
 

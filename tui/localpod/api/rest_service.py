@@ -93,7 +93,7 @@ class RestService:
 
     @web.middleware
     async def _only_owner(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Answer nobody but the pod's owner, whatever the path."""
+        """Answer the pod's owner only, whatever the path."""
         hosts, origins, sites, authorizations = (request.headers.getall(name, []) for name in _WHO)
         try:
             check_site(f"127.0.0.1:{self.port}", hosts, origins, sites)
