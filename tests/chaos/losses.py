@@ -168,16 +168,13 @@ def hostile_worker(pod: Pod, rng: random.Random, root: Path) -> None:
     script = 'i=0; while [ ! -e "$HOME/end" ]; do i=$((i+1)); echo $i; sleep 0.05; done; '
     directory = pod.running("sh", "-c", f'{script} [ "$TPU_TUI_WORKER" != {victim} ] || exit {code}')
     keeper = directory.attended().pid
+    others = [directory.log_path(index) for index in range(len(pod.workers)) if index != victim]
+    until(lambda: all(log.exists() for log in others), PATIENCE)
     with replaced(pod.workers[victim].root / "bin" / "sh", hostile(rng), 0o755):
         pod.workers[victim].cut()
-        sizes = [directory.log_path(index).stat().st_size for index in range(len(pod.workers)) if index != victim]
+        sizes = [log.stat().st_size for log in others]
         time.sleep(rng.uniform(0.5, 4))
-        until(
-            lambda: all(
-                directory.log_path(index).stat().st_size > size
-                for index, size in zip((i for i in range(len(pod.workers)) if i != victim), sizes, strict=True)
-            )
-        )
+        until(lambda: all(log.stat().st_size > size for log, size in zip(others, sizes, strict=True)), PATIENCE)
         if rng.random() < 0.3:
             answers = {answer.worker: answer.confirmed for answer in pod.stop(directory)}
             assert answers == {index: index != victim for index in range(len(pod.workers))}

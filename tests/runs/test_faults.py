@@ -10,13 +10,16 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.chaos.launches import Tally, freeze_before, kill_a_keeper
+from tests.chaos.losses import FAULTS as LOSSES
 from tests.chaos.mirrors import FAULTS, ProxiedPod, storm, strike
 from tests.chaos.proxy import proxies
+from tests.runs.disks import NoDiskError
 from tests.runs.pipes import until
 from tests.runs.ssh_pod import Pod, over, unattended
 from tests.runs.test_discover import caught_up
@@ -73,6 +76,17 @@ def test_a_storm_of_faults_costs_no_byte(proxied: ProxiedPod) -> None:
     struck = storm(proxied, random.Random(11), lines=20_000, seconds=6, pause=0.3)
     assert struck
     proxied.end_runs()
+
+
+@pytest.mark.parametrize("fault", LOSSES)
+def test_what_takes_files_or_words_away_leaves_state_exit_codes_and_mirrors_true(
+    pod: Pod, tmp_path: Path, fault: str
+) -> None:
+    pod.patience = replace(pod.patience, lost_after=60.0, gone_after=60.0)
+    try:
+        LOSSES[fault](pod, random.Random(5), tmp_path)
+    except NoDiskError as error:
+        pytest.skip(str(error))
 
 
 def fill(disk: Path) -> None:
