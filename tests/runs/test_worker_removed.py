@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -170,3 +171,42 @@ def test_a_job_without_directory_and_supervisor_is_found_by_its_environment_too(
     assert (answer.word, answer.text.split()[0]) == ("refused", "busy")
     assert worker.ask("stop", run, 10, 1, 0)[0][0].word == "stopped"
     assert not tagged(tag)
+
+
+def test_a_job_is_found_where_the_home_is_another_one_now(worker: PipeWorker) -> None:
+    run = a_run("sh", "-c", "echo on; exec sleep 1000")
+    worker.launch(run).through()
+    tag = tag_of(worker, run)
+    home, worker.home = worker.home, worker.root / "another"
+    worker.home.mkdir()
+    until(lambda: follow(worker, run, 0, 1)[1] == b"on\n")
+    heard = worker.ask("stop", run, 10, 1, int(tag))[0]
+    assert (heard[0].word, outcome_of(heard[0]).exit_code) == ("stopped", 143), heard
+    assert not tagged(tag)
+    worker.home = home
+    assert ended(worker, run)["exit"] == "143"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a process of another user needs root")
+def test_what_another_users_process_claims_to_be_is_not_believed(worker: PipeWorker, tmp_path: Path) -> None:
+    run, victim = a_run("true"), tmp_path / "victim"
+    victim.mkdir()
+    card, held = tmp_path / "card", tmp_path / "held"
+    card.write_text(f"1 2305843009213693953 0 boot place 0 {run.id} 0\n{victim}\n\n{{}}")
+    held.touch()
+    script = f"exec 4<{card} 8<{held}; set -- supervise {run.id} 0; while :; do sleep 0.1; done"
+    directory = tmp_path / "theirs"
+    directory.mkdir()
+    (directory / "worker.sh").write_text(script)
+    for path in (*tmp_path.parents[:3], tmp_path, directory, directory / "worker.sh", card, held):
+        path.chmod(0o755)
+    command = ["setpriv", "--reuid=65534", "--clear-groups", "sh", "./worker.sh", "supervise", run.id, "0", "x", ""]
+    with subprocess.Popen(command, cwd=directory) as liar:
+        until(lambda: b"supervise" in Path(f"/proc/{liar.pid}/cmdline").read_bytes())
+        until(lambda: Path(f"/proc/{liar.pid}/fd/8").exists())
+        try:
+            assert worker.ask("status", run)[0][0].word == "norun"
+            assert worker.ask("list", run)[0][-1].word == "listed"
+            assert not list(victim.iterdir())
+        finally:
+            liar.kill()

@@ -215,9 +215,10 @@ supervisors() {
   done
 }
 
-# Read the card of a supervisor's process $1: tt_sup and tt_its_NAME. One of an earlier version has none.
+# Read the card of a supervisor's process $1: tt_sup and tt_its_NAME. One of an earlier version has none; what another
+# user's process holds is not believed.
 read_card() {
-  [ -f "/proc/$1/fd/4" ] && [ -f "/proc/$1/fd/8" ] || return 1
+  [ -O "/proc/$1" ] && [ -f "/proc/$1/fd/4" ] && [ -f "/proc/$1/fd/8" ] || return 1
   {
     IFS=' ' read -r tt_sup tt_its_tag tt_its_attempt tt_its_boot tt_its_place tt_its_oom tt_its_run tt_its_worker
     IFS= read -r tt_its_root
@@ -410,6 +411,7 @@ look_for_others() {
   tt_members= tt_w=$(mark_of)
   add_members $(marked "[0-9]*/[^/]*/[^/]*/${tt_w#*/*/*/}\$")
   for tt_p in $tt_members; do
+    [ -O "/proc/$tt_p" ] || continue
     tt_o=$(LC_ALL=C tr '\0\t\\' '\n _' <"/proc/$tt_p/environ" 2>/dev/null | pick '^TPU_TUI_MARK=' | cut -d/ -f2)
     refuse "busy run ${tt_o:-?} pid $tt_p command $(command_of "$tt_p")"
   done
