@@ -1,5 +1,8 @@
 import math
+import sys
+import unicodedata
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,6 +14,28 @@ def test_nothing_that_a_terminal_obeys_is_left(text: str | bytes) -> None:
     shown = printable(text)
     assert all(character in "\t\n" or ord(character) >= 0x20 for character in shown)
     assert not any(0x7F <= ord(character) <= 0x9F for character in shown)
+
+
+SEEN = "\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd"
+"""Number signs: format characters that are drawn."""
+
+
+def test_of_what_is_not_seen_only_the_joiners_of_scripts_reach_a_terminal() -> None:
+    unseen = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+    everything = map(chr, range(sys.maxunicode + 1))
+    left = "".join(one for one in everything if unicodedata.category(one) in unseen and printable(one) == one)
+    assert set(left) - set(SEEN) == {"\t", "\n", "\u200c", "\u200d"}
+
+
+@pytest.mark.parametrize("text", ["\u061c", "\ufeff", "\U000e0041", "\U000e007f", "\u2066", "\u200b", "\u00ad"])
+def test_a_character_that_hides_or_turns_text_is_replaced(text: str) -> None:
+    assert printable(f"a{text}b") == "a\ufffdb"
+    assert one_line(f"a{text}b".encode()) == "a\ufffdb"
+
+
+def test_what_scripts_and_emoji_need_is_left() -> None:
+    text = "👩\u200d🔬 می\u200cخواهم é\u0301 ☎\ufe0f \u00a0"
+    assert printable(text) == text
 
 
 def test_escape_sequences_are_seen_but_not_obeyed() -> None:

@@ -14,7 +14,7 @@ import json
 import pickle
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from zipfile import BadZipFile
@@ -68,6 +68,12 @@ class Identity:
     order: int = 0  # how the trainer makes an order of that: data.ORDER; 0: saved before there were several
 
 
+def checksum_of(pointer: Mapping[str, Any]) -> str:
+    """Return the checksum of what a pointer file says: one flipped bit in it would change how a run goes on."""
+    said = {name: value for name, value in pointer.items() if name != "checksum"}
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+
+
 @dataclass(frozen=True)
 class Pointer:
     """A finished checkpoint: where it is, what is in it, and how to tell that it is whole."""
@@ -81,16 +87,23 @@ class Pointer:
 
     def to_json(self) -> bytes:
         """The pointer file's content."""
-        return (json.dumps({"schema": SCHEMA, **dataclasses.asdict(self)}, indent=1) + "\n").encode()
+        document = {"schema": SCHEMA, **dataclasses.asdict(self)}
+        return (json.dumps({**document, "checksum": checksum_of(document)}, indent=1) + "\n").encode()
 
     @classmethod
     def from_json(cls, text: bytes, where: str) -> Pointer:
-        """Read it back; raises one of DAMAGED, or NewerFormatError naming `where`."""
+        """Read it back; raises one of DAMAGED, or NewerFormatError naming `where`. Older ones have no checksum."""
         loaded: dict[str, Any] = json.loads(text)
+        known = {"schema", *(each.name for each in dataclasses.fields(cls))}
+        told = loaded.pop("checksum", None)
+        # A newer trainer writes one, too: a field that nobody knows, with none beside it, is a damaged name.
+        if told != checksum_of(loaded) if told is not None else not known.issuperset(loaded):
+            raise ValueError("its pointer's checksum is wrong")
         what = f"Checkpoint {where}"
         check_schema(what, loaded.pop("schema"), SCHEMA, BEGIN_ELSEWHERE)
-        for kind, told in ((cls, loaded), (Position, loaded["position"]), (Identity, loaded["identity"])):
-            check_fields(what, told, [each.name for each in dataclasses.fields(kind)], BEGIN_ELSEWHERE)
+        parts = ((cls, loaded), (Position, loaded["position"]), (Identity, loaded["identity"]))
+        for kind, part in parts:
+            check_fields(what, part, [each.name for each in dataclasses.fields(kind)], BEGIN_ELSEWHERE)
         if not NAME.fullmatch(loaded["file"]):
             raise ValueError(f"it points at {loaded['file']!r}")
         return cls(

@@ -5,7 +5,18 @@ from __future__ import annotations
 import math
 import re
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_CONTROL = re.compile(
+    r"["
+    r"\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 and C1 controls
+    r"\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    r"\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e00ff"
+    r"\ud800-\udfff"  # what is no character
+    r"]"
+)
+"""Unicode's categories Cc, Cf, Cs, Zl and Zp: what a terminal obeys, or shows nothing of.
+
+Left are tab and newline, the joiners that scripts and emoji need (U+200C, U+200D), and number signs, which are seen.
+"""
 _PICTURES = 0x2400
 """Start of Unicode's Control Pictures: U+2400 + n depicts control character n."""
 _FIGURE_DIGITS = 7
@@ -20,7 +31,7 @@ def _picture(match: re.Match[str]) -> str:
 
 
 def printable(text: str | bytes) -> str:
-    """The text with every control character but tab and newline replaced by a visible one.
+    """The text with every control and format character but tab and newline replaced by a visible one.
 
     Bytes are decoded as UTF-8, invalid ones replaced. Escape sequences, carriage returns, C1 controls and
     bidirectional overrides lose their effect; nothing else changes.

@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from tests.trainer.storage_answers import answering  # noqa: E402
 from trainer import checkpoint, objects  # noqa: E402
-from trainer.checkpoint import Identity, Keeper, Position, State  # noqa: E402
+from trainer.checkpoint import Identity, Keeper, Pointer, Position, State  # noqa: E402
 from trainer.errors import TrainerError  # noqa: E402
 
 MINE = Identity("resnet50", 10, "plan")
@@ -96,7 +96,13 @@ def cut_state(directory: Path) -> None:
 
 def older_schema(directory: Path) -> None:
     path = directory / "checkpoint-000003.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "schema": 0}))
+    write_pointer(path, schema=0)
+
+
+def write_pointer(path: Path, **fields: Any) -> None:
+    """Change what a pointer says, as a trainer that means it would."""
+    document = {**json.loads(path.read_text()), **fields}
+    path.write_text(json.dumps({**document, "checksum": checkpoint.checksum_of(document)}))
 
 
 @pytest.mark.parametrize(
@@ -135,8 +141,7 @@ def test_a_damaged_or_unfinished_checkpoint_is_passed_over_and_said(
 
 
 def newer_pointer(directory: Path, **fields: Any) -> None:
-    path = directory / "checkpoint-000003.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
+    write_pointer(directory / "checkpoint-000003.json", **fields)
 
 
 def newer_identity(directory: Path) -> None:
@@ -149,6 +154,27 @@ def newer_state(directory: Path, **fields: Any) -> None:
     content = stream.getvalue()
     (directory / "checkpoint-000003.pt").write_bytes(content)
     newer_pointer(directory, size=len(content), sha256=hashlib.sha256(content).hexdigest())
+
+
+@pytest.mark.parametrize("place", range(0, 400, 7))
+def test_a_bit_that_flipped_in_a_pointer_changes_nothing_that_is_gone_on_with(tmp_path: Path, place: int) -> None:
+    kept(str(tmp_path), 3)
+    path = tmp_path / "checkpoint-000003.json"
+    content = bytearray(path.read_bytes())
+    whole = Pointer.from_json(bytes(content), "whole")
+    content[place % len(content)] ^= 1 << (place % 7)
+    path.write_bytes(content)
+    newest = checkpoint.newest(str(tmp_path), MINE, lambda _: None)
+    assert newest is not None
+    assert newest[0] == whole or newest[0].position.step == 2
+
+
+def test_a_pointer_of_an_earlier_trainer_which_has_no_checksum_is_read(tmp_path: Path) -> None:
+    kept(str(tmp_path), 1)
+    path = tmp_path / "checkpoint-000001.json"
+    older = {name: value for name, value in json.loads(path.read_text()).items() if name != "checksum"}
+    path.write_text(json.dumps(older))
+    assert found(str(tmp_path)) == (1.0, [])
 
 
 @pytest.mark.parametrize(

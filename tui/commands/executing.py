@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 LIVE_AFTER = 1.0
 """Seconds after which a person at a terminal is shown what comes, line by line; a quick command is grouped only."""
+MOST_NAMED = 8
+"""Workers whose lost bytes are told one by one."""
 MOST_PENDING = 64 * 1024
 """Bytes of a line that has not ended yet which are held back."""
 
@@ -172,4 +174,6 @@ def _print_grouped(
         from tui.operator.reach import EXEC_KEEPS
 
         told = ", ".join(f"worker {rank} {left_out[rank]:,} bytes" for rank in sorted(left_out))
+        if len(left_out) > MOST_NAMED:
+            told = f"workers {format_ranks(left_out)} {sum(left_out.values()):,} bytes"
         out.note(f"Left out, as exec keeps {EXEC_KEEPS >> 20} MiB of all output together: {told}.")
