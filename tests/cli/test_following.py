@@ -173,11 +173,13 @@ def test_a_failed_workers_last_lines_stand_one_below_the_other(
     cause = explain(1, Outcome(3), last_lines(directory.log_path(1)))
     teller = Teller(run.id, Output(), directory)
     teller.tell(event("failure", 1, cause=cause))
+    teller.tell(event("state", state="stopping", cause=cause))
     teller.tell(event("state", state="failed", cause=cause))
     assert capsys.readouterr().err.splitlines() == [
-        f"{run.id} failed: worker 1 exited with 3; its last lines:",
+        f"{run.id} stopping: worker 1 exited with 3; its last lines:",
         "    | Training a | b",
         "    | Training c | d",
         "    boom",
         f"  → tpu-tui logs {run.id} --worker 1 --tail 50",
+        f"{run.id} failed: worker 1 exited with 3",
     ]

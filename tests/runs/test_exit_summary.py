@@ -10,7 +10,7 @@ from tui.console.rows import exit_codes
 from tui.pod.run import Run, make_run_id
 from tui.pod.worker import Worker
 from tui.runs.directory import Attendance, Event
-from tui.runs.record.exit_summary import exit_summary
+from tui.runs.record.exit_summary import ended_with_the_others, exit_summary
 from tui.runs.status import RunStatus, reduce_events
 
 TIME = "2026-11-23T10:00:00Z"
@@ -70,3 +70,10 @@ def test_codes_of_a_run_that_failed_without_a_named_culprit_are_red() -> None:
     assert (exit_codes(status).text, exit_codes(status).tone) == ("0 1", "bad")
     many = ended(dict.fromkeys(range(64), 0), "succeeded")
     assert (exit_codes(many).text, exit_codes(many).tone) == ("0×64", "dim")
+
+
+def test_of_the_workers_of_a_failed_run_only_those_that_failed_themselves_are_red() -> None:
+    status = ended({0: 1, 1: 143, 2: 75, 3: 2}, "failed", first=0, by="policy")
+    assert [ended_with_the_others(status, part) for part in status.workers] == [False, True, True, False]
+    alone = ended({0: 1, 1: 143}, "failed", first=0)
+    assert [ended_with_the_others(alone, part) for part in alone.workers] == [False, False]

@@ -143,6 +143,8 @@ class Teller:
         self._directory = directory
         self._culprit: int | None = None
         """The worker that failed first in this attempt."""
+        self._told_words = ""
+        """Its last lines, once they were told."""
         self._reasons: dict[tuple[str, str], int | None] = {}
         """The worker that each reason of a failed phase was told of."""
         self._alike: dict[tuple[str, str], list[int]] = {}
@@ -223,7 +225,8 @@ class Teller:
         if fields.get("state") != RunState.STOPPING:
             self._remedies.clear()
         cause, _, words = cause.partition(LAST_WORDS)
-        quoted = self._quoted(words) if words else ""
+        quoted = self._quoted(words) if words and words != self._told_words else ""
+        self._told_words = words or self._told_words
         return f"{self._run} {fields.get('state')}{': ' + cause if cause else ''}{quoted}{todo}"
 
     def _quoted(self, words: str) -> str:

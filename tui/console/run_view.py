@@ -22,7 +22,7 @@ from tui.pod.ranks import format_ranks
 from tui.pod.run import LAST_WORDS, RunState
 from tui.reports.rates import rate_in_short
 from tui.runs.phases import PHASES
-from tui.runs.record.exit_summary import was_stopped_on_purpose
+from tui.runs.record.exit_summary import ended_with_the_others
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -280,7 +280,7 @@ def _last(worker: WorkerStatus, feed: Feed, status: RunStatus) -> Cell:
         return Cell(harmless(worker.detail or "failed"), "bad")
     if worker.ended:
         told = worker.exit_cause or (f"signal {worker.signal}" if worker.signal else f"exit code {worker.exit_code}")
-        return Cell(harmless(told), "" if worker.exit_code == 0 or was_stopped_on_purpose(status) else "bad")
+        return Cell(harmless(told), "" if worker.exit_code == 0 or ended_with_the_others(status, worker) else "bad")
     lines = feed.last_lines(worker.worker, 1)
     if lines:
         return Cell(as_seen(lines[0]))

@@ -18,6 +18,7 @@ _MOST_CODES = 8
 """Codes that are listed one by one, in the order of the workers."""
 _MOST_NAMED = 3
 """Groups of workers with codes of their own that are named."""
+_STOPPED, _LOST_IT = "stopped", "lost it"
 _STOP_SIGNALS = ("TERM", "KILL", "INT", "HUP")
 _STOP_CODES = (143, 137, 130, 129)
 
@@ -51,6 +52,14 @@ def was_stopped_on_purpose(status: RunStatus) -> bool:
     )
 
 
+def ended_with_the_others(status: RunStatus, part: WorkerStatus) -> bool:
+    """Return whether a worker's part ended as part of a stop, or for want of its partners: it did not fail itself."""
+    if was_stopped_on_purpose(status):
+        return True
+    stopped = status.stop_requested is not None
+    return part.worker != status.first_failure and _kind(part, stopped=stopped) in (_STOPPED, _LOST_IT)
+
+
 def _how(part: WorkerStatus) -> str:
     if part.signal:
         return f"SIG{part.signal}"
@@ -70,13 +79,13 @@ def _kind(part: WorkerStatus, *, stopped: bool) -> str:
     if not part.ended:
         return "going on"
     if part.exit_code == PARTNER_LOST:
-        return "lost it"
+        return _LOST_IT
     if stopped and (part.signal in _STOP_SIGNALS or part.exit_code in _STOP_CODES):
-        return "stopped"
+        return _STOPPED
     return _how(part)
 
 
-_WITH_CODES: Mapping[str, bool] = {"stopped": True, "lost it": True, "going on": False}
+_WITH_CODES: Mapping[str, bool] = {_STOPPED: True, _LOST_IT: True, "going on": False}
 
 
 def _group_in_words(kind: str, group: list[WorkerStatus], is_all: bool) -> str:
