@@ -91,6 +91,8 @@ def test_a_request_that_is_refused_does_not_pass_whatever_passed_before_it(befor
         b"PUT /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
         b"PUT /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nabc",
         b"PUT /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n" + b"0" * 5000,
+        b"PUT /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nA: b\n\nGET /b HTTP/1.1\r\n\r\n",
+        b"PUT /a HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         b"GET /a HTTP/1.1\r\nA: " + b"b" * MAX_HEAD_BYTES,
     ],
 )

@@ -83,12 +83,12 @@ class RequestGate:
             return None
         headers = _headers(self._buffer[:end])
         self._check(headers)
-        self._expect_body(headers)
+        self._expect_body(headers, is_old=self._buffer.partition(b"\r\n")[0].endswith(b" HTTP/1.0"))
         return self._take(end + len(_END))
 
-    def _expect_body(self, headers: Headers) -> None:
+    def _expect_body(self, headers: Headers, *, is_old: bool) -> None:
         codings, lengths = headers.get("transfer-encoding", ()), headers.get("content-length", ())
-        if codings and (lengths or [coding.lower() for coding in codings] != ["chunked"]):
+        if codings and (is_old or lengths or [coding.lower() for coding in codings] != ["chunked"]):
             raise _bad("the length of the body cannot be known")
         if codings:
             self._read = self._read_chunk
@@ -127,6 +127,8 @@ class RequestGate:
         line = self._line()
         if line == b"\r\n":
             self._read = self._read_head
+        elif line is not None and not _FIELD.fullmatch(line[:-2]):
+            raise _bad("a trailer is malformed")
         return line
 
 
