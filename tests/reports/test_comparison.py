@@ -48,7 +48,7 @@ def test_a_log_without_figures_is_still_a_column() -> None:
     assert compared[1].efficiency is None
     rows = {row[0]: row[1:] for row in comparison_rows(compared)}
     assert rows["cores"] == ("2", "0")
-    assert rows["rate, run's median"] == rows["rate, newest"] == ("100.00", "–")
+    assert rows["rate, run's median"] == rows["rate, newest"] == ("100.00 examples/s", "–")
     assert compare([empty, run("a", cores=2, rate=50.0)])[1].efficiency is None
 
 

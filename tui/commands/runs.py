@@ -320,6 +320,7 @@ def _print_status(
         ("loss", loss and _spread_to_read(loss)),
         ("rate", rate_in_words(document["rate_total"], document["rate_median"], document["rate_unit"])),
         ("cores", document["cores"]),
+        ("missing", _missing_to_read(document)),
         *_found(document, status),
         ("newest byte", None if age is None or age < OLD_FIGURES_S else f"came {in_time(age)} ago"),
         ("out of reach", _out_of_reach(status)),
@@ -328,6 +329,15 @@ def _print_status(
         ("directory", directory.path),
     ]
     out.facts([row for row in rows if row[1] is not None])
+
+
+def _missing_to_read(document: dict[str, Any]) -> str | None:
+    """The cores that no line has come from, and where they are; None where none is missing."""
+    if not document["missing_cores"]:
+        return None
+    from tui.logs.state.missing_cores import MissingCores
+
+    return MissingCores(tuple(document["missing_cores"]), tuple(document["missing_on_workers"])).sentence
 
 
 def _found(document: dict[str, Any], status: RunStatus) -> list[tuple[str, str]]:

@@ -21,6 +21,7 @@ from tui.logs.snapshot import UNKNOWN, CoreState
 from tui.pod.ranks import format_ranks
 from tui.pod.run import LAST_WORDS, RunState
 from tui.reports.rates import rate_in_short
+from tui.reports.status import missing_of_run
 from tui.runs.phases import PHASES
 from tui.runs.record.exit_summary import ended_with_the_others
 
@@ -107,7 +108,8 @@ def _figures(snapshot: Snapshot, feed: Feed) -> list[Cell]:
     expected = _expected_cores(feed) or len(snapshot)
     reporting = _reporting(snapshot, feed)
     are_missing = reporting < expected and feed.caught_up
-    cells.append(Cell(f"{reporting} of {expected} cores", "warn" if are_missing else ""))
+    noun = "cores" if not len(snapshot) or (snapshot.core != UNKNOWN).any() else "workers"
+    cells.append(Cell(f"{reporting} of {expected} {noun}", "warn" if are_missing else ""))
     if snapshot.max_accuracy is not None:
         cells.append(Cell(f"best accuracy {number(snapshot.max_accuracy, 2)} %"))
     return cells
@@ -154,8 +156,9 @@ def trouble(
     is_live = status is None or not (status.state.is_over or is_launching(status))
     if snapshot is not None and len(snapshot) and is_live and feed.caught_up:
         said += of_live_cores(status, snapshot, frozenset() if reads else out_of_touch(status, now))
+        said += _missing(feed)
     elif status is not None and status.state.is_over:
-        said += of_ended_run(feed)
+        said += [*of_ended_run(feed), *_missing(feed)]
     first, *remedy = str(problem).splitlines() if problem else [""]
     said += [(first, "bad")] * bool(first)
     if status is None:
@@ -166,6 +169,14 @@ def trouble(
     if not feed.caught_up:
         told = replace(told, is_partial=True)
     return told if worker is None else replace(told, worker=worker, quoted=quoted)
+
+
+def _missing(feed: Feed) -> list[tuple[str, str]]:
+    """Cores of the slice that no line has come from, as far as what has been written has been read."""
+    if feed.status is None or not feed.caught_up:
+        return []
+    missing = missing_of_run(feed.status, feed.snapshot).sentence
+    return [(missing, "warn")] if missing else []
 
 
 def failed_worker(status: RunStatus) -> int | None:

@@ -36,8 +36,9 @@ class PodSeries:
     """The whole pod over its run, a point for each moment that is kept; oldest first.
 
     `loss_median`, `loss_min` and `loss_max` are over each core's newest loss at `time`, `rate_total` is the sum of
-    their newest rates in examples/s. `time` in seconds (UTC, or the log's own clock taken as such; NaN unknown);
-    `step` and `epoch` are those of the core that had come furthest (-1 unknown).
+    their newest rates, or their median where rates do not add up (see `Snapshot.rates_add`). `time` in seconds
+    (UTC, or the log's own clock taken as such; NaN unknown); `step` and `epoch` are those of the core that had come
+    furthest (-1 unknown).
     """
 
     time: Floats
@@ -210,7 +211,7 @@ class History:
             np.copyto(cell, before, where=cell == _EMPTY)
         return values.view(np.float32).reshape(*values.shape, 2)
 
-    def pod(self, rows: Ints) -> PodSeries:
+    def pod(self, rows: Ints, *, rates_add: bool = True) -> PodSeries:
         """The pod's loss and rate over the run, from the given rows (one for each core)."""
         rows = rows[self.counts[rows] > 0]
         used = self._grid.used if len(rows) else np.zeros(0, np.int64)
@@ -226,11 +227,13 @@ class History:
             loss_median=median_of(loss),
             loss_min=np.fmin.reduce(loss, axis=1, initial=np.nan).astype(np.float64),
             loss_max=np.fmax.reduce(loss, axis=1, initial=np.nan).astype(np.float64),
-            rate_total=self._rate_total(rows, used, values[:, :, 1]),
+            rate_total=self._rate_total(rows, used, values[:, :, 1], rates_add),
         )
 
-    def _rate_total(self, rows: Ints, used: Ints, rate: Trail) -> Floats:
+    def _rate_total(self, rows: Ints, used: Ints, rate: Trail, adds: bool) -> Floats:
         """The sum of the cores' newest rates in each of the cells; NaN where only some have told theirs as yet.
+
+        Where rates do not add up it is their median.
 
         A core whose samples end, by far longer ago than they have ever been apart, adds nothing any more.
         """
@@ -246,7 +249,8 @@ class History:
             counted = ~np.isnan(rate[place]) & (place <= newest + _STILL_THERE * apart)
             known[place] = np.count_nonzero(counted)
             if known[place]:
-                total[place] = rate[place].sum(dtype=np.float64, where=counted)
+                told = rate[place][counted].astype(np.float64)
+                total[place] = told.sum() if adds else np.median(told)
         begins = int(np.argmin(np.append(np.diff(known) > 0, False))) if len(used) else 0
         total[:begins] = np.nan
         return total

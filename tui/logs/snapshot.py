@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tui.logs.arrays import np, npt
-from tui.logs.state.rate_kinds import common_unit, total_rate, unit_of
+from tui.logs.state.rate_kinds import add_up, common_unit, total_rate, unit_of
 from tui.printable import significant
 
 if TYPE_CHECKING:
@@ -228,7 +228,13 @@ class Snapshot:
         chosen = self._telling
         if not chosen.any():
             return None
-        return total_rate(self.rate[chosen], self.rate_kind[chosen], are_cores=bool((self.core[chosen] >= 0).all()))
+        return total_rate(self.rate[chosen], self.rate_kind[chosen], are_cores=not (self.core[chosen] < 0).any())
+
+    @property
+    def rates_add(self) -> bool:
+        """Whether `rate_total` is a sum: each row's rate is a part of what the pod does."""
+        chosen = self._telling
+        return add_up(self.rate_kind[chosen], are_cores=not (self.core[chosen] < 0).any())
 
     @property
     def rate_median(self) -> float | None:

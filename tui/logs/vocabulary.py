@@ -130,7 +130,7 @@ _NAMED_RATE = (
     rb"(?:(?P<led>(?<=[a-z] ))|(?<![a-z] ))(?P<rate>(?:" + GROUPED
     + rb")[kKM]?)(?(unit)(?!\w|\.\d)(?=(?: ?(?P<counts>" + _COUNTED + _A_SECOND + rb"))?)"
     + rb"| ?(?![a-z]{1,16}_per_s[a-z]{0,5} \d)(?:[a-z]{1,16}_)?(?P<counted>" + _COUNTED
-    + _A_SECOND + rb")(?! ?= ?\d)(?(led)(?! \d)))"
+    + _A_SECOND + rb")(?! ?= ?\d| ?: {0,8}[\d.,]{1,20}(?![\d.,]| ?[a-z]))(?(led)(?! \d)))"
 )  # fmt: skip
 
 _NUMBER_TOO = rb"[\d.,]{1,60}(?![\d.,])|[^A-Za-z\d.,\n]{1,400}(?![^A-Za-z\d.,\n])"

@@ -11,6 +11,7 @@ from datetime import datetime, timezone
 from functools import lru_cache
 from typing import Any
 
+from tui.pod.accelerator import parse
 from tui.pod.worker import MOST_PORT, MOST_WORKERS, SSH_PORT, Worker
 from tui.text.numbers import is_integer, is_number
 
@@ -149,6 +150,14 @@ class Run:
     def is_rehearsal(self) -> bool:
         """Whether it is the local pod's rehearsal job."""
         return rehearses(self.argv)
+
+    @property
+    def cores_expected(self) -> int | None:
+        """XLA devices of all its workers: as its slice counted them, else by the accelerator type; None unknown."""
+        if self.cores_per_worker:
+            return self.cores_per_worker * len(self.workers)
+        accelerator = parse(self.accelerator_type or "")
+        return accelerator.devices if accelerator is not None and accelerator.workers == len(self.workers) else None
 
     def without_secrets(self) -> Run:
         """Return the run as it is on record: what is launched is not read from there."""

@@ -45,8 +45,11 @@ class Compared:
     rate_newest: float | None
     """All cores together as they last told it: `rate_total` of `status` and reports."""
     rate_per_core: float | None
+    rate_median: float | None
+    """The median core's rate; over the run where rates do not add up."""
+    rate_unit: str | None
     efficiency: float | None
-    """Rate of a core as a share of a core's in the first of those compared: 1.0 is perfect scaling."""
+    """Rate of a core as a share of a core's in the first of those compared: 1.0 is perfect scaling. Of one unit."""
     speedup: float | None
     """Rate of all cores against the first's."""
     seconds: float | None
@@ -66,9 +69,13 @@ def compare(summaries: Sequence[Summary]) -> tuple[Compared, ...]:
     """Every summary beside the others; efficiency and speed-up are told against the first."""
     if not summaries:
         return ()
-    first = _rate(summaries[0])
+    first, unit = _rate(summaries[0]), summaries[0].rate_unit
     base = None if first is None or not summaries[0].cores else first / len(summaries[0].cores)
-    return tuple(_compared(summary, first, base) for summary in summaries)
+    alike = (summary.rate_unit == unit for summary in summaries)
+    return tuple(
+        _compared(summary, first, base) if is_alike else _compared(summary, None, None)
+        for summary, is_alike in zip(summaries, alike, strict=True)
+    )
 
 
 def _compared(summary: Summary, first: float | None, base: float | None) -> Compared:
@@ -92,6 +99,8 @@ def _compared(summary: Summary, first: float | None, base: float | None) -> Comp
         rate_total=rate,
         rate_newest=summary.rate_total,
         rate_per_core=each,
+        rate_median=_median_rate(summary),
+        rate_unit=summary.rate_unit,
         efficiency=None if each is None or not base else each / base,
         speedup=None if rate is None or not first else rate / first,
         seconds=summary.seconds,
@@ -104,8 +113,23 @@ def _compared(summary: Summary, first: float | None, base: float | None) -> Comp
 
 
 def _rate(summary: Summary) -> float | None:
+    """All cores together, over the run; None where that is not known."""
+    return None if summary.rate_total is None else _over_the_run(summary, summary.rate_total)
+
+
+def _over_the_run(summary: Summary, newest: float | None) -> float | None:
     rates = [point.rate for point in summary.chart if point.rate is not None]
-    return median(rates[1:]) if len(rates) > 1 else summary.rate_total
+    return median(rates[1:]) if len(rates) > 1 else newest
+
+
+def _median_rate(summary: Summary) -> float | None:
+    """The median core's rate: over the run where the chart shows that, else the newest."""
+    return summary.rate_median if summary.rate_total is not None else _over_the_run(summary, summary.rate_median)
+
+
+def _with_unit(rate: float | None, one: Compared) -> str | None:
+    """A rate as text, with what it counts where that is known."""
+    return None if rate is None else f"{number(rate)} {one.rate_unit or ''}".strip()
 
 
 def comparison_rows(compared: Sequence[Compared]) -> list[tuple[str, ...]]:
@@ -123,8 +147,12 @@ def comparison_rows(compared: Sequence[Compared]) -> list[tuple[str, ...]]:
         ("loss", [None if one.loss is None else number(one.loss.median, 5) for one in compared]),
         ("lowest loss", [None if one.lowest_loss is None else number(one.lowest_loss, 5) for one in compared]),
         ("best accuracy %", [None if one.max_accuracy is None else number(one.max_accuracy) for one in compared]),
-        ("rate, run's median", [None if one.rate_total is None else number(one.rate_total) for one in compared]),
-        ("rate, newest", [None if one.rate_newest is None else number(one.rate_newest) for one in compared]),
+        ("rate, run's median", [_with_unit(one.rate_total, one) for one in compared]),
+        ("rate, newest", [_with_unit(one.rate_newest, one) for one in compared]),
+        (
+            "rate, median core",
+            [_with_unit(one.rate_median, one) if one.rate_total is None else None for one in compared],
+        ),
         ("rate per core", [None if one.rate_per_core is None else number(one.rate_per_core) for one in compared]),
         ("speed-up", [None if one.speedup is None else f"{figure(one.speedup)} x" for one in compared]),
         ("efficiency", [None if one.efficiency is None else f"{one.efficiency * 100:.0f} %" for one in compared]),

@@ -51,6 +51,7 @@ def facts_of_run(status: RunStatus) -> RunFacts:
         ended=status.ended,
         workers=workers,
         notes=status.notes,
+        cores_expected=run.cores_expected,
         findings=status.findings,
         first_failure=status.first_failure,
         is_over=status.state.is_over,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from tui.printable import one_line
-from tui.reports.layout import REPORT_OF, Table, moment, number, report_of, sections, span, title, warning
+from tui.reports.layout import REPORT_OF, Table, moment, number, rate_title, report_of, sections, span, title, warning
 from tui.reports.summary import ChartPoint, Summary
 
 _WIDTH, _HEIGHT = 720, 220
@@ -102,7 +102,7 @@ def _figures(summary: Summary) -> str:
         ("Epoch", "" if summary.epoch is None else str(summary.epoch), ""),
         ("Step", "" if summary.step is None else f"{summary.step:,}", ""),
         ("Loss, median", number(summary.loss.median, 5) if summary.loss else "", ""),
-        ("Examples/s", number(summary.rate_total, 0) if summary.rate_total is not None else "", ""),
+        _rate_shown(summary),
         ("Best accuracy", f"{number(summary.max_accuracy)} %" if summary.max_accuracy is not None else "", ""),
         ("Cores", f"{len(summary.cores):,}" if summary.cores else "", ""),
     ]
@@ -148,9 +148,22 @@ def _charts(summary: Summary) -> list[str]:
     rates = [point.rate for point in points]
     return [
         chart
-        for chart in (loss, _chart("Examples/s over all cores", rates, rates, rates, 0, ends_at, from_zero=True))
+        for chart in (loss, _chart(_rate_heading(summary), rates, rates, rates, 0, ends_at, from_zero=True))
         if chart
     ]
+
+
+def _rate_heading(summary: Summary) -> str:
+    over = "all cores" if summary.rate_total is not None else "the cores: the median"
+    return f"{rate_title(summary.rate_unit)} over {over}"
+
+
+def _rate_shown(summary: Summary) -> tuple[str, str, str]:
+    """The rate as a figure with its name: the whole pod's, else the median core's."""
+    title = rate_title(summary.rate_unit)
+    if summary.rate_total is not None:
+        return title, number(summary.rate_total, 0), ""
+    return f"{title}, median", number(summary.rate_median) if summary.rate_median is not None else "", ""
 
 
 def _point(point: ChartPoint) -> str:

@@ -117,9 +117,22 @@ def _reached(summary: Summary) -> str:
     if summary.loss is not None:
         low, high = number(summary.loss.min, 5), number(summary.loss.max, 5)
         text += f"; loss {number(summary.loss.median, 5)} (median; {low} to {high})"
-    if summary.rate_total is not None:
-        text += f"; {number(summary.rate_total)} examples/s over all cores"
+    rate = rate_text(summary.rate_total, summary.rate_median, summary.rate_unit)
+    if rate is not None:
+        text += f"; {rate}"
     return text + "."
+
+
+def rate_text(total: float | None, median: float | None, unit: str | None) -> str | None:
+    """A rate in words: the whole pod's, else the median core's; None where none is told."""
+    if total is not None:
+        return f"{number(total)} {unit} over all cores"
+    return None if median is None else f"{number(median)} {unit or 'a second, of what is not told'}, the median core"
+
+
+def rate_title(unit: str | None) -> str:
+    """The name of a column or a chart of rates."""
+    return unit.capitalize() if unit == "examples/s" else unit or "Rate"
 
 
 _VERBATIM = ("Command", "Environment", "Code")
@@ -188,7 +201,7 @@ def _workers(summary: Summary) -> Section:
         )
         for worker in summary.workers
     )
-    columns = ("Worker", "Host", "Address", "Exit", "Cores", "Lines", "Loss", "Examples/s")
+    columns = ("Worker", "Host", "Address", "Exit", "Cores", "Lines", "Loss", rate_title(summary.rate_unit))
     return Section("Workers", table=Table(columns, rows, frozenset({0, 3, 4, 5, 6, 7})))
 
 

@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 from tui.logs.snapshot import Snapshot, json_figure
+from tui.logs.state.missing_cores import MissingCores, missing_cores
 from tui.reports.findings import findings_of_run, open_cores, straggler_rows
 from tui.reports.summary import told_loss
 from tui.runs.record.versions import all_versions
@@ -21,6 +22,7 @@ def status_document(
     """
     spread = told_loss(snapshot) if snapshot is not None else None
     findings = findings_of_run(status, snapshot)
+    missing = missing_of_run(status, snapshot)
     return {
         "run": status.run.id,
         "slice": status.run.slice,
@@ -39,6 +41,9 @@ def status_document(
         "rate_median": json_figure(snapshot.rate_median) if snapshot is not None else None,
         "rate_unit": snapshot.rate_unit if snapshot is not None else None,
         "cores": len(snapshot) if snapshot is not None else None,
+        "cores_expected": status.run.cores_expected,
+        "missing_cores": list(missing.cores),
+        "missing_on_workers": list(missing.workers),
         "stragglers": open_cores(findings),
         "straggler_costs": straggler_rows(findings, snapshot),
         "nan_cores": open_cores(findings, is_loss=True) if snapshot is None else list(snapshot.nan_cores),
@@ -50,6 +55,14 @@ def status_document(
         "versions": all_versions(status.run, status.versions),
         "spot": status.run.spot,
     }
+
+
+def missing_of_run(status: RunStatus, snapshot: Snapshot | None) -> MissingCores:
+    """Return the cores of a run's slice that no line has come from."""
+    run = status.run
+    if snapshot is None or not len(snapshot):
+        return MissingCores()
+    return missing_cores(snapshot, run.cores_expected, len(run.workers), is_over=status.state.is_over)
 
 
 def unreachable(status: RunStatus) -> list[dict[str, Any]]:

@@ -11,6 +11,8 @@ from statistics import median
 from typing import Any
 
 from tui.logs.snapshot import CoreRow, CoreState, EpochSummary, Snapshot, Spread, json_figure
+from tui.logs.state.missing_cores import missing_cores
+from tui.pod.accelerator import parse
 from tui.pod.ranks import format_ranks
 from tui.pod.run import LAST_WORDS, mask_secrets
 from tui.printable import figure, significant
@@ -61,6 +63,8 @@ class RunFacts:
     ended: str | None = None
     workers: tuple[WorkerFact, ...] = ()
     notes: tuple[str, ...] = ()
+    cores_expected: int | None = None
+    """XLA devices that the slice has."""
     findings: tuple[Finding, ...] = ()
     """What a keeper found wrong with single cores."""
     first_failure: int | None = None
@@ -69,7 +73,7 @@ class RunFacts:
 
 @dataclass(frozen=True, slots=True)
 class WorkerFigures:
-    """What one worker's log came to. `rate` in examples/s over its cores, `loss` their median."""
+    """What one worker's log came to: `rate` over its cores, their median where rates do not add; `loss` is that."""
 
     worker: int | None
     hostname: str | None
@@ -130,6 +134,10 @@ class Summary:
     step: int | None
     loss: Spread | None
     rate_total: float | None
+    """What the whole pod does in a second, in `rate_unit`; None where that is not known."""
+    rate_median: float | None
+    rate_unit: str | None
+    """What rates count: `examples/s`, `it/s` or `tokens/s`; None where nothing tells it, or they differ."""
     max_accuracy: float | None
     average_global_rate: float | None
     total_train_time: float | None
@@ -165,6 +173,8 @@ def summarise(facts: RunFacts, snapshot: Snapshot) -> Summary:
         step=snapshot.median_step,
         loss=told_loss(snapshot),
         rate_total=snapshot.rate_total,
+        rate_median=snapshot.rate_median,
+        rate_unit=snapshot.rate_unit,
         max_accuracy=snapshot.max_accuracy,
         average_global_rate=told.get("average_global_rate"),
         total_train_time=told.get("total_train_time"),
@@ -213,10 +223,16 @@ def _completed(facts: RunFacts, snapshot: Snapshot) -> RunFacts:
         "zone": facts.zone or cluster.get("zone"),
         "accelerator_type": facts.accelerator_type or cluster.get("accelerator_type"),
         "runtime_version": facts.runtime_version or cluster.get("runtime_version"),
+        "cores_expected": facts.cores_expected or _devices(facts.accelerator_type or cluster.get("accelerator_type")),
         "started": facts.started or snapshot.first_time,
         "ended": facts.ended or (None if facts.is_run else snapshot.last_time),
     }
     return RunFacts(**known)
+
+
+def _devices(accelerator_type: str | None) -> int | None:
+    accelerator = parse(accelerator_type or "")
+    return None if accelerator is None else accelerator.devices
 
 
 def _workers(facts: RunFacts, snapshot: Snapshot) -> tuple[WorkerFigures, ...]:
@@ -242,10 +258,16 @@ def _workers(facts: RunFacts, snapshot: Snapshot) -> tuple[WorkerFigures, ...]:
                 samples=logged.samples if logged else 0,
                 cores=logged.cores if logged else 0,
                 loss=_median_loss(snapshot, mine),
-                rate=float(rates.sum()) if len(rates) else None,
+                rate=_rate_of(rates, add=snapshot.rates_add),
             )
         )
     return tuple(figures)
+
+
+def _rate_of(rates: Any, *, add: bool) -> float | None:
+    if not len(rates):
+        return None
+    return float(rates.sum()) if add else float(median(rates.tolist()))
 
 
 def _median_loss(snapshot: Snapshot, mine: Any) -> float | None:
@@ -281,9 +303,7 @@ def _remarks(
     idle = [worker.worker for worker in workers if worker.worker is not None and not worker.samples]
     if idle and snapshot.samples:
         remarks.append(f"{_who('Worker', idle)} printed no training line.")
-    missing = _missing_cores(snapshot)
-    if missing:
-        remarks.append(f"{_who('Core', missing)} printed no training line, though higher ordinals did.")
+    remarks += _missing_remarks(facts, snapshot)
     if check is not None and not check.agree:
         cores_sum, told = figure(check.cores_sum, apart=True), figure(check.told, apart=True)
         remarks.append(
@@ -338,9 +358,16 @@ def _is_over(facts: RunFacts) -> bool:
     return facts.is_over or not facts.is_run
 
 
-def _missing_cores(snapshot: Snapshot) -> list[int]:
+def _missing_remarks(facts: RunFacts, snapshot: Snapshot) -> list[str]:
+    """Which of the slice's cores told nothing; where their count is not known, those below others that did."""
+    if facts.cores_expected is not None and len(snapshot):
+        is_over = facts.state not in ("preparing", "running", "stopping")
+        missing = missing_cores(snapshot, facts.cores_expected, len(facts.workers), is_over=is_over)
+        if missing.cores:
+            return [f"{missing.sentence.capitalize()}: nothing tells whether they trained."]
     cores = {int(core) for core in snapshot.core if core >= 0}
-    return sorted(set(range(max(cores, default=-1))) - cores) if len(cores) > 1 else []
+    lower = sorted(set(range(max(cores, default=-1))) - cores) if len(cores) > 1 else []
+    return [f"{_who('Core', lower)} printed no training line, though higher ordinals did."] if lower else []
 
 
 def _who(noun: str, numbers: list[int]) -> str:
@@ -358,7 +385,7 @@ def _seconds(started: str | None, ended: str | None) -> float | None:
 def _chart(snapshot: Snapshot) -> tuple[ChartPoint, ...]:
     if snapshot.history is None or not len(snapshot):
         return ()
-    pod = snapshot.history.pod(snapshot.row)
+    pod = snapshot.history.pod(snapshot.row, rates_add=snapshot.rates_add)
     columns = (pod.epoch, pod.step, pod.loss_median, pod.loss_min, pod.loss_max, pod.rate_total)
     return tuple(
         ChartPoint(

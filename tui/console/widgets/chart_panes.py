@@ -27,6 +27,14 @@ BOTH_CHARTS = 2
 """Redraws that are owed at once when the charts come to be seen."""
 
 
+def rate_pane_title(snapshot: Snapshot) -> str:
+    """What the rates of the chart count, and whose they are."""
+    if snapshot.rate_median is None:
+        return "rate"
+    unit = snapshot.rate_unit or "of an unknown unit,"
+    return f"rate: {unit} of the {'median core' if snapshot.rate_total is None else 'pod'}"
+
+
 class ChartPanes(Vertical, can_focus=True):
     """Loss and rate of the pod over the run, one beside or above the other."""
 
@@ -77,8 +85,9 @@ class ChartPanes(Vertical, can_focus=True):
         self.load()
         if self._charts is None or not all(chart.is_mounted for chart in self._charts):
             return
+        self._panes[1].set_title(rate_pane_title(snapshot))
         chart = self._charts[self._next]
-        chart.take(snapshot.history.pod(snapshot.row))
+        chart.take(snapshot.history.pod(snapshot.row, rates_add=snapshot.rates_add))
         self._next = (self._next + 1) % len(self._charts)
         self._owed -= chart.has_curve
         if not chart.has_curve:

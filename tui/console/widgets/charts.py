@@ -186,7 +186,7 @@ class LossChart(Chart):
 
 
 class RateChart(Chart):
-    """Examples a second of the whole pod."""
+    """The rate of the whole pod, or of its median core where rates do not add up."""
 
     def take(self, series: PodSeries) -> None:
         """Draw the series, from zero: half the rate must look like half."""

@@ -57,11 +57,15 @@ def total_rate(rates: Floats, kinds: Kinds, *, are_cores: bool) -> float | None:
     Cores' own rates are added; a rate of the whole job, which each process tells again, counts once. A rate of one
     device adds up only where every row is a core (`are_cores`), not a process with devices of an unknown number.
     """
-    kind = int(kinds[0]) if len(kinds) and (kinds == kinds[0]).all() else RateKind.UNKNOWN
-    if kind in _OF_ALL:
+    if len(kinds) and (kinds == kinds[0]).all() and int(kinds[0]) in _OF_ALL:
         return float(np.median(rates))
-    adds = kind in (RateKind.EXAMPLES, RateKind.TOKENS) or (kind in _A_DEVICE and are_cores)
-    return float(rates.sum()) if adds else None
+    return float(rates.sum()) if add_up(kinds, are_cores=are_cores) else None
+
+
+def add_up(kinds: Kinds, *, are_cores: bool) -> bool:
+    """Whether rates of these kinds are each a part of what the whole pod does (see `total_rate`)."""
+    kind = int(kinds[0]) if len(kinds) and (kinds == kinds[0]).all() else RateKind.UNKNOWN
+    return kind in (RateKind.EXAMPLES, RateKind.TOKENS) or (kind in _A_DEVICE and are_cores)
 
 
 def compares(kinds: Kinds) -> Bools:

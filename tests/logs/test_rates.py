@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.logs.shapes import training
+from tui.logs.demux import Demux
+from tui.logs.dialects import BUILT_IN, user_dialects
+from tui.logs.snapshot import Snapshot
+
+
+def read(*logs: str, dialects: object = None) -> Snapshot:
+    """What the logs of workers, in their order, come to."""
+    demux = Demux(dialects=(*user_dialects(dialects), *BUILT_IN) if isinstance(dialects, dict) else BUILT_IN)
+    for worker, log in enumerate(logs):
+        demux.feed(worker, f"{log}\n".encode(), now=1000.0)
+    demux.finish(1000.0)
+    return demux.snapshot(now=1001.0)
+
+
+def rates(snapshot: Snapshot) -> tuple[float | None, float | None, str | None]:
+    return snapshot.rate_total, snapshot.rate_median, snapshot.rate_unit
+
+
+BAR = "Epoch 3: 45%|████▌     | 450/1000 [01:52<02:17, {}, loss=2.345]"
+
+
+def test_examples_of_cores_add_up() -> None:
+    log = "\n".join(training(core=core, step=3, rate=f"{100 + core}.00") for core in range(4))
+    snapshot = read(log)
+    assert rates(snapshot) == (406.0, 101.5, "examples/s")
+    assert {row.rate_unit for row in snapshot.rows()} == {"examples/s"}
+
+
+def test_steps_a_second_do_not_add_up() -> None:
+    snapshot = read(*[BAR.format("4.00it/s")] * 8)
+    assert rates(snapshot) == (None, 4.0, "it/s")
+    assert [row.rate_unit for row in snapshot.rows()] == ["it/s"] * 8
+
+
+@pytest.mark.parametrize(
+    ("line", "unit", "rate", "total"),
+    [
+        (BAR.format("4.00s/it"), "it/s", 0.25, None),
+        (BAR.format("64.00img/s"), "examples/s", 64.0, 128.0),
+        (BAR.format("512.00tok/s"), "tokens/s", 512.0, 1024.0),
+        ("156/312 [=====>........] - ETA: 20s - 131ms/step - loss: 1.2345", "it/s", 1000 / 131, None),
+        (
+            "completed step: 500, seconds: 15.688, TFLOP/s/device: 1.367, Tokens/s/device: 261.087, loss: 0.624",
+            "tokens/s", 261.087, None,
+        ),
+        ("[titan] step:  2  loss: 14.4458  memory: 1.0GiB(1.0%)  tps: 1,234  mfu: 1.2%", "tokens/s", 1234.0, None),
+        (
+            "Progress on:train 2.06kit/10.0kit rate:1.3it/s remaining:01:41:13 elapsed:26:05 postfix:loss=4.97",
+            "it/s", 1.3, None,
+        ),
+        ("steps: 10 loss: 7.5 iter time (s): 0.5 samples/sec: 64.0", "examples/s", 64.0, 64.0),
+        ("step 12/100 | train loss 3.5 | norm 1.0 | lr 1e-4 | (12.0 ms | 4321 tok/s)", "tokens/s", 4321.0, 4321.0),
+        ("Epoch 1 step 20 loss: 2.5 samples/sec: 128.5", "examples/s", 128.5, 257.0),
+        ("Epoch 1 step 20 loss: 2.5 throughput: 128.5 samples/s", "examples/s", 128.5, 257.0),
+        ("Epoch 1 step 20 loss: 2.5 speed: 3.5 steps/s", "it/s", 3.5, None),
+        ("Epoch 1 step 20 loss: 2.5 (350.0 tokens/s)", "tokens/s", 350.0, 700.0),
+        ("Epoch 1 step 20 loss: 2.5 tokens/s/device: 350.0", "tokens/s", 350.0, None),
+        ("Epoch 1 step 20 loss: 2.5 global_samples/s: 350.0", "examples/s", 350.0, 350.0),
+        ("Epoch 1 step 20 loss: 2.5 throughput: 128.5", None, 128.5, None),
+        ('{"step": 20, "loss": 2.5, "tokens_per_sec": 99.5}', "tokens/s", 99.5, 199.0),
+    ],
+)  # fmt: skip
+def test_a_rate_says_what_it_counts(line: str, unit: str | None, rate: float, total: float | None) -> None:
+    snapshot = read(line, line)
+    row = snapshot.rows()[0]
+    assert (row.rate, row.rate_unit) == (pytest.approx(rate), unit)
+    assert snapshot.rate_unit == unit
+    assert snapshot.rate_median == pytest.approx(rate)
+    assert snapshot.rate_total == (None if total is None else pytest.approx(total))
+
+
+def test_rates_of_different_units_have_neither_sum_nor_median_nor_unit() -> None:
+    assert rates(read(BAR.format("4.00it/s"), training(step=3))) == (None, None, None)
+
+
+def test_a_log_without_rates_tells_none() -> None:
+    assert rates(read("Train step 3 training loss: 2.5")) == (None, None, None)
+
+
+def test_a_users_own_rate_counts_nothing_known() -> None:
+    own = {"mine": r"^me (?P<step>\d{1,9}) (?P<loss>[\d.]{1,9}) (?P<rate>[\d.]{1,9})$"}
+    assert rates(read("me 3 2.5 100.0", "me 3 2.5 120.0", dialects=own)) == (None, 110.0, None)

@@ -1,0 +1,70 @@
+"""Cores that the slice has and no line has come from: named where it is certain that they should have told one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tui.logs.arrays import np
+from tui.logs.snapshot import UNKNOWN
+from tui.pod.ranks import format_ranks
+
+if TYPE_CHECKING:
+    from tui.logs.snapshot import Snapshot
+
+_LINES = 4
+"""Lines of each core that tells any, before another one that tells none is late and not only slow to begin."""
+
+
+@dataclass(frozen=True, slots=True)
+class MissingCores:
+    """Ordinals that no line is about, and the workers that they live on (none where that is not certain)."""
+
+    cores: tuple[int, ...] = ()
+    workers: tuple[int, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        """Say which cores are missing; empty where none is."""
+        if not self.cores:
+            return ""
+        where = f" ({_named('worker', self.workers)})" if self.workers else ""
+        return f"no line from {_named('core', self.cores)}{where}"
+
+
+def missing_cores(snapshot: Snapshot, expected: int | None, workers: int, *, is_over: bool) -> MissingCores:
+    """The cores of a slice of so many, on so many workers, that nothing has come from.
+
+    Nothing is missing where lines name no cores, or where what they name are not the slice's cores one by one: one
+    process of a worker speaks for all its cores, one process of the job for all workers, or ordinals come twice.
+    While a run goes on, the others have to have told a few lines each.
+    """
+    numbers = np.unique(snapshot.core)
+    if expected is None or not _are_ordinals(snapshot, numbers, expected, workers):
+        return MissingCores()
+    if not is_over and snapshot.samples < _LINES * len(snapshot):
+        return MissingCores()
+    cores = np.setdiff1d(np.arange(expected), numbers)
+    return MissingCores(tuple(cores.tolist()), _owners(snapshot, len(cores), expected, workers))
+
+
+def _are_ordinals(snapshot: Snapshot, numbers: np.ndarray[tuple[int], np.dtype[np.int64]], cores: int, workers: int
+) -> bool:  # fmt: skip
+    """Whether the stream's core numbers are a slice's, each core telling its own lines."""
+    if len(numbers) < 2 or len(numbers) < len(snapshot) or numbers[0] == UNKNOWN or numbers[-1] >= cores:
+        return False
+    most = max(worker.cores for worker in snapshot.workers)
+    return most > 1 or cores <= workers
+
+
+def _owners(snapshot: Snapshot, missing: int, expected: int, workers: int) -> tuple[int, ...]:
+    """The workers that have told of fewer cores than each of them has; none unless that makes up for all missing."""
+    told = snapshot.worker
+    if not missing or not workers or expected % workers or (told == UNKNOWN).any() or (told >= workers).any():
+        return ()
+    lacking = expected // workers - np.bincount(told, minlength=workers)
+    return tuple(np.flatnonzero(lacking).tolist()) if (lacking >= 0).all() and lacking.sum() == missing else ()
+
+
+def _named(noun: str, numbers: tuple[int, ...]) -> str:
+    return f"{noun}{'s' * (len(numbers) > 1)} {format_ranks(numbers)}"
