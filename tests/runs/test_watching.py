@@ -46,6 +46,22 @@ print(asyncio.run(main()))
 """
 """Runs what reads logs beside a task that notes what was loaded from one of its turns to the next."""
 
+_ENDED_WITHOUT_STRAGGLERS = """
+import asyncio, sys
+from pathlib import Path
+from tui.pod.run import Run, make_run_id
+from tui.pod.worker import Worker
+from tui.runs.contact import Contact
+from tui.runs.directory import RunDirectory
+from tui.runs.policies import Patience
+from tui.runs.watching import Watcher
+
+directory = RunDirectory.create(Path(sys.argv[1]), Run(make_run_id("w"), "pod", ("true",), (Worker(0),)))
+directory.log_path(0).write_text("Epoch=1 Step=2 Loss=3.0\\n")
+asyncio.run(Watcher(directory, Contact(Patience()), Patience()).conclude())
+print(sorted(name for name in sys.modules if name.startswith("tui.logs.")))
+"""
+
 
 class Watched:
     """A run of four workers whose logs a test writes."""
@@ -200,6 +216,13 @@ async def test_a_core_far_behind_when_its_run_ends_is_said_to_be_so(watched: Wat
         (4, 2, last, True),
         (5, 2, last, True),
     ]
+
+
+def test_the_end_of_a_run_without_stragglers_loads_nothing_that_reads_logs(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", _ENDED_WITHOUT_STRAGGLERS, str(tmp_path)], capture_output=True, text=True, check=True
+    )
+    assert ended.stdout.strip() == "[]"
 
 
 async def test_of_a_flood_only_the_newest_lines_are_looked_into(watched: Watched) -> None:

@@ -82,7 +82,8 @@ class Watcher:
         """Tell what stands at the attempt's end, once its logs are complete; nothing is looked at after that."""
         async with self._looking:
             self._concluded = True
-            await self._cores.conclude(await self._tails.snapshot(again=True))
+            if self._cores.has_stragglers:  # else nothing is to be read, nor to be loaded for it
+                await self._cores.conclude(await self._tails.snapshot(again=True))
 
     async def _look_at_silence(self) -> None:
         limit = self.patience.stalled_after

@@ -40,6 +40,11 @@ class CoreWatch:
         self._broken = {one.core for one in open_ones if one.kind == LOSS}
         self._median: tuple[int | None, int | None] = (None, None)
 
+    @property
+    def has_stragglers(self) -> bool:
+        """Whether any core was told as behind or slow and has not recovered."""
+        return bool(self._behind)
+
     async def look(self, snapshot: Snapshot) -> None:
         """Tell what is new in a snapshot; nothing once a stop is under way, when cores end one after the other."""
         state = status_of(self.directory).state
