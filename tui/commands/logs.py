@@ -170,7 +170,16 @@ def _print_cores(rows: Sequence[Mapping[str, Any]], out: Output) -> None:
         return
     names = [column.replace(" ", "_") for column in CORE_COLUMNS]
     cells = [[_shown_loss(row[name]) if name == "loss" else row[name] for name in names] for row in rows]
-    out.table(CORE_COLUMNS, cells, right=("core", "worker", "epoch", "step", "loss", "rate", "global rate", "lag"))
+    rate = _rate_title(rows)
+    titles = [rate if column == "rate" else column for column in CORE_COLUMNS]
+    out.table(titles, cells, right=("core", "worker", "epoch", "step", "loss", rate, "global rate", "lag"))
+
+
+def _rate_title(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The title of the column of rates, with the unit that all of them have."""
+    units = {row["rate_unit"] for row in rows if row["rate"] is not None}
+    unit = units.pop() if len(units) == 1 else None
+    return f"rate {unit}" if unit else "rate"
 
 
 def _shown_loss(loss: Any) -> Any:
