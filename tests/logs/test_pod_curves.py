@@ -141,7 +141,9 @@ def test_a_log_is_drawn_by_the_times_its_lines_tell(began: float, dated: bool, t
     assert snapshot.history is not None
     series = snapshot.history.pod(snapshot.row)
     pod.check(series, offset=0.0 if dated else pod.time[0] - pod.time[0] % 86_400)
-    assert time_axis(series)[1] == "time"
+    x, label = time_axis(series)
+    assert label == "time"
+    assert x[-1] == pod.time[-1] - pod.time[0]
 
 
 def test_without_any_time_the_place_in_the_log_is_the_axis_of_all_cores() -> None:

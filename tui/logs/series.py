@@ -48,6 +48,8 @@ class PodSeries:
     loss_min: Floats
     loss_max: Floats
     rate_total: Floats
+    began: float = float("nan")
+    """The time of the run's first sample: the first point stands at the end of what it covers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,6 +223,7 @@ class History:
         values = self._newest_values(rows, used)
         loss = np.ascontiguousarray(values[:, :, 0])
         return PodSeries(
+            began=self._axis.origin,
             time=self._grid.time[used],
             epoch=self._grid.epoch[used],
             step=self._grid.step[used],

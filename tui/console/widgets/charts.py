@@ -152,9 +152,9 @@ class Chart(Vertical):
         plot.set_yticks(ticks_within(bottom, top, max(2, most)))
         axis = RunTime() if is_time else NumericAxisFormatter()
         plot.set_x_formatter(axis)
-        plot.set_xlimits(float(x[0]), float(x[-1]))
+        plot.set_xlimits(0.0, float(x[-1]))
         columns = max(1, self.size.width - MARGIN_LEFT)
-        ticks = axis.get_ticks(float(x[0]), float(x[-1]), max(2, columns // COLUMNS_A_TICK)) if is_time else []
+        ticks = axis.get_ticks(0.0, float(x[-1]), max(2, columns // COLUMNS_A_TICK)) if is_time else []
         plot.set_xticks(readable(ticks, axis.get_labels_for_ticks(ticks), float(x[-1]), columns) if is_time else None)
 
 
@@ -168,7 +168,8 @@ def time_axis(series: PodSeries) -> tuple[Floats, str]:
     """Return where each point stands, and what that is called: time where it goes on from point to point."""
     time = series.time
     if len(time) > 1 and (np.diff(time) > 0).all():
-        return time - time[0], TIME
+        began = series.began if series.began <= time[0] else time[0]
+        return time - began, TIME
     return np.arange(len(time), dtype=np.float64), SAMPLES
 
 
