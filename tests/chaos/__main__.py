@@ -128,6 +128,7 @@ def storms(servers: list[OpensshWorker], home: Path, rng: random.Random, rounds:
     runs = 0
     with proxies([worker.port for worker in servers]) as made:
         pod = ProxiedPod(servers, home, made)
+        pod.patience = replace(pod.patience, lost_after=PATIENT, gone_after=PATIENT)
         while struck.total() < rounds and time.monotonic() < until:
             struck += storm(
                 pod, rng, lines=STORM_LINES, seconds=STORM_SECONDS, pause=STORM_PAUSE, strikers=STORM_STRIKERS

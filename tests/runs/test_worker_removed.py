@@ -106,6 +106,7 @@ def test_no_second_run_starts_beside_one_whose_directory_is_gone(worker: PipeWor
         shutil.rmtree(worker.home / ".tpu-tui")
     answer = worker.launch(a_run("touch", str(worker.home / "second"))).answer()
     assert (answer.word, answer.text.split()[:3]) == ("refused", ["busy", "run", run.id])
+    assert answer.text.split()[4].isdigit(), answer
     worker.ask("stop", run, 10, 1, 0)
     second = a_run("true")
     worker.launch(second).through()

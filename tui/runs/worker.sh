@@ -394,10 +394,15 @@ lock_worker() {
   flock -n 9 && { look_for_others; printf '%s %s\n' "$tt_run" "$tt_worker" >"$tt_lock"; return 0; }
   tt_o= tt_ow=
   read -r tt_o tt_ow <"$tt_lock"
-  tt_lp='?' tt_c=
+  tt_lp= tt_c=
   tt_od=$tt_root/runs/$tt_o/$tt_ow
-  [ -s "$tt_od/pid" ] && { read -r tt_lp tt_ls <"$tt_od/pid"; tt_c=$(command_of "$tt_lp"); }
-  refuse "busy run ${tt_o:-?} pid $tt_lp command ${tt_c:-not started yet}"
+  if [ -s "$tt_od/pid" ]; then read -r tt_lp tt_ls <"$tt_od/pid"
+  else
+    supervisors "${tt_o:-[^ ]*}" "${tt_ow:-[^ ]*}"
+    for tt_v in $tt_supervisors; do read_card "$tt_v" && read -r tt_lp tt_ls <"/proc/$tt_v/fd/5" && break; done
+  fi
+  [ -z "$tt_lp" ] || tt_c=$(command_of "$tt_lp")
+  refuse "busy run ${tt_o:-?} pid ${tt_lp:-?} command ${tt_c:-not started yet}"
 }
 
 # A run that is alive although nothing of it is left where it was: its lock is gone, too.
