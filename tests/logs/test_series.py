@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 import numpy.typing as npt
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tui.logs.series import BUCKETS, MOST_ROWS, History, Runs
@@ -57,6 +57,7 @@ class TestTrails:
         assert history.losses(last).tolist() == [2.0, *[4.0] * 49]
         assert history.pod(np.array([3, 4, last])).loss_median[-1] == 3.5
 
+    @example([(1, 0.0), (0, -1.0)], [1], "disorder")
     @given(
         st.lists(st.tuples(st.integers(0, 3), st.floats(-5, 5, width=32)), min_size=1, max_size=400),
         st.lists(st.integers(0, 400), max_size=6),

@@ -151,6 +151,7 @@ class History:
         with np.errstate(over="ignore"):
             self._first[rows] = losses
         self._cells[rows] = _EMPTY
+        self._last[rows] = 0  # cells that were moved before took the place of rows without samples along
 
     def _move(self, target: Ints | None) -> None:
         """Put what each cell holds where `target` says; of several that become one the newest stays."""
