@@ -58,6 +58,7 @@ class TestTrails:
         assert history.pod(np.array([3, 4, last])).loss_median[-1] == 3.5
 
     @example([(1, 0.0), (0, -1.0)], [1], "disorder")
+    @example([(0, 0.0), (2, 3.0), (0, -1.0)], [2], "disorder")
     @given(
         st.lists(st.tuples(st.integers(0, 3), st.floats(-5, 5, width=32)), min_size=1, max_size=400),
         st.lists(st.integers(0, 400), max_size=6),

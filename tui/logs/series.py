@@ -147,11 +147,12 @@ class History:
 
     def _begin(self, rows: Ints, losses: Floats) -> None:
         """Make room for rows without samples before, and keep the first loss of each."""
-        self._rows = max(self._rows, int(rows.max()) + 1)
+        end = max(self._rows, int(rows.max()) + 1)
+        self._cells[self._rows : end] = _EMPTY
+        self._rows = end
+        self._last[rows] = 0  # moved along with the cells of other rows so far
         with np.errstate(over="ignore"):
             self._first[rows] = losses
-        self._cells[rows] = _EMPTY
-        self._last[rows] = 0  # cells that were moved before took the place of rows without samples along
 
     def _move(self, target: Ints | None) -> None:
         """Put what each cell holds where `target` says; of several that become one the newest stays."""
