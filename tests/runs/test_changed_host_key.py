@@ -17,7 +17,7 @@ def test_a_host_key_that_changes_in_mid_run_is_told_and_nothing_is_sent_there(tm
         pod = Pod([worker], tmp_path / "home")
         directory = pod.running("sh", "-c", "echo begun; sleep 1000")
         try:
-            until(lambda: directory.log_path(0).read_bytes() == b"begun\n")
+            until(lambda: directory.log_path(0).exists() and directory.log_path(0).read_bytes() == b"begun\n")
             worker.stop()
             (worker.root / "host_key").unlink()
             make_key(worker.root / "host_key")

@@ -7,6 +7,8 @@ import os
 import shutil
 import signal
 import subprocess
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -188,21 +190,27 @@ def test_a_job_is_found_where_the_home_is_another_one_now(worker: PipeWorker) ->
     assert ended(worker, run)["exit"] == "143"
 
 
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A directory that another user may enter, as pytest's own are not."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="a process of another user needs root")
-def test_what_another_users_process_claims_to_be_is_not_believed(worker: PipeWorker, tmp_path: Path) -> None:
-    run, victim = a_run("true"), tmp_path / "victim"
+def test_what_another_users_process_claims_to_be_is_not_believed(worker: PipeWorker, place: Path) -> None:
+    run, victim = a_run("true"), place / "victim"
     victim.mkdir()
-    card, held = tmp_path / "card", tmp_path / "held"
+    card, held = place / "card", place / "held"
     card.write_text(f"1 2305843009213693953 0 boot place 0 {run.id} 0\n{victim}\n\n{{}}")
     held.touch()
     script = f"exec 4<{card} 8<{held}; set -- supervise {run.id} 0; while :; do sleep 0.1; done"
-    directory = tmp_path / "theirs"
-    directory.mkdir()
-    (directory / "worker.sh").write_text(script)
-    for path in (*tmp_path.parents[:3], tmp_path, directory, directory / "worker.sh", card, held):
-        path.chmod(0o755)
+    (place / "worker.sh").write_text(script)
+    for path in (place / "worker.sh", card, held):
+        path.chmod(0o644)
     command = ["setpriv", "--reuid=65534", "--clear-groups", "sh", "./worker.sh", "supervise", run.id, "0", "x", ""]
-    with subprocess.Popen(command, cwd=directory) as liar:
+    with subprocess.Popen(command, cwd=place) as liar:
         until(lambda: b"supervise" in Path(f"/proc/{liar.pid}/cmdline").read_bytes())
         until(lambda: Path(f"/proc/{liar.pid}/fd/8").exists())
         try:
