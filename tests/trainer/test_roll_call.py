@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -65,12 +66,21 @@ class Rank:
         return self._ours.poll(within)
 
     def signal(self, number: signal.Signals) -> None:
-        assert self._process.pid is not None
-        os.kill(self._process.pid, number)
+        pid = self._process.pid
+        assert pid is not None
+        os.kill(pid, number)
+        while number == signal.SIGSTOP and any(state != "T" for state in _states(pid)):
+            time.sleep(0.01)  # its threads stop one by one; the test's own timeout bounds this
 
     def end(self) -> None:
         self._process.kill()
         self._process.join()
+
+
+def _states(pid: int) -> list[str]:
+    """The state letter of each of a process's threads."""
+    stats = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return [stat.rpartition(")")[2].split()[0] for stat in stats]
 
 
 Start = Callable[..., list[Rank]]

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,7 @@ for package in ("torch", "torch_xla", "torchvision", "webdataset"):
 from tests.trainer import layouts  # noqa: E402
 from tests.trainer.conftest import Pod  # noqa: E402
 from trainer import data, objects  # noqa: E402
+from trainer.checkpoint import checksum_of  # noqa: E402
 
 STEP = re.compile(r"\| Training Device=xla:0/\d+ Epoch=(\d+) Step=(\d+) .*")
 TINY = ["--model", "tiny-batchnorm", "--batch-size", "8", "--log-steps", "1", "--timeout", "60"]
@@ -29,6 +31,11 @@ TINY = ["--model", "tiny-batchnorm", "--batch-size", "8", "--log-steps", "1", "-
 def steps(lines: list[str]) -> list[tuple[int, int]]:
     """Epoch and step of each training line."""
     return [(int(match[1]), int(match[2])) for match in map(STEP.fullmatch, lines) if match]
+
+
+def write_pointer(path: Path, pointer: dict[str, Any]) -> None:
+    """Write what a checkpoint's pointer would say had another trainer saved it."""
+    path.write_text(json.dumps({**pointer, "checksum": checksum_of(pointer)}))
 
 
 SHORT = ["--epochs", "1", "--steps-per-epoch", "3"]
@@ -60,7 +67,7 @@ def test_an_epoch_whose_samples_now_come_in_another_order_begins_again_and_one_r
     assert pointer["identity"].pop("order") == data.ORDER
     pointer["identity"].update({} if order is None else {"order": order})
     pointer["position"]["step"] = step
-    (kept / "checkpoint-000001.json").write_text(json.dumps(pointer))
+    write_pointer(kept / "checkpoint-000001.json", pointer)
     [after] = pod.run([*TINY, "--data", colours, *SHORT, "--checkpoint-dir", str(kept)], cores=2)
     assert after.exit_code == 0, after
     [said] = [line for line in after.lines if line.startswith("Resumed from ")]
@@ -83,7 +90,7 @@ def test_a_run_carried_on_with_another_batch_from_an_epochs_end_says_so_and_wher
     shutil.copytree(saved, kept)
     pointer = json.loads((kept / "checkpoint-000001.json").read_text())
     pointer["position"].update(epoch=2, step=0)
-    (kept / "checkpoint-000001.json").write_text(json.dumps(pointer))
+    write_pointer(kept / "checkpoint-000001.json", pointer)
     [after] = pod.run([*TINY, "--data", colours, *SHORT, "--batch-size", "4", "--resume", str(kept)], cores=2)
     assert after.exit_code == 0, after
     [said] = [line for line in after.lines if line.startswith("Resumed from ")]
@@ -100,7 +107,7 @@ def test_a_run_of_fewer_epochs_than_are_done_saves_nothing_that_would_have_them_
     shutil.copytree(saved, kept)
     pointer = json.loads((kept / "checkpoint-000001.json").read_text())
     pointer["position"].update(epoch=4, step=0)
-    (kept / "checkpoint-000001.json").write_text(json.dumps(pointer))
+    write_pointer(kept / "checkpoint-000001.json", pointer)
     [after] = pod.run([*TINY, "--data", colours, *SHORT, "--checkpoint-dir", str(kept)], cores=2)
     assert after.exit_code == 0, after
     [said] = [line for line in after.lines if line.startswith("Resumed from ")]

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from tui.errors import TpuTuiError
 from tui.pod.ranks import format_ranks
+from tui.pod.run import Run
 from tui.runs.directory import RunDirectory
 from tui.runs.record.versions import PACKAGES, VERSIONS
 from tui.runs.status import status_of
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
     from tui.checks.facts import Facts
     from tui.runs.spec import LaunchSpec
     from tui.ssh.fleet import Fleet
+
+INTERPRETERS = ("python", "torchrun", "accelerate")
+"""Beginnings of the names of programs that are Python, or run what they are given with it."""
 
 ASKED_AT_ONCE = 16
 """Workers that start an interpreter at the same time."""
@@ -45,16 +50,23 @@ def _of_all(by_worker: dict[int, str | None]) -> str | None:
     return f"mixed: {', '.join(listed)}"
 
 
+def names_interpreter(run: Run) -> bool:
+    """Return whether a run's command or environment says which Python it uses."""
+    program = PurePath(run.argv[0]).name if run.argv else ""
+    return bool(program.startswith(INTERPRETERS) or run.venv or run.conda_env)
+
+
 async def ask_versions(directory: RunDirectory, spec: LaunchSpec, fleet: Fleet) -> None:
     """Ask the workers of a run that has begun which versions its interpreter has, unless that is on record.
 
-    What hinders it is left aside: nothing of the run depends on it.
+    Nothing is asked of a run whose command names no interpreter: a session costs a login, and the answer might be
+    another interpreter's. What hinders it is left aside: nothing of the run depends on it.
     """
     from tui.checks.facts import JOB, Asking, ask_facts, over
     from tui.runs.job import job_text
     from tui.ssh.transfer import code_directory
 
-    if status_of(directory).versions:
+    if not names_interpreter(spec.run) or status_of(directory).versions:
         return
     run, turns = spec.run, asyncio.Semaphore(ASKED_AT_ONCE)
     hash_ = directory.run.code_hash
