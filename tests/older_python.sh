@@ -31,7 +31,9 @@ leave_out tests/trainer
 # What these prove is the doing of sh on a worker, of its SSH server, of nmap and of the kernel; the Python around them runs
 # in the other tests of the same packages.
 leave_out tests/runs/test_worker_follow.py tests/runs/test_worker_job.py tests/runs/test_worker_launch.py \
-    tests/runs/test_worker_stop.py tests/runs/test_worker_races.py tests/runs/test_shells.py \
+    tests/runs/test_worker_stop.py tests/runs/test_worker_races.py tests/runs/test_worker_disk.py \
+    tests/runs/test_worker_removed.py tests/runs/test_worker_marks.py tests/runs/test_removed_over_ssh.py \
+    tests/runs/test_shells.py \
     tests/checks/test_ports_in_namespaces.py \
     tests/runs/test_few_sessions.py tests/localpod/test_guardian.py tests/cli/test_file_limit.py
 # Firewall rules are decided by arithmetic, slices are taken away by the API, slow links are sshd's and a proxy's; a served
@@ -59,6 +61,7 @@ leave_out tests/localpod/test_pod.py tests/localpod/test_api_errors.py tests/loc
     tests/localpod/test_api_gcloud.py tests/localpod/test_api_lists.py tests/localpod/test_api_nodes.py \
     tests/localpod/test_api_operations.py tests/localpod/test_api_queued_resources.py tests/localpod/test_api_rest.py \
     tests/localpod/test_api_server.py tests/localpod/test_bucket.py tests/localpod/test_keepers.py \
+    tests/localpod/test_owner_only.py tests/localpod/test_request_gate.py tests/localpod/test_socket_owner.py \
     tests/localpod/test_rehearsal.py tests/localpod/test_session.py
 # Screens are drawn by test_snapshots, with what texts and sizes they have, and driven by test_pod_screen.
 leave_out tests/console/test_keys.py tests/console/test_run_screen.py tests/console/test_dialogs.py \
@@ -68,7 +71,7 @@ leave_out tests/console/test_keys.py tests/console/test_run_screen.py tests/cons
 # Patterns are the one thing of the logs that Pythons differ in. test_dialects has lines of every dialect, test_carriers of
 # every launcher, test_demux cuts bytes into samples; the tables of public logs and the other ways to read bring no other.
 leave_out tests/logs/test_public_shapes.py tests/logs/test_readings.py tests/logs/test_archive.py tests/logs/test_fast.py \
-    tests/logs/test_kept.py tests/logs/test_picking.py tests/cli/test_saved_logs.py
+    tests/logs/test_kept.py tests/logs/test_picking.py tests/logs/test_pod_curves.py tests/cli/test_saved_logs.py
 echo "On $($venv/bin/python --version):"
 # shellcheck disable=SC2086
 exec $venv/bin/python -m pytest -q -p no:cacheprovider $options "$@"
