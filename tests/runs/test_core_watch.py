@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +76,23 @@ async def flagged(pod: Pod) -> CoreWatch:
     (told,) = pod.told("behind")
     assert (told.worker, told.get("cores")) == (2, [LAGGING])
     return watch
+
+
+async def test_a_finding_begins_when_the_core_was_first_seen_behind(pod: Pod) -> None:
+    watch = CoreWatch(pod.directory, pod.contact, Patience(behind_after=0.3))
+    for _ in range(30):
+        pod.train()
+    first_look = datetime.now(timezone.utc)
+    await watch.look(pod.snapshot)
+    assert not pod.told("behind")
+    while not pod.told("behind"):
+        await asyncio.sleep(0.02)
+        await watch.look(pod.snapshot)
+    (finding,) = status_of(pod.directory).findings
+    assert finding.since is not None
+    found = datetime.fromisoformat(pod.told("behind")[0].time)
+    assert found - datetime.fromisoformat(finding.since) >= timedelta(seconds=0.25)
+    assert abs(datetime.fromisoformat(finding.since) - first_look) < found - first_look
 
 
 async def test_a_core_that_trains_level_with_the_others_has_recovered_and_its_finding_stays(pod: Pod) -> None:

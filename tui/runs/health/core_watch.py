@@ -97,7 +97,7 @@ class CoreWatch:
         ]
         self._behind = (self._behind | late) - {row.core for row in level}
         if new:
-            await self._tell_stragglers(new, _costs(snapshot))
+            await self._tell_stragglers(new, _costs(snapshot), now)
         if level:
             await self._over(f"{_named(level)}: level with the others again", level, list(STRAGGLING))
 
@@ -116,19 +116,26 @@ class CoreWatch:
         worker = row.worker
         return worker is not None and (self.contact.is_out(worker) or self.contact.has_ended(worker))
 
-    async def _tell_stragglers(self, rows: list[CoreRow], costs: Mapping[int | None, StragglerCost]) -> None:
-        """Tell those that are behind, then those that are slow though they keep step."""
+    async def _tell_stragglers(
+        self, rows: list[CoreRow], costs: Mapping[int | None, StragglerCost], now: float
+    ) -> None:
+        """Record those that are behind, then those that are slow though they keep step, each with for how long."""
         slow = [row for row in rows if row.core in costs and costs[row.core].reason == SLOW]
         behind = [row for row in rows if row not in slow]
         if behind:
             lag, while_ = max(row.lag or 0 for row in behind), in_time(self.patience.behind_after)
             text = f"{_named(behind)}{_on(behind)}: {lag} steps behind the median for {while_}"
-            await self._note(text, BEHIND, behind, found=_paces(behind, costs))
+            await self._note(text, BEHIND, behind, found=self._with_seconds(_paces(behind, costs), behind, now))
         if slow:
             paces = [pace for row in slow if (pace := costs[row.core].pace) is not None]
             at = f" at {min(paces) * 100:.0f} % of the median pace" if paces else " slower than the others"
             text = f"{_named(slow)}{_on(slow)}:{at} for {in_time(self.patience.behind_after)}"
-            await self._note(text, SLOW, slow, found=_paces(slow, costs))
+            await self._note(text, SLOW, slow, found=self._with_seconds(_paces(slow, costs), slow, now))
+
+    def _with_seconds(self, found: list[dict[str, Any]], rows: list[CoreRow], now: float) -> list[dict[str, Any]]:
+        """Add for how many seconds each row has been a straggler."""
+        since = (self._behind_since.get(row.core, now) if row.core is not None else now for row in rows)
+        return [{**one, "seconds": round(now - begun, 1)} for one, begun in zip(found, since, strict=True)]
 
     async def _note(self, text: str, stall: str, rows: list[CoreRow], *, found: list[dict[str, Any]]) -> None:
         """Record a note about some cores, with a row for each that its finding is made of."""

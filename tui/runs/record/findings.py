@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from tui.printable import significant
@@ -36,7 +38,7 @@ class Finding:
     worker: int | None = None
     address: str | None = None
     since: str | None = None
-    """When it was found (RFC 3339)."""
+    """When it began, as far as it was looked at (RFC 3339)."""
     until: str | None = None
     """When it was over; None while it lasts, and where it lasted to the end of the run."""
     recovered: bool = False
@@ -145,13 +147,20 @@ def _found(kind: str, run: Run, event: Event) -> Iterable[Finding]:
             core,
             worker,
             addresses.get(worker) if worker is not None else None,
-            event.time,
+            _before(event.time, _finite(row.get("seconds"))),
             pace=_finite(row.get("pace")),
             steps_behind=_whole(row.get("steps_behind")),
             loss=str(row.get("loss") or "nan")[:_LONGEST_WORD] if kind == LOSS else None,
             epoch=_whole(row.get("epoch")),
             step=_whole(row.get("step")),
         )
+
+
+def _before(moment: str, seconds: float | None) -> str:
+    """Return the moment so many seconds earlier; the same one where that is not known."""
+    with suppress(ValueError, OverflowError):
+        return (datetime.fromisoformat(moment) - timedelta(seconds=max(0.0, seconds or 0.0))).isoformat()
+    return moment
 
 
 def _cores(event: Event) -> list[int]:
