@@ -49,6 +49,7 @@ class TestASlowCoreThatKeepsStep:
         (cost,) = straggler_costs(snapshot)
         assert (cost.core, cost.worker, cost.reason, cost.steps_behind) == (31, 3, "slow", 0)
         assert (cost.pace, cost.share) == (pytest.approx(0.4), pytest.approx(0.6))
+        assert cost.seconds_per_step == pytest.approx(0.6), "of each second of a step, which the others wait"
 
     def test_needs_so_many_samples(self) -> None:
         assert seen(pod([*steady(7, 1000, 19), [400.0] * 19]), 19).stragglers == ()

@@ -176,7 +176,7 @@ def test_a_slow_core_that_keeps_step_is_told_like_one_that_is_behind(directory: 
     assert marks_of_run(status_of(directory), None) == "slow c7"
     told = dict(_found(document(directory, with_logs=False), status_of(directory)))
     assert told["stragglers"] == (
-        "core 7 (worker 0, 10.164.0.43) was slow, at 40 % of the median pace, when the run ended: "
+        "core 7 (worker 0, 10.164.0.43) was slow when the run ended, at 40 % of the median pace: "
         "waiting for it cost 60 % of the pod's time"
     )
 

@@ -28,7 +28,7 @@ class StragglerCost:
     share: float | None
     """The share of the pod's time that goes into waiting for it, 0 to 1."""
     seconds_per_step: float | None
-    """Seconds more that every step takes because of it."""
+    """Seconds that each step takes longer, or would if all waited for it."""
 
     def to_json(self) -> dict[str, Any]:
         """The core as `status --json` and reports print it."""
@@ -56,17 +56,23 @@ def _cost(snapshot: Snapshot, place: int, step: float | None, median_lines: floa
     slower = None if pace is None or not 0 < pace < 1 else pace
     lag = float(snapshot.lag[place])
     steps = None if np.isnan(lag) else int(lag)
+    is_behind = bool(snapshot.behind[place])
     return StragglerCost(
         core=optional_int(snapshot.core[place]),
         worker=optional_int(snapshot.worker[place]),
         address=snapshot.address_of(place),
         lag=steps,
-        reason="behind" if snapshot.behind[place] else "slow",
+        reason="behind" if is_behind else "slow",
         steps_behind=None if steps is None else max(0, steps),
         pace=pace,
         share=None if slower is None else 1 - slower,
-        seconds_per_step=None if slower is None or step is None else step * (1 / slower - 1),
+        seconds_per_step=None if slower is None or step is None else _seconds_lost(step, slower, is_behind=is_behind),
     )
+
+
+def _seconds_lost(step: float, pace: float, *, is_behind: bool) -> float:
+    """Return the seconds of each step that are waited for a core; where it keeps step, they are part of the step."""
+    return step * (1 / pace - 1) if is_behind else step * (1 - pace)
 
 
 def _median_lines(snapshot: Snapshot) -> float:

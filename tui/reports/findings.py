@@ -187,15 +187,15 @@ def sentence(finding: Finding, *, is_over: bool) -> str:
     if finding.kind == LOSS:
         return _of_loss(finding, place, is_over=is_over)
     if finding.recovered:
-        return (
-            f"{place} was {_how_late(finding)} from {_clock(finding.since)} and recovered at {_clock(finding.until)}"
-        )
+        begun, over = _clock(finding.since), _clock(finding.until)
+        pace = f" ({finding.pace * 100:.0f} % of the median pace)" if finding.kind == "slow" and finding.pace else ""
+        return f"{place} was {_how_late(finding)}{pace} from {begun} and recovered at {over}"
     was = "was" if is_over or not finding.is_open else "is"
     when = " when the run ended" if is_over and finding.is_open else ""
     told = f"{place} {was} {_how_late(finding)}{when}"
     if finding.share is None or finding.pace is None:
         return told
-    at = "" if finding.kind == "slow" else f", at {finding.pace * 100:.0f} % of the median pace"
+    at = f", at {finding.pace * 100:.0f} % of the median pace"
     costs = "cost" if was == "was" else "costs"
     return f"{told}{at}: waiting for it {costs} {finding.share * 100:.0f} % of the pod's time"
 
@@ -212,7 +212,7 @@ def cost_in_short(finding: Finding) -> str:
 
 def _how_late(finding: Finding) -> str:
     if finding.kind == "slow":
-        return "slow" if finding.pace is None else f"slow, at {finding.pace * 100:.0f} % of the median pace,"
+        return "slow"
     return "behind the others" if not finding.steps_behind else f"{finding.steps_behind} steps behind"
 
 
