@@ -46,6 +46,20 @@ def test_each_workers_lines_are_chosen_by_what_a_tool_put_before_them(tool: str,
     feed.close()
 
 
+def test_figures_count_as_current_once_they_are_those_of_the_whole_file(tmp_path: Path) -> None:
+    path = tmp_path / "out.log"
+    path.write_text("".join(training(step=step) + "\n" for step in range(20_000)))
+    feed = SavedFeed(open_log(path))
+    while feed.is_behind:
+        feed.read()
+    assert not feed.caught_up
+    feed.poll()
+    assert feed.caught_up
+    assert feed.snapshot is not None
+    assert feed.snapshot.median_step == 19_999
+    feed.close()
+
+
 async def test_a_packed_log_that_is_cut_off_says_so_above_its_cores(operator: StageOperator, tmp_path: Path) -> None:
     path = tmp_path / "out.log.gz"
     whole = gzip.compress("".join(training(step=step) + "\n" for step in range(2000)).encode())

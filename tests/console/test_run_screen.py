@@ -16,6 +16,7 @@ from tests.console.stage import (
     write,
 )
 from tui.console.app import ConsoleApp
+from tui.console.feed import RunFeed
 from tui.console.screens.dialog import TextDialog
 from tui.console.screens.pod import PodScreen
 from tui.console.screens.run import RunScreen
@@ -357,6 +358,19 @@ def _long_run(operator: StageOperator) -> RunDirectory:
         write(directory, worker, b"chatter about nothing in particular\n" * 250_000)
     train(directory, range(500, 520, 5))
     return directory
+
+
+def test_figures_count_as_current_once_they_are_those_of_the_logs_ends(operator: StageOperator) -> None:
+    feed = RunFeed(_long_run(operator))
+    feed.poll()
+    while feed.is_behind:
+        feed.read()
+    assert not feed.caught_up
+    feed.poll()
+    assert feed.caught_up
+    assert feed.snapshot is not None
+    assert feed.snapshot.median_step == 515
+    feed.close()
 
 
 async def test_while_logs_are_read_the_headline_says_so_and_shows_no_old_figures(operator: StageOperator) -> None:

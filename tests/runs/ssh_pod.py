@@ -7,7 +7,7 @@ import contextlib
 import hashlib
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tests.runs.pipes import tagged, until
@@ -76,14 +76,16 @@ class Pod:
         return [path.read_text().strip() for path in found if path.exists()]
 
     def end_runs(self) -> None:
-        """Kill the keepers and every process of the runs."""
+        """Kill the keepers, every process of the runs, and the supervisors, which would tidy up in the next test."""
         for directory in self.kept:
             attendance = directory.attended()
             if attendance.alive and attendance.pid:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(attendance.pid, signal.SIGKILL)
         found = [tag for worker in self.workers for tag in worker.home.glob(".tpu-tui/runs/*/*/tag")]
-        for pid in tagged(*filter(None, (tag.read_text().strip() for tag in found))):
+        on_record = (worker.tag for directory in self.kept for worker in status_of(directory).workers)
+        tags = {*filter(None, (*(tag.read_text().strip() for tag in found), *on_record))}
+        for pid in (*tagged(*tags), *supervisors(directory.id for directory in self.kept)):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
@@ -92,6 +94,17 @@ class Pod:
             digest(directory.log_path(index)) == digest(self.remote(directory, index) / "log")
             for index in range(len(self.workers))
         )
+
+
+def supervisors(runs: Iterable[str]) -> list[int]:
+    """The processes of the worker script that supervise any of these runs."""
+    wanted, found = {run.encode() for run in runs}, []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            words = path.read_bytes().split(b"\0")
+            if b"supervise" in words and not wanted.isdisjoint(words):
+                found.append(int(path.parent.name))
+    return found
 
 
 def digest(path: Path) -> str:

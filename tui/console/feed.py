@@ -226,7 +226,6 @@ class RunFeed:
         while self.is_behind and time.perf_counter() < end:
             self.is_behind = self._reader.poll(READ_BYTES)
             self._grown = self._grown or self.is_behind
-        self.caught_up = self.caught_up or not self.is_behind
         return self._reader
 
     def _poll_cores(self) -> bool:
@@ -234,10 +233,13 @@ class RunFeed:
         live = self._status is not None and not self._status.state.is_over
         now = time.perf_counter()
         age = now - self._snapped
-        if self._snapshot is None or (self._grown and age > FIGURES_EVERY) or (live and age > SNAPSHOT_EVERY):
-            self._snapshot, self._snapped, self._grown = reader.snapshot(), now, False
-            return True
-        return False
+        is_due = (self._grown and age > FIGURES_EVERY) or (live and age > SNAPSHOT_EVERY)
+        reads_end = not self.caught_up and not self.is_behind
+        if self._snapshot is not None and not is_due and not reads_end:
+            return False
+        self._snapshot, self._snapped, self._grown = reader.snapshot(), now, False
+        self.caught_up = self.caught_up or reads_end
+        return True
 
     def log(self, which: str) -> LineSource:
         """A new source over the mirrors."""

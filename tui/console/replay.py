@@ -68,8 +68,8 @@ class SavedFeed:
 
     @property
     def caught_up(self) -> bool:
-        """Whether the file was read to its end."""
-        return not self.is_behind
+        """Whether the figures are those of the whole file."""
+        return not self.is_behind and not self._grown
 
     @property
     def progress(self) -> float | None:
