@@ -19,14 +19,14 @@ import asyncssh
 import pytest
 import pytest_asyncio
 
-from tui.localpod.api.hosts import HostedWorker
+from tui.localpod.api.host_protocol import HostedWorker
 from tui.localpod.pod import LocalPod
 
 DEADLINE = 30.0
 _UP = """
 import json, sys
 from pathlib import Path
-from tui.localpod.up import run_local_up
+from tui.localpod.command import run_local_up
 home, workers, cores, slices = sys.argv[1:]
 print_line = lambda document: print(json.dumps(document), flush=True)
 shape = {"workers": int(workers), "cores": int(cores), "slices": int(slices)}

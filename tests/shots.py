@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from tui.commands import local
-from tui.commands.output import Output
+from tui.commands.terminal.output import Output
 from tui.console.app import ConsoleApp
 from tui.operator import LaunchRequest, Operator
-from tui.runs.directory import RunDirectory
+from tui.runs.record.run_directory import RunDirectory
 from tui.settings import LOCAL_PROFILE, load
 
 WORKERS = 4

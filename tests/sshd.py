@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from tui.pod.worker import Worker
-from tui.ssh.access import Access
+from tui.ssh.config.access import Access
 
 SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
 START_SECONDS = 20.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tui.errors import TpuTuiError
-from tui.localpod.bucket import find_binary
+from tui.localpod.bucket.bucket import find_binary
 
 
 def _has_server() -> bool:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui.printable import figure, one_line, printable, significant
+from tui.text.printable import figure, one_line, printable, significant
 
 
 @given(st.text() | st.binary())

@@ -18,9 +18,9 @@ from trainer.config import (
     ReplicaConfig,
     TrainConfig,
 )
+from trainer.distributed.startup_error import say_once
 from trainer.errors import REFUSED, ConfigError
-from trainer.places import settled
-from trainer.refusal import say_once
+from trainer.storage.urls import settled
 
 PLACES = ("data", "train_shards", "val_shards", "checkpoint_dir", "resume", "logdir", "compilation_cache")
 

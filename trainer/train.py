@@ -37,21 +37,23 @@ import torch_xla
 import torch_xla.core.xla_model as xm
 from torch import nn
 
-from trainer import data, fake, memory, models, progress
-from trainer.agreement import verify_alike
-from trainer.ahead import Ahead, Reader
-from trainer.checkpoint import Position
-from trainer.compilation import Compilation
-from trainer.data import Batch, Dataset
+from trainer import progress
+from trainer.checkpoint.resume import CALMER, Resumption, average_statistics, verify_in_step
+from trainer.checkpoint.store import Position
+from trainer.data import pipeline, pixel_buffers, synthetic
+from trainer.data.pipeline import Batch, Dataset
+from trainer.data.prefetch import Ahead, Reader
+from trainer.data.sample_cache import Kept
+from trainer.distributed.config_check import verify_alike
+from trainer.distributed.launcher import launch
+from trainer.distributed.replicas import Replicas, Verdict
+from trainer.distributed.signals import Stopping
 from trainer.errors import BELOW_TARGET, StoppedError, ToldElsewhereError, TrainerError
-from trainer.events import Events
-from trainer.kept import Kept
-from trainer.launch import launch
-from trainer.optimizer import learning_rate, set_rate, sgd
+from trainer.metrics.tensorboard import Events
+from trainer.model import resnet
+from trainer.model.optimizer import learning_rate, set_rate, sgd
+from trainer.model.xla_compilation import Compilation
 from trainer.progress import RateTracker, Waiting, counted, every_core
-from trainer.replicas import Replicas, Verdict
-from trainer.resumption import CALMER, Resumption, average_statistics, verify_in_step
-from trainer.stopping import Stopping
 
 
 def train(replicas: Replicas, config: TrainConfig, stopping: Stopping) -> int:
@@ -117,13 +119,13 @@ def start(replicas: Replicas, config: TrainConfig, stopping: Stopping) -> Run:
     if replicas.rank == 0:
         write_line("==> Preparing data..")
     verify_alike(config, replicas)
-    found = replicas.share_at_length(lambda: data.find(config, replicas.world), config.replicas.timeout / 3)
-    model = models.build(config.model, found.classes, config.seed)
+    found = replicas.share_at_length(lambda: pipeline.find(config, replicas.world), config.replicas.timeout / 3)
+    model = resnet.build(config.model, found.classes, config.seed)
     parameters = sum(p.numel() for p in model.parameters())
     if config.memory_check and config.replicas.device == "CPU":
-        machines = replicas.gather(memory.this_machine())
-        each = memory.needed(config.model, parameters, config.optimizer.batch_size, found.image_size)
-        replicas.share(lambda: memory.check(machines, each))
+        machines = replicas.gather(pixel_buffers.this_machine())
+        each = pixel_buffers.needed(config.model, parameters, config.optimizer.batch_size, found.image_size)
+        replicas.share(lambda: pixel_buffers.check(machines, each))
     model.to(replicas.device)
     optimizer = sgd(model, config.optimizer)
     torch_xla.sync()  # puts parameters and momentum on the device: else the first step's graph would make them
@@ -207,7 +209,7 @@ def evaluate(run: Run, epoch: int) -> float:
     """Accuracy in percent over the validation shards, each sample once."""
     replicas = run.replicas
     average_statistics(run.model, replicas)  # each core's come from its own batches, and all must test one model
-    _, loader = data.evaluation(run.config, run.data, replicas.rank, replicas.world, run.kept)
+    _, loader = pipeline.evaluation(run.config, run.data, replicas.rank, replicas.world, run.kept)
     run.model.eval()
     correct = torch.zeros((), dtype=torch.int64, device=replicas.device)
     torch_xla.sync()  # zero would else be a constant of the first step's graph, and the second another graph
@@ -218,7 +220,7 @@ def evaluate(run: Run, epoch: int) -> float:
                 with _precision(run.config):
                     chosen = run.model(images.to(replicas.device)).argmax(dim=1)
                 correct += (chosen == labels.to(replicas.device)).sum()  # padding equals no class
-                samples += int((labels != data.PADDING).sum())
+                samples += int((labels != pipeline.PADDING).sum())
                 torch_xla.sync()  # a graph a batch: else all batches would grow into one
             if step % run.config.log_steps == 0 and samples:
                 accuracy = 100 * int(correct.item()) / samples
@@ -244,8 +246,8 @@ def _training_batches(
     config: TrainConfig, found: Dataset, replicas: Replicas, steps: int, kept: Kept, epoch: int, first: int
 ) -> Iterator[Batch]:
     if found.train is not None:
-        return data.train_epoch(config, found, replicas.rank, replicas.world, epoch, first, kept)[1]
-    return fake.batches(
+        return pipeline.train_epoch(config, found, replicas.rank, replicas.world, epoch, first, kept)[1]
+    return synthetic.batches(
         batch=config.optimizer.batch_size,
         size=found.image_size,
         classes=found.classes,
@@ -323,7 +325,7 @@ def _introduce(replicas: Replicas, config: TrainConfig, found: Dataset, paramete
     if found.train is None:
         write_line("Fake data: one made-up batch, again and again")
         return
-    steps = data.steps_an_epoch(config, found, replicas.world)
+    steps = pipeline.steps_an_epoch(config, found, replicas.world)
     dropped = found.train.samples - steps * replicas.world * batch
     val = f"; {found.val.samples} for validation" if found.val else ""
     write_line(

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from tui.commands.output import Output
+    from tui.commands.terminal.output import Output
     from tui.errors import TpuTuiError
     from tui.settings import Settings
 
@@ -90,11 +90,11 @@ class _Interruptible:
 
 
 def _main(words: list[str]) -> int:
-    from tui.commands import streams
-    from tui.commands.output import Output
+    from tui.commands.terminal import stdio
+    from tui.commands.terminal.output import Output
 
-    streams.make_usable()
-    with streams.silent_where_nobody_reads():
+    stdio.make_usable()
+    with stdio.silent_where_nobody_reads():
         try:
             args = _read(words)
         except BrokenPipeError:
@@ -107,7 +107,7 @@ def _main(words: list[str]) -> int:
 
 def _read(words: list[str]) -> argparse.Namespace:
     """The words, parsed; --help and --version end here, and raise OSError where they could not be printed."""
-    from tui.commands.parsing import parse
+    from tui.commands.parser.parser import parse
 
     try:
         return parse(words)
@@ -136,16 +136,16 @@ def _told(args: argparse.Namespace, out: Output) -> int:
 
 def _failed(problem: TpuTuiError, out: Output) -> int:
     """Tell why; the exit code says that it failed where nobody reads why, too."""
-    from tui.commands import streams
+    from tui.commands.terminal import stdio
 
-    with streams.silent_where_nobody_reads():
+    with stdio.silent_where_nobody_reads():
         out.problem(problem)
     return problem.exit_code
 
 
 def _answered(args: argparse.Namespace, out: Output) -> int:
     """Run the command the way it wants to be run: the console, alone, on a file, or on an event loop."""
-    from tui.commands.parsing import flags
+    from tui.commands.parser.parser import flags
 
     given = flags(args.everywhere)
     if args.command is None:
@@ -175,7 +175,7 @@ def _run_on_a_loop(args: argparse.Namespace, given: Mapping[str, Any], out: Outp
     gc.set_threshold(YOUNG_OBJECTS)
     import asyncio
 
-    from tui.commands.prompter import prompter_for_terminal
+    from tui.commands.terminal.prompts import prompter_for_terminal
     from tui.operator import Operator
     from tui.settings import load
     from tui.settings.home import loose_home
@@ -222,7 +222,7 @@ def _cancel_at_ctrl_c() -> None:
 
 def _as_ours(error: TpuTuiError | OSError | UnicodeEncodeError) -> TpuTuiError:
     """The error as a sentence; raised again where it says nothing to the person."""
-    from tui.commands.refusals import by_encoding
+    from tui.commands.terminal.os_errors import by_encoding
 
     if isinstance(error, OSError):
         return _refused_by_the_machine(error)
@@ -230,7 +230,7 @@ def _as_ours(error: TpuTuiError | OSError | UnicodeEncodeError) -> TpuTuiError:
 
 
 def _refused_by_the_machine(error: OSError) -> TpuTuiError:
-    from tui.commands.refusals import by_this_machine
+    from tui.commands.terminal.os_errors import by_this_machine
 
     return by_this_machine(error)
 
@@ -240,8 +240,8 @@ def _changes_something(args: argparse.Namespace) -> bool:
 
 
 def _refuse_if_read_only(args: argparse.Namespace, settings: Settings) -> None:
-    from tui.commands.parsing import full_name
-    from tui.commands.refusals import by_read_only
+    from tui.commands.parser.parser import full_name
+    from tui.commands.terminal.os_errors import by_read_only
 
     if settings.read_only:
         raise by_read_only(full_name(args), settings)

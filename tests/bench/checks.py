@@ -16,9 +16,9 @@ from statistics import median
 from tests.bench.figures import Figure, at_most
 from tests.sshd import MISSING, OpensshWorker, openssh_worker
 from tui.checks.before_launch import before_launch
-from tui.checks.ports import check_ports
-from tui.checks.row import CheckRow
-from tui.checks.run import run_checks
+from tui.checks.check_row import CheckRow
+from tui.checks.port_checks import check_ports
+from tui.checks.run_checks import run_checks
 from tui.pod.slice import Slice
 from tui.ssh.fleet import Fleet
 

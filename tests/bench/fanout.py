@@ -25,7 +25,7 @@ from pathlib import Path
 from tests.bench.figures import Cost, Figure, at_most, costs_in_turn
 from tests.sshd import MISSING, OpensshWorker, openssh_worker
 from tui.pod.worker import Worker
-from tui.ssh.access import Access
+from tui.ssh.config.access import Access
 from tui.ssh.fleet import Fleet
 
 WORKERS = 128
@@ -67,7 +67,8 @@ sys.exit(code)
 """
 """Runs a command, waits for it and for whatever outlives it (a run's keeper), and tells what all of them took."""
 _OURS = (
-    "import numpy, tui.cli, tui.commands.runs, tui.commands.slices, tui.logs.demux, tui.runs.attempts, tui.ssh.dial"
+    "import numpy, tui.cli, tui.commands.runs, tui.commands.slices, tui.logs.demux, "
+    "tui.runs.keeper.lifecycle, tui.ssh.transport.login"
 )
 
 

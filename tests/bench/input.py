@@ -15,10 +15,9 @@ def figures() -> Iterator[Figure]:
     """Ratios of samples a second, and of CPU time, with one decoder for the rows A, B, C and A'."""
     from statistics import median
 
-    from trainer import bench_input as bench
-    from trainer import bench_peers as peers
-    from trainer import bench_rows as rows
-    from trainer.bench_table import DELAY
+    from trainer.bench_input import benchmark as bench
+    from trainer.bench_input import peers, rows
+    from trainer.bench_input.table import DELAY
 
     told = (rows.from_files, rows.from_shards, rows.from_bucket, rows.from_single_objects)
     told += (peers.plain_webdataset, peers.image_folder, peers.litdata, peers.streaming)

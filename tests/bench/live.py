@@ -25,8 +25,8 @@ from tests.runs.ssh_pod import Pod, over, unattended
 from tests.sshd import MISSING, openssh_worker
 from tui.pod.run import Run
 from tui.pod.worker import Worker
-from tui.runs.directory import RunDirectory
-from tui.runs.reader import RunReader
+from tui.runs.read.sample_reader import RunReader
+from tui.runs.record.run_directory import RunDirectory
 
 WORKERS, CORES, RATE = 64, 8, 1000
 """Workers, cores of each, lines a second of each."""

@@ -27,9 +27,9 @@ from tests.runs.ssh_pod import Pod, unattended
 from tests.sshd import MISSING, openssh_worker
 from tui.pod.run import Run
 from tui.pod.worker import Worker
-from tui.runs.directory import RunDirectory
-from tui.runs.reader import RunReader
-from tui.runs.watching import LOOK
+from tui.runs.health.stall_detector import LOOK
+from tui.runs.read.sample_reader import RunReader
+from tui.runs.record.run_directory import RunDirectory
 
 CORES = 8
 LIVE = (4, 16, 32, 64)

@@ -73,7 +73,7 @@ def console() -> dict[str, Any]:
     """The whole console on a run directory that grows as a keeper makes it grow."""
     from tui.pod.run import Run
     from tui.pod.worker import Worker
-    from tui.runs.directory import RunDirectory
+    from tui.runs.record.run_directory import RunDirectory
 
     with tempfile.TemporaryDirectory() as name:
         workers = tuple(Worker(index, internal_ip=f"10.0.0.{index + 1}") for index in range(WORKERS))
@@ -181,10 +181,10 @@ def show_widgets(rows: int, log: Path, answer: Path) -> None:
     from textual import events
     from textual.app import App, ComposeResult
 
-    from tui.console.lines import Spool
-    from tui.console.memory import freeze_what_stays
-    from tui.console.widgets.core_table import CoreTable
-    from tui.console.widgets.log_pane import LogPane
+    from tui.console.data.line_index import Spool
+    from tui.console.platform.gc_tuning import freeze_what_stays
+    from tui.console.widgets.log.log_pane import LogPane
+    from tui.console.widgets.tables.core_table_widget import CoreTable
 
     watch = Watch(answer)
     first = _snapshot(rows)
@@ -231,9 +231,9 @@ def _snapshot(rows: int) -> Any:
 def show_console(directory: Path, home: Path, answer: Path) -> None:
     """The console as `tpu-tui open` shows it."""
     from tui.console.app import ConsoleApp
-    from tui.console.memory import freeze_what_stays
+    from tui.console.platform.gc_tuning import freeze_what_stays
     from tui.operator import Operator
-    from tui.runs.directory import RunDirectory
+    from tui.runs.record.run_directory import RunDirectory
     from tui.settings import Settings
 
     watch = Watch(answer)

@@ -23,8 +23,8 @@ from tests.bench.figures import Figure, at_least, at_most
 
 if TYPE_CHECKING:
     from trainer.config import TrainConfig
-    from trainer.replicas import Replicas
-    from trainer.stopping import Stopping
+    from trainer.distributed.replicas import Replicas
+    from trainer.distributed.signals import Stopping
 
 ROUNDS = 7
 """Both ways take turns so often; the median of the rounds' ratios is told."""
@@ -72,10 +72,10 @@ def figures() -> Iterator[Figure]:
 
 
 def _images(out: Path) -> str:
-    from trainer import images, shards
+    from trainer.shards import command, sources
 
-    source = images.shapes(SAMPLES, 10, 32, seed=1)
-    shards.make(source, str(out), samples_per_shard=512, repeat={}, seed=1, tell=lambda _: None)
+    source = sources.shapes(SAMPLES, 10, 32, seed=1)
+    command.make(source, str(out), samples_per_shard=512, repeat={}, seed=1, tell=lambda _: None)
     return str(out)
 
 
@@ -105,7 +105,7 @@ def _measured(what: str, where: str, loop: Loop) -> dict[str, float]:
 
 
 def _measure(what: str, where: str, model: str, batch: str, steps: str, *more: str) -> int:
-    from trainer.launch import launch
+    from trainer.distributed.launcher import launch
     from trainer.options import parse
 
     cores, way = ("2", _averaging) if what == "averaging" else ("1", _loop)
@@ -120,9 +120,9 @@ def _loop(replicas: Replicas, config: TrainConfig, stopping: Stopping) -> int:
     """
     import torch_xla.core.xla_model as xm
 
-    from trainer.ahead import Ahead
-    from trainer.batches import Batch
-    from trainer.events import Events
+    from trainer.data.batching import Batch
+    from trainer.data.prefetch import Ahead
+    from trainer.metrics.tensorboard import Events
     from trainer.train import Run, start, train_epoch
 
     waited: list[float] = []
@@ -167,11 +167,11 @@ def _averaging(replicas: Replicas, config: TrainConfig, _: Stopping) -> int:
     import torch_xla
     import torch_xla.core.xla_model as xm
 
-    from trainer import models
-    from trainer.replicas import GlooReplicas
+    from trainer.distributed.replicas import GlooReplicas
+    from trainer.model import resnet
 
     assert isinstance(replicas, GlooReplicas)
-    model = models.build(config.model, 10, 1).to(replicas.device)
+    model = resnet.build(config.model, 10, 1).to(replicas.device)
     parameters = list(model.parameters())
     made = [torch.randn(p.shape) for p in parameters]
 

@@ -33,7 +33,7 @@ from tests.chaos.proxy import proxies
 from tests.chaos.races import race
 from tests.runs.ssh_pod import Pod
 from tests.sshd import MISSING, OpensshWorker, bare_path
-from tui.runs.look import Look
+from tui.runs.launch.preflight import Look
 
 STORM_SECONDS = 60.0
 STORM_STRIKERS = 6

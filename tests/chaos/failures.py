@@ -16,9 +16,9 @@ from tests.runs.pipes import until
 from tests.runs.ssh_pod import Pod, over, unattended
 from tests.sshd import OpensshWorker, openssh_worker
 from tui.pod.run import RunState
-from tui.runs.directory import RunDirectory
-from tui.runs.keeper import start_keeper
-from tui.runs.phases import PhaseTimeouts
+from tui.runs.keeper.start import start_keeper
+from tui.runs.launch.phases import PhaseTimeouts
+from tui.runs.record.run_directory import RunDirectory
 
 LATE = 10.0
 """Seconds for a phase that one worker never finishes: enough for the others on a busy machine."""

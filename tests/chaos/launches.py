@@ -16,12 +16,12 @@ from pathlib import Path
 from tests.runs.pipes import tagged, until
 from tests.runs.ssh_pod import Pod, over, unattended
 from tui.pod.run import RunState
-from tui.runs.directory import RunDirectory
-from tui.runs.home import list_runs
-from tui.runs.keeper import attend
-from tui.runs.status import status_of
-from tui.runs.stop import stop_worker
-from tui.runs.survey import Found, survey
+from tui.runs.keeper.start import attend
+from tui.runs.record.run_directory import RunDirectory
+from tui.runs.record.run_index import list_runs
+from tui.runs.record.run_status import status_of
+from tui.runs.worker.queries import Found, survey
+from tui.runs.worker.stop import stop_worker
 from tui.ssh.fleet import Fleet
 
 EVERY = 10

@@ -20,8 +20,8 @@ from tests.runs.ssh_pod import Pod, digest, over, unattended
 from tests.runs.test_worker_disk import FILLING, written
 from tests.runs.test_worker_removed import TAKEN
 from tui.pod.run import RunState
-from tui.runs.directory import RunDirectory
-from tui.runs.status import status_of
+from tui.runs.record.run_directory import RunDirectory
+from tui.runs.record.run_status import status_of
 
 PATIENCE = 120.0
 """Seconds for an end that takes two or three when this machine has nothing else to do."""

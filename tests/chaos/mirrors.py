@@ -22,9 +22,9 @@ from tests.runs.ssh_pod import Pod, digest, over, unattended
 from tests.sshd import OpensshWorker
 from tui.pod.run import RunState
 from tui.pod.worker import Worker
-from tui.runs.directory import RunDirectory
-from tui.runs.keeper import attend
-from tui.runs.status import status_of
+from tui.runs.keeper.start import attend
+from tui.runs.record.run_directory import RunDirectory
+from tui.runs.record.run_status import status_of
 
 WRITER = """
 import os, sys, time

@@ -18,11 +18,11 @@ from tests.chaos.launches import being_given_a_keeper
 from tests.runs.pipes import tagged
 from tests.runs.ssh_pod import Pod, digest
 from tui.pod.run import RunState
-from tui.runs.directory import RunDirectory
-from tui.runs.discover import adopt, discover
-from tui.runs.keeper import attend, is_complete
-from tui.runs.status import RunStatus, status_of
-from tui.runs.stop import StopAnswer
+from tui.runs.discovery import adopt, discover
+from tui.runs.keeper.start import attend, is_complete
+from tui.runs.record.run_directory import RunDirectory
+from tui.runs.record.run_status import RunStatus, status_of
+from tui.runs.worker.stop import StopAnswer
 from tui.ssh.fleet import Fleet
 
 SPAN = 3.0

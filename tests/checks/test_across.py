@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui.checks.across import clock_rows, code_rows, runtime_rows, version_rows
-from tui.checks.facts import Clock, Code, Facts, facts_from
-from tui.checks.thresholds import Thresholds
+from tui.checks.check_thresholds import Thresholds
+from tui.checks.workers.check_facts import Clock, Code, Facts, facts_from
+from tui.checks.workers.consistency import clock_rows, code_rows, runtime_rows, version_rows
 from tui.pod.slice import Slice
-from tui.ssh.answers import Answer
+from tui.ssh.exec.script_protocol import Answer
 
 LIMITS = Thresholds()
 

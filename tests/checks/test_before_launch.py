@@ -11,14 +11,14 @@ import pytest
 
 from tests.checks.test_workers_over_ssh import install_python, slice_of
 from tests.sshd import OpensshWorker, free_port, needs_sshd, sshd
-from tui.checks.row import CheckRow
+from tui.checks.check_row import CheckRow
 from tui.operator import LaunchRequest
-from tui.operator.checking import check_before_launch
-from tui.operator.reach import Reach
+from tui.operator.checks import check_before_launch
+from tui.operator.slices import Reach
 from tui.pod.slice import Slice
-from tui.runs.look import asks_for_versions
+from tui.runs.launch.preflight import asks_for_versions
 from tui.settings import Settings
-from tui.ssh.access import Access
+from tui.ssh.config.access import Access
 
 pytestmark = needs_sshd
 __all__ = ["sshd"]

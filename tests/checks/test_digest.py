@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from tui.checks.digest import digest
-from tui.checks.matrix import Matrix, port_matrices
-from tui.checks.ports import peers_of
-from tui.checks.row import CheckRow
+from tui.checks.check_row import CheckRow
+from tui.checks.grouped_rows import digest
+from tui.checks.port_checks import peers_of
+from tui.checks.port_matrix import Matrix, port_matrices
 
 
 def said(status: str, check: str, worker: int | None, detail: str, remedy: str | None = None) -> CheckRow:

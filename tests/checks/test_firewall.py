@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui.checks.firewall import Decision, Machine, decide
-from tui.checks.firewall_rows import firewall_rows
-from tui.checks.row import CheckRow
-from tui.cloud.firewall_rules import Policy, Rule, Traffic
+from tui.checks.check_row import CheckRow
+from tui.checks.firewall.evaluation import Decision, Machine, decide
+from tui.checks.firewall.firewall_rows import firewall_rows
+from tui.cloud.compute.firewall_rules import Policy, Rule, Traffic
 from tui.pod.slice import Slice
 from tui.pod.worker import Worker
 

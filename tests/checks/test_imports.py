@@ -6,7 +6,7 @@ import sys
 import pytest
 
 
-@pytest.mark.parametrize("module", ["tui.checks", "tui.planning", "tui.cloud.firewall_rules"])
+@pytest.mark.parametrize("module", ["tui.checks", "tui.planning", "tui.cloud.compute.firewall_rules"])
 def test_importing_it_imports_no_google_library_and_no_ssh(module: str) -> None:
     heavy = "('google', 'grpc', 'asyncssh', 'textual', 'aiohttp', 'numpy')"
     code = f"import sys, {module}; print([name for name in sys.modules if name.startswith({heavy})])"

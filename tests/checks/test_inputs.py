@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from tests.cloud.test_buckets import needs_store
-from tui.checks.inputs import ends, named_ranges
-from tui.checks.region import check_launch
-from tui.cloud.buckets import Buckets, parse_url
-from tui.localpod.bucket import Bucket
+from tui.checks.bucket_inputs import ends, named_ranges
+from tui.checks.bucket_region import check_launch
+from tui.cloud.storage.buckets import Buckets, parse_url
+from tui.localpod.bucket.bucket import Bucket
 from tui.pod.slice import Slice
 from tui.settings import Settings
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from tui.checks.matrix import port_matrices, worst_first
-from tui.checks.row import CheckRow
+from tui.checks.check_row import CheckRow
+from tui.checks.port_matrix import port_matrices, worst_first
 
 
 def probe(worker: int, peer: int, port: int, state: str | None) -> CheckRow:

@@ -7,15 +7,15 @@ import aiohttp
 
 from tests.pods import pod_home, running_pod
 from tui.checks.before_launch import before_launch
-from tui.checks.region import check_launch
-from tui.checks.row import CheckRow
-from tui.checks.run import run_checks
-from tui.cloud.buckets import Buckets
-from tui.cloud.firewall_rules import FirewallRules
-from tui.cloud.tpu_api import TpuApi
+from tui.checks.bucket_region import check_launch
+from tui.checks.check_row import CheckRow
+from tui.checks.run_checks import run_checks
+from tui.cloud.compute.firewall_rules import FirewallRules
+from tui.cloud.storage.buckets import Buckets
+from tui.cloud.tpu.tpu_api import TpuApi
 from tui.operator import Operator
 from tui.settings import load
-from tui.ssh.access import access_from
+from tui.ssh.config.access import access_from
 from tui.ssh.fleet import Fleet
 
 __all__ = ["pod_home"]

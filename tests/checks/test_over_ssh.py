@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from tests.sshd import OpensshWorker, free_port, needs_sshd, sshd
-from tui.checks.ports import check_ports
-from tui.checks.reachability import check_reachability
-from tui.checks.row import CheckRow
-from tui.checks.run import run_checks
+from tui.checks.check_row import CheckRow
+from tui.checks.port_checks import check_ports
+from tui.checks.run_checks import run_checks
+from tui.checks.workers.login_check import check_reachability
 from tui.pod.slice import Slice
 from tui.pod.worker import Worker
 from tui.ssh.fleet import Fleet
@@ -122,7 +122,7 @@ async def test_nothing_is_guessed_about_a_worker_that_lets_nobody_in(sshd: Start
 async def test_a_silent_port_is_filtered(sshd: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     workers = sshd(), sshd()
     slice_ = slice_of(*(worker.worker for worker in workers))
-    monkeypatch.setattr("tui.checks.ports.PROBE_SECONDS", 0.5)
+    monkeypatch.setattr("tui.checks.port_checks.PROBE_SECONDS", 0.5)
 
     with silent_port() as port:
         async with Fleet(slice_.workers, workers[0].access()) as fleet:

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui.checks.ports import FULL_MATRIX_WORKERS, firewall_remedy, peers_of, scope_rows, smallest_network
-from tui.checks.row import CheckRow
+from tui.checks.check_row import CheckRow
+from tui.checks.port_checks import FULL_MATRIX_WORKERS, firewall_remedy, peers_of, scope_rows, smallest_network
 from tui.pod.slice import Slice
 from tui.pod.worker import Worker
-from tui.ssh.probing import judge
+from tui.ssh.exec.port_probe import judge
 
 
 def pod(count: int, **fields: object) -> Slice:

@@ -17,10 +17,10 @@ import pytest
 
 import tests.sshd
 from tests.sshd import MISSING, OpensshWorker, make_key, openssh_worker
-from tui.checks.reachability import check_reachability
+from tui.checks.workers.login_check import check_reachability
 from tui.pod.slice import Slice
+from tui.ssh.exec.port_probe import PortState
 from tui.ssh.fleet import Fleet
-from tui.ssh.probing import PortState
 
 _NET = 1 + os.getpid() % 120 * 2
 """Two test runs at once keep out of each other's way."""

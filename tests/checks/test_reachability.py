@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from tui.checks.reachability import rows_of_reach
+from tui.checks.workers.login_check import rows_of_reach
 from tui.errors import WorkerError
-from tui.ssh.probing import Reach
+from tui.ssh.exec.port_probe import Reach
 
 
 @pytest.mark.parametrize(

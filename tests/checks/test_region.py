@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from tests.cloud.test_buckets import needs_store
-from tui.checks.region import check_launch, named_buckets, region_of, region_row
-from tui.cloud.buckets import BucketPlace, Buckets
+from tui.checks.bucket_region import check_launch, named_buckets, region_of, region_row
+from tui.cloud.storage.buckets import BucketPlace, Buckets
 from tui.errors import CloudError
-from tui.localpod.bucket import Bucket
+from tui.localpod.bucket.bucket import Bucket
 from tui.pod.slice import Slice
 from tui.settings import Settings
 

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from tui.checks.facts import Disk, Facts, Lock, Owner, duration, facts_from
-from tui.checks.thresholds import Thresholds
-from tui.checks.worker_rows import GIB, rows_of_facts
+from tui.checks.check_thresholds import Thresholds
+from tui.checks.workers.check_facts import Disk, Facts, Lock, Owner, duration, facts_from
+from tui.checks.workers.worker_rows import GIB, rows_of_facts
 from tui.pod.slice import Slice
-from tui.ssh.answers import answers
+from tui.ssh.exec.script_protocol import answers
 
 POD = Slice("pod", zone="z", accelerator_type="v4-8")
 LOCK = Lock("/tmp/libtpu_lockfile", "root", True)

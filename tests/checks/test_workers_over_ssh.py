@@ -15,15 +15,15 @@ import pytest
 
 from tests.sshd import OpensshWorker, needs_sshd, sshd
 from tui.checks.before_launch import before_launch
-from tui.checks.facts import Asking, facts_from, make_call
-from tui.checks.row import CheckRow
-from tui.checks.run import run_checks
-from tui.checks.thresholds import Thresholds
-from tui.checks.worker_rows import rows_of_facts
+from tui.checks.check_row import CheckRow
+from tui.checks.check_thresholds import Thresholds
+from tui.checks.run_checks import run_checks
+from tui.checks.workers.check_facts import Asking, facts_from, make_call
+from tui.checks.workers.worker_rows import rows_of_facts
 from tui.pod.slice import Slice
-from tui.ssh.answers import answers
+from tui.ssh.exec.script_protocol import answers
 from tui.ssh.fleet import Fleet
-from tui.ssh.transfer import sync_tree
+from tui.ssh.sync.upload import sync_tree
 
 pytestmark = needs_sshd
 __all__ = ["sshd"]
@@ -277,7 +277,7 @@ async def test_a_worker_whose_answer_breaks_off_or_does_not_come_is_unknown(
     async with Fleet(slice_.workers, worker.access()) as fleet:
         rows = await read(run_checks(slice_, fleet))
         install(worker, "date", "exec sleep 600")
-        monkeypatch.setattr("tui.checks.facts.ASK_TIMEOUT", 0.2)
+        monkeypatch.setattr("tui.checks.workers.check_facts.ASK_TIMEOUT", 0.2)
         late = await read(run_checks(slice_, fleet))
 
     assert rows["worker", 0].status == late["worker", 0].status == "unknown"

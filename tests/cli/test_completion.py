@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.commands import DEADLINE, Shell
-from tui.commands.completion import remember_slices
+from tui.commands.parser.shell_completion import remember_slices
 from tui.pod.slice import Slice
 from tui.settings import load
 

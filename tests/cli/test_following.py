@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from tui.commands import following
-from tui.commands.following import LookingAfter, Teller
-from tui.commands.output import Output
+from tui.commands import attach_progress
+from tui.commands.attach_progress import LookingAfter, Teller
+from tui.commands.terminal.output import Output
 from tui.errors import UsageError
 from tui.operator import Operator
 from tui.pod.run import Run
 from tui.pod.worker import Worker
-from tui.runs.directory import Attendance, Event, RunDirectory
-from tui.runs.policies import explain, last_lines
-from tui.runs.remote import Outcome
+from tui.runs.keeper.failure_rules import explain, last_lines
+from tui.runs.record.run_directory import Attendance, Event, RunDirectory
+from tui.runs.worker.calls import Outcome
 from tui.settings import Settings
 
 
@@ -132,7 +132,7 @@ def test_what_happens_to_a_worker_is_told_in_its_order(capsys: pytest.CaptureFix
 async def test_what_is_kept_is_told_soon_and_at_the_end(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(following, "TOGETHER", 0.0)
+    monkeypatch.setattr(attach_progress, "TOGETHER", 0.0)
     run = Run(id="night-20260102-000000-aaaa", slice="pod", argv=("x",), workers=(Worker(0), Worker(1), Worker(2)))
     operator, night = Operator(Settings(home=tmp_path)), RunDirectory.create(tmp_path / "runs", run)
     looking_after = LookingAfter(operator, night, Teller("night", Output()))

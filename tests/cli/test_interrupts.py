@@ -13,7 +13,7 @@ from tests.cli.commands import DEADLINE, Answer, Shell
 from tests.logs.shapes import SAMPLE_LOG
 from tests.pods import wait_until
 from tests.sshd import make_key
-from tui.runs.directory import KEEPER_LOG
+from tui.runs.record.run_directory import KEEPER_LOG
 
 _STRUCK_AT_AN_IMPORT = """
 import os, signal, sys
@@ -72,10 +72,10 @@ def run(shell: Shell, program: str, *words: str) -> Answer:
     "module",
     [
         "argparse",
-        "tui.commands.output",
+        "tui.commands.terminal.output",
         "tui.commands.slices",
         "asyncio",
-        "tui.operator.reach",
+        "tui.operator.slices",
         "tui.settings.resolve",
     ],
 )
@@ -94,7 +94,7 @@ def test_while_the_event_loop_is_made(shell: Shell, hosts: Path) -> None:
     assert (answer.code, answer.out, answer.errors) == (130, "", "")
 
 
-@pytest.mark.parametrize("module", ["tui.logs.archive", "numpy"])
+@pytest.mark.parametrize("module", ["tui.logs.saved_log", "numpy"])
 def test_while_what_reads_a_saved_log_is_imported(shell: Shell, module: str) -> None:
     answer = run(shell, _STRUCK_AT_AN_IMPORT, module, "cores", str(SAMPLE_LOG), "--json")
     assert (answer.code, answer.out, answer.errors) == (130, "", "")

@@ -17,10 +17,10 @@ from tests.cli.commands import DEADLINE
 from tests.cli.conftest import LocalPod
 from tests.cli.test_runs_delete import Asked
 from tests.pods import wait_until
-from tui.pod.ranks import parse_ranks
 from tui.pod.run import RunState
-from tui.runs.directory import RunDirectory
-from tui.runs.status import status_of
+from tui.runs.record.run_directory import RunDirectory
+from tui.runs.record.run_status import status_of
+from tui.text.ranks import parse_ranks
 
 REHEARSAL = ("python3", "-m", "tui.localpod.rehearsal")
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.cli.commands import Shell
 from tests.cli.conftest import LocalPod
-from tui.commands.arguments import whole
+from tui.commands.parser.argument_types import whole
 from tui.errors import UsageError
 from tui.pod.run_names import readable_name
 

@@ -9,9 +9,9 @@ from datetime import datetime, timezone
 
 import pytest
 
-from tui.commands import streams
-from tui.commands.arguments import ago
-from tui.commands.output import Output
+from tui.commands.parser.argument_types import ago
+from tui.commands.terminal import stdio
+from tui.commands.terminal.output import Output
 from tui.errors import UsageError, WorkerError
 
 
@@ -61,8 +61,8 @@ def test_a_terminal_that_takes_no_orders_is_sent_none(monkeypatch: pytest.Monkey
     ours, theirs = pty.openpty()
     with os.fdopen(theirs, "w") as terminal, os.fdopen(ours, "rb"):
         monkeypatch.setenv("TERM", "xterm")
-        assert streams.obeys(terminal)
+        assert stdio.obeys(terminal)
         monkeypatch.setenv("TERM", "dumb")
-        assert not streams.obeys(terminal)
+        assert not stdio.obeys(terminal)
     with io.StringIO() as file:
-        assert not streams.obeys(file)
+        assert not stdio.obeys(file)

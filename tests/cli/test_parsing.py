@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tui.cli import main
-from tui.commands.mistyped import commands_of
-from tui.commands.parsing import FAMILIES, build_parser, parse
+from tui.commands.parser.parser import FAMILIES, build_parser, parse
+from tui.commands.parser.suggestions import commands_of
 
 
 def test_every_command_is_found_in_the_family_that_adds_it() -> None:
@@ -58,7 +58,7 @@ def test_wrong_usage_ends_with_2_and_a_sentence(words: list[str], capsys: pytest
 
 def test_help_imports_neither_google_nor_asyncssh_nor_textual_nor_numpy() -> None:
     script = (
-        "import sys\nfrom tui.commands.parsing import build_parser\nbuild_parser().format_help()\n"
+        "import sys\nfrom tui.commands.parser.parser import build_parser\nbuild_parser().format_help()\n"
         "heavy = {'google', 'grpc', 'asyncssh', 'textual', 'numpy', 'torch', 'rich'}\n"
         "print(sorted(heavy & {name.partition('.')[0] for name in sys.modules}))"
     )

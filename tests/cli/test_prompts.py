@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.pods import until
-from tui.commands.prompter import TerminalPrompter
+from tui.commands.terminal.prompts import TerminalPrompter
 
 
 class Terminal:

@@ -13,7 +13,7 @@ from tests.cli.commands import DEADLINE, Answer, Shell
 from tests.cli.conftest import LocalPod
 from tui.pod.run import Run
 from tui.pod.worker import Worker
-from tui.runs.directory import RunDirectory
+from tui.runs.record.run_directory import RunDirectory
 
 NIGHT = "night-20260102-000000-aaaa"
 DAY = "day-20260101-000000-bbbb"

@@ -11,7 +11,7 @@ from tests.logs.shapes import training
 from tui.cli import main
 from tui.pod.run import Run
 from tui.pod.worker import Worker
-from tui.runs.directory import RunDirectory
+from tui.runs.record.run_directory import RunDirectory
 
 
 def made(shell: Shell, run: str, zone: str | None = None) -> RunDirectory:

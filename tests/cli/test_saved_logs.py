@@ -16,12 +16,12 @@ import pytest
 from tests.cli.commands import Shell
 from tests.logs.shapes import SAMPLE_LOG, generated_log, training
 from tests.stores import needs_store
-from tui.cloud.buckets import Buckets, parse_url
-from tui.commands.parsing import parse
-from tui.localpod.bucket import Bucket
+from tui.cloud.storage.buckets import Buckets, parse_url
+from tui.commands.parser.parser import parse
+from tui.localpod.bucket.bucket import Bucket
 from tui.pod.run import Run
 from tui.pod.worker import Worker
-from tui.runs.directory import RunDirectory
+from tui.runs.record.run_directory import RunDirectory
 from tui.settings import Settings
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from tests.cli.commands import DEADLINE, Shell
 from tui.commands._compat_textual_serve import process_of
-from tui.commands.browser import FAILED_CODE, WRONG_KEY_CODE
+from tui.commands.serve_server import FAILED_CODE, WRONG_KEY_CODE
 
 
 @pytest.fixture(scope="module")
@@ -241,7 +241,7 @@ def test_settings_hold_in_every_tab(shell: Shell) -> None:
 
 
 def test_the_console_keeps_the_options_it_was_served_with() -> None:
-    from tui.commands.parsing import flags, parse
+    from tui.commands.parser.parser import flags, parse
     from tui.commands.serve import words_of
 
     words = ["--project=p", "--zone=a", "--zone=b", "--read-only", "--hosts=/h"]

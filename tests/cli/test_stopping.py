@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tui.commands.stopping import _in_words
-from tui.runs.stop import StopAnswer
+from tui.commands.stop import _in_words
+from tui.runs.worker.stop import StopAnswer
 
 
 @pytest.mark.parametrize(

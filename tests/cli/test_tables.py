@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui.commands.tables import INDENT, TEXT, aligned, fitted
+from tui.commands.terminal.tables import INDENT, TEXT, aligned, fitted
 
 NONE = frozenset[int]()
 RUNS = [

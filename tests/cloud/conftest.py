@@ -10,7 +10,7 @@ import pytest
 
 from tests.localpod.api_clients import serving
 from tests.localpod.api_hosts import SocketHosts
-from tui.cloud.tpu_api import TpuApi
+from tui.cloud.tpu.tpu_api import TpuApi
 from tui.localpod.api.server import TpuService
 from tui.settings import Settings
 

@@ -10,9 +10,9 @@ import pytest
 
 from tests.sshd import free_port
 from tests.stores import needs_store
-from tui.cloud.buckets import Buckets, BucketUrl, parse_url
+from tui.cloud.storage.buckets import Buckets, BucketUrl, parse_url
 from tui.errors import CloudError, UsageError
-from tui.localpod.bucket import Bucket
+from tui.localpod.bucket.bucket import Bucket
 from tui.settings import Settings
 
 

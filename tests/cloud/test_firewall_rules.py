@@ -11,11 +11,11 @@ from aiohttp import web
 
 from tests.cloud.conftest import Cloud
 from tests.sshd import free_port
-from tui.checks.firewall_rows import read_rules, rows_of_rules
-from tui.checks.row import CheckRow
-from tui.cloud.firewall_rules import FirewallRules, Policy, Rule, Traffic
+from tui.checks.check_row import CheckRow
+from tui.checks.firewall.firewall_rows import read_rules, rows_of_rules
+from tui.cloud.compute.firewall_rules import FirewallRules, Policy, Rule, Traffic
 from tui.errors import CloudError
-from tui.localpod.compute import Compute
+from tui.localpod.api.compute_api import Compute
 from tui.pod.slice import Slice
 from tui.pod.worker import Worker
 from tui.settings import Settings

@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 import pytest
 
 from tests.cloud.conftest import Cloud
-from tui.cloud.login_keys import lets_in, os_login, with_key
+from tui.cloud.compute.ssh_key_metadata import lets_in, os_login, with_key
 from tui.errors import UsageError
 
 MINE = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIMine me@laptop"

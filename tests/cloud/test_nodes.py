@@ -8,7 +8,7 @@ from google.cloud import tpu_v2
 from google.rpc import status_pb2
 
 from tui.cloud.credentials import silence_libraries
-from tui.cloud.nodes import merge, slice_of_node, slices_of_queued, with_guest_attributes
+from tui.cloud.tpu.tpu_messages import merge, slice_of_node, slices_of_queued, with_guest_attributes
 from tui.pod.slice import Slice
 
 NAME = "projects/my-project/locations/us-central2-b/nodes/pod"

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from tui.cloud.project_metadata import project_metadata
-from tui.localpod.compute import Compute
+from tui.cloud.compute.project_metadata import project_metadata
+from tui.localpod.api.compute_api import Compute
 from tui.settings import Settings
 
 

@@ -11,7 +11,7 @@ from tests.cloud.conftest import Cloud
 ASK = """
 import asyncio, sys
 from pathlib import Path
-from tui.cloud.tpu_api import TpuApi
+from tui.cloud.tpu.tpu_api import TpuApi
 from tui.settings import Settings
 
 async def names():

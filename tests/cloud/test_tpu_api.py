@@ -18,9 +18,9 @@ from google.cloud.tpu_v2.services.tpu.transports.grpc_asyncio import TpuGrpcAsyn
 from tests.cloud.conftest import Cloud
 from tests.localpod.api_clients import until
 from tui.cloud.inventory import open_inventory
-from tui.cloud.tpu_api import TpuApi
+from tui.cloud.tpu.tpu_api import TpuApi
 from tui.errors import CloudError, UsageError
-from tui.localpod.api.behaviour import FOR_EVER
+from tui.localpod.api.faults import FOR_EVER
 from tui.pod.slice import Slice
 from tui.settings import Settings
 

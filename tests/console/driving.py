@@ -18,10 +18,10 @@ from tests.console.stage import (
 )
 from tui.console.app import ConsoleApp
 from tui.console.widgets.headline import Headline
-from tui.console.widgets.line_table import LineTable
-from tui.console.widgets.log_pane import LogPane
-from tui.console.widgets.trouble import Trouble
-from tui.runs.directory import RunDirectory
+from tui.console.widgets.log.log_pane import LogPane
+from tui.console.widgets.problem_panel import Trouble
+from tui.console.widgets.tables.line_table import LineTable
+from tui.runs.record.run_directory import RunDirectory
 
 DEADLINE = 60.0
 FULL, SMALL = (140, 44), (80, 24)

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tui.checks.row import CheckRow
+from tui.checks.check_row import CheckRow
 from tui.errors import CloudError, TpuTuiError
 from tui.operator import LaunchRequest, Operator
 from tui.pod.run import Run
 from tui.pod.slice import Slice
 from tui.pod.worker import Worker
-from tui.runs.directory import RunDirectory
+from tui.runs.record.run_directory import RunDirectory
 from tui.settings import Settings
 
 

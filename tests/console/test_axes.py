@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from textual.app import App, ComposeResult
 
 from tests.console.driving import until
-from tui.console.widgets.axes import RunTime, clock, ticks_within
-from tui.console.widgets.charts import Plot, readable, time_axis
-from tui.logs.series import PodSeries
+from tui.console.widgets.charts.chart_axes import RunTime, clock, ticks_within
+from tui.console.widgets.charts.charts import Plot, readable, time_axis
+from tui.logs.history.history import PodSeries
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from textual.app import App, ComposeResult
 
 from tests.console.driving import until
 from tests.logs.shapes import training
-from tui.console.widgets.chart_panes import ChartPanes
-from tui.console.widgets.charts import Chart
+from tui.console.widgets.charts.charts import Chart
+from tui.console.widgets.panes.chart_panes import ChartPanes
 from tui.logs.demux import Demux
 
 

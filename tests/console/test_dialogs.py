@@ -7,7 +7,7 @@ from textual.widgets import Button, Input, Select
 
 from tests.console.driving import FULL, SMALL, dialog_text, headline, running, shown, table, until
 from tests.console.stage import Answered, StageOperator
-from tui.checks.row import CheckRow
+from tui.checks.check_row import CheckRow
 from tui.console.app import ConsoleApp
 from tui.console.screens.delete import DeleteDialog
 from tui.console.screens.dialog import Dialog, QuitDialog, SecretDialog, TrustDialog

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from tests.console.stage import a_slice, make_run
-from tui.console.document import document
+from tui.console.render.describe import document
 
 
 def test_a_document_reads_without_brackets() -> None:

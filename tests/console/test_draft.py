@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from tui.checks.row import CheckRow
-from tui.console.draft import check_lines, parse_env, parse_restarts, scaled, shell_note
+from tui.checks.check_row import CheckRow
+from tui.console.data.launch_form import check_lines, parse_env, parse_restarts, scaled, shell_note
 from tui.console.widgets.command_line import one_line
 from tui.errors import UsageError
 

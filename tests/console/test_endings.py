@@ -3,7 +3,7 @@ from __future__ import annotations
 from tests.console.driving import FULL, fail, running, table, until
 from tests.console.stage import StageOperator
 from tui.console.app import ConsoleApp
-from tui.console.endings import Endings, ending
+from tui.console.data.run_end_notifier import Endings, ending
 
 
 def test_each_end_is_told_once_and_none_that_was_there_before(operator: StageOperator) -> None:

@@ -12,7 +12,7 @@ from tests.console.driving import FULL, SMALL, dialog_text, running, table, unti
 from tests.console.stage import StageOperator, a_slice
 from tests.sshd import OpensshWorker, needs_sshd
 from tui.console.app import ConsoleApp
-from tui.console.screens.execute import ExecDialog
+from tui.console.screens.exec import ExecDialog
 from tui.console.screens.launch import LaunchDialog
 from tui.console.screens.pod import PodScreen
 from tui.console.screens.run import RunScreen

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tests.console.stage import a_slice
-from tui.console.execution import MOST_EACH, MOST_LINES, Execution
+from tui.console.render.exec_progress import MOST_EACH, MOST_LINES, Execution
 from tui.errors import OutOfReachError
-from tui.ssh.outcome import Completed
+from tui.ssh.exec.command_result import Completed
 
 
 def _execution(count: int = 4) -> Execution:

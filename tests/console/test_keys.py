@@ -10,16 +10,16 @@ from textual.widgets import Input
 
 from tests.console.driving import FULL, SMALL, dialog_text, running, table, until
 from tests.console.stage import StageOperator, train
+from tui.console.actions.command_palette import entries
 from tui.console.app import WRITES_AHEAD, ConsoleApp
-from tui.console.palette import entries
 from tui.console.screens.base import MainScreen
 from tui.console.screens.dialog import TextDialog, WaitDialog
 from tui.console.screens.help import TEXTUALS, help_text
 from tui.console.screens.launch import LaunchDialog
 from tui.console.screens.run import RunScreen
-from tui.console.widgets.core_table import CoreTable
-from tui.console.widgets.keys_line import KeysLine
-from tui.console.widgets.log_pane import LogPane
+from tui.console.widgets.footer import KeysLine
+from tui.console.widgets.log.log_pane import LogPane
+from tui.console.widgets.tables.core_table_widget import CoreTable
 from tui.errors import TpuTuiError
 
 

@@ -19,7 +19,7 @@ from tui.console.screens.dialog import QuitDialog, SecretDialog, TextDialog
 from tui.console.screens.pod import PodScreen
 from tui.console.screens.run import RunScreen
 from tui.errors import TpuTuiError
-from tui.runs.directory import RunDirectory
+from tui.runs.record.run_directory import RunDirectory
 
 
 class _Handing(StageOperator):

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tui.console.lines import LONGEST_SHOWN, Merged, Spool
-from tui.console.search import Chosen, Filtered
+from tui.console.data.line_index import LONGEST_SHOWN, Merged, Spool
+from tui.console.data.line_search import Chosen, Filtered
 
 
 def index(source: Spool | Filtered | Merged, budget: int = 50_000) -> None:

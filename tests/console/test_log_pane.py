@@ -7,8 +7,8 @@ from textual.events import MouseScrollDown, MouseScrollUp
 from textual.pilot import Pilot
 
 from tests.console.driving import until
-from tui.console.lines import LONGEST_SHOWN, Spool
-from tui.console.widgets.log_pane import LogPane
+from tui.console.data.line_index import LONGEST_SHOWN, Spool
+from tui.console.widgets.log.log_pane import LogPane
 
 
 class Holding(App[None]):

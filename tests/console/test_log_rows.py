@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tui.console.widgets.log_rows import Row, cut, found_in, wrapped
+from tui.console.widgets.log.log_wrapping import Row, cut, found_in, wrapped
 
 
 def marked(row: Row, text: str) -> str:

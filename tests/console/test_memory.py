@@ -3,7 +3,7 @@ from __future__ import annotations
 import gc
 import weakref
 
-from tui.console.memory import freeze_what_stays
+from tui.console.platform.gc_tuning import freeze_what_stays
 
 
 class Ring:

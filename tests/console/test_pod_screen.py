@@ -15,19 +15,19 @@ from tests.console.stage import (
     train,
     unreachable,
 )
-from tui.checks.row import CheckRow
-from tui.console import rows
+from tui.checks.check_row import CheckRow
+from tui.console.actions.command_palette import entries
 from tui.console.app import ConsoleApp
-from tui.console.palette import entries
+from tui.console.data.pollers import FIRST_RUNS
+from tui.console.render import tables
 from tui.console.screens.base import MainScreen
 from tui.console.screens.dialog import TextDialog
 from tui.console.screens.help import help_text
 from tui.console.screens.pod import PodScreen
 from tui.console.screens.run import RunScreen
-from tui.console.sources import FIRST_RUNS
-from tui.console.widgets.core_table import CoreTable
-from tui.console.widgets.pane import Pane
-from tui.runs.directory import RunDirectory
+from tui.console.widgets.panes.pane import Pane
+from tui.console.widgets.tables.core_table_widget import CoreTable
+from tui.runs.record.run_directory import RunDirectory
 
 
 async def test_the_pod_screen_shows_slices_workers_checks_and_runs(operator: StageOperator) -> None:
@@ -213,8 +213,8 @@ async def test_of_many_ended_runs_nothing_is_read_or_made_again(
         directory.append_event("state", state="running", cause=None)
         directory.append_event("state", state="stopped", cause=None)
     made: list[str] = []
-    real = rows.run_row
-    monkeypatch.setattr(rows, "run_row", lambda status, *rest: (made.append(status.run.id), real(status, *rest))[1])
+    real = tables.run_row
+    monkeypatch.setattr(tables, "run_row", lambda status, *rest: (made.append(status.run.id), real(status, *rest))[1])
     looks: list[int] = []
     look = operator.runs
     monkeypatch.setattr(operator, "runs", lambda **more: (found := look(**more), looks.append(len(found)))[0])

@@ -11,10 +11,10 @@ from tests.console.driving import shown, trouble, until
 from tests.console.stage import StageOperator
 from tests.logs.shapes import training
 from tui.console.app import ConsoleApp
-from tui.console.replay import SavedFeed
+from tui.console.data.saved_log_feed import SavedFeed
 from tui.console.screens.run import RunScreen
-from tui.console.widgets.core_table import CoreTable
-from tui.logs.archive import open_log
+from tui.console.widgets.tables.core_table_widget import CoreTable
+from tui.logs.saved_log import open_log
 
 LOGS = {
     "xla_dist": (

@@ -16,15 +16,15 @@ from tests.console.stage import (
     write,
 )
 from tui.console.app import ConsoleApp
-from tui.console.feed import RunFeed
+from tui.console.data.run_feed import RunFeed
 from tui.console.screens.dialog import TextDialog
 from tui.console.screens.pod import PodScreen
 from tui.console.screens.run import RunScreen
-from tui.console.widgets.core_table import CoreTable
-from tui.console.widgets.log_pane import LogPane
-from tui.console.widgets.tab_line import TabLine
-from tui.console.widgets.trouble import Trouble
-from tui.runs.directory import RunDirectory
+from tui.console.widgets.log.log_pane import LogPane
+from tui.console.widgets.problem_panel import Trouble
+from tui.console.widgets.tab_bar import TabLine
+from tui.console.widgets.tables.core_table_widget import CoreTable
+from tui.runs.record.run_directory import RunDirectory
 
 
 def tabs_red(tabs: TabLine) -> object:
@@ -160,7 +160,7 @@ async def test_curves_are_dark_on_a_light_screen_and_bright_on_a_dark_one(operat
 
 
 async def test_a_saved_log_is_shown_and_called_that(operator: StageOperator, tmp_path: Path) -> None:
-    from tui.logs.archive import open_log
+    from tui.logs.saved_log import open_log
 
     path = tmp_path / "out.log"
     lines = []
@@ -399,7 +399,7 @@ async def test_while_logs_are_read_the_headline_says_so_and_shows_no_old_figures
 
 
 async def test_a_saved_log_that_is_still_read_shows_how_far_it_was(operator: StageOperator, tmp_path: Path) -> None:
-    from tui.logs.archive import open_log
+    from tui.logs.saved_log import open_log
 
     path = tmp_path / "out.log"
     chatter = b"chatter about nothing in particular\n" * 400_000

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tui.console.screens.shares import (
+from tui.console.screens.run_layout import (
     CHART_ROWS,
     EDGES,
     FRAME,

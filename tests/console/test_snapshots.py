@@ -15,20 +15,20 @@ from textual.widgets import Input
 
 import tui.console.app
 from tests.console.stage import Answered, a_slice, make_run, training_line
-from tui.console import rows, run_view
-from tui.console.draft import Draft
-from tui.console.lines import Spool
+from tui.console.data.launch_form import Draft
+from tui.console.data.line_index import Spool
+from tui.console.render import run_summary, tables
 from tui.console.screens.delete import DeleteDialog, DeleteProgress
 from tui.console.screens.dialog import QuitDialog, TrustDialog
 from tui.console.screens.launch import LaunchDialog
 from tui.console.screens.stop import StopDialog, StopProgress
-from tui.console.widgets.columns import Cell
-from tui.console.widgets.core_table import CoreTable
 from tui.console.widgets.headline import Headline
-from tui.console.widgets.log_pane import LogPane
-from tui.console.widgets.pane import Pane
-from tui.console.widgets.row_table import RowTable
-from tui.console.widgets.trouble import Told, Trouble
+from tui.console.widgets.log.log_pane import LogPane
+from tui.console.widgets.panes.pane import Pane
+from tui.console.widgets.problem_panel import Told, Trouble
+from tui.console.widgets.tables.core_table_widget import CoreTable
+from tui.console.widgets.tables.row_table import RowTable
+from tui.console.widgets.tables.table_columns import Cell
 from tui.logs.demux import Demux
 from tui.logs.snapshot import Snapshot
 
@@ -81,20 +81,20 @@ def core_table() -> CoreTable:
 
 
 def slices() -> Widget:
-    table = RowTable(rows.SLICE_COLUMNS)
+    table = RowTable(tables.SLICE_COLUMNS)
     shown = [
         a_slice(),
         a_slice("spare", 1, state="PREEMPTED", health=None, accelerator_type="v2-8", cores=8, spot=True),
         a_slice("\x1b[31m[bold]odd", 0, state="CREATING", health=None, cores=None),
     ]
-    table.call_later(table.show, [rows.slice_row(slice_) for slice_ in shown])
+    table.call_later(table.show, [tables.slice_row(slice_) for slice_ in shown])
     return Pane("slices", table)
 
 
 def headline() -> Widget:
     widget = Headline()
     cells = [Cell("running", "good"), Cell("resnet-20261121-090000-a1b2"), Cell("2h05m"), Cell("unattended", "bad")]
-    widget.call_later(widget.show, [cells, run_view._figures(snapshot_of(), Quiet())])  # type: ignore[arg-type]
+    widget.call_later(widget.show, [cells, run_summary._figures(snapshot_of(), Quiet())])  # type: ignore[arg-type]
     return widget
 
 

@@ -18,11 +18,11 @@ from tests.console.stage import StageOperator, train
 from tests.console.test_log_pane import Holding, numbered, opened, shown
 from tui.console.app import COVERED_EVERY, ConsoleApp
 from tui.console.screens.run import RunScreen
-from tui.console.widgets.columns import Cell
+from tui.console.widgets.footer import KeysLine
 from tui.console.widgets.headline import Headline
-from tui.console.widgets.keys_line import KeysLine
-from tui.console.widgets.log_pane import LogPane
-from tui.console.widgets.pane import Pane
+from tui.console.widgets.log.log_pane import LogPane
+from tui.console.widgets.panes.pane import Pane
+from tui.console.widgets.tables.table_columns import Cell
 
 
 async def test_a_log_that_grows_by_screenfuls_is_not_painted_at_every_one(
@@ -32,11 +32,11 @@ async def test_a_log_that_grows_by_screenfuls_is_not_painted_at_every_one(
     numbered(path, 100)
     async with Holding(pane).run_test(size=(40, 10)) as pilot:
         await opened(pilot, pane, path)
-        monkeypatch.setattr("tui.console.widgets.log_pane.PAINT_EVERY", math.inf)
+        monkeypatch.setattr("tui.console.widgets.log.log_pane.PAINT_EVERY", math.inf)
         numbered(path, 100, 100)
         pane.tick()
         assert shown(pane)[-1] == "line 000099"
-        monkeypatch.setattr("tui.console.widgets.log_pane.PAINT_EVERY", 0.0)
+        monkeypatch.setattr("tui.console.widgets.log.log_pane.PAINT_EVERY", 0.0)
         pane.tick()
         assert shown(pane)[-1] == "line 000199"
 

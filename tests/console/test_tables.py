@@ -8,12 +8,12 @@ from textual.app import App, ComposeResult
 from textual.widget import Widget
 
 from tests.console.stage import training_line
-from tui.console.widgets.columns import Cell, Column, fitting
-from tui.console.widgets.core_table import COLUMNS as CORE_COLUMNS
-from tui.console.widgets.core_table import WIDEST_TREND, CoreTable, matching, order_by
-from tui.console.widgets.line_table import LineTable
-from tui.console.widgets.row_table import Row, RowTable
-from tui.console.widgets.sparkline import sparkline
+from tui.console.widgets.tables.core_table_widget import COLUMNS as CORE_COLUMNS
+from tui.console.widgets.tables.core_table_widget import WIDEST_TREND, CoreTable, matching, order_by
+from tui.console.widgets.tables.line_table import LineTable
+from tui.console.widgets.tables.row_table import Row, RowTable
+from tui.console.widgets.tables.sparkline import sparkline
+from tui.console.widgets.tables.table_columns import Cell, Column, fitting
 from tui.logs.demux import Demux
 from tui.logs.snapshot import Snapshot
 
@@ -204,7 +204,7 @@ async def test_a_filter_hides_what_does_not_match() -> None:
 
 async def test_hostile_cells_never_reach_the_terminal_raw() -> None:
     from tests.console.stage import a_slice
-    from tui.console.rows import SLICE_COLUMNS, slice_row
+    from tui.console.render.tables import SLICE_COLUMNS, slice_row
 
     table = RowTable(SLICE_COLUMNS)
     async with Holding(table).run_test(size=(100, 8)):

@@ -7,7 +7,7 @@ from pathlib import Path
 PROGRAM = """
 import os, sys
 from pathlib import Path
-from tui.console.terminal import stderr_to_log
+from tui.console.platform.stderr_redirect import stderr_to_log
 with stderr_to_log(Path(sys.argv[1])):
     os.write(2, b"a C library complains\\n")
     print("python complains", file=sys.stderr, flush=True)
@@ -28,7 +28,7 @@ def test_what_libraries_write_goes_to_the_log_and_the_screen_keeps_the_terminal(
 
 def test_the_console_opens_without_google_asyncssh_or_the_plotting_library() -> None:
     program = (
-        "import sys, tui.console.entry, tui.operator\n"
+        "import sys, tui.console.run, tui.operator\n"
         "print([name for name in ('google', 'grpc', 'asyncssh', 'textual_plot', 'torch') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

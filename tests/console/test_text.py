@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from tui.console.text import as_seen, elapsed, fit, fit_right, harmless, harmless_bytes, number
+from tui.console.render.safe_text import as_seen, elapsed, fit, fit_right, harmless, harmless_bytes, number
 
 
 def test_escape_sequences_become_visible_and_lose_their_effect() -> None:

@@ -10,8 +10,8 @@ from tests.console.stage import StageOperator, train
 from tui.console.app import ConsoleApp
 from tui.console.screens.run import RunScreen
 from tui.console.screens.stop import StopDialog
-from tui.console.widgets.log_pane import LogPane
-from tui.console.widgets.trouble import Trouble
+from tui.console.widgets.log.log_pane import LogPane
+from tui.console.widgets.problem_panel import Trouble
 
 TINY = (40, 10)
 

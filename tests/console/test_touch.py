@@ -8,14 +8,14 @@ import pytest
 
 from tests.console.driving import FULL, headline, running, shown, table, trouble, until
 from tests.console.stage import StageOperator, train
+from tui.console.actions.flows import ATTEND_EVERY
 from tui.console.app import ConsoleApp
-from tui.console.flows import ATTEND_EVERY
+from tui.console.render.freshness import left_alone, out_of_touch
 from tui.console.screens.run import RunScreen
-from tui.console.touch import left_alone, out_of_touch
-from tui.console.widgets.core_table import CoreTable
+from tui.console.widgets.tables.core_table_widget import CoreTable
 from tui.errors import TpuTuiError
-from tui.operator import following
-from tui.runs.directory import KEEPER_FILE, Attendance, RunDirectory
+from tui.operator import run_events
+from tui.runs.record.run_directory import KEEPER_FILE, Attendance, RunDirectory
 
 NOW = 1_790_000_000.0
 
@@ -84,7 +84,7 @@ async def test_who_may_only_look_reads_a_run_that_nobody_keeps(
         return None
 
     monkeypatch.setattr(operator, "refresh", refresh)
-    monkeypatch.setattr(following, "CATCH_UP_EVERY", 0.5)
+    monkeypatch.setattr(run_events, "CATCH_UP_EVERY", 0.5)
     directory = running(operator)
     train(directory, range(0, 20, 5))
     leave_alone(directory)

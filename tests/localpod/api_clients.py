@@ -18,7 +18,7 @@ from google.longrunning import operations_pb2
 from google.oauth2.credentials import Credentials
 
 from tests.localpod.api_hosts import SocketHosts
-from tui.localpod.api.behaviour import Behaviour
+from tui.localpod.api.faults import Behaviour
 from tui.localpod.api.server import TpuService
 
 PLACE = "projects/local/locations/local-a"

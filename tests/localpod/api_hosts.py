@@ -8,7 +8,7 @@ import secrets
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from tui.localpod.api.hosts import HostedWorker
+from tui.localpod.api.host_protocol import HostedWorker
 
 
 class SocketHosts:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tui.localpod.processes import Mark, members
+from tui.localpod.cleanup.process_sweep import Mark, members
 
 NOBODY = 65534
 AS_NOBODY = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")

@@ -9,7 +9,7 @@ import pytest
 from google.api_core import exceptions
 
 from tests.localpod.api_clients import PLACE, TRANSPORTS, named, node, pod
-from tui.localpod.api.behaviour import Behaviour
+from tui.localpod.api.faults import Behaviour
 
 over_each_transport = pytest.mark.parametrize("transport", TRANSPORTS)
 

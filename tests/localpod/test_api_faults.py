@@ -10,7 +10,7 @@ import pytest
 from google.api_core import exceptions
 
 from tests.localpod.api_clients import PLACE, TRANSPORTS, named, node, pod
-from tui.localpod.api.behaviour import FOR_EVER, Behaviour
+from tui.localpod.api.faults import FOR_EVER, Behaviour
 
 over_each_transport = pytest.mark.parametrize("transport", TRANSPORTS)
 over_grpc = pytest.mark.parametrize("transport", ["grpc", "grpc_asyncio"])

@@ -6,8 +6,8 @@ import pytest
 from google.api_core import exceptions
 
 from tests.localpod.api_clients import PLACE, TRANSPORTS, Caller, connected, node, pod, serving
-from tui.localpod.api import shapes
-from tui.localpod.api.behaviour import Behaviour
+from tui.localpod.api.faults import Behaviour
+from tui.localpod.api.resources import accelerator_types
 from tui.localpod.api.server import TpuService
 
 over_each_transport = pytest.mark.parametrize("transport", TRANSPORTS)
@@ -84,7 +84,7 @@ async def test_accelerator_types_tell_their_topology_and_can_be_looked_up(transp
         types = {
             item.type_: item for item in await one.call.all("list_accelerator_types", parent=PLACE, page_size=50)
         }
-        assert set(types) == set(shapes.shapes())
+        assert set(types) == set(accelerator_types.shapes())
         assert [config.topology for config in types["v3-32"].accelerator_configs] == ["4x4"]
         assert types["local-3"].name == f"{PLACE}/acceleratorTypes/local-3"
         assert await one.call("get_accelerator_type", name=types["v6e-8"].name) == types["v6e-8"]
@@ -122,7 +122,7 @@ async def test_a_filter_is_refused_rather_than_ignored() -> None:
     [(4, 8, "v3-32"), (1, 8, "v3-8"), (1, 4, "v4-8"), (1, 1, "v6e-1"), (4, 1, "local-4"), (3, 8, "local-3")],
 )
 def test_a_shape_gets_a_real_type_where_one_fits(workers: int, cores: int, name: str) -> None:
-    assert shapes.accelerator_type_for(workers, cores) == name
+    assert accelerator_types.accelerator_type_for(workers, cores) == name
 
 
 def test_a_topology_holds_as_many_chips_as_its_type() -> None:
@@ -130,7 +130,7 @@ def test_a_topology_holds_as_many_chips_as_its_type() -> None:
 
     from tui.pod.accelerator import parse
 
-    for shape in shapes.shapes().values():
+    for shape in accelerator_types.shapes().values():
         if shape.topology is not None:
             real = parse(shape.name)
             assert real is not None

@@ -10,7 +10,7 @@ import pytest
 from google.api_core import exceptions
 
 from tests.localpod.api_clients import PLACE, TRANSPORTS, Pod, named, node, pod, until
-from tui.localpod.api.behaviour import Behaviour
+from tui.localpod.api.faults import Behaviour
 
 State = tpu.QueuedResourceState.State
 Spec = tpu.QueuedResource.Tpu.NodeSpec

@@ -17,11 +17,11 @@ from google.cloud import storage
 
 from tests.pods import pod_home
 from tui.errors import TpuTuiError
-from tui.localpod import bucket as module
-from tui.localpod import bucket_proxy
 from tui.localpod import pod as pod_module
-from tui.localpod.bucket import Bucket, find_binary
-from tui.localpod.up import run_local_up
+from tui.localpod.bucket import bucket as module
+from tui.localpod.bucket import bucket_proxy
+from tui.localpod.bucket.bucket import Bucket, find_binary
+from tui.localpod.command import run_local_up
 
 __all__ = ["pod_home"]
 

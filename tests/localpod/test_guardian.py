@@ -26,9 +26,9 @@ from tests.pods import (
     until,
     wait_until,
 )
-from tui.localpod.guardian import remove_profile
+from tui.localpod.cleanup.guardian import remove_profile
+from tui.localpod.cleanup.process_sweep import Mark, belongs, members, run_tags, sweep
 from tui.localpod.pod import LocalPod
-from tui.localpod.processes import Mark, belongs, members, run_tags, sweep
 from tui.settings import load
 
 __all__ = ["local_pod", "pod_home", "small_pod"]
@@ -229,7 +229,7 @@ def _guardian_of(pod: LocalPod) -> int:
             words = entry.read_bytes().split(b"\0")
         except OSError:
             continue
-        if b"tui.localpod.guardian" in words and pod.id.encode() in words:
+        if b"tui.localpod.cleanup.guardian" in words and pod.id.encode() in words:
             return int(entry.parent.name)
     return 0
 
@@ -247,9 +247,8 @@ def _marked(mark: Mark, *, scrubbed: bool) -> subprocess.Popen[bytes]:
     """Not with `preexec_fn`: the child of a process that has gRPC's threads could stand still before it."""
     if not scrubbed:
         return subprocess.Popen(["sleep", "1000"], env=mark.environment)
-    code = (
-        f"import os; from tui.localpod.processes import Mark; {mark}.put_on(); os.execvp('sleep', ['sleep', '1000'])"
-    )
+    imports = "import os; from tui.localpod.cleanup.process_sweep import Mark"
+    code = f"{imports}; {mark}.put_on(); os.execvp('sleep', ['sleep', '1000'])"
     return subprocess.Popen([sys.executable, "-c", code], env={})
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import psutil
 
 from tests.cli.commands import DEADLINE, Shell
-from tui.runs.directory import RunDirectory
+from tui.runs.record.run_directory import RunDirectory
 
 
 def is_running(pid: int | None) -> bool:

@@ -11,11 +11,12 @@ import pytest
 
 from tests.pods import PodProcess, local_pod, log_in, pod_home, pod_process, running_pod
 from tui.cloud.inventory import open_inventory
-from tui.cloud.tpu_api import TpuApi
+from tui.cloud.tpu.tpu_api import TpuApi
 from tui.errors import TpuTuiError, UsageError
-from tui.localpod import addresses, memory
-from tui.localpod.addresses import free_net
-from tui.localpod.memory import GIB, check_memory, memory_available, memory_needed
+from tui.localpod import memory_requirement
+from tui.localpod.host import loopback_addresses
+from tui.localpod.host.loopback_addresses import free_net
+from tui.localpod.memory_requirement import GIB, check_memory, memory_available, memory_needed
 from tui.localpod.pod import LocalPod
 from tui.settings import load
 
@@ -98,7 +99,7 @@ async def test_a_second_pod_in_the_same_home_is_refused_with_the_first_ones_proc
 
 async def test_a_start_that_fails_leaves_nothing(pod_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pod = LocalPod(pod_home)
-    monkeypatch.setattr(addresses, "PORTS", ())
+    monkeypatch.setattr(loopback_addresses, "PORTS", ())
     with pytest.raises(TpuTuiError, match="No loopback addresses"):
         await pod.start(2, 1, 1)
     assert not pod.directory.exists()
@@ -106,9 +107,9 @@ async def test_a_start_that_fails_leaves_nothing(pod_home: Path, monkeypatch: py
 
 
 def test_a_net_stays_claimed_while_its_workers_are_down(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(addresses, "_FIRST_NET", 253)
-    monkeypatch.setattr(addresses, "_LAST_NET", 253)
-    monkeypatch.setattr(addresses, "PORTS", (22345,))
+    monkeypatch.setattr(loopback_addresses, "_FIRST_NET", 253)
+    monkeypatch.setattr(loopback_addresses, "_LAST_NET", 253)
+    monkeypatch.setattr(loopback_addresses, "PORTS", (22345,))
     first = free_net(3)
     with pytest.raises(TpuTuiError, match="ports 22345 are taken"):
         free_net(3)
@@ -117,9 +118,9 @@ def test_a_net_stays_claimed_while_its_workers_are_down(monkeypatch: pytest.Monk
 
 
 def test_more_workers_than_one_net_holds_get_the_next_one_too() -> None:
-    net = free_net(addresses.HOSTS_A_NET + 5)
+    net = free_net(loopback_addresses.HOSTS_A_NET + 5)
     net.close()
-    assert len({address for address, _ in net.addresses}) == addresses.HOSTS_A_NET + 5
+    assert len({address for address, _ in net.addresses}) == loopback_addresses.HOSTS_A_NET + 5
 
 
 def test_a_port_that_somebody_uses_everywhere_is_left_to_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,21 +128,21 @@ def test_a_port_that_somebody_uses_everywhere_is_left_to_them(monkeypatch: pytes
         other.bind(("0.0.0.0", 0))
         other.listen()
         taken = other.getsockname()[1]
-        monkeypatch.setattr(addresses, "PORTS", (taken, 22346))
+        monkeypatch.setattr(loopback_addresses, "PORTS", (taken, 22346))
         net = free_net(2)
         net.close()
     assert {port for _, port in net.addresses} == {22346}
 
 
 def test_a_system_with_one_loopback_address_gives_every_worker_a_port(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = addresses._bind
+    real = loopback_addresses._bind
 
     def only_the_first(address: str, port: int, *, listen: bool) -> socket.socket:
         if address != "127.0.0.1":
             raise OSError(99, "Cannot assign requested address")
         return real(address, port, listen=listen)
 
-    monkeypatch.setattr(addresses, "_bind", only_the_first)
+    monkeypatch.setattr(loopback_addresses, "_bind", only_the_first)
     net = free_net(3)
     listeners = net.listeners()
     try:
@@ -158,7 +159,7 @@ def test_the_demos_memory_grows_with_its_cores() -> None:
 
 
 def test_too_little_memory_is_said_with_what_would_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "memory_available", lambda: 3 * GIB)
+    monkeypatch.setattr(memory_requirement, "memory_available", lambda: 3 * GIB)
     with pytest.raises(TpuTuiError, match=r"3\.0 GiB are free") as refused:
         check_memory(4, 1)
     assert "--workers 2" in refused.value.remedy

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tui.localpod.speech import PREFIXES, SPEECHES
+from tui.localpod.rehearsal.log_format import PREFIXES, SPEECHES
 
 TRAINING = re.compile(
     r"\| Training Device=xla:(?P<device>\d+)/(?P<core>\d+) Epoch=(?P<epoch>\d+) Step=(?P<step>\d+) "

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui.localpod.request_gate import MAX_HEAD_BYTES, Headers, Refusal, RequestGate
+from tui.localpod.bucket.request_gate import MAX_HEAD_BYTES, Headers, Refusal, RequestGate
 
 GET = b"GET /a HTTP/1.1\r\nHost: h\r\nOrigin:\thttp://x \r\n\r\n"
 PUT = b"PUT /b?c=d HTTP/1.1\r\nhost: h\r\nContent-Length: 5\r\n\r\nGET /"

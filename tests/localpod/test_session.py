@@ -15,7 +15,7 @@ import pytest
 import pytest_asyncio
 
 from tests.pods import is_running, log_in, running_pod, until
-from tui.localpod.host import MAX_SESSIONS
+from tui.localpod.host.worker_host import MAX_SESSIONS
 from tui.localpod.pod import LocalPod
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

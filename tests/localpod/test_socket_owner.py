@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.localpod.other_user import AS_NOBODY, NOBODY, NOBODYS_PYTHON, needs_other_user
-from tui.localpod.network_namespace import refusal
-from tui.localpod.socket_owner import SocketOwners
+from tui.localpod.bucket.network_namespace import refusal
+from tui.localpod.bucket.socket_owner import SocketOwners
 
 _CONNECT = """
 import socket, sys
@@ -26,8 +26,8 @@ sys.stdin.readline()
 """
 _FROM_INSIDE = """
 import os, socket
-from tui.localpod.network_namespace import enter_own
-from tui.localpod.socket_owner import SocketOwners
+from tui.localpod.bucket.network_namespace import enter_own
+from tui.localpod.bucket.socket_owner import SocketOwners
 owners = SocketOwners()
 listener = socket.create_server(("127.0.0.1", 0))
 port = listener.getsockname()[1]

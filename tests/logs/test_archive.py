@@ -17,7 +17,7 @@ import pytest
 
 from tests.logs.shapes import SAMPLE_LOG, generated_log, training
 from tui.errors import UsageError
-from tui.logs.archive import open_log
+from tui.logs.saved_log import open_log
 
 if sys.version_info >= (3, 14):
     from compression import zstd

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.logs.shapes import training
-from tui.logs.archive import open_log
 from tui.logs.demux import Demux
+from tui.logs.saved_log import open_log
 
 MAXTEXT = "completed step: 7, seconds: 2.5, TFLOP/s: 101.2, loss: 10.5"
 

@@ -5,9 +5,9 @@ import math
 import pytest
 
 from tests.logs.shapes import training
-from tui.logs.costs import seconds_per_step, straggler_costs
 from tui.logs.demux import Demux
 from tui.logs.snapshot import Snapshot
+from tui.logs.state.straggler_cost import seconds_per_step, straggler_costs
 
 
 def gang(*, slow_every: int = 1, slow_rate: str = "100.00", steps: int = 40, hiccup: int | None = None) -> Snapshot:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.logs.shapes import LOGS, SAMPLE_LOG, cut, training
 from tui.logs.demux import Demux
-from tui.logs.dialects import LONGEST
+from tui.logs.dialects.registry import LONGEST
 from tui.logs.snapshot import CoreRow, Snapshot
 
 

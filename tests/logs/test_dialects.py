@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from tui.errors import UsageError
-from tui.logs.bars import MOST_HELD, Parts
 from tui.logs.demux import Demux
-from tui.logs.dialects import BUILT_IN, LONGEST, Dialect, try_dialects, user_dialects
-from tui.logs.patterns import children, ops, parsed, pumped
+from tui.logs.dialects.regex_safety import children, ops, parsed, pumped
+from tui.logs.dialects.registry import BUILT_IN, LONGEST, Dialect, try_dialects, user_dialects
+from tui.logs.dialects.training_or_eval import MOST_HELD, Parts
 from tui.logs.snapshot import CoreRow, Snapshot
 
 

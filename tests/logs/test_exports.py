@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.logs.shapes import cut, training
-from tui.logs.archive import open_log
+from tui.logs.attribution.cloud_logging import MOST_OTHERS
 from tui.logs.demux import Demux
-from tui.logs.exports import MOST_OTHERS
+from tui.logs.saved_log import open_log
 
 WRITTEN = [(worker, second) for second in (10, 11, 12) for worker in (0, 1)]
 """Who wrote a line at which second, the oldest first."""

@@ -8,20 +8,20 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.logs.shapes import LOGS, SAMPLE_LOG, cut, generated_log, training
-from tui.logs import bulk
 from tui.logs.demux import Demux
-from tui.logs.dialects import BUILT_IN, user_dialects
-from tui.logs.digits import decimal
-from tui.logs.fast import LOSS_DECIMALS, RATE_DECIMALS, scan
+from tui.logs.dialects.registry import BUILT_IN, user_dialects
+from tui.logs.vectorized import block_reader
+from tui.logs.vectorized.line_scanner import LOSS_DECIMALS, RATE_DECIMALS, scan
+from tui.logs.vectorized.packed_digits import decimal
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _blocks_of_any_size() -> object:
     """Let the block-wise way take short blocks too, so that small examples reach it."""
-    before = bulk.LEAST, bulk.BLOCK, bulk._FEW_LINES
-    bulk.LEAST, bulk.BLOCK, bulk._FEW_LINES = 1, 700, 0
+    before = block_reader.LEAST, block_reader.BLOCK, block_reader._FEW_LINES
+    block_reader.LEAST, block_reader.BLOCK, block_reader._FEW_LINES = 1, 700, 0
     yield
-    bulk.LEAST, bulk.BLOCK, bulk._FEW_LINES = before
+    block_reader.LEAST, block_reader.BLOCK, block_reader._FEW_LINES = before
 
 
 def state_of(demux: Demux) -> list[object]:

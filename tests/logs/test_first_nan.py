@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.logs.shapes import cut, training
-from tui.logs.archive import open_log
 from tui.logs.demux import Demux
-from tui.logs.dialects import LONGEST
+from tui.logs.dialects.registry import LONGEST
+from tui.logs.saved_log import open_log
 from tui.logs.snapshot import Snapshot
 
 _LINE = re.compile(rb"xla:0/(\d+) Epoch=(\d+) Step=(\d+) Loss=(\S+)")

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 
 from tests.logs.shapes import LOGS, training
-from tui.logs.archive import open_log
 from tui.logs.demux import Demux
-from tui.logs.dialects import user_dialects
-from tui.logs.kept import sort_rows
+from tui.logs.dialects.registry import user_dialects
+from tui.logs.files.summary_cache import sort_rows
+from tui.logs.saved_log import open_log
 from tui.logs.snapshot import SORT_KEYS
 
 
@@ -92,7 +92,7 @@ def test_what_other_code_made_of_a_log_does_not_hold(
     cache, sources = tmp_path / "cache", tmp_path / "sources"
     sources.mkdir()
     (sources / "dialects.py").write_text("A = 1\n")
-    monkeypatch.setattr("tui.logs.kept._SOURCES", sources)
+    monkeypatch.setattr("tui.logs.files.summary_cache._SOURCES", sources)
     assert cores(log, cache) == [1, 2]
     (kept,) = cache.iterdir()
     before = kept.stat().st_ino
@@ -133,7 +133,7 @@ def test_a_second_opening_loads_no_numpy(log: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     cores(log, cache)
     program = (
-        "import sys, pathlib; from tui.logs.archive import open_log;"
+        "import sys, pathlib; from tui.logs.saved_log import open_log;"
         f"rows = open_log({str(log)!r}).core_rows(cache=pathlib.Path({str(cache)!r}));"
         "assert len(rows) == 2; assert 'numpy' not in sys.modules"
     )

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tui.logs.archive import open_log
-from tui.logs.moments import read_when
-from tui.logs.picking import Choice
+from tui.logs.attribution.timestamps import read_when
+from tui.logs.files.line_filter import Choice
+from tui.logs.saved_log import open_log
 
 WHOLE = datetime(2026, 11, 23, 9, 5, 10, tzinfo=timezone.utc).timestamp()
 WRITTEN = datetime(2026, 11, 24, tzinfo=timezone.utc).timestamp()

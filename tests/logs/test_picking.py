@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.logs.shapes import LOGS, generated_log, training
-from tui.logs import picking
-from tui.logs.archive import SavedLog, open_log
+from tui.logs.attribution.line_owner import Owners
 from tui.logs.demux import Demux
-from tui.logs.lines import names_core
-from tui.logs.owners import Owners
-from tui.logs.picking import Choice, Picker, backwards, forwards, last, last_of, pick
+from tui.logs.files import line_filter
+from tui.logs.files.line_filter import Choice, Picker, backwards, forwards, last, last_of, pick
+from tui.logs.files.lines import names_core
+from tui.logs.saved_log import SavedLog, open_log
 
 CHOICES = st.builds(
     Choice,
@@ -83,13 +83,13 @@ def test_the_last_lines_read_from_the_end_are_those_read_from_the_beginning(
     owners, choice = replace(owners_of(data), sectioned=False), replace(choice, since=None)
     expected = slowly(data, owners, choice)
     expected = expected[len(expected) - tail :] if tail < len(expected) else expected
-    before, picking.BLOCK = picking.BLOCK, size
+    before, line_filter.BLOCK = line_filter.BLOCK, size
     file = os.memfd_create("log")
     try:
         os.write(file, data)
         found = last_of(backwards(file, len(data)), Picker(owners, choice), tail)
     finally:
-        picking.BLOCK = before
+        line_filter.BLOCK = before
         os.close(file)
     assert [(line.offset, line.data) for line in found] == expected
 

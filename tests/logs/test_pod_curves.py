@@ -12,13 +12,13 @@ import numpy.typing as npt
 import pytest
 
 from tests.logs.shapes import training
-from tui.console.widgets.charts import time_axis
+from tui.console.widgets.charts.charts import time_axis
 from tui.logs.demux import Demux
-from tui.logs.series import History, PodSeries, Runs
+from tui.logs.history.history import History, PodSeries, Runs
 from tui.pod.run import Run
 from tui.pod.worker import Worker
-from tui.runs.directory import RunDirectory
-from tui.runs.reader import RunReader
+from tui.runs.read.sample_reader import RunReader
+from tui.runs.record.run_directory import RunDirectory
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

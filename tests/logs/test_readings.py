@@ -12,12 +12,13 @@ from tests.logs.public_logs import PUBLIC, PUBLIC_NONE
 from tests.logs.public_none import STILL_NO_SAMPLES
 from tests.logs.public_shapes import NO_SAMPLES
 from tests.logs.test_public_shapes import EVERY, text
-from tui.logs import carriers, prefix, readings
+from tui.logs.attribution import launcher_prefixes, xla_dist_prefix
 from tui.logs.demux import Demux
-from tui.logs.dialect import Dialect
-from tui.logs.dialects import BUILT_IN, user_dialects
-from tui.logs.patterns import is_digit_blind
-from tui.logs.readings import Reader
+from tui.logs.dialects import match_cache
+from tui.logs.dialects.dialect import Dialect
+from tui.logs.dialects.match_cache import Reader
+from tui.logs.dialects.regex_safety import is_digit_blind
+from tui.logs.dialects.registry import BUILT_IN, user_dialects
 
 CORPUS = [text(shape) for shape in EVERY + PUBLIC]
 LINES = sorted({line for log in CORPUS for line in log.splitlines()})
@@ -45,7 +46,12 @@ def test_no_dialect_tells_one_digit_from_another(dialect: Dialect) -> None:
 
 
 def test_nor_does_what_stands_before_a_line() -> None:
-    patterns = [prefix.PREFIX, prefix.NUMBERED_SAMPLE, carriers.LABELLED_SAMPLE, *carriers.SURE_AND_LABEL]
+    patterns = [
+        xla_dist_prefix.PREFIX,
+        xla_dist_prefix.NUMBERED_SAMPLE,
+        launcher_prefixes.LABELLED_SAMPLE,
+        *launcher_prefixes.SURE_AND_LABEL,
+    ]
     assert [pattern.pattern for pattern in patterns if not is_digit_blind(pattern.pattern)] == []
 
 
@@ -87,9 +93,9 @@ def test_a_log_is_read_alike_with_and_without_a_memory(
 ) -> None:
     data = b"".join(varied(log, chance) if chance.random() < 0.7 else log for log in logs for _ in range(3))
     states = []
-    for most in (0, readings.LONGEST_SHAPE):
+    for most in (0, match_cache.LONGEST_SHAPE):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(readings, "LONGEST_SHAPE", most)
+            patch.setattr(match_cache, "LONGEST_SHAPE", most)
             demux = Demux()
             demux.feed(worker, data)
             demux.finish()
@@ -99,15 +105,15 @@ def test_a_log_is_read_alike_with_and_without_a_memory(
 
 def test_lines_of_ever_new_shapes_fill_no_memory() -> None:
     reader = Reader(BUILT_IN)
-    for number in range(3 * readings.MOST_SHAPES):
+    for number in range(3 * match_cache.MOST_SHAPES):
         name = "".join(chr(ord("a") + int(digit)) for digit in str(number))
         line = f"step 5 loss 2.5 {name}".encode()
         reader.read(line, line)
-    assert readings.MOST_SHAPES <= reader.size <= 2 * readings.MOST_SHAPES
+    assert match_cache.MOST_SHAPES <= reader.size <= 2 * match_cache.MOST_SHAPES
 
 
 def test_a_shape_that_comes_again_and_again_is_never_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readings, "MOST_SHAPES", 4)
+    monkeypatch.setattr(match_cache, "MOST_SHAPES", 4)
     reader = Reader(BUILT_IN)
     first = reader.read(b"step 5 loss 2.5", b"step 5 loss 2.5")
     for name in "abcdefghijklmnop":

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tui.logs.series import BUCKETS, MOST_ROWS, History, Runs
+from tui.logs.history.history import BUCKETS, MOST_ROWS, History, Runs
 
 
 def _trails(

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.logs.shapes import cut, training
-from tui.logs.costs import straggler_costs
 from tui.logs.demux import Demux
 from tui.logs.snapshot import Snapshot
 from tui.logs.state.recent_rates import RecentRates
 from tui.logs.state.samples import Record, samples_from
+from tui.logs.state.straggler_cost import straggler_costs
 
 
 def pod(

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tui.logs.snapshot import HAS_GLOBAL_RATE, HAS_LOSS, HAS_RATE, NO_TIME, UNKNOWN, WALL_TIME
+from tui.logs.state.core_table import CoreTable
 from tui.logs.state.rate_kinds import RateKind
 from tui.logs.state.samples import Record, samples_from
-from tui.logs.table import CoreTable
 
 NAN = float("nan")
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tui.operator.attendance import PAUSES, UNATTENDED_AFTER, WHILE, AttendanceWatch, Successors
+from tui.operator.keeper_supervision import PAUSES, UNATTENDED_AFTER, WHILE, AttendanceWatch, Successors
 from tui.pod.run import Run, RunState
-from tui.runs.directory import Attendance
-from tui.runs.status import RunStatus
+from tui.runs.record.run_directory import Attendance
+from tui.runs.record.run_status import RunStatus
 
 RUN = Run(id="r", slice="pod", argv=("true",), workers=())
 THERE, AWAY = Attendance(True, 10.0, 1), Attendance(False, 10.0, 1)

@@ -16,9 +16,9 @@ import pytest
 
 from tests.logs.shapes import SAMPLE_LOG, generated_log, training
 from tests.stores import needs_store
-from tui.cloud import buckets
+from tui.cloud.storage import buckets
 from tui.errors import CloudError, UsageError
-from tui.localpod.bucket import Bucket
+from tui.localpod.bucket.bucket import Bucket
 from tui.operator.bucket_logs import BucketLogs
 from tui.settings import Settings
 

@@ -10,10 +10,10 @@ from tests.cli.commands import Answer
 from tests.logs.shapes import training
 from tui.cli import main
 from tui.logs.demux import Demux
-from tui.operator.climbing import steady_rate
+from tui.operator.scaling import steady_rate
 from tui.pod.run import Run
 from tui.pod.worker import Worker
-from tui.runs.directory import RunDirectory
+from tui.runs.record.run_directory import RunDirectory
 
 
 class Shell:

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tui.errors import UsageError
-from tui.pod.ranks import format_ranks, parse_ranks
+from tui.text.ranks import format_ranks, parse_ranks
 
 
 @given(st.sets(st.integers(0, 99), min_size=1))

@@ -14,10 +14,10 @@ from tui.reports.findings import findings_of_run, marks_of_run, sentence
 from tui.reports.markdown import write_markdown
 from tui.reports.rates import rate_in_short, rate_in_words
 from tui.reports.status import status_document
-from tui.runs.directory import RunDirectory
-from tui.runs.glance import Glance, Glances
-from tui.runs.reader import RunReader
-from tui.runs.status import status_of
+from tui.runs.read.latest_figures import Glance, Glances
+from tui.runs.read.sample_reader import RunReader
+from tui.runs.record.run_directory import RunDirectory
+from tui.runs.record.run_status import status_of
 
 SLOW, BROKEN = 13, 22
 START = 1_700_000_000.0

@@ -11,9 +11,9 @@ from tests.console.stage import a_slice, begin, make_run, training_line, write
 from tui.commands.runs import _missing_to_read
 from tui.reports.facts import summary_of_run
 from tui.reports.status import status_document
-from tui.runs.directory import RunDirectory
-from tui.runs.reader import RunReader
-from tui.runs.status import status_of
+from tui.runs.read.sample_reader import RunReader
+from tui.runs.record.run_directory import RunDirectory
+from tui.runs.record.run_status import status_of
 
 START = 1_700_000_000.0
 

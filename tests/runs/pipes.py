@@ -15,9 +15,9 @@ import pytest
 from tests.sshd import bare_programs
 from tui.pod.run import Run, make_run_id
 from tui.pod.worker import Worker
-from tui.runs.job import job_text
-from tui.runs.remote import call
-from tui.ssh.answers import Answer, Call, answers, parse_line
+from tui.runs.launch.job_script import job_text
+from tui.runs.worker.calls import call
+from tui.ssh.exec.script_protocol import Answer, Call, answers, parse_line
 
 BARE = ("coreutils", "util-linux")
 needs_linux = pytest.mark.skipif(not Path("/proc/self/limits").exists(), reason="workers are Linux machines")

@@ -14,13 +14,13 @@ from tests.runs.pipes import tagged, until
 from tests.sshd import OpensshWorker
 from tui.pod.run import Run, RunState, make_run_id
 from tui.pod.worker import Worker
-from tui.runs.directory import RunDirectory
-from tui.runs.keeper import start_keeper
-from tui.runs.look import Look
-from tui.runs.policies import Patience
-from tui.runs.spec import LaunchSpec
-from tui.runs.status import RunStatus, status_of
-from tui.runs.stop import StopAnswer, stop_run
+from tui.runs.keeper.failure_rules import Patience
+from tui.runs.keeper.start import start_keeper
+from tui.runs.launch.launch_spec import LaunchSpec
+from tui.runs.launch.preflight import Look
+from tui.runs.record.run_directory import RunDirectory
+from tui.runs.record.run_status import RunStatus, status_of
+from tui.runs.worker.stop import StopAnswer, stop_run
 
 SECRET = "hush-hush-hush"
 BRISK = Patience(drain=0.5, lost_after=3.0, gone_after=2.0, answer=1.0, restart_pause=0.2)

@@ -15,9 +15,9 @@ from tests.runs.ssh_pod import Pod, over, unattended
 from tests.runs.test_discover import adopted
 from tests.sshd import needs_sshd
 from tui.pod.run import RunState
-from tui.runs.directory import RunDirectory
-from tui.runs.keeper import attend
-from tui.runs.status import status_of
+from tui.runs.keeper.start import attend
+from tui.runs.record.run_directory import RunDirectory
+from tui.runs.record.run_status import status_of
 
 pytestmark = needs_sshd
 ONCE_MORE = """

@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.runs.pipes import until
 from tests.runs.ssh_pod import Pod
 from tests.sshd import make_key, needs_sshd, openssh_worker
-from tui.runs.status import status_of
+from tui.runs.record.run_status import status_of
 
 pytestmark = needs_sshd
 

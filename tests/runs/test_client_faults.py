@@ -18,10 +18,10 @@ from tests.runs.ssh_pod import Pod, over, unattended
 from tests.sshd import needs_sshd
 from tui.pod.run import Run, RunState
 from tui.pod.worker import Worker
-from tui.runs.directory import RunDirectory
-from tui.runs.keeper import attend
-from tui.runs.lines import LineReader
-from tui.runs.status import status_of
+from tui.runs.keeper.start import attend
+from tui.runs.read.line_reader import LineReader
+from tui.runs.record.run_directory import RunDirectory
+from tui.runs.record.run_status import status_of
 
 pytestmark = needs_sshd
 

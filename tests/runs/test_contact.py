@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import math
 
-from tui.runs.contact import Contact
-from tui.runs.policies import Patience
+from tui.runs.health.reachability import Contact
+from tui.runs.keeper.failure_rules import Patience
 
 PATIENCE = Patience(lost_after=900.0, gone_after=300.0)
 SOON = 60.0

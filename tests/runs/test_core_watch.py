@@ -13,11 +13,11 @@ from tui.logs.demux import Demux
 from tui.logs.snapshot import Snapshot
 from tui.pod.run import Run, make_run_id
 from tui.pod.worker import Worker
-from tui.runs.contact import Contact
-from tui.runs.directory import Event, RunDirectory
 from tui.runs.health.core_watch import CoreWatch
-from tui.runs.policies import Patience
-from tui.runs.status import status_of
+from tui.runs.health.reachability import Contact
+from tui.runs.keeper.failure_rules import Patience
+from tui.runs.record.run_directory import Event, RunDirectory
+from tui.runs.record.run_status import status_of
 
 CORES = range(8)
 LAGGING = 5

@@ -16,9 +16,9 @@ import pytest
 from tui.errors import UsageError
 from tui.pod.run import Run
 from tui.pod.worker import Worker
-from tui.runs.claim import Claim, living_keeper
-from tui.runs.directory import RunDirectory
-from tui.runs.growth import Growth
+from tui.runs.read.mirror_tail import Growth
+from tui.runs.record.directory_lock import Claim, living_keeper
+from tui.runs.record.run_directory import RunDirectory
 
 RUN = Run(
     id="resnet-20261121-101500-00aa",

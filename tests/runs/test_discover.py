@@ -14,16 +14,16 @@ from tests.runs.pipes import tagged, until
 from tests.runs.ssh_pod import Pod, digest, over, unattended
 from tests.sshd import needs_sshd
 from tui.errors import UsageError
-from tui.operator.following import Following
+from tui.operator.run_events import Following
 from tui.pod.run import RunState
-from tui.runs.directory import RunDirectory
-from tui.runs.discover import DeleteAnswer, Discovery, adopt, delete_here, delete_on_workers, discover
-from tui.runs.follow import catch_up
-from tui.runs.keeper import attend
-from tui.runs.lines import LineReader
-from tui.runs.policies import Patience
-from tui.runs.status import status_of
-from tui.runs.survey import Found
+from tui.runs.discovery import DeleteAnswer, Discovery, adopt, delete_here, delete_on_workers, discover
+from tui.runs.follow.follower import catch_up
+from tui.runs.keeper.failure_rules import Patience
+from tui.runs.keeper.start import attend
+from tui.runs.read.line_reader import LineReader
+from tui.runs.record.run_directory import RunDirectory
+from tui.runs.record.run_status import status_of
+from tui.runs.worker.queries import Found
 from tui.settings import Settings
 from tui.ssh.fleet import Fleet
 

@@ -16,11 +16,11 @@ from tests.runs.ssh_pod import Pod, over, unattended
 from tests.sshd import needs_sshd
 from tui.pod.run import RunState
 from tui.reports.facts import facts_of_run
-from tui.runs.directory import RunDirectory
-from tui.runs.keeper import attend, start_keeper
-from tui.runs.policies import Patience
+from tui.runs.keeper.failure_rules import Patience
+from tui.runs.keeper.start import attend, start_keeper
 from tui.runs.record.exit_summary import exit_summary
-from tui.runs.status import status_of
+from tui.runs.record.run_directory import RunDirectory
+from tui.runs.record.run_status import status_of
 from tui.settings import save_profile
 
 pytestmark = needs_sshd
@@ -255,7 +255,7 @@ def test_a_restart_launches_the_gang_together_and_keeps_the_attempts_apart(pod: 
         assert [*kept, directory.log_path(index).read_bytes()] == [b"try 0\n", b"try 1\n", b"try 2\n"]
         remote = pod.remote(directory, index).parent
         assert [(remote / "attempts" / str(n) / str(index) / "log").read_bytes() for n in range(2)] == kept
-    from tui.runs.lines import LineReader
+    from tui.runs.read.line_reader import LineReader
 
     lines = [(line.worker, line.text) for line in LineReader(directory).poll(final=True)]
     assert sorted(lines) == [(worker, f"try {n}") for worker in range(3) for n in range(3)]

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 import pytest
 
-from tui.console.rows import exit_codes
+from tui.console.render.tables import exit_codes
 from tui.pod.run import Run, make_run_id
 from tui.pod.worker import Worker
-from tui.runs.directory import Attendance, Event
 from tui.runs.record.exit_summary import ended_with_the_others, exit_summary
-from tui.runs.status import RunStatus, reduce_events
+from tui.runs.record.run_directory import Attendance, Event
+from tui.runs.record.run_status import RunStatus, reduce_events
 
 TIME = "2026-11-23T10:00:00Z"
 

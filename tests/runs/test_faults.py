@@ -26,10 +26,10 @@ from tests.runs.test_discover import caught_up
 from tests.sshd import OpensshWorker, needs_sshd
 from tui.errors import TpuTuiError
 from tui.pod.run import RunState
-from tui.runs.directory import RunDirectory
-from tui.runs.keeper import attend, start_keeper
-from tui.runs.mirror import Mirror
-from tui.runs.status import status_of
+from tui.runs.keeper.start import attend, start_keeper
+from tui.runs.record.log_mirror import Mirror
+from tui.runs.record.run_directory import RunDirectory
+from tui.runs.record.run_status import status_of
 
 pytestmark = needs_sshd
 

@@ -13,10 +13,10 @@ from tests.runs.pipes import tagged, until
 from tests.runs.ssh_pod import Pod, over, unattended
 from tests.sshd import needs_sshd, openssh_worker
 from tui.pod.run import RunState
-from tui.runs.directory import RunDirectory
-from tui.runs.keeper import start_keeper
-from tui.runs.spec import LaunchSpec
-from tui.runs.status import status_of
+from tui.runs.keeper.start import start_keeper
+from tui.runs.launch.launch_spec import LaunchSpec
+from tui.runs.record.run_directory import RunDirectory
+from tui.runs.record.run_status import status_of
 from tui.ssh.fleet import Completed, Fleet
 
 pytestmark = needs_sshd

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from tests.logs.shapes import training
-from tui.logs.dialects import user_dialects
+from tui.logs.dialects.registry import user_dialects
 from tui.pod.run import Run
 from tui.pod.worker import Worker
-from tui.runs.directory import RunDirectory
-from tui.runs.glance import TAIL, WORKERS_READ, Glance, Glances
+from tui.runs.read.latest_figures import TAIL, WORKERS_READ, Glance, Glances
+from tui.runs.record.run_directory import RunDirectory
 
 
 def made(tmp_path: Path, workers: int = 3) -> RunDirectory:

@@ -11,11 +11,11 @@ import pytest
 from tui.errors import UsageError
 from tui.pod.run import Run
 from tui.pod.worker import Worker
-from tui.runs.claim import Claim
-from tui.runs.directory import RunDirectory
-from tui.runs.discover import delete_here, delete_unreadable
-from tui.runs.home import list_runs, resolve
-from tui.runs.unreadable import NoRecordError
+from tui.runs.discovery import delete_here, delete_unreadable
+from tui.runs.record.damaged_record import NoRecordError
+from tui.runs.record.directory_lock import Claim
+from tui.runs.record.run_directory import RunDirectory
+from tui.runs.record.run_index import list_runs, resolve
 
 RUN = Run(id="pod-20261121-101500-00aa", slice="pod", argv=("true",), workers=(Worker(0),))
 

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from tests.runs.hostile import NONCE, RUN, RUN_ID, Hostility
-from tui.checks.facts import facts_from
+from tui.checks.workers.check_facts import facts_from
 from tui.cloud.hosts_file import read_hosts
-from tui.console.feed import batches_in
-from tui.console.rows import run_row
+from tui.console.data.run_feed import batches_in
+from tui.console.render.tables import run_row
 from tui.errors import TpuTuiError
 from tui.pod.run import is_run_id
 from tui.reports.data import write_csv, write_json
@@ -26,14 +26,14 @@ from tui.reports.html import write_html
 from tui.reports.markdown import write_markdown
 from tui.reports.status import status_document
 from tui.reports.text import write_text
-from tui.runs.claim import living_keeper
-from tui.runs.directory import ARRIVALS_FILE, EVENTS_FILE, KEEPER_FILE, RunDirectory
-from tui.runs.home import list_runs
-from tui.runs.remote import outcome_of
-from tui.runs.status import outline_of, status_of
-from tui.runs.survey import attempt_of, found_in, parse_listing, parse_record
+from tui.runs.record.directory_lock import living_keeper
+from tui.runs.record.run_directory import ARRIVALS_FILE, EVENTS_FILE, KEEPER_FILE, RunDirectory
+from tui.runs.record.run_index import list_runs
+from tui.runs.record.run_status import outline_of, status_of
+from tui.runs.worker.calls import outcome_of
+from tui.runs.worker.queries import attempt_of, found_in, parse_listing, parse_record
 from tui.settings.profiles import profile_path, read_profile
-from tui.ssh.answers import answers
+from tui.ssh.exec.script_protocol import answers
 from tui.text.bounded_json import MOST_DEPTH, parse_json
 from tui.text.numbers import MOST_INTEGER, parse_integer
 

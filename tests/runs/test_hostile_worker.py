@@ -14,10 +14,10 @@ from tests.runs.ssh_pod import Pod, over
 from tests.sshd import OpensshWorker, needs_sshd
 from tui.errors import TpuTuiError, WorkerError
 from tui.pod.run import RunState
-from tui.runs.discover import Discovery, adopt, discover
-from tui.runs.follow import catch_up
-from tui.runs.status import status_of
-from tui.runs.survey import Found
+from tui.runs.discovery import Discovery, adopt, discover
+from tui.runs.follow.follower import catch_up
+from tui.runs.record.run_status import status_of
+from tui.runs.worker.queries import Found
 from tui.ssh.fleet import Fleet
 
 pytestmark = needs_sshd

@@ -8,7 +8,7 @@ import pytest
 from tui.errors import UsageError
 from tui.pod.run import Run
 from tui.pod.worker import Worker
-from tui.runs.job import MAX_ARGUMENT, check_job, job_environment, job_text
+from tui.runs.launch.job_script import MAX_ARGUMENT, check_job, job_environment, job_text
 
 WORKERS = (Worker(0, internal_ip="10.0.0.1"), Worker(1, internal_ip="10.0.0.2"))
 

@@ -15,22 +15,22 @@ import pytest
 import pytest_asyncio
 
 from tests.pods import pod_home, running_pod, until
-from tui.cloud.buckets import Buckets, parse_url
+from tui.cloud.storage.buckets import Buckets, parse_url
 from tui.errors import UsageError
 from tui.localpod.pod import LocalPod
 from tui.operator import LaunchRequest, Operator
 from tui.pod.run import Run, RunState, make_run_id
 from tui.pod.slice import Slice
 from tui.pod.worker import Worker
-from tui.runs import entitled
-from tui.runs.directory import RunDirectory
-from tui.runs.discover import FoundRun, adopt
-from tui.runs.keeper import is_complete
-from tui.runs.on_end import act, actions_of, check_on_end, describe, left_to_do, parse_action
-from tui.runs.policies import Patience
-from tui.runs.request import check_request
-from tui.runs.status import status_of
-from tui.runs.survey import Found
+from tui.runs.discovery import FoundRun, adopt
+from tui.runs.keeper import on_end_claim
+from tui.runs.keeper.failure_rules import Patience
+from tui.runs.keeper.on_end import act, actions_of, check_on_end, describe, left_to_do, parse_action
+from tui.runs.keeper.start import is_complete
+from tui.runs.launch.launch_request import check_request
+from tui.runs.record.run_directory import RunDirectory
+from tui.runs.record.run_status import status_of
+from tui.runs.worker.queries import Found
 from tui.settings import load
 from tui.ssh.fleet import Fleet
 
@@ -242,7 +242,7 @@ async def acted(scene: Scene, copy: RunDirectory) -> list[str]:
 async def test_what_was_done_is_not_done_again_by_a_copy_of_the_directory(
     scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
-    monkeypatch.setattr(entitled, "ORIGINAL_FIRST", 0.0)
+    monkeypatch.setattr(on_end_claim, "ORIGINAL_FIRST", 0.0)
     directory = await running_with(scene, tmp_path, f"command:echo done >>{tmp_path}/did")
     copy = copied(directory, tmp_path / "elsewhere")
     (tmp_path / "end").touch()
@@ -264,7 +264,7 @@ async def test_what_was_done_is_not_done_again_by_a_copy_of_the_directory(
 async def test_a_directory_from_a_backup_does_what_was_asked_for_while_nobody_has_done_it(
     scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(entitled, "ORIGINAL_FIRST", 0.0)
+    monkeypatch.setattr(on_end_claim, "ORIGINAL_FIRST", 0.0)
     directory = await running_with(scene, tmp_path, f"command:echo done >>{tmp_path}/did")
     copy = copied(directory, tmp_path / "elsewhere")
     os.kill(directory.attended().pid or 0, signal.SIGKILL)
@@ -281,7 +281,7 @@ async def test_a_directory_from_a_backup_does_what_was_asked_for_while_nobody_ha
 async def test_a_copy_does_nothing_once_the_machines_are_gone_that_would_know(
     scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(entitled, "ORIGINAL_FIRST", 0.0)
+    monkeypatch.setattr(on_end_claim, "ORIGINAL_FIRST", 0.0)
     directory = await running_with(scene, tmp_path, f"command:echo done >>{tmp_path}/did", "delete-slice")
     copy = copied(directory, tmp_path / "elsewhere")
     (tmp_path / "end").touch()

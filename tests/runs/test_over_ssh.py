@@ -20,18 +20,18 @@ from tests.runs.ssh_pod import SECRET, Pod, over, unattended
 from tests.sshd import needs_sshd
 from tui.errors import TpuTuiError, UsageError
 from tui.pod.run import MASK, Run, RunState
-from tui.runs import stopping
-from tui.runs.acting import Acting
-from tui.runs.directory import RunDirectory
-from tui.runs.follow import catch_up
-from tui.runs.keeper import attend, start_keeper
-from tui.runs.launch import Gang
-from tui.runs.look import Look
-from tui.runs.spec import LaunchSpec, check_spec, dry_run
-from tui.runs.starting import Starting
-from tui.runs.status import status_of
-from tui.runs.stop import stop_run
-from tui.runs.survey import Found, read_record, runs_on, survey
+from tui.runs.follow.follower import catch_up
+from tui.runs.keeper import stop_requests
+from tui.runs.keeper.attempt_start import Starting
+from tui.runs.keeper.leadership import Acting
+from tui.runs.keeper.start import attend, start_keeper
+from tui.runs.launch.gang import Gang
+from tui.runs.launch.launch_spec import LaunchSpec, check_spec, dry_run
+from tui.runs.launch.preflight import Look
+from tui.runs.record.run_directory import RunDirectory
+from tui.runs.record.run_status import status_of
+from tui.runs.worker.queries import Found, read_record, runs_on, survey
+from tui.runs.worker.stop import stop_run
 from tui.ssh.fleet import Fleet
 
 pytestmark = needs_sshd
@@ -312,7 +312,7 @@ def test_a_stop_during_the_launch_ends_it(pod: Pod) -> None:
 
 
 async def test_a_launch_that_fails_because_of_a_stop_was_stopped(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stopping, "LOOK", 60.0)  # The keeper hears of the stop after the workers do.
+    monkeypatch.setattr(stop_requests, "LOOK", 60.0)  # The keeper hears of the stop after the workers do.
     (pod.workers[1].home / ".profile").write_text("sleep 1\n")
     spec = pod.spec("sleep", "1000")
     directory = RunDirectory.create(pod.home / "runs", spec.run)

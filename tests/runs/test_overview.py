@@ -15,13 +15,13 @@ import pytest
 
 from tui.pod.run import Run, RunState
 from tui.pod.worker import Worker
-from tui.runs.claim import Claim
-from tui.runs.directory import RunDirectory
-from tui.runs.home import resolve
-from tui.runs.overview import Overview
-from tui.runs.phases import PHASES
-from tui.runs.status import RunStatus, outline_of, status_and_events, status_of
-from tui.runs.unreadable import NoRecordError
+from tui.runs.launch.phases import PHASES
+from tui.runs.record.damaged_record import NoRecordError
+from tui.runs.record.directory_lock import Claim
+from tui.runs.record.run_directory import RunDirectory
+from tui.runs.record.run_index import resolve
+from tui.runs.record.run_listing import Overview
+from tui.runs.record.run_status import RunStatus, outline_of, status_and_events, status_of
 
 RUN = Run("pod-20261121-101500-0000", "pod", ("true",), (Worker(0), Worker(1)), restarts=1)
 
@@ -99,11 +99,11 @@ def test_of_an_ended_run_the_workers_are_read_only_when_somebody_asks(home: Path
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The files that are read from now on."""
-    from tui.runs import directory
+    from tui.runs.record import run_directory
 
     seen: list[str] = []
-    real = directory._read
-    monkeypatch.setattr(directory, "_read", lambda path, offset=0: (seen.append(path), real(path, offset))[1])
+    real = run_directory._read
+    monkeypatch.setattr(run_directory, "_read", lambda path, offset=0: (seen.append(path), real(path, offset))[1])
     return seen
 
 

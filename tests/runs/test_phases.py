@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tui.errors import UsageError
-from tui.runs.phases import PhaseTimeouts
+from tui.runs.launch.phases import PhaseTimeouts
 
 
 def test_the_phases_that_are_named_get_their_time_and_the_others_keep_theirs() -> None:

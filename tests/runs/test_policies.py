@@ -6,8 +6,8 @@ import pytest
 
 from tui.pod.run import Run, RunState, make_run_id
 from tui.pod.worker import Worker
-from tui.runs.policies import explain, final_state, first_failure, last_lines, remedy_of_kill
-from tui.runs.remote import Outcome
+from tui.runs.keeper.failure_rules import explain, final_state, first_failure, last_lines, remedy_of_kill
+from tui.runs.worker.calls import Outcome
 
 FINE = Outcome(0, time="2026-11-21T10:00:05+00:00")
 EARLY = Outcome(1, time="2026-11-21T10:00:01+00:00")

@@ -15,13 +15,13 @@ from tests.runs.ssh_pod import Pod, over, unattended
 from tests.sshd import needs_sshd
 from tui.pod.run import Run, RunState, make_run_id
 from tui.pod.worker import Worker
-from tui.runs.acting import Acting
-from tui.runs.directory import RunDirectory
-from tui.runs.discover import FoundRun, adopt
-from tui.runs.keeper import attend, is_complete
-from tui.runs.starting import Starting
-from tui.runs.status import TOLD, status_of
-from tui.runs.survey import Found
+from tui.runs.discovery import FoundRun, adopt
+from tui.runs.keeper.attempt_start import Starting
+from tui.runs.keeper.leadership import Acting
+from tui.runs.keeper.start import attend, is_complete
+from tui.runs.record.run_directory import RunDirectory
+from tui.runs.record.run_status import TOLD, status_of
+from tui.runs.worker.queries import Found
 from tui.ssh.fleet import Fleet
 
 needs_pod = needs_sshd

@@ -9,11 +9,11 @@ import pytest
 from tests.logs.shapes import generated_log, training
 from tui.pod.run import Run
 from tui.pod.worker import Worker
-from tui.runs import growth, lines
-from tui.runs.directory import RunDirectory
-from tui.runs.lines import LineReader, last_lines, lines_since
-from tui.runs.mirror import set_logs_aside
-from tui.runs.reader import RunReader
+from tui.runs.read import line_reader, mirror_tail
+from tui.runs.read.line_reader import LineReader, last_lines, lines_since
+from tui.runs.read.sample_reader import RunReader
+from tui.runs.record.log_mirror import set_logs_aside
+from tui.runs.record.run_directory import RunDirectory
 
 
 @pytest.fixture
@@ -216,8 +216,8 @@ class TestTheLastLines:
     @pytest.fixture
     def many(self, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> RunDirectory:
         """Batches that end in the middle of lines; a second attempt; a worker that said its last word early."""
-        monkeypatch.setattr(lines, "_FIRST_BATCHES", 1)
-        monkeypatch.setattr(growth, "LINE_BLOCK", 16)
+        monkeypatch.setattr(line_reader, "_FIRST_BATCHES", 1)
+        monkeypatch.setattr(mirror_tail, "LINE_BLOCK", 16)
         write(directory, 2, "early\nand torn", 1000.0)
         for attempt in (0, 1):
             chance = random.Random(attempt)
@@ -266,7 +266,7 @@ class TestTheLastLines:
     def test_a_long_run_is_merged_in_the_order_of_arrival(
         self, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(growth, "ARRIVALS_BLOCK", 64)
+        monkeypatch.setattr(mirror_tail, "ARRIVALS_BLOCK", 64)
         for turn in range(60):
             write(directory, turn % 3, f"{turn}\n", 1000.0 + turn)
         assert [line.text for line in LineReader(directory).poll(final=True)] == [str(turn) for turn in range(60)]

@@ -20,9 +20,9 @@ from tests.runs.test_worker_disk import FILLING, written
 from tests.runs.test_worker_removed import kill_supervisors
 from tests.sshd import needs_sshd
 from tui.pod.run import RunState
-from tui.runs.directory import RunDirectory
-from tui.runs.status import STOP_REQUESTED, status_of
-from tui.runs.stop import StopAnswer, stop_worker
+from tui.runs.record.run_directory import RunDirectory
+from tui.runs.record.run_status import STOP_REQUESTED, status_of
+from tui.runs.worker.stop import StopAnswer, stop_worker
 from tui.ssh.fleet import Fleet
 
 pytestmark = needs_sshd
@@ -72,7 +72,7 @@ def orphan(pod: Pod, directory: RunDirectory) -> None:
 
 
 def stop_one(pod: Pod, directory: RunDirectory) -> StopAnswer:
-    from tui.runs.stop import parts_of
+    from tui.runs.worker.stop import parts_of
 
     async def ask() -> StopAnswer:
         async with Fleet(directory.run.workers, pod.access) as fleet:
@@ -162,7 +162,7 @@ def test_a_log_that_its_job_cut_short_is_told_as_that(pod: Pod) -> None:
     directory = on_one(pod, f"echo 123456789; sleep 1; : >{HERE}/log; echo after; exec sleep 1000")
     mirrored(directory, 1, b"123456789\nafter\n")
     kept_no_more(directory)
-    from tui.runs.keeper import attend
+    from tui.runs.keeper.start import attend
 
     asyncio.run(attend(directory, pod.access, patience=pod.patience))
     until(lambda: any("cut it short" in note for note in status_of(directory).notes))

@@ -17,7 +17,7 @@ from tests.runs.pipes import tagged
 from tests.runs.ssh_pod import SECRET, Pod, over, unattended
 from tests.sshd import needs_sshd, openssh_worker
 from tui.pod.run import RunState
-from tui.runs.look import Look
+from tui.runs.launch.preflight import Look
 
 pytestmark = needs_sshd
 SHELLS = {

@@ -15,7 +15,7 @@ from tests.runs.pipes import PipeWorker, a_run, ended, needs_linux, tagged, unti
 from tests.runs.ssh_pod import Pod, over
 from tests.sshd import MARK, OpensshWorker, needs_sshd
 from tui.pod.run import RunState
-from tui.runs.status import status_of
+from tui.runs.record.run_status import status_of
 
 pytestmark = needs_linux
 SAVING = """

@@ -9,8 +9,8 @@ import pytest
 
 from tui.pod.run import Run, RunState
 from tui.pod.worker import Worker
-from tui.runs.directory import EVENTS_FILE, Attendance, Event, RunDirectory
-from tui.runs.status import RunStatus, reduce_events, status_and_events, status_of
+from tui.runs.record.run_directory import EVENTS_FILE, Attendance, Event, RunDirectory
+from tui.runs.record.run_status import RunStatus, reduce_events, status_and_events, status_of
 
 RUN = Run(id="r-20261121-101500-00aa", slice="pod", argv=("true",), workers=(Worker(0), Worker(1)))
 

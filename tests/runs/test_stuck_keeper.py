@@ -15,16 +15,16 @@ import pytest
 from tests.runs.pipes import until
 from tests.runs.ssh_pod import Pod, over
 from tests.sshd import needs_sshd
-from tui.operator.attendance import AttendanceWatch
+from tui.operator.keeper_supervision import AttendanceWatch
 from tui.pod.run import Run, RunState
 from tui.pod.worker import Worker
 from tui.procs.liveness import start_time
 from tui.reports.status import status_document
-from tui.runs.claim import Claim
-from tui.runs.directory import KEEPER_FILE, RunDirectory
-from tui.runs.keeper import attend
+from tui.runs.keeper.start import attend
+from tui.runs.record.directory_lock import Claim
 from tui.runs.record.keeper_file import STALE_HEARTBEAT, Attendance, StuckKeeperError, parse_signature
-from tui.runs.status import reduce_events, status_of
+from tui.runs.record.run_directory import KEEPER_FILE, RunDirectory
+from tui.runs.record.run_status import reduce_events, status_of
 
 RUN = Run("pod-20261123-101500-00aa", "pod", ("x",), (Worker(0), Worker(1)))
 HERE = socket.gethostname()

@@ -20,10 +20,10 @@ from tui.localpod.pod import LocalPod
 from tui.operator import LaunchRequest, Operator
 from tui.pod.run import RunState
 from tui.pod.slice import Slice
-from tui.runs.directory import Event, RunDirectory
-from tui.runs.keeper import attend
-from tui.runs.policies import Patience
-from tui.runs.status import RunStatus, status_of
+from tui.runs.keeper.failure_rules import Patience
+from tui.runs.keeper.start import attend
+from tui.runs.record.run_directory import Event, RunDirectory
+from tui.runs.record.run_status import RunStatus, status_of
 from tui.settings import load
 
 __all__ = ["pod_home"]

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tui.runs import unhurried
+from tui.runs.keeper import packet_batching
 
 LONG = 600.0
 """Seconds that no test would live to see the end of."""
@@ -21,7 +21,7 @@ LONG = 600.0
 class Wires:
     """Two workers' connections, and what the loop's selector says of them."""
 
-    def __init__(self, loop: unhurried.Loop) -> None:
+    def __init__(self, loop: packet_batching.Loop) -> None:
         self.patient = loop.patient
         self.pairs = [socket.socketpair() for _ in range(2)]
         for place, (_, ours) in enumerate(self.pairs):
@@ -46,7 +46,7 @@ class Wires:
 
 @pytest.fixture
 def wires() -> Iterator[Wires]:
-    with contextlib.closing(unhurried.Loop()) as loop, contextlib.closing(Wires(loop)) as wires:
+    with contextlib.closing(packet_batching.Loop()) as loop, contextlib.closing(Wires(loop)) as wires:
         yield wires
 
 
@@ -57,7 +57,7 @@ def test_what_comes_within_the_pause_is_taken_at_once(wires: Wires, monkeypatch:
         rests.append(seconds)
         wires.send(1)
 
-    monkeypatch.setattr(unhurried, "time", SimpleNamespace(monotonic=time.monotonic, sleep=rest))
+    monkeypatch.setattr(packet_batching, "time", SimpleNamespace(monotonic=time.monotonic, sleep=rest))
     wires.patient.pause = LONG
     wires.send(0)
     assert wires.taken() == {0}
@@ -85,16 +85,16 @@ def test_work_that_is_left_waits_for_no_pause(wires: Wires) -> None:
 def test_only_the_keepers_loop_pauses_and_only_for_a_while() -> None:
     async def pauses() -> list[float]:
         loop = asyncio.get_running_loop()
-        assert isinstance(loop, unhurried.Loop)
-        with unhurried.unhurried(LONG):
+        assert isinstance(loop, packet_batching.Loop)
+        with packet_batching.unhurried(LONG):
             inside = loop.patient.pause
         return [inside, loop.patient.pause]
 
     async def elsewhere() -> None:
-        with unhurried.unhurried(LONG):
+        with packet_batching.unhurried(LONG):
             await asyncio.sleep(0)
 
-    with contextlib.closing(unhurried.Loop()) as loop:
+    with contextlib.closing(packet_batching.Loop()) as loop:
         assert loop.run_until_complete(pauses()) == [LONG, 0]
     asyncio.run(elsewhere())
 
@@ -114,5 +114,5 @@ def test_tasks_that_are_left_are_cancelled_and_an_error_comes_out() -> None:
         raise ZeroDivisionError(task)
 
     with pytest.raises(ZeroDivisionError):
-        unhurried.run(main())
+        packet_batching.run(main())
     assert ends == ["cancelled"]

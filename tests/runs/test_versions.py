@@ -11,7 +11,7 @@ import pytest
 from tests.runs.pipes import until
 from tests.runs.ssh_pod import Pod, over
 from tests.sshd import needs_sshd
-from tui.checks.facts import Facts
+from tui.checks.workers.check_facts import Facts
 from tui.pod.run import Run, RunState
 from tui.pod.slice import Slice
 from tui.pod.worker import Worker
@@ -19,11 +19,11 @@ from tui.reports.data import to_document
 from tui.reports.facts import summary_of_run
 from tui.reports.status import status_document
 from tui.reports.text import write_text
-from tui.runs.directory import RunDirectory
-from tui.runs.look import Look
-from tui.runs.request import LaunchRequest, run_from
-from tui.runs.status import outline_of, status_of
-from tui.runs.versions import note_versions
+from tui.runs.launch.launch_request import LaunchRequest, run_from
+from tui.runs.launch.preflight import Look
+from tui.runs.record.run_directory import RunDirectory
+from tui.runs.record.run_status import outline_of, status_of
+from tui.runs.worker.version_query import note_versions
 from tui.settings import Settings
 
 RUN = Run("pod-20261123-101500-00aa", "pod", ("x",), (Worker(0), Worker(1), Worker(2)))

@@ -14,17 +14,17 @@ import pytest
 
 from tui.pod.run import Run, make_run_id
 from tui.pod.worker import Worker
-from tui.runs.contact import Contact
-from tui.runs.directory import Event, RunDirectory
-from tui.runs.policies import Patience
-from tui.runs.status import status_of
-from tui.runs.watching import SAMPLE, Watcher
+from tui.runs.health.reachability import Contact
+from tui.runs.health.stall_detector import SAMPLE, Watcher
+from tui.runs.keeper.failure_rules import Patience
+from tui.runs.record.run_directory import Event, RunDirectory
+from tui.runs.record.run_status import status_of
 
 NEVER = 10_000.0
 _LOADED_IN_TURNS = """
 import asyncio, sys
-import tui.runs.attempts
-from tui.runs.watching import load_apart
+import tui.runs.keeper.lifecycle
+from tui.runs.health.stall_detector import load_apart
 
 async def beside(turns):
     seen = set(sys.modules)
@@ -51,10 +51,10 @@ import asyncio, sys
 from pathlib import Path
 from tui.pod.run import Run, make_run_id
 from tui.pod.worker import Worker
-from tui.runs.contact import Contact
-from tui.runs.directory import RunDirectory
-from tui.runs.policies import Patience
-from tui.runs.watching import Watcher
+from tui.runs.health.reachability import Contact
+from tui.runs.record.run_directory import RunDirectory
+from tui.runs.keeper.failure_rules import Patience
+from tui.runs.health.stall_detector import Watcher
 
 directory = RunDirectory.create(Path(sys.argv[1]), Run(make_run_id("w"), "pod", ("true",), (Worker(0),)))
 directory.log_path(0).write_text("Epoch=1 Step=2 Loss=3.0\\n")
@@ -103,7 +103,7 @@ def test_what_reads_logs_is_loaded_a_module_at_a_time_with_the_workers_lines_bet
 @pytest.fixture
 def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Watched:
     monkeypatch.setenv("TPU_TUI_HOME", str(tmp_path))
-    monkeypatch.setattr("tui.runs.watching.LOOK", 0.1)
+    monkeypatch.setattr("tui.runs.health.stall_detector.LOOK", 0.1)
     return Watched(tmp_path)
 
 

@@ -13,7 +13,7 @@ import pytest
 from tests.runs.disks import NoDiskError, fill, mounted
 from tests.runs.pipes import PipeWorker, a_run, ended, needs_linux, tag_of, tagged, until
 from tui.pod.run import Run
-from tui.runs.remote import outcome_of
+from tui.runs.worker.calls import outcome_of
 
 pytestmark = [needs_linux, pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")]
 DISKS = {"ext4": 120, "tmpfs": 80, "ext2": 80}

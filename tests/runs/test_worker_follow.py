@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.runs.pipes import PipeWorker, a_run, ended, needs_linux, until
-from tui.runs.remote import MOST_LOOKS, call, pace_of
-from tui.ssh.answers import answers
+from tui.runs.worker.calls import MOST_LOOKS, call, pace_of
+from tui.ssh.exec.script_protocol import answers
 
 pytestmark = needs_linux
 

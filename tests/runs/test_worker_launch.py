@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 from tests.runs.pipes import PipeWorker, a_run, ended, needs_linux, tag_of, tagged, until
-from tui.runs.remote import script
+from tui.runs.worker.calls import script
 
 pytestmark = needs_linux
 

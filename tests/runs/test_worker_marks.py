@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.runs.pipes import PipeWorker, a_run, ended, needs_linux, until
-from tui.runs.remote import outcome_of
+from tui.runs.worker.calls import outcome_of
 
 pytestmark = needs_linux
 SHED = "prlimit --locks=77"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.runs.pipes import PipeWorker, a_run, ended, needs_linux, until
-from tui.runs.survey import Found, found_in
+from tui.runs.worker.queries import Found, found_in
 
 pytestmark = [needs_linux, pytest.mark.parametrize("worker", ["dash"], indirect=True)]
 

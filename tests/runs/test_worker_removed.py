@@ -15,8 +15,8 @@ import pytest
 
 from tests.runs.pipes import PipeWorker, a_run, ended, needs_linux, tag_of, tagged, until
 from tui.pod.run import Run
-from tui.runs.remote import call, outcome_of
-from tui.ssh.answers import Answer, answers
+from tui.runs.worker.calls import call, outcome_of
+from tui.ssh.exec.script_protocol import Answer, answers
 
 pytestmark = needs_linux
 HERE = '"$HOME/.tpu-tui/runs/$TPU_TUI_RUN/0"'

@@ -11,8 +11,8 @@ import pytest
 from tests.runs.ssh_pod import Pod
 from tests.sshd import needs_sshd, openssh_worker
 from tui.errors import WorkerError
-from tui.runs.directory import RunDirectory
-from tui.runs.launch import Gang
+from tui.runs.launch.gang import Gang
+from tui.runs.record.run_directory import RunDirectory
 from tui.ssh.fleet import Fleet
 
 pytestmark = needs_sshd

@@ -16,7 +16,7 @@ import pytest
 
 from tests.runs.pipes import Launch, PipeWorker, a_run, ended, needs_linux, tag_of, tagged, until
 from tui.pod.run import Run
-from tui.runs.remote import outcome_of
+from tui.runs.worker.calls import outcome_of
 
 pytestmark = needs_linux
 PYTHON = sys.executable

@@ -14,12 +14,12 @@ import pytest
 from tui.errors import UsageError
 from tui.pod.run import Run
 from tui.pod.worker import Worker
-from tui.runs.directory import RunDirectory
+from tui.runs.record.run_directory import RunDirectory
 from tui.settings import load
 from tui.settings.home import loose_home, make_private
 from tui.settings.profiles import read_profile, save_profile
-from tui.ssh.access import Access, Login
-from tui.ssh.host_keys import HostKeys, remember
+from tui.ssh.config.access import Access, Login
+from tui.ssh.keys.known_hosts import HostKeys, remember
 
 STRANGER = 54321
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="files of another user can be made by root only")

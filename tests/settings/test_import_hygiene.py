@@ -15,8 +15,8 @@ HEAVY = ("google", "grpc", "asyncssh", "textual", "numpy", "requests")
         "tui.settings",
         "tui.cloud.inventory",
         "tui.cloud.hosts_file",
-        "tui.cloud.tpu_api",
-        "tui.cloud.buckets",
+        "tui.cloud.tpu.tpu_api",
+        "tui.cloud.storage.buckets",
         "tui.checks",
     ],
 )

@@ -337,11 +337,11 @@ def test_a_missing_local_profile_says_how_to_get_one(machine: Machine) -> None:
 def test_every_threshold_that_somebody_reads_can_be_set_and_no_other() -> None:
     from dataclasses import fields
 
-    from tui.checks.thresholds import Thresholds as OfWorkers
+    from tui.checks.check_thresholds import Thresholds as OfWorkers
     from tui.logs.state.stragglers import Thresholds as OfCores
-    from tui.runs.policies import Patience
+    from tui.runs.keeper.failure_rules import Patience
     from tui.settings.thresholds import THRESHOLDS
-    from tui.ssh.access import NUMBERS
+    from tui.ssh.config.access import NUMBERS
 
     read = [item.name for part in (OfCores, OfWorkers) for item in fields(part)]
     read += [*NUMBERS, *(f"{item.name}_seconds" for item in fields(Patience))]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from aiohttp import WSMsgType, web
 
-from tui.ssh.iap_frames import ACK_AFTER, MOST_DATA, SUBPROTOCOL, Frame, Tag, decode
+from tui.ssh.transport.iap_protocol import ACK_AFTER, MOST_DATA, SUBPROTOCOL, Frame, Tag, decode
 
 
 @dataclass

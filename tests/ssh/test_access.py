@@ -14,12 +14,12 @@ import pytest
 
 from tests.sshd import OpensshWorker
 from tui import settings
+from tui.aio.backoff import backoff
 from tui.errors import UsageError
 from tui.pod.worker import Worker
-from tui.ssh.access import Access, access_from, login_to
+from tui.ssh.config.access import Access, access_from, login_to
+from tui.ssh.errors import SshError
 from tui.ssh.fleet import Fleet
-from tui.ssh.reasons import SshError
-from tui.ssh.retry import backoff
 
 Start = Callable[..., OpensshWorker]
 

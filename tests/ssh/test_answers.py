@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.sshd import OpensshWorker
-from tui.ssh.answers import Answer, Call, NothingRunsError, answers, no_answer, parse_line
+from tui.ssh.exec.script_protocol import Answer, Call, NothingRunsError, answers, no_answer, parse_line
 from tui.ssh.fleet import Fleet
 
 Start = Callable[..., OpensshWorker]

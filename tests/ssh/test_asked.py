@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tui.ssh.asked import Asked, within
+from tui.ssh.transport.paused_timeout import Asked, within
 
 
 class Person:

@@ -19,10 +19,10 @@ from tests.ssh.test_fleet import _until
 from tests.ssh.test_keys import _add, agent
 from tests.sshd import OpensshWorker, make_key
 from tui.errors import UsageError
-from tui.ssh.access import Access, Login, local_user, login_for
+from tui.ssh.config.access import Access, Login, local_user, login_for
+from tui.ssh.errors import Reason, SshError
 from tui.ssh.fleet import Completed, Fleet
-from tui.ssh.keys import unlock
-from tui.ssh.reasons import Reason, SshError
+from tui.ssh.keys.client_keys import unlock
 
 __all__ = ["agent"]
 
@@ -110,7 +110,7 @@ def test_what_ssh_does_not_understand_is_told_in_its_words(tmp_path: Path) -> No
 
 
 def test_a_condition_that_takes_for_ever_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tui.ssh.client_config.PATIENCE", 0.5)
+    monkeypatch.setattr("tui.ssh.config.openssh_config.PATIENCE", 0.5)
     with pytest.raises(UsageError, match="ssh -G tpu took longer than"):
         _login(tmp_path, 'Match exec "exec sleep 5"\n User eve\n')
 
@@ -139,7 +139,7 @@ def test_what_a_condition_said_holds_for_a_while_and_no_longer(
     assert login_for("tpu", None, None, access).jump is None
     (tmp_path / "office").unlink()
     assert login_for("tpu", None, None, access).jump is None
-    monkeypatch.setattr("tui.ssh.client_config.HOLDS", 0.0)
+    monkeypatch.setattr("tui.ssh.config.openssh_config.HOLDS", 0.0)
     assert login_for("tpu", None, None, access).jump == "gate"
 
 

@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from tui.ssh.corked import Line
+from tui.ssh.transport.write_coalescing import Line
 
 
 class Peer(asyncio.Protocol):

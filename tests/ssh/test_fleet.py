@@ -16,8 +16,8 @@ import pytest
 from tests.sshd import OpensshWorker
 from tui.errors import UsageError, WorkerError
 from tui.pod.worker import Worker
+from tui.ssh.errors import Reason, SshError
 from tui.ssh.fleet import Completed, Fleet
-from tui.ssh.reasons import Reason, SshError
 
 Start = Callable[..., OpensshWorker]
 
@@ -46,7 +46,7 @@ async def test_a_command_that_reads_no_input_ends_all_the_same(sshd: Start) -> N
 
 async def test_endless_output_does_not_fill_the_memory(sshd: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     server = sshd()
-    monkeypatch.setattr("tui.ssh.running.OUTPUT_LIMIT", 1_000_000)
+    monkeypatch.setattr("tui.ssh.exec.command.OUTPUT_LIMIT", 1_000_000)
     async with Fleet([server.worker], server.access()) as fleet:
         with pytest.raises(SshError, match="writes too much"):
             await fleet.run(0, "exec cat /dev/zero")
@@ -414,7 +414,7 @@ async def test_an_external_address_is_left_alone_on_the_internal_route(sshd: Sta
 
 def test_a_fleet_costs_no_asyncssh_before_it_connects() -> None:
     program = (
-        "import sys, tui.ssh.fleet as f, tui.ssh.access as a\n"
+        "import sys, tui.ssh.fleet as f, tui.ssh.config.access as a\n"
         "f.Fleet([], a.Access())\n"
         "assert 'asyncssh' not in sys.modules and 'cryptography' not in sys.modules"
     )

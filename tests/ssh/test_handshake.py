@@ -10,7 +10,7 @@ import pytest
 
 from tests.ssh.test_keys import _add, agent
 from tests.sshd import OpensshWorker, make_key
-from tui.ssh.access import Access
+from tui.ssh.config.access import Access
 from tui.ssh.fleet import Fleet
 
 __all__ = ["agent"]

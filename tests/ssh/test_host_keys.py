@@ -15,10 +15,10 @@ import pytest
 
 from tests.sshd import OpensshWorker, make_key
 from tui.pod.worker import Worker
-from tui.ssh.access import Access
+from tui.ssh.config.access import Access
+from tui.ssh.errors import Reason, SshError
 from tui.ssh.fleet import Fleet
-from tui.ssh.host_keys import remember
-from tui.ssh.reasons import Reason, SshError
+from tui.ssh.keys.known_hosts import remember
 
 Start = Callable[..., OpensshWorker]
 

@@ -20,11 +20,11 @@ from hypothesis import strategies as st
 from tests.ssh.iap_server import IapServer, iap_server
 from tests.sshd import OpensshWorker, needs_sshd
 from tui.pod.worker import Worker
-from tui.ssh.access import Access
+from tui.ssh.config.access import Access
+from tui.ssh.errors import Reason, SshError
 from tui.ssh.fleet import Fleet
-from tui.ssh.iap import Target, Tunnels
-from tui.ssh.iap_frames import Frame, Ledger, Tag, decode
-from tui.ssh.reasons import Reason, SshError
+from tui.ssh.transport.iap_protocol import Frame, Ledger, Tag, decode
+from tui.ssh.transport.iap_tunnel import Target, Tunnels
 
 Start = Callable[..., OpensshWorker]
 BIG = 3_000_000

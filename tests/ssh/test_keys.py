@@ -16,10 +16,10 @@ import pytest
 from tests.sshd import OpensshWorker, make_key
 from tui.errors import OutOfReachError, UsageError
 from tui.pod.worker import Worker
-from tui.ssh.access import Access
+from tui.ssh.config.access import Access
+from tui.ssh.errors import Reason, SshError
 from tui.ssh.fleet import Fleet
-from tui.ssh.keys import lie_open, unlock
-from tui.ssh.reasons import Reason, SshError
+from tui.ssh.keys.client_keys import lie_open, unlock
 
 Start = Callable[..., OpensshWorker]
 PASSPHRASE = "correct horse"

@@ -25,7 +25,7 @@ class Counting(subprocess.Popen):
         super().__init__(command, *rest, **more)
 subprocess.Popen = Counting
 before = ctypes.util.find_library
-from tui.ssh.library import load_asyncssh
+from tui.ssh.transport.asyncssh_import import load_asyncssh
 lazy = "asyncssh" not in sys.modules
 load_asyncssh()
 load_asyncssh()
@@ -67,5 +67,5 @@ print(json.dumps({{"kex": [str(n) for n in options.kex_algs], "mac": [str(n) for
 
 
 def test_it_can_do_what_it_can_do_when_imported_plainly() -> None:
-    quick = told_by(_ALIKE.format(how="from tui.ssh.library import load_asyncssh; load_asyncssh()"))
+    quick = told_by(_ALIKE.format(how="from tui.ssh.transport.asyncssh_import import load_asyncssh; load_asyncssh()"))
     assert quick == told_by(_ALIKE.format(how=""))

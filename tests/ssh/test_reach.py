@@ -13,10 +13,10 @@ import pytest
 
 from tests.sshd import OpensshWorker, free_port, make_key
 from tui.pod.worker import Worker
-from tui.ssh.access import Access, ClientKey, Login
+from tui.ssh.config.access import Access, ClientKey, Login
+from tui.ssh.errors import Reason, SshError, unconnected
+from tui.ssh.exec.port_probe import judge
 from tui.ssh.fleet import Fleet, Reach
-from tui.ssh.probing import judge
-from tui.ssh.reasons import Reason, SshError, unconnected
 
 Start = Callable[..., OpensshWorker]
 

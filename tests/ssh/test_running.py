@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.sshd import OpensshWorker, needs_sshd
+from tui.ssh.exec.command import Kept, OutputBudget, Running
 from tui.ssh.fleet import Fleet
-from tui.ssh.running import Kept, OutputBudget, Running
 
 Start = Callable[..., OpensshWorker]
 

@@ -10,8 +10,8 @@ import pytest
 from tests.sshd import make_key
 from tui.errors import UsageError
 from tui.pod.worker import Worker
-from tui.ssh.access import Access
-from tui.ssh.shell import shell_command
+from tui.ssh.config.access import Access
+from tui.ssh.config.ssh_command import shell_command
 
 
 def _understood(command: list[str], config: str) -> list[str]:

@@ -19,9 +19,9 @@ from tests.runs.pipes import until
 from tests.sshd import OpensshWorker, needs_sshd
 from tui.errors import WorkerError
 from tui.ssh.fleet import Fleet
-from tui.ssh.parcel import read_parcel
-from tui.ssh.transfer import FIRST, LARGE, SLOW, SyncResult, sync_tree
-from tui.ssh.tree import read_tree
+from tui.ssh.sync.bundle import read_parcel
+from tui.ssh.sync.source_tree import read_tree
+from tui.ssh.sync.upload import FIRST, LARGE, SLOW, SyncResult, sync_tree
 
 Start = Callable[..., OpensshWorker]
 BLOCK = 16 * 1024

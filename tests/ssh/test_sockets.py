@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from tui.ssh.names import in_turn
+from tui.ssh.transport.dns import in_turn
 
 _PROLOGUE = """
 import asyncio, socket, sys, threading
 from tui.pod.worker import Worker
-from tui.ssh.access import Access
+from tui.ssh.config.access import Access
 from tui.ssh.fleet import Fleet
-from tui.ssh.sockets import open_socket
+from tui.ssh.transport.tcp import open_socket
 """
 _SILENT_DNS = """
 silent = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

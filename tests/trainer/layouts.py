@@ -17,8 +17,8 @@ from multiprocessing import forkserver
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
-from trainer import loaders
 from trainer.config import TrainConfig
+from trainer.data import loader_processes
 from trainer.options import read_command_line
 
 CONTEXT = multiprocessing.get_context("forkserver")
@@ -32,7 +32,7 @@ def start_server() -> None:
 
 def stop_server() -> None:
     """Stop it; whoever wants a process next starts another."""
-    loaders._context = None
+    loader_processes._context = None
     forkserver._forkserver._stop()  # type: ignore[attr-defined]
 
 
@@ -66,7 +66,7 @@ def _worker(arguments: list[str], environ: dict[str, str], out: Path, err: Path,
 
 
 def _command(config: TrainConfig) -> int:
-    from trainer.launch import launch
+    from trainer.distributed.launcher import launch
     from trainer.train import train
 
     return launch(train, config)
@@ -74,9 +74,9 @@ def _command(config: TrainConfig) -> int:
 
 def as_on_tpu(config: TrainConfig) -> int:
     """torch_xla starts the replicas, as it does on TPU: one, on this device. It puts its own handlers over ours."""
-    from trainer.launch import Spawned
-    from trainer.replicas import Replicas
-    from trainer.stopping import Stopping
+    from trainer.distributed.launcher import Spawned
+    from trainer.distributed.replicas import Replicas
+    from trainer.distributed.signals import Stopping
     from trainer.train import train
 
     def as_libtpu_does(replicas: Replicas, config: TrainConfig, stopping: Stopping) -> int:
@@ -98,11 +98,11 @@ def into_head(config: TrainConfig) -> int:
 
 def deaf(_: TrainConfig) -> int:
     """A rank that hears SIGTERM and never gets to look, with nobody to kill it."""
-    from trainer import stopping
+    from trainer.distributed import signals
 
-    stopping.OVERDUE = 1.0
-    heard = stopping.Stopping()
-    stopping.await_signals(lambda _: heard.hear(0.0))
+    signals.OVERDUE = 1.0
+    heard = signals.Stopping()
+    signals.await_signals(lambda _: heard.hear(0.0))
     print("Deaf.", flush=True)
     threading.Event().wait()
     return 0
@@ -110,9 +110,9 @@ def deaf(_: TrainConfig) -> int:
 
 def save_in_mid_epoch(config: TrainConfig) -> int:
     """Three steps, then each replica keeps its own batch statistics in a file of its own, then all save together."""
-    from trainer.launch import launch
-    from trainer.replicas import Replicas
-    from trainer.stopping import Stopping
+    from trainer.distributed.launcher import launch
+    from trainer.distributed.replicas import Replicas
+    from trainer.distributed.signals import Stopping
     from trainer.train import start, train_epoch
 
     def train(replicas: Replicas, config: TrainConfig, stopping: Stopping) -> int:

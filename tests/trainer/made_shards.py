@@ -7,8 +7,8 @@ from pathlib import Path
 import webdataset
 from webdataset.tariterators import group_by_keys, tar_file_expander
 
-from trainer import images, shards
-from trainer.manifest import Manifest
+from trainer.shards import command, sources
+from trainer.shards.manifest import Manifest
 
 
 def samples_of(directory: Path, manifest: Manifest, split: str) -> list[dict[str, object]]:
@@ -20,5 +20,5 @@ def samples_of(directory: Path, manifest: Manifest, split: str) -> list[dict[str
     return samples
 
 
-def make(source: images.Source, out: Path, per_shard: int = 4, seed: int = 3, **repeat: int) -> Manifest:
-    return shards.make(source, str(out), samples_per_shard=per_shard, repeat=repeat, seed=seed, tell=lambda _: None)
+def make(source: sources.Source, out: Path, per_shard: int = 4, seed: int = 3, **repeat: int) -> Manifest:
+    return command.make(source, str(out), samples_per_shard=per_shard, repeat=repeat, seed=seed, tell=lambda _: None)

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from trainer import data, images, shards
 from trainer.config import DataConfig, OptimizerConfig, TrainConfig
-from trainer.data import Dataset
+from trainer.data import pipeline
+from trainer.data.pipeline import Dataset
 from trainer.errors import TrainerError
+from trainer.shards import command, sources
 
 
 def config(batch: int = 8, loader_workers: int = 0, steps: int | None = None, **source: object) -> TrainConfig:
@@ -23,7 +24,9 @@ def config(batch: int = 8, loader_workers: int = 0, steps: int | None = None, **
 
 def shard(path: Path, samples: list[tuple[bytes, int]], extension: str = "ppm") -> str:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(shards.shard_bytes([images.Sample(content, extension, label) for content, label in samples], 0))
+    path.write_bytes(
+        command.shard_bytes([sources.Sample(content, extension, label) for content, label in samples], 0)
+    )
     return str(path)
 
 
@@ -33,7 +36,7 @@ def ppm(value: int, width: int = 32, height: int = 32) -> bytes:
 
 def trained_values(cfg: TrainConfig, found: Dataset, rank: int, world: int, epoch: int = 1) -> list[int]:
     """The samples of one rank's epoch, known by their centre's brightness."""
-    count, batches = data.train_epoch(cfg, found, rank, world, epoch)
+    count, batches = pipeline.train_epoch(cfg, found, rank, world, epoch)
     read = list(batches)
     assert len(read) == count
     return [int(image[0, 16, 16]) for batch, _ in read for image in batch]

@@ -9,10 +9,10 @@ import pytest
 for package in ("torch", "torch_xla", "torchvision", "webdataset"):
     pytest.importorskip(package, reason=f"{package} is not installed")
 
-from tests.trainer.conftest import Pod  # noqa: E402
-from trainer.agreement import compare, settings  # noqa: E402
-from trainer.errors import TrainerError  # noqa: E402
-from trainer.options import parse  # noqa: E402
+from tests.trainer.conftest import Pod
+from trainer.distributed.config_check import compare, settings
+from trainer.errors import TrainerError
+from trainer.options import parse
 
 FAKE = ["--fake-data", "--image-size", "32"]
 

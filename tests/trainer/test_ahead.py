@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from trainer.ahead import DEPTH, Ahead
+from trainer.data.prefetch import DEPTH, Ahead
 
 DEADLINE = 60
 

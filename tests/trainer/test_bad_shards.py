@@ -13,10 +13,10 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed")
 webdataset = pytest.importorskip("webdataset", reason="webdataset is not installed")
 
-from tests.trainer.small_shards import config, ppm, refused, shard, trained_values  # noqa: E402
-from trainer import data  # noqa: E402
-from trainer.data import PADDING, Dataset, ShardSet  # noqa: E402
-from trainer.reading import ShardFile, read_shard  # noqa: E402
+from tests.trainer.small_shards import config, ppm, refused, shard, trained_values
+from trainer.data import pipeline
+from trainer.data.pipeline import PADDING, Dataset, ShardSet
+from trainer.data.shard_reader import ShardFile, read_shard
 
 
 @pytest.mark.usefixtures("own_loaders")
@@ -25,7 +25,7 @@ def test_a_bad_shard_can_be_skipped_and_counted_and_no_rank_comes_short(
     numbered: str, tmp_path: Path, loaders: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
     paths = [tmp_path / f"{number}.tar" for number in range(4)]
-    for source, path in zip(data.expand(numbered), paths, strict=True):
+    for source, path in zip(pipeline.expand(numbered), paths, strict=True):
         shutil.copy(source, path)
     paths[2].write_bytes(paths[2].read_bytes()[: 9 * 5120 + 700])
     found = Dataset(ShardSet(tuple(map(str, paths)), (10, 3, 17, 12)), None, 10, 32)
@@ -37,7 +37,7 @@ def test_a_bad_shard_can_be_skipped_and_counted_and_no_rank_comes_short(
     assert 6 <= lost <= 8  # of the 42, two are dropped anyway
     assert len(set(values)) == 40 - lost
     cfg = config(batch=8, loader_workers=loaders, train="x", val="x", classes=10, on_bad_shard="skip")
-    labels = torch.cat([y for _, y in data.evaluation(cfg, Dataset(None, found.train, 10, 32), 0, 1)[1]])
+    labels = torch.cat([y for _, y in pipeline.evaluation(cfg, Dataset(None, found.train, 10, 32), 0, 1)[1]])
     assert int((labels != PADDING).sum()) == 42 - 8
 
 
@@ -45,7 +45,7 @@ def test_a_missing_shard_can_be_skipped_too(shapes: str, tmp_path: Path, capfd: 
     shutil.copytree(shapes, tmp_path / "set")
     (tmp_path / "set" / "shapes-train-000003.tar").unlink()
     cfg = config(directory=str(tmp_path / "set"), on_bad_shard="skip")
-    assert len(trained_values(cfg, data.find(cfg, 1), 0, 1)) == 256
+    assert len(trained_values(cfg, pipeline.find(cfg, 1), 0, 1)) == 256
     assert "Went on without 32 samples: Cannot read" in capfd.readouterr().err
 
 
@@ -74,9 +74,9 @@ def test_of_shards_named_by_braces_missing_ones_can_be_skipped_too(
         shard(tmp_path / f"{number}.tar", [(ppm(number), 1)] * 8)
     braces = f"{tmp_path}/{{0..2}}.tar"
     assert "1 of 3 shards are missing, the first is" in refused(
-        lambda: data.find(config(batch=4, train=braces, classes=10), 1)
+        lambda: pipeline.find(config(batch=4, train=braces, classes=10), 1)
     )
-    found = data.find(config(batch=4, train=braces, classes=10, on_bad_shard="skip"), 1)
+    found = pipeline.find(config(batch=4, train=braces, classes=10, on_bad_shard="skip"), 1)
     assert found.train is not None
     assert found.train.counts == (8, 8)
     assert re.match(r"Went on without a shard: Cannot read .*1\.tar: No such", capfd.readouterr().err)
@@ -90,7 +90,7 @@ def test_shards_are_compared_with_the_manifests_checksums_when_asked(shapes: str
     path.write_bytes(bytes(content))
     for verify in (False, True):
         cfg = config(directory=str(tmp_path / "set"), verify=verify)
-        found = data.find(cfg, 1)
+        found = pipeline.find(cfg, 1)
         if verify:
             text = refused(lambda: trained_values(cfg, found, 0, 1))  # noqa: B023
             assert "shapes-train-000005.tar is damaged: its checksum is not the one in the manifest" in text
@@ -104,7 +104,7 @@ def test_a_shard_that_is_shorter_than_its_manifest_says_is_told_with_both_sizes(
     size = path.stat().st_size
     path.write_bytes(path.read_bytes()[:-1024])
     cfg = config(directory=str(tmp_path / "set"))
-    text = refused(lambda: trained_values(cfg, data.find(cfg, 1), 0, 1))
+    text = refused(lambda: trained_values(cfg, pipeline.find(cfg, 1), 0, 1))
     assert f"it has {size - 1024} bytes, its manifest says {size}" in text
 
 
@@ -124,7 +124,7 @@ def test_a_shard_that_is_shorter_than_its_manifest_says_is_told_with_both_sizes(
 def test_a_bad_shard_is_named_also_from_a_loader_process(
     numbered: str, tmp_path: Path, loaders: int, spoil: Callable[[bytes], bytes], says: str
 ) -> None:
-    content = Path(data.expand(numbered)[0]).read_bytes()
+    content = Path(pipeline.expand(numbered)[0]).read_bytes()
     bad = tmp_path / "bad.tar"
     bad.write_bytes(spoil(content))
     cfg = config(batch=2, loader_workers=loaders, train=str(bad), classes=10)
@@ -159,7 +159,7 @@ def test_names_with_more_than_one_dot_are_told_as_what_keeps_a_sample_apart(tmp_
 def test_a_shard_that_holds_more_samples_than_its_manifest_says_is_told(
     numbered: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    url = data.expand(numbered)[0]
+    url = pipeline.expand(numbered)[0]
     found = ShardSet((url, url), (9, 9), (Path(url).stat().st_size,) * 2)
     for loaders in (0, 1):
         cfg = config(batch=3, loader_workers=loaders, train="x", classes=10)
@@ -169,7 +169,7 @@ def test_a_shard_that_holds_more_samples_than_its_manifest_says_is_told(
     assert len(trained_values(cfg, Dataset(found, None, 10, 32), 0, 1)) == 18
     assert f"Went on: Shard {url} holds more than 9 samples" in capfd.readouterr().err
     cfg = config(batch=3, train="x", val="x", classes=10)
-    assert "more than 9" in refused(lambda: list(data.evaluation(cfg, Dataset(None, found, 10, 32), 0, 1)[1]))
+    assert "more than 9" in refused(lambda: list(pipeline.evaluation(cfg, Dataset(None, found, 10, 32), 0, 1)[1]))
 
 
 def test_samples_that_cannot_be_used_are_left_out_and_counted_where_bad_shards_are(
@@ -183,14 +183,14 @@ def test_samples_that_cannot_be_used_are_left_out_and_counted_where_bad_shards_a
             writer.write({"__key__": f"k{number}", "cls": b"1", **({} if number == 7 else {"ppm": image})})
     given = {"train": str(path), "val": str(path), "classes": 10}
     cfg = config(batch=4, on_bad_shard="skip", shuffle_buffer=1, **given)
-    found = data.find(cfg, 1)
+    found = pipeline.find(cfg, 1)
     assert set(trained_values(cfg, found, 0, 1)) == {0, 1, 3, 4, 5, 6}
     said = capfd.readouterr().err.splitlines()
     assert sorted(said) == [  # batches are decoded side by side
         f"Went on without 1 sample: Sample k2 of {path} cannot be decoded: it is not an image that OpenCV knows.",
         f"Went on without 1 sample: Sample k7 of {path} lacks a class or an image: it has cls.",
     ]
-    labels = torch.cat([y for _, y in data.evaluation(cfg, found, 0, 1)[1]])
+    labels = torch.cat([y for _, y in pipeline.evaluation(cfg, found, 0, 1)[1]])
     assert labels.tolist() == [1, 1, 1, PADDING, 1, 1, 1, PADDING]
     cfg = config(batch=1, on_bad_shard="skip", **given)
     assert "Sample k" in refused(lambda: trained_values(cfg, found, 0, 1))  # a batch has to be made of something
@@ -202,12 +202,12 @@ def test_a_class_may_be_told_by_a_samples_json(tmp_path: Path) -> None:
         writer.write({"__key__": "a", "ppm": ppm(1), "json": {"label": 3, "width": 32}})
         writer.write({"__key__": "b", "ppm": ppm(1), "json": {"label": 4}, "cls": 5})
     cfg = config(batch=2, train=str(path), classes=10, shuffle_buffer=1)
-    [(_, labels)] = data.train_epoch(cfg, data.find(cfg, 1), 0, 1, 1)[1]
+    [(_, labels)] = pipeline.train_epoch(cfg, pipeline.find(cfg, 1), 0, 1, 1)[1]
     assert labels.tolist() == [3, 5]
     with webdataset.TarWriter(str(path)) as writer:
         writer.write({"__key__": "a", "ppm": ppm(1), "json": {"caption": "a cat"}})
     cfg = config(batch=1, train=str(path), classes=10)
-    assert "it has json, ppm" in refused(lambda: trained_values(cfg, data.find(cfg, 1), 0, 1))
+    assert "it has json, ppm" in refused(lambda: trained_values(cfg, pipeline.find(cfg, 1), 0, 1))
 
 
 def test_a_class_beyond_the_last_is_named(tmp_path: Path) -> None:
@@ -229,15 +229,15 @@ def test_a_shard_that_no_manifest_tells_of_and_that_cannot_be_counted_is_named_o
     numbered: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     whole, cut, empty = (tmp_path / f"{name}.tar" for name in ("whole", "cut", "empty"))
-    content = Path(data.expand(numbered)[0]).read_bytes()
+    content = Path(pipeline.expand(numbered)[0]).read_bytes()
     for path, part in ((whole, content), (cut, content[:700]), (empty, b"")):
         path.write_bytes(part)
     for bad, why in ((cut, "damaged or cut off"), (empty, "it is empty")):
         pattern = f"{tmp_path}/{{whole,{bad.stem}}}.tar"
-        text = refused(lambda: data.find(config(train=pattern, classes=10), 1))  # noqa: B023
+        text = refused(lambda: pipeline.find(config(train=pattern, classes=10), 1))  # noqa: B023
         assert f"Shard {bad} is" in text
         assert why in text
-        found = data.find(config(batch=2, train=pattern, classes=10, on_bad_shard="skip"), 1)
+        found = pipeline.find(config(batch=2, train=pattern, classes=10, on_bad_shard="skip"), 1)
         assert found.train is not None
         assert (found.train.urls, found.train.counts) == ((str(whole),), (10,))
         assert f"Went on without a shard: Shard {bad} is" in capfd.readouterr().err

@@ -14,13 +14,12 @@ import pytest
 
 pytest.importorskip("torch", reason="torch is not installed")
 
-from trainer import bench_input as bench
-from trainer import bench_peers as peers
-from trainer import bench_rows as rows
-from trainer import pictures
-from trainer.bench_cores import Cores, available, shared_out, started_on
-from trainer.bench_table import DELAY, LABEL, Case, as_json, sweep_table, table
+from trainer.bench_input import benchmark as bench
+from trainer.bench_input import peers, rows
+from trainer.bench_input.cpu_affinity import Cores, available, shared_out, started_on
+from trainer.bench_input.table import DELAY, LABEL, Case, as_json, sweep_table, table
 from trainer.errors import REFUSED, TrainerError
+from trainer.shards import photo_like
 
 SMALL = ["--images", "24", "--shards", "3", "--batch", "4", "--size", "32", "--buffer", "8", "--few", "6"]
 
@@ -87,8 +86,8 @@ def test_the_network_of_the_benchmark_holds_each_request_back_and_changes_nothin
     import os
     import time
 
-    from trainer import objects
-    from trainer.slow_network import slowed
+    from trainer.bench_input.latency_proxy import slowed
+    from trainer.storage import objects
 
     content = os.urandom(3_000_000)
     objects.write("gs://trainer-test/slow", content)
@@ -101,7 +100,7 @@ def test_the_network_of_the_benchmark_holds_each_request_back_and_changes_nothin
 
 
 def test_without_an_object_store_the_local_rows_are_still_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainer.emulator.binary", lambda: None)
+    monkeypatch.setattr("trainer.bench_input.object_store.binary", lambda: None)
     with bench.laid_out(bench.parser().parse_args(SMALL)) as (material, addresses, kept):
         assert (addresses, kept, material.bucket) == ({}, None, "")
         assert rows.from_shards(material)() == 24
@@ -115,7 +114,7 @@ def test_a_peer_whose_installation_is_broken_is_told_in_its_row_and_stops_nobody
     (tmp_path / "streaming").mkdir()
     (tmp_path / "streaming" / "__init__.py").write_text("import a_library_that_is_not_there\n")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr("trainer.emulator.binary", lambda: None)
+    monkeypatch.setattr("trainer.bench_input.object_store.binary", lambda: None)
     chosen = [Case("streaming", peers.streaming), Case(bench.SHARDED, rows.from_shards)]
     with bench.laid_out(bench.parser().parse_args(SMALL)) as (material, addresses, kept):
         peers.write_formats(material, [case.row for case in chosen])
@@ -161,7 +160,7 @@ def test_what_cannot_be_laid_out_is_told_in_a_sentence(
 def test_a_folder_of_more_than_jpegs_is_refused(tmp_path: Path) -> None:
     for name in ("a/1.jpg", "a/deeper/2.jpg", "b/3.jpg"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_bytes(pictures.picture(name))
+        (tmp_path / name).write_bytes(photo_like.picture(name))
     options = bench.parser().parse_args(["--batch", "1", "--folder", str(tmp_path)])
     with pytest.raises(TrainerError, match=r"Rows cannot be compared over .*: not every"), bench.laid_out(options):
         pass

@@ -12,17 +12,22 @@ import pytest
 
 webdataset = pytest.importorskip("webdataset", reason="the trainer's packages are not installed")
 
-from tests.trainer.made_shards import make, samples_of  # noqa: E402
-from tests.trainer.storage_answers import losing_answers  # noqa: E402
-from trainer import claim, images, objects, shards  # noqa: E402
-from trainer.claim import CLAIM, claimed  # noqa: E402
-from trainer.errors import TrainerError  # noqa: E402
+from tests.trainer.made_shards import make, samples_of
+from tests.trainer.storage_answers import losing_answers
+from trainer.errors import TrainerError
+from trainer.shards import (
+    command,
+    shard_lock,
+    sources,
+)
+from trainer.shards.shard_lock import CLAIM, claimed
+from trainer.storage import objects
 
 ROOT = Path(__file__).parents[2]
 DEADLINE_S = 60.0
 HOLDER = """
 import sys, threading
-from trainer.claim import claimed
+from trainer.shards.shard_lock import claimed
 
 with claimed(sys.argv[1], print) as held:
     held.keep()
@@ -44,7 +49,7 @@ def holding(out: str) -> subprocess.Popen[str]:
 
 
 def test_shards_are_not_made_where_a_living_process_makes_some_and_are_where_it_was_killed(tmp_path: Path) -> None:
-    source = images.shapes(8, 4, 16, seed=1)
+    source = sources.shapes(8, 4, 16, seed=1)
     out = tmp_path / "out"
     with holding(str(out)) as other:
         try:
@@ -52,7 +57,7 @@ def test_shards_are_not_made_where_a_living_process_makes_some_and_are_where_it_
             given = {"samples_per_shard": 4, "repeat": {}, "seed": 1, "tell": nothing}
             for overwrite in (False, True):
                 with pytest.raises(TrainerError, match=refused):
-                    shards.make(source, str(out), overwrite=overwrite, **given)
+                    command.make(source, str(out), overwrite=overwrite, **given)
             assert [path.name for path in out.iterdir()] == [CLAIM]
         finally:
             other.kill()
@@ -65,7 +70,7 @@ def test_of_many_that_begin_at_once_one_makes_shards_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each lets go, and so removes the file that another may just have opened."""
-    monkeypatch.setattr(claim, "ENDING", 0.0)
+    monkeypatch.setattr(shard_lock, "ENDING", 0.0)
     inside, most, refused, held = 0, 0, 0, 0
     counting = threading.Lock()
 
@@ -96,9 +101,9 @@ def test_of_many_that_begin_at_once_one_makes_shards_at_a_time(
 def test_in_a_bucket_a_living_process_keeps_its_place(
     object_store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(claim, "BEAT", 0.05)
-    monkeypatch.setattr(claim, "POLL", 0.05)
-    monkeypatch.setattr(claim, "DEAD", 60.0)
+    monkeypatch.setattr(shard_lock, "BEAT", 0.05)
+    monkeypatch.setattr(shard_lock, "POLL", 0.05)
+    monkeypatch.setattr(shard_lock, "DEAD", 60.0)
     out = f"gs://trainer-test/{tmp_path.name}"
     told: list[str] = []
     with claimed(out, nothing) as held:
@@ -114,8 +119,8 @@ def test_in_a_bucket_a_living_process_keeps_its_place(
 def test_in_a_bucket_a_dead_process_loses_its_place_and_finds_out(
     object_store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(claim, "POLL", 0.05)
-    monkeypatch.setattr(claim, "DEAD", 0.2)
+    monkeypatch.setattr(shard_lock, "POLL", 0.05)
+    monkeypatch.setattr(shard_lock, "DEAD", 0.2)
     out = f"gs://trainer-test/{tmp_path.name}"
     with claimed(out, nothing) as frozen:
         with claimed(out, nothing) as other:
@@ -130,7 +135,7 @@ def test_in_a_bucket_a_lost_answer_does_not_make_a_process_its_own_rival(
     object_store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A heartbeat that arrived, and whose answer did not, left another generation than its writer knows of."""
-    monkeypatch.setattr(claim, "BEAT", 0.05)
+    monkeypatch.setattr(shard_lock, "BEAT", 0.05)
     out = f"gs://trainer-test/{tmp_path.name}"
     with losing_answers(monkeypatch, object_store) as way, claimed(out, nothing) as held:
         way.losing.set()
@@ -143,8 +148,8 @@ def test_in_a_bucket_a_lost_answer_does_not_make_a_process_its_own_rival(
 def test_of_two_that_find_a_dead_process_one_takes_its_place(
     object_store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(claim, "POLL", 0.05)
-    monkeypatch.setattr(claim, "DEAD", 0.3)
+    monkeypatch.setattr(shard_lock, "POLL", 0.05)
+    monkeypatch.setattr(shard_lock, "DEAD", 0.3)
     out = f"gs://trainer-test/{tmp_path.name}"
     objects.write(f"{out}/{CLAIM}", b"process 1 on a host that was deleted")
     both = threading.Barrier(2)

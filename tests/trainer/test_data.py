@@ -21,20 +21,26 @@ from PIL import Image
 torch = pytest.importorskip("torch", reason="torch is not installed")
 webdataset = pytest.importorskip("webdataset", reason="webdataset is not installed")
 
-from tests.trainer.small_shards import config, ppm, refused, shard, trained_values  # noqa: E402
-from trainer import data, decode, loaders, objects, split  # noqa: E402
-from trainer.batches import Batching  # noqa: E402
-from trainer.data import PADDING, Dataset, ShardSet  # noqa: E402
-from trainer.errors import TrainerError  # noqa: E402
-from trainer.shard_stream import batches  # noqa: E402
+from tests.trainer.small_shards import config, ppm, refused, shard, trained_values
+from trainer.data import (
+    image_decode,
+    loader_processes,
+    pipeline,
+    sharding,
+)
+from trainer.data.batching import Batching
+from trainer.data.pipeline import PADDING, Dataset, ShardSet
+from trainer.data.shard_dataset import batches
+from trainer.errors import TrainerError
+from trainer.storage import objects
 
 
 @pytest.mark.parametrize("loaders", [0, 1, 2])
 def test_every_rank_gets_equally_many_batches_and_no_sample_comes_twice(numbered: str, loaders: int) -> None:
     cfg = config(batch=4, loader_workers=loaders, train=numbered, classes=10)
-    found = data.find(cfg, world=2)
+    found = pipeline.find(cfg, world=2)
     assert found.train is not None
-    assert (found.train.urls, found.train.counts) == (data.expand(numbered), (10, 3, 17, 12))
+    assert (found.train.urls, found.train.counts) == (pipeline.expand(numbered), (10, 3, 17, 12))
     ranks = [trained_values(cfg, Dataset(found.train, None, 10, 32), rank, 2) for rank in (0, 1)]
     assert [len(values) for values in ranks] == [20, 20]
     assert len(set(ranks[0] + ranks[1])) == 40  # of 42: two are dropped
@@ -42,7 +48,7 @@ def test_every_rank_gets_equally_many_batches_and_no_sample_comes_twice(numbered
 
 def test_an_epochs_order_comes_from_the_seed_and_the_epoch(numbered: str) -> None:
     cfg = config(batch=4, train=numbered, classes=10)
-    found = Dataset(data.find(cfg, world=1).train, None, 10, 32)
+    found = Dataset(pipeline.find(cfg, world=1).train, None, 10, 32)
     first, again, second = (trained_values(cfg, found, 0, 1, epoch) for epoch in (1, 1, 2))
     assert first == again
     assert first != second
@@ -51,18 +57,18 @@ def test_an_epochs_order_comes_from_the_seed_and_the_epoch(numbered: str) -> Non
 
 def test_steps_per_epoch_ends_an_epoch_early(numbered: str) -> None:
     cfg = config(batch=4, steps=2, train=numbered, classes=10)
-    found = Dataset(data.find(cfg, world=2).train, None, 10, 32)
+    found = Dataset(pipeline.find(cfg, world=2).train, None, 10, 32)
     assert [len(trained_values(cfg, found, rank, 2)) for rank in (0, 1)] == [8, 8]
 
 
 @pytest.mark.parametrize("loaders", [0, 2])
 def test_an_evaluation_sees_each_sample_once_and_pads_what_is_left(numbered: str, loaders: int) -> None:
     cfg = config(batch=8, loader_workers=loaders, train=numbered, val=numbered, classes=10)
-    found = Dataset(None, data.find(cfg, world=4).val, 10, 32)
+    found = Dataset(None, pipeline.find(cfg, world=4).val, 10, 32)
     seen = []
     numbers = set()
     for rank in range(4):
-        count, batches = data.evaluation(cfg, found, rank, 4)
+        count, batches = pipeline.evaluation(cfg, found, rank, 4)
         read = list(batches)
         numbers.add((count, len(read)))
         for pixels, labels in read:
@@ -79,7 +85,7 @@ def test_a_rank_without_any_sample_evaluates_padding(tmp_path: Path) -> None:
     url = shard(tmp_path / "v.tar", [(ppm(n), 0) for n in range(3)])
     cfg = config(batch=2, train=url, val=url, classes=10)
     found = Dataset(None, ShardSet((url,), (3,)), 10, 32)
-    labels = [[y.tolist() for _, y in data.evaluation(cfg, found, rank, 5)[1]] for rank in range(5)]
+    labels = [[y.tolist() for _, y in pipeline.evaluation(cfg, found, rank, 5)[1]] for rank in range(5)]
     assert labels == [[[0, PADDING]]] * 3 + [[[PADDING, PADDING]]] * 2
 
 
@@ -88,9 +94,9 @@ def test_an_epoch_taken_up_in_the_middle_goes_on_with_the_same_batches(
     numbered: str, loaders: int, first: int
 ) -> None:
     cfg = config(batch=4, loader_workers=loaders, train=numbered, classes=10)
-    found = Dataset(data.find(cfg, world=1).train, None, 10, 32)
+    found = Dataset(pipeline.find(cfg, world=1).train, None, 10, 32)
     whole, rest = (
-        [(x.numpy().tobytes(), y.tolist()) for x, y in data.train_epoch(cfg, found, 0, 1, 2, start)[1]]
+        [(x.numpy().tobytes(), y.tolist()) for x, y in pipeline.train_epoch(cfg, found, 0, 1, 2, start)[1]]
         for start in (0, first)
     )
     assert len(whole) == 10
@@ -101,8 +107,8 @@ def test_what_comes_before_the_middle_is_not_decoded(tmp_path: Path) -> None:
     url = shard(tmp_path / "x.tar", [(b"no image", 0)] * 4 + [(ppm(n), 0) for n in range(4)])
     cfg = config(batch=2, train=url, classes=10, shuffle_buffer=1)
     found = Dataset(ShardSet((url,), (8,)), None, 10, 32)
-    assert "cannot be decoded" in refused(lambda: list(data.train_epoch(cfg, found, 0, 1, 1, 1)[1]))
-    _, batches = data.train_epoch(cfg, found, 0, 1, 1, 2)
+    assert "cannot be decoded" in refused(lambda: list(pipeline.train_epoch(cfg, found, 0, 1, 1, 1)[1]))
+    _, batches = pipeline.train_epoch(cfg, found, 0, 1, 1, 2)
     assert len(list(batches)) == 2
 
 
@@ -110,7 +116,7 @@ def test_the_first_batch_comes_before_the_shuffle_buffer_is_full(tmp_path: Path)
     url = shard(tmp_path / "x.tar", [(ppm(n % 10), 0) for n in range(100)])
     cfg = config(batch=2, train=url, classes=10, shuffle_buffer=200)
     found = Dataset(ShardSet((url,), (120,)), None, 10, 32)
-    _, batches = data.train_epoch(cfg, found, 0, 1, 1)
+    _, batches = pipeline.train_epoch(cfg, found, 0, 1, 1)
     assert len(next(batches)[1]) == 2
     assert "holds 100 samples" in refused(lambda: list(batches))  # which is met only now
 
@@ -125,7 +131,7 @@ def test_long_names_that_only_extended_headers_can_tell_are_read_all_the_same(tm
                 member.size = len(content)
                 writer.addfile(member, io.BytesIO(content))
     cfg = config(batch=4, train=str(path), classes=10)
-    found = data.find(cfg, 1)
+    found = pipeline.find(cfg, 1)
     assert found.train is not None
     assert found.train.samples == 4
     assert sorted(trained_values(cfg, found, 0, 1)) == [0, 1, 2, 3]
@@ -138,7 +144,7 @@ def test_shards_stream_from_a_bucket(object_store: str, shapes: str, monkeypatch
     local, remote = (config(directory=place) for place in (shapes, "gs://trainer-test/streamed"))
     epochs = []
     for cfg in (local, remote):
-        count, batches = data.train_epoch(cfg, data.find(cfg, world=2), 1, 2, epoch=3)
+        count, batches = pipeline.train_epoch(cfg, pipeline.find(cfg, world=2), 1, 2, epoch=3)
         epochs.append([(x.numpy().tobytes(), y.tolist()) for x, y in batches])
         assert count == len(epochs[-1]) == 16
     assert epochs[0] == epochs[1]
@@ -164,12 +170,12 @@ def test_whatever_the_shards_cores_and_loaders_every_sample_is_seen_once_or_coun
     cfg = config(batch=batch, loader_workers=loaders, train="x", val="x", classes=10)
     ranks = [trained_values(cfg, found, rank, world, epoch) for rank in range(world)]
     seen = [value for values in ranks for value in values]
-    batches, dropped = split.train_batches(sum(counts), world, batch)
+    batches, dropped = sharding.train_batches(sum(counts), world, batch)
     assert {len(values) for values in ranks} == {batches * batch}
     assert len(seen) == len(set(seen)) == sum(counts) - dropped
     tested = []
     for rank in range(world):
-        count, evaluated = data.evaluation(cfg, found, rank, world)
+        count, evaluated = pipeline.evaluation(cfg, found, rank, world)
         read = list(evaluated)
         assert len(read) == count
         tested += [int(x[0, 0, 0]) for xs, ys in read for x, y in zip(xs, ys, strict=True) if int(y) != PADDING]
@@ -184,7 +190,7 @@ def test_grey_and_transparent_pictures_are_made_colour(tmp_path: Path) -> None:
         encoded.append((stream.getvalue(), 1))
     url = shard(tmp_path / "grey.tar", encoded, "png")
     cfg = config(batch=3, train=url, classes=10)
-    _, batches = data.train_epoch(cfg, Dataset(ShardSet((url,), (3,)), None, 10, 32), 0, 1, 1)
+    _, batches = pipeline.train_epoch(cfg, Dataset(ShardSet((url,), (3,)), None, 10, 32), 0, 1, 1)
     assert [tuple(pixels.shape) for pixels, _ in batches] == [(3, 3, 32, 32)]
 
 
@@ -201,21 +207,21 @@ def test_samples_of_both_kinds_stay_in_order_decoded_ahead_or_copied_on_the_spot
 def test_what_a_seed_gives_does_not_change_without_a_new_number_for_it(numbered: str) -> None:
     """Else a run that is carried on would see some of an epoch's samples twice, and others never."""
     cfg = config(batch=4, train=numbered, classes=10, shuffle_buffer=12)
-    found = Dataset(data.find(cfg, world=2).train, None, 10, 32)
+    found = Dataset(pipeline.find(cfg, world=2).train, None, 10, 32)
     digest = hashlib.sha256()
     for epoch, rank in ((1, 0), (7, 1)):
-        for pixels, labels in data.train_epoch(cfg, found, rank, 2, epoch)[1]:
+        for pixels, labels in pipeline.train_epoch(cfg, found, rank, 2, epoch)[1]:
             digest.update(pixels.numpy().tobytes() + labels.numpy().tobytes())
-    boxes = [decode.random_box(300, 200, random.Random(f"{seed}")) for seed in range(20)]
+    boxes = [image_decode.random_box(300, 200, random.Random(f"{seed}")) for seed in range(20)]
     digest.update(repr(boxes).encode())
-    assert (data.ORDER, digest.hexdigest()[:16]) == (2, "82ab68a110168362"), (
+    assert (pipeline.ORDER, digest.hexdigest()[:16]) == (2, "82ab68a110168362"), (
         "raise data.ORDER, and put both down here"
     )
 
 
 class _Telling(torch.utils.data.IterableDataset):  # type: ignore[type-arg]
     def __iter__(self) -> Iterator[tuple[int, bool]]:
-        yield os.getppid(), {signal.getsignal(number) for number in loaders.STOPS} == {signal.SIG_IGN}
+        yield os.getppid(), {signal.getsignal(number) for number in loader_processes.STOPS} == {signal.SIG_IGN}
 
 
 def test_a_loader_process_is_not_forked_from_the_training_and_hears_no_signal_to_all() -> None:

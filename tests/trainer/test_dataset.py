@@ -15,19 +15,24 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed")
 webdataset = pytest.importorskip("webdataset", reason="webdataset is not installed")
 
-from tests.trainer.small_shards import config, ppm, refused, shard, trained_values  # noqa: E402
-from tests.trainer.storage_answers import answering  # noqa: E402
-from trainer import data, images, objects, shards  # noqa: E402
-from trainer.data import Dataset  # noqa: E402
-from trainer.errors import TrainerError  # noqa: E402
-from trainer.manifest import UNFINISHED  # noqa: E402
+from tests.trainer.small_shards import config, ppm, refused, shard, trained_values
+from tests.trainer.storage_answers import answering
+from trainer.data import pipeline
+from trainer.data.pipeline import Dataset
+from trainer.errors import TrainerError
+from trainer.shards import (
+    command,
+    sources,
+)
+from trainer.shards.manifest import UNFINISHED
+from trainer.storage import objects
 
 
 def test_a_directory_of_shards_is_known_by_its_manifest(shapes: str) -> None:
     assert "--classes 9 is too few: manifest.json lists 10" in refused(
-        lambda: data.find(config(directory=shapes, classes=9), 1)
+        lambda: pipeline.find(config(directory=shapes, classes=9), 1)
     )
-    found = data.find(config(directory=shapes), world=2)
+    found = pipeline.find(config(directory=shapes), world=2)
     assert found.train is not None
     assert found.val is not None
     assert (found.train.samples, found.val.samples, found.classes, found.image_size) == (256, 48, 10, 32)
@@ -38,19 +43,23 @@ def test_brace_and_star_patterns_work_in_a_bucket(object_store: str) -> None:
     for number in range(3):
         objects.write(f"gs://trainer-test/p/t-{number}.tar", b"")
     expected = tuple(f"gs://trainer-test/p/t-{number}.tar" for number in range(3))
-    assert data.expand("gs://trainer-test/p/t-{0..2}.tar") == data.expand("gs://trainer-test/p/t-*.tar") == expected
+    assert (
+        pipeline.expand("gs://trainer-test/p/t-{0..2}.tar")
+        == pipeline.expand("gs://trainer-test/p/t-*.tar")
+        == expected
+    )
     with pytest.raises(TrainerError, match=r"1 of 4 shards are missing, the first is .*t-3"):
-        data.expand("gs://trainer-test/p/t-{0..3}.tar")
+        pipeline.expand("gs://trainer-test/p/t-{0..3}.tar")
     with pytest.raises(TrainerError, match="No shards match"):
-        data.expand("gs://trainer-test/q/t-{0..3}.tar")
+        pipeline.expand("gs://trainer-test/q/t-{0..3}.tar")
     with pytest.raises(TrainerError, match="no bucket gs://nowhere"):
-        data.expand("gs://nowhere/t-{0..3}.tar")
+        pipeline.expand("gs://nowhere/t-{0..3}.tar")
 
 
 def test_a_command_can_be_a_shard(numbered: str, tmp_path: Path) -> None:
-    first = data.expand(numbered)[0]
+    first = pipeline.expand(numbered)[0]
     cfg = config(batch=4, train=f"pipe:cat {first}", classes=10)
-    found = data.find(cfg, world=1)
+    found = pipeline.find(cfg, world=1)
     assert found.train is not None
     assert (found.train.urls, found.train.counts) == ((f"pipe:cat {first}",), (10,))
     assert len(trained_values(cfg, Dataset(found.train, None, 10, 32), 0, 1)) == 8
@@ -61,28 +70,28 @@ def test_shards_may_be_compressed_and_are_named_where_one_is_cut_off(shapes: str
     for source in sources:
         (tmp_path / f"{source.name}.gz").write_bytes(gzip.compress(source.read_bytes()))
     cfg = config(batch=4, train=f"{tmp_path}/*.tar.gz", classes=10, image_size=32)
-    found = data.find(cfg, world=1)
+    found = pipeline.find(cfg, world=1)
     assert found.train is not None
     assert found.train.counts == (32, 32)
     plain = config(batch=4, train=f"{shapes}/shapes-train-{{000000..000001}}.tar", classes=10)
-    assert trained_values(cfg, found, 0, 1) == trained_values(plain, data.find(plain, world=1), 0, 1)
+    assert trained_values(cfg, found, 0, 1) == trained_values(plain, pipeline.find(plain, world=1), 0, 1)
     cut = tmp_path / f"{sources[1].name}.gz"
     cut.write_bytes(cut.read_bytes()[: cut.stat().st_size // 2])
     with pytest.raises(TrainerError, match=r"Shard .*1\.tar\.gz is damaged or cut off"):
-        data.find(cfg, world=1)
+        pipeline.find(cfg, world=1)
 
 
 def test_a_batch_of_one_small_image_is_refused_where_it_has_to_be_normalised() -> None:
     cfg = config(batch=1, fake=True, image_size=32)
     with pytest.raises(TrainerError, match="--batch-size 1 is too little for resnet50 and images of 32 pixels"):
-        data.find(cfg, world=1)
-    assert data.find(config(batch=1, fake=True, image_size=33), world=1).image_size == 33
-    assert data.find(replace(cfg, model="tiny-batchnorm"), world=1).image_size == 32
+        pipeline.find(cfg, world=1)
+    assert pipeline.find(config(batch=1, fake=True, image_size=33), world=1).image_size == 33
+    assert pipeline.find(replace(cfg, model="tiny-batchnorm"), world=1).image_size == 32
 
 
 def test_a_command_that_fails_is_named(tmp_path: Path) -> None:
     with pytest.raises(TrainerError, match="The command of pipe:exit 3 failed: exit code 3"):
-        data.find(config(train="pipe:exit 3", classes=10), world=1)
+        pipeline.find(config(train="pipe:exit 3", classes=10), world=1)
 
 
 def forbidding(_: str) -> tuple[int, bytes]:
@@ -95,19 +104,19 @@ def test_a_bucket_that_may_not_be_read_is_told_with_the_role_that_is_needed(monk
         for ask in (
             lambda: objects.matching("gs://theirs/x"),
             lambda: objects.read("gs://theirs/x"),
-            lambda: data.expand("gs://theirs/x/{0..3}.tar"),
-            lambda: data.find(config(directory="gs://theirs/x"), 1),
+            lambda: pipeline.expand("gs://theirs/x/{0..3}.tar"),
+            lambda: pipeline.find(config(directory="gs://theirs/x"), 1),
         ):
             assert re.match(r"No permission for gs://theirs/x.*objects.get access.*roles/storage", refused(ask))
 
 
 def test_a_pattern_whose_braces_do_not_match_is_refused() -> None:
-    assert "is no pattern of shards" in refused(lambda: data.expand("/x/t-{0..3.tar"))
+    assert "is no pattern of shards" in refused(lambda: pipeline.expand("/x/t-{0..3.tar"))
 
 
 def test_a_pattern_of_commands_is_one_command_a_shard(numbered: str) -> None:
     cfg = config(batch=4, train=f"pipe:cat {numbered}", classes=10)
-    found = data.find(cfg, world=1)
+    found = pipeline.find(cfg, world=1)
     assert found.train is not None
     assert found.train.counts == (10, 3, 17, 12)
     assert len(set(trained_values(cfg, Dataset(found.train, None, 10, 32), 0, 1))) == 40
@@ -115,42 +124,42 @@ def test_a_pattern_of_commands_is_one_command_a_shard(numbered: str) -> None:
 
 def test_classes_that_differ_between_the_patterns_are_named(tmp_path: Path) -> None:
     for name, classes in (("a", ("cat", "dog")), ("b", ("cat", "fox")), ("c", ("dog", "cat"))):
-        source = images.Source("pets", classes, 32, {"train": (4, lambda n: images.Sample(ppm(n), "ppm", n % 2))})
-        shards.make(source, str(tmp_path / name), samples_per_shard=4, repeat={}, seed=1, tell=lambda _: None)
+        source = sources.Source("pets", classes, 32, {"train": (4, lambda n: sources.Sample(ppm(n), "ppm", n % 2))})
+        command.make(source, str(tmp_path / name), samples_per_shard=4, repeat={}, seed=1, tell=lambda _: None)
     train = f"{tmp_path}/a/pets-train-000000.tar"
     for other, says in (("b", "dog, fox"), ("c", "in another order")):
         cfg = config(batch=2, train=train, val=f"{tmp_path}/{other}/pets-train-000000.tar")
-        assert says in refused(lambda: data.find(cfg, 1))  # noqa: B023
-    assert data.find(config(batch=2, train=train, val=train), 1).classes == 2
+        assert says in refused(lambda: pipeline.find(cfg, 1))  # noqa: B023
+    assert pipeline.find(config(batch=2, train=train, val=train), 1).classes == 2
 
 
 def test_fewer_shards_than_loader_processes_work_and_that_is_said(
     shapes: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     cfg = config(batch=8, directory=shapes, loader_workers=3)
-    found = data.find(cfg, 4)
+    found = pipeline.find(cfg, 4)
     said = capfd.readouterr().out
     assert "8 training shards feed 2 loader processes on each of 4 cores, not 3" in said
     assert "--samples-per-shard" in said
     assert len(trained_values(cfg, found, 3, 4)) == 64
-    data.find(config(batch=8, directory=shapes, loader_workers=2), 4)
+    pipeline.find(config(batch=8, directory=shapes, loader_workers=2), 4)
     assert "feed" not in capfd.readouterr().out
 
 
 def test_shards_that_were_never_finished_are_told_as_that(tmp_path: Path) -> None:
     (tmp_path / UNFINISHED).write_text("{}")
-    assert "never finished" in refused(lambda: data.find(config(directory=str(tmp_path)), 1))
+    assert "never finished" in refused(lambda: pipeline.find(config(directory=str(tmp_path)), 1))
 
 
 def test_fewer_shards_than_cores_are_refused_with_the_way_out(shapes: str) -> None:
-    assert "8 training shards are too few for 9 cores" in refused(lambda: data.find(config(directory=shapes), 9))
-    assert "--samples-per-shard" in refused(lambda: data.find(config(directory=shapes), 9))
+    assert "8 training shards are too few for 9 cores" in refused(lambda: pipeline.find(config(directory=shapes), 9))
+    assert "--samples-per-shard" in refused(lambda: pipeline.find(config(directory=shapes), 9))
 
 
 def test_a_batch_larger_than_a_ranks_share_is_refused(shapes: str) -> None:
-    assert data.find(config(batch=64, directory=shapes), 4).train is not None
+    assert pipeline.find(config(batch=64, directory=shapes), 4).train is not None
     assert "A batch of 65 is more than each of 4 cores gets" in refused(
-        lambda: data.find(config(batch=65, directory=shapes), 4)
+        lambda: pipeline.find(config(batch=65, directory=shapes), 4)
     )
 
 
@@ -159,30 +168,30 @@ def test_a_validation_set_without_a_sample_is_refused_and_not_told_as_no_accurac
 ) -> None:
     train = f"{shapes}/shapes-train-*.tar"
     empty = shard(tmp_path / "val.tar", [])
-    text = refused(lambda: data.find(config(train=train, val=empty), 1))
+    text = refused(lambda: pipeline.find(config(train=train, val=empty), 1))
     assert text == f"There are no validation samples in {empty}. Leave --val-shards out, or name some that hold any."
     Path(empty).write_bytes(b"no shard")
-    text = refused(lambda: data.find(config(train=train, val=empty, on_bad_shard="skip"), 1))
+    text = refused(lambda: pipeline.find(config(train=train, val=empty, on_bad_shard="skip"), 1))
     assert text.startswith(f"There are no validation samples in {empty}")
 
 
 def test_places_without_shards_are_named(tmp_path: Path) -> None:
-    assert "no directory /nowhere" in refused(lambda: data.find(config(directory="/nowhere"), 1))
-    assert "no manifest.json" in refused(lambda: data.find(config(directory=str(tmp_path)), 1))
-    assert "No shards match" in refused(lambda: data.find(config(train=f"{tmp_path}/*.tar"), 1))
+    assert "no directory /nowhere" in refused(lambda: pipeline.find(config(directory="/nowhere"), 1))
+    assert "no manifest.json" in refused(lambda: pipeline.find(config(directory=str(tmp_path)), 1))
+    assert "No shards match" in refused(lambda: pipeline.find(config(train=f"{tmp_path}/*.tar"), 1))
 
 
 def test_each_directorys_manifest_tells_of_its_own_shards(tmp_path: Path) -> None:
     """Names may be the same: `{a,b}/pets-train-000000.tar`."""
     for name, count in (("a", 4), ("b", 6)):
-        source = images.Source(
-            "pets", ("cat", "dog"), 32, {"train": (count, lambda n: images.Sample(ppm(n), "ppm", 1))}
+        source = sources.Source(
+            "pets", ("cat", "dog"), 32, {"train": (count, lambda n: sources.Sample(ppm(n), "ppm", 1))}
         )
-        shards.make(source, str(tmp_path / name), samples_per_shard=8, repeat={}, seed=1, tell=lambda _: None)
+        command.make(source, str(tmp_path / name), samples_per_shard=8, repeat={}, seed=1, tell=lambda _: None)
     (tmp_path / "c").mkdir()
     shutil.copy(tmp_path / "b" / "pets-train-000000.tar", tmp_path / "c")
     cfg = config(batch=2, train=f"{tmp_path}/{{a,b,c}}/pets-train-{{000000..000000}}.tar")
-    found = data.find(cfg, 1)
+    found = pipeline.find(cfg, 1)
     assert found.train is not None
     assert found.train.counts == (4, 6, 6)
     assert [found.train.is_told(number) for number in range(3)] == [True, True, False]
@@ -191,17 +200,17 @@ def test_each_directorys_manifest_tells_of_its_own_shards(tmp_path: Path) -> Non
 
 def test_a_set_of_one_class_is_refused(tmp_path: Path) -> None:
     """As where the folder above the classes' own was taken for their parent's."""
-    source = images.Source("pets", ("all",), 32, {"train": (4, lambda n: images.Sample(ppm(n), "ppm", 0))})
-    shards.make(source, str(tmp_path), samples_per_shard=8, repeat={}, seed=1, tell=lambda _: None)
-    text = refused(lambda: data.find(config(batch=2, directory=str(tmp_path)), 1))
+    source = sources.Source("pets", ("all",), 32, {"train": (4, lambda n: sources.Sample(ppm(n), "ppm", 0))})
+    command.make(source, str(tmp_path), samples_per_shard=8, repeat={}, seed=1, tell=lambda _: None)
+    text = refused(lambda: pipeline.find(config(batch=2, directory=str(tmp_path)), 1))
     assert text.startswith(f"There is one class only in {tmp_path}. Make the shards from a directory that holds")
 
 
 def test_what_is_no_pattern_of_files_is_told_with_one(shapes: str) -> None:
-    assert refused(lambda: data.expand(shapes)) == f"{shapes} is a directory. Write {shapes}/*.tar."
-    text = refused(lambda: data.expand(f"{Path(shapes).parent}/*/x.tar"))
+    assert refused(lambda: pipeline.expand(shapes)) == f"{shapes} is a directory. Write {shapes}/*.tar."
+    text = refused(lambda: pipeline.expand(f"{Path(shapes).parent}/*/x.tar"))
     assert "has * or ? in the name of a directory. Write directories in braces" in text
-    assert "gs://b names a bucket and no shards. Write" in refused(lambda: data.expand("gs://b"))
+    assert "gs://b names a bucket and no shards. Write" in refused(lambda: pipeline.expand("gs://b"))
     assert objects.parent("/x.tar") == "/"
     assert objects.parent("x.tar") == "."
 
@@ -209,12 +218,12 @@ def test_what_is_no_pattern_of_files_is_told_with_one(shapes: str) -> None:
 def test_a_shard_that_the_manifest_lists_but_is_gone_is_named(shapes: str, tmp_path: Path) -> None:
     shutil.copytree(shapes, tmp_path / "set")
     (tmp_path / "set" / "shapes-train-000003.tar").unlink()
-    text = refused(lambda: data.find(config(directory=str(tmp_path / "set")), 1))
+    text = refused(lambda: pipeline.find(config(directory=str(tmp_path / "set")), 1))
     assert "1 of 8 train shards are missing" in text
     assert "shapes-train-000003.tar" in text
 
 
 def test_making_and_splitting_shards_needs_no_torch() -> None:
-    modules = "trainer.config, trainer.progress, trainer.split, trainer.manifest, trainer.shards"
+    modules = "trainer.config, trainer.progress, trainer.data.sharding, trainer.shards.manifest, trainer.shards"
     code = f"import sys, {modules}; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2])

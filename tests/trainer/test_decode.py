@@ -14,7 +14,8 @@ from PIL import Image
 torch = pytest.importorskip("torch", reason="torch is not installed")
 transforms = pytest.importorskip("torchvision.transforms", reason="torchvision is not installed")
 
-from trainer import decode, pictures  # noqa: E402
+from trainer.data import image_decode
+from trainer.shards import photo_like
 
 DRAWS = 1500
 FAR = 0.08  # two samples of 1,500 from one distribution are that far apart in less than one case of ten thousand
@@ -30,19 +31,19 @@ def noise(width: int, height: int, seed: int = 1) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
 
 
-def opened(pixels: np.ndarray) -> decode.Picture:
-    return decode.opened(encoded(Image.fromarray(pixels)))
+def opened(pixels: np.ndarray) -> image_decode.Picture:
+    return image_decode.opened(encoded(Image.fromarray(pixels)))
 
 
-def augmented(picture: decode.Picture, size: int, seed: int) -> np.ndarray:
+def augmented(picture: image_decode.Picture, size: int, seed: int) -> np.ndarray:
     out = np.empty((3, size, size), dtype=np.uint8)
-    decode.augment_into(out, picture, random.Random(seed))
+    image_decode.augment_into(out, picture, random.Random(seed))
     return out.transpose(1, 2, 0)
 
 
-def centred(picture: decode.Picture, size: int) -> np.ndarray:
+def centred(picture: image_decode.Picture, size: int) -> np.ndarray:
     out = np.empty((3, size, size), dtype=np.uint8)
-    decode.centre_into(out, picture)
+    image_decode.centre_into(out, picture)
     return out.transpose(1, 2, 0)
 
 
@@ -83,10 +84,12 @@ def apart(ours: list[float], theirs: list[float]) -> float:
 def test_the_random_crop_is_distributed_as_torchvisions(width: int, height: int) -> None:
     torch.manual_seed(3)
     shape = torch.empty(3, height, width, dtype=torch.uint8)
-    own = [decode.random_box(width, height, random.Random(seed)) for seed in range(DRAWS)]
+    own = [image_decode.random_box(width, height, random.Random(seed)) for seed in range(DRAWS)]
     theirs = []
     for _ in range(DRAWS):
-        top, left, high, wide = transforms.RandomResizedCrop.get_params(shape, decode.CROP_AREA, decode.CROP_RATIO)
+        top, left, high, wide = transforms.RandomResizedCrop.get_params(
+            shape, image_decode.CROP_AREA, image_decode.CROP_RATIO
+        )
         theirs.append((left, top, wide, high))
     measures = {
         "area": lambda box: box[2] * box[3] / (width * height),
@@ -101,24 +104,24 @@ def test_the_random_crop_is_distributed_as_torchvisions(width: int, height: int)
 
 
 def test_a_picture_too_long_for_any_crop_gives_its_middle() -> None:
-    boxes = {decode.random_box(4000, 20, random.Random(seed)) for seed in range(50)}
+    boxes = {image_decode.random_box(4000, 20, random.Random(seed)) for seed in range(50)}
     assert ((4000 - 27) // 2, 0, 27, 20) in boxes
 
 
 def test_a_resized_crop_is_what_pil_makes_of_the_same_part() -> None:
-    content = pictures.picture("same part")
+    content = photo_like.picture("same part")
     image = Image.open(io.BytesIO(content))
     for seed in range(20):
-        out = augmented(decode.opened(content), 224, seed)
+        out = augmented(image_decode.opened(content), 224, seed)
         rng = random.Random(seed)
-        left, top, wide, high = decode.random_box(image.width, image.height, rng)
+        left, top, wide, high = image_decode.random_box(image.width, image.height, rng)
         part = image.resize((224, 224), Image.Resampling.BILINEAR, (left, top, left + wide, top + high))
         expected = np.asarray(part)[:, ::-1] if rng.random() < 0.5 else np.asarray(part)
         assert (
             np.abs(out.astype(int) - expected.astype(int)).mean() < 2.5
         )  # levels of 255; quick decoding of colours included
-    out = centred(decode.opened(content), 224)
-    side = round(min(image.size) / decode.EVALUATION_MARGIN)
+    out = centred(image_decode.opened(content), 224)
+    side = round(min(image.size) / image_decode.EVALUATION_MARGIN)
     left, top = (image.width - side) // 2, (image.height - side) // 2
     expected = np.asarray(image.resize((224, 224), Image.Resampling.BILINEAR, (left, top, left + side, top + side)))
     assert np.abs(out.astype(int) - expected.astype(int)).mean() < 1.0
@@ -133,15 +136,15 @@ def test_shrinking_loses_no_pixel_to_aliasing() -> None:
 
 def test_a_jpeg_is_decoded_as_pil_does_it_bit_by_bit() -> None:
     for number in range(3):
-        content = pictures.picture(f"bits {number}")
-        assert np.array_equal(decode.decoded(content), np.asarray(Image.open(io.BytesIO(content))))
+        content = photo_like.picture(f"bits {number}")
+        assert np.array_equal(image_decode.decoded(content), np.asarray(Image.open(io.BytesIO(content))))
 
 
 def test_a_jpeg_that_is_cut_off_is_refused_and_not_filled_up_with_grey() -> None:
     content = encoded(Image.fromarray(noise(200, 120)), "jpeg")
     for length in (len(content) // 2, len(content) - 20):
         with pytest.raises(ValueError, match="Premature end"):
-            decode.decoded(content[:length])
+            image_decode.decoded(content[:length])
 
 
 @pytest.mark.parametrize(("width", "height"), [(500, 300), (40, 400), (8, 8)])
@@ -159,7 +162,7 @@ def test_the_centre_is_what_an_evaluation_sees() -> None:
 
 def test_quick_decoding_is_off_by_about_a_level_on_average() -> None:
     for number in range(5):
-        picture = decode.opened(pictures.picture(f"quick {number}"))
+        picture = image_decode.opened(photo_like.picture(f"quick {number}"))
         difference = picture.pixels().astype(int) - picture.pixels(quick=True).astype(int)
         assert 0 < np.abs(difference).mean() < 1.5
 
@@ -167,11 +170,11 @@ def test_quick_decoding_is_off_by_about_a_level_on_average() -> None:
 def test_a_large_jpeg_is_decoded_small_where_little_is_wanted_and_looks_the_same() -> None:
     large = Image.fromarray(noise(40, 30)).resize((1200, 900), Image.Resampling.BICUBIC)
     content = encoded(large, "jpeg", quality=95)
-    picture = decode.opened(content)
+    picture = image_decode.opened(content)
     assert picture.pixels(8.5, quick=True).shape[0] < 200
     assert picture.pixels(1.9, quick=True).shape == picture.pixels(8.5).shape == (900, 1200, 3)
     box = (200, 96, 640, 640)
-    reduced, whole = (decode._part(picture, box, 64, quick=quick) for quick in (True, False))
+    reduced, whole = (image_decode._part(picture, box, 64, quick=quick) for quick in (True, False))
     assert np.abs(reduced.astype(int) - whole.astype(int)).mean() < 3
 
 
@@ -179,7 +182,7 @@ def test_a_large_jpeg_is_decoded_small_where_little_is_wanted_and_looks_the_same
 def test_jpegs_of_any_colour_space_become_rgb(mode: str) -> None:
     image = Image.new("RGB", (300, 260), (200, 40, 90)).convert(mode)
     expected = np.asarray(image.convert("RGB"))[0, 0].astype(int)
-    picture = decode.opened(encoded(image, "jpeg", quality=95))
+    picture = image_decode.opened(encoded(image, "jpeg", quality=95))
     for result in (centred(picture, 224), augmented(picture, 224, 1)):
         assert np.abs(result[100, 100].astype(int) - expected).max() < 8
 
@@ -189,7 +192,7 @@ def test_jpegs_of_any_colour_space_become_rgb(mode: str) -> None:
 )
 def test_what_is_no_image_is_refused(content: bytes) -> None:
     with pytest.raises(ValueError, match=r"image|empty|OpenCV|remature"):
-        decode.decoded(content)
+        image_decode.decoded(content)
 
 
 def test_a_small_file_that_says_it_is_a_huge_image_is_refused_before_there_is_memory_for_it() -> None:
@@ -200,5 +203,5 @@ def test_a_small_file_that_says_it_is_a_huge_image_is_refused_before_there_is_me
     header = b"IHDR" + struct.pack(">IIBBBBB", 30_000, 30_000, 8, 2, 0, 0, 0)
     png = b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + header + struct.pack(">I", zlib.crc32(header))
     for content in (bytes(jpeg), png + encoded(Image.new("RGB", (64, 64)))[33:]):
-        with pytest.raises(ValueError, match=f"it has more than {decode.MOST_PIXELS} pixels"):
-            decode.decoded(content)
+        with pytest.raises(ValueError, match=f"it has more than {image_decode.MOST_PIXELS} pixels"):
+            image_decode.decoded(content)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from trainer import emulator
+from trainer.bench_input import object_store
 
 OWNER = """
 import sys, time
@@ -26,7 +26,7 @@ PATIENCE = 60
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process of its parent's end")
-@pytest.mark.skipif(emulator.binary() is None, reason="no fake-gcs-server for this machine")
+@pytest.mark.skipif(object_store.binary() is None, reason="no fake-gcs-server for this machine")
 def test_the_object_store_ends_with_the_process_that_started_it_even_if_that_is_killed(tmp_path: Path) -> None:
     command = [sys.executable, "-c", OWNER, str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]) as owner:

@@ -7,10 +7,10 @@ import pytest
 for package in ("torch", "tensorboardX"):
     pytest.importorskip(package, reason=f"{package} is not installed")
 
-from tests.trainer.test_training import event_curves  # noqa: E402
-from trainer import objects  # noqa: E402
-from trainer.errors import TrainerError  # noqa: E402
-from trainer.events import Events  # noqa: E402
+from tests.trainer.test_training import event_curves
+from trainer.errors import TrainerError
+from trainer.metrics.tensorboard import Events
+from trainer.storage import objects
 
 
 def test_curves_in_a_bucket_are_there_after_each_flush(object_store: str, tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_what_a_bucket_does_not_take_it_gets_with_the_next_flush(
     events = Events(where)
     with monkeypatch.context() as away:
         away.setenv("STORAGE_EMULATOR_HOST", "http://127.0.0.1:1")
-        away.setattr("trainer.events.PATIENCE", 0.5)
+        away.setattr("trainer.metrics.tensorboard.PATIENCE", 0.5)
         for step in (1, 2):
             events.add(step, train_loss=step / 2)
             events.flush()
@@ -71,7 +71,7 @@ def test_events_that_a_bucket_never_took_are_said_to_be_lost(
     where = f"gs://trainer-test/{tmp_path.name}/logs"
     events = Events(where)
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://127.0.0.1:1")
-    monkeypatch.setattr("trainer.events.PATIENCE", 0.5)
+    monkeypatch.setattr("trainer.metrics.tensorboard.PATIENCE", 0.5)
     events.add(1, train_loss=0.5)
     events.close()
     assert capfd.readouterr().err.splitlines()[-1] == f"The TensorBoard events that {where} did not take are lost."

@@ -10,11 +10,15 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed")
 webdataset = pytest.importorskip("webdataset", reason="webdataset is not installed")
 
-from tests.trainer.small_shards import config, ppm, shard  # noqa: E402
-from trainer import data, kept, memory  # noqa: E402
-from trainer.data import Dataset, ShardSet  # noqa: E402
-from trainer.kept import Kept  # noqa: E402
-from trainer.memory import MIB  # noqa: E402
+from tests.trainer.small_shards import config, ppm, shard
+from trainer.data import (
+    pipeline,
+    pixel_buffers,
+    sample_cache,
+)
+from trainer.data.pipeline import Dataset, ShardSet
+from trainer.data.pixel_buffers import MIB
+from trainer.data.sample_cache import Kept
 
 
 def _shard(path: Path, values: range) -> str:
@@ -25,10 +29,10 @@ def _epochs(
     shards: str, held: Kept | None, *, loaders: int = 0, first: int = 0
 ) -> list[list[tuple[bytes, list[int]]]]:
     cfg = config(batch=4, loader_workers=loaders, train=shards, classes=10)
-    found = Dataset(data.find(cfg, world=1).train, None, 10, 32)
+    found = Dataset(pipeline.find(cfg, world=1).train, None, 10, 32)
     read: list[object] = []
     for epoch in range(1, 5):
-        _, batches = data.train_epoch(cfg, found, 0, 1, epoch, first, held)
+        _, batches = pipeline.train_epoch(cfg, found, 0, 1, epoch, first, held)
         read.append([(pixels.numpy().tobytes(), labels.tolist()) for pixels, labels in batches])
     return read
 
@@ -41,12 +45,12 @@ def test_later_epochs_are_the_same_from_memory_as_read_anew(numbered: str, first
 def test_a_shard_is_read_once_and_the_files_may_go(tmp_path: Path) -> None:
     files = [_shard(tmp_path / f"{number}.tar", range(8 * number, 8 * number + 8)) for number in range(4)]
     cfg = config(batch=4, train=str(tmp_path / "{0..3}.tar"), classes=10)
-    found = Dataset(data.find(cfg, world=1).train, None, 10, 32)
+    found = Dataset(pipeline.find(cfg, world=1).train, None, 10, 32)
     held = Kept(64)
-    first = [labels.tolist() for _, labels in data.train_epoch(cfg, found, 0, 1, 1, 0, held)[1]]
+    first = [labels.tolist() for _, labels in pipeline.train_epoch(cfg, found, 0, 1, 1, 0, held)[1]]
     for file in files:
         Path(file).unlink()
-    again = [labels.tolist() for _, labels in data.train_epoch(cfg, found, 0, 1, 1, 0, held)[1]]
+    again = [labels.tolist() for _, labels in pipeline.train_epoch(cfg, found, 0, 1, 1, 0, held)[1]]
     assert again == first
 
 
@@ -57,7 +61,7 @@ def test_what_does_not_fit_is_read_anew_and_the_rest_comes_from_memory(
         _shard(tmp_path / f"{number}.tar", range(8 * number, 8 * number + 8))
     pattern = str(tmp_path / "{0..3}.tar")
     held = Kept(64)
-    held._room = 2 * 8 * (kept.BESIDE + 4096)  # two shards of eight small images and their names
+    held._room = 2 * 8 * (sample_cache.BESIDE + 4096)  # two shards of eight small images and their names
     assert _epochs(pattern, held) == _epochs(pattern, None)
     assert len(held._shards) == 2
 
@@ -65,7 +69,7 @@ def test_what_does_not_fit_is_read_anew_and_the_rest_comes_from_memory(
 def test_nothing_is_held_where_the_machine_has_little_memory_left(
     numbered: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory, "this_machine", lambda: memory.Machine("boot", kept.SPARED))
+    monkeypatch.setattr(pixel_buffers, "this_machine", lambda: pixel_buffers.Machine("boot", sample_cache.SPARED))
     held = Kept(64)
     _epochs(numbered, held)
     assert not held._shards
@@ -91,7 +95,7 @@ def test_a_damaged_shard_is_not_held(tmp_path: Path) -> None:
     held = Kept(64)
     found = Dataset(ShardSet((str(whole), str(cut)), (8, 8)), None, 10, 32)
     for epoch in (1, 2):
-        assert sum(len(labels) for _, labels in data.train_epoch(cfg, found, 0, 1, epoch, 0, held)[1]) == 16
+        assert sum(len(labels) for _, labels in pipeline.train_epoch(cfg, found, 0, 1, epoch, 0, held)[1]) == 16
     assert list(held._shards) == [str(whole)]
 
 

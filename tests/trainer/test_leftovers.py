@@ -16,15 +16,18 @@ import pytest
 
 pytest.importorskip("torch", reason="torch is not installed")
 
-from trainer import checkpoint, images, leftovers, objects, shards
-from trainer.checkpoint import Identity, Keeper, Position, State
+from trainer.checkpoint import store
+from trainer.checkpoint.store import Identity, Keeper, Position, State
+from trainer.distributed import child_cleanup
+from trainer.shards import command, sources
+from trainer.storage import objects
 
 ANYTHING = re.compile(".*")
 MINE = Identity("resnet50", 10, "plan")
 
 
 def write_for_ever(path: Path, begun: Any) -> None:
-    with leftovers.replacing(path) as stream:
+    with child_cleanup.replacing(path) as stream:
         stream.write(b"half")
         stream.flush()
         begun.send(None)
@@ -60,7 +63,7 @@ def temporaries(directory: Path) -> list[str]:
 
 
 def aged(path: Path) -> None:
-    then = time.time() - leftovers.LONG_AGO - 60
+    then = time.time() - child_cleanup.LONG_AGO - 60
     os.utime(path, (then, then))
 
 
@@ -71,7 +74,7 @@ def test_what_a_killed_writer_left_is_removed_and_what_a_living_one_writes_is_no
     end(writer(tmp_path / "killed"))
     assert len(temporaries(tmp_path)) == 2
     aged(next(tmp_path.glob(".living*")))  # one that waits for a slow disk
-    leftovers.remove_temporaries(tmp_path, ANYTHING)
+    child_cleanup.remove_temporaries(tmp_path, ANYTHING)
     [left] = temporaries(tmp_path)
     assert left.startswith(".living.")
 
@@ -80,26 +83,26 @@ def test_what_another_machine_writes_is_left_until_it_has_been_silent_for_long(w
     end(writer(tmp_path / "file"))
     elsewhere = tmp_path / ".file.another-host.17.part"
     next(tmp_path.glob(".file*")).rename(elsewhere)
-    leftovers.remove_temporaries(tmp_path, ANYTHING)
+    child_cleanup.remove_temporaries(tmp_path, ANYTHING)
     assert elsewhere.exists()
     aged(elsewhere)
-    leftovers.remove_temporaries(tmp_path, ANYTHING)
+    child_cleanup.remove_temporaries(tmp_path, ANYTHING)
     assert not elsewhere.exists()
 
 
 def test_a_writer_whose_file_is_taken_for_a_leftover_before_it_is_locked_makes_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lock, taken = leftovers.fcntl.flock, []
+    lock, taken = child_cleanup.fcntl.flock, []
 
     def late(stream: Any, how: int) -> None:
-        if how == leftovers.fcntl.LOCK_EX and not taken:
+        if how == child_cleanup.fcntl.LOCK_EX and not taken:
             taken.append(True)
-            leftovers.remove_temporaries(tmp_path, ANYTHING)
+            child_cleanup.remove_temporaries(tmp_path, ANYTHING)
         lock(stream, how)
 
-    monkeypatch.setattr(leftovers.fcntl, "flock", late)
-    with leftovers.replacing(tmp_path / "file") as stream:
+    monkeypatch.setattr(child_cleanup.fcntl, "flock", late)
+    with child_cleanup.replacing(tmp_path / "file") as stream:
         stream.write(b"whole")
     assert taken
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"file": b"whole"}
@@ -111,8 +114,8 @@ def test_a_writer_that_is_stopped_before_it_has_its_lock_leaves_nothing(
     def stopped(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(leftovers.fcntl, "flock", stopped)
-    with pytest.raises(KeyboardInterrupt), leftovers.replacing(tmp_path / "file"):
+    monkeypatch.setattr(child_cleanup.fcntl, "flock", stopped)
+    with pytest.raises(KeyboardInterrupt), child_cleanup.replacing(tmp_path / "file"):
         pass
     assert not list(tmp_path.iterdir())
 
@@ -125,7 +128,7 @@ def test_a_run_removes_what_a_killed_one_left_in_its_checkpoint_directory(writer
     (tmp_path / ".probe").touch()
     end(writer(tmp_path / "notes.txt"))
     writer(tmp_path / "checkpoint-000003.pt")
-    newest = checkpoint.newest(str(tmp_path), MINE)
+    newest = store.newest(str(tmp_path), MINE)
     assert newest is not None
     Keeper(str(tmp_path), MINE, newest[0])
     left = sorted(
@@ -136,10 +139,10 @@ def test_a_run_removes_what_a_killed_one_left_in_its_checkpoint_directory(writer
 
 
 def test_making_shards_again_removes_what_a_killed_making_left(writer: Any, tmp_path: Path) -> None:
-    source = images.shapes(20, 4, 32, seed=1)
+    source = sources.shapes(20, 4, 32, seed=1)
     for name in ("shapes-train-000001.tar", "manifest.unfinished.json", "manifest.json", "else-train-000001.tar"):
         end(writer(tmp_path / name))
-    shards.make(source, str(tmp_path), samples_per_shard=10, repeat={}, seed=1, tell=lambda _: None)
+    command.make(source, str(tmp_path), samples_per_shard=10, repeat={}, seed=1, tell=lambda _: None)
     assert [name.split(".")[1] for name in temporaries(tmp_path)] == ["else-train-000001"]
 
 

@@ -10,37 +10,37 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-from trainer import memory  # noqa: E402
-from trainer.batches import Batching  # noqa: E402
-from trainer.errors import TrainerError  # noqa: E402
-from trainer.memory import Machine  # noqa: E402
+from trainer.data import pixel_buffers
+from trainer.data.batching import Batching
+from trainer.data.pixel_buffers import Machine
+from trainer.errors import TrainerError
 
 
 def test_replicas_that_fit_are_let_through() -> None:
-    memory.check([Machine("a", 4000)] * 4, 1000)
+    pixel_buffers.check([Machine("a", 4000)] * 4, 1000)
 
 
 def test_replicas_of_several_workers_on_one_machine_are_counted_together() -> None:
     with pytest.raises(TrainerError, match=r"5 replicas on one machine would take 4.9 GiB, 3.9 GiB are available"):
-        memory.check([Machine("a", 4000)] * 5, 1000)
-    memory.check([Machine("a", 4000)] * 3 + [Machine("b", 4000)] * 2, 1000)
+        pixel_buffers.check([Machine("a", 4000)] * 5, 1000)
+    pixel_buffers.check([Machine("a", 4000)] * 3 + [Machine("b", 4000)] * 2, 1000)
 
 
 def test_a_machine_that_does_not_tell_its_memory_is_let_through() -> None:
-    memory.check([Machine("", 0)] * 100, 1000)
+    pixel_buffers.check([Machine("", 0)] * 100, 1000)
 
 
 def test_a_larger_model_batch_or_image_needs_more() -> None:
-    small = memory.needed("resnet10", 5_000_000, 32, 32)
-    assert small < memory.needed("resnet50", 25_000_000, 32, 32)
-    assert small < memory.needed("resnet10", 5_000_000, 320, 32)
-    assert small < memory.needed("resnet10", 5_000_000, 32, 224)
+    small = pixel_buffers.needed("resnet10", 5_000_000, 32, 32)
+    assert small < pixel_buffers.needed("resnet50", 25_000_000, 32, 32)
+    assert small < pixel_buffers.needed("resnet10", 5_000_000, 320, 32)
+    assert small < pixel_buffers.needed("resnet10", 5_000_000, 32, 224)
 
 
 def test_this_machine_has_memory_and_an_identity() -> None:
-    here = memory.this_machine()
+    here = pixel_buffers.this_machine()
     assert here.available > 0
-    assert here == Machine(memory.this_machine().boot, here.available)
+    assert here == Machine(pixel_buffers.this_machine().boot, here.available)
 
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="only glibc can be told to keep memory")
@@ -57,17 +57,17 @@ def test_the_memory_of_one_batch_is_used_again_for_those_after_it() -> None:
     assert resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before < 20 * pages / 4
 
 
-LARGE = (memory.LARGEST_KEPT + 1,)
+LARGE = (pixel_buffers.LARGEST_KEPT + 1,)
 
 
 def test_a_large_array_is_not_lent_again_before_nothing_refers_to_any_part_of_it() -> None:
-    whole = memory.pixels(*LARGE)
+    whole = pixel_buffers.pixels(*LARGE)
     place = whole.ctypes.data
     part = torch.from_numpy(whole[7:9].reshape(1, 2))
     part[...] = 5
     del whole
-    others = [memory.pixels(*LARGE) for _ in range(2 * memory.SPARE)]
+    others = [pixel_buffers.pixels(*LARGE) for _ in range(2 * pixel_buffers.SPARE)]
     assert place not in [other.ctypes.data for other in others]
     del part
-    again = memory.pixels(*LARGE)
+    again = pixel_buffers.pixels(*LARGE)
     assert again.ctypes.data == place

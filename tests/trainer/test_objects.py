@@ -11,8 +11,8 @@ import pytest
 
 pytest.importorskip("google.cloud.storage")
 
-from trainer import objects
 from trainer.errors import TrainerError
+from trainer.storage import objects
 
 
 def test_credentials_that_belong_to_no_project_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

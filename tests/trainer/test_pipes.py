@@ -15,16 +15,16 @@ import pytest
 pytest.importorskip("torch", reason="torch is not installed")
 
 from tests.trainer.conftest import is_alive
-from trainer import pipes
+from trainer.data.shard_reader import ShardFile, read_shards
 from trainer.errors import TrainerError
-from trainer.pipes import open_pipe
-from trainer.reading import ShardFile, read_shards
+from trainer.storage import pipe_urls
+from trainer.storage.pipe_urls import open_pipe
 
 ROOT = Path(__file__).parents[2]
 DEADLINE = 30
 READER = """
 import sys
-from trainer.pipes import open_pipe
+from trainer.storage.pipe_urls import open_pipe
 
 with open_pipe(sys.argv[1]) as stream:
     print(stream.readline().decode(), end="", flush=True)
@@ -79,7 +79,7 @@ def test_a_command_that_hangs_is_ended_for_whoever_waits_for_it(
     waiting = threading.Thread(target=read)
     waiting.start()
     await_that(begun.exists)
-    pipes.end_all()
+    pipe_urls.end_all()
     waiting.join(DEADLINE)
-    assert [type(error) for error in met] == [pipes.EndedError]
+    assert [type(error) for error in met] == [pipe_urls.EndedError]
     assert begun.read_text() == "0\n"

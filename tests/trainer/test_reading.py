@@ -20,11 +20,17 @@ from hypothesis import strategies as st
 pytest.importorskip("torch", reason="torch is not installed")
 webdataset = pytest.importorskip("webdataset", reason="webdataset is not installed")
 
-from webdataset.tariterators import group_by_keys  # noqa: E402
+from webdataset.tariterators import group_by_keys
 
-from tests.trainer.small_shards import config, ppm, refused, shard  # noqa: E402
-from trainer import ahead, data, objects, reading, streams, tar  # noqa: E402
-from trainer.reading import ShardFile  # noqa: E402
+from tests.trainer.small_shards import config, ppm, refused, shard
+from trainer.data import (
+    pipeline,
+    prefetch,
+    shard_reader,
+    tar_samples,
+)
+from trainer.data.shard_reader import ShardFile
+from trainer.storage import objects, resumable_stream
 
 PARTS = st.text("aB1_", min_size=1, max_size=2)
 NAMES = st.builds(lambda folder, key, field: folder + key + field, st.sampled_from(["", "d/", "d.e/"]), PARTS, PARTS)
@@ -39,10 +45,10 @@ def test_files_become_the_samples_that_webdataset_makes_of_them(files: list[tupl
     members = [(name + field, name.encode()) for name, fields in files for field in fields]
     with suppress(ValueError):  # a file that comes twice is an error for both
         expected = list(group_by_keys({"fname": n, "data": c, "__url__": "there"} for n, c in members))
-        assert list(tar.grouped("there", members)) == expected
+        assert list(tar_samples.grouped("there", members)) == expected
         return
     with pytest.raises(ValueError, match="is in it twice"):
-        list(tar.grouped("there", members))
+        list(tar_samples.grouped("there", members))
 
 
 @pytest.mark.parametrize("place", [0, 100, 124, 148, 257, 511])
@@ -51,7 +57,7 @@ def test_a_header_with_any_wrong_byte_is_damage(tmp_path: Path, place: int) -> N
     content = bytearray(path.read_bytes())
     content[place] ^= 4
     path.write_bytes(content)
-    assert "x.tar is damaged or cut off" in refused(lambda: list(reading.read_shard(ShardFile(str(path)))))
+    assert "x.tar is damaged or cut off" in refused(lambda: list(shard_reader.read_shard(ShardFile(str(path)))))
 
 
 def packed(at: Path, *members: tarfile.TarInfo, **pax: str) -> bytes:
@@ -72,17 +78,17 @@ def test_what_other_tools_put_before_files_is_passed_over_unless_it_matters(tmp_
     """GNU tar's directories; a time's fraction before each file, as webdataset writes it; another name."""
     path = tmp_path / "x.tar"
     content = packed(path, member("./", tarfile.DIRTYPE), member("./a.cls"), member("./a.jpg"), mtime="1.5")
-    assert [sorted(sample) for sample in tar.samples("x", content)] == [["__key__", "__url__", "cls", "jpg"]]
-    with pytest.raises(tar.UnusualTarError):
-        list(tar.samples("x", packed(path, member("a.cls"), path="b.cls")))
-    assert [sample["__key__"] for sample in reading.read_shard(ShardFile(str(path)))] == ["b"]
+    assert [sorted(sample) for sample in tar_samples.samples("x", content)] == [["__key__", "__url__", "cls", "jpg"]]
+    with pytest.raises(tar_samples.UnusualTarError):
+        list(tar_samples.samples("x", packed(path, member("a.cls"), path="b.cls")))
+    assert [sample["__key__"] for sample in shard_reader.read_shard(ShardFile(str(path)))] == ["b"]
 
 
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE])
 def test_links_where_files_should_be_are_told_with_what_makes_files_of_them(tmp_path: Path, kind: bytes) -> None:
     path = tmp_path / "x.tar"
     packed(path, member("latest", tarfile.SYMTYPE, "d"), member("0.cls"), member("0.jpg", kind, "1.jpg"))
-    text = refused(lambda: list(reading.read_shard(ShardFile(str(path)))))
+    text = refused(lambda: list(shard_reader.read_shard(ShardFile(str(path)))))
     assert text.startswith(f"Shard {path} holds links where files should be: 0.jpg is one to 1.jpg. ")
     assert "--dereference" in text
 
@@ -92,17 +98,17 @@ def test_what_is_no_header_is_no_end_either_also_where_a_shard_is_streamed(tmp_p
     broken = tmp_path / "broken.tar"
     for rest in (b"\xaa" * 2048, whole[:300]):
         broken.write_bytes(whole[: 2 * 5120] + rest)
-        text = refused(lambda: reading.count_samples(f"pipe:cat {broken}"))
+        text = refused(lambda: shard_reader.count_samples(f"pipe:cat {broken}"))
         assert "broken.tar is damaged or cut off: where a header should be is something else" in text
 
 
 def test_a_shard_that_is_cut_off_between_two_samples_is_known_by_the_end_it_lacks(tmp_path: Path) -> None:
     path = Path(shard(tmp_path / "x.tar", [(ppm(1), 1)] * 3))
     whole = path.read_bytes()
-    assert reading.count_samples(str(path)) == 3
+    assert shard_reader.count_samples(str(path)) == 3
     path.write_bytes(whole[: 2 * 5120])
     for url in (str(path), f"pipe:cat {path}", f"pipe:gzip -c {path}"):
-        text = refused(lambda url=url: reading.count_samples(url))  # type: ignore[misc]
+        text = refused(lambda url=url: shard_reader.count_samples(url))  # type: ignore[misc]
         assert "x.tar is damaged or cut off: it ends without the blocks of zeros that end a tar file" in text
 
 
@@ -162,7 +168,7 @@ def slow_shard(
 
 def test_a_buckets_shard_is_read_while_the_rest_of_it_is_still_on_its_way(slow_shard: tuple[ShardFile, Gate]) -> None:
     file, gate = slow_shard
-    for samples in reading.read_shards([file]):
+    for samples in shard_reader.read_shards([file]):
         first = list(itertools.islice(samples, 2))
         assert not gate.opened.is_set()
         gate.opened.set()
@@ -181,7 +187,7 @@ def test_a_buckets_shard_is_not_asked_for_before_the_one_before_it_begins_to_com
     file, gate = slow_shard
     assert file.size is not None
     before = threading.Event()
-    arriving = reading._Arriving(file, file.size)
+    arriving = shard_reader._Arriving(file, file.size)
     fetching = threading.Thread(target=arriving.fetch, args=(before,))
     fetching.start()
     gate.seen.append("begun")
@@ -200,18 +206,18 @@ def test_a_buckets_shard_reads_alike_in_whatever_parts_it_comes(
     assert file.size is not None
     gate.opened.set()
     whole = objects.read(file.url)
-    monkeypatch.setattr(reading, "PART", part)
-    arriving = reading._Arriving(file, file.size)
+    monkeypatch.setattr(shard_reader, "PART", part)
+    arriving = shard_reader._Arriving(file, file.size)
     arriving.fetch(begun())
     places = [*range(0, file.size, 700), file.size, file.size + 512]
     assert [arriving[place : place + 690] for place in places] == [whole[place : place + 690] for place in places]
-    early = reading._Arriving(file, file.size)
+    early = shard_reader._Arriving(file, file.size)
     early.fetch(begun())
     assert early[file.size : file.size + 512] == b""
 
 
 def test_a_buckets_shard_that_cannot_come_does_not_hold_up_the_one_after_it(object_store: str) -> None:
-    missing = reading._Arriving(ShardFile("gs://trainer-test/none.tar", 1024), 1024)
+    missing = shard_reader._Arriving(ShardFile("gs://trainer-test/none.tar", 1024), 1024)
     missing.fetch(begun())
     assert missing.begun.is_set()
     assert "There is no object" in refused(lambda: missing[0:512])
@@ -225,8 +231,10 @@ def test_who_stops_reading_waits_for_no_bytes_of_a_stalled_bucket(
     slow_shard: tuple[ShardFile, Gate], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file, gate = slow_shard
-    monkeypatch.setattr(reading, "PATIENCE", streams.TIMEOUTS[1] / 2)  # a busy machine's time, but not the bucket's
-    with closing(reading.read_shards([file])) as shards:
+    monkeypatch.setattr(
+        shard_reader, "PATIENCE", resumable_stream.TIMEOUTS[1] / 2
+    )  # a busy machine's time, but not the bucket's
+    with closing(shard_reader.read_shards([file])) as shards:
         assert next(next(shards))["cls"] == b"0"
         assert fetching()
     assert not gate.opened.is_set()
@@ -234,10 +242,10 @@ def test_who_stops_reading_waits_for_no_bytes_of_a_stalled_bucket(
 
 
 def test_who_stops_reading_does_not_wait_for_an_answer_that_never_begins(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "PATIENCE", 0.01)
+    monkeypatch.setattr(shard_reader, "PATIENCE", 0.01)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{silent.getsockname()[1]}")
-        with closing(reading.read_shards([ShardFile("gs://trainer-test/x.tar", 1024)] * 2)) as shards:
+        with closing(shard_reader.read_shards([ShardFile("gs://trainer-test/x.tar", 1024)] * 2)) as shards:
             next(shards)
             connection, _ = silent.accept()
         left = fetching()
@@ -252,10 +260,10 @@ def test_a_loader_process_that_a_stalled_bucket_holds_up_does_not_hold_up_the_en
     slow_shard: tuple[ShardFile, Gate], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file, gate = slow_shard
-    monkeypatch.setattr(ahead, "PATIENCE", 0.1)
-    found = data.Dataset(data.ShardSet((file.url,), (12,), (file.size,)), None, 10, 32)
+    monkeypatch.setattr(prefetch, "PATIENCE", 0.1)
+    found = pipeline.Dataset(pipeline.ShardSet((file.url,), (12,), (file.size,)), None, 10, 32)
     cfg = config(batch=1, loader_workers=1, train="x", classes=10, shuffle_buffer=1)
-    with closing(ahead.Reader(lambda: data.train_epoch(cfg, found, 0, 1, 1)[1])) as batches:
+    with closing(prefetch.Reader(lambda: pipeline.train_epoch(cfg, found, 0, 1, 1)[1])) as batches:
         next(iter(batches))
         assert multiprocessing.active_children()
     assert not gate.opened.is_set()
@@ -269,7 +277,7 @@ def test_a_buckets_shard_that_is_verified_gives_nothing_before_all_of_it_has_com
     gate.opened.set()
     content = objects.read(file.url)
     for digest, readable in ((hashlib.sha256(content).hexdigest(), len(content)), ("0" * 64, 0)):
-        arriving = reading._Arriving(ShardFile(file.url, file.size, digest), len(content), verify=True)
+        arriving = shard_reader._Arriving(ShardFile(file.url, file.size, digest), len(content), verify=True)
         arriving.fetch(begun())
         assert arriving._came == readable
     assert "its checksum is not the one in the manifest" in refused(lambda: arriving[0:512])
@@ -282,6 +290,6 @@ def test_a_buckets_shard_of_another_size_than_its_manifest_says_gives_no_sample(
     assert file.size is not None
     gate.opened.set()
     for wrong in (file.size - 512, file.size + 512):
-        for samples in reading.read_shards([ShardFile(file.url, wrong)]):
+        for samples in shard_reader.read_shards([ShardFile(file.url, wrong)]):
             said = refused(lambda: next(samples))  # noqa: B023
             assert f"it has {file.size} bytes, its manifest says {wrong}" in said

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from trainer import refusal
+from trainer.distributed import startup_error
 
 HOST = "127.0.91.6"
 
@@ -16,7 +16,7 @@ HOST = "127.0.91.6"
 @pytest.fixture
 def coordinator(monkeypatch: pytest.MonkeyPatch) -> str:
     """An address at which nothing listens; workers wait there as long as a loaded machine may take."""
-    monkeypatch.setattr(refusal, "PATIENCE", 60.0)
+    monkeypatch.setattr(startup_error, "PATIENCE", 60.0)
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return f"{HOST}:{probe.getsockname()[1]}"
@@ -27,7 +27,7 @@ def said(coordinator: str, sentences: list[str]) -> None:
 
     def say(worker: int) -> None:
         place = {"TPU_TUI_WORKER": str(worker), "TPU_TUI_WORKERS": str(len(sentences))}
-        refusal.say_once(sentences[worker], {**place, "TPU_TUI_COORDINATOR": coordinator})
+        startup_error.say_once(sentences[worker], {**place, "TPU_TUI_COORDINATOR": coordinator})
 
     with ThreadPoolExecutor() as pool:
         list(pool.map(say, reversed(range(len(sentences)))))
@@ -57,7 +57,7 @@ def test_a_worker_speaks_where_worker_0_starts(capfd: pytest.CaptureFixture[str]
         pool.submit(greet)
         for port in (store.port, greeting.getsockname()[1]):
             place = {"TPU_TUI_WORKER": "1", "TPU_TUI_WORKERS": "2", "TPU_TUI_COORDINATOR": f"{HOST}:{port}"}
-            refusal.say_once("There is no TPU.", place)
+            startup_error.say_once("There is no TPU.", place)
             assert capfd.readouterr().err == "There is no TPU.\n"
 
 
@@ -68,17 +68,17 @@ def test_a_worker_speaks_where_worker_0_starts(capfd: pytest.CaptureFixture[str]
 def test_a_worker_that_cannot_find_the_others_speaks(
     place: dict[str, str], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    refusal.say_once("There is no TPU.", place)
+    startup_error.say_once("There is no TPU.", place)
     assert capfd.readouterr().err == "There is no TPU.\n"
 
 
 def test_a_worker_whose_worker_0_does_not_start_does_not_wait_for_it(coordinator: str) -> None:
+    from trainer.distributed.rendezvous import _await_server
     from trainer.errors import ToldElsewhereError
-    from trainer.rendezvous import _await_server
 
     host, _, port = coordinator.partition(":")
     with ThreadPoolExecutor() as pool:
         place = {"TPU_TUI_WORKERS": "2", "TPU_TUI_COORDINATOR": coordinator}
-        pool.submit(refusal.say_once, "There is no TPU.", place)
+        pool.submit(startup_error.say_once, "There is no TPU.", place)
         with pytest.raises(ToldElsewhereError):
             _await_server((host, int(port)), time.monotonic() + 60, lambda: False)

@@ -9,8 +9,8 @@ import pytest
 for package in ("torch", "torch_xla"):
     pytest.importorskip(package, reason=f"{package} is not installed")
 
-from tests.trainer import collectives  # noqa: E402
-from tests.trainer.conftest import Pod  # noqa: E402
+from tests.trainer import collectives
+from tests.trainer.conftest import Pod
 
 
 def test_gradients_of_any_shape_become_their_means_and_one_vote_stops_all(pod: Pod) -> None:

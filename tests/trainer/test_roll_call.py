@@ -17,7 +17,7 @@ pytest.importorskip("torch", reason="torch is not installed")
 
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-from trainer.roll_call import Missing, RollCall, told
+from trainer.distributed.liveness import Missing, RollCall, told
 
 CONTEXT = multiprocessing.get_context("fork")
 HOST = "127.0.0.1"
@@ -125,7 +125,7 @@ def test_where_all_answer_and_came_as_far_nobody_is_named(start: Start) -> None:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where nobody is left who might answer, nothing is gained by waiting longer."""
-    monkeypatch.setattr("trainer.roll_call.PATIENCE", 1.0)
+    monkeypatch.setattr("trainer.distributed.liveness.PATIENCE", 1.0)
 
 
 @pytest.mark.usefixtures("impatient")
@@ -153,7 +153,7 @@ def test_who_asks_when_rank_0_has_ended_for_anothers_sake_knows_whose(start: Sta
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ranks, which are forked later, wait as long as a loaded machine may take."""
     for name in ("HEARING", "PATIENCE"):
-        monkeypatch.setattr(f"trainer.roll_call.{name}", 60.0)
+        monkeypatch.setattr(f"trainer.distributed.liveness.{name}", 60.0)
 
 
 @pytest.mark.usefixtures("patient")

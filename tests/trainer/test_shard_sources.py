@@ -17,10 +17,13 @@ from PIL import Image
 
 webdataset = pytest.importorskip("webdataset", reason="the trainer's packages are not installed")
 
-from tests.trainer.made_shards import make, samples_of  # noqa: E402
-from trainer import class_folders, images, shards  # noqa: E402
-from trainer.errors import TrainerError  # noqa: E402
-from trainer.manifest import MANIFEST, Manifest  # noqa: E402
+from tests.trainer.made_shards import make, samples_of
+from trainer.errors import TrainerError
+from trainer.shards import (
+    image_folder,
+    sources,
+)
+from trainer.shards.manifest import MANIFEST, Manifest
 
 CIFAR_CLASSES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
 
@@ -75,7 +78,7 @@ def cifar_archive(path: Path, rows: int = 4) -> np.ndarray:
 
 
 def test_shapes_depend_on_the_seed_alone_and_have_all_ten_classes() -> None:
-    (_, first), (_, again) = (images.shapes(20, 1, 16, seed=1).splits["train"] for _ in range(2))
+    (_, first), (_, again) = (sources.shapes(20, 1, 16, seed=1).splits["train"] for _ in range(2))
     assert [first(n) for n in range(20)] == [again(n) for n in range(20)]
     assert [first(n).label for n in range(10)] == list(range(10))
     assert first(0).content != first(10).content
@@ -83,7 +86,7 @@ def test_shapes_depend_on_the_seed_alone_and_have_all_ten_classes() -> None:
 
 def test_cifar_10s_own_archive_becomes_shards(tmp_path: Path) -> None:
     pixels = cifar_archive(tmp_path / "cifar-10-python.tar.gz")
-    manifest = make(images.cifar10(tmp_path / "cifar-10-python.tar.gz"), tmp_path / "out", per_shard=6)
+    manifest = make(sources.cifar10(tmp_path / "cifar-10-python.tar.gz"), tmp_path / "out", per_shard=6)
     assert manifest.classes == tuple(CIFAR_CLASSES)
     assert [s.name for s in manifest.splits["val"]] == ["cifar-val-000000.tar"]
     for split, rows in (("train", slice(0, 20)), ("val", slice(20, 24))):
@@ -97,7 +100,7 @@ def test_an_unpacked_cifar_archive_reads_alike(tmp_path: Path) -> None:
     cifar_archive(tmp_path / "cifar.tar.gz")
     with tarfile.open(tmp_path / "cifar.tar.gz") as tar:
         tar.extractall(tmp_path / "unpacked", filter="data")
-    packed, unpacked = (images.cifar10(tmp_path / name) for name in ("cifar.tar.gz", "unpacked"))
+    packed, unpacked = (sources.cifar10(tmp_path / name) for name in ("cifar.tar.gz", "unpacked"))
     assert [packed.splits["val"][1](n) for n in range(4)] == [unpacked.splits["val"][1](n) for n in range(4)]
 
 
@@ -107,7 +110,7 @@ def test_a_pickle_that_would_run_something_is_refused(tmp_path: Path) -> None:
         tar.extractall(tmp_path, filter="data")
     (tmp_path / "cifar-10-batches-py" / "test_batch").write_bytes(pickle.dumps(Path("x")))
     with pytest.raises(TrainerError, match="pathlib"):
-        images.cifar10(tmp_path / "cifar-10-batches-py")
+        sources.cifar10(tmp_path / "cifar-10-batches-py")
 
 
 @pytest.mark.parametrize("content", [b"", b"no archive at all"])
@@ -115,7 +118,7 @@ def test_what_is_no_archive_is_named(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "cifar-10-python.tar.gz"
     path.write_bytes(content)
     with pytest.raises(TrainerError, match="cifar-10-python"):
-        images.cifar10(path)
+        sources.cifar10(path)
 
 
 def test_an_archive_that_is_damaged_in_the_middle_is_named(tmp_path: Path) -> None:
@@ -126,7 +129,7 @@ def test_an_archive_that_is_damaged_in_the_middle_is_named(tmp_path: Path) -> No
     for content in (whole[:middle], whole[:middle] + bytes(40) + whole[middle + 40 :]):
         path.write_bytes(content)
         with pytest.raises(TrainerError, match=r"Cannot read CIFAR-10 from .*Download it again|is damaged"):
-            images.cifar10(path)
+            sources.cifar10(path)
 
 
 def test_an_archive_that_is_cut_off_between_two_files_is_named(tmp_path: Path) -> None:
@@ -136,7 +139,7 @@ def test_an_archive_that_is_cut_off_between_two_files_is_named(tmp_path: Path) -
         last = whole.getmembers()[-1]
     cut.write_bytes(gzip.decompress((tmp_path / "whole.tar.gz").read_bytes())[: last.offset])
     with pytest.raises(TrainerError, match=r"Cannot read CIFAR-10 from .*cut\.tar: it ends without .* Download"):
-        images.cifar10(cut)
+        sources.cifar10(cut)
 
 
 def test_a_label_beyond_the_last_class_is_named_before_shards_are_made_of_it(tmp_path: Path) -> None:
@@ -146,21 +149,21 @@ def test_a_label_beyond_the_last_class_is_named_before_shards_are_made_of_it(tmp
     batch = {b"data": [0] * 3072, b"labels": [10]}
     (tmp_path / "cifar-10-batches-py" / "test_batch").write_bytes(pickle.dumps(batch))
     with pytest.raises(TrainerError, match="labels from 10 to 10, but 10 classes"):
-        images.cifar10(tmp_path / "cifar-10-batches-py")
+        sources.cifar10(tmp_path / "cifar-10-batches-py")
 
 
 def test_cifar_100_is_told_from_an_archive_of_something_else(tmp_path: Path) -> None:
     for name in ("train", "test", "meta"):
         (tmp_path / name).write_bytes(b"")
     with pytest.raises(TrainerError, match=r"is not CIFAR-10's archive: it is CIFAR-100's"):
-        images.cifar10(tmp_path)
+        sources.cifar10(tmp_path)
 
 
 def test_a_tar_of_something_else_is_named_as_that(tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "other.tar", "w"):
         pass
     with pytest.raises(TrainerError, match="is not CIFAR-10's archive"):
-        images.cifar10(tmp_path / "other.tar")
+        sources.cifar10(tmp_path / "other.tar")
 
 
 def picture(path: Path, colour: int) -> bytes:
@@ -177,7 +180,7 @@ def test_a_folder_of_class_folders_keeps_its_files_as_they_are(tmp_path: Path) -
     picture(tmp_path / "pets" / "val" / "cat" / "2.jpg", 30)
     picture(tmp_path / "pets" / "val" / "dog" / "3.jpg", 40)
     (tmp_path / "pets" / "train" / "cat" / "notes.txt").write_text("not an image")
-    source = class_folders.folder(tmp_path / "pets", 0.0, seed=1)
+    source = image_folder.folder(tmp_path / "pets", 0.0, seed=1)
     count, sample_at = source.splits["train"]
     assert source.classes == ("cat", "dog")
     assert {s.content: (s.label, s.extension) for s in map(sample_at, range(count))} == contents
@@ -188,7 +191,7 @@ def test_a_folder_of_class_folders_keeps_its_files_as_they_are(tmp_path: Path) -
 def test_the_splits_folders_may_be_called_as_others_call_them(tmp_path: Path, train: str, val: str) -> None:
     for number, name in enumerate((train, val)):
         picture(tmp_path / name / "cat" / "1.png", number)
-    source = class_folders.folder(tmp_path, 0.0, seed=1)
+    source = image_folder.folder(tmp_path, 0.0, seed=1)
     assert source.classes == ("cat",)
     assert {split: count for split, (count, _) in source.splits.items()} == {"train": 1, "val": 1}
 
@@ -197,17 +200,17 @@ def test_a_part_is_set_apart_for_validation_where_there_is_none(tmp_path: Path) 
     for label in ("cat", "dog"):
         for number in range(10):
             picture(tmp_path / label / f"{number}.png", number)
-    splits = class_folders.folder(tmp_path, 0.2, seed=1).splits
+    splits = image_folder.folder(tmp_path, 0.2, seed=1).splits
     assert {name: count for name, (count, _) in splits.items()} == {"train": 16, "val": 4}
     with pytest.raises(TrainerError, match=r"--val-fraction 0\.99 leaves no image to train on\. Give a smaller one"):
-        class_folders.folder(tmp_path, 0.99, seed=1)
+        image_folder.folder(tmp_path, 0.99, seed=1)
 
 
 def test_classes_that_differ_between_the_splits_are_named(tmp_path: Path) -> None:
     picture(tmp_path / "train" / "cat" / "1.png", 1)
     picture(tmp_path / "val" / "dog" / "1.png", 1)
     with pytest.raises(TrainerError, match="cat, dog"):
-        class_folders.folder(tmp_path, 0.1, seed=1)
+        image_folder.folder(tmp_path, 0.1, seed=1)
 
 
 def test_images_of_other_formats_and_in_folders_of_folders_become_samples(tmp_path: Path) -> None:
@@ -215,7 +218,7 @@ def test_images_of_other_formats_and_in_folders_of_folders_become_samples(tmp_pa
         picture(tmp_path / "in" / "cat" / name, 200)
     picture(tmp_path / "in" / ".cache" / "x.png", 1)
     (tmp_path / "in" / "cat" / "notes.txt").write_text("not an image")
-    source = class_folders.folder(tmp_path / "in", 0.0, seed=1)
+    source = image_folder.folder(tmp_path / "in", 0.0, seed=1)
     count, sample_at = source.splits["train"]
     assert (source.classes, count) == (("cat",), 3)
     for sample in map(sample_at, range(count)):
@@ -232,7 +235,7 @@ def test_pictures_of_16_bits_keep_what_is_on_them_and_of_unknown_range_are_refus
         (tmp_path / bits / "cat").mkdir(parents=True)
         Image.fromarray(pixels).save(tmp_path / bits / "cat" / "a.tif")
     kinds = ("16", "32", "float")
-    first, unknown, small = (class_folders.folder(tmp_path / bits, 0.0, seed=1).splits["train"][1] for bits in kinds)
+    first, unknown, small = (image_folder.folder(tmp_path / bits, 0.0, seed=1).splits["train"][1] for bits in kinds)
     assert np.array_equal(np.asarray(Image.open(io.BytesIO(first(0).content)))[..., 0], levels // 256)
     with pytest.raises(TrainerError, match=r"cat/a\.tif: its values go from 0 to 65280, not from 0 to 255"):
         unknown(0)
@@ -269,12 +272,12 @@ def test_a_file_that_cannot_be_decoded_is_named_or_left_out_by_name(
         Image.effect_noise((64, 64), 50).convert("RGB").save(bad)
     bad.write_bytes(bad.read_bytes()[:-20] if content is None else content)
     command = ["folder", str(tmp_path / "in"), "--val-fraction", "0", "--out", str(tmp_path / "out")]
-    assert shards.main(command) == 2
+    assert command.main(command) == 2
     err = capfd.readouterr().err
     assert str(bad) in err
     assert says in err
     assert "--on-bad-image skip" in err
-    assert shards.main([*command, "--on-bad-image", "skip", "--overwrite"]) == 0
+    assert command.main([*command, "--on-bad-image", "skip", "--overwrite"]) == 0
     assert f"Left out. Cannot decode {bad}" in capfd.readouterr().err
     manifest = Manifest.from_json((tmp_path / "out" / MANIFEST).read_bytes(), "there")
     assert manifest.splits["train"][0].samples == len(samples_of(tmp_path / "out", manifest, "train")) == 5
@@ -284,7 +287,7 @@ def test_a_split_of_which_nothing_can_be_decoded_is_no_set(tmp_path: Path, capfd
     (tmp_path / "in" / "cat").mkdir(parents=True)
     (tmp_path / "in" / "cat" / "empty.jpg").write_bytes(b"")
     command = ["folder", str(tmp_path / "in"), "--val-fraction", "0", "--out", str(tmp_path / "out")]
-    assert shards.main([*command, "--on-bad-image", "skip"]) == 2
+    assert command.main([*command, "--on-bad-image", "skip"]) == 2
     assert "The train split has no samples: none of its images can be decoded." in capfd.readouterr().err
     assert not (tmp_path / "out" / MANIFEST).exists()
 
@@ -293,7 +296,7 @@ def test_a_class_without_images_is_named(tmp_path: Path) -> None:
     picture(tmp_path / "cat" / "1.png", 1)
     (tmp_path / "dog").mkdir()
     with pytest.raises(TrainerError, match=r"class folder .*dog is empty"):
-        class_folders.folder(tmp_path, 0.0, seed=1)
+        image_folder.folder(tmp_path, 0.0, seed=1)
 
 
 def test_links_that_lead_back_are_not_followed_and_each_image_is_taken_once(tmp_path: Path) -> None:
@@ -304,7 +307,7 @@ def test_links_that_lead_back_are_not_followed_and_each_image_is_taken_once(tmp_
         (tmp_path / "set" / "a" / f"itself{number}").symlink_to(".")
         (tmp_path / "set" / "a" / f"above{number}").symlink_to("..")
     (tmp_path / "set" / "a" / "more").symlink_to(tmp_path / "elsewhere")
-    source = class_folders.folder(tmp_path / "set", 0.0, 1)
+    source = image_folder.folder(tmp_path / "set", 0.0, 1)
     count, sample_at = source.splits["train"]
     assert sorted(sample_at(index).label for index in range(count)) == [0, 0, 1]
 
@@ -312,14 +315,16 @@ def test_links_that_lead_back_are_not_followed_and_each_image_is_taken_once(tmp_
 def test_a_link_to_nothing_is_named_when_its_turn_comes(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "1.jpg").symlink_to("/nowhere.jpg")
-    _, sample_at = class_folders.folder(tmp_path, 0.0, 1).splits["train"]
-    with pytest.raises(images.UnreadableImageError, match=r"Cannot read .*/1.jpg: No such file.*--on-bad-image skip"):
+    _, sample_at = image_folder.folder(tmp_path, 0.0, 1).splits["train"]
+    with pytest.raises(
+        sources.UnreadableImageError, match=r"Cannot read .*/1.jpg: No such file.*--on-bad-image skip"
+    ):
         sample_at(0)
 
 
 def test_a_pipe_that_is_called_like_an_image_is_not_waited_for(tmp_path: Path) -> None:
     picture(tmp_path / "a" / "1.png", 10)
     os.mkfifo(tmp_path / "a" / "2.png")
-    source = class_folders.folder(tmp_path, 0.0, 1)
+    source = image_folder.folder(tmp_path, 0.0, 1)
     assert source.splits["train"][0] == 1
     assert source.notes[0].endswith(": 1 file")

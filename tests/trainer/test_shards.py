@@ -18,14 +18,18 @@ from PIL import Image
 
 webdataset = pytest.importorskip("webdataset", reason="the trainer's packages are not installed")
 
-from tests.trainer.made_shards import make, samples_of  # noqa: E402
-from trainer import images, objects, shards  # noqa: E402
-from trainer.errors import REFUSED, TrainerError  # noqa: E402
-from trainer.manifest import MANIFEST, UNFINISHED, Manifest  # noqa: E402
+from tests.trainer.made_shards import make, samples_of
+from trainer.errors import REFUSED, TrainerError
+from trainer.shards import (
+    command,
+    sources,
+)
+from trainer.shards.manifest import MANIFEST, UNFINISHED, Manifest
+from trainer.storage import objects
 
 
 def test_webdataset_reads_back_every_sample_once(tmp_path: Path) -> None:
-    source = images.shapes(10, 3, 16, seed=1)
+    source = sources.shapes(10, 3, 16, seed=1)
     manifest = make(source, tmp_path)
     count, sample_at = source.splits["train"]
     expected = sorted(
@@ -37,7 +41,7 @@ def test_webdataset_reads_back_every_sample_once(tmp_path: Path) -> None:
 
 
 def test_the_manifest_tells_names_counts_sizes_and_checksums(tmp_path: Path) -> None:
-    made = make(images.shapes(10, 3, 16, seed=1), tmp_path)
+    made = make(sources.shapes(10, 3, 16, seed=1), tmp_path)
     read = Manifest.from_json((tmp_path / MANIFEST).read_bytes(), "there")
     assert read == made
     assert [(s.name, s.samples) for s in read.splits["train"]] == [
@@ -52,7 +56,7 @@ def test_the_manifest_tells_names_counts_sizes_and_checksums(tmp_path: Path) -> 
 
 def test_the_same_arguments_make_the_same_bytes_and_another_seed_another_order(tmp_path: Path) -> None:
     first, again, other = (
-        make(images.shapes(12, 2, 16, seed=1), tmp_path / name, seed=seed)
+        make(sources.shapes(12, 2, 16, seed=1), tmp_path / name, seed=seed)
         for name, seed in (("a", 3), ("b", 3), ("c", 4))
     )
     assert first == again
@@ -60,7 +64,7 @@ def test_the_same_arguments_make_the_same_bytes_and_another_seed_another_order(t
 
 
 def test_repeat_takes_each_sample_so_many_times_spread_over_the_shards(tmp_path: Path) -> None:
-    manifest = make(images.shapes(6, 2, 16, seed=1), tmp_path, train=3)
+    manifest = make(sources.shapes(6, 2, 16, seed=1), tmp_path, train=3)
     read = [s["ppm"].tobytes() for s in samples_of(tmp_path, manifest, "train")]
     assert len(read) == 18
     assert {read.count(content) for content in read} == {3}
@@ -70,8 +74,8 @@ def test_repeat_takes_each_sample_so_many_times_spread_over_the_shards(tmp_path:
 
 def test_any_number_of_processes_writes_the_same_bytes(tmp_path: Path) -> None:
     made = [
-        shards.make(
-            images.shapes(30, 7, 16, seed=1),
+        command.make(
+            sources.shapes(30, 7, 16, seed=1),
             str(tmp_path / str(workers)),
             samples_per_shard=4,
             repeat={"train": 2},
@@ -86,18 +90,18 @@ def test_any_number_of_processes_writes_the_same_bytes(tmp_path: Path) -> None:
         assert (tmp_path / "1" / shard.name).read_bytes() == (tmp_path / "3" / shard.name).read_bytes()
 
 
-def failing_after(source: images.Source, calls: int) -> images.Source:
+def failing_after(source: sources.Source, calls: int) -> sources.Source:
     """The same source, which breaks off after so many samples."""
     left = [calls]
 
-    def sample(index: int) -> images.Sample:
+    def sample(index: int) -> sources.Sample:
         left[0] -= 1
         if left[0] < 0:
             raise TrainerError("The disk is on fire")
         return source.splits["train"][1](index)
 
     splits = {"train": (source.splits["train"][0], sample)}
-    return images.Source(source.name, source.classes, source.image_size, splits, source.identity)
+    return sources.Source(source.name, source.classes, source.image_size, splits, source.identity)
 
 
 @pytest.mark.parametrize("place", ["directory", "bucket"])
@@ -105,14 +109,14 @@ def test_what_was_cut_short_is_carried_on_without_writing_whole_shards_again(
     tmp_path: Path, object_store: str, place: str
 ) -> None:
     out = str(tmp_path / "out") if place == "directory" else "gs://trainer-test/cut-short"
-    source = failing_after(images.shapes(30, 1, 16, seed=1), 10**6)
+    source = failing_after(sources.shapes(30, 1, 16, seed=1), 10**6)
     expected = make(source, tmp_path / "whole")
     with pytest.raises(TrainerError, match="on fire"):
-        shards.make(failing_after(source, 17), out, samples_per_shard=4, repeat={}, seed=3, tell=lambda _: None)
+        command.make(failing_after(source, 17), out, samples_per_shard=4, repeat={}, seed=3, tell=lambda _: None)
     assert sorted(objects.matching(out)) == [UNFINISHED, *(f"shapes-train-{n:06d}.tar" for n in range(4))]
     objects.write(objects.join(out, "shapes-train-000002.tar"), b"damaged meanwhile")
     told: list[str] = []
-    made = shards.make(
+    made = command.make(
         failing_after(source, 30 - 3 * 4), out, samples_per_shard=4, repeat={}, seed=3, tell=told.append
     )
     assert told[0] == "Going on: 3 of 8 shards are there and whole"
@@ -155,7 +159,7 @@ def test_a_killed_run_goes_on_where_it_was_and_ends_as_if_it_had_never_been_kill
     process.wait()
     done = json.loads(unfinished.read_bytes())["done"]
     before = {each["shard"]["name"]: (out / each["shard"]["name"]).stat().st_mtime_ns for each in done}
-    source = failing_after(images.shapes(40, 1, 16, seed=1), 10**6)
+    source = failing_after(sources.shapes(40, 1, 16, seed=1), 10**6)
     assert make(source, out) == make(source, tmp_path / "never killed")
     assert {name: (out / name).stat().st_mtime_ns for name in before} == before
     for path in (tmp_path / "never killed").iterdir():
@@ -163,11 +167,11 @@ def test_a_killed_run_goes_on_where_it_was_and_ends_as_if_it_had_never_been_kill
 
 
 def test_a_run_killed_while_it_tidied_is_finished_by_the_same_command(tmp_path: Path) -> None:
-    source = failing_after(images.shapes(30, 1, 16, seed=1), 18)
+    source = failing_after(sources.shapes(30, 1, 16, seed=1), 18)
     with pytest.raises(TrainerError, match="on fire"):
         make(source, tmp_path)
     unfinished = (tmp_path / UNFINISHED).read_bytes()
-    source = failing_after(images.shapes(30, 1, 16, seed=1), 10**6)
+    source = failing_after(sources.shapes(30, 1, 16, seed=1), 10**6)
     manifest = make(source, tmp_path)
     whole = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     (tmp_path / UNFINISHED).write_bytes(unfinished)
@@ -178,32 +182,32 @@ def test_a_run_killed_while_it_tidied_is_finished_by_the_same_command(tmp_path: 
 def test_what_keeps_shards_from_being_written_is_told_and_not_that_the_list_cannot_be_either(tmp_path: Path) -> None:
     out = tmp_path / "out"
 
-    def sample(index: int) -> images.Sample:
+    def sample(index: int) -> sources.Sample:
         shutil.rmtree(out, ignore_errors=True)
         out.touch()
         raise TrainerError("The disk is on fire")
 
     with pytest.raises(TrainerError, match="on fire"):
-        make(images.Source("x", ("a", "b"), 16, {"train": (8, sample)}), out)
+        make(sources.Source("x", ("a", "b"), 16, {"train": (8, sample)}), out)
 
 
 def test_half_made_shards_are_not_completed_with_other_arguments(tmp_path: Path) -> None:
-    source = failing_after(images.shapes(30, 1, 16, seed=1), 10**6)
+    source = failing_after(sources.shapes(30, 1, 16, seed=1), 10**6)
     with pytest.raises(TrainerError, match="on fire"):
         make(failing_after(source, 17), tmp_path)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     with pytest.raises(TrainerError, match=r"begun otherwise: --samples-per-shard, --seed differ\. .*--overwrite"):
         make(source, tmp_path, per_shard=5, seed=4)
     with pytest.raises(TrainerError, match="images differ"):
-        make(failing_after(images.shapes(30, 1, 16, seed=2), 99), tmp_path)
+        make(failing_after(sources.shapes(30, 1, 16, seed=2), 99), tmp_path)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 def test_an_overwritten_set_leaves_nothing_of_a_larger_one_behind(tmp_path: Path) -> None:
-    make(images.shapes(30, 9, 16, seed=1), tmp_path)
+    make(sources.shapes(30, 9, 16, seed=1), tmp_path)
     (tmp_path / "mine.tar").write_bytes(b"something else")
-    made = shards.make(
-        images.shapes(8, 4, 16, seed=1),
+    made = command.make(
+        sources.shapes(8, 4, 16, seed=1),
         str(tmp_path),
         samples_per_shard=4,
         repeat={},
@@ -216,10 +220,10 @@ def test_an_overwritten_set_leaves_nothing_of_a_larger_one_behind(tmp_path: Path
 
 
 def test_a_set_that_is_half_overwritten_is_not_taken_for_whole(tmp_path: Path) -> None:
-    source = failing_after(images.shapes(30, 1, 16, seed=1), 10**6)
+    source = failing_after(sources.shapes(30, 1, 16, seed=1), 10**6)
     make(source, tmp_path)
     with pytest.raises(TrainerError, match="on fire"):
-        shards.make(failing_after(source, 9), str(tmp_path), samples_per_shard=4, repeat={}, seed=3, overwrite=True)
+        command.make(failing_after(source, 9), str(tmp_path), samples_per_shard=4, repeat={}, seed=3, overwrite=True)
     assert not (tmp_path / MANIFEST).exists()
     assert (tmp_path / UNFINISHED).exists()
 
@@ -251,13 +255,13 @@ def test_a_terminal_gets_a_bar_and_a_file_plain_lines(tmp_path: Path) -> None:
 
 def test_shards_that_are_there_are_not_overwritten_unasked(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     arguments = ["shapes", "--out", str(tmp_path), "--train", "4", "--val", "2", "--size", "16"]
-    assert shards.main(arguments) == 0
+    assert command.main(arguments) == 0
     assert "python -m trainer.train --data" in capfd.readouterr().out
     before = {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
-    assert shards.main(arguments) == 2
+    assert command.main(arguments) == 2
     assert "--overwrite" in capfd.readouterr().err
     assert {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == before
-    assert shards.main([*arguments, "--overwrite"]) == 0
+    assert command.main([*arguments, "--overwrite"]) == 0
 
 
 @pytest.mark.parametrize(
@@ -278,7 +282,7 @@ def test_what_cannot_be_made_is_told_in_one_line(
     arguments: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     first, *others = arguments
-    assert shards.main([first, "--out", str(tmp_path / "out"), *others]) == 2
+    assert command.main([first, "--out", str(tmp_path / "out"), *others]) == 2
     assert len(capfd.readouterr().err.splitlines()) == 1
     assert not (tmp_path / "out").exists()
 
@@ -286,26 +290,28 @@ def test_what_cannot_be_made_is_told_in_one_line(
 def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(TrainerError, match="file"):
-        make(images.shapes(4, 2, 16, seed=1), tmp_path / "file")
+        make(sources.shapes(4, 2, 16, seed=1), tmp_path / "file")
 
 
 def test_shards_go_straight_into_a_bucket(object_store: str, tmp_path: Path) -> None:
     out = "gs://trainer-test/sets/shapes"
-    local = make(images.shapes(10, 3, 16, seed=1), tmp_path)
-    remote = shards.make(
-        images.shapes(10, 3, 16, seed=1), out, samples_per_shard=4, repeat={}, seed=3, tell=lambda _: None
+    local = make(sources.shapes(10, 3, 16, seed=1), tmp_path)
+    remote = command.make(
+        sources.shapes(10, 3, 16, seed=1), out, samples_per_shard=4, repeat={}, seed=3, tell=lambda _: None
     )
     assert remote == local
     assert objects.matching(out, "*.tar") == [s.name for s in (*local.splits["train"], *local.splits["val"])]
     for shard in local.splits["train"]:
         assert objects.read(objects.join(out, shard.name)) == (tmp_path / shard.name).read_bytes()
     with pytest.raises(TrainerError, match="already holds"):
-        shards.make(images.shapes(4, 2, 16, seed=1), out, samples_per_shard=4, repeat={}, seed=3)
+        command.make(sources.shapes(4, 2, 16, seed=1), out, samples_per_shard=4, repeat={}, seed=3)
 
 
 def test_a_bucket_that_is_not_there_is_named(object_store: str) -> None:
     with pytest.raises(TrainerError, match="There is no bucket gs://no-such-bucket"):
-        shards.make(images.shapes(4, 2, 16, seed=1), "gs://no-such-bucket/x", samples_per_shard=4, repeat={}, seed=3)
+        command.make(
+            sources.shapes(4, 2, 16, seed=1), "gs://no-such-bucket/x", samples_per_shard=4, repeat={}, seed=3
+        )
 
 
 def test_a_newer_trainers_manifest_is_refused_with_what_to_do() -> None:
@@ -330,7 +336,7 @@ def test_shards_go_into_a_directory_and_nowhere_else(tmp_path: Path, capfd: pyte
     file = tmp_path / "file"
     file.touch()
     for out, says in ((str(file), f"{file} is a file"), ("", "--out is empty")):
-        assert shards.main(["shapes", "--train", "4", "--val", "2", "--out", out]) == REFUSED
+        assert command.main(["shapes", "--train", "4", "--val", "2", "--out", out]) == REFUSED
         assert says in capfd.readouterr().err
 
 
@@ -352,12 +358,12 @@ def test_a_list_of_what_a_newer_trainer_has_done_is_refused_with_what_to_do(
     told = {"schema": 1, "made_from": {}, "done": [], **newer}
     (tmp_path / "manifest.unfinished.json").write_text(json.dumps(told))
     with pytest.raises(TrainerError, match=rf"was written by a newer trainer: .*{says}.*, or begin anew with --over"):
-        shards.make(
-            images.shapes(4, 4, 32, seed=1), str(tmp_path), samples_per_shard=4, repeat={}, seed=1, tell=print
+        command.make(
+            sources.shapes(4, 4, 32, seed=1), str(tmp_path), samples_per_shard=4, repeat={}, seed=1, tell=print
         )
 
 
 def test_a_list_of_what_is_done_that_makes_no_sense_is_refused_with_what_to_do(tmp_path: Path) -> None:
     (tmp_path / UNFINISHED).write_text('{"schema": 1, "made_from": 7, "done": []}')
     with pytest.raises(TrainerError, match=rf"{UNFINISHED} cannot be read: .*\. Begin anew with --overwrite"):
-        make(images.shapes(4, 4, 32, seed=1), tmp_path)
+        make(sources.shapes(4, 4, 32, seed=1), tmp_path)

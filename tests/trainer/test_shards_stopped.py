@@ -14,8 +14,8 @@ import pytest
 
 webdataset = pytest.importorskip("webdataset", reason="the trainer's packages are not installed")
 
-from trainer.errors import INTERRUPTED  # noqa: E402
-from trainer.manifest import MANIFEST, UNFINISHED  # noqa: E402
+from trainer.errors import INTERRUPTED
+from trainer.shards.manifest import MANIFEST, UNFINISHED
 
 ROOT = Path(__file__).parents[2]
 DEADLINE = 60

@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.split import Piece, Share, cut, evaluation_share, shard_order, train_batches, train_share
+from trainer.data.sharding import Piece, Share, cut, evaluation_share, shard_order, train_batches, train_share
 
 counts = st.lists(st.integers(0, 40), min_size=1, max_size=12)
 worlds = st.integers(1, 9)

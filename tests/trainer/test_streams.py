@@ -15,8 +15,8 @@ import requests
 
 pytest.importorskip("torch", reason="torch is not installed")
 
-from trainer import objects, streams
 from trainer.errors import TrainerError
+from trainer.storage import objects, resumable_stream
 
 BUSY = b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
@@ -85,7 +85,7 @@ class CuttingProxy:
 def proxy(object_store: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[CuttingProxy]:
     running = CuttingProxy(object_store)
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", running.url)
-    monkeypatch.setattr(streams, "FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(resumable_stream, "FIRST_PAUSE", 0.001)
     yield running
     running.close()
 
@@ -135,7 +135,7 @@ def test_a_bucket_that_asks_for_patience_gets_it(proxy: CuttingProxy, content: b
 
 
 def test_what_a_server_sends_beyond_the_objects_end_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(resumable_stream, "FIRST_PAUSE", 0.001)
     header = b"HTTP/1.1 206 Partial Content\r\nContent-Range: bytes 0-9/10\r\nContent-Length: 15\r\n\r\n"
 
     def answer() -> None:
@@ -149,7 +149,7 @@ def test_what_a_server_sends_beyond_the_objects_end_is_not_read(monkeypatch: pyt
     with socket.create_server(("127.0.0.1", 0)) as listener, requests.Session() as http:
         threading.Thread(target=answer, daemon=True).start()
         address = f"http://127.0.0.1:{listener.getsockname()[1]}/"
-        with streams.ObjectStream(http, address, "the object") as stream:
+        with resumable_stream.ObjectStream(http, address, "the object") as stream:
             assert stream.readall() == b"0123456789"
         listener.shutdown(socket.SHUT_RDWR)
 
@@ -185,17 +185,17 @@ def test_a_new_object_whose_answer_is_lost_is_not_taken_for_anothers(
 
 
 def test_an_epoch_over_a_network_that_breaks_sees_the_same_samples(proxy: CuttingProxy, shapes: str) -> None:
-    from trainer import data
     from trainer.config import DataConfig, OptimizerConfig, TrainConfig
+    from trainer.data import pipeline
 
     for path in Path(shapes).iterdir():
         past_the_proxy(proxy, f"gs://trainer-test/breaking/{path.name}", path.read_bytes())
     epochs = []
     for place in (shapes, "gs://trainer-test/breaking"):
         config = TrainConfig(data=DataConfig(place), optimizer=OptimizerConfig(batch_size=8))
-        found = data.find(config, world=1)
+        found = pipeline.find(config, world=1)
         proxy.allowances = [30_000, 0, 50_000, 20_000, 0, 0, 70_000] if place != shapes else []
-        _, batches = data.train_epoch(config, found, 0, 1, epoch=1)
+        _, batches = pipeline.train_epoch(config, found, 0, 1, epoch=1)
         epochs.append([(x.numpy().tobytes(), y.tolist()) for x, y in batches])
     assert not proxy.allowances
     assert epochs[0] == epochs[1]

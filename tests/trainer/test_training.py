@@ -20,7 +20,7 @@ import pytest
 for package in ("torch", "torch_xla", "torchvision", "webdataset"):
     pytest.importorskip(package, reason=f"{package} is not installed")
 
-from tests.trainer.conftest import ROOT, Pod, Worker, children  # noqa: E402
+from tests.trainer.conftest import ROOT, Pod, Worker, children
 
 TRAINING = re.compile(
     r"\| Training Device=xla:0/(\d+) Epoch=(\d+) Step=(\d+) Loss=([\d.]+) "
@@ -224,8 +224,8 @@ def test_a_tpu_that_is_not_there_is_told() -> None:
 
 
 def test_the_coordinators_port_may_be_in_use_on_another_address() -> None:
+    from trainer.distributed.rendezvous import listen
     from trainer.errors import TrainerError
-    from trainer.rendezvous import listen
 
     with socket.create_server(("127.0.91.2", 0)) as other:
         port = other.getsockname()[1]
@@ -237,8 +237,8 @@ def test_the_coordinators_port_may_be_in_use_on_another_address() -> None:
 
 def test_a_program_on_the_coordinators_port_that_never_answers_is_not_waited_for() -> None:
     from trainer.config import ReplicaConfig
+    from trainer.distributed.rendezvous import meet
     from trainer.errors import PartnerLostError
-    from trainer.rendezvous import meet
 
     with socket.create_server(("127.0.91.4", 0)) as other:
         address = other.getsockname()[:2]
@@ -256,8 +256,8 @@ Meet = Callable[..., list[str]]
 def meet_at() -> Iterator[Meet]:
     """Has the ranks of some workers meet at one coordinator; tells how it ends for them, one a line."""
     from trainer.config import ReplicaConfig
+    from trainer.distributed.rendezvous import listen, meet
     from trainer.errors import TrainerError
-    from trainer.rendezvous import listen, meet
 
     with listen(("127.0.91.5", 0)) as listener, ThreadPoolExecutor() as pool:
         address = listener.getsockname()[:2]
@@ -315,7 +315,7 @@ def test_a_worker_of_another_run_is_refused_and_the_slice_comes_up_without_it(me
 
 
 def test_gloo_takes_the_interface_that_leads_to_the_coordinator() -> None:
-    from trainer.rendezvous import interface_towards
+    from trainer.distributed.rendezvous import interface_towards
 
     assert interface_towards("127.0.91.1", 1) == "lo"
     assert interface_towards("name.invalid", 1) is None
@@ -323,7 +323,7 @@ def test_gloo_takes_the_interface_that_leads_to_the_coordinator() -> None:
 
 def test_the_learning_rate_warms_up_scales_with_the_batch_and_decays_to_nothing() -> None:
     from trainer.config import OptimizerConfig
-    from trainer.optimizer import learning_rate
+    from trainer.model.optimizer import learning_rate
 
     config = OptimizerConfig(batch_size=128, learning_rate=0.1, epochs=5, warmup_epochs=1)
     rates = [learning_rate(config, 4, step, 10) for step in range(50)]

@@ -12,8 +12,8 @@ import pytest
 for package in ("torch", "torch_xla", "torchvision", "webdataset"):
     pytest.importorskip(package, reason=f"{package} is not installed")
 
-from tests.trainer import layouts  # noqa: E402
-from tests.trainer.conftest import Pod, Worker  # noqa: E402
+from tests.trainer import layouts
+from tests.trainer.conftest import Pod, Worker
 
 GLOBAL_BATCH = 16
 STEPS = 6
@@ -49,7 +49,8 @@ def test_the_same_global_batch_gives_the_same_loss_and_one_set_of_parameters_how
 def test_what_is_saved_does_not_depend_on_who_saves(pod: Pod, colours: str, tmp_path: Path) -> None:
     import torch
 
-    from trainer import checkpoint, objects
+    from trainer.checkpoint import store
+    from trainer.storage import objects
 
     keep = ["--checkpoint-dir", str(tmp_path / "kept")]
     arguments = [*SMALL, "--data", colours, "--epochs", "1", "--steps-per-epoch", "3", *keep]
@@ -57,8 +58,8 @@ def test_what_is_saved_does_not_depend_on_who_saves(pod: Pod, colours: str, tmp_
     assert worker.exit_code == 0, worker
     own = [torch.load(tmp_path / f"kept.rank{rank}") for rank in (0, 1)]
     path = str(tmp_path / "kept" / "checkpoint-000001.json")
-    pointer = checkpoint.Pointer.from_json(objects.read(path), path)
-    saved = checkpoint.load(str(tmp_path / "kept"), pointer).floats
+    pointer = store.Pointer.from_json(objects.read(path), path)
+    saved = store.load(str(tmp_path / "kept"), pointer).floats
     assert own[0]
     for name, first in own[0].items():
         assert not torch.equal(first, own[1][name])

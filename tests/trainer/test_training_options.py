@@ -11,7 +11,7 @@ import pytest
 for package in ("torch", "torch_xla", "torchvision", "webdataset"):
     pytest.importorskip(package, reason=f"{package} is not installed")
 
-from tests.trainer.conftest import Pod  # noqa: E402
+from tests.trainer.conftest import Pod
 
 SEED, BATCH, SIZE, CLASSES = 5, 16, 32, 10
 LOSS = re.compile(r"\| Training Device=xla:0/0 Epoch=1 Step=\d+ Loss=([\d.]+) .*")
@@ -52,11 +52,12 @@ def test_label_smoothing_gives_the_loss_that_its_formula_gives_on_the_same_score
 ) -> None:
     import torch
 
-    from trainer import fake, models
+    from trainer.data import synthetic
+    from trainer.model import resnet
 
-    [(images, labels)] = fake.batches(batch=BATCH, size=SIZE, classes=CLASSES, seed=SEED, rank=0, steps=1)
+    [(images, labels)] = synthetic.batches(batch=BATCH, size=SIZE, classes=CLASSES, seed=SEED, rank=0, steps=1)
     with torch.no_grad():
-        scores = models.build("tiny", CLASSES, SEED)(images)
+        scores = resnet.build("tiny", CLASSES, SEED)(images)
     unlikely = scores.logsumexp(1, keepdim=True) - scores  # -log of each class's probability
     right, uniform = unlikely[torch.arange(BATCH), labels].mean(), unlikely.mean()
     plain, smoothed = losses()[0], losses("--label-smoothing", "0.3")[0]
@@ -76,13 +77,14 @@ def test_bf16_rounds_what_is_computed_and_learns_the_same(losses: Callable[..., 
 def test_bf16_keeps_parameters_and_momentum_in_float32(pod: Pod, tmp_path: Path) -> None:
     import torch
 
-    from trainer import checkpoint, objects
+    from trainer.checkpoint import store
+    from trainer.storage import objects
 
     [worker] = pod.run([*RUN, *FAKE, *LEARNING, "--bf16", "--checkpoint-dir", str(tmp_path / "kept")])
     assert worker.exit_code == 0, worker
     path = str(tmp_path / "kept" / "checkpoint-000001.json")
-    pointer = checkpoint.Pointer.from_json(objects.read(path), path)
-    saved = checkpoint.load(str(tmp_path / "kept"), pointer).floats
+    pointer = store.Pointer.from_json(objects.read(path), path)
+    saved = store.load(str(tmp_path / "kept"), pointer).floats
     assert {value.dtype for value in saved.values()} == {torch.float32}
     weights = saved["model.body.0.weight"]
     assert not torch.equal(weights, weights.bfloat16().float())

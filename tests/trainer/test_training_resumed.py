@@ -19,10 +19,11 @@ import pytest
 for package in ("torch", "torch_xla", "torchvision", "webdataset"):
     pytest.importorskip(package, reason=f"{package} is not installed")
 
-from tests.trainer import layouts  # noqa: E402
-from tests.trainer.conftest import Pod  # noqa: E402
-from trainer import data, objects  # noqa: E402
-from trainer.checkpoint import checksum_of  # noqa: E402
+from tests.trainer import layouts
+from tests.trainer.conftest import Pod
+from trainer.checkpoint.store import checksum_of
+from trainer.data import pipeline
+from trainer.storage import objects
 
 STEP = re.compile(r"\| Training Device=xla:0/\d+ Epoch=(\d+) Step=(\d+) .*")
 TINY = ["--model", "tiny-batchnorm", "--batch-size", "8", "--log-steps", "1", "--timeout", "60"]
@@ -64,7 +65,7 @@ def test_an_epoch_whose_samples_now_come_in_another_order_begins_again_and_one_r
     kept = tmp_path / "kept"
     shutil.copytree(saved, kept)
     pointer = json.loads((kept / "checkpoint-000001.json").read_text())
-    assert pointer["identity"].pop("order") == data.ORDER
+    assert pointer["identity"].pop("order") == pipeline.ORDER
     pointer["identity"].update({} if order is None else {"order": order})
     pointer["position"]["step"] = step
     write_pointer(kept / "checkpoint-000001.json", pointer)
@@ -78,7 +79,7 @@ def test_an_epoch_whose_samples_now_come_in_another_order_begins_again_and_one_r
         again = "the step done in it is" if step == 1 else f"the {step} steps done in it are"
         assert said == (
             f"{resumed}, from the epoch's beginning: {again} done again, for it was saved by a trainer that orders "
-            f"samples otherwise (order {order or 0}, here {data.ORDER})"
+            f"samples otherwise (order {order or 0}, here {pipeline.ORDER})"
         )
     assert sorted(steps(after.lines)) == sorted([(1, n) for n in range(begins_at, 3)] * 2)
 

@@ -15,8 +15,8 @@ import pytest
 for package in ("torch", "torch_xla", "torchvision", "webdataset"):
     pytest.importorskip(package, reason=f"{package} is not installed")
 
-from tests.trainer import collectives, layouts  # noqa: E402
-from tests.trainer.conftest import Pod, Worker  # noqa: E402
+from tests.trainer import collectives, layouts
+from tests.trainer.conftest import Pod, Worker
 
 TINY = ["--model", "tiny", "--batch-size", "8", "--log-steps", "1", "--timeout", "60"]
 FOR_EVER = ["--epochs", "100000", "--steps-per-epoch", "2"]
@@ -111,10 +111,10 @@ def test_a_full_disk_is_said_by_one_and_the_last_checkpoint_stays_whole(
         r"Cannot write .*/kept/checkpoint-(\d+)\.(pt|json): No space left on device\. Make room", sentence
     )
     assert found, sentence
-    from trainer import checkpoint
-    from trainer.checkpoint import Identity
+    from trainer.checkpoint import store
+    from trainer.checkpoint.store import Identity
 
-    pointer, _ = checkpoint.named(str(small_disk / "kept"), Identity("tiny", 10, ""))
+    pointer, _ = store.named(str(small_disk / "kept"), Identity("tiny", 10, ""))
     assert int(pointer.file[11:17]) in (int(found[1]) - 1, int(found[1]) - 2)
     assert not [path for path in (small_disk / "kept").iterdir() if path.name.startswith(".")]
 
@@ -132,8 +132,8 @@ def test_a_device_without_enough_memory_is_said_by_one(pod: Pod) -> None:
 def test_a_training_that_diverges_ends_in_a_sentence_and_nothing_of_it_is_kept(
     pod: Pod, shapes: str, tmp_path: Path
 ) -> None:
-    from trainer import checkpoint
-    from trainer.checkpoint import Identity
+    from trainer.checkpoint import store
+    from trainer.checkpoint.store import Identity
 
     keep = ["--checkpoint-dir", str(tmp_path / "kept"), "--checkpoint-steps", "1"]
     workers = pod.run([*TINY, "--data", shapes, *FOR_EVER, "--learning-rate", "1e6", *keep], workers=2)
@@ -142,7 +142,7 @@ def test_a_training_that_diverges_ends_in_a_sentence_and_nothing_of_it_is_kept(
         r"The training diverged: .*epoch \d+ .*\. Give a smaller --learning-rate", the_only_sentence(workers)
     )
     passed_over: list[str] = []
-    assert checkpoint.newest(str(tmp_path / "kept"), Identity("tiny", 10, ""), passed_over.append)
+    assert store.newest(str(tmp_path / "kept"), Identity("tiny", 10, ""), passed_over.append)
     assert not passed_over
 
 

@@ -11,7 +11,7 @@ import pytest
 for package in ("torch", "torch_xla", "torchvision", "webdataset"):
     pytest.importorskip(package, reason=f"{package} is not installed")
 
-from tests.trainer.conftest import Pod, children, is_alive  # noqa: E402
+from tests.trainer.conftest import Pod, children, is_alive
 
 OPTIONS = ["--model", "tiny", "--batch-size", "8", "--log-steps", "1", "--epochs", "100000", "--loader-workers", "1"]
 
@@ -22,7 +22,7 @@ def below(pid: int) -> list[int]:
 
 def servers(pid: int) -> list[int]:
     """Processes that were started to fork loaders: what they fork is called as they are."""
-    own = [each for each in below(pid) if b"trainer.shard_stream" in Path(f"/proc/{each}/cmdline").read_bytes()]
+    own = [each for each in below(pid) if b"trainer.data.shard_dataset" in Path(f"/proc/{each}/cmdline").read_bytes()]
     return [each for each in own if each not in [child for server in own for child in children(server)]]
 
 

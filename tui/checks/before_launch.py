@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tui.checks.across import clock_rows, runtime_rows, version_rows
-from tui.checks.facts import JOB, NOBODY, RUN_ROOT, Ask, Asking, Facts, over
-from tui.checks.ports import COORDINATOR_PORT, MESH_PORT, rows_to_coordinator
-from tui.checks.row import CheckRow
-from tui.checks.stream import Tell, gather_rows
-from tui.checks.thresholds import Thresholds
-from tui.checks.worker_rows import tell_facts
+from tui.checks.check_row import CheckRow
+from tui.checks.check_thresholds import Thresholds
+from tui.checks.merge_rows import Tell, gather_rows
+from tui.checks.port_checks import COORDINATOR_PORT, MESH_PORT, rows_to_coordinator
+from tui.checks.workers.check_facts import JOB, NOBODY, RUN_ROOT, Ask, Asking, Facts, over
+from tui.checks.workers.consistency import clock_rows, runtime_rows, version_rows
+from tui.checks.workers.worker_rows import tell_facts
 from tui.errors import TpuTuiError
 from tui.pod.slice import Slice
 
@@ -37,7 +37,7 @@ async def before_launch(
 ) -> AsyncIterator[CheckRow]:
     """What can fail a launch and is quickly seen: login, room, chips and who holds them, the way to worker 0, clocks.
 
-    With `job` (a worker's environment as `tui.runs.job.job_text` writes it, by index) also the versions that its
+    With `job` (a worker's environment as `job_script.job_text` writes it, by index) also the versions that its
     interpreter has. `runtime` says which ports of worker 0 the run will need. Connections are kept, and used again by
     whoever has the fleet. `ask` is how workers are asked about themselves, a session each unless it is given; what
     they tell is added to `told`.

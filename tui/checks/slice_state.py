@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 import shlex
 
-from tui.checks.row import CheckRow
+from tui.checks.check_row import CheckRow
 from tui.pod.slice import Slice, Symptom
 from tui.pod.slice_commands import create_again, restart_advice
-from tui.printable import one_line
 from tui.text.numbers import parse_integer
+from tui.text.printable import one_line
 
 _ON_THE_WAY = ("CREATING", "STARTING", "RESTARTING", "REIMAGING", "REPAIRING", "UNHIDING", "PROVISIONING", "ACTIVE")
 _QUEUED = ("ACCEPTED", "WAITING_FOR_RESOURCES")

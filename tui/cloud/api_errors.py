@@ -14,7 +14,7 @@ from google.auth.exceptions import GoogleAuthError
 
 from tui.cloud.credentials import LOGIN
 from tui.errors import CloudError, TpuTuiError, UsageError
-from tui.printable import one_line
+from tui.text.printable import one_line
 
 _PLUGIN_FAILED = "metadata from plugin failed"
 """gRPC's words when fetching an access token failed: an UNAVAILABLE that no retry cures."""

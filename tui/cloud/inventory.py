@@ -47,7 +47,7 @@ def open_inventory(settings: Settings) -> Inventory:
         from tui.cloud.hosts_file import HostsFile
 
         return HostsFile(settings.hosts)
-    from tui.cloud.tpu_api import TpuApi
+    from tui.cloud.tpu.tpu_api import TpuApi
 
     return TpuApi(settings)
 

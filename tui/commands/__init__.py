@@ -1,1 +1,1 @@
-"""The commands, one module a family: each adds its parsers and prints what the operator answers."""
+"""The commands: a module each."""

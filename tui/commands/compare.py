@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from tui.commands.arguments import LOG, given
-from tui.commands.output import Output
+from tui.commands.parser.argument_types import LOG, given
+from tui.commands.terminal.output import Output
 from tui.errors import OutOfReachError, UsageError
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ async def compare_runs(args: argparse.Namespace, operator: Operator, out: Output
 
 
 async def _summary(ref: str, operator: Operator, *, offline: bool) -> tuple[Summary, Any]:
-    from tui.runs.directory import RunDirectory
+    from tui.runs.record.run_directory import RunDirectory
 
     source = await operator.open_source(ref, offline=offline)
     if not isinstance(source, RunDirectory):

@@ -32,7 +32,7 @@ def require_terminal() -> None:
 def open_console(flags: Mapping[str, Any], **extra: Any) -> int:
     """Open the console with these settings until it is closed; its exit code."""
     require_terminal()
-    from tui.console.entry import run_console
+    from tui.console.run import run_console
     from tui.operator import Operator
     from tui.settings import load
 

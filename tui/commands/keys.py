@@ -6,15 +6,15 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
-from tui.commands.arguments import SLICE
-from tui.commands.output import Output
-from tui.commands.prompter import agrees
+from tui.commands.parser.argument_types import SLICE
+from tui.commands.terminal.output import Output
+from tui.commands.terminal.prompts import agrees
 from tui.errors import OutOfReachError, TpuTuiError, UsageError
 
 if TYPE_CHECKING:
     from tui.operator import Operator
-    from tui.operator.login_keys import KeyPlan
-    from tui.ssh.probing import Reach
+    from tui.operator.keys import KeyPlan
+    from tui.ssh.exec.port_probe import Reach
 
 
 def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
@@ -84,7 +84,7 @@ def _tell(args: argparse.Namespace, plan: KeyPlan, reached: list[Reach], makes: 
 
 def _after_all(error: TpuTuiError, plan: KeyPlan) -> TpuTuiError:
     """Why a worker keeps its door shut although the metadata holds the key: adding it again is no remedy."""
-    from tui.ssh.reasons import Reason, SshError
+    from tui.ssh.errors import Reason, SshError
 
     if isinstance(error, SshError) and error.reason is Reason.DENIED:
         error.remedy = (

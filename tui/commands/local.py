@@ -16,18 +16,18 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tui.commands.arguments import whole
 from tui.commands.console import open_console, require_terminal
-from tui.commands.output import Output
+from tui.commands.parser.argument_types import whole
+from tui.commands.terminal.output import Output
 from tui.errors import TpuTuiError, UsageError
-from tui.localpod.api.shapes import MAX_CORES, MAX_WORKERS
-from tui.localpod.spec import TOKEN_FILE
+from tui.localpod.api.resources.accelerator_types import MAX_CORES, MAX_WORKERS
+from tui.localpod.host.host_spec import TOKEN_FILE
 from tui.pod.run import REHEARSAL_MODULE
 from tui.settings import LOCAL_PROFILE
 
 if TYPE_CHECKING:
     from tui.operator import Operator
-    from tui.runs.directory import RunDirectory
+    from tui.runs.record.run_directory import RunDirectory
     from tui.settings import Settings
 
 POD_READY_TIMEOUT = 60.0
@@ -82,7 +82,7 @@ def _usage(form: str) -> int:
 
 def local_up(args: argparse.Namespace, flags: Mapping[str, Any], out: Output) -> int:
     """Run a local pod in the foreground; one JSON line when it is ready."""
-    from tui.localpod.up import run_local_up
+    from tui.localpod.command import run_local_up
     from tui.settings import load
 
     def announce(document: Mapping[str, Any]) -> None:
@@ -121,8 +121,8 @@ def gcloud_variables(pod: Mapping[str, Any], settings: Settings) -> dict[str, st
 
 def run_demo(args: argparse.Namespace, flags: Mapping[str, Any], out: Output) -> int:
     """Start a pod, put a job on it and open the console; when the console closes, nothing is left."""
-    from tui.localpod.memory import check_memory
-    from tui.localpod.system import require_linux
+    from tui.localpod.memory_requirement import check_memory
+    from tui.localpod.requirements import require_linux
 
     require_linux()
     require_terminal()

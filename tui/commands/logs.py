@@ -12,18 +12,18 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tui.commands import streams
-from tui.commands.arguments import FILE, LOG, given, moment, whole
-from tui.commands.output import Output, in_json
+from tui.commands.parser.argument_types import FILE, LOG, given, moment, whole
+from tui.commands.terminal import stdio
+from tui.commands.terminal.output import Output, in_json
 from tui.errors import OutOfReachError, UsageError
-from tui.pod.naming import names_a_file, path_of
-from tui.printable import figure
+from tui.pod.log_refs import names_a_file, path_of
+from tui.text.printable import figure
 
 if TYPE_CHECKING:
-    from tui.logs.archive import SavedLog
-    from tui.logs.lines import LogLine
+    from tui.logs.files.lines import LogLine
+    from tui.logs.saved_log import SavedLog
     from tui.operator import Operator
-    from tui.runs.directory import RunDirectory
+    from tui.runs.record.run_directory import RunDirectory
 
 SORT_KEYS = ("core", "worker", "epoch", "step", "loss", "rate", "lag")
 CORE_COLUMNS = (
@@ -74,7 +74,7 @@ def add_ref(parser: argparse.ArgumentParser) -> None:
 
 async def opened(args: argparse.Namespace, operator: Operator, out: Output) -> tuple[RunDirectory | SavedLog, int]:
     """What the argument names, a run's mirror brought up to date; and the exit code that this alone gives."""
-    from tui.runs.directory import RunDirectory
+    from tui.runs.record.run_directory import RunDirectory
 
     source = await operator.open_source(args.ref, offline=args.offline, note=out.note)
     if isinstance(source, RunDirectory):
@@ -123,14 +123,14 @@ def _open_file(ref: str, flags: Mapping[str, Any]) -> tuple[SavedLog, Path] | No
     if not names_a_file(ref):
         return None
     path = path_of(ref)
-    from tui.logs.archive import open_log
+    from tui.logs.saved_log import open_log
     from tui.settings import load
 
     settings = load(flags)
     cache = settings.home / "cache"
     if not settings.dialects:
         return open_log(path), cache
-    from tui.logs.dialects import user_dialects
+    from tui.logs.dialects.registry import user_dialects
 
     return open_log(path, dialects=user_dialects(settings.dialects)), cache
 
@@ -142,9 +142,9 @@ def show_file(args: argparse.Namespace, flags: Mapping[str, Any], out: Output) -
 
 
 def _show_saved(log: SavedLog, cache: Path | None, args: argparse.Namespace, out: Output) -> int:
-    from tui.commands.entry_times import numbered_lines, picked_lines
-    from tui.commands.nothing_found import in_saved_log
-    from tui.logs.picking import Choice
+    from tui.commands.logs_empty import in_saved_log
+    from tui.commands.logs_export_times import numbered_lines, picked_lines
+    from tui.logs.files.line_filter import Choice
 
     since = moment(args.since)
     if args.follow:
@@ -188,7 +188,7 @@ def _shown_loss(loss: Any) -> Any:
 
 async def show_logs(args: argparse.Namespace, operator: Operator, out: Output) -> int:
     """Print a log: one worker's bytes as they are, or lines with their worker."""
-    from tui.runs.directory import RunDirectory
+    from tui.runs.record.run_directory import RunDirectory
 
     since = moment(args.since)
     source, code = await opened(args, operator, out)
@@ -212,7 +212,7 @@ async def show_logs(args: argparse.Namespace, operator: Operator, out: Output) -
 
 async def _nothing_found(operator: Operator, directory: RunDirectory, core: int | None) -> str:
     """Why no line of a run was printed."""
-    from tui.commands.nothing_found import about_core
+    from tui.commands.logs_empty import about_core
 
     rows = [] if core is None else await operator.core_rows(directory, "core", reverse=False)
     yet = "" if operator.status_of(directory).state.is_over else " yet"
@@ -223,16 +223,16 @@ async def _nothing_found(operator: Operator, directory: RunDirectory, core: int 
 def _require_worker(directory: RunDirectory, worker: int | None) -> None:
     known = [each.index for each in directory.run.workers]
     if worker is not None and worker not in known:
-        from tui.commands.nothing_found import workers_of
+        from tui.commands.logs_empty import workers_of
 
         raise UsageError(f"{directory.id} has no worker {worker}", remedy=workers_of(known))
 
 
 def _mirrored(directory: RunDirectory, args: argparse.Namespace) -> Iterable[bytes] | None:
     """One worker's bytes, straight from its mirror; None where more than that is asked for."""
-    from tui.logs.owners import Owners
-    from tui.logs.picking import Choice, Picker, backwards, forwards, last_of, pick
-    from tui.runs.directory import iterate_log
+    from tui.logs.attribution.line_owner import Owners
+    from tui.logs.files.line_filter import Choice, Picker, backwards, forwards, last_of, pick
+    from tui.runs.record.run_directory import iterate_log
 
     if args.worker is None:
         return None
@@ -258,13 +258,13 @@ def _copy(blocks: Iterable[bytes], out: Output) -> bool:
         if sys.stdout.isatty():
             out.text(block.decode("utf-8", "replace").removesuffix("\n"))
         else:
-            streams.write(block)
+            stdio.write(block)
     return found
 
 
 def _stored_lines(directory: RunDirectory, args: argparse.Namespace, since: float | None) -> Iterable[LogLine]:
     """A run's wanted lines that are here by now; no more is read than they take."""
-    from tui.runs.lines import LineReader, last_lines, lines_since
+    from tui.runs.read.line_reader import LineReader, last_lines, lines_since
 
     workers = None if args.worker is None else (args.worker,)
     if since is not None:
@@ -287,7 +287,7 @@ def _line_writer(args: argparse.Namespace, out: Output) -> Callable[[Any], None]
         if to_terminal:
             out.text(mark + line.text)
         else:
-            streams.write(mark.encode() + line.data + b"\n")
+            stdio.write(mark.encode() + line.data + b"\n")
 
     return write
 
@@ -302,9 +302,9 @@ def _write_lines(lines: Iterable[Any], write: Callable[[Any], None], out: Output
         return found
     before = "["
     for line in lines:
-        streams.write(f"{before}{in_json(line.to_json())}".encode())
+        stdio.write(f"{before}{in_json(line.to_json())}".encode())
         before = ",\n"
-    streams.write(b"]\n" if before != "[" else b"[]\n")
+    stdio.write(b"]\n" if before != "[" else b"[]\n")
     return before != "["
 
 
@@ -315,8 +315,8 @@ async def _follow(
     since: float | None,
     out: Output,
 ) -> None:
-    from tui.commands.following import Teller
-    from tui.runs.directory import Attendance
+    from tui.commands.attach_progress import Teller
+    from tui.runs.record.run_directory import Attendance
 
     await operator.attend(directory)
     write, teller = _line_writer(args, out), Teller(directory.id, out, directory)
@@ -337,7 +337,7 @@ async def _follow(
 
 async def try_dialects(args: argparse.Namespace, operator: Operator, out: Output) -> int:
     """Print how many lines each dialect matches, the profile's own first, with examples of those."""
-    from tui.logs.dialects import BUILT_IN, try_dialects
+    from tui.logs.dialects.registry import BUILT_IN, try_dialects
 
     own = operator.dialects
     log = await operator.open_log(args.ref, note=out.note)

@@ -7,13 +7,13 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tui.commands.arguments import whole
-from tui.commands.output import Output
+from tui.commands.parser.argument_types import whole
+from tui.commands.terminal.output import Output
 from tui.errors import UsageError
 
 if TYPE_CHECKING:
-    from tui.operator.climbing import Climb
-    from tui.planning.ladder import Ladder
+    from tui.operator.scaling import Climb
+    from tui.planning.scaling_ladder import Ladder
 
 _FORM = "tpu-tui plan --from v2-8 --to v2-32 --batch-size 1024, or tpu-tui plan --ladder [RUN …]"
 
@@ -81,7 +81,7 @@ def _print_plan(document: dict[str, Any], out: Output) -> None:
 
 async def _show_ladders(refs: list[str], flags: Mapping[str, Any], out: Output) -> int:
     from tui.operator import Operator
-    from tui.operator.climbing import climb
+    from tui.operator.scaling import climb
     from tui.settings import load
 
     operator = Operator(load(flags))

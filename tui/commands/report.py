@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from tui.commands.arguments import directory, given
 from tui.commands.logs import add_ref, opened, told_to_its_end
-from tui.commands.output import Output
-from tui.commands.refusals import by_read_only
+from tui.commands.parser.argument_types import directory, given
+from tui.commands.terminal.os_errors import by_read_only
+from tui.commands.terminal.output import Output
 from tui.errors import TpuTuiError
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
 async def write_report(args: argparse.Namespace, operator: Operator, out: Output) -> int:
     """Write the report in each format asked for and print where it is."""
     if args.upload:
-        from tui.cloud.buckets import parse_url
+        from tui.cloud.storage.buckets import parse_url
 
         if operator.settings.read_only:
             raise by_read_only("report --upload", operator.settings)

@@ -8,26 +8,26 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tui.commands import streams
-from tui.commands.arguments import RUN, seconds
-from tui.commands.following import follow
-from tui.commands.launching import add_launch
-from tui.commands.output import Output, to_the_second
-from tui.commands.refusals import by_this_machine
-from tui.commands.stopping import stop_run
+from tui.commands.attach_progress import follow
+from tui.commands.launch import add_launch
+from tui.commands.parser.argument_types import RUN, seconds
+from tui.commands.stop import stop_run
+from tui.commands.terminal import stdio
+from tui.commands.terminal.os_errors import by_this_machine
+from tui.commands.terminal.output import Output, to_the_second
 from tui.errors import TpuTuiError, UsageError
-from tui.operator.belonging import hidden_note
-from tui.pod.naming import names_a_log
+from tui.operator.run_scope import hidden_note
+from tui.pod.log_refs import names_a_log
 from tui.pod.run import LAST_WORDS, RunState, is_run_id
-from tui.printable import figure
-from tui.runs.policies import in_time, last_lines_apart
+from tui.runs.keeper.failure_rules import in_time, last_lines_apart
 from tui.runs.record.exit_summary import exit_summary
+from tui.text.printable import figure
 
 if TYPE_CHECKING:
     from tui.operator import Operator
-    from tui.runs.directory import RunDirectory
-    from tui.runs.status import RunStatus
-    from tui.runs.unreadable import NoRecordError
+    from tui.runs.record.damaged_record import NoRecordError
+    from tui.runs.record.run_directory import RunDirectory
+    from tui.runs.record.run_status import RunStatus
     from tui.settings import Settings
 
 FIGURES_OF = 100
@@ -110,7 +110,7 @@ async def attach_run(args: argparse.Namespace, operator: Operator, out: Output) 
 def open_run(args: argparse.Namespace, flags: Mapping[str, Any], _out: Output) -> int:
     """Open the console on one run."""
     from tui.commands.console import open_console, require_terminal
-    from tui.runs.home import resolve
+    from tui.runs.record.run_index import resolve
     from tui.settings import load
 
     require_terminal()
@@ -126,7 +126,7 @@ def open_run(args: argparse.Namespace, flags: Mapping[str, Any], _out: Output) -
 
 async def _found_elsewhere(settings: Settings, ref: str) -> RunDirectory:
     """A run that another machine launched, from its workers."""
-    from tui.commands.prompter import prompter_for_terminal
+    from tui.commands.terminal.prompts import prompter_for_terminal
     from tui.operator import Operator
 
     operator = Operator(settings, prompter=prompter_for_terminal())
@@ -141,7 +141,7 @@ async def runs_command(args: argparse.Namespace, operator: Operator, out: Output
     if args.words[:1] == ["delete"]:
         if args.all:
             raise UsageError("--all is for the list of runs", remedy="name the runs: tpu-tui runs delete RUN …")
-        from tui.commands.deleting import delete_runs
+        from tui.commands.runs_delete import delete_runs
 
         return await delete_runs(args, operator, out)
     if args.older_than or args.on or args.yes:
@@ -275,7 +275,7 @@ async def show_status(args: argparse.Namespace, operator: Operator, out: Output)
             break
         sys.stdout.flush()
         await asyncio.sleep(WATCH_INTERVAL)
-        if not out.as_json and streams.obeys(sys.stdout):
+        if not out.as_json and stdio.obeys(sys.stdout):
             print("\x1b[H\x1b[2J", end="")
     problem = behind or operator.dialect_problem
     if problem:
@@ -285,7 +285,7 @@ async def show_status(args: argparse.Namespace, operator: Operator, out: Output)
 
 def _out_of_reach(status: RunStatus) -> str | None:
     """The workers that cannot be reached, with why; alike ones together."""
-    from tui.runs.policies import names_of
+    from tui.runs.keeper.failure_rules import names_of
 
     why: dict[str, list[int]] = {}
     for part in status.workers:

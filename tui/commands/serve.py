@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tui.commands.output import Output
+from tui.commands.terminal.output import Output
 from tui.errors import UsageError
 
 LOOPBACK = "127.0.0.1"
@@ -48,7 +48,7 @@ def serve_console(args: argparse.Namespace, flags: Mapping[str, Any], out: Outpu
         raise UsageError(
             "the console in a browser needs textual-serve", remedy="python3 -m pip install 'tpu-tui[serve]'"
         )
-    from tui.commands.browser import AccessControl, run_server
+    from tui.commands.serve_server import AccessControl, run_server
 
     listening = _listen(args.port)
     port = listening.getsockname()[1]
@@ -71,7 +71,7 @@ def serve_console(args: argparse.Namespace, flags: Mapping[str, Any], out: Outpu
 
 def _error_log(home: Path) -> Path:
     """Make the file that the consoles' errors go to: this terminal, or who reads its JSON, has no use for them."""
-    from tui.console.terminal import LOG_NAME
+    from tui.console.platform.stderr_redirect import LOG_NAME
     from tui.settings.home import make_private
 
     make_private(home)

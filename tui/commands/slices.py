@@ -9,13 +9,13 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tui.commands.arguments import SLICE, directory, given, some_seconds
-from tui.commands.checking import add_check
-from tui.commands.completion import remember_slices
-from tui.commands.executing import execute_command
-from tui.commands.output import Output
-from tui.commands.prompter import agrees, ask, has_terminal
-from tui.commands.syncing import sync_tree
+from tui.commands.check import add_check
+from tui.commands.exec import execute_command
+from tui.commands.parser.argument_types import SLICE, directory, given, some_seconds
+from tui.commands.parser.shell_completion import remember_slices
+from tui.commands.sync import sync_tree
+from tui.commands.terminal.output import Output
+from tui.commands.terminal.prompts import agrees, ask, has_terminal
 from tui.errors import OutOfReachError, UsageError
 from tui.pod.slice_commands import can_stop
 

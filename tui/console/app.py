@@ -13,20 +13,20 @@ from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.widgets import Input, TextArea
 
-from tui.console.endings import Endings
-from tui.console.flows import Flows
-from tui.console.on_workers import OnWorkers
-from tui.console.palette import ConsoleCommands
-from tui.console.prompter import DialogPrompter
+from tui.console.actions.command_palette import ConsoleCommands
+from tui.console.actions.flows import Flows
+from tui.console.actions.remote_shell import OnWorkers
+from tui.console.actions.ssh_prompts import DialogPrompter
+from tui.console.data.pollers import RUNS, Sources
+from tui.console.data.run_end_notifier import Endings
+from tui.console.data.store import Store
+from tui.console.data.tasks import Tasks
 from tui.console.screens.base import MainScreen
 from tui.console.screens.dialog import LiveDialog
 from tui.console.screens.help import help_text
 from tui.console.screens.pod import ActingPodScreen, PodScreen
 from tui.console.screens.run import RunScreen
-from tui.console.sources import RUNS, Sources
-from tui.console.store import Store
-from tui.console.tasks import Tasks
-from tui.console.widgets.columns import Cell
+from tui.console.widgets.tables.table_columns import Cell
 from tui.errors import TpuTuiError
 from tui.settings.home import loose_home
 
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from textual.screen import Screen
     from textual.widget import Widget
 
-    from tui.logs.archive import SavedLog
+    from tui.logs.saved_log import SavedLog
     from tui.operator import Operator
-    from tui.runs.directory import RunDirectory
+    from tui.runs.record.run_directory import RunDirectory
 
 TICKS_PER_SECOND = 15
 SCREEN_IS_THERE = 5.0
@@ -102,7 +102,7 @@ class ConsoleApp(App[None]):
     def get_default_screen(self) -> Screen[Any]:
         """The pod, with whatever was asked for above it; a saved log has no pod."""
         if self._replay is not None:
-            from tui.console.replay import SavedFeed
+            from tui.console.data.saved_log_feed import SavedFeed
 
             return RunScreen(SavedFeed(self._replay))
         return PodScreen() if self.read_only else ActingPodScreen()

@@ -12,20 +12,21 @@ from typing import TYPE_CHECKING, Any
 
 from tui.errors import TpuTuiError, UsageError
 from tui.localpod.api.owner import make_token
-from tui.localpod.bucket import DEFAULT_LOCATION, Bucket, find_binary
-from tui.localpod.machines import Machines
-from tui.localpod.memory import check_memory, memory_needed
-from tui.localpod.processes import POD_VARIABLE, WORKER_VARIABLE, Mark
-from tui.localpod.spec import TOKEN_FILE
-from tui.localpod.system import require_linux
-from tui.localpod.up import run_local_up
-from tui.localpod.wards import Wards
+from tui.localpod.bucket.bucket import DEFAULT_LOCATION, Bucket, find_binary
+from tui.localpod.cleanup.guardian_client import Wards
+from tui.localpod.cleanup.process_sweep import POD_VARIABLE, WORKER_VARIABLE, Mark
+from tui.localpod.command import run_local_up
+from tui.localpod.host.host_spec import TOKEN_FILE
+from tui.localpod.host.machines import Machines
+from tui.localpod.memory_requirement import check_memory, memory_needed
+from tui.localpod.requirements import require_linux
+from tui.procs.python_env import PACKAGE_ROOT, python_path
 from tui.settings import LOCAL_PROFILE, profile_path, save_profile
 from tui.settings.profiles import read_profile
 
 if TYPE_CHECKING:
+    from tui.localpod.api.compute_api import Compute
     from tui.localpod.api.server import TpuService
-    from tui.localpod.compute import Compute
 
 __all__ = ["LocalPod", "check_memory", "memory_needed", "run_local_up"]
 
@@ -35,16 +36,10 @@ FIRST_SLICE = "local"
 POD_ID_BYTES = 6
 
 
-def _package_root() -> Path:
-    """Where `tui` and `trainer` are imported from."""
-    return Path(__file__).resolve().parents[2]
-
-
 def _plain_environment() -> dict[str, str]:
     """This process's environment without another pod's marks, able to import this package from any directory."""
     environment = {name: value for name, value in os.environ.items() if name not in (POD_VARIABLE, WORKER_VARIABLE)}
-    paths = [str(_package_root()), *filter(None, [environment.get("PYTHONPATH")])]
-    return environment | {"PYTHONPATH": os.pathsep.join(paths)}
+    return environment | {"PYTHONPATH": python_path(environment)}
 
 
 def _make_login_key(directory: Path) -> tuple[Path, str]:
@@ -159,8 +154,8 @@ class LocalPod:
         save_profile(self.home, LOCAL_PROFILE, self.profile())
 
     async def _start_service(self, cores: int) -> TpuService:
+        from tui.localpod.api.compute_api import Compute
         from tui.localpod.api.server import TpuService
-        from tui.localpod.compute import Compute
 
         self.compute = Compute(self._instances, zone=ZONE)
         routes = self.compute.routes()
@@ -243,8 +238,8 @@ async def _add_slice(service: TpuService, name: str, workers: int, cores: int) -
 
 def _imports() -> dict[str, str]:
     """What makes `python -m trainer.train` work on a worker when the package runs from a clone."""
-    root = _package_root()
-    return {} if root.name in ("site-packages", "dist-packages") else {"PYTHONPATH": str(root)}
+    is_installed = PACKAGE_ROOT.name in ("site-packages", "dist-packages")
+    return {} if is_installed else {"PYTHONPATH": str(PACKAGE_ROOT)}
 
 
 def _live_owner(home: Path) -> int | None:

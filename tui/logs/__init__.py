@@ -1,1 +1,1 @@
-"""What a run's logs say: dialects, the demultiplexer, per-core series, saved logs. No I/O but in archive."""
+"""A run's logs: dialects, the demultiplexer, each core's history, saved logs."""

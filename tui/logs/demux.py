@@ -6,25 +6,26 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from tui.logs import bulk, view
-from tui.logs.arrays import np
-from tui.logs.bars import Bars
-from tui.logs.batches import Queue
-from tui.logs.carriers import label_of, read_carrier
-from tui.logs.dialects import BUILT_IN, LONGEST, TRAINING, Dialect
-from tui.logs.epochs import EpochBook
-from tui.logs.exports import Chronology, Entry, Exports
-from tui.logs.fast import Bytes
-from tui.logs.lines import segments_of, without_escapes
-from tui.logs.matching import Matcher
-from tui.logs.noise import Signs, signs_of
-from tui.logs.prefix import Moments, Prefix, read_prefix
-from tui.logs.sections import Sections
+from tui.logs.attribution.cloud_logging import Chronology, Entry, Exports
+from tui.logs.attribution.host_sections import Sections
+from tui.logs.attribution.launcher_prefixes import label_of, read_carrier
+from tui.logs.attribution.xla_dist_prefix import Moments, Prefix, read_prefix
+from tui.logs.dialects.epochs import EpochBook
+from tui.logs.dialects.matcher import Matcher
+from tui.logs.dialects.registry import BUILT_IN, LONGEST, TRAINING, Dialect
+from tui.logs.dialects.training_or_eval import Bars
+from tui.logs.files.line_assembler import Piece, Stream
+from tui.logs.files.lines import segments_of, without_escapes
 from tui.logs.snapshot import UNKNOWN, Snapshot
+from tui.logs.state import snapshot_builder
+from tui.logs.state.core_table import CoreTable
+from tui.logs.state.line_counts import Slot, Tally
+from tui.logs.state.sample_queue import Queue
 from tui.logs.state.stragglers import Thresholds
-from tui.logs.streams import Piece, Stream
-from tui.logs.table import CoreTable
-from tui.logs.tally import Slot, Tally
+from tui.logs.vectorized import block_reader
+from tui.logs.vectorized.hint_search import Signs, signs_of
+from tui.logs.vectorized.line_scanner import Bytes
+from tui.logs.vectorized.numpy_import import np
 
 __all__ = ["MOST_SLOTS", "Demux", "Slot", "Snapshot"]
 
@@ -83,7 +84,7 @@ class Demux:
         self.queue = Queue(self.table)
         self.tally = Tally()
         self.moments = Moments()
-        self._batch = bulk.Batch(self)
+        self._batch = block_reader.Batch(self)
         self._training = TRAINING in dialects
         self.fast = self._is_fast = fast and self._training
         for worker in self._addresses:
@@ -151,7 +152,7 @@ class Demux:
         self._batch.flush()
         self.queue.flush()
         self.tally.settle(self.slots)
-        return view.snapshot(self, now, partial=partial)
+        return snapshot_builder.snapshot(self, now, partial=partial)
 
     # -- lines
 

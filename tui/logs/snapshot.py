@@ -10,12 +10,12 @@ from datetime import datetime, timedelta, timezone
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from tui.logs.arrays import np, npt
 from tui.logs.state.rate_kinds import add_up, common_unit, total_rate, unit_of
-from tui.printable import significant
+from tui.logs.vectorized.numpy_import import np, npt
+from tui.text.printable import significant
 
 if TYPE_CHECKING:
-    from tui.logs.series import History
+    from tui.logs.history.history import History
     from tui.logs.state.first_nan import FirstNan, FirstNanColumns
 
 UNKNOWN = -1

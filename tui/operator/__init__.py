@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from tui.operator.runs import Operator, rfc3339
-from tui.runs.request import LaunchRequest
+from tui.runs.launch.launch_request import LaunchRequest
 
 __all__ = ["LaunchRequest", "Operator", "rfc3339"]

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tui.errors import CloudError, UsageError
-from tui.logs.archive import open_log
+from tui.logs.saved_log import open_log
 from tui.settings.home import make_private
 
 if TYPE_CHECKING:
-    from tui.cloud.buckets import Buckets, BucketUrl, ObjectVersion
-    from tui.logs.archive import SavedLog
-    from tui.logs.dialects import Dialect
+    from tui.cloud.storage.buckets import Buckets, BucketUrl, ObjectVersion
+    from tui.logs.dialects.registry import Dialect
+    from tui.logs.saved_log import SavedLog
     from tui.settings import Settings
 
 MOST_KEPT_BYTES = 4 * 1024**3
@@ -61,7 +61,7 @@ class BucketLogs:
         A copy is also taken when the service cannot be reached: the log's `doubt` then says so. Raises UsageError
         when there is no such bucket or object, or no room for it; CloudError when it can or may not be read.
         """
-        from tui.cloud.buckets import Buckets, parse_url
+        from tui.cloud.storage.buckets import Buckets, parse_url
 
         url = parse_url(text)
         kept = self._kept(url)

@@ -12,27 +12,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tui.errors import TpuTuiError, UsageError
-from tui.operator.belonging import Belonging
-from tui.operator.launching import Launching
-from tui.pod.naming import names_a_log, path_of
+from tui.operator.launches import Launching
+from tui.operator.run_scope import Belonging
+from tui.pod.log_refs import names_a_log, path_of
 from tui.pod.run import is_run_id
 from tui.pod.slice import Slice
-from tui.runs.directory import RunDirectory
-from tui.runs.home import NoSuchRunError, resolve
-from tui.runs.overview import Overview
-from tui.runs.status import RunStatus
+from tui.runs.record.run_directory import RunDirectory
+from tui.runs.record.run_index import NoSuchRunError, resolve
+from tui.runs.record.run_listing import Overview
+from tui.runs.record.run_status import RunStatus
 
 if TYPE_CHECKING:
-    from tui.logs.archive import SavedLog
-    from tui.logs.dialects import Dialect
+    from tui.logs.dialects.registry import Dialect
+    from tui.logs.saved_log import SavedLog
     from tui.logs.snapshot import Snapshot
     from tui.reports.summary import Summary
-    from tui.runs.discover import DeleteAnswer
-    from tui.runs.glance import Glance, Glances
-    from tui.runs.stop import StopAnswer
-    from tui.runs.unreadable import NoRecordError
+    from tui.runs.discovery import DeleteAnswer
+    from tui.runs.read.latest_figures import Glance, Glances
+    from tui.runs.record.damaged_record import NoRecordError
+    from tui.runs.worker.stop import StopAnswer
     from tui.settings import Settings
-    from tui.ssh.access import Prompter
+    from tui.ssh.config.access import Prompter
 
 SLICES_AT_ONCE = 4
 """Slices that are asked for their runs side by side; each logs in to many workers at once."""
@@ -117,7 +117,7 @@ class Operator(Launching):
         return problems
 
     async def _discover_on(self, slice_: Slice) -> list[TpuTuiError]:
-        from tui.runs.discover import adopt, discover
+        from tui.runs.discovery import adopt, discover
 
         problems: list[TpuTuiError] = []
         with telling(problems):
@@ -156,7 +156,7 @@ class Operator(Launching):
     def glance(self, status: RunStatus) -> Glance:
         """The newest figures of a run that `runs` listed, from the ends of its logs; for a thread, it reads files."""
         if self._glances is None:
-            from tui.runs.glance import Glances
+            from tui.runs.read.latest_figures import Glances
 
             self._glances = Glances(() if self.dialect_problem else self.dialects)
         return self._glances.of(self.directory_of(status))
@@ -173,8 +173,8 @@ class Operator(Launching):
         if self.settings.read_only:
             await self.refresh(directory)
             return False
-        from tui.runs.keeper import attend
-        from tui.runs.policies import Patience
+        from tui.runs.keeper.failure_rules import Patience
+        from tui.runs.keeper.start import attend
 
         patience = Patience.from_thresholds(self.settings.thresholds)
         return await attend(directory, await self.access(), patience=patience)
@@ -208,7 +208,7 @@ class Operator(Launching):
 
             logs = BucketLogs(self.settings)
             return await logs.open(ref, dialects=self.dialects, offline=offline, note=note)
-        from tui.logs.archive import open_log
+        from tui.logs.saved_log import open_log
 
         return open_log(path_of(ref), dialects=self.dialects)
 
@@ -228,7 +228,7 @@ class Operator(Launching):
         return None
 
     def _read_dialects(self) -> tuple[Dialect, ...]:
-        from tui.logs.dialects import user_dialects
+        from tui.logs.dialects.registry import user_dialects
 
         return user_dialects(self.settings.dialects)
 
@@ -236,7 +236,7 @@ class Operator(Launching):
         """The per-core state of all that a run's mirror or a saved log holds."""
         if not isinstance(source, RunDirectory):
             return source.snapshot()
-        from tui.runs.reader import RunReader
+        from tui.runs.read.sample_reader import RunReader
 
         reader = RunReader(source, dialects=self.dialects, thresholds=self.settings.thresholds)
         more = True
@@ -314,7 +314,7 @@ class Operator(Launching):
 
         An object that is no report of this run or log is replaced with `force` only. Raises CloudError, UsageError.
         """
-        from tui.cloud.buckets import Buckets, parse_url
+        from tui.cloud.storage.buckets import Buckets, parse_url
         from tui.reports.facts import source_of, title_of
         from tui.reports.write import file_names, stem_of
 
@@ -334,7 +334,7 @@ class Operator(Launching):
 
     async def stop(self, directory: RunDirectory, grace: float = 30.0) -> AsyncIterator[StopAnswer]:
         """Stop the run on every worker; an answer for each, confirmed only when nothing of it is left there."""
-        from tui.runs.stop import stop_run
+        from tui.runs.worker.stop import stop_run
 
         if self.settings.read_only:
             raise UsageError("stopping is refused by --read-only")
@@ -345,7 +345,7 @@ class Operator(Launching):
 
     async def ask_workers(self, directory: RunDirectory) -> None:
         """Let the workers tell what became of a run that nobody keeps here; its status then says so."""
-        from tui.runs.told import answers_about, note_told
+        from tui.runs.follow.sync_from_workers import answers_about, note_told
         from tui.ssh.fleet import Fleet
 
         async with Fleet(directory.run.workers, await self.access(), prompter=self.prompter) as fleet:
@@ -353,7 +353,7 @@ class Operator(Launching):
 
     async def delete_on_workers(self, directory: RunDirectory) -> AsyncIterator[DeleteAnswer]:
         """Remove what the workers hold of an ended run; an answer from each, and what is alive stays."""
-        from tui.runs.discover import delete_on_workers
+        from tui.runs.discovery import delete_on_workers
         from tui.ssh.fleet import Fleet
 
         async with Fleet(directory.run.workers, await self.access(), prompter=self.prompter) as fleet:
@@ -362,12 +362,12 @@ class Operator(Launching):
 
     def delete_here(self, directory: RunDirectory) -> None:
         """Remove an ended run from this machine. Raises UsageError for a live one."""
-        from tui.runs.discover import delete_here
+        from tui.runs.discovery import delete_here
 
         delete_here(directory)
 
     def delete_unreadable(self, damaged: NoRecordError, *, anyway: bool) -> None:
         """Remove a run's directory here without its record. Raises UsageError where it goes on, or may (`anyway`)."""
-        from tui.runs.discover import delete_unreadable
+        from tui.runs.discovery import delete_unreadable
 
         delete_unreadable(damaged, self.settings.runs_home, anyway=anyway)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tui.planning.ladder import Finished, Ladder, Rung, is_comparable, ladders
 from tui.planning.plan import Plan, make_plan
+from tui.planning.scaling_ladder import Finished, Ladder, Rung, is_comparable, ladders
 
 __all__ = ["Finished", "Ladder", "Plan", "Rung", "is_comparable", "ladders", "make_plan"]

@@ -6,7 +6,7 @@ import re
 import unicodedata
 
 from tui.errors import UsageError
-from tui.printable import one_line
+from tui.text.printable import one_line
 
 _LONGEST = 100
 """Characters of a name that an id holds."""

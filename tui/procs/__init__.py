@@ -1,1 +1,1 @@
-"""Processes of this machine."""
+"""Processes of this machine: liveness, environment, imports."""

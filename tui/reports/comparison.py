@@ -14,9 +14,9 @@ from statistics import median
 from typing import Any
 
 from tui.logs.snapshot import Spread, json_figure
-from tui.printable import figure, one_line, significant
 from tui.reports.layout import UNKNOWN, number, span
 from tui.reports.summary import Summary
+from tui.text.printable import figure, one_line, significant
 
 _NUMBER = re.compile(r"-\.?\d.*")
 """A value that only looks like an option."""

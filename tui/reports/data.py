@@ -10,11 +10,11 @@ from typing import Any
 
 from tui.logs.snapshot import CoreRow, json_figure, json_number
 from tui.pod.run import rehearses
-from tui.printable import one_line
 from tui.reports.curves import POINT_COLUMNS
 from tui.reports.layout import REPORT_OF, report_of, warning
 from tui.reports.summary import Summary
 from tui.runs.record.versions import PACKAGES, RUNTIME
+from tui.text.printable import one_line
 
 CURVE_COLUMNS = ("core", "device", "worker", "address", *POINT_COLUMNS)
 

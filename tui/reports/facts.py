@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
 
-from tui.logs.archive import SavedLog
-from tui.logs.dialect import Dialect
+from tui.logs.dialects.dialect import Dialect
+from tui.logs.saved_log import SavedLog
 from tui.reports.summary import RunFacts, Summary, WorkerFact, summarise
-from tui.runs.directory import RunDirectory
-from tui.runs.reader import RunReader
+from tui.runs.read.sample_reader import RunReader
+from tui.runs.record.run_directory import RunDirectory
+from tui.runs.record.run_status import RunStatus, status_of
 from tui.runs.record.versions import RUNTIME
-from tui.runs.status import RunStatus, status_of
 
 
 def facts_of_run(status: RunStatus) -> RunFacts:

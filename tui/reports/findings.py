@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tui.logs.costs import straggler_costs
 from tui.logs.snapshot import CoreState, Snapshot, json_figure
-from tui.pod.ranks import format_ranks
+from tui.logs.state.straggler_cost import straggler_costs
 from tui.runs.record.findings import LOSS, MOST_FINDINGS, Finding, newest_figures
+from tui.text.ranks import format_ranks
 
 if TYPE_CHECKING:
-    from tui.runs.glance import Glance
-    from tui.runs.status import RunStatus
+    from tui.runs.read.latest_figures import Glance
+    from tui.runs.record.run_status import RunStatus
 
 AS_FAST = 0.95
 """Share of the median pace from which on a core that was behind when all ended had only ended sooner."""

@@ -6,9 +6,9 @@ import html
 from collections.abc import Sequence
 from itertools import groupby
 
-from tui.printable import one_line
 from tui.reports.layout import REPORT_OF, Table, moment, number, rate_title, report_of, sections, span, title, warning
 from tui.reports.summary import ChartPoint, Summary
+from tui.text.printable import one_line
 
 _WIDTH, _HEIGHT = 720, 220
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 12, 12, 26

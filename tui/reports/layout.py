@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from tui.pod.run import rehearses
-from tui.printable import figure, one_line
 from tui.reports.summary import Summary, command_line
+from tui.text.printable import figure, one_line
 
 MOST_CORES = 128
 """Rows of the per-core table in a report to be read; the JSON and CSV ones hold every core."""

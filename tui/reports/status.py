@@ -9,8 +9,8 @@ from tui.logs.snapshot import Snapshot, json_figure
 from tui.logs.state.missing_cores import MissingCores, missing_cores
 from tui.reports.findings import findings_of_run, open_cores, straggler_rows
 from tui.reports.summary import told_loss
+from tui.runs.record.run_status import RunStatus
 from tui.runs.record.versions import all_versions
-from tui.runs.status import RunStatus
 
 
 def status_document(

@@ -13,12 +13,12 @@ from typing import Any
 from tui.logs.snapshot import CoreRow, CoreState, EpochSummary, Snapshot, Spread, json_figure
 from tui.logs.state.missing_cores import missing_cores
 from tui.pod.accelerator import parse
-from tui.pod.ranks import format_ranks
 from tui.pod.run import LAST_WORDS, mask_secrets
-from tui.printable import figure, significant
 from tui.reports.curves import CoreCurve, curves_of
 from tui.reports.findings import finding_remarks, findings_of, straggler_rows
 from tui.runs.record.findings import Finding
+from tui.text.printable import figure, significant
+from tui.text.ranks import format_ranks
 
 RATES_AGREE = 0.10
 """How far the sum of the cores' GlobalRate may lie from the job's own Reduced GlobalRate, as a share of it."""

@@ -13,10 +13,10 @@ from typing import Any
 
 from tui.errors import UsageError, near_matches
 from tui.pod.run import LOCAL_PROFILE
-from tui.printable import one_line
 from tui.settings.fields import FIELDS, LOCAL_TABLE, Place
 from tui.settings.home import check_trusted, make_private
 from tui.text.bounded_json import check_document
+from tui.text.printable import one_line
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 _WHY_SHOWN = 300

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import asyncssh
 
-from tui.ssh import reasons
-from tui.ssh.outcome import Completed
-from tui.ssh.probing import PortState, judge
-from tui.ssh.retry import backoff
-from tui.ssh.running import OUTPUT_LIMIT, OnOutput, OutputBudget, Running
+from tui.aio.backoff import backoff
+from tui.ssh import errors
+from tui.ssh.exec.command import OUTPUT_LIMIT, OnOutput, OutputBudget, Running
+from tui.ssh.exec.command_result import Completed
+from tui.ssh.exec.port_probe import PortState, judge
 
 if TYPE_CHECKING:
-    from tui.ssh.client import Client
+    from tui.ssh.transport.client_callbacks import Client
 
 STREAM_WINDOW = 256 * 1024
 """Bytes a worker may send ahead of a reader of `process`: bounds memory and keeps one worker from starving others."""
@@ -133,7 +133,7 @@ class WorkerConnection:
     def cause(self) -> str:
         """Why the connection ended, in the library's or the server's words; empty while it lives."""
         error = self._ended.result() if self._ended.done() else None
-        return "" if error is None else reasons.quoted(str(error))
+        return "" if error is None else errors.quoted(str(error))
 
     async def run(
         self,
@@ -201,10 +201,10 @@ class WorkerConnection:
             return PortState("open", "connected", "connected")
         except asyncssh.ChannelOpenError as error:
             if not self.alive:
-                raise reasons.lost(self.worker, self.cause) from None
+                raise errors.lost(self.worker, self.cause) from None
             return judge(error.code, error.reason, timeout)
         except (asyncssh.Error, OSError) as error:
-            raise reasons.lost(self.worker, str(error)) from None
+            raise errors.lost(self.worker, str(error)) from None
         finally:
             if not opening.done():
                 opening.cancel()
@@ -230,14 +230,14 @@ class WorkerConnection:
         while True:
             attempt += 1
             if not await self._slots.take():
-                raise reasons.taken(self.worker)
+                raise errors.taken(self.worker)
             try:
                 return await self._opened(opener, timeout)
             except asyncssh.ChannelOpenError as error:
                 crowded = self._slots.shrink()
                 self._slots.give()
                 if not crowded and attempt >= OPEN_ATTEMPTS:
-                    raise reasons.too_many_sessions(self.worker, error.reason) from None
+                    raise errors.too_many_sessions(self.worker, error.reason) from None
             except BaseException:
                 self._slots.give()
                 raise
@@ -245,17 +245,17 @@ class WorkerConnection:
 
     async def _opened(self, opener: Callable[[], Awaitable[Any]], timeout: float | None) -> Any:
         if not self.alive:
-            raise reasons.lost(self.worker, self.cause, started=False)
+            raise errors.lost(self.worker, self.cause, started=False)
         try:
             return await asyncio.wait_for(opener(), timeout)
         except asyncio.TimeoutError:
-            raise reasons.no_session_within(self.worker, timeout or 0.0) from None
+            raise errors.no_session_within(self.worker, timeout or 0.0) from None
         except asyncssh.ChannelOpenError:
             if not self.alive:
-                raise reasons.lost(self.worker, self.cause, started=False) from None
+                raise errors.lost(self.worker, self.cause, started=False) from None
             raise
         except (asyncssh.Error, OSError) as error:
-            raise reasons.lost(self.worker, str(error), started=False) from None
+            raise errors.lost(self.worker, str(error), started=False) from None
 
     async def _end(self, channel: asyncssh.SSHClientChannel[bytes], running: Running) -> None:
         for signal in ("TERM", "KILL"):
@@ -267,10 +267,10 @@ class WorkerConnection:
 
     def _completed(self, running: Running, *, timed_out: bool) -> Completed:
         if running.flooded:
-            raise reasons.flooded(self.worker, OUTPUT_LIMIT)
+            raise errors.flooded(self.worker, OUTPUT_LIMIT)
         silent = running.exit_code is None and running.signal is None
         if not timed_out and silent and (running.ended.result() is not None or not self.alive):
-            raise reasons.lost(self.worker, self.cause or str(running.ended.result() or ""))
+            raise errors.lost(self.worker, self.cause or str(running.ended.result() or ""))
         return running.so_far(timed_out=timed_out)
 
     def _watch(self, process: asyncssh.SSHClientProcess[bytes]) -> None:

@@ -9,29 +9,29 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
+from tui.aio.backoff import backoff
+from tui.aio.fan_out import as_worker_error, each
+from tui.aio.rlimit import FILES_AT_LEAST, file_limit_for
 from tui.errors import TpuTuiError, UsageError, WorkerError
 from tui.pod.worker import Worker
-from tui.ssh import reasons
-from tui.ssh.access import Access, Login, Prompter, ask_login_to, configured_logins, login_to
-from tui.ssh.asked import Asked, within
-from tui.ssh.each import as_worker_error, each
-from tui.ssh.file_limit import FILES_AT_LEAST, file_limit_for
-from tui.ssh.host_keys import HostKeys
-from tui.ssh.jump import JumpHosts
-from tui.ssh.keys import Keys
-from tui.ssh.library import load_asyncssh
-from tui.ssh.outcome import Completed
-from tui.ssh.probing import PortState, Reach
-from tui.ssh.proxy_command import ProxyCommands
-from tui.ssh.retry import backoff
+from tui.ssh import errors
+from tui.ssh.config.access import Access, Login, Prompter, ask_login_to, configured_logins, login_to
+from tui.ssh.exec.command_result import Completed
+from tui.ssh.exec.port_probe import PortState, Reach
+from tui.ssh.keys.client_keys import Keys
+from tui.ssh.keys.known_hosts import HostKeys
+from tui.ssh.transport.asyncssh_import import load_asyncssh
+from tui.ssh.transport.jump_hosts import JumpHosts
+from tui.ssh.transport.paused_timeout import Asked, within
+from tui.ssh.transport.proxy_command import ProxyCommands
 
 if TYPE_CHECKING:
     import asyncssh
 
     from tui.ssh.connection import WorkerConnection
-    from tui.ssh.dial import Dialer, Stages, Through
-    from tui.ssh.iap import Tunnels
-    from tui.ssh.running import OnOutput, OutputBudget
+    from tui.ssh.exec.command import OnOutput, OutputBudget
+    from tui.ssh.transport.iap_tunnel import Tunnels
+    from tui.ssh.transport.login import Dialer, Stages, Through
 
 __all__ = ["Completed", "Fleet", "PortState", "Reach"]
 
@@ -40,16 +40,16 @@ EARLY_ATTEMPTS = 4
 _TIME_TO_END = 2.0
 """Seconds that a command whose time is over has to end and to tell how; one that has not begun by then will not."""
 _STAGE_OF = {
-    reasons.Reason.NAME: "name",
-    reasons.Reason.NO_ROUTE: "connect",
-    reasons.Reason.REFUSED: "connect",
-    reasons.Reason.TIMED_OUT: "connect",
-    reasons.Reason.ROUTE_MISSING: "connect",
-    reasons.Reason.NOT_SSH: "greeting",
-    reasons.Reason.CLOSED_EARLY: "greeting",
-    reasons.Reason.ALGORITHMS: "greeting",
-    reasons.Reason.HOST_KEY_UNKNOWN: "host_key",
-    reasons.Reason.HOST_KEY_CHANGED: "host_key",
+    errors.Reason.NAME: "name",
+    errors.Reason.NO_ROUTE: "connect",
+    errors.Reason.REFUSED: "connect",
+    errors.Reason.TIMED_OUT: "connect",
+    errors.Reason.ROUTE_MISSING: "connect",
+    errors.Reason.NOT_SSH: "greeting",
+    errors.Reason.CLOSED_EARLY: "greeting",
+    errors.Reason.ALGORITHMS: "greeting",
+    errors.Reason.HOST_KEY_UNKNOWN: "host_key",
+    errors.Reason.HOST_KEY_CHANGED: "host_key",
 }
 _Result = TypeVar("_Result")
 
@@ -133,7 +133,7 @@ class Fleet:
             connection = await self._connect(self._worker(index))
             if self._closed:
                 await connection.close()
-                raise reasons.lost(index, "closed here")
+                raise errors.lost(index, "closed here")
             self._live[index] = connection
             return connection
 
@@ -191,7 +191,7 @@ class Fleet:
             try:
                 return (await within(left + _TIME_TO_END, running, self._prompter))[0]
             except asyncio.TimeoutError:
-                raise reasons.no_session_within(index, timeout) from None
+                raise errors.no_session_within(index, timeout) from None
 
         async for _, result in each(indices, one):
             yield result
@@ -222,7 +222,7 @@ class Fleet:
 
     async def reach(self, index: int, timeout: float | None = None) -> Reach:
         """How far a fresh login from here comes, within `timeout` seconds of login; never raises for the worker."""
-        from tui.ssh.dial import Stages
+        from tui.ssh.transport.login import Stages
 
         stages = Stages()
         try:
@@ -231,7 +231,7 @@ class Fleet:
             stage = "connect" if stages.connected is None else "login"
             return Reach(index, stage, stages.connected, None, self._no_login_within(index, timeout or 0.0))
         except TpuTuiError as problem:
-            stage = _STAGE_OF.get(problem.reason, "login") if isinstance(problem, reasons.SshError) else "login"
+            stage = _STAGE_OF.get(problem.reason, "login") if isinstance(problem, errors.SshError) else "login"
             return Reach(index, stage, stages.connected, None, as_worker_error(problem, index))
         previous = self._live.get(index)
         if (previous is None or not previous.alive) and not self._closed:
@@ -245,8 +245,8 @@ class Fleet:
         connection = await self.connect(index)
         try:
             return await use(connection)
-        except reasons.SshError as error:
-            if error.reason is reasons.Reason.TAKEN:
+        except errors.SshError as error:
+            if error.reason is errors.Reason.TAKEN:
                 return await self._beside(index, use)
             if error.started or connection.alive or self._closed:
                 raise
@@ -261,8 +261,8 @@ class Fleet:
             for connect in (self._second_connection, self.connect):
                 try:
                     return await use(await connect(index))
-                except reasons.SshError as error:  # noqa: PERF203 - the next one is tried
-                    if error.reason is not reasons.Reason.TAKEN or self._closed:
+                except errors.SshError as error:  # noqa: PERF203 - the next one is tried
+                    if error.reason is not errors.Reason.TAKEN or self._closed:
                         raise
             await asyncio.sleep(wait)
         raise AssertionError("unreachable")
@@ -274,7 +274,7 @@ class Fleet:
                 second = await self._connect(self._worker(index), single=True)
                 if self._closed:
                     await second.close()
-                    raise reasons.lost(index, "closed here")
+                    raise errors.lost(index, "closed here")
                 self._second[index] = second
             return second
 
@@ -287,7 +287,7 @@ class Fleet:
 
     async def _dial(self) -> Dialer:
         load_asyncssh()
-        from tui.ssh.dial import Dialer
+        from tui.ssh.transport.login import Dialer
 
         async with self._making_dialer:
             if self._dialer is None:
@@ -308,7 +308,7 @@ class Fleet:
         through = self._way(worker, login)
         jump = None if through else self._access.jump or login.jump
         if jump is None and not self._has_room():
-            raise reasons.no_room(worker.index)
+            raise errors.no_room(worker.index)
         self._dialing += 1
         try:
             return await self._dialed(worker, login, jump, through, stages, single)
@@ -350,8 +350,8 @@ class Fleet:
                     stages=stages,
                 )
                 return WorkerConnection(worker.index, connection, client, self._access.sessions, single=single)
-            except reasons.SshError as error:
-                if error.reason is not reasons.Reason.CLOSED_EARLY or attempt == EARLY_ATTEMPTS:
+            except errors.SshError as error:
+                if error.reason is not errors.Reason.CLOSED_EARLY or attempt == EARLY_ATTEMPTS:
                     raise
             await asyncio.sleep(next(waits))
         raise AssertionError("unreachable")
@@ -366,21 +366,21 @@ class Fleet:
 
     def _way_through_iap(self, worker: Worker, port: int) -> Through:
         """How a socket to the worker is had through IAP. Raises SshError for a worker whose machine has no name."""
-        from tui.ssh import iap_reasons
-        from tui.ssh.iap import Target, Tunnels, TunnelWay
+        from tui.ssh.transport import iap_errors
+        from tui.ssh.transport.iap_tunnel import Target, Tunnels, TunnelWay
 
         try:
             target = Target.of(worker.instance or "", port)
         except ValueError:
-            raise iap_reasons.iap_unnamed(worker.index) from None
+            raise iap_errors.iap_unnamed(worker.index) from None
         if self._tunnels is None:
             self._tunnels = Tunnels(self._access)
         return TunnelWay(self._tunnels, target, worker.index)
 
-    def _no_login_within(self, index: int, seconds: float) -> reasons.SshError:
+    def _no_login_within(self, index: int, seconds: float) -> errors.SshError:
         """Nobody let us in, in the time that somebody gave; the jump host is named where it is its doing."""
         login = self._logins.get(index)
         jump = None if self._access.route == "iap" else self._access.jump or (login.jump if login else None)
         if jump and not self._jumps.lets_through(jump):
-            return reasons.no_jump_within(index, seconds, jump)
-        return reasons.no_login_within(index, seconds)
+            return errors.no_jump_within(index, seconds, jump)
+        return errors.no_login_within(index, seconds)

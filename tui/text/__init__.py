@@ -1,1 +1,1 @@
-"""Texts that come from elsewhere, and texts to be read: pure."""
+"""Texts and numbers from elsewhere, made safe; texts to be read. Pure."""

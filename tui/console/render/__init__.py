@@ -1,1 +1,1 @@
-"""What is known as text: pure functions."""
+"""Nouns as text: pure functions."""

@@ -11,10 +11,10 @@ from tui.reports.findings import cost_in_short, findings_of, findings_of_run, ma
 from tui.runs.record.findings import LOSS
 
 if TYPE_CHECKING:
-    from tui.console.feed import Feed
+    from tui.console.data.run_feed import Feed
     from tui.logs.snapshot import Snapshot
     from tui.runs.record.findings import Finding
-    from tui.runs.status import RunStatus
+    from tui.runs.record.run_status import RunStatus
 
 _MOST_NAMED = 6
 

@@ -1,1 +1,1 @@
-"""The console's screens and dialogs, each with its style sheet beside it."""
+"""The console's screens and dialogs."""

@@ -10,14 +10,14 @@ from textual.screen import Screen
 from textual.widgets import Input
 
 from tui.console.widgets.filter_bar import FilterBar
-from tui.console.widgets.line_table import LineTable
-from tui.console.widgets.log_pane import LogPane
+from tui.console.widgets.log.log_pane import LogPane
+from tui.console.widgets.tables.line_table import LineTable
 
 if TYPE_CHECKING:
     from tui.console.app import ConsoleApp
-    from tui.logs.archive import SavedLog
+    from tui.logs.saved_log import SavedLog
     from tui.pod.slice import Slice
-    from tui.runs.directory import RunDirectory
+    from tui.runs.record.run_directory import RunDirectory
 
 NARROW, NORMAL, WIDE = "-narrow", "-normal", "-wide"
 SHORT, TALL = "-short", "-tall"

@@ -14,8 +14,8 @@ from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Button, Input, Static
 
+from tui.console.render.safe_text import harmless
 from tui.console.screens.base import is_on_top, size_up
-from tui.console.text import harmless
 
 if TYPE_CHECKING:
     from textual.widgets.button import ButtonVariant

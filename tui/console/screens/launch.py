@@ -15,18 +15,18 @@ from textual.containers import Horizontal, VerticalScroll
 from textual.widget import Widget
 from textual.widgets import Button, Input, Label, Select, Static, TextArea
 
-from tui.console.draft import Draft, check_lines, parse_env, parse_restarts, scaled, shell_note
+from tui.console.data.launch_form import Draft, check_lines, parse_env, parse_restarts, scaled, shell_note
+from tui.console.render.safe_text import harmless
 from tui.console.screens.dialog import Dialog, plain
-from tui.console.text import harmless
 from tui.console.widgets.command_line import CommandLine
 from tui.errors import TpuTuiError, UsageError
 from tui.pod.run_names import readable_name
 
 if TYPE_CHECKING:
-    from tui.checks.row import CheckRow
+    from tui.checks.check_row import CheckRow
     from tui.operator import LaunchRequest
     from tui.pod.slice import Slice
-    from tui.runs.spec import LaunchSpec
+    from tui.runs.launch.launch_spec import LaunchSpec
 
 ON_FAILURE = (("stop the other workers", "stop"), ("leave the others running", "leave"))
 RUNTIMES = (

@@ -11,29 +11,29 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container, Horizontal
 
-from tui.console import rows
-from tui.console.document import document
-from tui.console.run_view import known_of
+from tui.console.data.pollers import FIGURES, RUNS, SLICES, checks_of, workers_of
+from tui.console.data.store import Source
+from tui.console.render import tables
+from tui.console.render.describe import document
+from tui.console.render.run_summary import known_of
 from tui.console.screens.base import NARROW, ON_WORKERS, MainScreen, is_on_top, size_up
-from tui.console.sources import FIGURES, RUNS, SLICES, checks_of, workers_of
-from tui.console.store import Source
 from tui.console.widgets.filter_bar import FilterBar
+from tui.console.widgets.footer import KeysLine
 from tui.console.widgets.headline import Headline
-from tui.console.widgets.keys_line import KeysLine
-from tui.console.widgets.line_table import LineTable
-from tui.console.widgets.log_pane import LogPane
-from tui.console.widgets.pane import Pane
-from tui.console.widgets.row_table import Row, RowTable
-from tui.console.widgets.tab_line import TabLine
-from tui.operator.belonging import hidden_note
+from tui.console.widgets.log.log_pane import LogPane
+from tui.console.widgets.panes.pane import Pane
+from tui.console.widgets.tab_bar import TabLine
+from tui.console.widgets.tables.line_table import LineTable
+from tui.console.widgets.tables.row_table import Row, RowTable
+from tui.operator.run_scope import hidden_note
 from tui.pod.slice import Slice
-from tui.runs.directory import RunDirectory
-from tui.runs.status import RunStatus
+from tui.runs.record.run_directory import RunDirectory
+from tui.runs.record.run_status import RunStatus
 
 if TYPE_CHECKING:
-    from tui.checks.digest import Digest
-    from tui.checks.row import CheckRow
-    from tui.runs.glance import Glance
+    from tui.checks.check_row import CheckRow
+    from tui.checks.grouped_rows import Digest
+    from tui.runs.read.latest_figures import Glance
 
 UPPER_PANES = ("slices", "workers", "checks")
 
@@ -65,10 +65,10 @@ class PodScreen(MainScreen):
         self._seen: dict[str, tuple[object, ...]] = {}
         self._headline = Headline(id="headline")
         self._tables = {
-            "slices": RowTable(rows.SLICE_COLUMNS, empty="listing…", id="slices"),
-            "workers": RowTable(rows.WORKER_COLUMNS, empty="no slice is chosen", id="workers"),
-            "checks": RowTable(rows.CHECK_COLUMNS, empty="c checks the chosen slice", id="checks"),
-            "runs": RowTable(rows.RUN_COLUMNS, empty="reading…", id="runs"),
+            "slices": RowTable(tables.SLICE_COLUMNS, empty="listing…", id="slices"),
+            "workers": RowTable(tables.WORKER_COLUMNS, empty="no slice is chosen", id="workers"),
+            "checks": RowTable(tables.CHECK_COLUMNS, empty="c checks the chosen slice", id="checks"),
+            "runs": RowTable(tables.RUN_COLUMNS, empty="reading…", id="runs"),
         }
         self._tables["checks"].stays_on_top = True
         self._panes = {name: Pane(name, table, id=f"pane-{name}") for name, table in self._tables.items()}
@@ -123,7 +123,7 @@ class PodScreen(MainScreen):
         table = self._tables["slices"]
         if reading.at is not None or reading.problems:
             table.set_empty(self.no_slices() if not reading.problems else "not known")
-        table.show([rows.slice_row(slice_) for slice_ in slices])
+        table.show([tables.slice_row(slice_) for slice_ in slices])
         if slices and self.chosen_slice() is None:
             table.action_cursor_to(0)
         count = f"{len(slices)} slice{'s' * (len(slices) > 1)}" if slices else ""
@@ -142,7 +142,7 @@ class PodScreen(MainScreen):
             return
         reading = self.console.store.get(tried)
         self._tables["workers"].set_empty("no slice is chosen" if chosen is None else "it has no workers")
-        self._tables["workers"].show(rows.worker_rows(chosen, reading.value))
+        self._tables["workers"].show(tables.worker_rows(chosen, reading.value))
         self._panes["workers"].set_title(f"workers of {chosen.name}" if chosen else "workers")
         self._panes["workers"].show_reading(reading, now)
 
@@ -152,14 +152,14 @@ class PodScreen(MainScreen):
             return
         reading = self.console.store.get(checks)
         self._checks = found = self._digest(reading.value or ())
-        self._tables["checks"].show(rows.check_rows(found) if found else [])
+        self._tables["checks"].show(tables.check_rows(found) if found else [])
         self._panes["checks"].show_reading(reading, now, found.summary if found else "")
 
     def _digest(self, found: tuple[CheckRow, ...]) -> Digest | None:
         """What the rows amount to; the checks are loaded only when there is something to gather."""
         if not found:
             return None
-        from tui.checks.digest import digest
+        from tui.checks.grouped_rows import digest
 
         return digest(found)
 
@@ -190,7 +190,7 @@ class PodScreen(MainScreen):
         known = self._run_rows.get(status.run.id)
         if known is not None and known[0] is status and known[1] == glance and status.ended is not None:
             return known[2]
-        row = rows.run_row(status, moment, glance)
+        row = tables.run_row(status, moment, glance)
         self._run_rows[status.run.id] = status, glance, row
         return row
 
@@ -297,11 +297,11 @@ class PodScreen(MainScreen):
 
     def _check_text(self, chosen: Slice) -> str:
         found, key = self._checks, self._tables["checks"].cursor_key
-        finding = next((one for one in found.findings if rows.finding_key(one) == key), None) if found else None
+        finding = next((one for one in found.findings if tables.finding_key(one) == key), None) if found else None
         if found is None or finding is None:
             return "c checks it"
         checked = self.console.store.get(checks_of(chosen)).value or ()
-        return rows.check_text(found, finding, checked, self.size.width - 12)
+        return tables.check_text(found, finding, checked, self.size.width - 12)
 
 
 class ActingPodScreen(PodScreen):

@@ -10,26 +10,26 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container, Horizontal
 
-from tui.console import run_view
-from tui.console.document import document
-from tui.console.feed import Feed, RunFeed
+from tui.console.data.run_feed import Feed, RunFeed
+from tui.console.render import run_summary
+from tui.console.render.describe import document
+from tui.console.render.freshness import left_alone, out_of_touch
 from tui.console.screens.base import NARROW, ON_WORKERS, SHORT, TALL, MainScreen, is_on_top, size_up
-from tui.console.screens.shares import Shape, leaves_room_for_logs, room_above, shares
-from tui.console.touch import left_alone, out_of_touch
-from tui.console.widgets.chart_panes import ChartPanes
+from tui.console.screens.run_layout import Shape, leaves_room_for_logs, room_above, shares
 from tui.console.widgets.filter_bar import FilterBar
+from tui.console.widgets.footer import KeysLine
 from tui.console.widgets.headline import Headline
-from tui.console.widgets.keys_line import KeysLine
-from tui.console.widgets.line_table import LineTable
-from tui.console.widgets.log_pane import LogPane
-from tui.console.widgets.run_cores import RunCores
-from tui.console.widgets.run_logs import RunLogs
-from tui.console.widgets.tab_line import TabLine
-from tui.console.widgets.trouble import Trouble
+from tui.console.widgets.log.log_pane import LogPane
+from tui.console.widgets.panes.chart_panes import ChartPanes
+from tui.console.widgets.panes.cores_pane import RunCores
+from tui.console.widgets.panes.logs_pane import RunLogs
+from tui.console.widgets.problem_panel import Trouble
+from tui.console.widgets.tab_bar import TabLine
+from tui.console.widgets.tables.line_table import LineTable
 
 if TYPE_CHECKING:
-    from tui.logs.archive import SavedLog
-    from tui.runs.directory import RunDirectory
+    from tui.logs.saved_log import SavedLog
+    from tui.runs.record.run_directory import RunDirectory
 
 PANES = ("cores", "charts", "logs")
 BREATH = 0.01
@@ -89,7 +89,7 @@ class RunScreen(MainScreen):
         """Read a first piece at once, so that the first paint says something."""
         self.feed.poll()
         now = time.time()
-        self._headline.show(run_view.headline(self.feed, now))
+        self._headline.show(run_summary.headline(self.feed, now))
         self._logs.take_workers()
         self._logs.open()
         self._show_cores(now)
@@ -121,7 +121,7 @@ class RunScreen(MainScreen):
         now = time.time()
         if fresh or int(now) != self._second:
             self._second = int(now)
-            self._headline.show(run_view.headline(self.feed, now))
+            self._headline.show(run_summary.headline(self.feed, now))
             self._show_trouble(now)
             self._look_after(now)
             self._logs.take_workers()
@@ -131,7 +131,7 @@ class RunScreen(MainScreen):
         if not self._showed_figures:
             self._logs.take(is_seen=self._lower.display)
             self._charts.take(self.feed.snapshot)
-            self._charts.set_note(run_view.reading(self.feed))
+            self._charts.set_note(run_summary.reading(self.feed))
         if self.feed.is_behind and not self._reading:
             self._reading = True
             self.set_timer(BREATH, self._read_on)
@@ -147,7 +147,7 @@ class RunScreen(MainScreen):
     def _show_trouble(self, now: float) -> None:
         problem = self.feed.problem or self.console.flows.kept_up.get(self.feed.title)
         attends, reads = not self.console.read_only, self._is_read_here
-        self._trouble.show(run_view.trouble(self.feed, now, attends=attends, reads=reads, problem=problem))
+        self._trouble.show(run_summary.trouble(self.feed, now, attends=attends, reads=reads, problem=problem))
 
     @property
     def _is_read_here(self) -> bool:
@@ -168,7 +168,7 @@ class RunScreen(MainScreen):
         self._trouble_rows = max(self._trouble_rows, trouble)
         used = len(self._headline.lines) + trouble + 1
         shape = Shape(
-            rows=run_view.rows_expected(self.feed),
+            rows=run_summary.rows_expected(self.feed),
             room=room_above(self.app.size.height, used),
             started=bool(self.feed.snapshot is not None and len(self.feed.snapshot)),
             one_at_a_time=self._one_at_a_time,
@@ -190,7 +190,7 @@ class RunScreen(MainScreen):
         """Whether there is height for the logs beneath, and room for only one of the panes above them."""
         if self._zoomed or not (self.has_class(NARROW) or self.has_class(SHORT)):
             return False
-        rows = run_view.rows_expected(self.feed) + self._trouble_rows
+        rows = run_summary.rows_expected(self.feed) + self._trouble_rows
         return self.has_class(TALL) or leaves_room_for_logs(rows, self.app.size.height)
 
     @property
@@ -220,7 +220,7 @@ class RunScreen(MainScreen):
     def action_logs(self) -> None:
         """The logs; of a run of which a worker failed, the log of that one."""
         status = self.feed.status
-        worker = None if status is None else run_view.failed_worker(status)
+        worker = None if status is None else run_summary.failed_worker(status)
         if worker is not None and self._logs.worker is None:
             self.show_log(str(worker))
         else:
@@ -280,7 +280,7 @@ class RunScreen(MainScreen):
         if event.table is not self._cores.phases:
             core = self._cores.core_at(event.key)
             worker = None if core is None else core.worker
-        elif (failed := run_view.failed_launch(self.feed.status, event.key)) is not None:
+        elif (failed := run_summary.failed_launch(self.feed.status, event.key)) is not None:
             if is_on_top(self):
                 self.console.flows.describe(*failed)
             return
@@ -308,7 +308,7 @@ class RunScreen(MainScreen):
         core = self._cores.chosen_core()
         if core is not None:
             return f"core {core.core}", document(core.to_json())
-        return self.feed.title, run_view.describe(self.feed)
+        return self.feed.title, run_summary.describe(self.feed)
 
 
 class ActingRunScreen(RunScreen):

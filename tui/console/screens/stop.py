@@ -9,16 +9,16 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 from textual.widgets import Button, Static
 
+from tui.console.render.safe_text import elapsed, harmless
 from tui.console.screens.dialog import LiveDialog, plain
-from tui.console.text import elapsed, harmless
-from tui.console.widgets.columns import Cell, Column
-from tui.console.widgets.row_table import Row, RowTable
-from tui.pod.ranks import format_ranks
+from tui.console.widgets.tables.row_table import Row, RowTable
+from tui.console.widgets.tables.table_columns import Cell, Column
+from tui.text.ranks import format_ranks
 
 if TYPE_CHECKING:
     from tui.errors import TpuTuiError
     from tui.pod.run import Run
-    from tui.runs.stop import StopAnswer
+    from tui.runs.worker.stop import StopAnswer
 
 COLUMNS = (
     Column("worker", "wkr", 4, right=True),

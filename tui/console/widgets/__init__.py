@@ -1,1 +1,1 @@
-"""The console's widgets: they draw plain data and send intents up as messages."""
+"""The console's widgets."""

@@ -11,8 +11,8 @@ from textual.geometry import Size
 from textual.strip import Strip
 from textual.widget import Widget
 
-from tui.console.text import fit, harmless
-from tui.console.widgets.columns import Cell
+from tui.console.render.safe_text import fit, harmless
+from tui.console.widgets.tables.table_columns import Cell
 
 GAP = "  "
 LEAST_CELLS = 2

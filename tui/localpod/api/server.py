@@ -7,20 +7,20 @@ from typing import Any
 
 import google.cloud.tpu_v2.types as tpu
 
-from tui.localpod.api import shapes
-from tui.localpod.api.behaviour import Behaviour
-from tui.localpod.api.calls import Calls
-from tui.localpod.api.catalogue import usual_runtime
-from tui.localpod.api.grpc_service import GrpcService
-from tui.localpod.api.hosts import WorkerHosts
-from tui.localpod.api.methods import Api
-from tui.localpod.api.node_fields import CORES_LABEL
-from tui.localpod.api.nodes import COLLECTION, Health, Nodes
-from tui.localpod.api.operations import Operations
+from tui.localpod.api.faults import Behaviour
+from tui.localpod.api.handlers import Calls
+from tui.localpod.api.host_protocol import WorkerHosts
 from tui.localpod.api.owner import make_token
-from tui.localpod.api.queued_resources import QueuedResources
-from tui.localpod.api.resources import Place
-from tui.localpod.api.rest_service import RestService
+from tui.localpod.api.resources import accelerator_types
+from tui.localpod.api.resources.catalogue import usual_runtime
+from tui.localpod.api.resources.node_fields import CORES_LABEL
+from tui.localpod.api.resources.nodes import COLLECTION, Health, Nodes
+from tui.localpod.api.resources.operations import Operations
+from tui.localpod.api.resources.queued_resources import QueuedResources
+from tui.localpod.api.resources.resource_names import Place
+from tui.localpod.api.routes import Api
+from tui.localpod.api.transport.grpc_service import GrpcService
+from tui.localpod.api.transport.rest_service import RestService
 
 
 class TpuService:
@@ -101,14 +101,14 @@ class TpuService:
 
         The type is a real one where the shape fits one, else `local-<workers>`. Raises ApiError as CreateNode does.
         """
-        kind = accelerator_type or shapes.accelerator_type_for(workers, cores)
+        kind = accelerator_type or accelerator_types.accelerator_type_for(workers, cores)
         wanted = tpu.Node(
             accelerator_type=kind,
             runtime_version=usual_runtime(kind),
             network_config=tpu.NetworkConfig(enable_external_ips=True),
             labels=dict(labels or {}),
         )
-        if kind in shapes.shapes() and shapes.shapes()[kind].cores is None:
+        if kind in accelerator_types.shapes() and accelerator_types.shapes()[kind].cores is None:
             wanted.labels[CORES_LABEL] = str(cores)
         hosted = self._nodes.admit(Place(self.project, self.zone), name, wanted)
         await self._nodes.bring_up(hosted)

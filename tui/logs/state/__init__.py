@@ -1,1 +1,1 @@
-"""What the lines of a run come to: the newest state of every core, and what it says of them."""
+"""What the logs' lines add up to: the newest row of each core, stragglers, the snapshot."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tui.logs.arrays import np, npt, places_of
 from tui.logs.snapshot import HAS_LOSS, UNKNOWN, format_time, optional_int
 from tui.logs.state.samples import Bools, Ints, Samples
+from tui.logs.vectorized.numpy_import import np, npt, places_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tui.logs.arrays import np
 from tui.logs.snapshot import UNKNOWN
-from tui.pod.ranks import format_ranks
+from tui.logs.vectorized.numpy_import import np
+from tui.text.ranks import format_ranks
 
 if TYPE_CHECKING:
     from tui.logs.snapshot import Snapshot

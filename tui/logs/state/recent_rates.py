@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tui.logs.arrays import np, npt, places_of
-from tui.logs.series import Runs
+from tui.logs.history.history import Runs
 from tui.logs.state.samples import Floats, Ints, PlainSamples, Samples, rates_from
+from tui.logs.vectorized.numpy_import import np, npt, places_of
 
 MOST_DEPTH = 256
 """Rates of each row that are kept at most, whatever a profile asks for."""

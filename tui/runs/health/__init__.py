@@ -1,1 +1,1 @@
-"""Whether a run that lives gets anywhere."""
+"""What goes wrong while a run goes on: workers out of reach, stalls, slow cores, lost slices."""

@@ -11,18 +11,18 @@ import math
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from tui.pod.ranks import format_ranks
 from tui.pod.run import RunState
-from tui.runs.contact import Contact
-from tui.runs.directory import RunDirectory
-from tui.runs.mirror import record
-from tui.runs.policies import Patience, in_time, names_of
+from tui.runs.health.reachability import Contact
+from tui.runs.keeper.failure_rules import Patience, in_time, names_of
 from tui.runs.record.findings import AT_THE_END, BEHIND, LOSS, MOST_FINDINGS, OVER, SLOW, STRAGGLING
-from tui.runs.status import status_of
+from tui.runs.record.log_mirror import record
+from tui.runs.record.run_directory import RunDirectory
+from tui.runs.record.run_status import status_of
+from tui.text.ranks import format_ranks
 
 if TYPE_CHECKING:
-    from tui.logs.costs import StragglerCost
     from tui.logs.snapshot import CoreRow, Snapshot
+    from tui.logs.state.straggler_cost import StragglerCost
 
 _DECIMALS = 3
 
@@ -156,15 +156,15 @@ class CoreWatch:
 
 def _broken(snapshot: Snapshot) -> list[CoreRow]:
     """Rows whose newest loss is no number."""
-    from tui.logs.arrays import np
     from tui.logs.snapshot import HAS_LOSS
+    from tui.logs.vectorized.numpy_import import np
 
     places = places_in((snapshot.known & HAS_LOSS != 0) & ~np.isfinite(snapshot.loss))
     return [snapshot.row_at(place) for place in places]
 
 
 def _rows(snapshot: Snapshot, cores: Collection[int | None]) -> list[CoreRow]:
-    from tui.logs.arrays import np
+    from tui.logs.vectorized.numpy_import import np
 
     listed = np.array([core for core in cores if core is not None], np.int64)
     return [snapshot.row_at(place) for place in places_in(np.isin(snapshot.core, listed))] if len(listed) else []
@@ -172,7 +172,7 @@ def _rows(snapshot: Snapshot, cores: Collection[int | None]) -> list[CoreRow]:
 
 def _costs(snapshot: Snapshot) -> dict[int | None, StragglerCost]:
     """What each straggler of a snapshot costs, by core."""
-    from tui.logs.costs import straggler_costs
+    from tui.logs.state.straggler_cost import straggler_costs
 
     return {cost.core: cost for cost in straggler_costs(snapshot)}
 
@@ -188,7 +188,7 @@ def _paces(rows: list[CoreRow], costs: Mapping[int | None, StragglerCost]) -> li
 
 def places_in(mask: Any) -> list[int]:
     """Return the places where a mask over a snapshot's rows is set."""
-    from tui.logs.arrays import places_of
+    from tui.logs.vectorized.numpy_import import places_of
 
     places: list[int] = places_of(mask).tolist()
     return places

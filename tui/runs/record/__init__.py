@@ -1,1 +1,1 @@
-"""A run on record: what the files of its directory hold, and what their events come to."""
+"""A run on record: its directory, its events, and the status that they add up to."""

@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from tui.printable import significant
+from tui.text.printable import significant
 
 if TYPE_CHECKING:
     from tui.pod.run import Run
-    from tui.runs.directory import Event
+    from tui.runs.record.run_directory import Event
 
 BEHIND, SLOW, LOSS = "behind", "slow", "loss"
 OVER, AT_THE_END = "over", "end"

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from tui.errors import TpuTuiError
-from tui.printable import one_line
 from tui.procs.liveness import is_living, start_time
 from tui.text.numbers import parse_integer
+from tui.text.printable import one_line
 
 KEEPER_FILE = "keeper"
 HEARTBEAT = 5.0

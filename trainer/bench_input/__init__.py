@@ -1,0 +1,1 @@
+"""The experiment that compares ways to feed a model: `python -m trainer.bench_input`."""

@@ -1,0 +1,313 @@
+"""The experiment that made WebDataset known on TPU pods, on this machine: `python -m trainer.bench_input`.
+
+The same images with the same augmentation (a random resized crop, a flip) from A, separate files in random order;
+B, local shards; C, the same shards streamed from a bucket; A', an object an image. One decoder serves these rows;
+the loaders that people use otherwise stand beside them, with PIL as they come.
+
+The object store is the real fake-gcs-server, and a proxy holds each request back for the rows that say so. Rows take
+turns, so that a busy machine slows all alike; ratios are medians of the ratios within each round. The server and the
+proxy have one of this machine's cores, and the rows A, B, C and A' the others; the other loaders have all, as have B,
+C and A' once more beside them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import multiprocessing
+import os
+import re
+import resource
+import signal
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # nothing is laid out yet: Ctrl-C ends it, without a word
+
+from trainer.bench_input import peers, rows
+from trainer.bench_input.cpu_affinity import Cores, available, keep_to, shared_out
+from trainer.bench_input.fixtures import STOPS, laid_out
+from trainer.bench_input.rows import Material, Row
+from trainer.bench_input.table import DELAY, Case, Measured, Results, as_json, sweep_table, table
+from trainer.data import loader_processes
+from trainer.distributed.child_cleanup import die_with_parent
+from trainer.errors import INTERRUPTED, REFUSED, TrainerError
+from trainer.progress import write_line
+from trainer.shards import command, image_folder, sources
+from trainer.shards.writer import held_back
+
+ROUNDS = 5
+IMAGES = 8192  # two seconds' worth of batches or more: the wait for the first shard weighs little
+SHARDS = 16  # into which the images go
+FILES, SHARDED, STREAMED = "A  files, random order", "B  local shards", "C  shards from the bucket"
+SINGLE = "A' an object an image"
+
+
+# --- one measurement ------------------------------------------------------------------------------------------------
+
+
+def measured(row: Row, material: Material, emulator: str | None, cores: Cores) -> tuple[float, float]:
+    """Samples a second and CPU microseconds a sample of one epoch, in a process of its own; raises TrainerError."""
+    context = multiprocessing.get_context("fork")  # a child that need not import PyTorch anew
+    ours, theirs = context.Pipe(duplex=False)
+    child = context.Process(target=_run, args=(row, material, emulator, cores, theirs))
+    try:
+        with held_back(STOPS):
+            child.start()
+        theirs.close()
+        answer = ours.recv()
+    except EOFError:
+        answer = "its process ended without a word"
+    except KeyboardInterrupt:
+        child.kill()
+        raise
+    finally:
+        ours.close()
+        child.join()
+    if isinstance(answer, str):
+        raise TrainerError("Not measured", why=answer)
+    samples, seconds, cpu = answer
+    return samples / seconds, cpu / samples * 1e6
+
+
+def _run(row: Row, material: Material, emulator: str | None, cores: Cores, answer: Any) -> None:
+    import torch
+
+    die_with_parent()
+    keep_to(cores)
+    for number in STOPS:
+        signal.signal(number, signal.SIG_DFL)
+    torch.set_num_threads(1)
+    if emulator is not None:
+        os.environ["STORAGE_EMULATOR_HOST"] = emulator
+    try:
+        if material.loaders:
+            loader_processes.get_ready()
+        epoch = row(material)
+        began, cpu = time.perf_counter(), _cpu_seconds()
+        samples = epoch()
+        answer.send((samples, time.perf_counter() - began, _cpu_seconds() - cpu))
+    except Exception as error:  # whatever a peer does, the other rows are still wanted
+        answer.send(f"{type(error).__name__}: {error}")
+
+
+def _cpu_seconds() -> float:
+    """Of this process and of the loader processes that it has seen end."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in used)
+
+
+def forget(directory: Path) -> None:
+    """Drop the pages of all files below from the page cache."""
+    for path in directory.rglob("*"):
+        if path.is_file():
+            with path.open("rb") as file:
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+# --- what is measured -----------------------------------------------------------------------------------------------
+
+
+def cases(*, cold: bool, with_peers: bool, store: bool) -> list[Case]:
+    """All rows in the table's order."""
+    lacks = "" if store else "fake-gcs-server is not installed"
+    found = [Case(FILES, rows.from_files), Case(SHARDED, rows.from_shards)]
+    found += [Case(STREAMED, rows.from_bucket, delay, missing=lacks) for delay in (0.0, DELAY)]
+    found += [Case(SINGLE, rows.from_single_objects, delay, missing=lacks) for delay in (0.0, DELAY)]
+    hurried = f"{SINGLE}, {rows.MANY_AT_ONCE} requests at once"
+    found.append(Case(hurried, rows.from_many_single_objects, DELAY, missing=lacks))
+    if cold:
+        where = "" if hasattr(os, "posix_fadvise") else "this system cannot empty its page cache"
+        found += [
+            Case(FILES, rows.from_files, cold=True, missing=where),
+            Case(SHARDED, rows.from_shards, cold=True, missing=where),
+            Case(STREAMED, rows.from_bucket, DELAY, cold=True, missing=where or lacks),
+        ]
+    found = [replace(case, apart=True) for case in found]
+    return found + (peer_cases(lacks) if with_peers else [])
+
+
+def peer_cases(lacks: str) -> list[Case]:
+    """The other loaders, over local data but for one, and B, C and A' beside them."""
+    loaders = f"{peers.WORKERS} workers"
+    found = [
+        Case(f"{SHARDED}, all cores", rows.from_shards),
+        Case(f"{STREAMED}, all cores", rows.from_bucket, DELAY, missing=lacks),
+        Case(f"{SINGLE}, all cores", rows.from_single_objects, DELAY, missing=lacks),
+        Case(f"webdataset + PIL, {loaders}", peers.plain_webdataset),
+        Case(f"webdataset + PIL over pipe:curl, {loaders}", peers.webdataset_by_curl, DELAY, missing=lacks),
+        Case(f"torchvision ImageFolder + DataLoader, {loaders}", peers.image_folder),
+    ]
+    for name, module, row in (
+        ("litdata", "litdata", peers.litdata),
+        ("mosaicml-streaming", "streaming", peers.streaming),
+    ):
+        missing = "" if peers.installed(module) else f"{name} is not installed"
+        found.append(Case(f"{name}, {loaders}", row, missing=missing))
+    return found
+
+
+def named(chosen: Sequence[Case], names: str) -> list[Case]:
+    """The cases whose label has one of these words in it (`A,B,C`, `cold`, `litdata`); raises TrainerError."""
+    wanted = [name.strip().lower() for name in names.split(",")]
+    words = {case.label: set(re.split(r"[^\w']+", case.label.lower())) for case in chosen}
+    for name in wanted:
+        if not any(name in each for each in words.values()):
+            known = ", ".join(dict.fromkeys(case.name for case in chosen))
+            raise TrainerError(f"There is no row {name}", remedy=f"Name a word of one: {known}")
+    return [case for case in chosen if words[case.label] & set(wanted)]
+
+
+# --- the experiment -------------------------------------------------------------------------------------------------
+
+
+def experiment(
+    material: Material, addresses: dict[float, str], kept: Path | None, chosen: Sequence[Case], rounds: int
+) -> Results:
+    """Measure every case once a round; every other round goes backwards, so that none always comes after another."""
+    results = {case.label: Measured(failure=case.missing) for case in chosen}
+    beside, every = shared_out()[0], available()
+    with contextlib.suppress(TrainerError):  # whoever comes first would pay for the code's own way into memory
+        measured(chosen[0].row, material, None, every)
+    for number in range(rounds):
+        for case in chosen[:: -1 if number % 2 else 1]:
+            result = results[case.label]
+            if result.failure:
+                continue
+            if case.cold:
+                for directory in (material.files, Path(material.shards), *([kept] if kept else [])):
+                    forget(directory)
+            try:
+                address = None if case.delay is None else addresses[case.delay]
+                rate, cpu = measured(case.row, material, address, beside if case.apart else every)
+            except TrainerError as error:
+                result.failure = error.why
+                continue
+            result.rates.append(rate)
+            result.cpu.append(cpu)
+            write_line(f"round {number + 1} of {rounds}: {case.label}: {rate:,.0f} samples/s", descriptor=2)
+    return results
+
+
+SWEPT: dict[str, tuple[int, ...]] = {
+    "samples per shard": (32, 128, 512, 2048),
+    "number of shards": (2, 4, 8, 16),
+    "batch": (16, 64, 128, 256),
+    "loader workers": (0, 1, 2),
+}
+
+
+def sweep(options: argparse.Namespace, rounds: int) -> dict[str, dict[int, Measured]]:
+    """C at DELAY with one variable changed at a time, the others as the options say."""
+    with laid_out(options) as (material, addresses, _):
+        if not addresses:
+            raise TrainerError("There is nothing to sweep over", why="fake-gcs-server is not installed")
+        source = image_folder.folder(material.files, 0.0, 1)
+        variants: dict[tuple[str, int], Material] = {}
+        for what, values in SWEPT.items():
+            for value in values:
+                if what != "loader workers" and value > material.images:  # too few images to tell
+                    continue
+                variants[what, value] = _variant(material, source, what, value)
+        found: dict[str, dict[int, Measured]] = {what: {} for what in SWEPT}
+        for number in range(rounds):
+            for (what, value), variant in variants.items():
+                result = found[what].setdefault(value, Measured())
+                try:
+                    rate, cpu = measured(rows.from_bucket, variant, addresses[DELAY], shared_out()[0])
+                except TrainerError as error:
+                    result.failure = error.why
+                    continue
+                result.rates.append(rate)
+                result.cpu.append(cpu)
+                write_line(f"round {number + 1} of {rounds}: {what} {value}: {rate:,.0f} samples/s", descriptor=2)
+        return found
+
+
+def _variant(material: Material, source: sources.Source, what: str, value: int) -> Material:
+    if what == "batch":
+        return replace(material, batch=value)
+    if what == "loader workers":
+        return replace(material, loaders=value)
+    # Shards of other sizes hold the same images; another number of shards of one size holds fewer or more of them.
+    per_shard = value if what == "samples per shard" else max(1, material.images // max(SWEPT[what]))
+    count, sample_at = source.splits["train"]
+    taken = count if what == "samples per shard" else min(count, per_shard * value)
+    part = sources.Source(source.name, source.classes, None, {"train": (taken, sample_at)})
+    bucket = f"{material.bucket}/{what.replace(' ', '-')}-{value}"
+    out = f"{bucket}/shards"
+    command.make(part, out, samples_per_shard=per_shard, repeat={}, seed=1, overwrite=True, tell=lambda _: None)
+    return replace(material, bucket=bucket)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the experiment from the command line; returns the exit code."""
+    options = parser().parse_args(arguments)
+    for number in STOPS:
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, _interrupt)
+    try:
+        if options.sweep:
+            found = sweep(options, options.rounds)
+            rates = {what: {v: m.rates for v, m in values.items()} for what, values in found.items()}
+            write = [json.dumps(rates, indent=1)] if options.json else sweep_table(found)
+        else:
+            with laid_out(options) as (material, addresses, kept):
+                chosen = cases(cold=not options.warm_only, with_peers=not options.no_peers, store=bool(addresses))
+                if options.rows is not None:
+                    chosen = named(chosen, options.rows)
+                peers.write_formats(material, [case.row for case in chosen])
+                results = experiment(material, addresses, kept, chosen, options.rounds)
+            told = as_json(material, chosen, results)
+            write = [json.dumps(told, indent=1)] if options.json else table(material, chosen, results)
+    except TrainerError as error:
+        write_line(str(error), descriptor=2)
+        return REFUSED
+    except KeyboardInterrupt:
+        write_line("Stopped; what was laid out is gone.", descriptor=2)
+        return INTERRUPTED
+    print("\n".join(write))
+    return 0
+
+
+def _interrupt(*_: object) -> NoReturn:
+    """The first signal ends it; another one must not interrupt the tidying."""
+    for number in STOPS:
+        signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line, and the defaults of whoever calls the functions above."""
+    about = "Compare ways to feed a model."
+    made = argparse.ArgumentParser(prog="python -m trainer.bench_input", description=about, allow_abbrev=False)
+    made.add_argument("--images", type=_some, default=IMAGES, help="pictures to make (default: %(default)s)")
+    made.add_argument("--folder", metavar="DIR", help="use the JPEGs in DIR/CLASS/ instead")
+    made.add_argument(
+        "--work", metavar="DIR", help="where to lay everything out: a disk (default: the system's /tmp)"
+    )
+    made.add_argument("--shards", type=_some, default=SHARDS, help="number of shards (default: %(default)s)")
+    made.add_argument("--batch", type=_some, default=64)
+    made.add_argument("--size", type=_some, default=224, help="pixels a side (default: %(default)s)")
+    made.add_argument("--buffer", type=_some, default=1000, help="samples held to be shuffled (default: %(default)s)")
+    made.add_argument("--loaders", type=int, default=0, help="our loader processes (default: 0, threads only)")
+    made.add_argument("--few", type=_some, default=512, help="images of the rows with an object each")
+    made.add_argument("--rounds", type=_some, default=ROUNDS)
+    made.add_argument("--rows", metavar="WORDS", help="only the rows with one of these words: A,B,C or litdata,cold")
+    made.add_argument("--warm-only", action="store_true", help="leave out the rows with a cold page cache")
+    made.add_argument("--no-peers", action="store_true", help="leave out the other loaders")
+    made.add_argument("--sweep", action="store_true", help="vary shards, batch and loaders instead")
+    made.add_argument("--json", action="store_true")
+    return made
+
+
+def _some(text: str) -> int:
+    """A number of which there must be one at least."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number of at least 1")
+    return int(text)

@@ -1,0 +1,122 @@
+"""What the input benchmark compares, laid out: the same images as files, as shards, and in an object store."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import signal
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from trainer.bench_input import object_store
+from trainer.bench_input.cpu_affinity import shared_out, started_on
+from trainer.bench_input.latency_proxy import slowed
+from trainer.bench_input.rows import Material
+from trainer.bench_input.table import DELAY
+from trainer.config import BUCKET as SCHEME
+from trainer.errors import TrainerError
+from trainer.progress import counted, write_line
+from trainer.shards import command, image_folder, photo_like
+from trainer.shards.writer import held_back
+from trainer.storage import objects
+
+STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+BUCKET = "bench-input"
+
+
+@contextlib.contextmanager
+def laid_out(options: argparse.Namespace) -> Iterator[tuple[Material, dict[float, str], Path | None]]:
+    """The images in every form, the object store's addresses by their delay, and where it keeps its files."""
+    with contextlib.ExitStack() as stack:
+        work = stack.enter_context(_workplace(options.work))
+        files = _files(options, work)
+        made = image_folder.folder(files, 0.0, 1)
+        count = made.splits["train"][0]
+        _check(options, files, count)
+        per_shard = -(-count // options.shards)
+        quietly: Callable[[str], None] = lambda _: None  # noqa: E731
+        command.make(made, str(work / "shards"), samples_per_shard=per_shard, repeat={}, seed=1, tell=quietly)
+        kept = work / "objects" if object_store.binary() else None
+        bucket = ""
+        if kept is not None:
+            kept.mkdir()
+            with started_on(shared_out()[1]), held_back(STOPS):
+                address = stack.enter_context(object_store.running(kept, BUCKET))
+            stack.enter_context(_storage_at(address))
+            bucket = f"{SCHEME}{BUCKET}"
+        material = Material(
+            files=files,
+            shards=str(work / "shards"),
+            bucket=bucket,
+            images=count,
+            classes=len(made.classes),
+            batch=options.batch,
+            size=options.size,
+            buffer=options.buffer,
+            loaders=options.loaders,
+            few=min(count, options.few),
+        )
+        addresses = {}
+        if kept is not None:
+            _upload(material)
+            with started_on(shared_out()[1]):
+                addresses = {0.0: address, DELAY: stack.enter_context(slowed(address, DELAY))}
+        os.sync()  # only what is on the disk can be dropped from the page cache
+        yield material, addresses, kept
+
+
+@contextlib.contextmanager
+def _workplace(parent: str | None) -> Iterator[Path]:
+    """A directory that is gone afterwards: on a disk, for what lies in memory cannot be read cold."""
+    try:
+        made = tempfile.TemporaryDirectory(prefix="bench-input-", dir=parent)
+    except OSError as error:
+        what = f"Cannot make a directory in {parent or tempfile.gettempdir()}"
+        raise TrainerError(what, why=error.strerror or str(error), remedy="Name another one with --work") from error
+    with made as work:
+        yield Path(work)
+
+
+def _files(options: argparse.Namespace, work: Path) -> Path:
+    if options.folder is not None:
+        return Path(options.folder)
+    write_line(f"==> Making {options.images} pictures ..", descriptor=2)
+    count, picture_at = photo_like.pictures(options.images, 1, 1).splits["train"]
+    for index in range(count):
+        sample = picture_at(index)
+        path = work / "files" / f"class{sample.label}" / f"{index:06d}.{sample.extension}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(sample.content)
+    return work / "files"
+
+
+def _check(options: argparse.Namespace, files: Path, count: int) -> None:
+    if count < options.batch:
+        why, remedy = f"there are {counted(count, 'image')}", "Give a smaller --batch, or more --images"
+        raise TrainerError(f"Not even one batch of {options.batch} can be made", why=why, remedy=remedy)
+    found = list(files.glob("*/*"))
+    if len(found) != count or any(path.suffix.lower() not in (".jpg", ".jpeg") for path in found):
+        why = "not every row can read other files, or folders in folders"
+        remedy = "Give one that holds JPEGs in class folders, and nothing else"
+        raise TrainerError(f"Rows cannot be compared over {files}", why=why, remedy=remedy)
+
+
+@contextlib.contextmanager
+def _storage_at(address: str) -> Iterator[None]:
+    before = os.environ.get("STORAGE_EMULATOR_HOST")
+    os.environ["STORAGE_EMULATOR_HOST"] = address
+    try:
+        yield
+    finally:
+        del os.environ["STORAGE_EMULATOR_HOST"]
+        if before is not None:
+            os.environ["STORAGE_EMULATOR_HOST"] = before
+
+
+def _upload(material: Material) -> None:
+    for path in sorted(Path(material.shards).iterdir()):
+        objects.write(f"{material.bucket}/shards/{path.name}", path.read_bytes())
+    for path in material.few_files():
+        objects.write(f"{material.bucket}/files/{path.parent.name}/{path.name}", path.read_bytes())

@@ -1,0 +1,118 @@
+"""The experiment's rows: the same images by the same decoder, from files, from shards, from a bucket.
+
+Each row is a function from what it is given to its epoch, ready to begin: a directory is listed, a manifest read by
+then, as a training does it once and not in every epoch. The epoch tells how many samples it made into batches.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trainer.config import DataConfig, OptimizerConfig, TrainConfig
+from trainer.data import pipeline
+from trainer.data.batching import Batching
+from trainer.data.shard_reader import AHEAD
+from trainer.data.tar_samples import Sample
+from trainer.storage import objects
+
+MANY_AT_ONCE = 32  # requests: as far as an object store's answers for single images can be hurried
+
+
+@dataclass(frozen=True)
+class Material:
+    """The same images laid out in every way that is compared."""
+
+    files: Path  # CLASS/NAME.jpg
+    shards: str  # directory
+    bucket: str  # gs://…, where the shards and, under files/, the images lie; "" when there is no object store
+    images: int
+    classes: int
+    batch: int
+    size: int  # pixels a side of what a model takes
+    buffer: int  # samples held to be shuffled
+    loaders: int  # loader processes; 0: threads of the training process only
+    few: int  # images of the rows that would take minutes
+
+    def few_files(self) -> list[Path]:
+        """Those images, drawn at random."""
+        return random.Random(1).sample(sorted(self.files.glob("*/*")), self.few)
+
+
+Epoch = Callable[[], int]
+Row = Callable[[Material], Epoch]
+
+
+def from_files(material: Material) -> Epoch:
+    """A: a file an image, read in random order."""
+    paths = sorted(material.files.glob("*/*"))
+    labels = {name: number for number, name in enumerate(sorted({path.parent.name for path in paths}))}
+    random.Random(1).shuffle(paths)
+    return lambda: _consumed(material, (_sample(str(p), p.read_bytes(), labels[p.parent.name]) for p in paths))
+
+
+def from_shards(material: Material) -> Epoch:
+    """B: shards on this machine's disk."""
+    return _epoch(material, material.shards)
+
+
+def from_bucket(material: Material) -> Epoch:
+    """C: the same shards, streamed."""
+    return _epoch(material, f"{material.bucket}/shards")
+
+
+def from_single_objects(material: Material) -> Epoch:
+    """A': an object an image, as many requests at once as C makes."""
+    return _singly(material, AHEAD)
+
+
+def from_many_single_objects(material: Material) -> Epoch:
+    """A' hurried: MANY_AT_ONCE requests at once."""
+    return _singly(material, MANY_AT_ONCE)
+
+
+def _epoch(material: Material, directory: str) -> Epoch:
+    config = TrainConfig(
+        data=DataConfig(
+            directory,
+            image_size=material.size,
+            loader_workers=material.loaders,
+            shuffle_buffer=material.buffer,
+        ),
+        optimizer=OptimizerConfig(batch_size=material.batch),
+    )
+    found = pipeline.find(config, 1)
+    return lambda: sum(len(labels) for _, labels in pipeline.train_epoch(config, found, 0, 1, 1)[1])
+
+
+def _singly(material: Material, at_once: int) -> Epoch:
+    urls = [f"{material.bucket}/files/{path.parent.name}/{path.name}" for path in material.few_files()]
+
+    def fetched() -> Iterator[Sample]:
+        with ThreadPoolExecutor(at_once) as pool:
+            waiting: deque[tuple[str, Future[bytes]]] = deque()
+            for url in urls:
+                waiting.append((url, pool.submit(objects.read, url)))
+                if len(waiting) >= at_once:
+                    name, content = waiting.popleft()
+                    yield _sample(name, content.result(), 0)
+            for name, content in waiting:
+                yield _sample(name, content.result(), 0)
+
+    return lambda: _consumed(material, fetched())
+
+
+def _consumed(material: Material, samples: Iterable[Sample]) -> int:
+    made = 0
+    for _, labels in Batching(material.batch, material.size, material.classes, "bench").of(iter(samples)):
+        made += int((labels != pipeline.PADDING).sum())
+    return made
+
+
+def _sample(where: str, content: bytes, label: int) -> dict[str, Any]:
+    return {"__key__": where, "__url__": where, "jpg": content, "cls": str(label).encode()}

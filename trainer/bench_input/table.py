@@ -1,0 +1,172 @@
+"""What the input benchmark found, as lines for a terminal and as data for programs."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+from trainer.bench_input import peers, rows
+from trainer.bench_input.cpu_affinity import available, shared_out
+from trainer.bench_input.rows import Material, Row
+
+WIDTH, LABEL = 80, 49  # columns of a terminal, and of the table's first column
+DELAY = 20.0  # milliseconds before each request: about what a bucket in the same region takes to begin to answer
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row of the table."""
+
+    name: str
+    row: Row
+    delay: float | None = None  # milliseconds before each request; None: it makes none
+    cold: bool = False  # the page cache holds nothing of what is read
+    apart: bool = False  # on the cores that the object store leaves, be it needed or not
+    missing: str = ""  # why it cannot be measured here
+
+    @property
+    def label(self) -> str:
+        """The first column."""
+        network = "" if self.delay is None else f", {self.delay:g} ms"
+        return f"{self.name}{network}{', cold' if self.cold else ''}"
+
+
+@dataclass
+class Measured:
+    """What a case took, round by round."""
+
+    rates: list[float] = field(default_factory=list)  # samples a second
+    cpu: list[float] = field(default_factory=list)  # microseconds of CPU time a sample, loader processes included
+    failure: str = ""
+
+    def ratio(self, base: Measured | None) -> float | None:
+        """The median over the rounds of this rate over that one."""
+        pairs = [own / other for own, other in zip(self.rates, base.rates if base else [], strict=False)]
+        return median(pairs) if pairs else None
+
+
+Results = dict[str, Measured]
+
+
+def table(material: Material, chosen: Sequence[Case], results: Results) -> list[str]:
+    """Lines for a terminal: rate, CPU time, and ratios of both: beside the object store to A, else to webdataset."""
+    own, stores = shared_out()
+    every = available()
+    if own == every:
+        heading = "All rows, and the object store, on the same cores:"
+    else:
+        heading = f"On {len(own)} of {len(every)} cores; the object store and the network have {len(stores)}:"
+    about = f"{material.images} images, batches of {material.batch} at {material.size} pixels"
+    lines = [f"{about}, {material.loaders} loader processes"]
+    for apart, told, short, row in (
+        (True, heading, "A", rows.from_files),
+        (False, f"On {len(every)} cores, compared with webdataset + PIL (wds):", "wds", peers.plain_webdataset),
+    ):
+        block = [case for case in chosen if case.apart is apart]
+        if block:
+            lines += ["", told, f"{'':{LABEL}} {'samples/s':>9} {'x ' + short:>7} {'CPU us':>6} {'CPU x':>5}"]
+            lines += _lines(block, results, _results_of(row, block, results))
+    return [*lines, *summary(chosen, results)]
+
+
+def _lines(block: Sequence[Case], results: Results, base: Measured | None) -> Iterator[str]:
+    for case in block:
+        result = results[case.label]
+        if not result.rates:
+            yield from wrapped(case.label, f"not measured: {' '.join(result.failure.split())}")
+            continue
+        cpu = median(result.cpu)
+        saved = median(base.cpu) / cpu if base and base.cpu else None
+        yield (
+            f"{case.label:{LABEL}} {median(result.rates):9,.0f} {_factor(result.ratio(base), 7)} {cpu:6,.0f} "
+            f"{_factor(saved, 5)}"
+        )
+
+
+def wrapped(label: str, text: str) -> Iterator[str]:
+    """A label with a text beside it, or below it where both together are wider than a terminal."""
+    if len(label) + 1 + len(text) <= WIDTH:
+        yield f"{label} {text}"
+    else:
+        yield label
+        yield from textwrap.wrap(text, WIDTH, initial_indent="    ", subsequent_indent="    ")
+
+
+def _results_of(row: Row, chosen: Sequence[Case], results: Results) -> Measured | None:
+    """A row's with a warm page cache; None where it was not chosen."""
+    return next((results[case.label] for case in chosen if case.row is row and not case.cold), None)
+
+
+def _factor(value: float | None, width: int) -> str:
+    return f"{value:{width}.2f}" if value is not None else " " * width
+
+
+def summary(chosen: Sequence[Case], results: Results) -> list[str]:
+    """The ratios that the experiment is about, each in a sentence."""
+    by_row: dict[tuple[Row, float | None, bool], Measured] = {
+        (case.row, case.delay, case.cold): results[case.label] for case in chosen if case.apart
+    }
+    elsewhere = [case for case in chosen if not case.apart]
+    pairs: list[tuple[str, Measured | None, Measured | None]] = []
+    local, files = (by_row.get((row, None, False)) for row in (rows.from_shards, rows.from_files))
+    remote = by_row.get((rows.from_bucket, DELAY, False))
+    pairs.append(("B / A", local, files))
+    cold = [by_row.get((row, None, True)) for row in (rows.from_shards, rows.from_files)]
+    pairs.append(("B / A, page cache cold", *cold))  # type: ignore[arg-type]
+    pairs.append((f"C / B at {DELAY:g} ms", remote, local))
+    pairs.append((f"C / A' at {DELAY:g} ms", remote, by_row.get((rows.from_single_objects, DELAY, False))))
+    hasty, single = (_results_of(row, elsewhere, results) for row in (rows.from_bucket, rows.from_single_objects))
+    pairs.append((f"C / A' at {DELAY:g} ms, all cores", hasty, single))
+    plain = _results_of(peers.plain_webdataset, elsewhere, results)
+    pairs.append(("B / webdataset + PIL, all cores", _results_of(rows.from_shards, elsewhere, results), plain))
+    return ["", *(f"{name}: {_factor(a.ratio(b), 1)}" for name, a, b in pairs if a and b and a.rates and b.rates)]
+
+
+def sweep_table(found: dict[str, dict[int, Measured]]) -> list[str]:
+    """A line for each value, the fastest marked, and the best of all named."""
+    lines = [f"C, shards from the bucket at {DELAY:g} ms, one variable at a time"]
+    best = {}
+    for what, by_value in found.items():
+        rates = {value: median(result.rates) for value, result in by_value.items() if result.rates}
+        if rates:
+            best[what] = max(rates, key=lambda value: rates[value])
+        for value, result in by_value.items():
+            label = f"{what:18} {value:6}"
+            if value in rates:
+                lines.append(f"{label} {rates[value]:9,.0f} samples/s{'  <- best' if value == best[what] else ''}")
+            else:
+                lines += wrapped(label, f"not measured: {' '.join(result.failure.split())}")
+    named = ", ".join(f"{what} {value}" for what, value in best.items())
+    return [*lines, "", f"Best: {named or 'nothing could be measured'}"]
+
+
+def as_json(material: Material, chosen: Sequence[Case], results: Results) -> dict[str, Any]:
+    """The same for programs: every round of every case."""
+    bases = {
+        apart: _results_of(row, [case for case in chosen if case.apart is apart], results)
+        for apart, row in ((True, rows.from_files), (False, peers.plain_webdataset))
+    }
+    return {
+        "images": material.images,
+        "cores": {"all": len(available()), "beside the store": len(shared_out()[0])},
+        "batch": material.batch,
+        "size": material.size,
+        "loader_workers": material.loaders,
+        "cases": [
+            {
+                "name": case.name,
+                "delay_ms": case.delay,
+                "cache": "cold" if case.cold else "warm",
+                "beside_store": case.apart,
+                "samples_per_second": results[case.label].rates,
+                "cpu_us_per_sample": results[case.label].cpu,
+                "ratio_to_a": results[case.label].ratio(bases[True]) if case.apart else None,
+                "ratio_to_webdataset": None if case.apart else results[case.label].ratio(bases[False]),
+                "not_measured": results[case.label].failure or None,
+            }
+            for case in chosen
+        ],
+    }

@@ -1,0 +1,234 @@
+"""Carrying a run on: gather its state from the replicas, save it, and give it back to all of them."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch_xla
+import torch_xla.core.xla_model as xm
+from torch import nn
+
+from trainer.checkpoint import store
+from trainer.checkpoint.store import Identity, Keeper, Pointer, Position, State
+from trainer.config import RESUME_WORDS, TrainConfig
+from trainer.data import pipeline
+from trainer.data.pipeline import Dataset
+from trainer.distributed.replicas import Replicas
+from trainer.errors import TrainerError
+from trainer.progress import write_line
+from trainer.storage import objects
+
+MODEL, MOMENTUM = "model.", "momentum."
+UPLOAD = 120.0  # seconds that a bucket is tried for; less where the others, who wait meanwhile, would give up sooner
+OTHERS = "data, batch, cores or seed are others than before"
+CALMER = "Give a smaller --learning-rate, or more --warmup-epochs"
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What rank 0 read, but for the tensors: small enough to be sent about pickled."""
+
+    pointer: Pointer
+    where: str
+    integers: dict[str, int]
+    random: list[Any]
+
+
+class Resumption:
+    """One replica's part in saving and restoring. Every rank must make each call."""
+
+    def __init__(
+        self, replicas: Replicas, config: TrainConfig, found: Dataset, model: nn.Module, optimizer: torch.optim.SGD
+    ) -> None:
+        self._replicas, self._config, self._model, self._optimizer = replicas, config, model, optimizer
+        plan = pipeline.plan(config, found, replicas.world)
+        self._identity = Identity(config.model, found.classes, plan, pipeline.ORDER)
+        self._keeper: Keeper | None = None
+        self._saved: Position | None = None
+        self.steps = pipeline.steps_an_epoch(config, found, replicas.world)
+        self.best: float | None = None
+
+    def resume(self) -> Position:
+        """Restore what `--resume` names, and return where to go on; raises TrainerError."""
+        keep = self._config.checkpoint
+        state: State | None = None
+
+        def find() -> _Found | None:
+            nonlocal state
+            if keep.resume not in RESUME_WORDS:
+                pointer, state = store.named(keep.resume, self._identity)
+            elif keep.resume == "no" or keep.directory is None:
+                return None
+            else:
+                newest = store.newest(keep.directory, self._identity)
+                if newest is None:
+                    return None
+                pointer, state = newest
+            place = keep.directory or "."
+            if keep.resume not in RESUME_WORDS:
+                place = objects.parent(keep.resume) if store.names_one(keep.resume) else keep.resume
+            return _Found(pointer, objects.join(place, pointer.file), state.integers, state.random)
+
+        found = self._replicas.share(find)
+        position = Position()
+        if found is not None:
+            self._restore(found, state)
+            position = self._saved = self._settled(found)
+        self.best = position.best
+
+        def keeper() -> None:
+            assert keep.directory is not None
+            pointer = None if found is None else found.pointer
+            patience = self._config.replicas.timeout / 3
+            self._keeper = Keeper(keep.directory, self._identity, pointer, patience=min(UPLOAD, patience))
+
+        if keep.directory is not None:
+            self._replicas.share(keeper)
+        return position
+
+    @property
+    def keeps(self) -> bool:
+        """Whether checkpoints are kept at all."""
+        return self._config.checkpoint.directory is not None
+
+    def due(self, step: int) -> bool:
+        """Whether `--checkpoint-steps` asks for a checkpoint after so many steps of the whole run."""
+        every = self._config.checkpoint.steps
+        return every is not None and step % every == 0
+
+    def save(self, epoch: int, step: int, *, best: bool = False) -> None:
+        """Save the run as it is after `step` steps of an epoch, where it is to be saved; raises TrainerError."""
+        position = Position(epoch, step, self.best)
+        if not self.keeps or (self._saved is not None and (epoch, step) <= (self._saved.epoch, self._saved.step)):
+            return  # it is saved already: also by a run of more epochs, which this one has nothing to add to
+        self._saved = position
+        average_statistics(self._model, self._replicas)  # so that it does not matter whose are saved
+        random = self._replicas.gather((torch.get_rng_state(), int(xm.get_rng_state())))
+
+        def write() -> None:
+            assert self._keeper is not None
+            state = self._state(random)
+            if state.diverged:
+                raise TrainerError(
+                    "The training diverged", why=f"epoch {epoch} after step {step} is not saved", remedy=CALMER
+                )
+            where = self._keeper.save(state, position, best=best)
+            write_line(f"Saved Model Checkpoint file {where} at epoch {epoch} after step {step}.")
+
+        self._replicas.share(write)
+
+    def _state(self, random: list[Any]) -> State:
+        values = {name: value.detach().cpu() for name, value in self._model.state_dict().items()}
+        floats = {MODEL + name: value for name, value in values.items() if value.is_floating_point()}
+        integers = {name: int(value) for name, value in values.items() if not value.is_floating_point()}
+        momentum = {MOMENTUM + name: buffer.detach().cpu() for name, buffer in self._momentum().items()}
+        return State({**floats, **momentum}, integers, random)
+
+    def _momentum(self) -> dict[str, torch.Tensor]:
+        buffers = {
+            name: self._optimizer.state[p].get("momentum_buffer") for name, p in self._model.named_parameters()
+        }
+        return {name: buffer for name, buffer in buffers.items() if buffer is not None}
+
+    @torch.no_grad()
+    def _restore(self, found: _Found, state: State | None) -> None:
+        """Rank 0's tensors travel to all: the others may not see the directory that they were read from."""
+        own = self._model.state_dict()
+        targets = {MODEL + name: value for name, value in own.items() if value.is_floating_point()}
+        targets.update({MOMENTUM + name: buffer for name, buffer in self._momentum().items()})
+        saved = {} if state is None else state.floats
+
+        def flatten() -> torch.Tensor:
+            missing = [name for name in targets if name not in saved and name.startswith(MODEL)]
+            if missing or any(saved[name].shape != targets[name].shape for name in targets if name in saved):
+                why = f"it lacks {missing[0]}" if missing else "its shapes are others"
+                remedy = "Give another --resume, or --resume no"
+                raise TrainerError(f"Checkpoint {found.where} does not fit the model", why=why, remedy=remedy)
+            return torch.cat([saved.get(name, torch.zeros(targets[name].shape)).reshape(-1) for name in targets])
+
+        size = sum(value.numel() for value in targets.values())
+        flat = torch.zeros(size)
+
+        def fill() -> None:
+            flat.copy_(flatten())
+
+        self._replicas.share(fill)
+        flat = self._replicas.total(flat)  # all others' are zeros
+        for target, part in zip(
+            targets.values(), torch.split(flat, [t.numel() for t in targets.values()]), strict=True
+        ):
+            target.copy_(part.view_as(target).to(target.device))
+        for name, number in found.integers.items():
+            own[name].fill_(number)
+        torch_xla.sync()
+        if len(found.random) == self._replicas.world:
+            host, device = found.random[self._replicas.rank]
+            torch.set_rng_state(host)
+            xm.set_rng_state(device)
+
+    def _settled(self, found: _Found) -> Position:
+        """Where to go on. Where the samples would come in another order, those already seen cannot be told apart."""
+        position, note = found.pointer.position, ""
+        why = self._other_order(found.pointer.identity, position)
+        if position.step and why:
+            done = "step done in it is" if position.step == 1 else f"{position.step} steps done in it are"
+            note = f", from the epoch's beginning: the {done} done again, for {why}"
+            position = Position(position.epoch, 0, position.best)
+        elif found.pointer.identity.plan != self._identity.plan:
+            note = f"; {OTHERS}"
+        if self._replicas.rank == 0:
+            where = f"epoch {position.epoch} after step {position.step}"
+            done = "; nothing is left to train" if position.epoch > self._config.optimizer.epochs else ""
+            write_line(f"Resumed from {found.where} at {where}{note}{done}")
+        return position
+
+    def _other_order(self, saved: Identity, position: Position) -> str:
+        """Why an epoch cannot go on in its midst; empty where it can."""
+        if saved.plan != self._identity.plan:
+            return OTHERS
+        if saved.order != pipeline.ORDER and position.step < self.steps:  # else only the evaluation is due
+            orders = f"order {saved.order}, here {pipeline.ORDER}"
+            return f"it was saved by a trainer that orders samples otherwise ({orders})"
+        return ""
+
+
+@torch.no_grad()
+def average_statistics(model: nn.Module, replicas: Replicas) -> None:
+    """Batch norm's running statistics come from each replica's own batches: make them the mean over all."""
+    buffers = [value for name, value in model.named_buffers() if name.endswith(("running_mean", "running_var"))]
+    if not buffers:
+        return
+    flat = torch.cat([buffer.cpu().reshape(-1) for buffer in buffers])
+    mean = replicas.total(flat) / replicas.world
+    for buffer, part in zip(buffers, torch.split(mean, [buffer.numel() for buffer in buffers]), strict=True):
+        buffer.copy_(part.view_as(buffer).to(buffer.device))
+    torch_xla.sync()
+
+
+def verify_in_step(model: nn.Module, replicas: Replicas) -> None:
+    """Compare what all replicas have learned, and say so; raises TrainerError where one differs, or all diverged."""
+    average_statistics(model, replicas)
+    prints = replicas.gather(fingerprint(model))
+
+    def compare() -> None:
+        odd = [rank for rank, each in enumerate(prints) if each != prints[0]]
+        if odd:
+            what = f"The parameters of ranks {odd} differ from rank 0's"
+            remedy = "Go on from an earlier checkpoint with --resume; should it come again, replace those machines"
+            raise TrainerError(what, why="the replicas fell out of step", remedy=remedy)
+        if not all(bool(value.cpu().isfinite().all()) for value in model.state_dict().values()):
+            raise TrainerError("The training diverged", why="not all parameters are finite", remedy=CALMER)
+        write_line(f"All {replicas.world} replicas hold the same parameters: sha256 {prints[0][:16]}")
+
+    replicas.share(compare)
+
+
+def fingerprint(model: nn.Module) -> str:
+    """A hash of everything the model has learned, the same on replicas that are in step."""
+    digest = hashlib.sha256()
+    for name, value in sorted(model.state_dict().items()):
+        digest.update(name.encode() + value.cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()

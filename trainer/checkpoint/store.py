@@ -1,0 +1,329 @@
+"""Checkpoints: all that a run needs to go on as if it had never stopped, in a directory or gs://bucket/prefix.
+
+`checkpoint-000012.pt` holds the state. `checkpoint-000012.json` is written after it, with its size and SHA-256: a
+state without that pointer was never finished. `best.json` points at the one with the best accuracy. Numbers only
+grow, also over runs that share the directory, so that nothing whole is ever overwritten.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import io
+import json
+import pickle
+import re
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from zipfile import BadZipFile
+
+import torch
+
+from trainer.errors import TrainerError, check_fields, check_schema
+from trainer.progress import write_line
+from trainer.storage import objects
+
+SCHEMA = 1
+KEPT = 3  # of a run, beside its best: if the newest is damaged, there is another
+BEST = "best.json"
+BEGIN_ELSEWHERE = "give another --checkpoint-dir, or --resume no"
+RESUME_OTHERWISE = "Give another --resume, or auto or no"
+PROBE = ".probe"  # always the same: what a killed run leaves of it, the next one takes away
+NAME = re.compile(r"checkpoint-(\d{6,})\.(pt|json)")
+WRITTEN = re.compile(rf"{NAME.pattern}|{re.escape(BEST)}|{re.escape(PROBE)}")
+DAMAGED = (
+    RuntimeError,
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    EOFError,
+    BadZipFile,
+    pickle.UnpicklingError,
+)
+
+
+@dataclass(frozen=True)
+class Position:
+    """How far a run is. The learning rate follows from it, and so do the samples that come next."""
+
+    epoch: int = 1
+    step: int = 0  # done in this epoch; where it is all of them, only the epoch's evaluation is due
+    best: float | None = None  # accuracy in percent
+
+    def __post_init__(self) -> None:
+        if self.epoch < 1 or self.step < 0 or (self.best is not None and not 0 <= self.best <= 100):
+            raise ValueError(f"epoch {self.epoch}, step {self.step}, best {self.best} is no position")
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What a checkpoint belongs to. Another model cannot be carried on; another plan only from an epoch's start."""
+
+    model: str
+    classes: int
+    plan: str  # batch, cores, seed, data …: everything given that the order of the samples depends on
+    order: int = 0  # how the trainer makes an order of that: data.ORDER; 0: saved before there were several
+
+
+def checksum_of(pointer: Mapping[str, Any]) -> str:
+    """Return the checksum of what a pointer file says: one flipped bit in it would change how a run goes on."""
+    said = {name: value for name, value in pointer.items() if name != "checksum"}
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """A finished checkpoint: where it is, what is in it, and how to tell that it is whole."""
+
+    file: str
+    size: int  # bytes
+    sha256: str
+    run: str  # the same for all that one run saves, however often it was resumed
+    position: Position
+    identity: Identity
+
+    def to_json(self) -> bytes:
+        """The pointer file's content."""
+        document = {"schema": SCHEMA, **dataclasses.asdict(self)}
+        return (json.dumps({**document, "checksum": checksum_of(document)}, indent=1) + "\n").encode()
+
+    @classmethod
+    def from_json(cls, text: bytes, where: str) -> Pointer:
+        """Read it back; raises one of DAMAGED, or NewerFormatError naming `where`. Older ones have no checksum."""
+        loaded: dict[str, Any] = json.loads(text)
+        known = {"schema", *(each.name for each in dataclasses.fields(cls))}
+        told = loaded.pop("checksum", None)
+        # A newer trainer writes one, too: a field that nobody knows, with none beside it, is a damaged name.
+        if told != checksum_of(loaded) if told is not None else not known.issuperset(loaded):
+            raise ValueError("its pointer's checksum is wrong")
+        what = f"Checkpoint {where}"
+        check_schema(what, loaded.pop("schema"), SCHEMA, BEGIN_ELSEWHERE)
+        parts = ((cls, loaded), (Position, loaded["position"]), (Identity, loaded["identity"]))
+        for kind, part in parts:
+            check_fields(what, part, [each.name for each in dataclasses.fields(kind)], BEGIN_ELSEWHERE)
+        if not NAME.fullmatch(loaded["file"]):
+            raise ValueError(f"it points at {loaded['file']!r}")
+        return cls(
+            file=loaded["file"],
+            size=int(loaded["size"]),
+            sha256=str(loaded["sha256"]),
+            run=str(loaded["run"]),
+            position=Position(**loaded["position"]),
+            identity=Identity(**loaded["identity"]),
+        )
+
+
+@dataclass
+class State:
+    """What a checkpoint holds. All tensors on the host."""
+
+    floats: dict[str, torch.Tensor]  # parameters and running statistics as "model.…", momentum as "momentum.…"
+    integers: dict[str, int]  # the model's counters
+    random: list[Any] = field(default_factory=list)  # each rank's generators
+
+    @property
+    def diverged(self) -> bool:
+        """Whether it holds nan or infinite values, which no further training mends."""
+        return not all(bool(value.isfinite().all()) for value in self.floats.values())
+
+
+def save(
+    where: str,
+    state: State,
+    position: Position,
+    identity: Identity,
+    run: str,
+    number: int,
+    *,
+    best: bool = False,
+    patience: float | None = None,
+) -> Pointer:
+    """Write one checkpoint, whole: first the state, then what points at it. Raises TrainerError.
+
+    TakenError where there is one of that number already. `patience` as objects.write has it. That it is the best one
+    is written before its own pointer: a run killed in between is not resumed from it, and finds its best once more.
+    """
+    stream = io.BytesIO()
+    torch.save({"schema": SCHEMA, **vars(state)}, stream)
+    content = stream.getvalue()
+    name = f"checkpoint-{number:06d}"
+    digest = hashlib.sha256(content).hexdigest()
+    pointer = Pointer(f"{name}.pt", len(content), digest, run, position, identity)
+    objects.write(objects.join(where, pointer.file), content, new=True, patience=patience)
+    for each in ([BEST] if best else []) + [f"{name}.json"]:
+        objects.write(objects.join(where, each), pointer.to_json(), patience=patience)
+    return pointer
+
+
+def load(where: str, pointer: Pointer) -> State:
+    """Read a checkpoint; raises ValueError saying how it is damaged, TrainerError where it cannot be read."""
+    content = objects.read(objects.join(where, pointer.file))
+    if len(content) != pointer.size:
+        raise ValueError(f"it has {len(content)} of {pointer.size} bytes")
+    if hashlib.sha256(content).hexdigest() != pointer.sha256:
+        raise ValueError("its checksum is wrong")
+    loaded = torch.load(io.BytesIO(content), weights_only=True)
+    what = f"Checkpoint {objects.join(where, pointer.file)}"
+    check_schema(what, loaded.pop("schema"), SCHEMA, BEGIN_ELSEWHERE)
+    check_fields(what, loaded, [each.name for each in dataclasses.fields(State)], BEGIN_ELSEWHERE)
+    state = State(**loaded)
+    if state.diverged:
+        raise ValueError("the training had diverged")
+    return state
+
+
+def newest(where: str, identity: Identity, tell: Callable[[str], None] = write_line) -> tuple[Pointer, State] | None:
+    """The newest whole checkpoint in a directory; says which newer ones it passed over, and why.
+
+    Raises TrainerError when it is another model's or a newer trainer's, or cannot be read just now: to begin anew, or
+    far behind, would look as if it were lost.
+    """
+    names = _names(where)
+    for number in sorted({number for number, _ in names}, reverse=True):
+        name = f"checkpoint-{number:06d}"
+        try:
+            if (number, "json") not in names:
+                raise ValueError("it was never finished")
+            pointer = _pointer(where, f"{name}.json")
+            _refuse_another_model(objects.join(where, pointer.file), pointer.identity, identity)
+            return pointer, load(where, pointer)
+        except (objects.MissingError, *DAMAGED) as error:
+            tell(f"Passed over checkpoint {objects.join(where, name)}: {_why(error)}")
+        except TrainerError as error:
+            error.remedy = error.remedy or "Make it readable, or name an older one with --resume"
+            raise
+    return None
+
+
+def names_one(path: str) -> bool:
+    """Whether a path is one checkpoint's, not that of a directory of them."""
+    return path.endswith((".pt", ".json"))
+
+
+def named(path: str, identity: Identity) -> tuple[Pointer, State]:
+    """The checkpoint at a path (.pt, .json, best.json), or the newest of a directory. Raises TrainerError."""
+    if not names_one(path):
+        found = newest(path, identity)
+        if found is None:
+            raise TrainerError(f"There is no whole checkpoint in {path}", remedy=RESUME_OTHERWISE)
+        return found
+    where, file = objects.parent(path), path.rpartition("/")[2]
+    try:
+        pointer = _pointer(where, re.sub(r"\.pt$", ".json", file))
+        _refuse_another_model(path, pointer.identity, identity)
+        return pointer, load(where, pointer)
+    except DAMAGED as error:
+        raise TrainerError(f"Cannot resume from {path}", why=_why(error), remedy=RESUME_OTHERWISE) from error
+    except TrainerError as error:
+        error.remedy = error.remedy or RESUME_OTHERWISE
+        raise
+
+
+class Keeper:
+    """Saves one run's checkpoints and deletes its older ones; lives on rank 0."""
+
+    def __init__(
+        self, where: str, identity: Identity, resumed: Pointer | None, patience: float | None = None
+    ) -> None:
+        """`resumed`: the checkpoint that the run goes on from; `patience` as objects.write has it."""
+        self._where, self._identity, self._patience = where, identity, patience
+        self.run = resumed.run if resumed else secrets.token_hex(8)
+        self._own: list[str] = []  # the names that this run has saved, oldest first, but for its best
+        self._best: str | None = None
+        self._told_of_another = False
+        objects.remove_temporaries(where, WRITTEN)
+        self._look_around()
+        self._try_to_write()
+
+    def save(self, state: State, position: Position, *, best: bool = False) -> str:
+        """Write, point at it, and only then delete what is no longer needed. Returns where it is."""
+        whose = position, self._identity, self.run, self._number
+        try:
+            pointer = save(self._where, state, *whose, best=best, patience=self._patience)
+        except objects.TakenError:
+            self._give_way()
+            return self.save(state, position, best=best)
+        self._number += 1
+        name = pointer.file.removesuffix(".pt")
+        if best:
+            if self._best is not None:
+                self._own.insert(0, self._best)
+            self._best = name
+        else:
+            self._own.append(name)
+        for old in self._own[:-KEPT]:
+            objects.delete(objects.join(self._where, f"{old}.json"))  # first what points, then what it points at
+            objects.delete(objects.join(self._where, f"{old}.pt"))
+        self._own = self._own[-KEPT:]
+        return objects.join(self._where, pointer.file)
+
+    def _give_way(self) -> None:
+        """Two runs that share a directory take turns in numbering, and overwrite nothing of each other's."""
+        if not self._told_of_another:
+            self._told_of_another = True
+            what = f"Another run seems to save to {self._where} too, and --resume auto takes the newest of all"
+            write_line(f"{what}. Give each run a --checkpoint-dir of its own.", descriptor=2)
+        self._number = _first_free(_names(self._where))
+
+    def _try_to_write(self) -> None:
+        """What would fail at the first checkpoint is told now, before the hours of training that it was to keep."""
+        probe = objects.join(self._where, PROBE)
+        try:
+            objects.write(probe, b"")
+            objects.delete(probe)
+        except TrainerError as error:
+            remedy = error.remedy or "Give another --checkpoint-dir"
+            what = f"Cannot keep checkpoints in {self._where}"
+            raise TrainerError(what, why=error.why or error.what, remedy=remedy) from error
+
+    def _look_around(self) -> None:
+        names = _names(self._where)
+        self._number = _first_free(names)
+        for number in sorted(number for number, kind in names if kind == "json"):
+            if self._belongs(f"checkpoint-{number:06d}.json") is not None:
+                self._own.append(f"checkpoint-{number:06d}")
+        best = self._belongs(BEST)
+        if best is not None:
+            self._best = best.file.removesuffix(".pt")
+            self._own = [name for name in self._own if name != self._best]
+
+    def _belongs(self, name: str) -> Pointer | None:
+        try:
+            pointer = _pointer(self._where, name)
+        except (TrainerError, *DAMAGED):
+            return None
+        return pointer if pointer.run == self.run else None
+
+
+def _refuse_another_model(path: str, saved: Identity, wanted: Identity) -> None:
+    if (saved.model, saved.classes) != (wanted.model, wanted.classes):
+        raise TrainerError(
+            f"Checkpoint {path} is of another model",
+            why=f"{saved.model} for {saved.classes} classes, not {wanted.model} for {wanted.classes}",
+            remedy="Give another --checkpoint-dir, or --resume no",
+        )
+
+
+def _pointer(where: str, name: str) -> Pointer:
+    path = objects.join(where, name)
+    return Pointer.from_json(objects.read(path), path)
+
+
+def _names(where: str) -> set[tuple[int, str]]:
+    found = map(NAME.fullmatch, objects.matching(where) if objects.is_there(where) else [])
+    return {(int(match[1]), match[2]) for match in found if match}
+
+
+def _first_free(names: set[tuple[int, str]]) -> int:
+    return 1 + max((number for number, _ in names), default=0)
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, KeyError):
+        return f"it lacks {error.args[0]}"
+    if isinstance(error, (TypeError, AttributeError, json.JSONDecodeError, UnicodeDecodeError)):
+        return f"it is damaged ({error})"
+    return str(error).rstrip(".") or type(error).__name__

@@ -1,0 +1,1 @@
+"""From shards to batches: each rank's input, epoch by epoch."""

@@ -1,0 +1,195 @@
+"""Samples become batches: decoded and cropped in threads, in the order they came, always in the same shape.
+
+On an XLA device every new shape is compiled anew: so the last, smaller batch is filled up with the label `PADDING`.
+Images stay uint8 until they are on the device: a quarter of the bytes to move, and normalising there is nearly free.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import cycle, islice
+
+import numpy as np
+import torch
+
+from trainer.data import pixel_buffers
+from trainer.data.image_decode import SMALL, Planes, augment_into, centre_into, decoded, opened, plain, shift_into
+from trainer.data.tar_samples import Sample
+from trainer.errors import TrainerError
+from trainer.progress import counted, write_line
+
+Batch = tuple[torch.Tensor, torch.Tensor]  # images uint8 [batch, 3, size, size], labels int64 [batch]
+
+THREADS = 2  # that decode in each loader; the decoders let go of the interpreter lock
+PADDING = -1  # a label no class has: counted nowhere
+IMAGE_KEYS = ("ppm", "jpg", "jpeg", "jpe", "jfif", "png", "webp", "bmp", "tif", "tiff", "gif", "pgm", "pbm", "pnm")
+LABELS = ("cls", "label")  # where a sample has no field `cls`, what its `json` may call the class's number
+
+
+class UnusableError(TrainerError):
+    """A sample of which nothing can be learned: it lacks something, or its image cannot be decoded."""
+
+
+@dataclass(frozen=True)
+class Batching:
+    """How samples become batches: `size` samples each, `image_size` pixels a side.
+
+    What becomes of a batch in training depends on `seed`, its place in the sequence and its samples, on nothing else.
+    """
+
+    size: int
+    image_size: int
+    classes: int
+    seed: str = ""
+    training: bool = True
+    skip_bad: bool = False  # go on without a sample that cannot be used
+
+    def of(self, raw: Iterator[Sample], place: int = 0) -> Iterator[Batch]:
+        """Batches of `raw`, whose first sample has the given place; raises TrainerError naming a bad sample.
+
+        Some batches are decoded ahead, while the step before computes.
+        """
+        pixel_buffers.keep_freed()
+        pending: deque[Future[Batch]] = deque()
+        pool = ThreadPoolExecutor(THREADS, thread_name_prefix="decode")
+        try:
+            while chunk := list(islice(raw, self.size)):
+                if self._takes_only_copying(chunk[0]):
+                    while pending:
+                        yield pending.popleft().result()
+                    yield self._batch_of(chunk, place)
+                else:
+                    pending.append(pool.submit(self._batch_of, chunk, place))
+                    if len(pending) > THREADS:
+                        yield pending.popleft().result()
+                place += len(chunk)
+            while pending:
+                yield pending.popleft().result()
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+    def empty(self) -> Batch:
+        """A batch of nothing but padding."""
+        side = self.image_size
+        return torch.zeros(self.size, 3, side, side, dtype=torch.uint8), torch.full((self.size,), PADDING)
+
+    def _takes_only_copying(self, sample: Sample) -> bool:
+        """Small raw pixels: copied with the interpreter lock held, so that other threads would only take turns."""
+        small = self.training and 3 * self.image_size**2 <= SMALL
+        return small and "ppm" in sample and plain([sample["ppm"]], self.image_size) is not None
+
+    def _batch_of(self, chunk: list[Sample], place: int) -> Batch:
+        try:
+            return self._made_of(chunk, place)
+        except UnusableError:
+            if not self.skip_bad:
+                raise
+        return self._made_of(self._usable(chunk), place)
+
+    def _usable(self, chunk: list[Sample]) -> list[Sample]:
+        """The samples that can be used; in training, in the others' place, some of them once more."""
+        good, bad = [], []
+        for sample in chunk:
+            try:
+                self._label(sample)
+                _check_image(sample)
+                good.append(sample)
+            except UnusableError as error:  # noqa: PERF203
+                bad.append(error)
+        if not good and self.training:
+            remedy = "Make the shards again: of a batch that it was in, no sample can be used"
+            raise TrainerError(bad[0].what, why=bad[0].why, remedy=remedy)
+        problem = TrainerError(bad[0].what, why=bad[0].why)  # what to do about it has been chosen
+        first = ", the first of which is told" if len(bad) > 1 else ""
+        write_line(f"Went on without {counted(len(bad), 'sample')}{first}: {problem}", descriptor=2)
+        return list(islice(cycle(good), len(chunk))) if self.training else good
+
+    def _made_of(self, chunk: list[Sample], place: int) -> Batch:
+        images = pixel_buffers.pixels(self.size, 3, self.image_size, self.image_size)
+        images[len(chunk) :] = 0
+        labels = np.full(self.size, PADDING, dtype=np.int64)
+        rng = random.Random(f"{self.seed} {place}")  # one for all: to seed it takes longer than a small image
+        labels[: len(chunk)] = [self._label(sample) for sample in chunk]
+        contents = [_image(sample) for sample in chunk]
+        pixels = plain(contents, self.image_size) if self.training else None
+        if pixels is not None:
+            shift_into(images, pixels, rng)
+        else:
+            for out, sample, content in zip(images, chunk, contents, strict=False):
+                self._fill(out, sample, content, rng)
+        return torch.from_numpy(images), torch.from_numpy(labels)
+
+    def _label(self, sample: Sample) -> int:
+        told = sample["cls"] if "cls" in sample else _label_in_json(sample)
+        try:
+            label = int(told)
+        except ValueError:
+            why = f"{bytes(told[:40])!r} is no whole number"
+            raise UnusableError(f"{_name(sample)} has no class", why=why, remedy="Make the shards again") from None
+        if not 0 <= label < self.classes:
+            raise TrainerError(
+                f"{_name(sample)} has class {label}",
+                why=f"there are {self.classes} classes, the first is 0",
+                remedy="Give the right --classes, or make the shards again",
+            )
+        return label
+
+    def _fill(self, out: Planes, sample: Sample, content: bytes, rng: random.Random) -> None:
+        """Put a sample's pixels into a row of a batch."""
+        try:
+            if self.training:
+                augment_into(out, opened(content), rng)
+            else:
+                centre_into(out, opened(content))
+        except ValueError as error:
+            raise _undecoded(sample, error) from error
+
+
+def _image(sample: Sample) -> bytes:
+    for key in IMAGE_KEYS:
+        if key in sample:
+            content: bytes = sample[key]
+            return content
+    raise _lacking(sample)
+
+
+def _check_image(sample: Sample) -> None:
+    try:
+        decoded(_image(sample))
+    except ValueError as error:
+        raise _undecoded(sample, error) from error
+
+
+def _label_in_json(sample: Sample) -> bytes:
+    try:
+        told = json.loads(sample["json"])
+        label = next(told[name] for name in LABELS if isinstance(told.get(name), int))
+    except (KeyError, ValueError, AttributeError, StopIteration):
+        raise _lacking(sample) from None
+    return b"%d" % label
+
+
+def _undecoded(sample: Sample, error: ValueError) -> UnusableError:
+    remedy = "Make the shards again without it, or go on without such with --on-bad-shard skip"
+    return UnusableError(f"{_name(sample)} cannot be decoded", why=str(error), remedy=remedy)
+
+
+def _lacking(sample: Sample) -> UnusableError:
+    fields = [key for key in sample if not key.startswith("__")]
+    hint = "its files have to lie one after another (tar --sort=name)"
+    if any("." in field for field in fields):
+        hint = "its name ends at the first dot"
+    return UnusableError(
+        f"{_name(sample)} lacks a class or an image",
+        why=f"it has {', '.join(sorted(fields))}",
+        remedy=f"Make the shards again: a sample needs a field cls and an image such as jpg, and {hint}",
+    )
+
+
+def _name(sample: Sample) -> str:
+    return f"Sample {sample['__key__']} of {sample['__url__']}"

@@ -1,0 +1,303 @@
+"""What there is to train on: shards found, counted, and compared with what the run needs."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from fnmatch import fnmatch
+
+from braceexpand import braceexpand
+
+from trainer.config import BUCKET, LARGEST_STRIDE, DataConfig, TrainConfig
+from trainer.data import sharding
+from trainer.data.shard_reader import ShardFile, count_samples
+from trainer.errors import TrainerError
+from trainer.progress import counted, every_core, write_line
+from trainer.shards.manifest import MANIFEST, UNFINISHED, Manifest
+from trainer.storage import objects
+from trainer.storage.pipe_urls import is_pipe
+
+DEFAULT_SIZE, FAKE_CLASSES = 224, 10
+COUNTED_AT_ONCE = 8  # shards that no manifest tells of: each is read whole to count its samples
+NAME_THEM = "Name them as DIR/NAME-{000000..000639}.tar or DIR/*.tar, or make some with python -m trainer.shards"
+TOLD_EVERY = 30.0  # seconds between two lines about the counting
+
+
+@dataclass(frozen=True)
+class ShardSet:
+    """The shards of one split and how many samples each holds."""
+
+    urls: tuple[str, ...]
+    counts: tuple[int, ...]
+    sizes: tuple[int | None, ...] = ()  # bytes, and SHA-256: where a manifest tells them
+    digests: tuple[str | None, ...] = ()
+
+    def file(self, number: int) -> ShardFile:
+        """One shard as a file to be read."""
+        return ShardFile(
+            self.urls[number],
+            self.sizes[number] if self.sizes else None,
+            self.digests[number] if self.digests else None,
+        )
+
+    def is_told(self, number: int) -> bool:
+        """Whether a manifest tells how many samples a shard holds; else they have been counted."""
+        return bool(self.sizes) and self.sizes[number] is not None
+
+    @property
+    def samples(self) -> int:
+        """In all shards together."""
+        return sum(self.counts)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """What there is to train on. Found by rank 0, handed to all: so that every rank plans with the same numbers."""
+
+    train: ShardSet | None  # None: fake data
+    val: ShardSet | None
+    classes: int
+    image_size: int
+
+
+def find(config: TrainConfig, world: int) -> Dataset:
+    """List and count the shards; raises TrainerError where they cannot feed `world` ranks."""
+    data = config.data
+    if data.fake:
+        size = data.image_size or DEFAULT_SIZE
+        _check_norm(config, size)
+        return Dataset(None, None, data.classes or FAKE_CLASSES, size)
+    train, val, manifest = _in_directory(data) if data.directory is not None else _by_patterns(data)
+    _check(train, config.optimizer.batch_size, world, data)
+    if val is not None and not val.samples:
+        remedy = "Leave --val-shards out, or name some that hold any" if data.val else "Make the shards again"
+        raise TrainerError(f"There are no validation samples in {data.val or data.directory}", remedy=remedy)
+    _say_fewer_loaders(config, train, world)
+    classes = data.classes or (len(manifest.classes) if manifest else 0)
+    if not classes:
+        raise TrainerError("The number of classes is not known", remedy="Give --classes N, or keep manifest.json")
+    if manifest is not None and classes < len(manifest.classes):
+        listed = f"{MANIFEST} lists {len(manifest.classes)}"
+        raise TrainerError(f"--classes {classes} is too few", why=listed, remedy="Leave --classes out")
+    if classes == 1:
+        remedy = "Make the shards from a directory that holds a folder for each class"
+        raise TrainerError(f"There is one class only in {data.directory or data.train}", remedy=remedy)
+    size = data.image_size or (manifest.image_size if manifest else None) or DEFAULT_SIZE
+    _check_norm(config, size)
+    return Dataset(train, val, classes, size)
+
+
+def loaders(config: TrainConfig, train: ShardSet, world: int) -> int:
+    """Loader processes of each rank: no more than give every one of them a shard of its own."""
+    return min(config.loader_workers, len(train.urls) // world)
+
+
+# --- shards made by trainer.shards: their manifest tells everything ------------------------------------------------
+
+
+def _in_directory(data: DataConfig) -> tuple[ShardSet, ShardSet | None, Manifest | None]:
+    assert data.directory is not None
+    where = objects.join(data.directory, MANIFEST)
+    present = objects.matching(data.directory)  # a missing bucket or directory is told as that
+    if MANIFEST not in present:
+        raise TrainerError(
+            f"There is no {MANIFEST} in {data.directory}",
+            why=f"{UNFINISHED} says that its shards were never finished" if UNFINISHED in present else "",
+            remedy="Make shards there with python -m trainer.shards, or name them with --train-shards",
+        )
+    manifest = Manifest.from_json(objects.read(where), where)
+    skip = data.on_bad_shard == "skip"
+    train, val = (_listed(data.directory, set(present), manifest, name, skip) for name in ("train", "val"))
+    if train is None:
+        raise TrainerError(f"{where} lists no training shards")
+    return train, val, manifest
+
+
+def _listed(directory: str, present: set[str], manifest: Manifest, name: str, skip_missing: bool) -> ShardSet | None:
+    shards = manifest.splits.get(name, ())
+    if not shards:
+        return None
+    missing = [shard.name for shard in shards if shard.name not in present]
+    if missing and not skip_missing:
+        raise TrainerError(
+            f"{len(missing)} of {len(shards)} {name} shards are missing in {directory}",
+            why=f"the first is {missing[0]}",
+            remedy="Make the shards again with --overwrite, or give --on-bad-shard skip",
+        )
+    return ShardSet(
+        tuple(objects.join(directory, shard.name) for shard in shards),
+        tuple(shard.samples for shard in shards),
+        tuple(shard.size for shard in shards),
+        tuple(shard.sha256 for shard in shards),
+    )
+
+
+# --- shards named by patterns: manifests beside them are believed, the others are counted --------------------------
+
+
+def _by_patterns(data: DataConfig) -> tuple[ShardSet, ShardSet | None, Manifest | None]:
+    assert data.train is not None
+    skip = data.on_bad_shard == "skip"
+    urls, val_urls = expand(data.train, skip), expand(data.val, skip) if data.val is not None else ()
+    manifests = _manifests_beside((*urls, *val_urls))
+    _check_same_classes(manifests)
+    val = _counted(val_urls, manifests, skip) if val_urls else None
+    return _counted(urls, manifests, skip), val, next(iter(manifests.values()), None)
+
+
+def expand(pattern: str, skip_missing: bool = False) -> tuple[str, ...]:
+    """The shards a pattern names: braces, then `*` and `?`; raises TrainerError when none or not all are there.
+
+    With `skip_missing` one is enough, and whoever reads the others will say that they are missing.
+    """
+    try:
+        named = list(braceexpand(pattern))
+    except ValueError as error:
+        raise TrainerError(
+            f"{pattern} is no pattern of shards", why=str(error), remedy="Write NAME-{000000..000639}.tar"
+        ) from error
+    names_in = functools.cache(objects.matching)
+    urls = [url for each in named for url in _globbed(each, names_in)]
+    plain = [url for url in urls if not is_pipe(url)]
+    if any(objects.is_bucket(url) and "/" not in url.removeprefix(BUCKET) for url in plain):
+        raise TrainerError(f"{pattern} names a bucket and no shards", remedy="Write gs://BUCKET/*.tar")
+    present = {directory: set(names_in(directory)) for directory in dict.fromkeys(map(objects.parent, plain))}
+    missing = [url for url in plain if _name(url) not in present[objects.parent(url)]]
+    if not urls or len(missing) == len(urls):
+        raise TrainerError(f"No shards match {pattern}", remedy=NAME_THEM)
+    if missing and not skip_missing:
+        raise TrainerError(
+            f"{len(missing)} of {len(urls)} shards are missing, the first is {missing[0]}",
+            remedy="Name those that are there, make all with python -m trainer.shards, or give --on-bad-shard skip",
+        )
+    if len(urls) == 1 and plain and not objects.is_bucket(urls[0]) and objects.is_there(urls[0]):
+        raise TrainerError(f"{pattern} is a directory", remedy=f"Write {objects.join(pattern, '*.tar')}")
+    return tuple(urls)
+
+
+def _globbed(url: str, names_in: Callable[[str], list[str]]) -> list[str]:
+    if is_pipe(url) or not any(mark in url for mark in "*?"):
+        return [url]
+    directory, name = objects.parent(url), _name(url)
+    if any(mark in directory for mark in "*?"):
+        raise TrainerError(
+            f"{url} has * or ? in the name of a directory",
+            remedy="Write directories in braces: /data/{a,b}/*.tar",
+        )
+    return [objects.join(directory, each) for each in names_in(directory) if fnmatch(each, name)]
+
+
+def _name(url: str) -> str:
+    return url.rpartition("/")[2]
+
+
+def _manifests_beside(urls: Iterable[str]) -> dict[str, Manifest]:
+    """Of each directory that has one; each tells of its own shards only, for names may be the same elsewhere."""
+    found = {}
+    for directory in dict.fromkeys(objects.parent(url) for url in urls if not is_pipe(url)):
+        where = objects.join(directory, MANIFEST)
+        if objects.exists(where):
+            found[directory] = Manifest.from_json(objects.read(where), where)
+    return found
+
+
+def _counted(urls: tuple[str, ...], manifests: Mapping[str, Manifest], skip_bad: bool) -> ShardSet:
+    """The shards and their samples; `skip_bad` leaves out those that cannot be read to count them."""
+    listed = {
+        objects.join(directory, shard.name): shard
+        for directory, manifest in manifests.items()
+        for shards in manifest.splits.values()
+        for shard in shards
+    }
+    known = [listed.get(objects.join(objects.parent(url), _name(url))) for url in urls]
+    counts = _count_all([url for url, shard in zip(urls, known, strict=True) if shard is None], skip_bad)
+    told = [
+        (url, counts[url] if shard is None else shard.samples, shard) for url, shard in zip(urls, known, strict=True)
+    ]
+    whole = [(url, count, shard) for url, count, shard in told if count is not None]
+    return ShardSet(
+        tuple(url for url, _, _ in whole),
+        tuple(count for _, count, _ in whole),
+        tuple(shard.size if shard else None for _, _, shard in whole),
+        tuple(shard.sha256 if shard else None for _, _, shard in whole),
+    )
+
+
+def _count_all(urls: list[str], skip_bad: bool) -> dict[str, int | None]:
+    if urls:
+        write_line(f"==> Counting the samples of {counted(len(urls), 'shard')} that no {MANIFEST} tells of ..")
+    counts: dict[str, int | None] = {}
+    told = time.monotonic()
+    with ThreadPoolExecutor(COUNTED_AT_ONCE, thread_name_prefix="count") as pool:
+        for url, count in zip(urls, pool.map(lambda each: _count(each, skip_bad), urls), strict=True):
+            counts[url] = count
+            if time.monotonic() - told > TOLD_EVERY:
+                told = time.monotonic()
+                write_line(f"==> {len(counts)} of {len(urls)} shards are counted ..")
+    if empty := [url for url, count in counts.items() if count == 0]:
+        write_line(f"==> Without any sample: {counted(len(empty), 'shard')}, such as {empty[0]}")
+    return counts
+
+
+def _count(url: str, skip_bad: bool) -> int | None:
+    try:
+        return count_samples(url)
+    except TrainerError as error:
+        if not skip_bad:
+            raise
+        problem = TrainerError(error.what, why=error.why)  # what to do about it has been chosen
+        write_line(f"Went on without a shard: {problem}", descriptor=2)
+        return None
+
+
+# --- do they fit the run? -------------------------------------------------------------------------------------------
+
+
+def _check_same_classes(manifests: Mapping[str, Manifest]) -> None:
+    first = next(iter(manifests), "")
+    for place, manifest in manifests.items():
+        if manifest.classes != manifests[first].classes:
+            odd = sorted(set(manifest.classes) ^ set(manifests[first].classes))
+            raise TrainerError(
+                f"The shards in {first} and in {place} have different classes",
+                why=", ".join(odd[:5]) if odd else "they are the same, but in another order",
+                remedy="Make both with one run of python -m trainer.shards",
+            )
+
+
+def _check(train: ShardSet, batch: int, world: int, data: DataConfig) -> None:
+    if len(train.urls) < world:
+        raise TrainerError(
+            f"{len(train.urls)} training shards are too few for {world} cores",
+            why="each core streams shards of its own",
+            remedy=f"Make at least {world}, with a smaller --samples-per-shard",
+        )
+    batches, _ = sharding.train_batches(train.samples, world, batch)
+    if batches == 0:
+        raise TrainerError(
+            f"A batch of {batch} is more than {every_core(world)} gets of {data.directory or data.train}",
+            why=f"{counted(train.samples, 'sample')} over {counted(world, 'core')} are {train.samples // world}",
+            remedy="Give a smaller --batch-size, or more data",
+        )
+
+
+def _check_norm(config: TrainConfig, size: int) -> None:
+    """Of one small image a ResNet's last layers have one value a channel, which is no batch to normalise over."""
+    if config.model.startswith("resnet") and config.optimizer.batch_size == 1 and size <= LARGEST_STRIDE:
+        raise TrainerError(
+            f"--batch-size 1 is too little for {config.model} and images of {size} pixels",
+            why="batch norm needs more than one value a channel",
+            remedy="Give a larger --batch-size, or a larger --image-size",
+        )
+
+
+def _say_fewer_loaders(config: TrainConfig, train: ShardSet, world: int) -> None:
+    able = loaders(config, train, world)
+    if able < config.loader_workers:
+        write_line(
+            f"==> {counted(len(train.urls), 'training shard')} feed {able} loader processes on {every_core(world)}, "
+            f"not {config.loader_workers}; for more, make shards with a smaller --samples-per-shard"
+        )

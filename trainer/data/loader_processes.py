@@ -1,0 +1,159 @@
+"""Loader processes: torch's, forked by a server that has one thread and nothing of the training in it.
+
+A rank has dozens of threads, and a fork of it takes along every lock that one of them holds at that moment.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import multiprocessing
+import multiprocessing.connection
+import os
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Iterator
+from multiprocessing import forkserver, resource_tracker
+from multiprocessing.context import ForkServerContext
+from types import ModuleType
+from typing import Any
+
+from torch.utils.data import DataLoader, IterableDataset
+
+from trainer.errors import TrainerError
+
+STOPS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
+"""They reach a whole session; the ranks still need batches up to the step at which all of them stop."""
+SLOW_TO_LOAD = ("trainer.data.shard_dataset", "google.cloud.storage")
+"""What the server imports, so that no loader has to; the latter where there is a bucket to read."""
+TIDIED = "ignore:resource_tracker:UserWarning"
+"""Python's own tracker tidies up after a killed rank; its warning, the last in the log, would hide what happened."""
+_starting = threading.Lock()
+# How many there are is the user's choice.
+warnings.filterwarnings("ignore", "This DataLoader will create", UserWarning)
+
+
+def read(dataset: IterableDataset[Any], processes: int) -> Iterator[Any]:
+    """What the dataset yields in so many processes, one item of each in turn."""
+    loader: DataLoader[Any] = DataLoader(
+        dataset,
+        batch_size=None,
+        num_workers=processes,
+        worker_init_fn=_begin,
+        multiprocessing_context=_server(),
+    )
+    with _nobody_as_main():
+        others = set(multiprocessing.active_children())
+        try:
+            items = iter(loader)
+        except (OSError, EOFError) as error:
+            raise TrainerError("No loader process can be started", why=str(error), remedy="Start again") from error
+        ours = set(multiprocessing.active_children()) - others
+    try:
+        yield from items
+    except RuntimeError as error:
+        if not any(process.exitcode for process in ours):
+            raise  # it was met while reading
+        raise TrainerError(
+            "A loader process ended before its time",
+            why="killed by the kernel if memory ran out, else it has said why",
+            remedy="Give fewer --loader-workers, or a smaller --shuffle-buffer",
+        ) from error
+    finally:
+        for process in ours:
+            process.kill()  # one that waits, for a network or for a lock that a killed one held, hears nothing else
+
+
+def share_server(bucket: bool) -> None:
+    """Start one server for all ranks that this process is about to fork.
+
+    Each would else start its own, for 2.6 s of CPU and 265 MB. (Python's own server, asked by a process that did not
+    start it, would wait for a child that is none of that process's, and start another.)
+    """
+    _server(bucket)
+    os.register_at_fork(after_in_child=lambda: setattr(forkserver._forkserver, "ensure_running", _is_running))
+
+
+def _is_running() -> None:
+    """The server lives as long as any process that has its address, unless it was killed."""
+
+
+def get_ready() -> None:
+    """Start this rank's server, if it does not run yet, and wait until it has imported all."""
+    with _nobody_as_main():
+        process = _server().Process(target=_begin, args=(0,))
+        process.start()
+    process.join()
+
+
+def _begin(_: int) -> None:
+    for number in STOPS:
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)  # for what a loader starts, as `pipe:` commands
+    threading.Thread(target=_die_with_rank, daemon=True).start()
+
+
+def _die_with_rank() -> None:
+    """The server is this process's parent, and lives as long as any loader does."""
+    rank = multiprocessing.parent_process()
+    assert rank is not None
+    multiprocessing.connection.wait([rank.sentinel])
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+class _Flag:
+    """An event without a lock: one whose holder was killed can never be set, and torch sets it to end a loader."""
+
+    def __init__(self, context: ForkServerContext) -> None:
+        self._byte = context.RawValue(ctypes.c_bool, False)
+
+    def set(self) -> None:
+        self._byte.value = True
+
+    def is_set(self) -> bool:
+        return self._byte.value
+
+
+class _Context(ForkServerContext):
+    def Event(self) -> _Flag:  # type: ignore[override]  # all of it that torch uses in loaders
+        return _Flag(self)
+
+
+_context: _Context | None = None
+
+
+def _server(bucket: bool = False) -> _Context:
+    """Start the server, which ends with the ranks that use it; what it imports is there in each loader."""
+    global _context
+    if _context is None:
+        _context = _started([name for name in SLOW_TO_LOAD if bucket or name in sys.modules])
+    return _context
+
+
+def _started(preloaded: list[str]) -> _Context:
+    context = _Context()
+    context.set_forkserver_preload(preloaded)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)  # inherited by the server, and by each loader
+    sys.warnoptions.append(TIDIED)
+    try:
+        resource_tracker.ensure_running()
+        signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)  # Python has let SIGTERM through to start it
+        forkserver.ensure_running()
+    finally:
+        sys.warnoptions.remove(TIDIED)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return context
+
+
+@contextlib.contextmanager
+def _nobody_as_main() -> Iterator[None]:
+    """Keep multiprocessing from running the training's module, torch_xla and all, once more in each loader."""
+    with _starting:
+        main = sys.modules["__main__"]
+        sys.modules["__main__"] = ModuleType("__main__")
+        try:
+            yield
+        finally:
+            sys.modules["__main__"] = main

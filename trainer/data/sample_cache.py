@@ -1,0 +1,57 @@
+"""Samples of shards that were read once, held in memory for the epochs to come, while there is room for them.
+
+A set as small as CIFAR-10 is then fetched, checked and taken apart once, not in each epoch.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+
+from trainer.data import pixel_buffers
+from trainer.data.pixel_buffers import MIB
+from trainer.data.tar_samples import Sample
+
+SPARED = 2048  # MiB of the machine's memory that are left to others
+BESIDE = 700  # bytes that a sample takes in memory beside what its fields hold
+
+
+class Kept:
+    """Whole shards' samples by URL, the first that came; what came later stays where it is once there is no room.
+
+    One that takes turns would be of no use: an epoch reads every shard, and each one would be pushed out before it
+    came again.
+    """
+
+    def __init__(self, mib: int) -> None:
+        """`mib`: MiB that may be held, 0 for none."""
+        self._room = mib * MIB
+        self._shards: dict[str, Sequence[Sample]] = {}
+        self._is_full = not mib
+        self._one_at_a_time = threading.Lock()  # the next epoch is begun while this one is still read
+
+    def get(self, url: str) -> Sequence[Sample] | None:
+        """A shard's samples in order; None where they are not held."""
+        return self._shards.get(url)
+
+    def noting(self, url: str, count: int, samples: Iterator[Sample]) -> Iterator[Sample]:
+        """The samples of a shard, which will be held when all `count` have come."""
+        seen: list[Sample] = []
+        for sample in samples:
+            if not self._is_full:
+                seen.append(sample)
+                if len(seen) == count:  # nobody may ask for what comes after the last
+                    self._hold(url, seen)
+            yield sample
+
+    def _hold(self, url: str, samples: list[Sample]) -> None:
+        size = sum(BESIDE + sum(map(len, sample.values())) for sample in samples)
+        with self._one_at_a_time:
+            if url in self._shards:
+                return
+            available = pixel_buffers.this_machine().available
+            if size > self._room or 0 < available <= SPARED + size // MIB:  # 0: not known
+                self._is_full = True
+                return
+            self._shards[url] = samples
+            self._room -= size

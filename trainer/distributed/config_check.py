@@ -1,0 +1,69 @@
+"""Whether all workers were started alike: else one would wait in vain for the others, or learn something else."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from trainer.config import TrainConfig
+from trainer.distributed.replicas import Replicas
+from trainer.errors import TrainerError
+
+PLACE = "replicas"  # what makes one worker another than the rest
+OWN = {"debug", "metrics_debug", "profiler_port", "compilation_cache", "logdir", "data.keep", "data.verify"}
+"""What each worker may have as it likes: nothing that is done together depends on it."""
+OPTIONS = {
+    "data.directory": "--data",
+    "data.train": "--train-shards",
+    "data.val": "--val-shards",
+    "data.fake": "--fake-data",
+    "checkpoint.directory": "--checkpoint-dir",
+    "checkpoint.steps": "--checkpoint-steps",
+    "memory_check": "the memory check",
+}
+"""Those that are not called as their fields are."""
+
+
+def verify_alike(config: TrainConfig, replicas: Replicas) -> None:
+    """Compare what all workers were asked for; raises TrainerError where one was asked for something else."""
+    told = replicas.gather((replicas.worker, settings(config)))
+    replicas.share(lambda: compare(told))
+
+
+def settings(config: TrainConfig) -> dict[str, object]:
+    """By option. Workers may have homes of their own, in which the same place is another path."""
+    home = os.environ.get("HOME", "") + "/"
+    told = {OPTIONS.get(name, _option(name)): value for name, value in _fields(asdict(config)) if name not in OWN}
+    return {option: value.replace(home, "~/") if isinstance(value, str) else value for option, value in told.items()}
+
+
+def _fields(config: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
+    for name, value in config.items():
+        if not isinstance(value, dict):
+            yield name, value
+        elif name != PLACE:
+            yield from ((f"{name}.{field}", each) for field, each in value.items())
+
+
+def _option(field: str) -> str:
+    return f"--{field.rpartition('.')[2].replace('_', '-')}"
+
+
+def compare(told: Sequence[tuple[int, Mapping[str, object]]]) -> None:
+    """Raises TrainerError for the first of these, each a worker and its settings, that is not as the very first."""
+    _, first = told[0]
+    for worker, own in told:
+        odd = [option for option in sorted({*own, *first}) if own.get(option) != first.get(option)]
+        if odd:
+            differences = [f"{each} is {_told(own.get(each))} instead of {_told(first.get(each))}" for each in odd]
+            raise TrainerError(
+                f"Worker {worker} was started with other arguments than worker 0",
+                why="there " + ", ".join(differences),
+                remedy="Start all workers with the same ones",
+            )
+
+
+def _told(value: object) -> str:
+    return "none" if value is None else str(value)

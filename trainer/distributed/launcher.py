@@ -1,0 +1,365 @@
+"""Start this worker's replicas, watch over them, and end them together."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import multiprocessing
+import os
+import signal
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from concurrent.futures.process import BrokenProcessPool
+from functools import partial
+from multiprocessing.connection import wait
+from multiprocessing.context import ForkProcess
+from multiprocessing.synchronize import Lock
+from pathlib import Path
+
+import torch
+import torch_xla
+
+from trainer.config import COMPILED, ReplicaConfig, TrainConfig
+from trainer.data import loader_processes
+from trainer.distributed.child_cleanup import die_with_parent
+from trainer.distributed.rendezvous import listen, meet
+from trainer.distributed.replicas import GlooReplicas, Replicas, XlaReplicas
+from trainer.distributed.signals import Stopping, await_signals, block_signals
+from trainer.distributed.startup_error import say_once
+from trainer.errors import (
+    BELOW_TARGET,
+    PARTNER_LOST,
+    REFUSED,
+    STOPPED,
+    PartnerLostError,
+    PartnersMissingError,
+    StoppedError,
+    ToldElsewhereError,
+    TrainerError,
+)
+from trainer.model.xla_compilation import keep_compiled
+from trainer.progress import complain, write_line
+
+Train = Callable[[Replicas, TrainConfig, Stopping], int]  # returns the exit code
+
+GRACE = 20.0  # seconds from SIGTERM to SIGKILL: a compilation, which no signal interrupts, fits in
+SAVING_GRACE = 300.0  # the same where a checkpoint is to be written first; who sent the signal may be less patient
+CULPRIT_FIRST = 2.0  # seconds that a rank waits before it speaks and ends for another's sake: the cause is told first
+OUT_OF_MEMORY = ("ut of memory", "RESOURCE_EXHAUSTED", "can't allocate memory")  # as XLA, TPUs and PyTorch say it
+LESS_MEMORY = "Give a smaller --batch-size or --model, or --bf16; on CPU devices, fewer --num-cores may do"
+
+
+def launch(train: Train, config: TrainConfig) -> int:
+    """Run `train` on every core of this worker; returns the exit code."""
+    try:
+        if config.replicas.device == "TPU":
+            _require_tpu()
+        if config.loader_workers and not config.data.fake:
+            loader_processes.share_server(bucket=config.data.in_bucket)
+        return (Spawned if config.replicas.device == "TPU" else _Forked)(train, config).run()
+    except TrainerError as error:
+        return tell(error, config, say=partial(say_once, environ=os.environ))
+
+
+def tell(
+    error: TrainerError,
+    config: TrainConfig,
+    who: str = "",
+    *,
+    may_speak: Callable[[], bool] = lambda: True,
+    say: Callable[[str], None] = complain,
+) -> int:
+    """Say what went wrong, once, and return the exit code that belongs to it."""
+    if config.debug:
+        traceback.print_exception(error)
+    elif not isinstance(error, (ToldElsewhereError, PartnersMissingError)) and may_speak():
+        say(f"{who}{error}")
+    if isinstance(error, PartnerLostError):
+        return PARTNER_LOST
+    return STOPPED if isinstance(error, StoppedError) else REFUSED
+
+
+# --- TPU ----------------------------------------------------------------------------------------------------------
+
+
+def _require_tpu() -> None:
+    devices = [*Path("/dev").glob("accel*"), *Path("/dev/vfio").glob("[0-9]*")]
+    if not devices:
+        raise TrainerError(
+            "There is no TPU on this machine, and PJRT_DEVICE is TPU",
+            why="neither /dev/accel* nor /dev/vfio/* exists",
+            remedy="Run on a TPU VM, or set PJRT_DEVICE=CPU",
+        )
+    if not {"TPU_LIBRARY_PATH", "PTXLA_TPU_LIBRARY_PATH"} & os.environ.keys():  # torch_xla sets the latter itself
+        raise TrainerError(
+            "There is a TPU, but no libtpu to drive it", remedy="Install it with: pip install 'tpu-tui[tpu]'"
+        )
+
+
+class Spawned:
+    """torch_xla starts the ranks: a process a chip and in it, on TPU v2 and v3, two threads.
+
+    What a process hears is for all of its ranks: it listens from its first moment on, long before they begin.
+    """
+
+    _current: Spawned  # found by the forked processes; only names travel through torch_xla's queue
+
+    def __init__(self, train: Train, config: TrainConfig) -> None:
+        self._train, self._config = train, config
+        self._stopping = Stopping()
+        self._begun = False
+        self._launcher = os.getpid()
+        context = multiprocessing.get_context("fork")
+        self._code = context.Value("i", 0)  # the first rank's that failed
+        self._voice = context.Lock()
+        Spawned._current = self
+
+    def run(self) -> int:
+        """Start the ranks and wait for them; returns the exit code."""
+        os.register_at_fork(after_in_child=self._listen_as_rank)
+        await_signals(self._hear)
+        sys.stdout.flush()
+        try:
+            torch_xla.launch(_spawned_rank, start_method="fork")
+        except BrokenProcessPool:
+            if not self._code.value and not self._stopping.requested:
+                self._code.value = 128 + signal.SIGKILL
+                where = f"A rank of worker {self._config.replicas.worker}"
+                write_line(f"{where} {_cause(-signal.SIGKILL)}.", descriptor=2)
+            return self._code.value or STOPPED
+        return 0
+
+    def rank(self) -> None:
+        """One rank. What fails ends the process at once: others of this worker may wait for it in a collective.
+
+        torch_xla's pool then ends those, with a signal that `_hear_as_rank` lets end them.
+        """
+        self._begun = True
+        code = 1
+        try:
+            if self._config.replicas.device == "TPU" and self._config.compilation_cache != "no":
+                keep_compiled(self._config.compilation_cache or COMPILED)
+            join = partial(XlaReplicas, self._config.log_steps)
+            code = _guarded(self._train, self._config, self._stopping, join, self._voice)
+        except BaseException:
+            traceback.print_exc()
+        if code:
+            with self._code.get_lock():
+                self._code.value = self._code.value or code
+            sys.stdout.flush()
+            os._exit(code)
+
+    def _hear(self, number: signal.Signals) -> None:
+        """The ranks stop at a step they agree on, save and end: in bounded time, which no collective can stretch."""
+        at_once = number == signal.SIGINT and _hear_ctrl_c(self._config, again=self._stopping.heard)
+        self._stopping.heard = True
+        for rank in multiprocessing.active_children():
+            if rank.pid is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(rank.pid, signal.SIGKILL if at_once else signal.SIGTERM)
+
+    def _listen_as_rank(self) -> None:
+        if os.getppid() == self._launcher:
+            await_signals(self._hear_as_rank)
+
+    def _hear_as_rank(self, _: signal.Signals) -> None:
+        if self._code.value:
+            os._exit(PARTNER_LOST)
+        if not self._begun:  # it waits for the TPU, perhaps in vain, and has nothing to save
+            os._exit(STOPPED)
+        self._stopping.hear(_grace(self._config))
+
+
+def _spawned_rank(_: int) -> None:
+    Spawned._current.rank()
+
+
+# --- CPU ----------------------------------------------------------------------------------------------------------
+
+
+class _Forked:
+    """One forked process a core, and the process that waits for them.
+
+    Forked after torch is imported: its pages are shared and its start-up paid once. Forking is safe only because
+    nothing here has touched an XLA device, whose runtime starts threads.
+    """
+
+    def __init__(self, train: Train, config: TrainConfig) -> None:
+        self._config = config
+        place = config.replicas
+        address = place.coordinator or ("127.0.0.1", 0)
+        listener = listen(address) if place.worker == 0 else None
+        if listener is not None:
+            address = (address[0], listener.getsockname()[1])
+        context = multiprocessing.get_context("fork")
+        voice = context.Lock()
+        self._ranks = [
+            context.Process(
+                target=_cpu_rank,
+                args=(train, config, core, address, listener, os.getpid(), voice),
+                name=f"rank {place.rank(core)}",
+            )
+            for core in range(place.cores)
+        ]
+        self._listener = listener
+        self._kill_at: float | None = None
+        self._stopped = False
+        self._code = 0
+
+    def run(self) -> int:
+        gc.collect()
+        gc.freeze()  # the collector would otherwise write to, and so copy, shared pages
+        sys.stdout.flush()
+        block_signals()
+        for rank in self._ranks:
+            rank.start()
+        if self._listener is not None:
+            self._listener.close()
+        await_signals(self._stop)
+        alive = list(self._ranks)
+        while alive:
+            wait([rank.sentinel for rank in alive], timeout=0.5)
+            ended = [rank for rank in alive if not rank.is_alive()]
+            alive = [rank for rank in alive if rank not in ended]
+            # Those that ended for another's sake are looked at last: the cause may have ended in the same moment.
+            for rank in sorted(ended, key=lambda each: each.exitcode == PARTNER_LOST):
+                self._judge(rank)
+            if self._kill_at is not None and time.monotonic() > self._kill_at:
+                for rank in alive:
+                    rank.kill()
+        return STOPPED if self._stopped and self._code == 0 else self._code
+
+    def _stop(self, number: signal.Signals) -> None:
+        at_once = number == signal.SIGINT and _hear_ctrl_c(self._config, again=self._stopped)
+        self._stopped = True
+        self._end()
+        if at_once:
+            self._kill_at = 0.0
+
+    def _end(self) -> None:
+        if self._kill_at is None:
+            self._kill_at = time.monotonic() + (_grace(self._config) if self._stopped else GRACE)
+        for rank in self._ranks:
+            with contextlib.suppress(ProcessLookupError):
+                rank.terminate()
+
+    def _judge(self, rank: ForkProcess) -> None:
+        code = rank.exitcode
+        assert code is not None
+        if code == 0 or (self._stopped and code in (STOPPED, -signal.SIGTERM, -signal.SIGKILL)):
+            return
+        if self._code:
+            return  # the first failure is the one that counts
+        self._code = code if code > 0 else 128 - code
+        others = "; ending this worker's others" if self._kill_at is None and len(self._ranks) > 1 else ""
+        if code not in (REFUSED, PARTNER_LOST, BELOW_TARGET, STOPPED):
+            worker = self._config.replicas.worker
+            write_line(
+                f"{rank.name.capitalize()} (worker {worker}, core {self._ranks.index(rank)}) {_cause(code)}{others}.",
+                descriptor=2,
+            )
+        self._end()
+
+
+def _hear_ctrl_c(config: TrainConfig, *, again: bool) -> bool:
+    """Say what Ctrl-C does; whether to end at once, which the second one asks for."""
+    first = "at the next step" if config.checkpoint.directory is None else "at the next step, saving first"
+    what = "Ending at once" if again else f"Stopping {first}; Ctrl-C again ends at once"
+    write_line(f"{what}.", descriptor=2)
+    return again
+
+
+def _grace(config: TrainConfig) -> float:
+    return GRACE if config.checkpoint.directory is None else SAVING_GRACE
+
+
+def _cause(code: int) -> str:
+    if code == -signal.SIGKILL:
+        return "was killed by SIGKILL (by the kernel, if memory ran out)"
+    if code < 0:
+        return f"was killed by {signal.Signals(-code).name}"
+    return f"ended with exit code {code}"
+
+
+def _cpu_rank(
+    train: Train,
+    config: TrainConfig,
+    core: int,
+    address: tuple[str, int],
+    listener: socket.socket | None,
+    parent: int,
+    voice: Lock,
+) -> None:
+    die_with_parent(signal.SIGTERM)
+    if os.getppid() != parent:
+        sys.exit(STOPPED)
+    stopping = Stopping()
+
+    def hear(number: signal.Signals) -> None:
+        if number != signal.SIGINT:  # Ctrl-C is left to the process that started the ranks
+            stopping.hear(_grace(config))
+
+    await_signals(hear)
+    place = config.replicas
+    torch.set_num_threads(1)  # the cores are the replicas'
+
+    def join() -> Replicas:
+        store = meet(place, core, address, listener if core == 0 else None, lambda: stopping.requested)
+        return GlooReplicas(place, core, store)
+
+    code = _guarded(train, config, stopping, join, voice, place, core)
+    if code:
+        sys.exit(code)
+
+
+def _guarded(
+    train: Train,
+    config: TrainConfig,
+    stopping: Stopping,
+    join: Callable[[], Replicas],
+    voice: Lock,
+    place: ReplicaConfig | None = None,
+    core: int = 0,
+) -> int:
+    """Run one rank to its end; returns its exit code, having said why it is not 0.
+
+    What several ranks meet at once (a bucket that may not be read any more) is said by the first one: `voice` tells
+    which of its worker's, and the replicas which of the workers.
+    """
+    who = "" if place is None else f"Rank {place.rank(core)} (worker {place.worker}, core {core}): "
+    replicas: Replicas | None = None
+
+    def may_speak() -> bool:
+        return voice.acquire(block=False) and (replicas is None or replicas.is_first_to_tell())
+
+    try:
+        replicas = join()
+        try:
+            code = train(replicas, config, stopping)
+        except StoppedError:
+            code = STOPPED
+        replicas.close()
+        return STOPPED if stopping.heard else code
+    except PartnerLostError as error:
+        deadline = time.monotonic() + CULPRIT_FIRST
+        if replicas is not None:
+            error = replicas.named(error, lambda: stopping.requested)
+        while time.monotonic() < deadline and not stopping.requested:
+            time.sleep(0.05)
+        code = STOPPED
+        if not stopping.requested:
+            code = tell(error, config, who, may_speak=partial(voice.acquire, block=False))
+    except TrainerError as error:
+        code = tell(error, config, may_speak=may_speak)
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and not any(words in str(error) for words in OUT_OF_MEMORY):
+            raise
+        told = TrainerError("Out of memory", why=str(error).splitlines()[0], remedy=LESS_MEMORY)
+        told.__cause__ = error
+        code = tell(told, config, who, may_speak=may_speak)
+    if replicas is not None:
+        replicas.leave()
+    return code

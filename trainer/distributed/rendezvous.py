@@ -1,0 +1,245 @@
+"""How the processes of all workers find each other: a store at worker 0, and the right interface for gloo."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import socket
+import struct
+import time
+from collections.abc import Callable
+from concurrent.futures import wait
+from datetime import timedelta
+from functools import partial
+
+from torch.distributed import TCPStore  # type: ignore[attr-defined]
+
+from trainer.config import ReplicaConfig
+from trainer.distributed import startup_error
+from trainer.errors import PartnerLostError, PartnersMissingError, StoppedError, ToldElsewhereError, TrainerError
+from trainer.progress import counted
+from trainer.storage import background_io
+
+POLL = 0.1  # seconds
+PROBE = 5.0  # seconds that worker 0 may take to answer one attempt
+VERDICT_GRACE = 30.0  # seconds that the others wait longer than rank 0, whose verdict they wait for
+SLICE = "slice"  # the key of what rank 0 expects: which run, how many workers and cores
+SEPARATOR = ": "
+COMPLETE = "complete"  # the key of the verdict: 1 when all have come, 0 when some cannot or were awaited in vain
+REFUSED = "refused"  # the key of how many were not awaited
+GET_INTERFACE_ADDRESS = 0x8915  # SIOCGIFADDR of netdevice(7)
+BACKLOG = 1024
+
+
+def listen(address: tuple[str, int]) -> socket.socket:
+    """Worker 0's listening socket, on that address only: another run may have the same port on another one.
+
+    Port 0 takes a free one. Where the address is not this machine's (behind a NAT, say) it listens on all.
+    Raises TrainerError when the port is taken.
+    """
+    host, port = address
+    try:
+        family, _, _, _, resolved = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except OSError as error:
+        raise _unknown_host(host, error) from error
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        try:
+            listener.bind(resolved)
+        except OSError as error:
+            if error.errno != errno.EADDRNOTAVAIL:
+                raise
+            listener.bind(("", port))
+        listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise TrainerError(
+            f"Worker 0 cannot listen on {host}:{port}",
+            why=error.strerror or str(error),
+            remedy="Stop the run that holds the port, or set TPU_TUI_COORDINATOR to another one on every worker",
+        ) from error
+    return listener
+
+
+def meet(
+    place: ReplicaConfig,
+    core: int,
+    address: tuple[str, int],
+    listener: socket.socket | None,
+    stopping: Callable[[], bool],
+) -> TCPStore:
+    """Connect to worker 0's store, or be it (with `listener`), and wait until every rank is there.
+
+    Rank 0 judges, and is the one to say which workers did not come in time. Raises StoppedError on SIGTERM,
+    PartnerLostError when ranks are missing.
+    """
+    host, port = address
+    deadline = time.monotonic() + place.timeout
+    if listener is None:
+        _await_server(address, deadline, stopping)
+    interface = interface_towards(host, port)
+    if interface is not None:
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
+    connect = partial(
+        TCPStore,
+        host,
+        port,
+        place.world,
+        is_master=listener is not None,
+        timeout=timedelta(seconds=place.timeout + VERDICT_GRACE),  # this end gives up first, and without C++ frames
+        wait_for_workers=False,
+        master_listen_fd=None if listener is None else os.dup(listener.fileno()),
+    )
+    try:
+        store = _connected(connect, address, deadline, stopping)
+        if place.rank(core) == 0:
+            store.compare_set(SLICE, "", _slice(place))
+            _arrive(store, place, core, address)
+            _await_all(store, place, deadline, stopping)
+        else:
+            _await(SLICE, store, deadline, stopping)
+            _arrive(store, place, core, address)
+            _await(COMPLETE, store, deadline + VERDICT_GRACE, stopping)
+        if store.get(COMPLETE) != b"1":
+            raise PartnersMissingError("Some ranks did not come")
+    except RuntimeError as error:
+        raise PartnerLostError("Worker 0's rank 0 ended", why=str(error).splitlines()[0]) from error
+    return store
+
+
+def _connected(
+    connect: Callable[[], TCPStore], address: tuple[str, int], deadline: float, stopping: Callable[[], bool]
+) -> TCPStore:
+    """The store, made in a thread: another program may hold the port, take the connection and never answer."""
+    made = background_io.begun(connect, "connect")
+    while not wait([made], POLL).done:
+        _pause(stopping)
+        if time.monotonic() > deadline:
+            raise PartnerLostError(
+                f"What listens at {address[0]}:{address[1]} does not answer as worker 0 does",
+                remedy="See worker 0's log; perhaps another program holds the port",
+            )
+    return made.result()
+
+
+def _arrive(store: TCPStore, place: ReplicaConfig, core: int, address: tuple[str, int]) -> None:
+    """Be counted. Raises TrainerError where this rank is not one of those that are awaited."""
+    rank, (host, port) = place.rank(core), address
+    own, there = _slice(place), store.get(SLICE).decode()
+    run, _, shape = there.partition(SEPARATOR)
+    if run != place.run:
+        raise TrainerError(
+            f"Another run has its coordinator at {host}:{port}",
+            why=f"it is {run or 'one without a name'}",
+            remedy="Stop it, or set TPU_TUI_COORDINATOR to a free port on every worker",
+        )
+    if own != there:
+        raise _refused(
+            store,
+            f"Worker {place.worker} is to be one of {own.partition(SEPARATOR)[2]}",
+            why=f"worker 0 one of {shape}",
+            remedy="Set TPU_TUI_WORKERS and TPU_TUI_CORES alike on all workers, and give all the same --num-cores",
+        )
+    if store.add(_arrival(rank), 1) > 1:
+        raise _refused(
+            store,
+            f"Rank {rank} has come already to {host}:{port}",
+            why="another run holds that port, or two workers have the same TPU_TUI_WORKER",
+            remedy="Set TPU_TUI_COORDINATOR to a free port on every worker, and TPU_TUI_WORKER to its own number",
+        )
+
+
+def _refused(store: TCPStore, what: str, *, why: str, remedy: str) -> TrainerError:
+    """Have all end who wait for those that can never come; one says why."""
+    store.compare_set(COMPLETE, "", "0")
+    is_first = store.add(REFUSED, 1) == 1
+    return TrainerError(what, why=why, remedy=remedy) if is_first else ToldElsewhereError(what)
+
+
+def _await_all(store: TCPStore, place: ReplicaConfig, deadline: float, stopping: Callable[[], bool]) -> None:
+    missing = list(range(place.world))
+    while missing := [rank for rank in missing if not store.check([_arrival(rank)])]:
+        _pause(stopping)
+        if store.check([COMPLETE]):
+            return
+        if time.monotonic() > deadline:
+            store.set(COMPLETE, "0")
+            workers = sorted({rank // place.cores for rank in missing})
+            raise PartnerLostError(
+                f"{len(missing)} of {place.world} ranks did not come within {place.timeout:g} s",
+                why=f"missing from worker {', '.join(map(str, workers))}",
+                remedy="Look at those workers' logs",
+            )
+    store.compare_set(COMPLETE, "", "1")
+
+
+def _await(key: str, store: TCPStore, deadline: float, stopping: Callable[[], bool]) -> None:
+    while not store.check([key]):
+        _pause(stopping)
+        if time.monotonic() > deadline:
+            raise PartnerLostError("Worker 0's rank 0 froze", why="it does not say whether all ranks have come")
+
+
+def interface_towards(host: str, port: int) -> str | None:
+    """The network interface that leads to `host`, for gloo, which else takes the hostname's address.
+
+    A worker's hostname may not resolve, or resolve to 127.0.1.1 (Debian). None: not found, or IPv6.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((host, port))  # sends nothing: asks the routing table
+        except OSError:
+            return None
+        own = probe.getsockname()[0]
+        for _, name in socket.if_nameindex():
+            try:
+                answer = fcntl.ioctl(probe.fileno(), GET_INTERFACE_ADDRESS, struct.pack("256s", name.encode()[:15]))
+            except OSError:
+                continue  # has no IPv4 address
+            address = socket.inet_ntoa(answer[20:24])
+            if address == own or (own.startswith("127.") and address == "127.0.0.1"):
+                return name
+    return None
+
+
+def _await_server(address: tuple[str, int], deadline: float, stopping: Callable[[], bool]) -> None:
+    while True:
+        try:
+            if startup_error.asked(address, max(POLL, min(PROBE, deadline - time.monotonic()))):
+                raise ToldElsewhereError("Worker 0 does not start")
+            return
+        except socket.gaierror as error:
+            raise _unknown_host(address[0], error) from error
+        except OSError as error:
+            if time.monotonic() > deadline:
+                raise PartnerLostError(
+                    f"Worker 0 cannot be reached at {address[0]}:{address[1]}",
+                    why=error.strerror or str(error),
+                    remedy="See whether it runs (its log), and whether a firewall closes the port",
+                ) from error
+        _pause(stopping)
+
+
+def _pause(stopping: Callable[[], bool]) -> None:
+    if stopping():
+        raise StoppedError("Stopping on SIGTERM before the first step")
+    time.sleep(POLL)
+
+
+def _slice(place: ReplicaConfig) -> str:
+    shape = f"{counted(place.workers, 'worker')} of {counted(place.cores, 'core')}"
+    return f"{place.run}{SEPARATOR}{shape}"
+
+
+def _arrival(rank: int) -> str:
+    return f"arrived/{rank}"
+
+
+def _unknown_host(host: str, error: OSError) -> TrainerError:
+    return TrainerError(
+        f"The coordinator's name {host} is not known here",
+        why=error.strerror or str(error),
+        remedy="Set TPU_TUI_COORDINATOR to worker 0's internal address and a port",
+    )

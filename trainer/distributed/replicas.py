@@ -1,0 +1,345 @@
+"""The replicas of a model, one a core: how they come up, agree, average gradients and come down together.
+
+Two kinds behind one interface. On TPU, torch_xla starts the processes and XLA's own all-reduce averages. XLA's CPU
+device has no collective between processes: there this module forks the processes and gloo averages on the host.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import pickle
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import wait
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+import torch.distributed as dist
+import torch_xla
+import torch_xla.core.xla_model as xm
+import torch_xla.runtime as xr
+import torch_xla.utils.dlpack as dlpack
+from torch.distributed import TCPStore  # type: ignore[attr-defined]
+
+from trainer.config import ReplicaConfig
+from trainer.distributed import liveness
+from trainer.distributed.liveness import RollCall
+from trainer.errors import PartnerLostError, ToldElsewhereError, TrainerError
+from trainer.progress import device_label
+from trainer.storage import background_io
+
+T = TypeVar("T")
+
+ALIGNED = 16  # floats, 64 bytes: arrays that begin elsewhere are copied, or refused, by XLA
+VOTE = torch.Size([1])
+ABSENT = 2.0**16  # a vote that outweighs any number of others
+GLOO_SOURCE = re.compile(r"^\[\S+:\d+\] ")  # the place in gloo's source that its messages begin with
+SMALLEST = 4096  # bytes told through the devices; compiled for each size, so sizes are powers of 2
+
+
+class Verdict(enum.IntEnum):
+    """What all replicas have agreed on by a step's vote."""
+
+    GO_ON = 0
+    STOP = 1
+    STOP_WITHOUT = 2  # and nobody has taken this step: one had no batch for it
+
+
+class Replicas(ABC):
+    """One replica's view of all: who it is, and what can only be done together. Every rank must make each call."""
+
+    def __init__(self, rank: int, world: int, core: int, worker: int) -> None:
+        self.rank, self.world, self.core, self.worker = rank, world, core, worker
+        self.device: torch.device = torch_xla.device()
+        self.label = device_label(str(self.device), rank)
+
+    @abstractmethod
+    def step(self, optimizer: torch.optim.Optimizer, stop: bool) -> Verdict:
+        """Average the gradients over all replicas and step; the answer says whether any replica wants to stop.
+
+        Gradients are gone afterwards. All replicas get the same answer at the same step.
+        """
+
+    @property
+    def can_abstain(self) -> bool:
+        """Whether a replica that has no batch can take part in a step all the same."""
+        return self.world == 1
+
+    @property
+    def others_gave_up(self) -> bool:
+        """Whether the others do not wait for this replica any more, as far as can be known."""
+        return False
+
+    def abstain(self, optimizer: torch.optim.Optimizer) -> None:  # noqa: B027
+        """Take part in a step without a batch: all replicas leave it out and stop."""
+
+    @abstractmethod
+    def total(self, values: torch.Tensor) -> torch.Tensor:
+        """The sum over all replicas of a tensor on the host."""
+
+    @abstractmethod
+    def gather(self, thing: T) -> list[T]:
+        """What each replica handed in, by rank."""
+
+    @abstractmethod
+    def broadcast(self, thing: T) -> T:
+        """What rank 0 handed in. (To gather it would cost every rank as many copies as there are ranks.)"""
+
+    def share(self, make: Callable[[], T]) -> T:
+        """Let rank 0 make something for all. What it cannot make it alone complains about; the others just end."""
+        made: T | None = None
+        error: TrainerError | None = None
+        if self.rank == 0:
+            try:
+                made = make()
+            except TrainerError as caught:
+                error = caught
+        made, failed = self.broadcast((made, error is not None))
+        if error is not None:
+            raise error
+        if failed:
+            raise ToldElsewhereError("Rank 0 could not go on")
+        return made  # type: ignore[return-value]
+
+    def share_at_length(self, make: Callable[[], T], beat: float) -> T:
+        """The same where it may take longer than the others wait: it is made in a thread, and they hear of it.
+
+        `beat`: seconds between two signs of life; less than a collective may take.
+        """
+        made = background_io.begun(make, "share") if self.rank == 0 else None
+        while not self.broadcast(made is not None and bool(wait([made], beat).done)):
+            pass
+        return self.share(made.result if made is not None else make)
+
+    def lead(self, make: Callable[[], T], *, otherwise: T) -> T:
+        """Let rank 0 make something for itself; the others take what they have, and end when rank 0 fails."""
+        made: list[T] = []
+        self.share(lambda: made.append(make()))
+        return made[0] if made else otherwise
+
+    def is_first_to_tell(self) -> bool:
+        """Whether no rank of another worker has told what went wrong, as far as can be known; it is about to."""
+        return True
+
+    def leave(self) -> None:  # noqa: B027
+        """Before an early end: see to it, for two seconds at most, that the others know who tells what went wrong."""
+
+    def named(self, lost: PartnerLostError, stopping: Callable[[], bool]) -> PartnerLostError:  # noqa: ARG002
+        """The same error with the ranks that it is about, as far as can be known; takes some seconds."""
+        return lost
+
+    @abstractmethod
+    def close(self) -> None:
+        """Leave the group."""
+
+
+class GlooReplicas(Replicas):
+    """XLA CPU devices, one a process; gradients meet in one flat bucket, which gloo averages in place.
+
+    The device's memory is the host's: gradients are read where XLA left them, and it takes their means out of the
+    bucket where they lie, both by DLPack. The one copy, into the bucket, is a tenth of what gloo takes. (A transfer
+    each way would cost as much as gloo does, for fresh memory by the dozen MB each step.)
+    """
+
+    def __init__(self, place: ReplicaConfig, core: int, store: TCPStore) -> None:
+        rank, timeout = place.rank(core), timedelta(seconds=place.timeout)
+        self._roll_call = RollCall(store, rank, place.world)
+        with self._together():
+            dist.init_process_group("gloo", store=store, rank=rank, world_size=place.world, timeout=timeout)
+        super().__init__(rank, place.world, core, place.worker)
+        self._cores = place.cores
+        self._bucket = torch.empty(0)
+        self._shapes: Sequence[torch.Size] = ()
+        self._views: list[torch.Tensor] = []
+
+    def step(self, optimizer: torch.optim.Optimizer, stop: bool) -> Verdict:
+        """Two graphs: forward and backward, then the step; gloo between them, on the host. One where it is alone."""
+        verdict = Verdict(stop)
+        if self.world > 1:
+            verdict = self.average(_parameters(optimizer), stop)
+        if verdict is not Verdict.STOP_WITHOUT:
+            optimizer.step()
+        optimizer.zero_grad()
+        torch_xla.sync()
+        return verdict
+
+    @property
+    def can_abstain(self) -> bool:
+        """Always: no replica has stepped before all have voted."""
+        return True
+
+    @property
+    def others_gave_up(self) -> bool:
+        """After a roll call."""
+        return self._roll_call.over
+
+    def abstain(self, optimizer: torch.optim.Optimizer) -> None:
+        """Hand in no gradients, and a vote that none can outvote."""
+        if self.world > 1:
+            *_, vote = self._places([p.shape for p in _parameters(optimizer)])
+            self._bucket.zero_()
+            vote.fill_(ABSENT)
+            with self._together():
+                dist.all_reduce(self._bucket)
+
+    def average(self, parameters: Sequence[torch.Tensor], stop: bool = False) -> Verdict:
+        """Make each gradient its mean over all replicas, with one collective; the vote on stopping rides along.
+
+        The means lie in the bucket, and are good until the next call.
+        """
+        parameters = [p for p in parameters if p.grad is not None]
+        # Runs forward and backward, with all that they leave (loss, running statistics), and waits for them. So is
+        # the bucket free: the step before, which may still have been reading it, made what this one started from.
+        torch_xla.sync(wait=True)
+        *places, vote = self._places([p.shape for p in parameters])
+        torch._foreach_copy_(places, [_on_host(p.grad) for p in parameters if p.grad is not None])
+        vote.fill_(float(stop))
+        with self._together():
+            dist.all_reduce(self._bucket)
+        votes = float(vote)
+        self._bucket.div_(self.world)
+        for p, mean in zip(parameters, places, strict=True):
+            p.grad = dlpack.from_dlpack(mean)
+        return Verdict.STOP_WITHOUT if votes >= ABSENT else Verdict(votes > 0)
+
+    def _places(self, shapes: Sequence[torch.Size]) -> list[torch.Tensor]:
+        """Views of the bucket, of these shapes and one of the vote's, each at an address that XLA takes as it is."""
+        if shapes != self._shapes:
+            sizes = [-(-shape.numel() // ALIGNED) * ALIGNED for shape in (*shapes, VOTE)]
+            self._bucket, self._shapes = torch.zeros(sum(sizes)), shapes
+            parts = zip(torch.split(self._bucket, sizes), (*shapes, VOTE), strict=True)
+            self._views = [part[: shape.numel()].view(shape) for part, shape in parts]
+        return self._views
+
+    def total(self, values: torch.Tensor) -> torch.Tensor:
+        """By gloo."""
+        summed = values.clone()
+        with self._together():
+            dist.all_reduce(summed)
+        return summed
+
+    def gather(self, thing: T) -> list[T]:
+        """By gloo, pickled."""
+        things: list[Any] = [None] * self.world
+        with self._together():
+            dist.all_gather_object(things, thing)
+        return things
+
+    def broadcast(self, thing: T) -> T:
+        """By gloo, pickled."""
+        things = [thing]
+        with self._together():
+            dist.broadcast_object_list(things)
+        return things[0]
+
+    def is_first_to_tell(self) -> bool:
+        """Counted in rank 0's store."""
+        return self._roll_call.tell()
+
+    def leave(self) -> None:
+        """Rank 0 has the store, and waits for the others."""
+        self._roll_call.leave()
+
+    def named(self, lost: PartnerLostError, stopping: Callable[[], bool]) -> PartnerLostError:
+        """By a roll call."""
+        missing = self._roll_call.missing(stopping)
+        ranks = missing.ended or missing.silent or missing.behind
+        if not ranks:
+            return lost
+        where = f"See the last lines of worker {ranks[0] // self._cores}"
+        if missing.ended:
+            return PartnerLostError(f"{liveness.told(ranks, self._cores)} ended, and says why", remedy=where)
+        if ranks == (self.rank,):
+            remedy = "See whether its input hangs, or its machine is much slower"
+            return PartnerLostError("The others ended, for this rank did not come to them", remedy=remedy)
+        how = "ended or froze" if missing.silent else "did not come to the others"
+        hint = "whether that machine still answers" if missing.silent else "whether its input hangs"
+        return PartnerLostError(
+            f"{liveness.told(ranks, self._cores)} {how}", why=lost.why, remedy=f"{where}, and {hint}"
+        )
+
+    @contextlib.contextmanager
+    def _together(self) -> Iterator[None]:
+        """Gloo tells of a partner's death or silence by RuntimeError."""
+        self._roll_call.entered += 1
+        try:
+            yield
+        except RuntimeError as error:
+            why = GLOO_SOURCE.sub("", str(error).splitlines()[0])
+            raise PartnerLostError(
+                "Another rank ended or froze", why=why, remedy="See what the other workers say, and their last lines"
+            ) from error
+
+    def close(self) -> None:
+        """Close gloo's connections; a rank that has not closed counts as lost to the others."""
+        dist.destroy_process_group()
+
+
+class XlaReplicas(Replicas):
+    """TPU cores: XLA's all-reduce, compiled into the step's own graph."""
+
+    def __init__(self, vote_every: int) -> None:
+        """`vote_every`: steps between votes on stopping, for each vote waits for the device."""
+        super().__init__(xr.global_ordinal(), xr.world_size(), xr.local_ordinal(), xr.host_index())
+        self._vote_every = vote_every
+        self._steps = 0
+
+    def step(self, optimizer: torch.optim.Optimizer, stop: bool) -> Verdict:
+        """One graph. The vote is taken every `vote_every` steps only."""
+        xm.optimizer_step(optimizer)
+        optimizer.zero_grad()
+        torch_xla.sync()  # hands the step's graph to the device, and returns at once
+        self._steps += 1
+        if self._steps % self._vote_every:
+            return Verdict.GO_ON
+        return Verdict(self.total(torch.tensor([float(stop)])).item() > 0)
+
+    def total(self, values: torch.Tensor) -> torch.Tensor:
+        """By way of the devices."""
+        summed = xm.all_reduce(xm.REDUCE_SUM, values.to(self.device))
+        assert isinstance(summed, torch.Tensor)
+        return summed.cpu()
+
+    def gather(self, thing: T) -> list[T]:
+        """By way of the devices, pickled, in rows of one length; pickle tells its own end.
+
+        (A rendezvous would be compiled anew for each other length, and fetch every replica's part by itself.)
+        """
+        content = torch.frombuffer(bytearray(pickle.dumps(thing)), dtype=torch.uint8)
+        length = torch.tensor([content.numel()], dtype=torch.int32, device=self.device)
+        longest = xm.all_reduce(xm.REDUCE_MAX, length)
+        assert isinstance(longest, torch.Tensor)
+        row = torch.zeros(_padded(int(longest.item())), dtype=torch.uint8)
+        row[: content.numel()] = content
+        rows = xm.all_gather(row.to(self.device)).cpu().view(self.world, -1)
+        return [pickle.loads(each.numpy().tobytes()) for each in rows]
+
+    def broadcast(self, thing: T) -> T:
+        """By way of the devices, pickled: all others' bytes are zeros."""
+        content = np.frombuffer(pickle.dumps(thing), np.uint8) if self.rank == 0 else np.zeros(0, np.uint8)
+        size = int(self.total(torch.tensor([content.size], dtype=torch.int32)).item())
+        values = torch.zeros(_padded(size), dtype=torch.int32)
+        values[: content.size] = torch.from_numpy(content.astype(np.int32))
+        return pickle.loads(self.total(values)[:size].to(torch.uint8).numpy().tobytes())  # type: ignore[no-any-return]
+
+    def close(self) -> None:
+        """Wait for the others, so that none is cut off by this one's end."""
+        xm.rendezvous("close")
+
+
+def _parameters(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
+    return [p for group in optimizer.param_groups for p in group["params"]]
+
+
+def _padded(size: int) -> int:
+    return max(SMALLEST, 1 << (size - 1).bit_length())
+
+
+def _on_host(tensor: torch.Tensor) -> torch.Tensor:
+    """An array of XLA's CPU device as the host sees it: the same memory."""
+    shared: torch.Tensor = torch.utils.dlpack.from_dlpack(dlpack.to_dlpack(tensor))
+    return shared

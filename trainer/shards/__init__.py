@@ -1,0 +1,1 @@
+"""Make WebDataset shards: `python -m trainer.shards`."""

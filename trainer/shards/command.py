@@ -1,0 +1,355 @@
+"""Make WebDataset shards: `python -m trainer.shards cifar10|folder|shapes … --out DIR|gs://bucket/prefix`.
+
+A shard is a plain tar file of pairs `0000042.ppm` (the image as it was) and `0000042.cls` (the class's number).
+The same arguments make the same bytes, however many processes write them; a run that was cut short is carried on by
+the same command.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import random
+import re
+import shlex
+import signal
+import sys
+import time
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from typing import Any, NoReturn, Protocol
+
+if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # there is nothing to save yet: Ctrl-C ends it, without a word
+
+from trainer.errors import INTERRUPTED, REFUSED, STOPPED, TrainerError
+from trainer.progress import write_line
+from trainer.shards import image_folder, sources, writer
+from trainer.shards.manifest import MANIFEST, UNFINISHED, Manifest, Shard
+from trainer.shards.shard_lock import Claim, claimed
+from trainer.shards.sources import Source
+from trainer.shards.writer import STOPS, Job, Progress, Task, Written, shard_bytes
+from trainer.storage import objects
+from trainer.storage.pipe_urls import is_pipe
+from trainer.storage.urls import settled, unreachable
+
+__all__ = ["main", "make", "pattern", "shard_bytes"]
+
+LAST_NOTE = 5.0  # seconds that a bucket is given to take the list of what is done, when making shards has failed
+
+
+class Display(Protocol):
+    """Where progress is shown."""
+
+    def begin(self, tasks: Sequence[Task], found: Collection[Written]) -> None:
+        """These shards are to be written, some of them were found finished."""
+
+    def add(self, written: Written, number: int) -> None:
+        """The `number`th shard is ready."""
+
+    def note(self, text: str) -> None:
+        """Something else that the user should know."""
+
+    def end(self) -> None:
+        """No more will come."""
+
+
+class Lines:
+    """A line for each shard."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self.note = tell
+        self._of = 0
+
+    def begin(self, tasks: Sequence[Task], found: Collection[Written]) -> None:
+        """Says how much is done already."""
+        self._of = len(tasks)
+        if found:
+            self.note(f"Going on: {len(found)} of {len(tasks)} shards are there and whole")
+
+    def add(self, written: Written, number: int) -> None:
+        """`cifar-train-000003.tar: 2000 samples, 6.2 MB (4 of 640)`."""
+        shard = written.shard
+        self.note(f"{shard.name}: {shard.samples} samples, {shard.size / 1e6:.1f} MB ({number} of {self._of})")
+
+    def end(self) -> None:
+        """Nothing is left open."""
+
+
+class Bar:
+    """A progress bar on standard error, in samples."""
+
+    def __init__(self) -> None:
+        self._bar: Any = None
+
+    def begin(self, tasks: Sequence[Task], found: Collection[Written]) -> None:
+        """Draws it."""
+        from tqdm import tqdm  # type: ignore[import-untyped]
+
+        self._bar = tqdm(total=sum(task.stop - task.start for task in tasks), unit=" samples", unit_scale=True)
+        for number, written in enumerate(found, 1):
+            self.add(written, number)
+        if found:
+            self.note(f"Going on: {len(found)} of {len(tasks)} shards are there and whole")
+
+    def add(self, written: Written, number: int) -> None:
+        """Moves it on."""
+        self._bar.set_postfix_str(f"{number} shards")
+        self._bar.update(written.shard.samples + len(written.skipped))
+
+    def note(self, text: str) -> None:
+        """A line above it."""
+        if self._bar is None:
+            write_line(text, descriptor=2)
+        else:
+            self._bar.write(text, file=sys.stderr)
+
+    def end(self) -> None:
+        """Leaves it as it is."""
+        if self._bar is not None:
+            self._bar.close()
+
+
+def make(
+    source: Source,
+    out: str,
+    *,
+    samples_per_shard: int,
+    repeat: dict[str, int],
+    seed: int,
+    overwrite: bool = False,
+    workers: int = 1,
+    skip_bad: bool = False,
+    tell: Callable[[str], None] = write_line,
+    display: Display | None = None,
+) -> Manifest:
+    """Write every split's shards and, last, the manifest; raises TrainerError.
+
+    Refuses a place that holds a manifest or other shards already, unless told to overwrite; shards that an earlier
+    run with the same arguments left unfinished are completed. Refuses one where another process makes some, too.
+    `repeat` is how many times each split's samples are taken; all are shuffled together with `seed`. `skip_bad`
+    leaves out images that cannot be decoded.
+    """
+    shown = display or Lines(tell)
+    orders = _orders(source, samples_per_shard, repeat, seed)
+    tasks = [task for split, order in orders.items() for task in _tasks(source, split, order, samples_per_shard)]
+    made_from = {
+        "images": source.identity,
+        "--samples-per-shard": samples_per_shard,
+        "--repeat": {split: len(order) // source.splits[split][0] for split, order in orders.items()},
+        "--seed": seed,
+        "--on-bad-image": "skip" if skip_bad else "stop",
+        "classes": list(source.classes),
+    }
+    ours = re.compile(rf"{re.escape(source.name)}-(train|val)-\d{{6}}\.tar")
+    writes = re.compile(rf"{ours.pattern}|{re.escape(MANIFEST)}|{re.escape(UNFINISHED)}")
+    known = {task.name for task in tasks}
+    with claimed(out, shown.note) as claim:
+        objects.remove_temporaries(out, writes)
+        progress = _begun(Progress(out, made_from), overwrite)
+        progress.done = {name: each for name, each in progress.done.items() if name in known}
+        for text in source.notes:
+            shown.note(text)
+        try:
+            shown.begin(tasks, progress.done.values())
+            _write_all(Job(source, dict(orders), out, skip_bad), tasks, workers, progress, shown, claim)
+        finally:
+            objects.remove_temporaries(out, writes)  # of processes that were ended in the middle of a shard
+            shown.end()
+        splits = {
+            split: tuple(progress.done[task.name].shard for task in tasks if task.split == split) for split in orders
+        }
+        manifest = _manifest(source, seed, splits)
+        claim.verify()
+        objects.write(objects.join(out, MANIFEST), manifest.to_json().encode())
+        _tidy(out, ours, known)
+    return manifest
+
+
+def pattern(out: str, name: str, split: str, shards: int) -> str:
+    """The brace pattern that names a split's shards."""
+    return objects.join(out, f"{name}-{split}-{{000000..{shards - 1:06d}}}.tar")
+
+
+def _orders(source: Source, samples_per_shard: int, repeat: dict[str, int], seed: int) -> dict[str, list[int]]:
+    """For each split, its samples' numbers in the sequence in which shards take them."""
+    if samples_per_shard < 1:
+        raise TrainerError("--samples-per-shard must be at least 1")
+    if any(times < 1 for times in repeat.values()):
+        raise TrainerError("--repeat must be at least 1")
+    orders = {}
+    for split, (count, _) in source.splits.items():
+        order = list(range(count)) * repeat.get(split, 1)
+        random.Random(f"{seed} {split}").shuffle(order)
+        if not order:
+            raise TrainerError(f"The {split} split has no samples")
+        orders[split] = order
+    return orders
+
+
+def _tasks(source: Source, split: str, order: Sequence[int], samples_per_shard: int) -> list[Task]:
+    starts = range(0, len(order), samples_per_shard)
+    return [
+        Task(f"{source.name}-{split}-{number:06d}.tar", split, start, min(start + samples_per_shard, len(order)))
+        for number, start in enumerate(starts)
+    ]
+
+
+def _begun(progress: Progress, overwrite: bool) -> Progress:
+    """See what lies in the place already, and have it listed that shards are being made there."""
+    out = progress.out
+    present = objects.matching(out) if objects.is_bucket(out) or objects.exists(out) else []
+    if UNFINISHED in present and not overwrite:  # beside a manifest too: then only tidying was cut short
+        return progress.carried_on()
+    made = [name for name in present if name == MANIFEST or name.endswith(".tar")]
+    if made and not overwrite:
+        raise TrainerError(
+            f"{out} already holds {len(made)} shards or manifests, such as {made[0]}",
+            remedy="Choose another --out, or add --overwrite",
+        )
+    if MANIFEST in present:  # else what is half overwritten would pass for whole
+        objects.delete(objects.join(out, MANIFEST))
+    progress.note()
+    return progress
+
+
+def _write_all(
+    job: Job, tasks: Sequence[Task], workers: int, progress: Progress, shown: Display, claim: Claim
+) -> None:
+    due = [task for task in tasks if task.name not in progress.done]
+    try:
+        with contextlib.closing(writer.written(job, due, workers, claim.keep)) as ready:
+            for written in ready:
+                progress.add(written)
+                shown.add(written, len(progress.done))
+                for text in written.skipped:
+                    shown.note(f"Left out. {text}")
+    except BaseException:
+        with contextlib.suppress(TrainerError):  # what kept the shards from being written is what matters
+            progress.note(LAST_NOTE)
+        raise
+    progress.note()
+
+
+def _manifest(source: Source, seed: int, splits: dict[str, tuple[Shard, ...]]) -> Manifest:
+    for split, shards in splits.items():
+        if not any(shard.samples for shard in shards):
+            raise TrainerError(f"The {split} split has no samples", why="none of its images can be decoded")
+    return Manifest(source.name, source.classes, source.image_size, seed, splits)
+
+
+def _tidy(out: str, ours: re.Pattern[str], known: set[str]) -> None:
+    """Remove the list of what is done, and what an overwritten, larger set had more."""
+    for present in objects.matching(out):
+        if present == UNFINISHED or (ours.fullmatch(present) and present not in known):
+            objects.delete(objects.join(out, present))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Make shards from the command line; returns the exit code."""
+    options = _parser().parse_args(arguments)
+    options.out = settled(options.out)
+    started = time.monotonic()
+    for number in STOPS:
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, _interrupt)
+    try:
+        manifest = make(
+            _source(options),
+            options.out,
+            samples_per_shard=options.samples_per_shard,
+            repeat={"train": options.repeat, "val": options.val_repeat},
+            seed=options.seed,
+            overwrite=options.overwrite,
+            workers=options.workers,
+            skip_bad=options.on_bad_image == "skip",
+            display=Bar() if sys.stderr.isatty() else Lines(lambda text: write_line(text, descriptor=2)),
+        )
+    except TrainerError as error:
+        write_line(str(error), descriptor=2)
+        return REFUSED
+    except OSError as error:  # of what the pictures come from, as a rule
+        what = f"Cannot read {error.filename}" if error.filename else "Cannot make shards"
+        write_line(f"{what}: {error.strerror or error}.", descriptor=2)
+        return REFUSED
+    except KeyboardInterrupt as stop:
+        same = "The same command without --overwrite" if options.overwrite else "The same command"
+        write_line(f"Stopped. {same} goes on where it stopped.", descriptor=2)
+        return STOPPED if signal.SIGTERM in stop.args else INTERRUPTED
+    for split, shards in manifest.splits.items():
+        write_line(_told(options.out, manifest, split, shards))
+    train = f"python -m trainer.train --data {shlex.quote(options.out)}"
+    write_line(f"Done in {time.monotonic() - started:.1f} s. Train with: {train}")
+    return 0
+
+
+def _interrupt(number: int, _: object) -> NoReturn:
+    """The first signal stops the making in order; the next one ends it at once, wherever it waits."""
+    for each in STOPS:
+        signal.signal(each, signal.SIG_DFL)
+    raise KeyboardInterrupt(number)
+
+
+def _told(out: str, manifest: Manifest, split: str, shards: Sequence[Shard]) -> str:
+    total = sum(shard.samples for shard in shards)
+    where = pattern(out, manifest.name, split, len(shards))
+    return f"{split}: {total} samples of {len(manifest.classes)} classes in {len(shards)} shards: {where}"
+
+
+def _source(options: argparse.Namespace) -> Source:
+    if options.workers < 1:
+        raise TrainerError("--workers must be at least 1")
+    if is_pipe(options.out):
+        raise TrainerError(f"--out {options.out} is a command", remedy="Name a directory, or gs://bucket/prefix")
+    if not options.out:
+        raise TrainerError("--out is empty", remedy="Name a directory, or gs://bucket/prefix")
+    if scheme := unreachable(options.out):
+        what = f"--out {options.out}: {scheme}:// is not written here"
+        raise TrainerError(what, remedy="Name a directory, or gs://bucket/prefix")
+    if options.source == "cifar10":
+        return sources.cifar10(_local(options.archive))
+    if options.source == "folder":
+        return image_folder.folder(_local(options.images), options.val_fraction, options.seed)
+    if min(options.train, options.val) < 1 or not 8 <= options.size <= 1024:
+        raise TrainerError("--train and --val must be at least 1, --size between 8 and 1024")
+    return sources.shapes(options.train, options.val, options.size, options.seed)
+
+
+def _local(path: str) -> Path:
+    if objects.is_bucket(path) or unreachable(path):
+        raise TrainerError(f"Images are read from this machine only, not from {path}", remedy="Copy them here first")
+    return Path(settled(path))
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m trainer.shards", description="Make WebDataset shards.")
+    sources = parser.add_subparsers(dest="source", required=True, metavar="SOURCE")
+    cifar = sources.add_parser("cifar10", help="from cifar-10-python.tar.gz, or where it was unpacked")
+    cifar.add_argument("archive")
+    classes = sources.add_parser("folder", help="from DIR/CLASS/*.jpg or DIR/{train,val}/CLASS/*.jpg")
+    classes.add_argument("images")
+    classes.add_argument("--val-fraction", type=float, default=0.1)
+    shapes = sources.add_parser("shapes", help="ten shapes, drawn here: small, learnable, made in seconds")
+    shapes.add_argument("--train", type=int, default=8192, help="samples (default: %(default)s)")
+    shapes.add_argument("--val", type=int, default=1024)
+    shapes.add_argument("--size", type=int, default=32, help="pixels a side")
+    for each in (cifar, classes, shapes):
+        each.add_argument("--out", required=True, help="directory, or gs://bucket/prefix")
+        each.add_argument("--samples-per-shard", type=int, default=2000)
+        each.add_argument("--repeat", type=int, default=1, help="take every training sample so many times")
+        each.add_argument("--val-repeat", type=int, default=1)
+        each.add_argument("--seed", type=int, default=42)
+        each.add_argument("--overwrite", action="store_true", help="replace what --out holds")
+        each.add_argument("--workers", type=int, default=_cores(), help="writing processes (default: %(default)s)")
+        each.add_argument(
+            "--on-bad-image",
+            choices=("stop", "skip"),
+            default="stop",
+            help="an image that cannot be decoded: stop and name it, or leave it out and name it (default: stop)",
+        )
+    return parser

@@ -1,0 +1,240 @@
+"""Shards written by several processes at once, so that a killed run can be carried on.
+
+Which samples go into which shard is settled before the first is written: so the bytes are the same however many
+processes write. `manifest.unfinished.json` lists the shards that are done, and from what they are made; it gives way
+to the manifest when all are.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import io
+import json
+import multiprocessing
+import signal
+import tarfile
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+import google_crc32c
+
+from trainer.distributed.child_cleanup import die_with_parent
+from trainer.errors import TrainerError, check_fields, check_schema
+from trainer.shards.manifest import UNFINISHED, Shard
+from trainer.shards.sources import Sample, Source, UnreadableImageError
+from trainer.storage import objects
+
+KEY = "%07d"  # seven digits, as the shards of PyTorch/XLA's WebDataset tutorial have them
+SCHEMA = 1  # of the list of what is done
+SHARD_FIELDS = tuple(each.name for each in fields(Shard))
+NOTED_EVERY = 0.1  # seconds
+NOTED_IN_BUCKET_EVERY = 1.0  # Cloud Storage takes one new version of an object a second
+STOPS = (signal.SIGINT, signal.SIGTERM)
+VERIFIED_AT_ONCE = 8  # finished shards that are read again
+
+
+@dataclass(frozen=True)
+class Task:
+    """A shard to be written: samples `start` up to `stop` (exclusive) of a split's sequence."""
+
+    name: str
+    split: str
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True)
+class Written:
+    """A shard that is there; `skipped` says of each image that it lacks why."""
+
+    shard: Shard
+    crc32c: str  # as Cloud Storage tells it: base64
+    skipped: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Job:
+    """What every writing process needs to know."""
+
+    source: Source
+    orders: dict[str, Sequence[int]]
+    out: str
+    skip_bad: bool
+
+    def write(self, task: Task) -> Written:
+        """Make a shard and put it in its place; raises TrainerError."""
+        sample_at = self.source.splits[task.split][1]
+        samples, skipped = [], []
+        for index in self.orders[task.split][task.start : task.stop]:
+            try:
+                samples.append(sample_at(index))
+            except UnreadableImageError as error:  # noqa: PERF203
+                if not self.skip_bad:
+                    raise
+                skipped.append(f"{error.what}: {error.why}")
+        content = shard_bytes(samples, task.start)
+        objects.write(objects.join(self.out, task.name), content)
+        shard = Shard(task.name, len(samples), len(content), hashlib.sha256(content).hexdigest())
+        return Written(shard, _crc32c(content), tuple(skipped))
+
+
+def shard_bytes(samples: Sequence[Sample], first_key: int) -> bytes:
+    """A shard in memory; its times and owners are fixed, so that equal samples give equal bytes."""
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w", format=tarfile.USTAR_FORMAT) as writer:
+        for offset, sample in enumerate(samples):
+            key = KEY % (first_key + offset)
+            for extension, content in (("cls", str(sample.label).encode()), (sample.extension, sample.content)):
+                member = tarfile.TarInfo(f"{key}.{extension}")
+                member.size, member.mode = len(content), 0o444
+                member.uname = member.gname = "root"
+                writer.addfile(member, io.BytesIO(content))
+    return stream.getvalue()
+
+
+# --- in processes ---------------------------------------------------------------------------------------------------
+
+_job: Job | None = None  # of a writing process, which inherits it: samples may be functions that cannot be sent
+
+
+def written(
+    job: Job, tasks: Sequence[Task], processes: int, forked: Callable[[], None] = lambda: None
+) -> Generator[Written, None, None]:
+    """Write the shards; they come as they get ready. Raises TrainerError.
+
+    `forked` is called once the writing processes have been forked: then threads may be started.
+    Whoever stops asking for more ends the processes, in the middle of a shard: none of it is in its place then.
+    """
+    if processes <= 1 or len(tasks) <= 1:
+        forked()
+        yield from map(job.write, tasks)
+        return
+    context = multiprocessing.get_context("fork")
+    others = set(multiprocessing.active_children())
+    with ProcessPoolExecutor(min(processes, len(tasks)), context, _begin, (job,)) as pool:
+        try:
+            with held_back(STOPS):
+                ready: list[Future[Written]] = [pool.submit(_write, task) for task in tasks]
+            forked()
+            for future in as_completed(ready):
+                yield future.result()
+        except BrokenProcessPool as error:
+            raise TrainerError(
+                "A process that writes shards was killed",
+                why="the machine may be out of memory",
+                remedy="The same command, with a smaller --workers, goes on where it stopped",
+            ) from error
+        finally:
+            for process in set(multiprocessing.active_children()) - others:
+                process.kill()
+            pool.shutdown(cancel_futures=True)
+
+
+@contextlib.contextmanager
+def held_back(numbers: Sequence[signal.Signals]) -> Iterator[None]:
+    """Let signals wait while processes are forked: there, Python swallows what a handler raises."""
+    handlers = {number: found for number in numbers if callable(found := signal.getsignal(number))}
+    if threading.current_thread() is not threading.main_thread():
+        handlers = {}  # no handler runs in this one
+    heard: list[int] = []
+    for number in handlers:
+        signal.signal(number, lambda number, _: heard.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for first in heard[:1]:
+            signal.raise_signal(first)
+
+
+def _begin(job: Job) -> None:
+    global _job
+    _job = job
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the first process ends the others in order
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    die_with_parent()
+
+
+def _write(task: Task) -> Written:
+    assert _job is not None
+    return _job.write(task)
+
+
+# --- what is done already -------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Progress:
+    """The list of what is done, kept beside the shards."""
+
+    out: str
+    made_from: dict[str, Any]  # everything that decides a shard's bytes
+    done: dict[str, Written] = field(default_factory=dict)
+    _noted: float = 0.0
+
+    @property
+    def url(self) -> str:
+        """Where the list is."""
+        return objects.join(self.out, UNFINISHED)
+
+    def add(self, written: Written) -> None:
+        """One more is done; the list is written anew now and then."""
+        self.done[written.shard.name] = written
+        pause = NOTED_IN_BUCKET_EVERY if objects.is_bucket(self.out) else NOTED_EVERY
+        if time.monotonic() - self._noted >= pause:
+            self.note()
+
+    def note(self, patience: float | None = None) -> None:
+        """Write the list; `patience` as `objects.write` has it."""
+        done = [asdict(written) for written in self.done.values()]
+        content = {"schema": SCHEMA, "made_from": self.made_from, "done": done}
+        objects.write(self.url, (json.dumps(content, indent=1) + "\n").encode(), patience=patience)
+        self._noted = time.monotonic()
+
+    def carried_on(self) -> Progress:
+        """With what an earlier run finished, as far as it is still whole; raises TrainerError for another set."""
+        try:
+            told = json.loads(objects.read(self.url))
+            check_schema(self.url, told["schema"], SCHEMA, "begin anew with --overwrite")
+            for each in told["done"]:
+                check_fields(self.url, each["shard"], SHARD_FIELDS, "begin anew with --overwrite")
+            before = dict(told["made_from"])
+            listed = [Written(Shard(**d["shard"]), d["crc32c"], tuple(d["skipped"])) for d in told["done"]]
+        except (ValueError, KeyError, TypeError) as error:
+            raise TrainerError(
+                f"{self.url} cannot be read", why=str(error), remedy="Begin anew with --overwrite"
+            ) from error
+        differ = [name for name, value in self.made_from.items() if before.get(name) != value]
+        if differ:
+            raise TrainerError(
+                f"{self.out} holds shards that were begun otherwise",
+                why=f"{', '.join(differ)} differ",
+                remedy="Give the arguments of then to go on, another --out, or --overwrite to begin anew",
+            )
+        with ThreadPoolExecutor(VERIFIED_AT_ONCE, thread_name_prefix="verify") as pool:
+            whole = pool.map(lambda each: _is_whole(self.out, each), listed)
+            self.done = {each.shard.name: each for each, ok in zip(listed, whole, strict=True) if ok}
+        return self
+
+
+def _is_whole(out: str, written: Written) -> bool:
+    """Whether a shard is there as it was written; Cloud Storage knows its objects' checksums itself."""
+    url = objects.join(out, written.shard.name)
+    if objects.is_bucket(url):
+        return objects.size_and_crc32c(url) == (written.shard.size, written.crc32c)
+    if not objects.exists(url):
+        return False
+    content = objects.read(url)
+    return (len(content), _crc32c(content)) == (written.shard.size, written.crc32c)
+
+
+def _crc32c(content: bytes) -> str:
+    return base64.b64encode(int(google_crc32c.value(content)).to_bytes(4, "big")).decode()

@@ -1,0 +1,1 @@
+"""Objects in Cloud Storage, on disk and behind pipes: list, open, write."""

@@ -1,0 +1,330 @@
+"""Objects in Cloud Storage, local files and pipes behind the few verbs the trainer needs: list, open, write.
+
+`STORAGE_EMULATOR_HOST` is honoured, with anonymous credentials. Errors come as sentences (TrainerError).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fnmatch
+import functools
+import io
+import os
+import re
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+from urllib.parse import quote
+
+from trainer.config import BUCKET
+from trainer.distributed import child_cleanup
+from trainer.errors import TrainerError
+from trainer.progress import FULL
+from trainer.storage.pipe_urls import is_pipe, open_pipe
+from trainer.storage.resumable_stream import ObjectStream
+
+READ_BYTES = 1024 * 1024  # of an object at a time; all of it comes with one request
+PATIENCE = 30.0  # seconds that what comes first is tried again: it shows whether there is a network
+STORAGE = "https://storage.googleapis.com"
+REQUEST = 60.0  # seconds that one request of an upload may take
+WRITER = "writer"  # an object's metadata: by what its writer knows it again
+
+
+class TakenError(TrainerError):
+    """What was to be new is there already."""
+
+
+class MissingError(TrainerError):
+    """There is no such file or object; everything else that keeps one from being read may pass."""
+
+
+def is_bucket(url: str) -> bool:
+    """Whether a path lies in Cloud Storage."""
+    return url.startswith(BUCKET)
+
+
+def is_local(url: str) -> bool:
+    """Whether a path is one of this machine's."""
+    return not is_bucket(url) and not is_pipe(url)
+
+
+def join(directory: str, name: str) -> str:
+    """A name inside a directory or prefix."""
+    return f"{directory.rstrip('/')}/{name}"
+
+
+def parent(url: str) -> str:
+    """The directory or prefix that holds a path."""
+    directory, slash, _ = url.rpartition("/")
+    return directory or slash or "."
+
+
+def exists(url: str) -> bool:
+    """Whether there is such a file or object; raises TrainerError when nobody can tell."""
+    if not is_bucket(url):
+        with _on_disk(f"Cannot look for {url}"):
+            return Path(url).exists()
+    bucket, name = _parts(url)
+    with _told(url):
+        return bool(_client().bucket(bucket).blob(name).exists())
+
+
+def size_and_crc32c(url: str) -> tuple[int, str] | None:
+    """An object's bytes and checksum (base64) as the bucket knows them; None where there is none."""
+    bucket, name = _parts(url)
+    with _told(url):
+        blob = _client().bucket(bucket).get_blob(name)
+    return None if blob is None else (int(blob.size), str(blob.crc32c))
+
+
+def is_there(directory: str) -> bool:
+    """Whether a local directory exists; a prefix in a bucket always does."""
+    with _on_disk(f"Cannot look for {directory}"):
+        return is_bucket(directory) or Path(directory).is_dir()
+
+
+def matching(directory: str, pattern: str = "*") -> list[str]:
+    """Names right inside a directory or prefix, sorted; raises TrainerError for a missing bucket or directory."""
+    if not is_bucket(directory):
+        if not is_there(directory):
+            if Path(directory).exists():
+                raise TrainerError(f"{directory} is a file", remedy="Name a directory, or gs://bucket/prefix")
+            raise TrainerError(
+                f"There is no directory {directory}", remedy="Make shards with python -m trainer.shards"
+            )
+        with _on_disk(f"Cannot list {directory}"):
+            return sorted(fnmatch.filter((path.name for path in Path(directory).iterdir()), pattern))
+    bucket, name = _parts(directory)
+    prefix = f"{name.rstrip('/')}/".lstrip("/")
+    from google.cloud.storage.retry import DEFAULT_RETRY
+
+    with _told(directory):
+        retry = DEFAULT_RETRY.with_timeout(PATIENCE)
+        blobs = list(_client().list_blobs(bucket, prefix=prefix, delimiter="/", retry=retry))
+    return sorted(fnmatch.filter((str(blob.name)[len(prefix) :] for blob in blobs), pattern))
+
+
+def remove_temporaries(directory: str, of: re.Pattern[str]) -> None:
+    """Delete what killed writers left of files whose names match; objects in a bucket are whole or not there."""
+    if is_local(directory) and Path(directory).is_dir():
+        child_cleanup.remove_temporaries(Path(directory), of)
+
+
+def read(url: str) -> bytes:
+    """A whole file or object."""
+    with open_stream(url) as stream:
+        return stream.read()
+
+
+@contextlib.contextmanager
+def open_stream(url: str) -> Iterator[IO[bytes]]:
+    """Read a file, an object (streamed) or a `pipe:` command; raises TrainerError, also when the command fails.
+
+    MissingError where there is no such file or object.
+    """
+    if is_pipe(url):
+        with open_pipe(url) as stream:
+            yield stream
+    elif is_bucket(url):
+        with open_object(url) as raw, io.BufferedReader(raw, READ_BYTES) as stream:
+            yield stream
+    else:
+        with _on_disk(f"Cannot read {url}"), Path(url).open("rb") as stream:
+            yield stream
+
+
+@contextlib.contextmanager
+def open_object(url: str) -> Iterator[ObjectStream]:
+    """Read an object of Cloud Storage as it comes, without a buffer between; raises TrainerError."""
+    bucket, name = _parts(url)
+    address = f"{storage_address()}/storage/v1/b/{bucket}/o/{quote(name, safe='')}?alt=media"
+    with _told(url), ObjectStream(_client()._http, address, url) as stream:
+        yield stream
+
+
+def write(url: str, content: bytes, *, new: bool = False, patience: float | None = None) -> None:
+    """Write a whole file or object; a local file appears complete or not at all.
+
+    With `new` it must not be there yet, and TakenError is raised if it is. `patience` is how many seconds a bucket is
+    tried again; None: as long as the client's makers think right, two minutes.
+    """
+    if is_bucket(url):
+        upload(url, content, 0 if new else None, patience)
+        return
+    path = Path(url)
+    if new and path.exists():
+        raise TakenError(f"There is {url} already")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with child_cleanup.replacing(path) as stream:
+            stream.write(content)
+    except OSError as error:
+        remedy = "Make room there, or choose another place" if error.errno in FULL else ""
+        raise TrainerError(f"Cannot write {url}", why=error.strerror or str(error), remedy=remedy) from error
+
+
+def upload(
+    url: str, content: bytes, replaces: int | None = None, patience: float | None = None, writer: str = ""
+) -> int:
+    """Write an object, with `replaces` only in the place of that generation (0: of none); return its own generation.
+
+    Raises TakenError where something else is there by now. What an earlier call of the same `writer` left there is no
+    other's: its answer may have been lost. `patience` as `write` has it.
+    """
+    from google.api_core.exceptions import PreconditionFailed
+    from google.cloud.storage.retry import DEFAULT_RETRY
+
+    bucket, name = _parts(url)
+    with _told(url):
+        blob = _client().bucket(bucket).blob(name)
+        if replaces is not None:
+            blob.metadata = {WRITER: writer or secrets.token_hex(8)}
+        try:
+            # To send the same bytes twice does no harm: so it may be retried, which is not the client's default.
+            blob.upload_from_file(
+                io.BytesIO(content),
+                checksum="crc32c",
+                size=len(content),
+                timeout=REQUEST if patience is None else min(REQUEST, patience),
+                retry=DEFAULT_RETRY if patience is None else DEFAULT_RETRY.with_timeout(patience),
+                if_generation_match=replaces,
+            )
+        except PreconditionFailed as error:
+            retry = DEFAULT_RETRY.with_timeout(PATIENCE if patience is None else patience)
+            there = _client().bucket(bucket).get_blob(name, retry=retry)
+            # Where only the answer was lost, what was sent again has met itself.
+            if there is None or there.metadata != blob.metadata:
+                raise TakenError(f"There is {url} already") from error
+            return int(there.generation)
+        return int(blob.generation)
+
+
+def generation(url: str, writer: str | None = None, patience: float = PATIENCE) -> int:
+    """Return an object's generation, another number each time that it is written; 0 where there is none.
+
+    With `writer`, what another one wrote counts as none. `patience` as `write` has it.
+    """
+    from google.cloud.storage.retry import DEFAULT_RETRY
+
+    bucket, name = _parts(url)
+    with _told(url):
+        blob = _client().bucket(bucket).get_blob(name, retry=DEFAULT_RETRY.with_timeout(patience))
+    is_other = writer is not None and blob is not None and (blob.metadata or {}).get(WRITER) != writer
+    return 0 if blob is None or is_other else int(blob.generation)
+
+
+def delete(url: str, generation: int | None = None, patience: float | None = None) -> None:
+    """Delete a file or object, where told only if it is that generation; one that is gone already is fine.
+
+    `patience` as `write` has it.
+    """
+    if is_bucket(url):
+        from google.api_core.exceptions import NotFound, PreconditionFailed
+        from google.cloud.storage.retry import DEFAULT_RETRY
+
+        bucket, name = _parts(url)
+        retry = DEFAULT_RETRY if patience is None else DEFAULT_RETRY.with_timeout(patience)
+        with _told(url), contextlib.suppress(NotFound, PreconditionFailed):
+            _client().bucket(bucket).blob(name).delete(if_generation_match=generation, retry=retry)
+        return
+    with _on_disk(f"Cannot delete {url}"):
+        Path(url).unlink(missing_ok=True)
+
+
+def storage_address() -> str:
+    """Where Cloud Storage's JSON API answers: the emulator's address where one is set."""
+    return (os.environ.get("STORAGE_EMULATOR_HOST", "") or STORAGE).rstrip("/")
+
+
+def _parts(url: str) -> tuple[str, str]:
+    bucket, _, name = url[len(BUCKET) :].partition("/")
+    if not bucket:
+        raise TrainerError(f"{url} names no bucket", remedy="Write gs://BUCKET/PREFIX")
+    return bucket, name
+
+
+def _client() -> Any:
+    """One client a process: connections must not be shared with a forked child."""
+    return _client_of(os.getpid(), os.environ.get("STORAGE_EMULATOR_HOST", ""))
+
+
+@functools.lru_cache(maxsize=2)
+def _client_of(pid: int, emulator: str) -> Any:  # noqa: ARG001
+    from google.auth.credentials import AnonymousCredentials
+    from google.cloud import storage
+
+    if emulator:
+        return storage.Client(project="local", credentials=AnonymousCredentials())  # type: ignore[no-untyped-call]
+    return storage.Client(project=None)  # objects belong to buckets, and credentials may be of no project
+
+
+@contextlib.contextmanager
+def _on_disk(what: str) -> Iterator[None]:
+    """Turn what the operating system answers into a sentence: `what` could not be done."""
+    try:
+        yield
+    except OSError as error:
+        kind = MissingError if isinstance(error, FileNotFoundError) else TrainerError
+        raise kind(what, why=error.strerror or str(error)) from error
+
+
+@contextlib.contextmanager
+def _told(url: str) -> Iterator[None]:
+    """Turn the client's exceptions into sentences about `url`."""
+    from google.api_core.exceptions import Forbidden, GoogleAPIError, NotFound, Unauthorized
+    from google.auth.exceptions import GoogleAuthError
+    from requests.exceptions import RequestException
+
+    bucket = url[len(BUCKET) :].partition("/")[0]
+    try:
+        yield
+    except NotFound as error:
+        if not _bucket_exists(bucket):
+            raise TrainerError(
+                f"There is no bucket gs://{bucket}",
+                remedy=f"Make it with: gcloud storage buckets create gs://{bucket}",
+            ) from error
+        raise MissingError(f"There is no object {url}") from error
+    except (Forbidden, Unauthorized) as error:
+        raise TrainerError(
+            f"No permission for {url}",
+            why=_answer(error),
+            remedy="Give this machine's service account the role roles/storage.objectAdmin on the bucket",
+        ) from error
+    except GoogleAuthError as error:
+        raise TrainerError(
+            f"No credentials for {url}",
+            why=str(error.args[0] if error.args else error),  # the others are what it was met as
+            remedy="Run: gcloud auth application-default login",
+        ) from error
+    except (GoogleAPIError, RequestException, OSError) as error:
+        raise TrainerError(
+            f"Cloud Storage does not serve {url}",
+            why=_answer(error),
+            remedy="See whether network and bucket are well",
+        ) from error
+
+
+def _answer(error: Exception) -> str:
+    """What the API said, without the request that it answered; of an error tried again for long, the last one."""
+    error = getattr(error, "cause", None) or error
+    reason = getattr(error.args[0], "reason", None) if error.args else None  # of urllib3: no connection came about
+    if reason is not None:
+        return str(reason).rpartition(": ")[2]
+    told = getattr(error, "message", None) or str(error)
+    response = getattr(error, "response", None)
+    if response is not None:
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            told = response.json()["error"]["message"]
+    return f"{getattr(error, 'code', None) or type(error).__name__}: {told}"
+
+
+def _bucket_exists(bucket: str) -> bool:
+    from google.api_core.exceptions import GoogleAPIError
+    from requests.exceptions import RequestException
+
+    try:
+        return bool(_client().bucket(bucket).exists())
+    except (GoogleAPIError, RequestException):  # it may not be asked for, or not just now
+        return True

@@ -1,0 +1,1 @@
+"""Helpers for asyncio: threads, back-off, one task a worker, open files."""

@@ -1,0 +1,108 @@
+"""Whether the buckets that a command names are where the slice is.
+
+Data moves fastest, and for nothing, within a region (Cloud TPU documentation, "Training on TPU Pods"; Cloud Storage
+documentation, bucket locations and pricing).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from tui.checks.bucket_inputs import check_inputs
+from tui.checks.check_row import CheckRow
+from tui.errors import CloudError, TpuTuiError
+from tui.pod.slice import Slice
+from tui.text.printable import one_line
+
+if TYPE_CHECKING:
+    from tui.cloud.storage.buckets import BucketPlace, Buckets
+
+DUAL_REGIONS: Mapping[str, tuple[str, ...]] = {
+    "ASIA1": ("ASIA-NORTHEAST1", "ASIA-NORTHEAST2"),
+    "EUR4": ("EUROPE-NORTH1", "EUROPE-WEST4"),
+    "EUR5": ("EUROPE-WEST1", "EUROPE-WEST2"),
+    "EUR7": ("EUROPE-WEST2", "EUROPE-WEST3"),
+    "EUR8": ("EUROPE-WEST3", "EUROPE-WEST6"),
+    "NAM4": ("US-CENTRAL1", "US-EAST1"),
+}
+"""The predefined dual-regions (Cloud Storage documentation, bucket locations)."""
+_CONTINENTS = {"US": "US-", "EU": "EUROPE-", "ASIA": "ASIA-"}
+_NOT_IN_EU = ("EUROPE-WEST2", "EUROPE-WEST6")
+"""London and Zürich: the multi-region EU keeps its data within member states."""
+_ZONE = re.compile(r"(?P<region>[a-z][a-z0-9-]*)-[a-z]")
+_ADDRESS = re.compile(r"gs://(?P<bucket>[^/\s'\"`,;|&<>()?#]*)")
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
+_SHELL = "$*{}[]~"
+
+
+def region_of(zone: str | None) -> str | None:
+    """The region of a zone in capitals, as Cloud Storage names it; None when it is no zone's name."""
+    match = _ZONE.fullmatch(zone or "")
+    return match["region"].upper() if match else None
+
+
+def named_buckets(argv: Iterable[str], env: Mapping[str, str]) -> tuple[str, ...]:
+    """What stands where a bucket's name should in the `gs://` addresses of a command, each once, in order."""
+    texts = (*argv, *env.values())
+    return tuple(dict.fromkeys(match["bucket"] for text in texts for match in _ADDRESS.finditer(text)))
+
+
+def region_row(bucket: str, place: BucketPlace, slice_: Slice) -> CheckRow:
+    """How a bucket's location fits the slice's zone."""
+    region = region_of(slice_.zone)
+    where = f"gs://{bucket} is in {place.location}"
+    if region is None:
+        return _row("unknown", f"{where}; where the slice is, its source does not tell")
+    if place.location == region:
+        return _row("pass", f"{where}, as the slice is")
+    regions = place.regions or DUAL_REGIONS.get(place.location, ())
+    remedy = f"gcloud storage buckets create gs://NAME --location={region.lower()}, and copy the data there"
+    if region in regions:
+        told = f"{where}, which holds {region} and {' and '.join(other for other in regions if other != region)}"
+        return _row("warn", f"{told}: a bucket of the one region is faster and cheaper", remedy)
+    if not regions and _within(region, place.location):
+        return _row("warn", f"{where}, a multi-region around {region}: a regional bucket is faster", remedy)
+    slow = "every read crosses regions, which is slow and billed by the GiB, and the cores wait for it"
+    return _row("fail", f"{where}, the slice in {region}: {slow}", remedy)
+
+
+def _within(region: str, continent: str) -> bool:
+    prefix = _CONTINENTS.get(continent)
+    if prefix is None or not region.startswith(prefix):
+        return False
+    return continent != "EU" or region not in _NOT_IN_EU
+
+
+def _row(status: str, detail: str, remedy: str | None = None) -> CheckRow:
+    return CheckRow("region", None, None, None, status, None, detail, remedy)
+
+
+async def check_launch(
+    argv: Sequence[str], env: Mapping[str, str], slice_: Slice, buckets: Buckets
+) -> list[CheckRow]:
+    """A row for each bucket that a command or its environment names, and for each range of shards in one.
+
+    Where none is named nothing is asked.
+    A bucket that is not there fails; one whose place may not be read, or a name that only the worker's shell
+    completes, is unknown.
+    """
+    places = asyncio.gather(*(_check(name, slice_, buckets) for name in named_buckets(argv, env)))
+    rows, inputs = await asyncio.gather(places, check_inputs(argv, env, buckets))
+    return [*rows, *inputs]
+
+
+async def _check(name: str, slice_: Slice, buckets: Buckets) -> CheckRow:
+    shown = one_line(name)
+    if any(sign in name for sign in _SHELL):
+        return _row("unknown", f"gs://{shown}: only the worker's shell knows which bucket that is")
+    if not _BUCKET.fullmatch(name):
+        return _row("fail", f"no bucket is called gs://{shown}", "write it as gs://bucket/path")
+    try:
+        place = await buckets.place(name)
+    except TpuTuiError as error:
+        status = "unknown" if isinstance(error, CloudError) else "fail"
+        return _row(status, error.sentence, error.remedy or None)
+    return region_row(name, place, slice_)

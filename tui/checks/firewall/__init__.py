@@ -1,0 +1,1 @@
+"""What the network's firewall rules decide about the ports that a run needs."""

@@ -1,0 +1,99 @@
+"""The ports between workers as a square: from whom, to whom; and rows with the worst first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tui.checks.check_row import CheckRow
+from tui.checks.port_checks import is_tried
+
+SEVERITY = {"fail": 0, "unknown": 1, "warn": 2, "pass": 3}
+"""How soon a row is shown; unknown is not fine."""
+SIGNS = {"open": "o", "closed": "·", "filtered": "X", None: "?"}
+"""One character a pair: readable without colour."""
+LEGEND = "from the left to the top: X filtered, ? not told, · closed (nothing listens yet), o open"
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """One port: `cells[i][j]` is what `workers[i]` found at `workers[j]`: open, closed, filtered, or None (not told).
+
+    Workers with the most filtered pairs come first, those that reach everybody last.
+    """
+
+    port: int
+    workers: tuple[int, ...]
+    cells: tuple[tuple[str | None, ...], ...]
+    filtered: int
+    unknown: int
+
+    def lines(self, columns: int = 80) -> list[str]:
+        """The square as text, a line a worker: blank on the diagonal and for a pair not sampled, `?` where not told.
+
+        Where it would be wider than `columns`, workers stand closer, their numbers above each other; where even that
+        is too wide, the worst are shown.
+        """
+        width = max(len(str(worker)) for worker in self.workers)
+        apart = (width + 1) * (len(self.workers) + 1) - 1 <= columns
+        shown = len(self.workers) if apart else min(len(self.workers), columns - width - 1)
+        names = [f"{worker:>{width}}" for worker in self.workers[:shown]]
+        if apart:
+            heads = [" " * (width + 1) + " ".join(names)]
+        else:
+            heads = [" " * (width + 1) + "".join(name[place] for name in names) for place in range(width)]
+        lines = [self._line(place, width, shown, width if apart else 0) for place in range(shown)]
+        left_out = [f"and {len(self.workers) - shown} more workers"] if shown < len(self.workers) else []
+        return [*heads, *lines, *left_out]
+
+    def _line(self, place: int, width: int, shown: int, cell_width: int) -> str:
+        signs = (self._sign(place, other) for other in range(shown))
+        between = " " if cell_width else ""
+        return f"{self.workers[place]:>{width}} " + between.join(f"{sign:>{cell_width}}" for sign in signs)
+
+    def _sign(self, place: int, other: int) -> str:
+        tried = is_tried(self.workers[place], self.workers[other], len(self.workers))
+        return SIGNS[self.cells[place][other]] if tried else " "
+
+
+def worst_first(rows: Iterable[CheckRow]) -> list[CheckRow]:
+    """The rows by severity, then check, worker, peer and port."""
+
+    def place(row: CheckRow) -> tuple[int, str, int, int, int]:
+        numbers = (-1 if number is None else number for number in (row.worker, row.peer, row.port))
+        worker, peer, port = numbers
+        return SEVERITY.get(row.status, 0), row.check, worker, peer, port
+
+    return sorted(rows, key=place)
+
+
+def port_matrices(rows: Iterable[CheckRow]) -> list[Matrix]:
+    """A matrix for each port that was probed, the one with the most filtered pairs first."""
+    by_port: dict[int, dict[tuple[int, int], str | None]] = {}
+    workers: set[int] = set()
+    for row in rows:
+        if row.check != "ports" or row.worker is None:
+            continue
+        workers.add(row.worker)
+        if row.peer is not None and row.port is not None:
+            workers.add(row.peer)
+            by_port.setdefault(row.port, {})[row.worker, row.peer] = row.state
+    found = [_matrix(port, pairs, workers) for port, pairs in by_port.items()]
+    return sorted(found, key=lambda matrix: (-matrix.filtered, -matrix.unknown, matrix.port))
+
+
+def _matrix(port: int, pairs: dict[tuple[int, int], str | None], workers: set[int]) -> Matrix:
+    bad = dict.fromkeys(workers, 0)
+    for pair, state in pairs.items():
+        if state == "filtered":
+            for worker in pair:
+                bad[worker] += 1
+    order = tuple(sorted(workers, key=lambda worker: (-bad[worker], worker)))
+    cells = tuple(tuple(pairs.get((one, other)) for other in order) for one in order)
+    return Matrix(
+        port,
+        order,
+        cells,
+        sum(state == "filtered" for state in pairs.values()),
+        sum(state is None for state in pairs.values()),
+    )

@@ -1,0 +1,1 @@
+"""What workers report about themselves: one by one, and compared with each other."""

@@ -1,0 +1,240 @@
+"""What only shows when workers are held against each other: other versions, other clocks; and the slice's runtime."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+
+from tui.checks.check_row import CheckRow
+from tui.checks.check_thresholds import Thresholds
+from tui.checks.workers.check_facts import Clock, Facts, duration
+from tui.pod import accelerator
+from tui.pod.slice import Slice
+from tui.text.printable import one_line
+from tui.text.ranks import format_ranks
+
+COMPARED = ("python", "torch", "torch_xla", "libtpu", "jax", "jaxlib")
+_FRAMEWORKS = ("torch", "jax")
+_ABSENT = "none"
+_ENOUGH_TO_VOTE = 3
+"""With fewer clocks nobody can tell which one is wrong; this machine's decides then."""
+_IN_SECONDS = 600
+"""Up to this long, seconds say it better than minutes."""
+_RELEASE = re.compile(r"\d+\.\d+")
+_HASH_SHOWN = 12
+"""As much of a hash as a person compares."""
+_RUNTIMES = (
+    (re.compile(r"v2-alpha-tpuv5-lite\b.*"), ("v5litepod",)),
+    (re.compile(r"v2-alpha-tpuv5\b.*"), ("v5p",)),
+    (re.compile(r"v2-alpha-tpuv6e\b.*"), ("v6e",)),
+    (re.compile(r"tpu-vm-v4-.*|tpu-vm-.*-v4|v2-alpha-tpuv4\b.*"), ("v4",)),
+    (re.compile(r"tpu-ubuntu2204-base|v2-alpha|tpu-vm-.*"), ("v2", "v3", "v4")),
+)
+"""Which generations a runtime version is made for (Cloud TPU documentation, TPU software versions)."""
+_RUNTIME_OF = {
+    "v5litepod": "v2-alpha-tpuv5-lite",
+    "v5p": "v2-alpha-tpuv5",
+    "v6e": "v2-alpha-tpuv6e",
+}
+
+
+def rows_across(all_facts: Sequence[Facts], limits: Thresholds) -> list[CheckRow]:
+    """Versions, synced code and clocks of the workers that answered."""
+    return [*version_rows(all_facts), *code_rows(all_facts), *clock_rows(all_facts, limits)]
+
+
+def runtime_rows(slice_: Slice) -> list[CheckRow]:
+    """Whether the runtime version is made for the accelerator; nothing where the source tells neither."""
+    kind = accelerator.parse(slice_.accelerator_type or "")
+    runtime = slice_.runtime_version
+    if kind is None or not runtime:
+        return []
+    made_for = next((made for pattern, made in _RUNTIMES if pattern.fullmatch(runtime)), None)
+    if made_for is None:
+        detail = f"{runtime} on {kind.name}: whether they fit is not known"
+        return [CheckRow("runtime", None, None, None, "unknown", None, detail)]
+    if kind.generation in made_for:
+        return [CheckRow("runtime", None, None, None, "pass", None, f"{runtime} is made for {kind.name}")]
+    right = _RUNTIME_OF.get(kind.generation, "tpu-ubuntu2204-base")
+    detail = f"{runtime} is made for {', '.join(made_for)}, and this is a {kind.name}"
+    return [CheckRow("runtime", None, None, None, "fail", None, detail, f"create it again with --version {right}")]
+
+
+def version_rows(all_facts: Sequence[Facts]) -> list[CheckRow]:
+    """A row for each odd one out, named with what the others have; one row when all agree.
+
+    Where no version has most of the workers, nobody is called odd: the row names who has which.
+    """
+    told = [facts for facts in all_facts if facts.versions or facts.python_missing]
+    rows = [_version_unknown(facts) for facts in all_facts if not (facts.versions or facts.python_missing)]
+    if not told:
+        return rows
+    remedy = "install the same {name} everywhere: tpu-tui exec SLICE -- …"
+    odd = [
+        row
+        for name in COMPARED
+        for row in _differing(
+            "versions",
+            name,
+            {facts.worker: facts.versions.get(name, _ABSENT) for facts in told},
+            _same_minor if name == "python" else _nothing_is_alike,
+            remedy.format(name=name),
+        )
+    ]
+    rows += odd
+    if not odd:
+        rows.append(_same(told))
+    return [*rows, *(row for facts in told for row in _misfit(facts))]
+
+
+def _version_unknown(facts: Facts) -> CheckRow:
+    why = f": {facts.python_fault}" if facts.python_fault else ""
+    return CheckRow("versions", facts.worker, None, None, "unknown", None, f"its Python does not answer{why}")
+
+
+def _differing(
+    check: str, name: str, having: Mapping[int, str], alike: Callable[[str, str], bool], remedy: str
+) -> list[CheckRow]:
+    """What differs between workers fails, or warns where the two are `alike`; nothing when all have the same."""
+    workers: dict[str, list[int]] = {}
+    for worker, value in having.items():
+        workers.setdefault(value, []).append(worker)
+    if len(workers) == 1:
+        return []
+    ranked = Counter({value: len(group) for value, group in workers.items()}).most_common()
+    usual = ranked[0][0]
+    if ranked[0][1] == ranked[1][1]:
+        detail = "; ".join(f"{value} on {_workers(workers[value])}" for value, _ in ranked)
+        status = "warn" if all(alike(usual, value) for value in workers) else "fail"
+        return [CheckRow(check, None, None, None, status, None, f"{name} differs: {detail}", remedy)]
+    return [
+        CheckRow(
+            check,
+            worker,
+            None,
+            None,
+            "warn" if alike(usual, value) else "fail",
+            None,
+            f"{name} {value} here, {usual} on {_workers(workers[usual])}",
+            remedy,
+        )
+        for value, _ in ranked[1:]
+        for worker in workers[value]
+    ]
+
+
+def _same_minor(one: str, other: str) -> bool:
+    """Python 3.10.12 runs what 3.10.13 does (PEP 440, PEP 387: patch releases keep compatibility)."""
+    first, second = _RELEASE.match(one), _RELEASE.match(other)
+    return first is not None and second is not None and first[0] == second[0]
+
+
+def _nothing_is_alike(_one: str, _other: str) -> bool:
+    return False
+
+
+def _everything_is_alike(_one: str, _other: str) -> bool:
+    return True
+
+
+def _workers(ranks: Sequence[int]) -> str:
+    return f"worker {ranks[0]}" if len(ranks) == 1 else f"workers {format_ranks(ranks)}"
+
+
+def _same(told: Sequence[Facts]) -> CheckRow:
+    where = "" if len(told) == 1 else f" on all {len(told)} workers"
+    if told[0].python_missing:
+        remedy = "install python3, or launch with --conda-env or --venv"
+        return CheckRow("versions", None, None, None, "warn", None, f"no python3 on the PATH{where}", remedy)
+    having = told[0].versions
+    versions = ", ".join(f"{name} {having[name]}" for name in COMPARED if name in having)
+    missing = "" if any(name in having for name in _FRAMEWORKS) else "; no torch"
+    return CheckRow("versions", None, None, None, "pass", None, f"{versions}{missing}{where}")
+
+
+def code_rows(all_facts: Sequence[Facts]) -> list[CheckRow]:
+    """Whether every worker has the tree that was synced last, unchanged; nothing where none was ever synced."""
+    synced = {facts.worker: facts.code for facts in all_facts}
+    if not any(synced.values()):
+        return []
+    again = "tpu-tui sync SLICE DIR brings it to all"
+    rows = [
+        CheckRow("code", worker, None, None, "warn", None, f"{_short(code.hash)} was changed after it came", again)
+        for worker, code in synced.items()
+        if code is not None and code.state == "changed"
+    ]
+    having = {worker: _short(code.hash) if code else _ABSENT for worker, code in synced.items()}
+    rows += _differing("code", "synced code", having, _everything_is_alike, again)
+    if rows:
+        return rows
+    where = "" if len(synced) == 1 else f" on all {len(synced)} workers"
+    return [CheckRow("code", None, None, None, "pass", None, f"{having[all_facts[0].worker]} was synced last{where}")]
+
+
+def _short(hash_: str) -> str:
+    return one_line(hash_)[:_HASH_SHOWN]
+
+
+def _misfit(facts: Facts) -> list[CheckRow]:
+    """torch_xla works with the torch of its own release only (PyTorch/XLA's installation notes)."""
+    torch, xla = (_RELEASE.match(facts.versions.get(name, "")) for name in ("torch", "torch_xla"))
+    if torch is None or xla is None or torch[0] == xla[0]:
+        return []
+    detail = f"torch {facts.versions['torch']} and torch_xla {facts.versions['torch_xla']} are of different releases"
+    remedy = f"pip install 'torch~={xla[0]}.0' 'torch_xla[tpu]~={xla[0]}.0'"
+    return [CheckRow("versions", facts.worker, None, None, "fail", None, detail, remedy)]
+
+
+def clock_rows(all_facts: Sequence[Facts], limits: Thresholds) -> list[CheckRow]:
+    """A row for each clock that is off, one more when it is this machine's; one row when all agree."""
+    clocks = {facts.worker: facts.clock for facts in all_facts if facts.clock is not None}
+    rows = [
+        CheckRow("clock", facts.worker, None, None, "unknown", None, "it does not tell the time")
+        for facts in all_facts
+        if facts.clock is None
+    ]
+    if not clocks:
+        return rows
+    voted = len(clocks) >= _ENOUGH_TO_VOTE
+    usual = statistics.median(clock.ahead for clock in clocks.values()) if voted else 0.0
+    others = "the other workers'" if voted else "this machine's"
+    odd = [
+        _clock_row(worker, clock.ahead - usual, clock.error, others, limits)
+        for worker, clock in sorted(clocks.items())
+        if _apart(clock.ahead - usual, clock.error) > limits.clock_skew_seconds
+    ]
+    error = max(clock.error for clock in clocks.values())
+    if voted and _apart(usual, error) > limits.clock_skew_seconds:
+        odd.append(_clock_row(None, -usual, error, "the workers'", limits))
+    return [*rows, *odd] if odd else [*rows, _agreed(clocks)]
+
+
+def _apart(ahead: float, error: float) -> float:
+    """Seconds that two clocks are apart for certain."""
+    return max(0.0, abs(ahead) - error)
+
+
+def _clock_row(worker: int | None, ahead: float, error: float, others: str, limits: Thresholds) -> CheckRow:
+    status = "fail" if _apart(ahead, error) > limits.clock_fail_seconds else "warn"
+    whose = "this machine's clock" if worker is None else "its clock"
+    detail = f"{whose} is {_span(ahead)} {'ahead of' if ahead > 0 else 'behind'} {others}"
+    where = "here" if worker is None else "there"
+    return CheckRow(
+        "clock", worker, None, None, status, None, detail, f"set it {where}: sudo systemctl restart chrony"
+    )
+
+
+def _span(seconds: float) -> str:
+    """Exact enough to set a clock by: `1.5 s`, `90 s`, `7 h`."""
+    size = abs(seconds)
+    if size < _IN_SECONDS:
+        return f"{size:.1f} s" if size < 10 else f"{size:.0f} s"
+    return duration(size)
+
+
+def _agreed(clocks: Mapping[int, Clock]) -> CheckRow:
+    furthest = max(abs(clock.ahead) + clock.error for clock in clocks.values())
+    detail = f"{'clock is' if len(clocks) == 1 else 'clocks are'} within {furthest:.2f} s of this machine's"
+    return CheckRow("clock", None, None, None, "pass", None, detail)

@@ -1,0 +1,193 @@
+# What a worker tells about itself, in one go: sh and coreutils only. Called as
+#   exec sh -c 'tt_s=$(head -c BYTES); eval "$tt_s"' tpu-tui NONCE
+# with this script (after a line of settings: tt_root tt_versions tt_code tt_job) on stdin, and after it the tt_job bytes of
+# a job's environment (tui.runs.launch.job_script). Answers are lines that begin with @NONCE; anything else is somebody's start-up file
+# talking. Nothing is changed on the worker.
+
+tt_nonce=$1
+case $tt_root in
+  '~') tt_root=$HOME ;;
+  '~/'*) tt_root=$HOME/${tt_root#'~/'} ;;
+  /*) ;;
+  *) tt_root=$HOME/$tt_root ;;
+esac
+
+say() { printf '@%s %s\n' "$tt_nonce" "$*"; }
+
+# Where this login comes from, as this worker's sshd saw it.
+origin() { tt_w=${SSH_CONNECTION:-}; [ -z "$tt_w" ] || say origin "${tt_w%% *}"; }
+
+clock() { say clock "$(date +%s.%N)"; }
+
+disk() {
+  tt_w=$(df -k --output=avail,size,iavail,itotal -- "$2" 2>/dev/null | tail -n 1) || return
+  [ -w "$2" ] || tt_w="$tt_w closed"
+  set -- "$1" $tt_w && say disk "$@"
+}
+
+# The place in tt_v where a directory is, or would be made.
+existing() {
+  tt_v=$1
+  case $tt_v in /*) ;; *) tt_v=/ ;; esac
+  while [ ! -e "$tt_v" ]; do tt_v=${tt_v%/*}; tt_v=${tt_v:-/}; done
+}
+
+memory() {
+  while read -r tt_k tt_v tt_w; do
+    case $tt_k in MemTotal:) say memory total "$tt_v" ;; MemAvailable:) say memory free "$tt_v" ;; esac
+  done </proc/meminfo
+}
+
+load() { read -r tt_w tt_v </proc/loadavg && say load "$tt_w" "$(nproc)"; }
+
+# Start time of a process, in clock ticks since boot, from the end of its stat line (its name may hold anything).
+start_of() {
+  tt_stat=$(cat "/proc/$1/stat" 2>/dev/null) || return 1
+  tt_stat=${tt_stat##*') '}
+  case $tt_stat in Z* | X*) return 1 ;; esac
+  set -f; set -- $tt_stat; set +f
+  tt_start=${20}
+}
+
+# Runs that live here: a leader with the recorded start time, and no end recorded.
+runs() {
+  for tt_d in "$tt_root"/runs/*/*; do
+    [ -s "$tt_d/pid" ] && [ ! -s "$tt_d/status" ] || continue
+    read -r tt_p tt_s <"$tt_d/pid"
+    case $tt_p in '' | *[!0-9]*) continue ;; esac
+    start_of "$tt_p" && [ "$tt_start" = "$tt_s" ] || continue
+    tt_tag=; [ -s "$tt_d/tag" ] && read -r tt_tag <"$tt_d/tag"
+    tt_w=${tt_d%/*}
+    say run "${tt_w##*/}" "${tt_d##*/}" "$tt_p" "$tt_tag"
+  done
+}
+
+devices() {
+  tt_given=; tt_real=
+  if [ -n "${TPU_TUI_DEVICES+given}" ]; then tt_given=given tt_w=$(printf %s "$TPU_TUI_DEVICES" | tr ':,' '  ')
+  else tt_w='/dev/accel* /dev/vfio/*'; fi
+  for tt_w in $tt_w; do [ -e "$tt_w" ] && [ "$tt_w" != /dev/vfio/vfio ] && tt_real="$tt_real $tt_w"; done
+  set -- $tt_real
+  say devices "$#" $tt_given
+}
+
+# Run with sh -c, directly or under sudo -n: prints the pid and file of every owner, or `hidden`.
+tt_owner_script='
+for p in /proc/[0-9]*; do
+  [ -r "$p/fd" ] && [ -x "$p/fd" ] || { [ -d "$p/fd" ] && h=1; continue; }
+  for f in "$p"/fd/*; do for d in "$@"; do
+    [ "$f" -ef "$d" ] && { echo "${p#/proc/} $d"; continue 3; }
+  done; done
+done
+[ -z "$h" ] || echo hidden -'
+
+owners() {
+  tt_lock=${TPU_TUI_LOCKFILE:-/tmp/libtpu_lockfile}
+  tt_w=; [ -w "$tt_lock" ] && tt_w=writable
+  if [ -e "$tt_lock" ]; then say lock "$(stat -c %U "$tt_lock")" "${tt_w:-closed}" "$tt_lock"; else tt_lock=; fi
+  [ -n "$tt_real$tt_lock" ] || return 0
+  tt_found=$(sh -c "$tt_owner_script" sh $tt_real ${tt_lock:+"$tt_lock"} 2>/dev/null)
+  case $tt_found in
+    *hidden*) if sudo -n true </dev/null >/dev/null 2>&1; then
+      tt_found=$(sudo -n sh -c "$tt_owner_script" sh $tt_real ${tt_lock:+"$tt_lock"} 2>/dev/null </dev/null)
+    fi ;;
+  esac
+  printf '%s\n' "$tt_found" | while read -r tt_p tt_f; do
+    case $tt_p in '') continue ;; hidden) say hidden; continue ;; esac
+    start_of "$tt_p" || continue
+    read -r tt_up tt_w </proc/uptime
+    tt_tag=; while read -r tt_k tt_v tt_w tt_s; do
+      [ "$tt_k $tt_v $tt_w" = 'Max file locks' ] && { set -- $tt_s; tt_tag=$1; }
+    done <"/proc/$tt_p/limits" 2>/dev/null
+    tt_w=$(tr '\0\n\r\t' '    ' <"/proc/$tt_p/cmdline" 2>/dev/null | head -c 200)
+    say owner "$tt_p" "$(stat -c %U "/proc/$tt_p" 2>/dev/null)" "$((${tt_up%.*} - tt_start / 100))" "${tt_tag:--}" "$tt_f" "$tt_w"
+  done
+}
+
+# The tree that was synced last: its hash, and whether its files still are what their checksums say.
+code() {
+  cd "$tt_root/code" 2>/dev/null || return 0
+  tt_w=$(ls -t -- *.sha256 2>/dev/null | head -n 1)
+  [ -d "${tt_w%.sha256}" ] && [ -n "$tt_w" ] || return 0
+  ( [ ! -s "$tt_w" ] || { cd "${tt_w%.sha256}" && timeout 5 sha256sum --status -c "../$tt_w"; } ) >/dev/null 2>&1
+  case $? in 0) tt_v=same ;; 124) tt_v=slow ;; *) tt_v=changed ;; esac
+  say code "${tt_w%.sha256}" "$tt_v"
+}
+
+# Packages are looked up by their metadata's names: importing what could tell costs ten times an interpreter's start.
+tt_ask='
+import os, sys
+names = ("torch", "torch_xla", "libtpu", "jax", "jaxlib")
+found = {}
+for place in sys.path:
+    try:
+        entries = os.listdir(place) if place else ()
+    except OSError:
+        continue
+    for entry in sorted(entries):
+        stem, dot, kind = entry.rpartition(".")
+        name = stem.split("-")[0].lower()
+        if kind not in ("dist-info", "egg-info") or name not in names or name in found:
+            continue
+        for file in ("METADATA", "PKG-INFO"):
+            try:
+                with open(os.path.join(place, entry, file), "rb") as lines:
+                    for line in lines:
+                        if line.startswith(b"Version:"):
+                            found[name] = line[8:].decode("utf-8", "replace")
+                            break
+            except OSError:
+                pass
+found["python"] = "%d.%d.%d" % sys.version_info[:3]
+for name, value in found.items():
+    text = " ".join(value.split())[:120].encode("ascii", "backslashreplace").decode()
+    print("\n@%s version %s %s" % (sys.argv[1], name, text))
+'
+
+# Asked of the interpreter that a login finds, or in a job the one that its command names. Directories that this session's
+# PATH had and the start-up files dropped stay in front, as for a run.
+versions() {
+  tt_w=$(printf %s "$tt_env" | timeout -k 1 15 sh -c '
+    tt_old=$PATH tt_n=$1 tt_q=$2 tt_v=$3 tt_p=python3
+    { [ -r /etc/profile ] && . /etc/profile; [ -r "$HOME/.profile" ] && . "$HOME/.profile"; } >/dev/null 2>&1
+    tt_new=; IFS=:; set -f
+    for tt_w in $tt_old; do case ":$PATH:" in *":$tt_w:"*) ;; *) tt_new=$tt_new$tt_w: ;; esac; done
+    unset IFS; set +f; PATH=$tt_new$PATH; export PATH
+    if [ "$tt_v" = job ]; then
+      tt_check=1; eval "$(cat)"
+      case ${1##*/} in python | python[0-9]*) tt_p=$1 ;; esac
+    fi
+    command -v -- "$tt_p" >/dev/null || { printf "@%s python missing\n" "$tt_n"; exit 0; }
+    exec "$tt_p" -c "$tt_q" "$tt_n"' sh "$tt_nonce" "$tt_ask" "$tt_versions" 2>&1 |
+    head -c 65536)
+  case $tt_w in
+    *"@$tt_nonce "*) printf '%s\n' "$tt_w" ;;
+    *) say python failed "$(printf %s "$tt_w" | tail -n 1 | head -c 200)" ;;
+  esac
+}
+
+tt_env=$(head -c "$tt_job")
+tell() {
+  clock
+  origin
+  existing "$HOME"
+  disk home "$tt_v"
+  case $tt_root in "$HOME" | "$HOME"/*) ;; *)
+    existing "$tt_root"
+    disk run_root "$tt_v" ;;
+  esac
+  disk tmp /tmp
+  memory
+  load
+  runs
+  devices
+  owners
+  [ -z "$tt_code" ] || ( code )
+  [ -z "$tt_versions" ] || versions
+  clock
+  say end
+}
+
+# In one write: each answer by itself would be a packet, and a wake-up at both ends.
+tt_told=$(tell)
+printf '%s\n' "$tt_told"

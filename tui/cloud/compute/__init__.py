@@ -1,0 +1,1 @@
+"""The Compute Engine API: firewalls, project metadata, SSH keys."""

@@ -1,0 +1,1 @@
+"""The Cloud TPU API: slices and queued resources."""

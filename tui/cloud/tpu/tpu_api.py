@@ -1,0 +1,291 @@
+"""The Cloud TPU API as an inventory: nodes and queued resources of every configured zone, in parallel.
+
+Importing it imports none of Google's libraries; asking does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tui.cloud.inventory import Listing, no_such_slice, pick
+from tui.cloud.tpu import tpu_messages
+from tui.cloud.tpu.slice_lifecycle import Lifecycle
+from tui.cloud.tpu.slice_names import refuse_what_is_no_name
+from tui.cloud.tpu.tpu_client import TpuConnection, UnknownZone, request_options, unreadable
+from tui.errors import CloudError, OutOfReachError, TpuTuiError, UsageError, near_matches
+from tui.pod.slice import Slice
+from tui.settings import Settings
+
+if TYPE_CHECKING:
+    from google.cloud import tpu_v2
+    from google.cloud.tpu_v2 import TpuAsyncClient
+
+EVERY_ZONE = "-"
+_ZONES_SHOWN = 8
+
+
+class TpuApi:
+    """The slices of a project. `patience` is how many seconds a question is repeated while the API is unavailable."""
+
+    def __init__(self, settings: Settings, *, patience: float | None = None) -> None:
+        self._zones = settings.zones
+        self._api = TpuConnection(settings, patience)
+        self._life = Lifecycle(self._api)
+
+    async def slices(self) -> Listing:
+        """Every slice of the configured zones, or of all; raises only when nothing could be asked at all."""
+        await self._api.open()
+        return await self._list(self._zones or (EVERY_ZONE,))
+
+    async def get(self, name: str, zone: str | None) -> Slice:
+        """One slice. Raises UsageError for none or several of that name, CloudError when it could not be asked."""
+        await self._api.open()
+        if zone is None:
+            return await self._pick(name)
+        try:
+            node = await self._node(name, zone)
+        except UnknownZone as error:
+            raise await self._with_near_zones(error, zone) from None
+        if node is not None:
+            return tpu_messages.slice_of_node(node, local=self._api.is_local)
+        here = await self._list((zone,))
+        queued = [slice_ for slice_ in here.slices if slice_.name == name]
+        if queued:
+            return queued[0]
+        everywhere = await self._list((EVERY_ZONE,))
+        raise no_such_slice(name, zone, [*everywhere.slices])
+
+    async def identity(self, slice_: Slice) -> tuple[tuple[str, ...], str | None]:
+        """The network tags and the service account by which firewall rules know the slice's workers.
+
+        Nothing for a slice that has no node yet. Raises CloudError when it could not be asked.
+        """
+        if slice_.zone is None:
+            return (), None
+        await self._api.open()
+        node = await self._node(slice_.name, slice_.zone)
+        if node is None:
+            return (), None
+        return tuple(node.tags), node.service_account.email or None
+
+    async def host_keys(self, slice_: Slice) -> Slice:
+        """The slice with what its workers published as guest attributes; unchanged where there is nothing.
+
+        Raises CloudError when the API is out of reach or the login no longer holds.
+        """
+        if not slice_.workers or slice_.zone is None:
+            return slice_
+        from google.cloud import tpu_v2
+
+        request = tpu_v2.GetGuestAttributesRequest(name=self._path(slice_.name, slice_.zone))
+        try:
+            answer = await self._api.ask(
+                f"host keys of {slice_.name} cannot be read",
+                lambda client, timeout: client.get_guest_attributes(request, **request_options(timeout)),
+            )
+        except TpuTuiError as error:
+            if _says_there_are_none(error):
+                return slice_
+            raise
+        return tpu_messages.with_guest_attributes(slice_, list(answer.guest_attributes))
+
+    async def create(
+        self,
+        zone: str,
+        name: str,
+        accelerator_type: str,
+        runtime_version: str,
+        *,
+        spot: bool = False,
+        dry_run: bool = False,
+        labels: Mapping[str, str] | None = None,
+        metadata: Mapping[str, str] | None = None,
+    ) -> AsyncIterator[str]:
+        """Make a slice and tell how it goes until it is ready. Leaving early does not undo it."""
+        refuse_what_is_no_name(name, f"slice {name} cannot be created in {zone}")
+        await self._api.open()
+        from google.cloud import tpu_v2
+
+        node = tpu_v2.Node(
+            accelerator_type=accelerator_type,
+            runtime_version=runtime_version,
+            network_config=tpu_v2.NetworkConfig(enable_external_ips=True),
+            scheduling_config=tpu_v2.SchedulingConfig(spot=spot),
+            labels=dict(labels or {}),
+            metadata=dict(metadata or {}),
+        )
+        async for told in self._life.create(zone, name, node, dry_run=dry_run):
+            yield told
+
+    def delete(self, zone: str, name: str, *, dry_run: bool = False) -> AsyncIterator[str]:
+        """Delete a slice, and the queued resource that was made for it alone."""
+        return self._life.delete(zone, name, dry_run=dry_run)
+
+    def start(self, zone: str, name: str, *, dry_run: bool = False) -> AsyncIterator[str]:
+        """Start a stopped slice."""
+        return self._life.start(zone, name, dry_run=dry_run)
+
+    def stop(self, zone: str, name: str, *, dry_run: bool = False) -> AsyncIterator[str]:
+        """Stop a slice: its disk stays, its TPU is given back."""
+        return self._life.stop(zone, name, dry_run=dry_run)
+
+    async def metadata(self, slice_: Slice) -> dict[str, str]:
+        """A slice's metadata as it is now."""
+        return await self._life.metadata(slice_.zone or "", slice_.name)
+
+    def set_metadata(self, slice_: Slice, change: Callable[[dict[str, str]], dict[str, str]]) -> AsyncIterator[str]:
+        """Change a slice's metadata, telling how it goes; `change` gives all of it back, it may be called again."""
+        return self._life.set_metadata(slice_.zone or "", slice_.name, change)
+
+    async def close(self) -> None:
+        """Close the channel."""
+        await self._api.close()
+
+    async def _pick(self, name: str) -> Slice:
+        """By name alone, in the configured zones; where it is in none of them, say in which other it is."""
+        listing = await self.slices()
+        if self._zones and not listing.problems and all(slice_.name != name for slice_ in listing.slices):
+            everywhere = await self._list((EVERY_ZONE,))
+            raise no_such_slice(name, ", ".join(self._zones), [*everywhere.slices])
+        return pick(name, None, listing)
+
+    async def _list(self, zones: Sequence[str]) -> Listing:
+        answers = await asyncio.gather(*(self._list_zone(zone) for zone in zones))
+        found = tpu_messages.merge(
+            (row for answer in answers for row in answer.nodes), (row for answer in answers for row in answer.queued)
+        )
+        problems = {problem.sentence: problem for answer in answers for problem in answer.problems}
+        return Listing(found, tuple(problems.values()))
+
+    async def _list_zone(self, zone: str) -> _ZoneAnswer:
+        found, queued = await asyncio.gather(self._nodes(zone), self._queued(zone), return_exceptions=True)
+        answer = _ZoneAnswer()
+        for result, rows in ((found, answer.nodes), (queued, answer.queued)):
+            if isinstance(result, UnknownZone):
+                answer.problems = [await self._with_near_zones(result, zone)]
+                break
+            if isinstance(result, TpuTuiError):
+                answer.add_problem(result)
+            elif isinstance(result, BaseException):
+                raise result
+            else:
+                rows.extend(result[0])
+                answer.problems.extend(_did_not_answer(place) for place in result[1])
+        return answer
+
+    async def _nodes(self, zone: str) -> tuple[list[Slice], list[str]]:
+        from google.cloud import tpu_v2
+
+        def call(client: TpuAsyncClient, token: str, timeout: float) -> Awaitable[Any]:
+            request = tpu_v2.ListNodesRequest(parent=self._parent(zone), page_token=token)
+            return client.list_nodes(request, **request_options(timeout))
+
+        pages = await self._pages(zone, call)
+        rows = [tpu_messages.slice_of_node(node, local=self._api.is_local) for page in pages for node in page.nodes]
+        return rows, [place for page in pages for place in page.unreachable]
+
+    async def _queued(self, zone: str) -> tuple[list[Slice], list[str]]:
+        from google.cloud import tpu_v2
+
+        def call(client: TpuAsyncClient, token: str, timeout: float) -> Awaitable[Any]:
+            request = tpu_v2.ListQueuedResourcesRequest(parent=self._parent(zone), page_token=token)
+            return client.list_queued_resources(request, **request_options(timeout))
+
+        pages = await self._pages(zone, call)
+        rows = [
+            row for page in pages for queued in page.queued_resources for row in tpu_messages.slices_of_queued(queued)
+        ]
+        return rows, [place for page in pages for place in page.unreachable]
+
+    async def _pages(self, zone: str, call: Callable[[TpuAsyncClient, str, float], Awaitable[Any]]) -> list[Any]:
+        """Every page of a list, each asked for with the patience of a question of its own."""
+        pages: list[Any] = []
+        token = ""
+        while token or not pages:
+            pager = await self._api.ask(_cannot_list(zone), _of_page(call, token))
+            page = await pager.pages.__anext__()
+            if page is None:
+                raise unreadable(_cannot_list(zone))
+            pages.append(page)
+            token = page.next_page_token
+        return pages
+
+    async def _node(self, name: str, zone: str) -> tpu_v2.Node | None:
+        from google.api_core.exceptions import InvalidArgument, NotFound
+
+        try:
+            return await self._api.ask(
+                f"slice {name} cannot be read",
+                lambda client, timeout: client.get_node(name=self._path(name, zone), **request_options(timeout)),
+            )
+        except UsageError as error:
+            if isinstance(error.__cause__, (NotFound, InvalidArgument)):
+                return None
+            raise
+
+    async def _with_near_zones(self, error: UnknownZone, zone: str) -> UsageError:
+        """The error for a zone that does not exist, with those that do."""
+        remedy = "tpu-tui slices without --zone looks in every zone"
+        try:
+            answer = await self._api.ask(
+                "zones cannot be listed",
+                lambda client, timeout: client.list_locations(
+                    {"name": f"projects/{self._api.project}"}, **request_options(timeout)
+                ),
+            )
+        except TpuTuiError:
+            return UsageError(f"no such zone: {zone}", why=error.why, remedy=remedy)
+        zones = sorted(location.location_id for location in answer.locations)
+        near = near_matches(zone, zones) or [name for name in zones if name.rpartition("-")[0] == zone]
+        if near:
+            remedy = f"did you mean {' or '.join(near)}?"
+        elif zones:
+            remedy = f"there are: {', '.join(zones[:_ZONES_SHOWN])}{' …' if len(zones) > _ZONES_SHOWN else ''}"
+        return UsageError(
+            f"no such zone: {zone}", why=f"project {self._api.project} cannot use a zone of that name", remedy=remedy
+        )
+
+    def _parent(self, zone: str) -> str:
+        return f"projects/{self._api.project}/locations/{zone}"
+
+    def _path(self, name: str, zone: str) -> str:
+        return f"{self._parent(zone)}/nodes/{name}"
+
+
+class _ZoneAnswer:
+    """What one zone told: nodes, queued rows, and what went wrong."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Slice] = []
+        self.queued: list[Slice] = []
+        self.problems: list[TpuTuiError] = []
+
+    def add_problem(self, problem: TpuTuiError) -> None:
+        """Keep it unless the zone's other question met the same."""
+        if all((problem.what, problem.remedy) != (other.what, other.remedy) for other in self.problems):
+            self.problems.append(problem)
+
+
+def _of_page(
+    call: Callable[[TpuAsyncClient, str, float], Awaitable[Any]], token: str
+) -> Callable[[TpuAsyncClient, float], Awaitable[Any]]:
+    return lambda client, timeout: call(client, token, timeout)
+
+
+def _cannot_list(zone: str) -> str:
+    return "slices cannot be listed" if zone == EVERY_ZONE else f"slices in {zone} cannot be listed"
+
+
+def _did_not_answer(place: str) -> CloudError:
+    zone = place.rpartition("/")[2]
+    return CloudError(f"slices in {zone} cannot be listed", why="the zone did not answer", remedy="try again")
+
+
+def _says_there_are_none(error: TpuTuiError) -> bool:
+    """Whether the source has no host keys, rather than being out of reach."""
+    from google.api_core import exceptions
+
+    none = (exceptions.NotFound, exceptions.FailedPrecondition, exceptions.MethodNotImplemented, exceptions.Forbidden)
+    return not isinstance(error, OutOfReachError) or isinstance(error.__cause__, none)

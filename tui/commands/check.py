@@ -1,0 +1,141 @@
+"""`check`: whether a slice can work, the worst first."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import textwrap
+from collections.abc import Sequence
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any
+
+from tui.commands.parser.argument_types import SLICE, given
+from tui.commands.terminal.output import ANSWER_IS_NO, Output
+from tui.commands.terminal.waiting_notice import telling_who_is_waited_for
+from tui.errors import UsageError
+
+if TYPE_CHECKING:
+    from tui.checks.check_row import CheckRow
+    from tui.checks.grouped_rows import Digest, Finding
+    from tui.checks.port_matrix import Matrix
+    from tui.operator import Operator
+    from tui.pod.slice import Slice
+
+_WORDS = {"fail": "FAIL", "unknown": "????", "warn": "warn", "pass": "pass"}
+_INDENT = 6
+"""Columns of the first word and the blanks after it."""
+_WIDEST_MATRIX = 200
+MOST_PORTS = 64
+"""Ports that one check probes: each is tried between every two workers."""
+
+
+def add_check(commands: argparse._SubParsersAction[Any]) -> None:
+    """Add the command's parser."""
+    check = commands.add_parser("check", help="whether a slice can work; what is wrong, and where")
+    check.add_argument("slice", metavar="SLICE", help=SLICE)
+    check.add_argument("--ports", type=given, help="further TCP ports to probe between workers, as 8470,8476-8479")
+    check.add_argument(
+        "--bucket",
+        action="append",
+        type=given,
+        default=[],
+        metavar="gs://BUCKET",
+        help="whether a bucket is in the slice's region; repeatable",
+    )
+    check.set_defaults(run=check_slice)
+
+
+async def check_slice(args: argparse.Namespace, operator: Operator, out: Output) -> int:
+    """Print what was found, or with --json a row for each thing checked; exit 1 when one failed."""
+    from tui.checks.grouped_rows import digest
+    from tui.operator.checks import check_buckets
+
+    ports = parse_ports(args.ports or "")
+    slice_ = await operator.slice(args.slice)
+    rows = await _checked(slice_, ports, operator, out)
+    if args.bucket:
+        rows += await check_buckets(operator, slice_, [_address(text) for text in args.bucket])
+    found = digest(rows)
+    if out.as_json:
+        out.document({"slice": slice_.name, "ok": found.ok, "checks": [row.to_json() for row in rows]})
+    else:
+        _print_digest(slice_.path, found, out)
+    return 0 if found.ok else ANSWER_IS_NO
+
+
+async def _checked(slice_: Slice, ports: Sequence[int], operator: Operator, out: Output) -> list[CheckRow]:
+    """Every row; a person who waits for them is told of workers that let nobody in yet."""
+    rows: list[CheckRow] = []
+    heard: set[int | None] = set()
+
+    def missing() -> list[int]:
+        return [worker.index for worker in slice_.workers if worker.index not in heard]
+
+    async with telling_who_is_waited_for(missing, out):
+        async for row in operator.check(slice_, ports):
+            rows.append(row)
+            heard.add(row.worker)
+    return rows
+
+
+def parse_ports(text: str) -> tuple[int, ...]:
+    """Read `8470,8476-8479`. Raises UsageError, also for more than `MOST_PORTS`."""
+    ports: list[int] = []
+    for word in (word.strip() for word in text.split(",") if word.strip()):
+        first, dash, last = word.partition("-")
+        ends = [_port(end) for end in ((first, last) if dash else (first, first))]
+        if not ends[0] or not ends[1] or ends[0] > ends[1]:
+            raise UsageError(f"no TCP port: {word!r}", remedy="write them as --ports 8470,8471 or 8476-8479")
+        ports += range(ends[0], ends[1] + 1)
+    if len(ports) > MOST_PORTS:
+        why = "every pair of workers tries each of them"
+        raise UsageError(f"{len(ports)} ports are too many", why=why, remedy=f"name up to {MOST_PORTS}")
+    return tuple(dict.fromkeys(ports))
+
+
+def _port(text: str) -> int:
+    """A TCP port; 0 for what is none."""
+    return int(text) if text.isascii() and text.isdecimal() and int(text) < 65536 else 0
+
+
+def _address(bucket: str) -> str:
+    """A bucket's address, also for its bare name."""
+    return bucket if bucket.startswith("gs://") else f"gs://{bucket}"
+
+
+def _print_digest(name: str, found: Digest, out: Output) -> None:
+    columns = shutil.get_terminal_size((sys.maxsize, 0)).columns
+    out.text(f"{name}: {found.summary}")
+    for finding, following in zip_longest(found.findings, found.findings[1:]):
+        _print_finding(finding, columns, out, with_remedy=following is None or following.remedy != finding.remedy)
+    for matrix in found.matrices:
+        _print_matrix(matrix, min(columns, _WIDEST_MATRIX), out)
+    if found.matrices:
+        from tui.checks.port_matrix import LEGEND
+
+        out.text(" " * _INDENT + LEGEND)
+
+
+def _print_finding(finding: Finding, columns: int, out: Output, *, with_remedy: bool) -> None:
+    """A sentence, broken where it is too long for a screen; a remedy never is, for it may be a command to copy."""
+    where = f"{finding.where}: " if finding.where and finding.detail else finding.where
+    text = f"{finding.check:<12} {where}{finding.detail}"
+    lines = textwrap.wrap(
+        text,
+        max(columns - _INDENT, 20),
+        subsequent_indent=" " * 13,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    for place, line in enumerate(lines):
+        out.text(f"{_WORDS[finding.status] if not place else '':<{_INDENT}}{line}")
+    if finding.remedy and with_remedy:
+        out.text(f"{'':<{_INDENT}}→ {finding.remedy}")
+
+
+def _print_matrix(matrix: Matrix, columns: int, out: Output) -> None:
+    out.text()
+    out.text(f"tcp:{matrix.port}")
+    for line in matrix.lines(columns - 2):
+        out.text(f"  {line}")

@@ -1,0 +1,192 @@
+"""`launch`: a command on every worker of a slice, or on none."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+from typing import TYPE_CHECKING, Any
+
+from tui.commands.attach_progress import LookingAfter, Teller, exit_code, follow, goes_on_without_us
+from tui.commands.parser.argument_types import as_text, directory, given, seconds, whole
+from tui.commands.terminal.output import Output
+from tui.errors import UsageError
+from tui.pod.run import RunState
+from tui.pod.run_names import readable_name
+
+if TYPE_CHECKING:
+    from tui.operator import LaunchRequest, Operator
+    from tui.runs.launch.launch_spec import LaunchSpec
+    from tui.runs.record.run_directory import RunDirectory
+    from tui.runs.record.run_status import RunStatus
+
+
+def add_launch(commands: argparse._SubParsersAction[Any]) -> None:
+    """Add the command's parser."""
+    launch = commands.add_parser("launch", help="start a command on every worker of a slice, or on none")
+    launch.add_argument("slice", metavar="SLICE -- COMMAND …", help="the slice, and what to run on its workers")
+    launch.add_argument("--name", type=given, help="what the run is called (default: the slice)")
+    launch.add_argument(
+        "--env",
+        action="append",
+        default=[],
+        metavar="K[=V]",
+        help="variable for the job; without =V this shell's own value, which `ps` does not show; repeatable",
+    )
+    launch.add_argument("--sync", type=directory, metavar="DIR", help="copy this working tree to every worker first")
+    launch.add_argument("--conda-env", type=given, metavar="E", help="conda environment to activate")
+    launch.add_argument("--venv", type=given, metavar="P", help="virtual environment on the workers to activate")
+    launch.add_argument("--workdir", type=given, metavar="D", help="directory on the workers to start in")
+    launch.add_argument(
+        "--runtime",
+        choices=("pjrt", "cpu", "xrt", "none"),
+        help="variables for torch_xla (default: as the profile says, else pjrt)",
+    )
+    launch.add_argument(
+        "--on-failure", choices=("stop", "leave"), default="stop", help="the others, when one failed (default: stop)"
+    )
+    launch.add_argument(
+        "--restarts", type=whole, default=0, metavar="N", help="launch it again when it failed, N times (default: 0)"
+    )
+    launch.add_argument(
+        "--grace", type=seconds, default=30.0, metavar="S", help="seconds between SIGTERM and SIGKILL (default: 30)"
+    )
+    launch.add_argument(
+        "--on-end",
+        action="append",
+        default=[],
+        metavar="ACTION",
+        help="when the run has ended: report, report:gs://BUCKET/FOLDER, stop-slice, delete-slice or "
+        "command:SHELL COMMAND; repeatable",
+    )
+    launch.add_argument("--skip-checks", action="store_true", help="launch without a look at the workers first")
+    launch.add_argument(
+        "--phase-timeout",
+        action="append",
+        default=[],
+        metavar="PHASE=S",
+        help="seconds a worker may take to connect (120), prepare (90) or sync (3600); repeatable",
+    )
+    launch.add_argument("-d", "--detach", action="store_true", help="come back when the run has started")
+    launch.add_argument("--dry-run", action="store_true", help="print exactly what would run, and run nothing")
+    launch.set_defaults(run=launch_run, takes_job=True, changes=True)
+
+
+def _parse_env(pairs: list[str]) -> dict[str, str]:
+    """The job's variables: `NAME=value`, or `NAME` for the value that it has here."""
+    env = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not name.replace("_", "a").isalnum() or name[0].isdigit() or not name.isascii():
+            raise UsageError(f"no variable: {name!r}", remedy="write it as --env NAME=value")
+        if not equals and name not in os.environ:
+            raise UsageError(f"{name} is not set here", remedy=f"export {name}, or --env {name}=value")
+        env[name] = value if equals else os.environ[name]
+    return env
+
+
+def _name_for_a_run(name: str, out: Output) -> str:
+    """The name as the run's id can hold it; that it is another one is told."""
+    called = readable_name(as_text(name))
+    if called != name:
+        out.note(f"The run is called {called}: its id holds ASCII letters, digits and . _ - only, 100 at most.")
+    return called
+
+
+async def launch_run(args: argparse.Namespace, operator: Operator, out: Output) -> int:
+    """Launch on every worker or on none; then follow, unless detached."""
+    from tui.operator import LaunchRequest
+    from tui.runs.launch.phases import PhaseTimeouts
+
+    if not args.argv:
+        raise UsageError("no command to launch", remedy="tpu-tui launch SLICE -- COMMAND …")
+    env, timeouts = _parse_env(args.env), PhaseTimeouts.parse(args.phase_timeout)
+    name = None if args.name is None else _name_for_a_run(args.name, out)
+    request = LaunchRequest(
+        slice_=await operator.slice(args.slice),
+        argv=tuple(args.argv),
+        name=name,
+        env=env,
+        env_by_name=tuple(name for name in env if name in args.env),
+        sync=args.sync,
+        conda_env=args.conda_env,
+        venv=args.venv,
+        workdir=args.workdir,
+        runtime=args.runtime,
+        on_failure=args.on_failure,
+        restarts=args.restarts,
+        grace=args.grace,
+        on_end=tuple(args.on_end),
+        look=not args.skip_checks,
+        timeouts=timeouts,
+    )
+    spec = await operator.plan_launch(request)
+    if args.dry_run:
+        text = operator.dry_run(spec)
+        if out.as_json:
+            out.document({"run": spec.run.id, "slice": spec.run.slice, "dry_run": text})
+        else:
+            out.text(text.rstrip("\n"))
+        return 0
+    if request.look and any("gs://" in text for text in (*request.argv, *request.env.values())):
+        await _check_buckets(request, operator, out)
+    directory = await _launched(spec, operator, out)
+    answer = {
+        "run": directory.id,
+        "slice": directory.run.slice,
+        "workers": len(directory.run.workers),
+        "directory": str(directory.path),
+    }
+    if not args.detach:
+        if out.as_json:
+            out.line(answer)
+        else:
+            out.text(directory.id)
+        return await follow(operator, directory, out)
+    status = await _until_started(operator, directory, out)
+    if out.as_json:
+        out.document(answer)
+    else:
+        out.text(directory.id)
+    return 0 if status.state is RunState.RUNNING else exit_code(status)
+
+
+async def _launched(spec: LaunchSpec, operator: Operator, out: Output) -> RunDirectory:
+    """Give the run to its keeper; Ctrl-C tells of it from the moment on that there is something to come back to."""
+    try:
+        return await operator.launch(spec)
+    except asyncio.CancelledError:
+        if operator.has_run(spec.run.id):
+            with goes_on_without_us(spec.run.id, out):
+                raise
+        raise
+
+
+async def _until_started(operator: Operator, directory: RunDirectory, out: Output) -> RunStatus:
+    """Tell what happens until every worker runs or the launch has failed."""
+    from tui.runs.record.run_directory import Event
+
+    looking_after = LookingAfter(operator, directory, Teller(directory.id, out, directory))
+    with goes_on_without_us(directory.id, out), looking_after:
+        async for item in operator.events(directory):
+            await looking_after.heed(item)
+            if isinstance(item, Event) and item.kind != "state":
+                continue
+            status = operator.status_of(directory)
+            if status.state is RunState.RUNNING or status.state.is_over:
+                return status
+    return operator.status_of(directory)
+
+
+async def _check_buckets(request: LaunchRequest, operator: Operator, out: Output) -> None:
+    """Look at the buckets that the command names; warnings are shown. Raises what speaks against the launch."""
+    from tui.checks.grouped_rows import digest
+    from tui.operator.checks import check_buckets
+    from tui.runs.launch.preflight import refusal
+
+    rows = await check_buckets(operator, request.slice_, request.argv, request.env)
+    found = digest([row for row in rows if row.hinders or row.status == "warn"])
+    for finding in found.findings:
+        out.note(finding.sentence + (f"\n  → {finding.remedy}" if finding.remedy else ""))
+    if not found.ok:
+        raise refusal(found.findings)

@@ -1,0 +1,109 @@
+"""Lines out of a saved log: those of a Cloud Logging export have the time of their entry, none of their own."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from tui.logs.attribution.cloud_logging import Entry, Exports
+from tui.logs.files.line_filter import Choice, Picked, forwards, last
+from tui.logs.saved_log import SavedLine
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tui.logs.saved_log import SavedLog
+
+
+class EntryTimes:
+    """The time of each entry, by where its lines are in the log; what belongs to no entry has none."""
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._moments: list[float | None] = []
+        self._places: list[int] = []
+        """Where in those each entry begins."""
+
+    @classmethod
+    def of(cls, log: SavedLog) -> EntryTimes | None:
+        """Those of a log, which is read through for it; None where it is no export."""
+        blocks = log.blocks()
+        head = next(blocks, b"")
+        first = head.partition(b"\n")[0]
+        if not Exports.begin_with(first):
+            return None
+        times, exports = cls(), Exports(first)
+        start = 0
+        for stretch in forwards(chain((head,), blocks)):
+            start = stretch.offset if stretch.begins else start
+            if not stretch.ends:
+                exports.hold(stretch.data)
+                continue
+            for line in stretch.data.removesuffix(b"\n").split(b"\n"):
+                times._take(start, line, exports)
+                start += len(line) + 1
+        times._note(exports.rest())
+        return times if any(moment is not None for moment in times._moments) else None
+
+    def _take(self, offset: int, line: bytes, exports: Exports) -> None:
+        before = exports.begun
+        told = list(exports.take(line))
+        if exports.begun == before and any(isinstance(each, bytes) for each in told):
+            self._begin(offset)
+        for _ in range(before, exports.begun):
+            self._places.append(len(self._starts))
+            self._begin(offset)
+        self._note(told)
+
+    def _begin(self, offset: int) -> None:
+        self._starts.append(offset)
+        self._moments.append(None)
+
+    def _note(self, told: Iterable[bytes | tuple[int, Entry]]) -> None:
+        for each in told:
+            if isinstance(each, tuple):
+                place, entry = each
+                self._moments[self._places[place]] = entry.moment
+
+    def at(self, offset: int) -> float | None:
+        """The time of the entry that a line belongs to, by where that begins."""
+        place = bisect_right(self._starts, offset) - 1
+        return None if place < 0 else self._moments[place]
+
+
+def picked_lines(log: SavedLog, choice: Choice, tail: int | None, cache: Path | None) -> Iterator[Picked]:
+    """The wanted lines of a saved log with their ends; those of an export since a time by that of their entries."""
+    times = None if choice.since is None else EntryTimes.of(log)
+    if times is None:
+        return log.picked(choice, tail=tail, cache=cache)
+    return _picked_with(times, log, choice, tail, cache)
+
+
+def numbered_lines(log: SavedLog, choice: Choice, tail: int | None, cache: Path | None) -> Iterable[SavedLine]:
+    """The same with their workers and times, without their ends."""
+    times = EntryTimes.of(log)
+    if times is None:
+        return log.lines(worker=choice.worker, core=choice.core, since=choice.since, tail=tail, cache=cache)
+    found = _picked_with(times, log, choice, tail, cache, numbered=True)
+    return (SavedLine(each.worker, each.offset, each.time, each.data.removesuffix(b"\n")) for each in found)
+
+
+def tells_dates(log: SavedLog, cache: Path | None) -> bool:
+    """Whether any line, or any entry, has a date and time."""
+    return next(picked_lines(log, Choice(since=-math.inf), None, cache), None) is not None
+
+
+def _picked_with(
+    times: EntryTimes, log: SavedLog, choice: Choice, tail: int | None, cache: Path | None, *, numbered: bool = False
+) -> Iterator[Picked]:
+    since = choice.since
+    found = (
+        replace(each, time=moment if (moment := times.at(each.offset)) is not None else each.time)
+        for each in log.picked(replace(choice, since=None), cache=cache, numbered=numbered)
+    )
+    wanted = (each for each in found if since is None or (each.time is not None and each.time >= since))
+    yield from wanted if tail is None else last(wanted, tail)

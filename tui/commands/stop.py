@@ -1,0 +1,77 @@
+"""`stop`: a run ended on every worker, and what each of them said to it."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tui.commands.terminal.output import ANSWER_IS_NO, Output
+from tui.commands.terminal.waiting_notice import telling_who_is_waited_for
+from tui.errors import UsageError
+from tui.text.ranks import format_ranks
+
+if TYPE_CHECKING:
+    from tui.operator import Operator
+    from tui.runs.record.run_directory import RunDirectory
+    from tui.runs.worker.stop import StopAnswer
+
+
+async def stop_run(args: argparse.Namespace, operator: Operator, out: Output) -> int:
+    """Stop a run; exit 1 while any worker has not confirmed that nothing of it is left."""
+    if args.grace < 0:
+        raise UsageError("--grace is a number of seconds, 0 or more")
+    directory = await operator.find_run(args.ref)
+    answers: dict[int, StopAnswer] = {}
+
+    def missing() -> list[int]:
+        return [worker.index for worker in directory.run.workers if worker.index not in answers]
+
+    try:
+        async with telling_who_is_waited_for(missing, out):
+            async for answer in operator.stop(directory, args.grace):
+                answers[answer.worker] = answer
+    except asyncio.CancelledError:
+        _tell(directory, answers, out)
+        if ranks := missing():
+            out.note(f"Interrupted: no answer yet of {_named(ranks)}. tpu-tui stop {directory.id} asks again.")
+        raise
+    stopped = _tell(directory, answers, out)
+    if not stopped:
+        out.note(f"{directory.id} is not confirmed stopped. tpu-tui stop {directory.id} tries again.")
+    return 0 if stopped else ANSWER_IS_NO
+
+
+def _tell(directory: RunDirectory, answers: dict[int, StopAnswer], out: Output) -> bool:
+    """Print the answers there are, alike ones together; whether every worker confirmed."""
+    ordered = [answers[index] for index in sorted(answers)]
+    stopped = len(ordered) == len(directory.run.workers) and all(answer.confirmed for answer in ordered)
+    if out.as_json:
+        rows = [
+            {"worker": a.worker, "confirmed": a.confirmed, "exit_code": a.exit_code, "detail": a.detail}
+            for a in ordered
+        ]
+        out.document({"run": directory.id, "stopped": stopped, "workers": rows})
+        return stopped
+    from tui.operator.output_groups import Outcome, grouped, heading
+
+    for outcome, ranks in grouped((a.worker, Outcome(b"", b"", _in_words(a))) for a in ordered):
+        out.text(heading(outcome, ranks))
+    return stopped
+
+
+NOTHING_TO_STOP = "nothing to stop"
+"""How the account of a worker begins on which the run never started."""
+
+
+def _in_words(answer: StopAnswer) -> str:
+    if answer.confirmed and answer.detail.startswith(NOTHING_TO_STOP):
+        return answer.detail
+    code = "" if answer.exit_code is None else f", exit code {answer.exit_code}"
+    told = "stopped" if answer.confirmed else "NOT CONFIRMED"
+    return f"{told}{code}" + (f" ({answer.detail})" if answer.detail else "")
+
+
+def _named(ranks: Sequence[int]) -> str:
+    return f"worker{'s' if len(ranks) > 1 else ''} {format_ranks(ranks)}"

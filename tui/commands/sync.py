@@ -1,0 +1,87 @@
+"""`sync`: the working tree to every worker, with its progress where somebody watches."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from tui.commands.terminal import stdio
+from tui.commands.terminal.output import Output
+from tui.errors import OutOfReachError, TpuTuiError
+
+if TYPE_CHECKING:
+    from tui.operator import Operator
+    from tui.ssh.sync.upload import SyncResult
+
+TELL_EVERY = 0.2
+"""Seconds between two looks at the progress, on a terminal."""
+_MB = 1_000_000
+_KB = 1_000
+
+
+class Meter:
+    """One line on stderr that says how far the copy is; nothing where stderr is no terminal that can."""
+
+    def __init__(self, workers: int) -> None:
+        self._workers = workers
+        self._done = 0
+        self._sent: dict[int, tuple[int, int]] = {}
+        self._shows = stdio.obeys(sys.stderr)
+        self._told_at = 0.0
+
+    def __call__(self, worker: int, sent: int, size: int) -> None:
+        """Note how far one worker is."""
+        self._sent[worker] = (sent, size)
+        self._tell()
+
+    def done(self) -> None:
+        """Note that one more worker answered."""
+        self._done += 1
+        self._tell()
+
+    def clear(self) -> None:
+        """Take the line away."""
+        if self._shows and self._told_at:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+    def _tell(self) -> None:
+        now = time.monotonic()
+        if not self._shows or now - self._told_at < TELL_EVERY:
+            return
+        self._told_at = now
+        sent, size = (sum(column) for column in zip(*self._sent.values(), strict=True)) if self._sent else (0, 0)
+        line = f"{self._done} of {self._workers} workers, {sent / _MB:.1f} of {size / _MB:.1f} MB sent"
+        print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
+
+
+def _size(count: int) -> str:
+    return f"{count} B" if count < _KB else f"{count / _KB:.1f} kB" if count < _MB else f"{count / _MB:,.1f} MB"
+
+
+async def sync_tree(args: argparse.Namespace, operator: Operator, out: Output) -> int:
+    """Copy a directory to every worker and print its hash there."""
+    problems: list[TpuTuiError] = []
+    rows: list[SyncResult] = []
+    slice_ = await operator.slice(args.slice)
+    meter = Meter(len(slice_.workers))
+    try:
+        async for answer in operator.sync(slice_, args.directory, meter):
+            meter.done()
+            if isinstance(answer, TpuTuiError):
+                problems.append(answer)
+            else:
+                rows.append(answer)
+    finally:
+        meter.clear()
+    out.problems(problems)
+    rows.sort(key=lambda row: row.worker)
+    if out.as_json:
+        out.document([{"worker": r.worker, "hash": r.hash, "bytes": r.bytes, "skipped": r.skipped} for r in rows])
+    elif rows:
+        cells = [
+            (r.worker, r.hash[:12], _size(r.bytes), "was there already" if r.skipped else "copied") for r in rows
+        ]
+        out.table(("worker", "hash", "sent", "state"), cells, right=("worker", "sent"))
+    return OutOfReachError.exit_code if problems else 0

@@ -1,0 +1,1 @@
+"""What keys and the palette do."""

@@ -1,0 +1,1 @@
+"""What the console shows, as data: slices, runs, logs, forms."""

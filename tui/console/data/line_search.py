@@ -1,0 +1,125 @@
+"""The lines of a source that are wanted: found over the whole of it, in bounded slices."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+
+from tui.console.data.line_index import BATCH_COST, Line, LineSource
+
+CHOSEN_AT_ONCE = 256
+"""Lines of a chosen source that a search over it reads at a time."""
+
+
+class Filtered:
+    """The lines of a source that hold a text, whatever its case; the whole source is searched, in bounded slices."""
+
+    def __init__(self, source: LineSource, text: str) -> None:
+        self._source = source
+        self._needle = text.lower().encode()
+        self._searched = 0
+        """Number of the next line to look at."""
+        self._found = array("q")
+        self._unfinished: list[int] = []
+        """Numbers of wanted lines that are not whole yet."""
+
+    def _wants(self, line: bytes) -> bool:
+        return self._needle in line.lower()
+
+    @property
+    def count(self) -> int:
+        """Lines found so far."""
+        return len(self._found) + len(self._unfinished)
+
+    @property
+    def finished(self) -> int:
+        """Found lines that are whole."""
+        return len(self._found)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the source."""
+        return self._source.size
+
+    @property
+    def behind(self) -> int:
+        """Bytes, roughly, that are not searched yet."""
+        missing = self._source.finished - self._searched
+        each = max(1, self._source.size // max(1, self._source.count))
+        return self._source.behind + missing * each
+
+    def number(self, place: int) -> int:
+        """The number, in the source, of a found line by its place among the found."""
+        numbers = self._found[place : place + 1] or self._unfinished[place - len(self._found) :]
+        return numbers[0] if numbers else self._source.finished
+
+    def advance(self, budget: int) -> bool:
+        """Search about `budget` bytes more of what the source has indexed."""
+        before = self.count
+        self._source.advance(budget)
+        known = self._source.finished
+        while budget > 0 and self._searched < known:
+            data, after = self._source.block(self._searched, budget)
+            if after <= self._searched:
+                break
+            self._search(data)
+            budget -= max(BATCH_COST, len(data))
+            self._searched = min(after, known)
+        last = self._source.lines(known, self._source.count - known)
+        self._unfinished = [known + place for place, line in enumerate(last) if self._wants(line.data)]
+        return self.count != before
+
+    def _search(self, data: bytes) -> None:
+        """Note which lines of a block of whole lines, the first of them number `_searched`, are wanted."""
+        low = data.lower()
+        number, counted = self._searched, 0
+        at = low.find(self._needle)
+        while at >= 0:
+            number += low.count(b"\n", counted, at)
+            counted = at
+            self._found.append(number)
+            end = low.find(b"\n", at)
+            if end < 0:
+                return
+            at = low.find(self._needle, end + 1)
+
+    def lines(self, first: int, count: int) -> list[Line]:
+        """Found lines by their place among the found."""
+        whole = len(self._found)
+        numbers = list(self._found[first : first + count])
+        numbers += self._unfinished[max(0, first - whole) : max(0, first + count - whole)]
+        return [line for number in numbers for line in self._source.lines(number, 1)]
+
+    def tail(self, count: int) -> list[Line]:
+        """The last lines found."""
+        return self.lines(max(0, self.count - count), count)
+
+    def block(self, first: int, budget: int) -> tuple[bytes, int]:
+        """One found line: a filter over a filter is not needed often."""
+        found = self.lines(first, 1)
+        return (found[0].data, first + 1) if found and budget > 0 else (b"", first)
+
+    def close(self) -> None:
+        """Give back the source's files."""
+        self._source.close()
+
+
+class Chosen(Filtered):
+    """The lines of a source that somebody else recognises, such as those of one worker in a saved log."""
+
+    def __init__(self, source: LineSource, wanted: Callable[[bytes], bool]) -> None:
+        super().__init__(source, "")
+        self._wanted = wanted
+
+    def _wants(self, line: bytes) -> bool:
+        return self._wanted(line)
+
+    def _search(self, data: bytes) -> None:
+        for number, line in enumerate(data.removesuffix(b"\n").split(b"\n"), self._searched):
+            if self._wanted(line):
+                self._found.append(number)
+
+    def block(self, first: int, budget: int) -> tuple[bytes, int]:
+        """Some found lines, each ended."""
+        found = self.lines(first, max(1, min(CHOSEN_AT_ONCE, budget // 64, len(self._found) - first)))
+        return b"".join(line.data + b"\n" for line in found), first + len(found)

@@ -1,0 +1,188 @@
+"""Where the pod screen's data comes from: each source is a loop or a task that writes to the store."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from tui.console.data.store import Source, Store
+from tui.console.data.tasks import Tasks, as_problem
+from tui.pod.slice import Slice
+
+if TYPE_CHECKING:
+    from tui.checks.check_row import CheckRow
+    from tui.operator import Operator
+    from tui.pod.worker import Worker
+    from tui.runs.read.latest_figures import Glance
+    from tui.runs.record.run_status import RunStatus
+
+SLICES: Source[tuple[Slice, ...]] = Source("slices")
+RUNS: Source[tuple[RunStatus, ...]] = Source("runs")
+FIGURES: Source[Mapping[str, Glance]] = Source("figures")
+"""The newest figures of the listed runs, by run id."""
+SLICES_EVERY = 5.0
+"""Seconds between two lists of slices."""
+SLICES_EVERY_AT_MOST = 60.0
+"""Seconds between two tries while the source fails."""
+RUNS_EVERY = 1.0
+FIRST_RUNS = 100
+"""Runs that are read and shown before all the older ones are."""
+CHECKS_EVERY = 0.2
+"""Seconds between two accounts of checks under way: a large pod answers with thousands of rows."""
+FIGURES_BUDGET = 0.1
+"""Seconds that reading the ends of logs may take at a time."""
+RUNS_SHARE = 20
+"""Reading the runs may take one part in this many of the loop's time; with more runs it is read less often."""
+
+
+def workers_of(slice_: Slice | None) -> Source[tuple[Worker, ...]]:
+    """A slice's workers as they were tried; of no slice nothing is ever known."""
+    return Source(f"workers {slice_.path if slice_ else ''}")
+
+
+def checks_of(slice_: Slice | None) -> Source[tuple[CheckRow, ...]]:
+    """What the checks of a slice found; of no slice nothing is ever known."""
+    return Source(f"checks {slice_.path if slice_ else ''}")
+
+
+class Sources:
+    """Starts and stops what reads; knows no widget."""
+
+    def __init__(self, operator: Operator, store: Store, tasks: Tasks) -> None:
+        self.operator = operator
+        self.store = store
+        self.tasks = tasks
+        self._wanted = asyncio.Event()
+        self._answered = asyncio.Event()
+        self._started = False
+        self._looked_at: dict[str, RunStatus] = {}
+        """Ended runs whose figures were read, as they were then."""
+
+    def start(self) -> None:
+        """Begin to read the runs, once; the slices are listed from when they are first asked for."""
+        if not self._started:
+            self._started = True
+            self.tasks.start(RUNS.name, self._runs())
+
+    def list_slices(self) -> None:
+        """Begin to list the slices: a run alone needs none, and the cloud's library weighs more than the console."""
+        if self._started and not self.tasks.is_running(SLICES.name):
+            self.tasks.start(SLICES.name, self._slices())
+
+    async def listed(self) -> None:
+        """Come back when the slices were listed once, or could not be."""
+        self.list_slices()
+        await self._answered.wait()
+
+    def refresh(self) -> None:
+        """List the slices now, not at the next turn."""
+        self._wanted.set()
+
+    async def _slices(self) -> None:
+        pause = SLICES_EVERY
+        while True:
+            self.store.busy(SLICES, "" if self.store.get(SLICES).at else "listing…")
+            try:
+                listing = await self.operator.slices()
+                self.store.tell(SLICES, listing.slices, listing.problems)
+                pause = SLICES_EVERY
+            except Exception as error:
+                self.store.fail(SLICES, as_problem(error, "listing the slices"))
+                pause = min(2 * pause, SLICES_EVERY_AT_MOST)
+            self._answered.set()
+            self._wanted.clear()
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._wanted.wait(), pause)
+
+    async def _runs(self) -> None:
+        """Read the runs beside the loop, the newest ones first; from then on only what has changed is read."""
+        await self._read_runs(newest=FIRST_RUNS)
+        await self._read_runs()
+        while True:
+            await asyncio.sleep(RUNS_EVERY)
+            begun = time.perf_counter()
+            await self._read_runs()
+            await asyncio.sleep(max(0.0, RUNS_SHARE * (time.perf_counter() - begun) - RUNS_EVERY))
+
+    async def _read_runs(self, newest: int | None = None) -> None:
+        """Read the runs, and the newest figures of each."""
+        try:
+            statuses = tuple(await asyncio.to_thread(self._statuses, newest))
+            self.store.tell(RUNS, statuses)
+        except Exception as error:
+            self.store.fail(RUNS, as_problem(error, "reading the runs"))
+            return
+        if statuses:
+            await self._look_at(statuses)
+
+    def _statuses(self, newest: int | None) -> list[RunStatus]:
+        """The runs' states, down to the exit codes that each row shows."""
+        statuses = self.operator.runs(newest=newest)
+        for status in statuses:
+            _ = status.exit_codes
+        return statuses
+
+    async def _look_at(self, statuses: Sequence[RunStatus]) -> None:
+        """Read the newest figures of the runs, beside the loop."""
+        try:
+            known = self.store.get(FIGURES).value or {}
+            self.store.tell(FIGURES, await asyncio.to_thread(self._figures, statuses, known))
+        except Exception as error:
+            self.store.fail(FIGURES, as_problem(error, "reading the runs' figures"))
+
+    def _figures(self, statuses: Sequence[RunStatus], known: Mapping[str, Glance]) -> dict[str, Glance]:
+        """The runs' figures; where there is no time for all, those of runs that have ended stay as they were."""
+        found: dict[str, Glance] = {}
+        until = time.perf_counter() + FIGURES_BUDGET
+        for status in sorted(statuses, key=lambda status: status.state.is_over and status.run.id in known):
+            if self._looked_at.get(status.run.id) is status and status.run.id in known:
+                found[status.run.id] = known[status.run.id]
+            elif time.perf_counter() < until:
+                found[status.run.id] = self.operator.glance(status)
+                if status.state.is_over:
+                    self._looked_at[status.run.id] = status
+            elif status.run.id in known:
+                found[status.run.id] = known[status.run.id]
+        return found
+
+    def try_workers(self, slice_: Slice) -> None:
+        """Try every worker of a slice over SSH."""
+        source = workers_of(slice_)
+        self.tasks.start(source.name, self._workers(slice_), lambda problem: self.store.fail(source, problem))
+
+    async def _workers(self, slice_: Slice) -> None:
+        source = workers_of(slice_)
+        self.store.busy(source, f"trying {len(slice_.workers)} workers…")
+        try:
+            self.store.tell(source, tuple(await self.operator.workers(slice_)))
+        finally:
+            self.store.busy(source, "")
+
+    def check(self, slice_: Slice) -> None:
+        """Run all checks of a slice, its workers tried first."""
+        source = checks_of(slice_)
+        self.try_workers(slice_)
+        self.tasks.start(source.name, self._check(slice_), lambda problem: self.store.fail(source, problem))
+
+    async def _check(self, slice_: Slice) -> None:
+        source = checks_of(slice_)
+        rows: list[CheckRow] = []
+        self.store.tell(source, (), busy="checking… esc cancels")
+        try:
+            due = 0.0
+            async for row in self.operator.check(slice_):
+                rows.append(row)
+                if (now := time.monotonic()) >= due:
+                    self.store.tell(source, tuple(rows), busy="checking… esc cancels")
+                    due = now + CHECKS_EVERY
+        finally:
+            self.store.tell(source, tuple(rows))
+            self.store.busy(source, "")
+
+    def cancel_checks(self) -> bool:
+        """Give up running checks; whether there were any."""
+        names = self.tasks.running("checks ") + self.tasks.running("workers ")
+        return sum(self.tasks.cancel(name) for name in names) > 0

@@ -1,0 +1,283 @@
+"""What the run screen shows, read from a run directory or a saved log in bounded steps."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
+
+from tui.console.data.line_index import LineSource, Merged, Spool
+from tui.errors import TpuTuiError
+from tui.runs.record.event_log import parse_arrival
+from tui.runs.record.run_directory import ARRIVALS_FILE, EVENTS_FILE, Event, RunDirectory
+from tui.runs.record.run_status import RunStatus, reduce_events
+
+if TYPE_CHECKING:
+    from tui.logs.dialects.registry import Dialect
+    from tui.logs.saved_log import SavedLog
+    from tui.logs.snapshot import Snapshot
+    from tui.runs.read.latest_figures import Glance, Glances
+    from tui.runs.read.sample_reader import RunReader
+
+READ_BYTES = 256 * 1024
+"""Bytes of logs demultiplexed at a time: a few milliseconds."""
+READ_TIME = 0.008
+"""Seconds for which logs are read in one go: a key never waits longer for them."""
+FIGURES_EVERY = 0.2
+"""Seconds between two sets of figures: nobody reads faster, and every repaint of a large screen costs 20 ms."""
+SNAPSHOT_EVERY = 1.0
+"""Seconds after which a live run's cores are looked at again although nothing arrived: silence shows, too."""
+GLANCE_EVERY = 2.0
+"""Seconds between two looks at the ends of logs that are still being read."""
+FOLD_SHARE = 10
+"""Folding all events into a status may take one part in this many of the time: thousands of workers tell many."""
+ARRIVALS_BLOCK = 256 * 1024
+"""Bytes of `arrivals` read at a time: some ten thousand batches."""
+ATTENDANCE_EVERY = 1.0
+"""Seconds between two looks at whether a keeper lives."""
+MERGED = "merged"
+BLANK_LINES = 2
+"""Blank lines that a worker's last words may have among them."""
+
+
+class Feed(Protocol):
+    """One run, or one saved log, as the run screen sees it."""
+
+    title: str
+    saved: SavedLog | None
+
+    @property
+    def status(self) -> RunStatus | None:
+        """The run's state; None for a saved log."""
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """Every core, newest; None before anything was read."""
+
+    @property
+    def workers(self) -> Sequence[int]:
+        """The workers that have a log of their own."""
+
+    @property
+    def problem(self) -> TpuTuiError | None:
+        """What hinders reading, if anything does."""
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether there was more to read than one go takes."""
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether everything was read once that was there."""
+
+    @property
+    def progress(self) -> float | None:
+        """The share of the logs that was read, 0 to 1; None where their size is not known."""
+
+    @property
+    def newest(self) -> Glance | None:
+        """The figures at the ends of the logs, while these are read for the first time."""
+
+    def poll(self) -> bool:
+        """Read a little more; whether anything is new to be shown."""
+
+    def read(self) -> None:
+        """Read a little more, between two polls: for logs that one go a poll does not keep up with."""
+
+    def log(self, which: str) -> LineSource:
+        """The lines of `merged` or of a worker by its number."""
+
+    def follow_merged(self, source: LineSource) -> None:
+        """Tell a merged source what arrived since it was last told."""
+
+    def last_lines(self, worker: int, count: int) -> list[bytes]:
+        """The last lines a worker wrote that are not blank, at most so many."""
+
+    def close(self) -> None:
+        """Give back files."""
+
+
+class RunFeed:
+    """A run directory, growing or not."""
+
+    saved: SavedLog | None = None
+
+    def __init__(
+        self,
+        directory: RunDirectory,
+        *,
+        dialects: Sequence[Dialect] = (),
+        thresholds: Mapping[str, float] | None = None,
+    ) -> None:
+        self.directory = directory
+        self._dialects = dialects
+        self._thresholds = thresholds
+        self.title = directory.id
+        self.problem: TpuTuiError | None = None
+        self._reader: RunReader | None = None
+        self._is_closed = False
+        self._status: RunStatus | None = None
+        self._snapshot: Snapshot | None = None
+        self._events: list[Event] = []
+        self._events_size = -1
+        self._events_offset = 0
+        self._fold_due = 0.0
+        self._looked = 0.0
+        self._snapped = 0.0
+        self._grown = False
+        self.is_behind, self.caught_up = False, False
+        self._glances: Glances | None = None
+        self._newest: Glance | None = None
+        self._glanced = -math.inf
+        self._tails: dict[int, Spool] = {}
+
+    @property
+    def status(self) -> RunStatus | None:
+        """The run's state as of the last poll."""
+        return self._status
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """Every core as of the last poll."""
+        return self._snapshot
+
+    @property
+    def workers(self) -> Sequence[int]:
+        """The run's workers by index."""
+        return [worker.index for worker in self.directory.run.workers]
+
+    @property
+    def progress(self) -> float | None:
+        """The share of the newest logs' bytes that was read."""
+        return None if self._reader is None else self._reader.progress()
+
+    @property
+    def newest(self) -> Glance | None:
+        """The figures at the ends of the logs, looked at now and then while there is much to read before them."""
+        now = time.monotonic()
+        if not self.caught_up and now - self._glanced >= GLANCE_EVERY:
+            from tui.runs.read.latest_figures import Glances
+
+            self._glances = self._glances or Glances(self._dialects)
+            self._newest = self._glances.of(self.directory)
+            self._glanced = time.monotonic()
+        return self._newest
+
+    def poll(self) -> bool:
+        """Read what arrived, as much of it as one go takes, and the events when there are new ones."""
+        if self._is_closed:
+            return False
+        try:
+            fresh = self._poll_status()
+            fresh = self._poll_cores() or fresh
+            self.problem = None
+            return fresh
+        except OSError as error:
+            return self._hindered(error)
+
+    def _hindered(self, error: OSError) -> bool:
+        self.is_behind = False
+        self.problem = TpuTuiError(f"cannot read {self.directory.path}", why=error.strerror or str(error))
+        return True
+
+    def _poll_status(self) -> bool:
+        size = (self.directory.path / EVENTS_FILE).stat().st_size
+        now = time.monotonic()
+        before = self._status
+        if size != self._events_size and now >= self._fold_due:
+            fresh, self._events_offset = self.directory.events(self._events_offset)
+            self._events += fresh
+            self._events_size = size
+            attended = before.attended if before else self.directory.attended()
+            self._status = reduce_events(self.directory.run, self._events, attended)
+            self._fold_due = now + FOLD_SHARE * (time.monotonic() - now)
+        if self._status is not None and now - self._looked > ATTENDANCE_EVERY:
+            self._looked = now
+            self._status = replace(self._status, attended=self.directory.attended())
+        if before is not None and self._status is not None and before.attempt != self._status.attempt:
+            self._restart()
+        return before != self._status
+
+    def _restart(self) -> None:
+        """Another attempt writes new logs."""
+        for spool in self._tails.values():
+            spool.close()
+        self._tails.clear()
+
+    def read(self) -> None:
+        """Read what arrived, as much of it as one go takes."""
+        if self._is_closed:
+            return
+        try:
+            self._read_logs()
+        except OSError as error:
+            self._hindered(error)
+
+    def _read_logs(self) -> RunReader:
+        if self._reader is None:
+            from tui.runs.read.sample_reader import RunReader
+
+            self._reader = RunReader(self.directory, dialects=self._dialects, thresholds=self._thresholds)
+        end = time.perf_counter() + READ_TIME
+        self.is_behind = True
+        while self.is_behind and time.perf_counter() < end:
+            self.is_behind = self._reader.poll(READ_BYTES)
+            self._grown = self._grown or self.is_behind
+        return self._reader
+
+    def _poll_cores(self) -> bool:
+        reader = self._read_logs()
+        live = self._status is not None and not self._status.state.is_over
+        now = time.perf_counter()
+        age = now - self._snapped
+        is_due = (self._grown and age > FIGURES_EVERY) or (live and age > SNAPSHOT_EVERY)
+        reads_end = not self.caught_up and not self.is_behind
+        if self._snapshot is not None and not is_due and not reads_end:
+            return False
+        self._snapshot, self._snapped, self._grown = reader.snapshot(), now, False
+        self.caught_up = self.caught_up or reads_end
+        return True
+
+    def log(self, which: str) -> LineSource:
+        """A new source over the mirrors."""
+        if which == MERGED:
+            return Merged([Spool(self.directory.log_path(worker), worker) for worker in self.workers])
+        return Spool(self.directory.log_path(int(which)), int(which))
+
+    def follow_merged(self, source: LineSource) -> None:
+        """Hand over arrivals that this source was not told yet, a block of them."""
+        if isinstance(source, Merged):
+            with contextlib.suppress(FileNotFoundError), (self.directory.path / ARRIVALS_FILE).open("rb") as file:
+                file.seek(source.offset)
+                data = file.read(ARRIVALS_BLOCK)
+                whole = data[: data.rfind(b"\n") + 1]
+                source.offset += len(whole)
+                source.told(batches_in(whole))
+
+    def last_lines(self, worker: int, count: int) -> list[bytes]:
+        """Read from the mirror's end."""
+        spool = self._tails.setdefault(worker, Spool(self.directory.log_path(worker), worker))
+        return [line.data for line in spool.tail(count + BLANK_LINES) if line.data.strip()][-count:]
+
+    def close(self) -> None:
+        """Give back files; the reader's go with it."""
+        for spool in self._tails.values():
+            spool.close()
+        self._reader, self._is_closed = None, True
+
+
+def batches_in(data: bytes) -> list[tuple[int, int]]:
+    """(worker, end offset) of each line of `arrivals`; of a worker whose log began anew, the newest log only."""
+    found: list[tuple[int, int]] = []
+    newest: dict[int, int] = {}
+    for line in data.splitlines():
+        if arrival := parse_arrival(line):
+            worker, end = arrival.worker, arrival.end
+            if end < newest.get(worker, 0):
+                found = [batch for batch in found if batch[0] != worker]
+            newest[worker] = end
+            found.append((worker, end))
+    return found

@@ -1,0 +1,143 @@
+"""A saved log on the run screen: read once in bounded steps, shown as far as it was read."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from tui.console.data.line_index import LineSource, Spool
+from tui.console.data.line_search import Chosen
+from tui.console.data.run_feed import FIGURES_EVERY, MERGED
+from tui.errors import TpuTuiError
+from tui.logs.attribution.line_owner import Owners
+from tui.logs.demux import Demux
+
+if TYPE_CHECKING:
+    from tui.logs.saved_log import SavedLog
+    from tui.logs.snapshot import Snapshot
+    from tui.runs.record.run_status import RunStatus
+
+READ_TIME = 0.008
+"""Seconds for which the file is read in one go, and the block beyond them."""
+
+
+class SavedFeed:
+    """A saved log; a packed one is unpacked into a file that goes with the feed."""
+
+    def __init__(self, log: SavedLog) -> None:
+        self.title = log.name
+        self.problem: TpuTuiError | None = log.doubt
+        self.saved: SavedLog | None = log
+        self._log = log
+        self._demux = Demux(dialects=log.dialects, xla_dist=log.xla_dist)
+        self._blocks: Iterator[bytes] | None = log.blocks()
+        self._unpacked: IO[bytes] | None = tempfile.NamedTemporaryFile() if log.compressed else None  # noqa: SIM115
+        self._snapshot: Snapshot | None = None
+        self._snapped, self._grown = 0.0, False
+        self._owners = Owners({}, xla_dist=log.xla_dist)
+        self._workers: tuple[int, ...] = ()
+
+    @property
+    def status(self) -> RunStatus | None:
+        """A saved log has no state."""
+        return None
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """Every core as far as the file was read."""
+        return self._snapshot
+
+    @property
+    def workers(self) -> Sequence[int]:
+        """The workers that the file names; known when it was read to its end."""
+        return self._workers
+
+    @property
+    def path(self) -> Path:
+        """The file that holds the lines."""
+        return Path(self._unpacked.name) if self._unpacked is not None else self._log.path
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the file was not read to its end yet."""
+        return self._blocks is not None
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether the figures are those of the whole file."""
+        return not self.is_behind and not self._grown
+
+    @property
+    def progress(self) -> float | None:
+        """The share of the file that was read; not known of a packed one."""
+        if self._log.compressed:
+            return None
+        with contextlib.suppress(OSError):
+            return min(1.0, self._demux.bytes / max(1, self._log.path.stat().st_size))
+        return None
+
+    @property
+    def newest(self) -> None:
+        """Not looked for: a saved log's end does not tell whose lines are there."""
+        return None
+
+    def poll(self) -> bool:
+        """Read some more blocks; whether what they told is to be shown."""
+        if self._blocks is None and self._snapshot is not None and not self._grown:
+            return False
+        self.read()
+        now = time.perf_counter()
+        if self.is_behind and self._snapshot is not None and now - self._snapped < FIGURES_EVERY:
+            return False
+        self._snapshot, self._snapped, self._grown = self._demux.snapshot(), now, False
+        return True
+
+    def read(self) -> None:
+        """Read some more blocks."""
+        end = time.perf_counter() + READ_TIME
+        try:
+            while self._blocks is not None and time.perf_counter() < end:
+                self._grown = True
+                data = next(self._blocks, b"")
+                if data:
+                    self._take(data)
+                else:
+                    self._finish()
+        except TpuTuiError as error:
+            self.problem = error
+            self._finish()
+
+    def _take(self, data: bytes) -> None:
+        self._demux.feed(None, data)
+        if self._unpacked is not None:
+            self._unpacked.write(data)
+            self._unpacked.flush()
+
+    def _finish(self) -> None:
+        self._blocks = None
+        self._demux.finish()
+        self._owners = Owners.learned(self._demux, xla_dist=self._log.xla_dist)
+        self._workers = tuple(sorted(set(self._owners.numbers.values())))
+
+    def log(self, which: str) -> LineSource:
+        """The whole file, or the lines whose prefix or label names one worker."""
+        spool = Spool(self.path)
+        if which == MERGED:
+            return spool
+        return Chosen(spool, lambda line: self._owners.read(line)[0] == int(which))
+
+    def follow_merged(self, source: LineSource) -> None:
+        """The file holds its order itself."""
+
+    def last_lines(self, worker: int, count: int) -> list[bytes]:  # noqa: ARG002
+        """Not needed: nothing is launched, and nothing fails."""
+        return []
+
+    def close(self) -> None:
+        """Remove what was unpacked."""
+        if self._unpacked is not None:
+            self._unpacked.close()

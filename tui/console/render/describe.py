@@ -1,0 +1,69 @@
+"""What is known of a thing, to be read by people: the JSON of slices, runs and cores without its brackets. Pure."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from tui.text.printable import significant
+
+WIDEST_LIST = 100
+"""Characters of a list of plain values that stand on one line."""
+STEP = "  "
+COMMANDS = frozenset({"argv"})
+"""Names of lists that are a command's words: shown as one would type them."""
+
+_MOMENT = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?(Z|[+-]\d\d:\d\d)")
+
+
+def document(value: Mapping[str, Any]) -> str:
+    """A name and its value a line; what is nested is indented, `–` stands for what is unknown."""
+    return "\n".join(_lines_of(value))
+
+
+def _lines_of(value: Mapping[str, Any]) -> Iterator[str]:
+    for name, one in value.items():
+        if isinstance(one, str) and "\n" in one:
+            yield f"{name}:"
+            yield from (STEP + line for line in one.splitlines())
+        elif (line := _on_one_line(name, one)) is not None:
+            yield f"{name}: {line}"
+        else:
+            yield f"{name}:"
+            yield from (STEP + line for line in _nested(one))
+
+
+def _nested(value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        yield from _lines_of(value)
+        return
+    for one in value:
+        lines = list(_lines_of(one)) if isinstance(one, Mapping) else [_word(one)]
+        yield from (("- " if not number else STEP) + line for number, line in enumerate(lines))
+
+
+def _on_one_line(name: str, value: Any) -> str | None:
+    """The value as one line; None where it takes several."""
+    if isinstance(value, Mapping):
+        return None if value else "none"
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        return _word(value)
+    if name in COMMANDS:
+        return shlex.join(map(str, value))
+    text = ", ".join(map(_word, value)) or "none"
+    plain = not any(isinstance(one, (Mapping, list, tuple)) for one in value)
+    return text if plain and len(text) <= WIDEST_LIST else None
+
+
+def _word(value: Any) -> str:
+    if value is None or value == "":
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return str(significant(value))
+    if isinstance(value, str) and (moment := _MOMENT.fullmatch(value)):
+        return moment[1] + moment[2].replace("+00:00", "Z")
+    return str(value)

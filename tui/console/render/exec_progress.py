@@ -1,0 +1,122 @@
+"""One command on many workers, as a dialog shows it: what came to the same together, and who is waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from tui.console.render.safe_text import as_seen, elapsed, harmless, harmless_lines
+from tui.console.widgets.tables.table_columns import Cell
+from tui.errors import TpuTuiError
+from tui.operator.output_groups import Outcome, ending, grouped, heading
+from tui.text.ranks import format_ranks
+
+if TYPE_CHECKING:
+    from tui.pod.slice import Slice
+    from tui.ssh.exec.command import Running
+    from tui.ssh.exec.command_result import Completed
+
+MOST_LINES = 2000
+"""Lines of all outcomes that are shown."""
+MOST_EACH = 400
+"""Lines of one output that are shown, half of them from its end, where errors stand."""
+MOST_HEARD = 8
+"""Workers whose newest line is shown while their command runs."""
+NEWEST = 1024
+"""Bytes of a worker's output that its newest line is looked for in."""
+
+
+class Execution:
+    """What is known so far; changes as workers write and answer, ended by `end`."""
+
+    def __init__(self, slice_: Slice, command: str, ranks: Sequence[int], begun: float) -> None:
+        self.slice = slice_
+        self.command = command
+        self.ranks = tuple(ranks)
+        self.begun = begun
+        self.done = False
+        self.revision = 0
+        self._answers: dict[int, Outcome] = {}
+        self._problems: dict[int, TpuTuiError] = {}
+        self._running: dict[int, Running] = {}
+        self._newest: dict[int, bytes] = {}
+        self._problem: TpuTuiError | None = None
+
+    def hear(self, running: Running, _on_stderr: bool, data: bytes) -> None:
+        """Note what a worker just wrote."""
+        self._running[running.worker] = running
+        self._newest[running.worker] = (self._newest.get(running.worker, b"") + data)[-NEWEST:]
+        self.revision += 1
+
+    def take(self, answer: Completed | TpuTuiError) -> None:
+        """Note how it ended on one worker."""
+        if isinstance(answer, TpuTuiError):
+            self._problems[int(answer.worker or 0)] = answer
+        else:
+            self._running.pop(answer.worker, None)
+            self._answers[answer.worker] = Outcome(answer.stdout, answer.stderr, ending(answer))
+        self.revision += 1
+
+    def end(self, problem: TpuTuiError | None = None) -> None:
+        """Nothing more will come; what was written until then is kept of those that did not end."""
+        for rank in self.waiting:
+            if rank in self._running:
+                cut = self._running[rank].so_far()
+                self._answers[rank] = Outcome(cut.stdout, cut.stderr, "given up, it may go on there")
+        self._problem = problem
+        self.done = True
+        self.revision += 1
+
+    @property
+    def waiting(self) -> list[int]:
+        """Workers that have not answered."""
+        return [rank for rank in self.ranks if rank not in self._answers and rank not in self._problems]
+
+    def lines(self, now: float) -> list[Cell]:
+        """What there is to show, a line a cell: outcomes, then who cannot be reached, then who is waited for."""
+        shown = list(islice(self._outcomes(), MOST_LINES + 1))
+        if len(shown) > MOST_LINES:
+            more = f"… and more; tpu-tui exec {harmless(self.slice.name)} -- COMMAND shows all of it"
+            shown = [*shown[:MOST_LINES], Cell(more, "dim")]
+        shown += [Cell(harmless_lines(str(self._problems[rank])), "bad") for rank in sorted(self._problems)]
+        return shown + list(self._rest(now))
+
+    def _outcomes(self) -> Iterator[Cell]:
+        for number, (outcome, ranks) in enumerate(grouped(self._answers.items())):
+            if number:
+                yield Cell("")
+            yield Cell(heading(outcome, ranks), "bad" if outcome.ending else "good")
+            if not (outcome.stdout or outcome.stderr):
+                yield Cell("no output", "dim")
+            yield from _shown(outcome.stdout, "")
+            yield from _shown(outcome.stderr, "warn")
+
+    def _rest(self, now: float) -> Iterator[Cell]:
+        waiting = self.waiting
+        if self._problem is not None:
+            yield Cell(harmless_lines(str(self._problem)), "bad")
+        elif waiting and self.done:
+            yield Cell(f"given up: no answer yet of {_named(waiting)}", "warn")
+        elif waiting:
+            yield Cell(f"waiting for {_named(waiting)}, {elapsed(now - self.begun)} · esc gives up", "busy")
+            heard = [rank for rank in waiting if self._newest.get(rank, b"").strip()]
+            for rank in heard[:MOST_HEARD]:
+                newest = self._newest[rank].rstrip().rpartition(b"\n")[2]
+                yield Cell(f"{rank:>4}│{as_seen(newest)}", "dim")
+
+
+def _named(ranks: Sequence[int]) -> str:
+    return f"worker{'s' * (len(ranks) > 1)} {format_ranks(ranks)}"
+
+
+def _shown(output: bytes, tone: str) -> Iterator[Cell]:
+    """The lines of an output; of a long one the first and the last."""
+    lines = output.removesuffix(b"\n").split(b"\n") if output else []
+    half = MOST_EACH // 2
+    left_out = len(lines) - 2 * half
+    first, last = (lines[:half], lines[-half:]) if left_out > 0 else (lines, [])
+    yield from (Cell(as_seen(line), tone) for line in first)
+    if left_out > 0:
+        yield Cell(f"… {left_out:,} lines left out …", "dim")
+    yield from (Cell(as_seen(line), tone) for line in last)

@@ -1,0 +1,51 @@
+"""Which workers of a live run nobody follows at the moment: their figures stand still. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tui.console.render.safe_text import elapsed
+from tui.console.widgets.tables.table_columns import Cell
+from tui.pod.run import RunState
+
+if TYPE_CHECKING:
+    from tui.runs.record.run_status import RunStatus
+
+LEFT_ALONE_AFTER = 3.0
+"""Seconds without a keeper from which a run counts as left alone: one that takes over needs a moment."""
+
+
+def left_alone(status: RunStatus | None, now: float) -> bool:
+    """Whether a live run had a keeper and has none any more."""
+    if status is None or status.state.is_over or status.attended.alive or status.attended.since is None:
+        return False
+    return now - status.attended.since >= LEFT_ALONE_AFTER
+
+
+def is_launching(status: RunStatus | None) -> bool:
+    """Whether the gang is being launched: figures there are then are those of the attempt before."""
+    return status is not None and status.state is RunState.PREPARING
+
+
+def lost_links(status: RunStatus | None) -> list[int]:
+    """Workers of a live run whose connection is lost."""
+    if status is None or status.state.is_over:
+        return []
+    return [worker.worker for worker in status.workers if worker.link == "lost" and not worker.ended]
+
+
+def out_of_touch(status: RunStatus | None, now: float) -> frozenset[int]:
+    """Workers whose newest figures may be old: every one of a run left alone, else those with a lost connection."""
+    if status is not None and left_alone(status, now):
+        return frozenset(worker.worker for worker in status.workers if not worker.ended)
+    return frozenset(lost_links(status))
+
+
+def attendance(status: RunStatus, now: float) -> Cell:
+    """Whether a keeper looks after a live run, and since when none does."""
+    if status.attended.alive:
+        return Cell("attended", "good")
+    since = status.attended.since
+    if status.attended.stuck:
+        return Cell(f"keeper stuck for {elapsed(status.attended.silent_s)}", "bad")
+    return Cell("unattended" if since is None else f"unattended for {elapsed(now - since)}", "bad")

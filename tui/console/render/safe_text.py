@@ -1,0 +1,93 @@
+"""Remote text made fit for a terminal: what would act on it is shown instead."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+from rich.cells import cell_len, set_cell_size
+
+from tui.text.printable import figure, printable
+
+TAB = 8
+"""Columns between tab stops, as terminals have them."""
+ELLIPSIS = "…"
+OVERWRITTEN = "␍"
+"""Stands before a line of which the beginning was written over, as progress bars do."""
+_COLOURS = re.compile(rb"\x1b\[[0-9;:]*[mK]")
+
+_INVISIBLE = (0x0A, 0x061C, *range(0x200B, 0x200E), *range(0x2060, 0x2066), 0xFEFF, *range(0xFFF9, 0xFFFC))
+_SHOWN = dict.fromkeys(_INVISIBLE, 65533) | {0x0A: 0x240A}
+"""What `printable` leaves alone and a line of a table cannot hold: line feeds and characters without width."""
+
+
+def harmless(text: str) -> str:
+    """The text on one line: control characters visible (`ESC` as `␛`), tabs as blanks."""
+    if text.isascii() and text.isprintable():
+        return text
+    return printable(text).translate(_SHOWN).expandtabs(TAB)
+
+
+def harmless_lines(text: str) -> str:
+    """Every line harmless, the line breaks kept."""
+    return "\n".join(harmless(line) for line in text.splitlines())
+
+
+def harmless_bytes(data: bytes) -> str:
+    """One line of a log as it may be shown; bytes that are no UTF-8 become `�`."""
+    return harmless(data.decode("utf-8", "replace"))
+
+
+def as_seen(data: bytes) -> str:
+    """One line of a log as whoever watches it sees it: of a progress bar its newest state, and no colours."""
+    if b"\x1b" in data:
+        data = _COLOURS.sub(b"", data)
+    if b"\r" not in data:
+        return harmless_bytes(data)
+    before, overwritten, newest = data.rstrip(b"\r \t").rpartition(b"\r")
+    return (OVERWRITTEN if overwritten and before.strip() else "") + harmless_bytes(newest)
+
+
+def _columns(text: str) -> int:
+    """How wide a harmless text is; plain ones, which most are, need no look at each character."""
+    return len(text) if text.isascii() else cell_len(text)
+
+
+def fit(text: str, width: int) -> str:
+    """The text in exactly `width` columns, cut with `…` where it is longer."""
+    if width <= 0:
+        return ""
+    length = _columns(text)
+    if length <= width:
+        return text + " " * (width - length)
+    return (text[: width - 1] if text.isascii() else set_cell_size(text, width - 1)) + ELLIPSIS
+
+
+def fit_right(text: str, width: int) -> str:
+    """As `fit`, against the right edge: for numbers."""
+    length = _columns(text)
+    return " " * (width - length) + text if length < width else fit(text, width)
+
+
+def elapsed(seconds: float | None) -> str:
+    """A duration as people say it: `42s`, `3m07s`, `2h05m`, `3d04h`; `–` when unknown."""
+    if seconds is None:
+        return "–"
+    whole = max(0, int(seconds))
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02d}s"
+    if whole < 86400:
+        return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+    return f"{whole // 86400}d{whole % 86400 // 3600:02d}h"
+
+
+def number(value: float | None, decimals: int, room: int = sys.maxsize) -> str:
+    """A figure with the digits that mean something and have room, for half a number is another; `–` when unknown."""
+    if value is None:
+        return "–"
+    text = figure(value, decimals)
+    if len(text) > room:
+        text = figure(value, 0)
+    return text if len(text) <= room else f"{value:.2e}"

@@ -1,0 +1,93 @@
+"""States in words and tones: what a state is called and how it is coloured, in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tui.console.widgets.tables.table_columns import Cell
+
+UNKNOWN = Cell("–", "dim")
+
+_SLICE_TONES = {
+    "READY": "good",
+    "ACTIVE": "good",
+    "CREATING": "busy",
+    "STARTING": "busy",
+    "RESTARTING": "busy",
+    "REIMAGING": "busy",
+    "ACCEPTED": "busy",
+    "PROVISIONING": "busy",
+    "WAITING_FOR_RESOURCES": "busy",
+    "DELETING": "warn",
+    "STOPPING": "warn",
+    "REPAIRING": "warn",
+    "SUSPENDING": "warn",
+    "STOPPED": "dim",
+    "HIDDEN": "dim",
+    "PREEMPTED": "bad",
+    "TERMINATED": "bad",
+    "FAILED": "bad",
+    "SUSPENDED": "bad",
+}
+_HEALTH_TONES = {"HEALTHY": "good", "TIMEOUT": "warn"}
+_RUN_TONES = {
+    "preparing": "busy",
+    "running": "good",
+    "stopping": "warn",
+    "succeeded": "good",
+    "failed": "bad",
+    "stopped": "dim",
+    "lost": "bad",
+    "saved log": "accent",
+}
+_CHECK_TONES = {"pass": "good", "warn": "warn", "fail": "bad", "unknown": "dim"}
+_CORE_TONES = {
+    "training": "good",
+    "waiting": "busy",
+    "silent": "warn",
+    "straggler": "warn",
+    "nan": "bad",
+    "ended": "dim",
+}
+_PHASE_TONES = {"done": "good", "started": "busy", "failed": "bad"}
+
+
+def _cell(word: str | None, tones: Mapping[str, str], otherwise: str = "") -> Cell:
+    return UNKNOWN if word is None else Cell(word, tones.get(word, otherwise))
+
+
+def slice_state(state: str | None) -> Cell:
+    """A slice's state; one we do not know is a warning, not fine."""
+    return _cell(state, _SLICE_TONES, "warn")
+
+
+def health(word: str | None) -> Cell:
+    """A slice's health; everything but HEALTHY and TIMEOUT is bad."""
+    return _cell(word, _HEALTH_TONES, "bad")
+
+
+def run_state(word: str) -> Cell:
+    """A run's state."""
+    return _cell(word, _RUN_TONES, "warn")
+
+
+def check_status(word: str) -> Cell:
+    """What a check came to."""
+    return _cell(word, _CHECK_TONES, "warn")
+
+
+def core_tone(word: str) -> str:
+    """The tone of a core's state."""
+    return _CORE_TONES.get(word, "")
+
+
+def phase_tone(status: str | None) -> str:
+    """The tone of a launch phase's status."""
+    return _PHASE_TONES.get(status or "", "dim")
+
+
+def reachable(value: bool | None) -> Cell:
+    """Whether a worker lets us in; None: nobody has tried yet."""
+    return (
+        Cell("not tried", "dim") if value is None else Cell("answers", "good") if value else Cell("no answer", "bad")
+    )

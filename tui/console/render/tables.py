@@ -1,0 +1,273 @@
+"""The pod screen's nouns as table rows: plain data in, cells out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Sequence
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from tui.console.render import state_styles
+from tui.console.render.safe_text import elapsed, harmless, harmless_lines
+from tui.console.widgets.tables.row_table import Row
+from tui.console.widgets.tables.table_columns import Cell, Column
+from tui.pod.slice import Slice
+from tui.pod.worker import Worker
+from tui.reports.findings import marks_of_run
+from tui.runs.record.exit_summary import exit_summary, was_stopped_on_purpose
+from tui.text.ranks import format_ranks
+
+if TYPE_CHECKING:
+    from tui.checks.check_row import CheckRow
+    from tui.checks.grouped_rows import Digest, Finding
+    from tui.runs.read.latest_figures import Glance
+    from tui.runs.record.run_status import RunStatus
+
+SLICE_COLUMNS = (
+    Column("name", "slice", 11, flexible=1, wanted=30),
+    Column("state", "state", 10),
+    Column("health", "health", 9, rank=5),
+    Column("type", "type", 12, rank=3),
+    Column("workers", "wkrs", 5, right=True, rank=2),
+    Column("cores", "cores", 6, right=True, rank=4),
+    Column("zone", "zone", 14, rank=6),
+    Column("spot", "spot", 5, rank=7),
+    Column("runtime", "runtime", 18, rank=8),
+)
+WORKER_COLUMNS = (
+    Column("index", "wkr", 4, right=True),
+    Column("reachable", "ssh", 9, flexible=1, wanted=40),
+    Column("address", "address", 15, rank=1),
+    Column("external", "external", 15, rank=3),
+    Column("hostname", "hostname", 18, rank=2, flexible=1),
+)
+CHECK_COLUMNS = (
+    Column("status", "status", 7),
+    Column("check", "check", 12, rank=2),
+    Column("workers", "wkr", 7, rank=1),
+    Column("detail", "detail", 16, flexible=1),
+)
+RUN_COLUMNS = (
+    Column("id", "run", 28, flexible=1, wanted=40),
+    Column("state", "state", 10),
+    Column("elapsed", "elapsed", 8, right=True),
+    Column("runtime", "runtime", 8, rank=2),
+    Column("slice", "slice", 12, rank=3, flexible=1),
+    Column("exits", "exit codes", 12, rank=5, flexible=1, wanted=30),
+    Column("kept", "attended", 13, rank=2),
+    Column("latest", "latest", 16, rank=1, flexible=3, wanted=36),
+    Column("command", "command", 24, rank=4, flexible=1),
+)
+MOST_CHECK_LINES = 200
+"""Rows of a finding that are listed: a pod of 32 workers has thousands of pairs and ports."""
+
+
+def _text(value: object, tone: str = "") -> Cell:
+    return state_styles.UNKNOWN if value is None or value == "" else Cell(harmless(str(value)), tone)
+
+
+def _count(value: int | None) -> Cell:
+    return state_styles.UNKNOWN if value is None else Cell(str(value))
+
+
+def slice_row(slice_: Slice) -> Row:
+    """A slice of the list."""
+    spot = slice_.spot if slice_.spot is not None else slice_.preemptible
+    symptoms = len(slice_.symptoms)
+    health = state_styles.health(slice_.health)
+    if symptoms:
+        health = Cell(f"{symptoms} symptom{'s' if symptoms > 1 else ''}", "bad")
+    return Row(
+        slice_.path,
+        (
+            _text(slice_.name),
+            state_styles.slice_state(slice_.state),
+            health,
+            _text(slice_.accelerator_type),
+            _count(len(slice_.workers)),
+            _count(slice_.cores),
+            _text(slice_.zone, "dim"),
+            state_styles.UNKNOWN if spot is None else Cell("yes" if spot else "no", "warn" if spot else "dim"),
+            _text(slice_.runtime_version, "dim"),
+        ),
+        (
+            slice_.name,
+            slice_.state,
+            slice_.health,
+            slice_.accelerator_type,
+            len(slice_.workers),
+            slice_.cores,
+            slice_.zone,
+        ),
+    )
+
+
+def _access(worker: Worker) -> Cell:
+    """Whether SSH leads to it, and where not, why."""
+    if not worker.error:
+        return state_styles.reachable(worker.reachable)
+    return Cell(harmless(worker.error.removeprefix(f"worker {worker.index}: ")), "bad")
+
+
+def worker_row(worker: Worker) -> Row:
+    """A worker of the chosen slice."""
+    return Row(
+        worker.index,
+        (
+            Cell(str(worker.index)),
+            _access(worker),
+            _text(worker.internal_ip or worker.external_ip),
+            _text(worker.external_ip, "dim"),
+            _text(worker.hostname, "dim"),
+        ),
+        (worker.index,),
+    )
+
+
+def check_rows(found: Digest) -> list[Row]:
+    """What the checks found, the worst first; what says the same of several workers in one row."""
+    return [_check_row(place, finding) for place, finding in enumerate(found.findings)]
+
+
+def finding_key(finding: Finding) -> Hashable:
+    """What names a finding however many more there come."""
+    return finding.status, finding.check, finding.detail
+
+
+def _check_row(place: int, finding: Finding) -> Row:
+    tone = "bad" if finding.status == "fail" else "warn" if finding.status == "warn" else "dim"
+    workers = format_ranks(finding.workers)
+    return Row(
+        finding_key(finding),
+        (
+            state_styles.check_status(finding.status),
+            _text(finding.check),
+            _text(workers),
+            _text(finding.detail, tone) if finding.detail else Cell(""),
+        ),
+        (place, finding.check, finding.workers[0] if finding.workers else None, finding.detail),
+    )
+
+
+def check_text(found: Digest, finding: Finding, rows: Iterable[CheckRow], columns: int) -> str:
+    """One finding whole, with what to do, the ports as a square, and the rows that it stands for."""
+    from tui.checks.port_matrix import LEGEND
+
+    where = f"{finding.where}: " if finding.where else ""
+    parts = [f"{finding.status}: {where}{finding.check} {finding.detail}".strip()]
+    if finding.remedy:
+        parts.append(f"→ {finding.remedy}")
+    if finding.check == "ports":
+        parts += ["\n".join([f"tcp:{matrix.port}", *matrix.lines(columns)]) for matrix in found.matrices]
+        parts += [LEGEND] * bool(found.matrices)
+    alike = [row for row in rows if (row.status, row.check) == (finding.status, finding.check)]
+    alike.sort(key=lambda row: tuple(-1 if one is None else one for one in (row.worker, row.peer, row.port)))
+    lines = [_row_line(row) for row in alike[:MOST_CHECK_LINES]] if len(alike) > 1 else []
+    if len(alike) > MOST_CHECK_LINES:
+        lines.append(f"and {len(alike) - MOST_CHECK_LINES:,} more; tpu-tui check --json lists them all")
+    return harmless_lines("\n\n".join([*parts, "\n".join(lines)]))
+
+
+def _row_line(row: CheckRow) -> str:
+    ends = [f"worker {row.worker}"] * (row.worker is not None) + [f"worker {row.peer}"] * (row.peer is not None)
+    port = f" tcp:{row.port} {row.state or 'not told'}" if row.port is not None else ""
+    where = " → ".join(ends) + port
+    return f"{where}: {row.detail}" if where else row.detail
+
+
+def moment_of(text: str | None) -> float | None:
+    """An RFC 3339 time as Unix seconds; None for none and for what is none."""
+    if not text:
+        return None
+    try:
+        moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        return None
+    return moment.replace(tzinfo=moment.tzinfo or timezone.utc).timestamp()
+
+
+def run_seconds(status: RunStatus, now: float) -> float | None:
+    """How long a run has gone on or went on, in seconds; since it was asked for while it is being prepared."""
+    begun = moment_of(status.started) or moment_of(status.run.created)
+    if begun is None:
+        return None
+    ended = moment_of(status.ended)
+    return (ended if ended is not None else now) - begun
+
+
+def exit_codes(status: RunStatus) -> Cell:
+    """How the workers ended: the one that failed first, then the others; a stop on purpose is no failure."""
+    bad = any(code not in (None, 0) for code in status.exit_codes) and not was_stopped_on_purpose(status)
+    return Cell(exit_summary(status), "bad" if bad else "dim")
+
+
+def attendance(status: RunStatus, now: float) -> Cell:
+    """Whether a keeper looks after the run, and since when not."""
+    if status.state.is_over:
+        return Cell("")
+    if status.attended.alive:
+        return Cell("attended", "good")
+    since = status.attended.since
+    if status.attended.stuck:
+        return Cell(f"stuck, {elapsed(status.attended.silent_s)}", "bad")
+    return Cell("unattended" if since is None else f"not for {elapsed(now - since)}", "bad")
+
+
+def latest(status: RunStatus, glance: Glance | None) -> Cell:
+    """What there is to say of a run: what is wrong with its cores, why it ended so, else where it is.
+
+    Of a rehearsal, that it trains nothing.
+    """
+    news, marked = _latest(status, glance), marks_of_run(status, glance)
+    rehearsal = "rehearsal" if status.run.is_rehearsal else ""
+    tone = "bad" if marked.startswith("nan") else "warn" if marked and not status.state.is_over else news.tone
+    return Cell(" · ".join(filter(None, (marked, news.text, rehearsal))), tone)
+
+
+def _latest(status: RunStatus, glance: Glance | None) -> Cell:
+    if status.cause:
+        return Cell(harmless(status.cause), "bad" if str(status.state) in ("failed", "lost") else "dim")
+    if glance is None:
+        return Cell("")
+    bad = glance.loss is not None and not math.isfinite(glance.loss)
+    return Cell(str(glance), "bad" if bad else "dim" if status.state.is_over else "")
+
+
+def run_row(status: RunStatus, now: float, glance: Glance | None = None) -> Row:
+    """A run of the list, with its newest figures where they were looked at."""
+    seconds = run_seconds(status, now)
+    command = " ".join(status.run.argv)
+    news = latest(status, glance)
+    return Row(
+        status.run.id,
+        (
+            _text(status.run.id),
+            state_styles.run_state(str(status.state)),
+            Cell(elapsed(seconds)),
+            _text(status.run.runtime, "dim"),
+            _text(status.run.slice, "dim"),
+            exit_codes(status),
+            attendance(status, now),
+            news,
+            _text(command, "dim"),
+        ),
+        (
+            status.run.id[-20:],
+            str(status.state),
+            seconds,
+            status.run.runtime,
+            status.run.slice,
+            None,
+            None,
+            news.text,
+            command,
+        ),
+    )
+
+
+def worker_rows(slice_: Slice | None, tried: Sequence[Worker] | None) -> list[Row]:
+    """The chosen slice's workers: as tried where they were, else as the source tells them."""
+    if slice_ is None:
+        return []
+    known = {worker.index: worker for worker in tried or ()}
+    return [worker_row(known.get(worker.index, worker)) for worker in slice_.workers]

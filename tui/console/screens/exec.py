@@ -1,0 +1,141 @@
+"""The exec dialog: one command on every worker, or some; what came to the same is shown once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.text import Text
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, VerticalScroll
+from textual.widget import Widget
+from textual.widgets import Button, Input, Label, Static
+
+from tui.console.render.safe_text import harmless
+from tui.console.screens.dialog import LiveDialog
+from tui.console.widgets.command_line import CommandLine
+from tui.console.widgets.tables.table_columns import Cell
+from tui.errors import UsageError
+from tui.text.ranks import parse_ranks
+
+if TYPE_CHECKING:
+    from tui.console.render.exec_progress import Execution
+    from tui.pod.slice import Slice
+
+ASK = "enter runs it with sh on all of these workers, at once; up brings earlier commands back."
+
+
+class Answers(Static):
+    """Lines in the tones of their cells."""
+
+    DEFAULT_CSS = """
+    Answers {
+        & > .answers--good { color: $text-success; text-style: bold; }
+        & > .answers--warn { color: $text-warning; }
+        & > .answers--bad { color: $text-error; text-style: bold; }
+        & > .answers--busy { color: $text-primary; text-style: bold; }
+        & > .answers--dim { text-style: dim; }
+    }
+    """
+    COMPONENT_CLASSES: ClassVar[set[str]] = {f"answers--{tone}" for tone in ("good", "warn", "bad", "busy", "dim")}
+
+    def show(self, cells: Sequence[Cell]) -> None:
+        """Take other lines."""
+        text = Text()
+        for number, cell in enumerate(cells):
+            style = self.get_component_rich_style(f"answers--{cell.tone}", partial=True) if cell.tone else ""
+            text.append("\n" * (number > 0) + cell.text, style)
+        self.update(text)
+
+
+class ExecDialog(LiveDialog[None]):
+    """A command, the workers it is for, and what they answer; `begin` sets it going, `give_up` ends it."""
+
+    AUTO_FOCUS = "#command"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("pageup", "page(-1)", "Scroll the answers", show=False, id="exec.page_up", priority=True),
+        Binding("pagedown", "page(1)", "Scroll the answers", show=False, id="exec.page_down", priority=True),
+    ]
+
+    def __init__(
+        self,
+        slice_: Slice,
+        begin: Callable[[str, Sequence[int]], Execution],
+        give_up: Callable[[], object],
+        *,
+        earlier: Sequence[str] = (),
+    ) -> None:
+        super().__init__(classes="-answers")
+        self.title = f"exec on {slice_.name}"
+        self._slice = slice_
+        self._begin = begin
+        self._give_up = give_up
+        self._command = CommandLine(id="command", earlier=earlier, placeholder="what would you type on a worker?")
+        self._answers = Answers(ASK, markup=False, id="answers")
+        self._execution: Execution | None = None
+        self._shown: object = None
+
+    def body(self) -> Sequence[Widget]:
+        """Two fields above the answers."""
+        return [
+            Horizontal(Label("command"), self._command, classes="field"),
+            Horizontal(Label("workers"), Input("all", id="workers", compact=True), classes="field"),
+            VerticalScroll(self._answers, id="reading", can_focus=True),
+        ]
+
+    def buttons(self) -> Sequence[Button]:
+        """Leave, or run it."""
+        return [Button("Close", id="leave"), Button("Run", id="run", variant="primary")]
+
+    def on_mount(self) -> None:
+        """Wait for a command."""
+        self.ready = True
+
+    def on_input_submitted(self) -> None:
+        """Enter runs it."""
+        self._run()
+
+    def answered(self, button: str) -> None:  # noqa: ARG002
+        """The button runs it too."""
+        self._run()
+
+    def action_leave(self) -> None:
+        """Give up what runs; then leave."""
+        if self._execution is not None and not self._execution.done:
+            self._give_up()
+        else:
+            super().action_leave()
+
+    def action_page(self, by: int) -> None:
+        """Scroll by pages, one line of which stays."""
+        reading = self.query_one("#reading")
+        reading.scroll_relative(y=by * max(1, reading.size.height - 1), animate=False)
+
+    def _run(self) -> None:
+        command = self._command.value.strip()
+        if not command:
+            return
+        if self._execution is not None and not self._execution.done:
+            self.notify("the command before it still runs; esc gives it up", timeout=3)
+            return
+        try:
+            ranks = parse_ranks(self.query_one("#workers", Input).value, len(self._slice.workers))
+        except UsageError as error:
+            self._answers.show([Cell(str(error), "bad")])
+            return
+        self._execution = self._begin(command, ranks)
+        self._command.remember(command)
+        self._command.value = ""
+        self.query_one("#dialog").border_title = Text(harmless(f"{self.title}: {command}"))
+        self.query_one("#reading").scroll_home(animate=False)
+        self.tick()
+
+    def tick(self) -> None:
+        """Show what came since the last time, and count the seconds."""
+        if self._execution is None:
+            return
+        now = self.console.store.clock()
+        mark = (self._execution.revision, 0 if self._execution.done else int(now - self._execution.begun))
+        if mark != self._shown:
+            self._shown = mark
+            self._answers.show(self._execution.lines(now))

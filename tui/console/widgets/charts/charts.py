@@ -1,0 +1,195 @@
+"""Loss and rate of the whole pod over the run; redrawn at most once a second, and only while it is to be seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+from textual.app import ComposeResult, RenderResult
+from textual.containers import Grid, Vertical
+from textual.strip import Strip
+from textual.widgets import Static
+from textual_hires_canvas import Canvas, HiResMode
+from textual_plot import NumericAxisFormatter, PlotWidget
+from textual_plot.plot_widget import Legend
+
+from tui.console.widgets.charts.chart_axes import RunTime, ticks_within
+from tui.console.widgets.panes.pane import Pane
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from tui.logs.history.history import PodSeries
+
+    Floats = npt.NDArray[np.float64]
+    Colors = tuple[str, str]
+
+MARGIN_LEFT = 9
+ROWS_A_TICK = 1.3
+"""Rows of a plot between two labels: on less than one they would share a row, and one would be left out."""
+COLUMNS_A_TICK = 9
+PLOT_EDGES = 3
+"""Rows of a plot that are its frame and its time axis."""
+ENOUGH_TICKS = 5
+EDGE, LOSS, RATE = ("grey50", "grey50"), ("bright_cyan", "cyan"), ("bright_green", "green")
+"""Colours of lines on a dark and on a light screen: a thin line in a bright one is not seen on white."""
+TIME, SAMPLES = "time", "samples"
+
+
+class Paper(Canvas):
+    """A canvas on which lines beyond its edge have a style as well, as Textual's filter for `NO_COLOR` wants."""
+
+    def render_line(self, y: int) -> Strip:
+        """One line of it; while the canvas has not grown to the widget's size, some are beyond."""
+        strip = super().render_line(y)
+        return strip if strip.cell_length else Strip.blank(self.size.width, self.rich_style)
+
+
+class Plot(PlotWidget):
+    """A plot on such paper."""
+
+    def compose(self) -> ComposeResult:
+        """The plot between its margins."""
+        with Grid():
+            for name in ("margin-top", "margin-left", "plot", "margin-bottom"):
+                yield Paper(1, 1, id=name)
+        yield Legend(id="legend")
+
+    def _update_margin_sizes(self) -> None:
+        if self.children:  # there are none where the screen was left before they were mounted
+            super()._update_margin_sizes()
+
+    def _update_legend(self) -> None:
+        if self.children:
+            super()._update_legend()
+
+    def render(self) -> RenderResult:
+        """Each paper is to be painted once, not once for every line and label that is drawn on it."""
+        with ExitStack() as stack:
+            for paper in self.query(Paper) if self._needs_rerender else ():
+                stack.enter_context(paper.batch_refresh())
+            return super().render()
+
+
+class Chart(Vertical):
+    """One plot: a few lines over the run's time, or over samples where no times are known."""
+
+    DEFAULT_CSS = """
+    Chart {
+        height: 1fr;
+        & > PlotWidget { height: 1fr; display: none; }
+        & > .empty { color: $text-muted; padding: 0 1; }
+    }
+    """
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self.draws = 0
+        """Redraws since the start: what the paint budgets count."""
+        self.has_curve = False
+        """Whether there was anything to draw the last time."""
+        self._drawn: tuple[object, ...] = ()
+        self._again: Callable[[], None] | None = None
+        self._plot = Plot(allow_pan_and_zoom=False)
+        self._plot.can_focus = False
+        for margin, size in (
+            (PlotWidget.margin_top, 0),
+            (PlotWidget.margin_bottom, 1),
+            (PlotWidget.margin_left, MARGIN_LEFT),
+        ):
+            self._plot.set_reactive(margin, size)
+        self._empty = Static("drawing…", classes="empty", markup=False)
+
+    def compose(self) -> ComposeResult:
+        """The plot."""
+        yield self._plot
+        yield self._empty
+
+    def on_resize(self) -> None:
+        """As many ticks as there is room for now."""
+        if self._again is not None:
+            self._again()
+
+    def show(
+        self, x: Floats, label: str, lines: Sequence[tuple[Floats, Colors]], *, low: float | None = None
+    ) -> None:
+        """Draw lines, each with its colours, down to `low`; does nothing when they are the ones that are there."""
+        is_dark = self.app.current_theme.dark
+        drawn = (self.size, is_dark, x.tobytes(), *(line.tobytes() for line, _ in lines))
+        if drawn == self._drawn or not self.is_mounted:
+            return
+        self._drawn = drawn
+        self._again = partial(self.show, x, label, lines, low=low)
+        self.draws += 1
+        plot = self._plot
+        values = np.concatenate([line[np.isfinite(line)] for line, _ in lines]) if lines else x
+        self.has_curve = plot.display = len(x) > 1 and len(values) > 0
+        self._empty.display = not self.has_curve
+        self._empty.update(
+            "no samples yet" if not len(x) else "no figures yet" if not len(values) else "one point yet"
+        )
+        plot.clear()
+        if isinstance(self.parent, Pane):
+            self.parent.set_subtitle(label)
+        if self.has_curve:
+            self._scale(x, label == TIME, float(values.min()) if low is None else low, float(values.max()))
+        for line, (dark, light) in lines:
+            known = np.isfinite(line) & np.isfinite(x)
+            if known.any():
+                plot.plot(x[known], line[known], line_style=dark if is_dark else light, hires_mode=HiResMode.BRAILLE)
+
+    def _scale(self, x: Floats, is_time: bool, low: float, high: float) -> None:
+        """Limits and ticks of both axes, as many as there is room for."""
+        plot = self._plot
+        room = (high - low) * 0.05 or abs(high) * 0.05 or 1.0
+        bottom, top = (low if low == 0.0 else low - room), high + room
+        plot.set_ylimits(bottom, top)
+        rows = self.size.height - PLOT_EDGES
+        most = min(int(rows / ROWS_A_TICK), max(ENOUGH_TICKS, rows // 2))
+        plot.set_yticks(ticks_within(bottom, top, max(2, most)))
+        axis = RunTime() if is_time else NumericAxisFormatter()
+        plot.set_x_formatter(axis)
+        plot.set_xlimits(0.0, float(x[-1]))
+        columns = max(1, self.size.width - MARGIN_LEFT)
+        ticks = axis.get_ticks(0.0, float(x[-1]), max(2, columns // COLUMNS_A_TICK)) if is_time else []
+        plot.set_xticks(readable(ticks, axis.get_labels_for_ticks(ticks), float(x[-1]), columns) if is_time else None)
+
+
+def readable(ticks: Sequence[float], labels: Sequence[str], last: float, columns: int) -> list[float]:
+    """Ticks whose labels, centred beneath them, end within an axis of so many columns from 0 to `last`."""
+    ends = [tick / (last or 1.0) * columns + len(label) / 2 for tick, label in zip(ticks, labels, strict=True)]
+    return [tick for tick, end in zip(ticks, ends, strict=True) if end <= columns + 0.5]
+
+
+def time_axis(series: PodSeries) -> tuple[Floats, str]:
+    """Return where each point stands, and what that is called: time where it goes on from point to point."""
+    time = series.time
+    if len(time) > 1 and (np.diff(time) > 0).all():
+        began = series.began if series.began <= time[0] else time[0]
+        return time - began, TIME
+    return np.arange(len(time), dtype=np.float64), SAMPLES
+
+
+class LossChart(Chart):
+    """The median of the cores' losses between the smallest and the largest."""
+
+    def take(self, series: PodSeries) -> None:
+        """Draw the series."""
+        x, label = time_axis(series)
+        self.show(
+            x,
+            label,
+            [(series.loss_min, EDGE), (series.loss_max, EDGE), (series.loss_median, LOSS)],
+        )
+
+
+class RateChart(Chart):
+    """The rate of the whole pod, or of its median core where rates do not add up."""
+
+    def take(self, series: PodSeries) -> None:
+        """Draw the series, from zero: half the rate must look like half."""
+        x, label = time_axis(series)
+        self.show(x, label, [(series.rate_total, RATE)], low=0.0)

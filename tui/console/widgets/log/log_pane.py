@@ -1,0 +1,399 @@
+"""A log of any size in a pane: only visible lines are read, and nothing in them reaches the terminal raw."""
+
+from __future__ import annotations
+
+import time
+from typing import ClassVar
+
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.geometry import Size
+from textual.message import Message
+from textual.strip import Strip
+
+from tui.console.data.line_index import Line, LineSource
+from tui.console.data.line_search import Filtered
+from tui.console.render.safe_text import fit
+from tui.console.widgets.log.log_wrapping import Row, clipped, cut, found_in, seen, whole, worker_color, wrapped
+from tui.console.widgets.tables.line_view import LineView
+
+TICK_BUDGET = 4 * 1024 * 1024
+"""Bytes indexed or searched in one tick: some milliseconds, so that a key never waits."""
+BEHIND_IS_FAR = 64 * 1024
+"""From this many bytes on that are not indexed yet, the end is shown from the file's end."""
+PAINT_EVERY = 0.2
+"""Seconds between two paints of a log that grows by screenfuls: nobody reads faster, and each costs 10 ms."""
+SIDEWAYS = 16
+"""Columns that one press of left or right moves."""
+
+
+class LogPane(LineView):
+    """Lines of a `LineSource`, with follow, a filter over the whole of it, and sideways scrolling."""
+
+    DEFAULT_CSS = """
+    LogPane {
+        overflow-y: scroll;
+        & > .log--dim { text-style: dim; }
+        & > .log--found { background: $warning-darken-2; text-style: bold; }
+        & > .log--current { background: $surface-lighten-2; }
+        &:light > .log--found { background: $warning-lighten-2; }
+        &:light > .log--current { background: $surface-darken-2; }
+    }
+    """
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"log--dim", "log--found", "log--current"}
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "move(-1)", "Up", show=False, id="log.up"),
+        Binding("down,j", "move(1)", "Down", show=False, id="log.down"),
+        Binding("pageup,ctrl+b,b", "move_page(-1)", "Page up", show=False, id="log.page_up"),
+        Binding("pagedown,ctrl+f,space", "move_page(1)", "Page down", show=False, id="log.page_down"),
+        Binding("left", "sideways(-1)", "Left", show=False, id="log.left"),
+        Binding("right", "sideways(1)", "Right", show=False, id="log.right"),
+        Binding("home,g", "first", "First line", show=False, id="log.first"),
+        Binding("end,G", "last", "Last line, and follow", show=False, id="log.last"),
+        Binding("n", "match(1)", "Next line found, in its place", show=False, id="log.next_match"),
+        Binding("N", "match(-1)", "Previous line found", show=False, id="log.previous_match"),
+        Binding("m", "around", "Only lines found, or all of them", show=False, id="log.around"),
+        Binding("w", "wrap", "Wrap long lines, or cut them", show=False, id="log.wrap"),
+        Binding("y", "copy", "Copy the lines on the screen, whole", show=False, id="log.copy"),
+    ]
+
+    class Changed(Message):
+        """What the pane would say about itself is another: follow, filter, number of lines."""
+
+        def __init__(self, pane: LogPane) -> None:
+            super().__init__()
+            self.pane = pane
+
+    def __init__(self, *, show_worker: bool = False, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self.follow = True
+        self.show_worker = show_worker
+        self.filter_text = ""
+        self.lines_drawn = 0
+        """Lines drawn since the start: what the paint budgets count."""
+        self._source: LineSource | None = None
+        self._shown: LineSource | None = None
+        self._found: Filtered | None = None
+        """The lines that hold the filter's text."""
+        self._match: int | None = None
+        """Place among the found of the one that is shown among its neighbours; None while only found ones are."""
+        self._window: list[Line] = []
+        self._window_at: tuple[int, int] | None = None
+        self._rows: list[Row] | None = None
+        self._painted_at, self._painted_count = 0.0, 0
+        self._sideways = 0
+        self._wrap = False
+        self._fitted: tuple[object, ...] = ()
+        self._fits = 1
+        """How many of the last lines fit, wrapped, and for what that was worked out."""
+        self._empty = "nothing was written yet"
+        self._said = ""
+
+    def on_unmount(self) -> None:
+        """Give back the files of the log that is shown."""
+        if self._source is not None:
+            self._source.close()
+
+    # --- data in ------------------------------------------------------------------------------------------------
+
+    def open(self, source: LineSource, *, show_worker: bool = False, empty: str = "nothing was written yet") -> None:
+        """Show another log, from its end; a filter that is set holds for it too."""
+        if self._source is not None and self._source is not source:
+            self._source.close()
+        self._source = source
+        self.show_worker = show_worker
+        self._empty = empty
+        self._sideways = 0
+        self.follow = True
+        self.set_filter(self.filter_text)
+
+    def set_filter(self, text: str) -> None:
+        """Show only lines that hold this text, whatever its case, of the whole log."""
+        self.filter_text = text
+        self._match = None
+        if self._source is not None:
+            self._found = Filtered(self._source, text) if text else None
+            self._shown = self._found or self._source
+        self._window_at = None
+        self.tick()
+        self.refresh()
+
+    def tick(self, budget: int = TICK_BUDGET) -> None:
+        """Look for new lines; repaints only when what is on the screen differs, and not at every screenful."""
+        if self._shown is None:
+            return
+        (self._found or self._shown).advance(budget)
+        count, now = self._shown.count, time.monotonic()
+        grows_fast = count - self._painted_count >= self._height()
+        if self._window_at is not None and grows_fast and now - self._painted_at < PAINT_EVERY:
+            return
+        self._painted_at, self._painted_count = now, count
+        self._set_height()
+        if self.follow and self.scroll_offset.y != self._last_top():
+            self._scroll_at_once(self._last_top())
+        before = self._window
+        self._read()
+        if self._window != before:
+            self.refresh()
+        self._tell()
+
+    def _set_height(self) -> None:
+        """Tell the scrollbar only: assigning `virtual_size` would lay out and repaint the whole screen."""
+        size = Size(self.size.width, self._last_top() + self._height())
+        if size != self.virtual_size:
+            self.set_reactive(LogPane.virtual_size, size)
+            self._scroll_update(size)
+
+    def _tell(self) -> None:
+        if self.summary != self._said:
+            self._said = self.summary
+            self.post_message(self.Changed(self))
+
+    @property
+    def summary(self) -> str:
+        """What the pane says about itself: lines, filter, whether it follows, how far a search is."""
+        if self._shown is None:
+            return ""
+        count = self._shown.count
+        parts = [f"{count:,} line{'s' * (count != 1)}"]
+        if self._found is not None:
+            place = "" if self._match is None else f"{self._match + 1:,} of "
+            count = self._found.count
+            parts[0] = f"{place}{count:,} line{'s' * (count != 1)} with “{self.filter_text}”"
+            parts += ["n N step through them"] * (self._match is None and self._found.count > 0)
+        if self._shown.behind > BEHIND_IS_FAR:
+            done = 100 * (1 - self._shown.behind / max(1, self._shown.size))
+            parts.append(f"{'searched' if self.filter_text else 'read'} {max(0, int(done))} %")
+        parts.append("following" if self.follow else f"from line {self.scroll_offset.y + 1:,}")
+        if self._sideways:
+            parts.append(f"column {self._sideways + 1}")
+        if self._wrap:
+            parts.append("wrapped")
+        return " · ".join(parts)
+
+    def _height(self) -> int:
+        return self.room.height
+
+    def _last_top(self) -> int:
+        """The line that is at the top when the last one is to be seen."""
+        count = self._shown.count if self._shown else 0
+        return max(0, count - (self._fitting(count) if self._wrap else self._height()))
+
+    def _fitting(self, count: int) -> int:
+        """How many of the last lines fit, wrapped; at least one, which may be longer than the pane."""
+        width, height = self.room
+        if self._fitted != (fitted := (self._shown, count, width, height)):
+            rows = fits = 0
+            for line in reversed(self._shown.lines(max(0, count - height), height) if self._shown else ()):
+                rows += len(self._rows_of(line, 0, width))
+                if rows > height:
+                    break
+                fits += 1
+            self._fitted, self._fits = fitted, max(1, fits)
+        return self._fits
+
+    def _read(self) -> None:
+        """Take the lines that are to be seen: from the top on, or the last ones, of which wrapped fewer fit."""
+        height, top = self._height(), self.scroll_offset.y
+        self._window_at, self._rows = (top, height), None
+        if self._shown is None:
+            self._window = []
+        elif self.follow and self._shown.behind > BEHIND_IS_FAR:
+            self._window = self._shown.tail(height)
+        else:
+            self._window = self._shown.lines(self._first_line(), height)
+
+    def _first_line(self) -> int:
+        """Number of the window's first line."""
+        if self._wrap and self.follow and self._shown is not None:
+            return max(0, self._shown.count - self._height())
+        return self.scroll_offset.y
+
+    # --- drawing ------------------------------------------------------------------------------------------------
+
+    def _scroll_at_once(self, top: int) -> None:
+        self.scroll_to(y=top, animate=False)
+
+    def render_line(self, y: int) -> Strip:
+        """Draw one row of what is to be seen."""
+        width = self.room.width
+        rows = self._rows_now()
+        self.lines_drawn += 1
+        if y >= len(rows):
+            if y == 0 and self._empty:
+                text = "nothing found" if self.filter_text else self._empty
+                return Strip([Segment(fit(" " + text, width), self.toned("log--dim"))], width)
+            return Strip.blank(width, self.base_style)
+        row = rows[y]
+        return self._strip(self._window[row.place], row, width, ("log--current",) if self._is_match(row) else ())
+
+    def _is_match(self, row: Row) -> bool:
+        """Whether a row is of the found line that is shown among its neighbours."""
+        if self._match is None or self._found is None:
+            return False
+        return self._found.number(self._match) == self._first_line() + row.place
+
+    def _rows_now(self) -> list[Row]:
+        """The window's rows: a line each, or as many as it takes; of those that are too many, the ones to be seen."""
+        width, height = self.room
+        if self._rows is None or self._window_at != (self.scroll_offset.y, height):
+            self._read()
+            rows: list[Row] = []
+            places = range(len(self._window))
+            for place in reversed(places) if self.follow else places:
+                if len(rows) >= height:
+                    break  # one long line may fill the pane: the others are not worked out
+                further = self._rows_of(self._window[place], place, width)
+                rows = further + rows if self.follow else rows + further
+            self._rows = rows[-height:] if self.follow else clipped(rows, height, width)
+        return self._rows
+
+    def _rows_of(self, line: Line, place: int, width: int) -> list[Row]:
+        room = max(2, width - len(self._label(line)))
+        if self._wrap:
+            return wrapped(whole(line), place, room)
+        return cut(seen(line), place, room, self._sideways)
+
+    def _label(self, line: Line) -> str:
+        return f"{line.worker:>3}│" if self.show_worker and line.worker is not None else ""
+
+    def _strip(self, line: Line, row: Row, width: int, under: tuple[str, ...]) -> Strip:
+        segments: list[Segment] = []
+        label = self._label(line)
+        if label and line.worker is not None:
+            style = self.toned(*under, Style.parse(worker_color(line.worker)))
+            segments.append(Segment(label if row.is_first else "│".rjust(len(label)), style))
+        segments += self._marked(row, fit(row.text, width - len(label)), under)
+        return Strip(segments, max(width, len(label))).adjust_cell_length(width)
+
+    def _marked(self, row: Row, shown: str, under: tuple[str, ...]) -> list[Segment]:
+        """What is shown of a row, with what the filter found in its line, however much of that stands there."""
+        plain = self.toned(*under)
+        if not self.filter_text:
+            return [Segment(shown, plain)]
+        found = self.toned(*under, "log--found")
+        segments: list[Segment] = []
+        done = 0
+        for start, end in found_in(row, self.filter_text):
+            segments += [Segment(shown[done:start], plain), Segment(shown[start:end], found)]
+            done = end
+        return [part for part in (*segments, Segment(shown[done:], plain)) if part.text]
+
+    # --- moving -------------------------------------------------------------------------------------------------
+
+    def on_resize(self) -> None:
+        """Keep the end in view while following."""
+        self._rows = None
+        self.call_after_refresh(self.tick)
+
+    def set_follow(self, follow: bool) -> None:
+        """Stay at the end as lines come, or stay where one is."""
+        self.follow = follow
+        if follow:
+            self._scroll_at_once(self._last_top())
+        self._rows = None
+        self.refresh()
+        self._tell()
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        """Leave follow mode when somebody scrolls up; a pane that grew has its end higher up, which nobody did."""
+        super().watch_scroll_y(old_value, new_value)
+        if new_value < old_value and round(new_value) < min(self._last_top(), self.max_scroll_y):
+            self.follow = False
+        self._tell()
+
+    def _go(self, top: int) -> None:
+        self.follow = False
+        self._scroll_at_once(min(max(0, top), self._last_top()))
+        self._tell()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """What is about found lines there is only with a filter: else the keys are the screen's."""
+        if action in ("match", "around"):
+            return self._found is not None
+        return super().check_action(action, parameters)
+
+    def action_match(self, by: int) -> None:
+        """The next or previous line found, with the lines around it; at first one that is to be seen."""
+        if self._found is None or not self._found.count:
+            return
+        last = self._found.count - 1
+        place = (last if self.follow else self.scroll_offset.y) if self._match is None else self._match + by
+        self._match = min(max(0, place), last)
+        self._look(self._source, self._found.number(self._match) - self._height() // 3)
+
+    def action_around(self) -> None:
+        """From the found lines to all lines and back."""
+        if self._match is None:
+            self.action_match(0)
+        else:
+            place, self._match = self._match, None
+            self._look(self._found, place)
+
+    def _look(self, source: LineSource | None, top: int) -> None:
+        """Show other lines, from this one on."""
+        self._shown, self.follow, self._rows = source, False, None
+        self._set_height()
+        self._go(top)
+        self.refresh()
+
+    def action_move(self, by: int) -> None:
+        """Scroll by lines; who comes down to the last one follows again."""
+        rows = self._rows_now()
+        top = self._first_line() + (rows[0].place if rows else 0) + by
+        if by > 0 and top >= self._last_top():
+            self.set_follow(True)
+        else:
+            self._go(top)
+
+    def action_move_page(self, by: int) -> None:
+        """Scroll by pages."""
+        rows = self._rows_now()
+        self.action_move(by * max(1, rows[-1].place - rows[0].place if rows else 1))
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """The wheel follows again at the last line, too."""
+        if not (event.ctrl or event.shift):
+            event.prevent_default()
+            event.stop()
+            self.action_move(round(self.app.scroll_sensitivity_y))
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """The wheel goes up from the line at the top, wrapped or not."""
+        if not (event.ctrl or event.shift):
+            event.prevent_default()
+            event.stop()
+            self.action_move(-round(self.app.scroll_sensitivity_y))
+
+    def action_sideways(self, by: int) -> None:
+        """Scroll sideways: long lines are cut at the edge."""
+        self._sideways = 0 if self._wrap else max(0, self._sideways + by * SIDEWAYS)
+        self._rows = None
+        self.refresh()
+        self._tell()
+
+    def action_wrap(self) -> None:
+        """Long lines over several rows, or cut at the edge; what is at the top stays there."""
+        top = self._first_line()
+        self._wrap, self._sideways, self._rows = not self._wrap, 0, None
+        self._set_height()
+        self._scroll_at_once(self._last_top() if self.follow else min(top, self._last_top()))
+        self.refresh()
+        self._tell()
+
+    def action_copy(self) -> None:
+        """Hand the terminal's clipboard what is on the screen, as it was written but for what would act on one."""
+        places = dict.fromkeys(row.place for row in self._rows_now())
+        self.app.copy_to_clipboard("\n".join(whole(self._window[place]) for place in places))
+        count = f"{len(places)} line{'s' * (len(places) != 1)}"
+        self.notify(f"{count} handed to the terminal's clipboard, where it has one", timeout=3)
+
+    def action_first(self) -> None:
+        """Go to the first line."""
+        self._go(0)
+
+    def action_last(self) -> None:
+        """Go to the last line and follow."""
+        self.set_follow(True)

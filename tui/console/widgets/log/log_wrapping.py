@@ -1,0 +1,84 @@
+"""How lines of a log stand in the rows of its pane: cut at the edge or wrapped, with what a filter found. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from rich.cells import chop_cells
+from rich.segment import Segment
+from textual.strip import Strip
+
+from tui.console.data.line_index import Line
+from tui.console.render.safe_text import ELLIPSIS, as_seen, fit, harmless_bytes
+
+WORKER_COLORS = ("cyan", "magenta", "yellow", "green", "bright_blue", "bright_red", "bright_cyan", "bright_magenta")
+
+
+def worker_color(worker: int) -> str:
+    """A worker's colour wherever its number shows; colours repeat, numbers tell."""
+    return WORKER_COLORS[worker % len(WORKER_COLORS)]
+
+
+class Row(NamedTuple):
+    """A row of the pane: the line by its place in the window, and the part of its text that stands there."""
+
+    place: int
+    text: str
+    line: str
+    """The whole text of the line."""
+    start: int
+    """Where in it the part begins."""
+    is_first: bool
+
+
+def whole(line: Line) -> str:
+    """A line as it was written, and how much of it was too much to be read."""
+    return harmless_bytes(line.data) + rest(line)
+
+
+def seen(line: Line) -> str:
+    """A line as whoever watches it sees it, and how much of it was too much to be read."""
+    return as_seen(line.data) + rest(line)
+
+
+def rest(line: Line) -> str:
+    """Says that a very long line goes on, and where all of it is to be had."""
+    return f" {ELLIPSIS} {line.missing:,} more bytes: tpu-tui logs writes them all" if line.missing else ""
+
+
+def cut(line: str, place: int, room: int, sideways: int) -> list[Row]:
+    """The one row of a line that is cut at the edge, from a column on."""
+    if not sideways:
+        return [Row(place, fit(line, room), line, 0, True)]
+    strip = Strip([Segment(line)])
+    return [Row(place, fit(strip.crop(sideways).text, room), line, len(strip.crop(0, sideways).text), True)]
+
+
+def wrapped(line: str, place: int, room: int) -> list[Row]:
+    """As many rows as a line takes."""
+    rows: list[Row] = []
+    start = 0
+    for part in chop_cells(line, room) or [""]:
+        rows.append(Row(place, part, line, start, not start))
+        start += len(part)
+    return rows
+
+
+def clipped(rows: list[Row], height: int, room: int) -> list[Row]:
+    """The rows that there is height for; a line that alone takes more ends with a sign."""
+    shown = rows[:height]
+    if len(rows) > height and shown[0].place == rows[height].place:
+        shown[-1] = shown[-1]._replace(text=fit(shown[-1].text + ELLIPSIS, room))
+    return shown
+
+
+def found_in(row: Row, text: str) -> list[tuple[int, int]]:
+    """Which parts of a row hold a text, whatever its case; one that goes on across its edge as far as it is here."""
+    begin = max(0, row.start - len(text))
+    near = row.line[begin : row.start + len(row.text) + len(text)]
+    ends = [
+        tuple(min(max(0, place + begin - row.start), len(row.text)) for place in hit.span())
+        for hit in re.finditer(re.escape(text), near, re.IGNORECASE)
+    ]
+    return [(start, end) for start, end in ends if start < end]

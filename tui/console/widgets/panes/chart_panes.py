@@ -1,0 +1,96 @@
+"""The charts of a run in their frames: loaded when they are first to be seen, drawn in turns and not too often."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.widgets import Static
+
+from tui.console.widgets.panes.pane import Pane
+
+if TYPE_CHECKING:
+    from tui.console.widgets.charts.charts import LossChart, RateChart
+    from tui.logs.snapshot import Snapshot
+
+CHART_EVERY = 1.0
+"""Seconds between two redraws of charts, each of them in its turn: 15 ms each."""
+CHART_SHARE = 20
+"""Drawing the charts may take one part in this many of the loop's time."""
+EMPTY_EVERY_S = 0.2
+"""Seconds until a chart without a curve is looked at again: beside figures in the headline it must not stay empty."""
+LEAST_ROWS = 8
+"""Rows of a chart with its frame and axis that show a curve at all."""
+BOTH_CHARTS = 2
+"""Redraws that are owed at once when the charts come to be seen."""
+
+
+def rate_pane_title(snapshot: Snapshot) -> str:
+    """What the rates of the chart count, and whose they are."""
+    if snapshot.rate_median is None:
+        return "rate"
+    unit = snapshot.rate_unit or "of an unknown unit,"
+    return f"rate: {unit} of the {'median core' if snapshot.rate_total is None else 'pod'}"
+
+
+class ChartPanes(Vertical, can_focus=True):
+    """Loss and rate of the pod over the run, one beside or above the other."""
+
+    DEFAULT_CSS = "ChartPanes:focus Pane { border: round $accent; }"
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self._panes = (
+            Pane("loss: median, min and max of the cores", Static(), id="pane-loss"),
+            Pane("rate: examples/s of the pod", Static(), id="pane-rate"),
+        )
+        self._charts: tuple[LossChart, RateChart] | None = None
+        self._due = 0.0
+        self._next, self._owed = 0, 0
+
+    def compose(self) -> ComposeResult:
+        """Their frames: there from the first paint on, so that nothing jumps."""
+        yield from self._panes
+
+    def on_resize(self) -> None:
+        """Where two charts would be nothing but frames, one above the other, the loss has the room alone."""
+        self.set_class(self.size.height < 2 * LEAST_ROWS, "-low")
+
+    def load(self) -> None:
+        """Make the charts if they are to be seen: the plotting library is loaded after the first paint only."""
+        if self._charts is None and self.display:
+            from tui.console.widgets.charts.charts import LossChart, RateChart
+
+            self._charts = LossChart(id="loss"), RateChart(id="rate")
+            for pane, chart in zip(self._panes, self._charts, strict=True):
+                pane.body.remove()
+                pane.mount(chart)
+
+    def hurry(self) -> None:
+        """Draw both as soon as there is something to draw: they have just come to be seen."""
+        self._due, self._owed = 0.0, BOTH_CHARTS
+
+    def set_note(self, note: str) -> None:
+        """Say in the frames what holds of the curves now, as that they are still being read."""
+        for pane in self._panes:
+            pane.set_note(note)
+
+    def take(self, snapshot: Snapshot | None) -> None:
+        """Draw the next chart, if it is time."""
+        begun = time.monotonic()
+        if snapshot is None or snapshot.history is None or begun < self._due or not self.display:
+            return
+        self.load()
+        if self._charts is None or not all(chart.is_mounted for chart in self._charts):
+            return
+        self._panes[1].set_title(rate_pane_title(snapshot))
+        chart = self._charts[self._next]
+        chart.take(snapshot.history.pod(snapshot.row, rates_add=snapshot.rates_add))
+        self._next = (self._next + 1) % len(self._charts)
+        self._owed -= chart.has_curve
+        if not chart.has_curve:
+            self._due = begun + EMPTY_EVERY_S
+        elif self._owed <= 0:
+            self._due = begun + max(CHART_EVERY, CHART_SHARE * (time.monotonic() - begun))

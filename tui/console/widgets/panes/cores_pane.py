@@ -1,0 +1,73 @@
+"""A run's first pane: how far the launch is on each worker, and every core as soon as one of them tells a figure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from textual.widgets import ContentSwitcher
+
+from tui.console.render import run_summary
+from tui.console.render.freshness import is_launching
+from tui.console.widgets.panes.pane import Pane
+from tui.console.widgets.tables.core_table_widget import CoreTable
+from tui.console.widgets.tables.row_table import RowTable
+
+if TYPE_CHECKING:
+    from tui.console.data.run_feed import Feed
+    from tui.console.widgets.tables.line_table import LineTable
+    from tui.logs.snapshot import CoreRow, Snapshot
+
+CORES, PHASES = "cores", "phases"
+
+
+class RunCores(Pane):
+    """Two tables of which one is to be seen; takes both from the feed."""
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's own name for it
+        self.cores = CoreTable(id=CORES)
+        self.phases = RowTable(run_summary.PHASE_COLUMNS, empty="nothing has happened yet", id=PHASES)
+        self._tables = ContentSwitcher(self.phases, self.cores, initial=PHASES)
+        super().__init__("cores", self._tables, id=id)
+
+    @property
+    def table(self) -> LineTable:
+        """The table that is to be seen."""
+        return self.cores if self._tables.current == CORES else self.phases
+
+    def take(self, feed: Feed, unseen: frozenset[int]) -> None:
+        """Show what the feed holds; `unseen` are workers whose newest figures nobody hears of."""
+        if not (self.phases.is_mounted and self.cores.is_mounted):
+            return
+        snapshot = feed.snapshot
+        if snapshot is None or not len(snapshot):
+            self._tables.current = PHASES
+            self.phases.show(run_summary.phase_rows(feed))
+            self.set_title(run_summary.phase_title(feed))
+        else:
+            self._bring_cores()
+            self._show(snapshot, feed, unseen)
+
+    def _bring_cores(self) -> None:
+        """Put the cores where the phases were; the keys go with them."""
+        if self._tables.current != CORES:
+            had_keys = self.phases.has_focus
+            self._tables.current = CORES
+            if had_keys:
+                self.cores.focus()
+
+    def _show(self, snapshot: Snapshot, feed: Feed, unseen: frozenset[int]) -> None:
+        reading = not feed.caught_up
+        self.cores.show(snapshot, unseen, reading=reading, is_launching=is_launching(feed.status))
+        self.set_title("cores")
+        self.set_subtitle(run_summary.core_note(snapshot, self.cores, reading=reading))
+
+    def chosen_core(self) -> CoreRow | None:
+        """The core under the cursor of the table that has the keys."""
+        return self.core_at(self.cores.cursor_key) if self.cores.has_focus else None
+
+    def core_at(self, key: object) -> CoreRow | None:
+        """The core that a row of the table is about; None where no row has this key."""
+        snapshot = self.cores.snapshot
+        if snapshot is None or not isinstance(key, int) or self.cores.row_of(key) is None:
+            return None
+        return run_summary.core_at(snapshot, key)

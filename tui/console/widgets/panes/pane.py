@@ -1,0 +1,106 @@
+"""A bordered part of a screen: a title, what it holds, and what is wrong with its source."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.geometry import Region
+from textual.widget import Widget
+from textual.widgets import Static
+
+from tui.console.data.store import Reading
+from tui.console.render.safe_text import elapsed, harmless
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+STALE_AFTER = 12.0
+"""Seconds after which the age of what is shown is shown too."""
+MOST_PROBLEMS = 3
+
+
+class Pane(Vertical):
+    """Frames one widget; problems of its source stand beneath it, the others stay untouched."""
+
+    DEFAULT_CSS = """
+    Pane {
+        border: round $surface-lighten-2;
+        border-title-color: $text;
+        border-title-style: bold;
+        border-subtitle-color: $text-muted;
+        height: 1fr;
+        &:light { border: round $surface-darken-3; }
+        &:focus-within { border: round $accent; }
+        & > .problem { height: auto; max-height: 6; color: $text-error; padding: 0 1; display: none; }
+        & > .problem.-shown { display: block; }
+    }
+    """
+
+    _edge: tuple[Region, ...] = ()
+    """The line of the frame that alone is to be repainted, while it is being changed."""
+
+    def __init__(self, title: str, body: Widget, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self.body = body
+        self._label = Static("", classes="problem", markup=False)
+        self._title = ""
+        self._note = ""
+        self._subtitle = ""
+        self.problem = ""
+        """What is wrong with the source, as it stands there."""
+        self.set_title(title)
+
+    def compose(self) -> ComposeResult:
+        """The body, and the place for problems."""
+        yield self.body
+        yield self._label
+
+    def set_title(self, title: str) -> None:
+        """The pane's name; remote words in it are data."""
+        if title != self._title:
+            self._title = title
+            self._show_title()
+
+    def set_note(self, note: str) -> None:
+        """What holds of all that the pane shows now, beside its name: that it is still being read, say."""
+        if note != self._note:
+            self._note = note
+            self._show_title()
+
+    def _show_title(self) -> None:
+        self.border_title = Text(harmless(" · ".join(filter(None, (self._title, self._note)))))
+
+    def set_subtitle(self, text: str) -> None:
+        """What the pane says about itself."""
+        if text != self._subtitle:
+            self._subtitle = text
+            self._edge = (Region(-1, self.size.height, self.outer_size.width, 1),)
+            self.border_subtitle = Text(harmless(text)) if text else None
+            self._edge = ()
+
+    def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Self:
+        """As any widget does it; another subtitle, of which there are many a second, repaints its own line only."""
+        return super().refresh(*(regions or self._edge), repaint=repaint, layout=layout, recompose=recompose)
+
+    def set_problem(self, text: str) -> None:
+        """What is wrong with the source, and what to do; empty: nothing."""
+        if text != self.problem:
+            self.problem = text
+            self._label.update(Text("\n".join(harmless(line) for line in text.splitlines())))
+            self._label.set_class(bool(text), "-shown")
+
+    def show_reading(self, reading: Reading[Any], now: float, note: str = "") -> None:
+        """Tell a source's problems, what it does right now, and how old its answer is when that matters."""
+        told = [str(problem) for problem in reading.problems[:MOST_PROBLEMS]]
+        more = len(reading.problems) - len(told)
+        self.set_problem("\n".join(told + ([f"and {more} more problems"] if more > 0 else [])))
+        age = reading.age(now)
+        parts = [note] if note else []
+        if age is not None and age > STALE_AFTER:
+            parts.append(f"{elapsed(age)} old")
+        if reading.busy:
+            parts.append(reading.busy)
+        self.set_subtitle(" · ".join(parts))

@@ -1,0 +1,150 @@
+"""What needs a person, in full, beneath the headline: marked by sign and colour, and a way to the log it is from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rich.segment import Segment
+from rich.text import Text
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.geometry import Size
+from textual.message import Message
+from textual.strip import Strip
+from textual.widget import Widget
+
+from tui.console.render.safe_text import fit, harmless
+
+MOST_TOLD = 10
+"""Lines that sentences may take."""
+MOST_QUOTED, MOST_QUOTED_SHORT = 6, 3
+"""Lines that are quoted, on a high and on a low screen."""
+LOW_SCREEN = 34
+SHARE, LEAST = 3, 3
+"""Of the screen's height one part in so many, and at least so many lines: what is beneath has to be seen, too."""
+SIGNS = {"bad": "✗", "warn": "▲"}
+OVER = "nothing is wrong any more"
+
+
+@dataclass(frozen=True)
+class Told:
+    """Sentences with the worst one's tone; `worker` is whose log tells more, `quoted` its last lines."""
+
+    sentences: tuple[str, ...] = ()
+    tone: str = ""
+    worker: int | None = None
+    quoted: tuple[str, ...] = ()
+    is_partial: bool = False
+    """Whether logs are still being read: that nothing is told then does not mean that nothing is wrong."""
+
+
+class Trouble(Widget):
+    """Takes no room until something is wrong; from then on it stays, so that what is beneath does not jump."""
+
+    DEFAULT_CSS = """
+    Trouble {
+        height: auto; display: none; background: $panel; padding: 0 1;
+        &.-shown { display: block; }
+        & > .trouble--bad { background: $error; color: auto; text-style: bold; }
+        & > .trouble--warn { background: $warning; color: auto; text-style: bold; }
+        & > .trouble--dim { text-style: dim; }
+        &:focus > .trouble--bad { text-style: bold underline; }
+    }
+    """
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"trouble--bad", "trouble--warn", "trouble--dim"}
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter,l", "open", "Its log", id="trouble.open")]
+
+    class Opened(Message):
+        """The log of a worker is wanted."""
+
+        def __init__(self, worker: int) -> None:
+            super().__init__()
+            self.worker = worker
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self._told = Told()
+        self._wrapped: tuple[int, int, list[tuple[str, str]]] = (0, 0, [])
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """What stands there, unwrapped."""
+        return (*self._told.sentences, *self._told.quoted)
+
+    def show(self, told: Told) -> None:
+        """Take what is wrong now; nothing is told as such once something was."""
+        if not told.sentences and self.has_class("-shown"):
+            told = self._told if told.is_partial else Told((OVER,), "dim")
+        if told != self._told:
+            height = len(self._lines(self.content_size.width))
+            was_shown = self.has_class("-shown")
+            self._told = told
+            self._wrapped = (0, 0, [])
+            self.can_focus = told.worker is not None
+            self.set_class(bool(told.sentences), "-shown")
+            same = was_shown and height == len(self._lines(self.content_size.width))
+            self.refresh(layout=not same)
+
+    def _lines(self, width: int) -> list[tuple[str, str]]:
+        """Text and tone of each line; the sentences wrapped, what is quoted cut at the edge."""
+        height = self.app.size.height
+        if self._wrapped[:2] != (width, height):
+            room = max(LEAST, height // SHARE)
+            quoted = self._told.quoted[-(MOST_QUOTED_SHORT if height < LOW_SCREEN else MOST_QUOTED) :]
+            kept = min(len(quoted), max(1, room // 4))
+            lines = self._sentences(width)[: min(MOST_TOLD, room - kept)]
+            name = "" if self._told.worker is None else f"{self._told.worker:>3}│"
+            lines += [(fit(name + harmless(text), width), "") for text in quoted[-(room - len(lines)) :]]
+            self._wrapped = (width, height, lines)
+        return self._wrapped[2]
+
+    def _sentences(self, width: int) -> list[tuple[str, str]]:
+        sign = SIGNS.get(self._told.tone, "")
+        lines: list[tuple[str, str]] = []
+        for number, sentence in enumerate(self._told.sentences):
+            text = f"{sign} {harmless(sentence)}" if sign and not number else harmless(sentence)
+            wrapped = Text(text).wrap(self.app.console, max(1, width))
+            lines += [(fit(line.plain.rstrip(), width), "" if number else self._told.tone) for line in wrapped]
+        return lines
+
+    def rows(self, width: int) -> int:
+        """Rows that it takes of a screen of this width, laid out or not."""
+        return len(self._lines(width - self.gutter.width)) if self._told.sentences else 0
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002
+        """As many rows as the lines take."""
+        return max(1, len(self._lines(width)))
+
+    def render_line(self, y: int) -> Strip:
+        """Draw one of them; the padding belongs to the line."""
+        width = self.content_size.width
+        lines = self._lines(width)
+        if y >= len(lines):
+            return Strip.blank(self.size.width, self.rich_style)
+        text, tone = lines[y]
+        style = self.rich_style
+        if tone:
+            style += self.get_component_rich_style(f"trouble--{tone}", partial=tone == "dim")
+        return Strip([Segment(text, style)], width)
+
+    def on_click(self, event: events.Click) -> None:
+        """A click leads to the log."""
+        event.stop()
+        self.action_open()
+
+    def action_open(self) -> None:
+        """Ask for the worker's log."""
+        if self._told.worker is not None:
+            self.post_message(self.Opened(self._told.worker))
+
+
+def told_of(sentences: Sequence[tuple[str, str]], details: Sequence[str] = ()) -> Told:
+    """One line of (sentence, tone) pairs with the worst tone of them, then each detail on lines of its own."""
+    if not sentences and not details:
+        return Told()
+    tones = {tone for _, tone in sentences}
+    tone = "bad" if "bad" in tones or not sentences else "warn" if "warn" in tones else "dim"
+    first = (" · ".join(text for text, _ in sentences),) if sentences else ()
+    return Told((*first, *details), tone)

@@ -1,0 +1,1 @@
+"""Tables of many rows, painted line by line."""

@@ -1,0 +1,216 @@
+"""The per-core view: numpy columns in, visible rows out; the cost is the same for 32 and for 16,384 cores."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import ClassVar
+
+import numpy as np
+from textual.binding import Binding, BindingType
+
+from tui.console.render import state_styles
+from tui.console.render.safe_text import number
+from tui.console.widgets.tables.line_table import LineTable
+from tui.console.widgets.tables.sparkline import sparkline
+from tui.console.widgets.tables.table_columns import Cell, Column
+from tui.logs.snapshot import HAS_GLOBAL_RATE, HAS_LOSS, HAS_RATE, SORT_KEYS, UNKNOWN, CoreState, Ints, Snapshot
+
+TREND = "trend"
+RATE_TREND = "rate_trend"
+TREND_WIDTH, WIDEST_TREND = 10, 64
+"""Columns of a curve: at most as many as a core's history has points."""
+LOSS_WIDTH, RATE_WIDTH, RATES_WIDTH = 9, 8, 9
+
+COLUMNS = (
+    Column("core", "core", 5, right=True),
+    Column("worker", "wkr", 4, right=True, rank=2),
+    Column("state", "state", 11),
+    Column("epoch", "epoch", 5, right=True, rank=4),
+    Column("step", "step", 7, right=True),
+    Column("lag", "lag", 5, right=True, rank=5),
+    Column("loss", "loss", LOSS_WIDTH, right=True),
+    Column("rate", "rate", RATE_WIDTH, right=True, rank=1),
+    Column("global_rate", "global", RATES_WIDTH, right=True, rank=6),
+    Column(TREND, "loss trend", TREND_WIDTH, right=True, rank=3, flexible=1, most=WIDEST_TREND),
+    Column(RATE_TREND, "rate trend", WIDEST_TREND, right=True, rank=10, leaves=WIDEST_TREND - TREND_WIDTH),
+    Column("clock", "clock", 9, right=True, rank=7),
+    Column("device", "device", 8, rank=8),
+    Column("address", "address", 15, rank=9),
+)
+_LONGEST_CLOCK = 24
+
+
+class CoreTable(LineTable):
+    """One row a core; sorted by any column, filtered by core, worker, address or state."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("C", "sort('core')", "Sort by core", show=False, id="cores.core"),
+        Binding("W", "sort('worker')", "Sort by worker", show=False, id="cores.worker"),
+        Binding("T", "sort('state')", "Sort by state", show=False, id="cores.state"),
+        Binding("E", "sort('epoch')", "Sort by epoch", show=False, id="cores.epoch"),
+        Binding("S", "sort('step')", "Sort by step", show=False, id="cores.step"),
+        Binding("A", "sort('lag')", "Sort by lag", show=False, id="cores.lag"),
+        Binding("L", "sort('loss')", "Sort by loss", show=False, id="cores.loss"),
+        Binding("R", "sort('rate')", "Sort by rate", show=False, id="cores.rate"),
+    ]
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(COLUMNS, sort="core", empty="no core has told anything yet", id=id)
+        self.stays_on_top = True
+        self._snapshot: Snapshot | None = None
+        self._order: Ints = np.empty(0, np.int64)
+        self._keys: Ints = np.empty(0, np.int64)
+        self._unseen: frozenset[int] = frozenset()
+        self._reading = False
+        self._is_launching = False
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """What is being shown."""
+        return self._snapshot
+
+    def show(
+        self,
+        snapshot: Snapshot,
+        unseen: frozenset[int] = frozenset(),
+        *,
+        reading: bool = False,
+        is_launching: bool = False,
+    ) -> None:
+        """Take a newer snapshot, and the workers nobody hears of; only lines that differ are repainted.
+
+        While what was written before is still being read, figures and states are those of then, not of now. While the
+        run is launched again (`is_launching`) none trains, and the figures are those of before.
+        """
+        told = (unseen, reading, is_launching)
+        if snapshot is not self._snapshot or told != (self._unseen, self._reading, self._is_launching):
+            self._snapshot = snapshot
+            self._unseen, self._reading, self._is_launching = told
+            self.reorder()
+            self.rows_changed()
+
+    def reorder(self) -> None:
+        """Sort and filter on the columns; no row is made."""
+        if self._snapshot is None:
+            return
+        order = order_by(self._snapshot, self.sort_key or "core", self.sort_reverse)
+        wanted = matching(self._snapshot, self.filter_text)
+        self._order = order if wanted is None else order[wanted[order]]
+        self._keys = self._snapshot.row[self._order]
+
+    def row_count(self) -> int:
+        """Cores that pass the filter."""
+        return len(self._order)
+
+    def row_key(self, row: int) -> Hashable:
+        """The core's place in the history: it never changes."""
+        return int(self._keys[row])
+
+    def row_of(self, key: Hashable) -> int | None:
+        """Where the core stands in the present order."""
+        if not isinstance(key, int):
+            return None
+        places = np.flatnonzero(self._keys == key)
+        return int(places[0]) if len(places) else None
+
+    def row_cells(self, row: int) -> tuple[Cell, ...]:
+        """One core, formatted."""
+        snapshot = self._snapshot
+        assert snapshot is not None
+        place = int(self._order[row])
+        state = CoreState(int(snapshot.state[place]))
+        known = int(snapshot.known[place])
+        tone = state_styles.core_tone(str(state))
+        flagged = tone if state in (CoreState.STRAGGLER, CoreState.NAN, CoreState.SILENT) else ""
+        word, usual = Cell(_STATE_WORDS.get(state, str(state)), tone), ""
+        if state is CoreState.STRAGGLER and not snapshot.behind[place]:
+            word = Cell(SLOW, tone)
+        if self._reading:
+            word, usual, flagged = READING, "dim", ""
+        if self._unseen and state in _LIVE and int(snapshot.worker[place]) in self._unseen:
+            word, usual, flagged = UNSEEN, "dim", ""
+        if self._is_launching and state in _LIVE:
+            word, usual, flagged = LAUNCHING, "dim", ""
+        loss = float(snapshot.loss[place]) if known & HAS_LOSS else None
+        rate = float(snapshot.rate[place]) if known & HAS_RATE else None
+        whole = float(snapshot.global_rate[place]) if known & HAS_GLOBAL_RATE else None
+        lag = float(snapshot.lag[place])
+        device = int(snapshot.device[place])
+        return (
+            _integer(snapshot.core[place], flagged),
+            _integer(snapshot.worker[place]),
+            word,
+            _integer(snapshot.epoch[place]),
+            _integer(snapshot.step[place]),
+            Cell("–", "dim") if np.isnan(lag) else Cell(f"{int(lag)}", "warn" if flagged and lag > 0 else "dim"),
+            Cell(number(loss, 5, LOSS_WIDTH), "bad" if state is CoreState.NAN and not self._reading else usual),
+            Cell(number(rate, 2, RATE_WIDTH), "warn" if flagged and state is CoreState.STRAGGLER else usual),
+            Cell(number(whole, 2, RATES_WIDTH), "dim"),
+            Cell(self._trend(snapshot, place), "busy"),
+            Cell(self._rate_trend(snapshot, place), "good"),
+            Cell(bytes(snapshot.clock[place])[-_LONGEST_CLOCK:].decode("ascii", "replace") or "–", "dim"),
+            Cell("–" if device < 0 else f"xla:{device}", "dim"),
+            Cell(snapshot.address_of(place) or "–", "dim"),
+        )
+
+    def _trend(self, snapshot: Snapshot, place: int) -> str:
+        if snapshot.history is None:
+            return ""
+        width = self.width_of(TREND)
+        return sparkline(snapshot.history.losses(int(snapshot.row[place])), width) if width else ""
+
+    def _rate_trend(self, snapshot: Snapshot, place: int) -> str:
+        width = self.width_of(RATE_TREND)
+        if not width or snapshot.history is None:
+            return ""
+        return sparkline(snapshot.history.rates(int(snapshot.row[place])), width)
+
+
+_LIVE = frozenset((CoreState.TRAINING, CoreState.WAITING, CoreState.SILENT, CoreState.STRAGGLER))
+UNSEEN = Cell("? no link", "warn")
+"""The state of a core whose worker nobody hears of: its figures are the last that came."""
+LAUNCHING = Cell("· launching", "dim")
+"""The state of a core while its run is launched: figures there are come from the attempt before."""
+READING = Cell("… reading", "dim")
+"""The state of a core whose lines are still being read: what the row shows was so a while ago."""
+SLOW = "▲ slow"
+"""The state of a straggler that keeps step with the others, which wait for it."""
+_STATE_WORDS = {CoreState.STRAGGLER: "▲ straggler", CoreState.NAN: "✗ nan", CoreState.SILENT: "… silent"}
+
+
+def _integer(value: np.int64, tone: str = "") -> Cell:
+    return Cell("–", "dim") if value == UNKNOWN else Cell(str(int(value)), tone)
+
+
+def order_by(snapshot: Snapshot, key: str, reverse: bool) -> Ints:
+    """Places in sorted order for any column of the table; ties by core, unknown last both ways."""
+    key = "rate" if key == RATE_TREND else key
+    if key in SORT_KEYS:
+        return snapshot.order(key, reverse)
+    if key == "address":
+        ranks = {address: rank for rank, address in enumerate(sorted({w.address or "~" for w in snapshot.workers}))}
+        of_slot = np.array([ranks[worker.address or "~"] for worker in snapshot.workers] or [0])
+        values = of_slot[snapshot.slot].astype(np.float64) if len(snapshot) else np.empty(0)
+    elif key in ("global_rate", "state", "device"):
+        values = np.asarray(getattr(snapshot, key), dtype=np.float64)
+    elif key == "clock":
+        values = np.asarray(snapshot.time, dtype=np.float64)
+    else:
+        values = np.asarray(snapshot.loss, dtype=np.float64)
+    unknown = np.isnan(values)
+    keys = np.where(unknown, 0.0, -values if reverse else values)
+    return np.lexsort((snapshot.core, keys, unknown)).astype(np.int64)
+
+
+def matching(snapshot: Snapshot, text: str) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]] | None:
+    """Which rows a filter keeps: `14` that core, `w2` that worker, else part of a state or address; None for all."""
+    wanted = text.strip().lower()
+    if not wanted:
+        return None
+    if wanted.isdecimal():
+        return np.asarray(snapshot.core == int(wanted))
+    if wanted[0] == "w" and wanted[1:].strip().isdecimal():
+        return np.asarray(snapshot.worker == int(wanted[1:]))
+    states = [int(state) for state in CoreState if wanted in str(state)]
+    slots = [place for place, worker in enumerate(snapshot.workers) if wanted in (worker.address or "").lower()]
+    return np.asarray(np.isin(snapshot.state, states) | np.isin(snapshot.slot, slots))

@@ -1,0 +1,399 @@
+"""A table drawn a line at a time: only visible rows are ever formatted, only changed ones repainted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import ClassVar, NamedTuple
+
+from rich.segment import Segment
+from rich.style import Style
+from rich.text import Text
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.geometry import Region, Size
+from textual.message import Message
+from textual.strip import Strip
+
+from tui.console.render.safe_text import fit, fit_right
+from tui.console.widgets.tables.line_view import LineView
+from tui.console.widgets.tables.table_columns import GAP, Cell, Column, fitting
+
+HEADER = 1
+"""Lines at the top that do not scroll."""
+MOST_FORMATTED = 512
+"""Rows whose cells are kept until the rows change: some screens of them."""
+
+
+class _Painted(NamedTuple):
+    key: Hashable
+    cells: tuple[Cell, ...]
+    cursor: bool
+
+
+class LineTable(LineView):
+    """The table both kinds share: header, cursor that keeps its row by key, sorting, line-wise repaints.
+
+    A kind says how many rows there are (`row_count`), names them (`row_key`, `row_of`) and formats one
+    (`row_cells`); after its data changed it calls `rows_changed`.
+    """
+
+    DEFAULT_CSS = """
+    LineTable {
+        & > .table--header { text-style: bold; color: $text-muted; background: $panel; }
+        & > .table--cursor { background: $surface-lighten-2; }
+        & > .table--sorted { color: $text-accent; text-style: bold; background: $panel; }
+        & > .table--good { color: $text-success; }
+        & > .table--warn { color: $text-warning; text-style: bold; }
+        & > .table--bad { color: $text-error; text-style: bold; }
+        & > .table--busy { color: $text-primary; }
+        & > .table--dim { text-style: dim; }
+        & > .table--accent { color: $text-accent; }
+        &:focus > .table--cursor { background: $primary-darken-2; text-style: bold; }
+        &:light > .table--cursor { background: $surface-darken-2; }
+        &:light:focus > .table--cursor { background: $primary-muted; }
+        &:nocolor > .table--bad { text-style: bold reverse; }
+    }
+    """
+    TONES: ClassVar[tuple[str, ...]] = ("good", "warn", "bad", "busy", "dim", "accent")
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        "table--header",
+        "table--cursor",
+        "table--sorted",
+        *(f"table--{tone}" for tone in ("good", "warn", "bad", "busy", "dim", "accent")),
+    }
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "cursor(-1)", "Up", show=False, id="table.up"),
+        Binding("down,j", "cursor(1)", "Down", show=False, id="table.down"),
+        Binding("pageup,ctrl+b", "page(-1)", "Page up", show=False, id="table.page_up"),
+        Binding("pagedown,ctrl+f", "page(1)", "Page down", show=False, id="table.page_down"),
+        Binding("home,g", "cursor_to(0)", "First row", show=False, id="table.first"),
+        Binding("end,G", "cursor_to(-1)", "Last row", show=False, id="table.last"),
+        Binding("enter", "open", "Open", tooltip="Open the row", id="table.open"),
+        Binding("o", "next_sort", "Sort", tooltip="Sort by the next column", id="table.sort"),
+        Binding("O", "reverse_sort", "Reverse the order", show=False, id="table.reverse"),
+    ]
+
+    class Opened(Message):
+        """Enter or a double click on a row."""
+
+        def __init__(self, table: LineTable, key: Hashable) -> None:
+            super().__init__()
+            self.table = table
+            self.key = key
+
+        @property
+        def control(self) -> LineTable:
+            """The table it came from."""
+            return self.table
+
+    class Highlighted(Message):
+        """The cursor is on another row."""
+
+        def __init__(self, table: LineTable, key: Hashable) -> None:
+            super().__init__()
+            self.table = table
+            self.key = key
+
+        @property
+        def control(self) -> LineTable:
+            """The table it came from."""
+            return self.table
+
+    def __init__(
+        self,
+        columns: Sequence[Column],
+        *,
+        sort: str | None = None,
+        empty: str = "",
+        id: str | None = None,  # noqa: A002 - Textual's own name for it
+        classes: str | None = None,
+    ) -> None:
+        super().__init__(id=id, classes=classes)
+        self.columns = tuple(columns)
+        self.sort_key = sort
+        self.sort_reverse = False
+        self.filter_text = ""
+        self.rows_drawn = 0
+        """Rows formatted and drawn since the start: what the paint budgets count."""
+        self.cursor_key: Hashable = None
+        self.stays_on_top = False
+        """Whether the cursor is on the first row, whichever that is, until somebody moves it from there."""
+        self._at_rest = True
+        self._empty = empty
+        self._painted: dict[int, _Painted] = {}
+        self._cells: dict[int, tuple[Cell, ...]] = {}
+        """Cells of rows that were formatted since the rows last changed."""
+        self._needs: dict[str, int] = {}
+        """How wide the cells of a flexible column are, by its key, where a kind says so."""
+        self._layout: list[tuple[Column, int]] = []
+        self._layout_width = -1
+        self._layout_length = 0
+        self._slots: list[tuple[int, int, Callable[[str, int], str]]] = []
+        """Of the columns that fit: place of their cell in a row, width, and how it is put there."""
+
+    # --- what a kind provides -------------------------------------------------------------------------------
+
+    def row_count(self) -> int:
+        """How many rows are to be seen, after the filter."""
+        raise NotImplementedError
+
+    def row_key(self, row: int) -> Hashable:
+        """What names the row at this place, whatever the order."""
+        raise NotImplementedError
+
+    def row_of(self, key: Hashable) -> int | None:
+        """The place of the row with this key; None when it is not to be seen."""
+        raise NotImplementedError
+
+    def row_cells(self, row: int) -> tuple[Cell, ...]:
+        """The row's cells, one for each of `columns`."""
+        raise NotImplementedError
+
+    def reorder(self) -> None:
+        """Apply `sort_key`, `sort_reverse` and `filter_text` to the rows."""
+        raise NotImplementedError
+
+    # --- data in ----------------------------------------------------------------------------------------------
+
+    def rows_changed(self) -> None:
+        """Repaint what differs from what is on the screen; the cursor stays on its key."""
+        self._cells.clear()
+        self._columns_within(self._width())
+        count = self.row_count()
+        height = count + HEADER
+        if self.virtual_size.height != height:
+            self.virtual_size = Size(self.size.width, height)
+            self.refresh()
+        if count and (self.cursor_key is None or (self.stays_on_top and self._at_rest)):
+            self._move_to(0, scroll=False)
+        self._keep_in_view()
+        top = self.scroll_offset.y
+        places = {y: top + y - HEADER for y in self._painted}
+        differ = [y for y, row in places.items() if row >= count or self._painted[y] != self._paint_of(row)]
+        if differ:
+            width = self._width()
+            self.refresh(*(Region(0, y, width, 1) for y in differ))
+
+    def set_empty(self, text: str) -> None:
+        """What the pane says while it has no rows."""
+        if text != self._empty:
+            self._empty = text
+            if not self.row_count():
+                self.refresh()
+
+    def set_filter(self, text: str) -> None:
+        """Show only rows that match; an empty text shows all."""
+        self.filter_text = text
+        self.reorder()
+        self.rows_changed()
+        self.refresh()
+
+    def sort_by(self, key: str) -> None:
+        """Sort by a column, or turn the order round when it is that already."""
+        self.sort_reverse = not self.sort_reverse if key == self.sort_key else False
+        self.sort_key = key
+        self.reorder()
+        self.rows_changed()
+        self.refresh()
+
+    # --- drawing ------------------------------------------------------------------------------------------------
+
+    def _width(self) -> int:
+        return self.room.width
+
+    def _columns_now(self) -> list[tuple[Column, int]]:
+        return self._columns_within(self._width())
+
+    def _columns_within(self, width: int) -> list[tuple[Column, int]]:
+        if self._layout_width != width:
+            self._layout_width = width
+            self._layout = fitting(self.columns, width, self._needs)
+            self._layout_length = sum(size + len(GAP) for _, size in self._layout) - len(GAP)
+            self._slots = [
+                (self.columns.index(column), size, fit_right if column.right else fit)
+                for column, size in self._layout
+            ]
+            self._cells.clear()
+            self.refresh()
+        return self._layout
+
+    def width_of(self, key: str) -> int:
+        """The width that a column has now; 0 while there is no room for it."""
+        return next((size for column, size in self._layout if column.key == key), 0)
+
+    def _paint_of(self, row: int) -> _Painted:
+        key = self.row_key(row)
+        cells = self._cells.get(row)
+        if cells is None:
+            if len(self._cells) >= MOST_FORMATTED:
+                self._cells.clear()
+            cells = self._cells[row] = self.row_cells(row)
+        return _Painted(key, cells, key == self.cursor_key)
+
+    def render_line(self, y: int) -> Strip:
+        """Draw one line of the pane."""
+        width = self._width()
+        self._columns_within(width)
+        if y < HEADER:
+            return self._header(width)
+        row = self.scroll_offset.y + y - HEADER
+        if row >= self.row_count():
+            self._painted.pop(y, None)
+            return self._blank(row, width)
+        painted = self._paint_of(row)
+        self._painted[y] = painted
+        self.rows_drawn += 1
+        return self._row(painted, width)
+
+    def _blank(self, row: int, width: int) -> Strip:
+        lines = () if self.row_count() else Text(self._why_empty()).wrap(self.app.console, max(1, width - 2))
+        if row < len(lines):
+            return Strip([Segment(fit(f" {lines[row].plain.rstrip()}", width), self.toned("table--dim"))], width)
+        return Strip.blank(width, self.base_style)
+
+    def _why_empty(self) -> str:
+        return f"no row holds “{self.filter_text}”; / esc shows all" if self.filter_text else self._empty
+
+    def _header(self, width: int) -> Strip:
+        base, chosen = (self.toned(self.get_component_rich_style(f"table--{part}")) for part in ("header", "sorted"))
+        segments: list[Segment] = []
+        for column, size in self._layout:
+            is_sorted = column.key == self.sort_key
+            arrow = ("▼" if self.sort_reverse else "▲") if is_sorted else ""
+            place = fit_right if column.right else fit
+            segments.append(Segment(place(column.title + arrow, size), chosen if is_sorted else base))
+            segments.append(Segment(GAP, base))
+        return Strip(segments).adjust_cell_length(width, base)
+
+    def _row(self, painted: _Painted, width: int) -> Strip:
+        """The cells side by side; those of one tone are one segment, for each costs at every step to the terminal."""
+        under = ("table--cursor",) if painted.cursor else ()
+        segments: list[Segment] = []
+        texts: list[str] = []
+        last = painted.cells[self._slots[0][0]].tone
+        for place, size, put in self._slots:
+            text, tone = painted.cells[place]
+            if tone != last:
+                segments.append(Segment("".join(texts), self._style_of(last, under)))
+                texts, last = [], tone
+            texts += (put(text, size), GAP)
+        texts[-1] = ""
+        segments.append(Segment("".join(texts), self._style_of(last, under)))
+        strip = Strip(segments, self._layout_length)
+        return strip if self._layout_length == width else strip.adjust_cell_length(width, self.toned(*under))
+
+    def _style_of(self, tone: str, under: tuple[str, ...]) -> Style:
+        return self.toned(*under, f"table--{tone}") if tone else self.toned(*under)
+
+    def on_resize(self) -> None:
+        """Draw anew, with the columns that fit now."""
+        self._painted.clear()
+        self.virtual_size = Size(self.size.width, self.row_count() + HEADER)
+        self.refresh()
+
+    # --- the cursor -----------------------------------------------------------------------------------------------
+
+    def _page(self) -> int:
+        return max(1, self.scrollable_content_region.height - HEADER)
+
+    def _in_view(self, row: int) -> bool:
+        top = self.scroll_offset.y
+        return top <= row < top + self._page()
+
+    def _keep_in_view(self) -> None:
+        """Follow the cursor's row when a new order moved it out of sight."""
+        if any(painted.cursor for painted in self._painted.values()):
+            row = self.row_of(self.cursor_key)
+            if row is not None and not self._in_view(row):
+                self._scroll_into_view(row)
+
+    def _scroll_into_view(self, row: int) -> None:
+        top = self.scroll_offset.y
+        if row < top:
+            self.scroll_to(y=row, animate=False)
+        elif row >= top + self._page():
+            self.scroll_to(y=row - self._page() + 1, animate=False)
+
+    def _move_to(self, row: int, *, scroll: bool = True) -> None:
+        count = self.row_count()
+        if not count:
+            return
+        row = min(max(0, row), count - 1)
+        before = None if self.cursor_key is None else self.row_of(self.cursor_key)
+        key = self.row_key(row)
+        if key != self.cursor_key:
+            self.cursor_key = key
+            top, width = self.scroll_offset.y - HEADER, self._width()
+            places = [place for place in (before, row) if place is not None and self._in_view(place)]
+            if places:
+                self.refresh(*(Region(0, place - top, width, 1) for place in places))
+            self.post_message(self.Highlighted(self, key))
+        if scroll:
+            self._scroll_into_view(row)
+
+    def select(self, key: Hashable) -> None:
+        """Put the cursor on the row with this key, where it is to be seen."""
+        row = self.row_of(key)
+        if row is not None:
+            self._go_to(row)
+
+    def _go_to(self, row: int, *, scroll: bool = True) -> None:
+        """Somebody moves the cursor."""
+        self._at_rest = row <= 0
+        self._move_to(row, scroll=scroll)
+
+    def _cursor_row(self) -> int:
+        row = None if self.cursor_key is None else self.row_of(self.cursor_key)
+        return self.scroll_offset.y if row is None else row
+
+    def action_cursor(self, by: int) -> None:
+        """Move the cursor by rows."""
+        self._go_to(self._cursor_row() + by)
+
+    def action_page(self, by: int) -> None:
+        """Move the cursor by pages."""
+        self._go_to(self._cursor_row() + by * self._page())
+
+    def action_cursor_to(self, row: int) -> None:
+        """Move the cursor to a row; -1 is the last."""
+        self._go_to(row if row >= 0 else self.row_count() - 1)
+
+    def action_open(self) -> None:
+        """Say that the row under the cursor is wanted."""
+        if self.cursor_key is not None and self.row_of(self.cursor_key) is not None:
+            self.post_message(self.Opened(self, self.cursor_key))
+
+    def action_next_sort(self) -> None:
+        """Sort by the next column that is on the screen."""
+        keys = [column.key for column, _ in self._columns_now()]
+        place = keys.index(self.sort_key) + 1 if self.sort_key in keys else 0
+        self.sort_key = None
+        self.sort_by(keys[place % len(keys)])
+
+    def action_reverse_sort(self) -> None:
+        """Turn the order round."""
+        if self.sort_key is not None:
+            self.sort_by(self.sort_key)
+
+    def action_sort(self, key: str) -> None:
+        """Sort by one column."""
+        self.sort_by(key)
+
+    def on_click(self, event: events.Click) -> None:
+        """A header click sorts, a row click selects, a double click opens."""
+        offset = event.get_content_offset(self)
+        if offset is None:
+            return
+        if offset.y < HEADER:
+            x = 0
+            for column, size in self._columns_now():
+                x += size + len(GAP)
+                if offset.x < x:
+                    self.sort_by(column.key)
+                    return
+            return
+        row = self.scroll_offset.y + offset.y - HEADER
+        if row < self.row_count():
+            self._go_to(row, scroll=False)
+            if event.chain >= 2:
+                self.action_open()

@@ -1,0 +1,1 @@
+"""What the local Cloud TPU API holds: nodes, queued resources, operations, types."""

@@ -1,0 +1,96 @@
+"""What can be asked for in a zone: accelerator types and runtime versions as the API lists them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import google.cloud.tpu_v2.types as tpu
+
+from tui.localpod.api import rpc_errors
+from tui.localpod.api.resources.accelerator_types import Shape, shape_of_config, shapes
+from tui.localpod.api.resources.resource_names import Place
+
+RUNTIME_VERSIONS = (
+    "tpu-ubuntu2204-base",
+    "tpu-vm-base",
+    "tpu-vm-pt-1.13",
+    "tpu-vm-pt-2.0",
+    "tpu-vm-v4-base",
+    "tpu-vm-v4-pt-2.0",
+    "v2-alpha",
+    "v2-alpha-tpuv4",
+    "v2-alpha-tpuv5",
+    "v2-alpha-tpuv5-lite",
+    "v2-alpha-tpuv6e",
+)
+"""Cloud TPU documentation, TPU software versions; every worker here runs the machine's own system all the same."""
+
+DEFAULT_RUNTIME_VERSION = "tpu-ubuntu2204-base"
+_RUNTIMES = {
+    "v5litepod": "v2-alpha-tpuv5-lite",
+    "v5p": "v2-alpha-tpuv5",
+    "v6e": "v2-alpha-tpuv6e",
+}
+"""What later generations are created with (Cloud TPU documentation, TPU software versions)."""
+_ConfigType: Any = tpu.AcceleratorConfig.Type
+_DEFAULT_TYPE = "v2-8"
+"""What the API makes of a request that names no accelerator."""
+
+
+def accelerator_types(place: Place) -> list[tpu.AcceleratorType]:
+    """Every type on offer in the place."""
+    return [_accelerator_type(place, shape) for shape in shapes().values()]
+
+
+def runtime_versions(place: Place) -> list[tpu.RuntimeVersion]:
+    """Every runtime version on offer in the place."""
+    return [
+        tpu.RuntimeVersion(name=place.child("runtimeVersions", version), version=version)
+        for version in RUNTIME_VERSIONS
+    ]
+
+
+def usual_runtime(accelerator_type: str) -> str:
+    """The runtime version that a type is usually created with."""
+    return _RUNTIMES.get(accelerator_type.partition("-")[0], DEFAULT_RUNTIME_VERSION)
+
+
+def wanted_shape(place: Place, node: tpu.Node) -> Shape:
+    """The shape that a new node asks for by type or by config; raises INVALID_ARGUMENT."""
+    if node.accelerator_type and tpu.Node.pb(node).HasField("accelerator_config"):
+        raise rpc_errors.invalid("accelerator_type and accelerator_config are mutually exclusive", "node")
+    if tpu.Node.pb(node).HasField("accelerator_config"):
+        config = node.accelerator_config
+        asked = f"{_ConfigType(config.type_).name} of topology '{config.topology}'"
+        shape = shape_of_config(_ConfigType(config.type_).name, config.topology)
+    else:
+        asked = node.accelerator_type.rpartition("/")[2] or _DEFAULT_TYPE
+        shape = shapes().get(asked)
+    if shape is None:
+        raise rpc_errors.invalid(
+            f"the accelerator {asked} was not found in zone {place.zone}", "node.accelerator_type"
+        )
+    return shape
+
+
+def check_runtime_version(place: Place, version: str) -> None:
+    """Raise INVALID_ARGUMENT for a version that is not on offer."""
+    if version not in RUNTIME_VERSIONS:
+        what = f"the runtime version '{version}' was not found in zone {place.zone}"
+        raise rpc_errors.invalid(what, "node.runtime_version")
+
+
+def accelerator_config(shape: Shape) -> tpu.AcceleratorConfig | None:
+    """The shape as type and topology; None for `local-N`, which has neither."""
+    if shape.config_type is None:
+        return None
+    return tpu.AcceleratorConfig(type_=_ConfigType[shape.config_type], topology=shape.topology)
+
+
+def _accelerator_type(place: Place, shape: Shape) -> tpu.AcceleratorType:
+    config = accelerator_config(shape)
+    return tpu.AcceleratorType(
+        name=place.child("acceleratorTypes", shape.name),
+        type_=shape.name,
+        accelerator_configs=[config] if config else [],
+    )

@@ -1,0 +1,53 @@
+"""Guest attributes: what each worker's machine publishes about itself, its SSH host key first of all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import google.cloud.tpu_v2.types as tpu
+
+from tui.localpod.api import rpc_errors
+from tui.localpod.api.host_protocol import HostedWorker
+
+
+def guest_attributes(
+    workers: Sequence[HostedWorker], query_path: str, worker_ids: Sequence[str]
+) -> tpu.GetGuestAttributesResponse:
+    """The attributes under the path, one answer a worker in worker order.
+
+    `query_path` is empty, `<namespace>/` or `<namespace>/<key>`; no ids, or an empty one, ask for all workers.
+    Raises INVALID_ARGUMENT for a worker that the node does not have.
+    """
+    asked = [_worker(workers, text) for text in worker_ids if text] or list(workers)
+    return tpu.GetGuestAttributesResponse(
+        guest_attributes=[
+            tpu.GuestAttributes(
+                query_path=query_path,
+                query_value=tpu.GuestAttributesValue(items=_matching(_published(worker), query_path)),
+            )
+            for worker in asked
+        ]
+    )
+
+
+def _published(worker: HostedWorker) -> list[tpu.GuestAttributesEntry]:
+    key_type, _, rest = worker.host_key_public.strip().partition(" ")
+    return [
+        tpu.GuestAttributesEntry(namespace="deviceInfo", key="hostname", value=worker.hostname),
+        tpu.GuestAttributesEntry(namespace="hostkeys", key=key_type, value=rest.partition(" ")[0]),
+    ]
+
+
+def _matching(entries: Sequence[tpu.GuestAttributesEntry], query_path: str) -> list[tpu.GuestAttributesEntry]:
+    namespace, _, key = query_path.strip("/").partition("/")
+    return [
+        entry
+        for entry in entries
+        if (not namespace or entry.namespace == namespace) and (not key or entry.key == key)
+    ]
+
+
+def _worker(workers: Sequence[HostedWorker], text: str) -> HostedWorker:
+    if not text.isdecimal() or int(text) >= len(workers):
+        raise rpc_errors.invalid(f"there is no worker '{text}': the node has {len(workers)} workers", "worker_ids")
+    return workers[int(text)]

@@ -1,0 +1,147 @@
+"""What a node tells of itself: the fields of a new one, of its workers, and those that an update may change."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Sequence
+from typing import Any
+
+import google.cloud.tpu_v2.types as tpu
+
+from tui.localpod.api import rpc_errors
+from tui.localpod.api.host_protocol import HostedWorker
+from tui.localpod.api.resources.accelerator_types import MAX_CORES, Shape
+from tui.localpod.api.resources.catalogue import accelerator_config, check_runtime_version
+from tui.localpod.api.resources.resource_names import Place
+from tui.localpod.api.transport.messages import now
+
+CORES_LABEL = "cores-per-worker"
+"""Label, or metadata key, that says how many devices a worker of a `local-N` node has."""
+MAX_DESCRIPTION = 512
+CIDR_BLOCK = "127.0.0.0/8"
+UPDATABLE = frozenset({"description", "tags", "labels", "metadata", "network_config.enable_external_ips"})
+"""The fields that UpdateNode takes (Cloud TPU API v2, UpdateNodeRequest)."""
+
+State: Any = tpu.Node.State
+Health: Any = tpu.Node.Health
+
+_ASKED_FOR = ("description", "runtime_version", "service_account", "scheduling_config", "shielded_instance_config")
+_CAPITAL = re.compile(r"(?<=[a-z0-9])([A-Z])")
+
+
+def new_node(place: Place, name: str, wanted: tpu.Node, shape: Shape, cores: int) -> tpu.Node:
+    """A node in CREATING with what was asked for, and the API's defaults; raises INVALID_ARGUMENT."""
+    check_runtime_version(place, wanted.runtime_version)
+    _check_description(wanted.description)
+    node = tpu.Node(
+        name=name,
+        accelerator_type=shape.name,
+        accelerator_config=accelerator_config(shape),
+        state=State.CREATING,
+        api_version=tpu.Node.ApiVersion.V2,
+        id=secrets.randbits(62) | 1,
+        create_time=now(),
+        cidr_block=wanted.cidr_block or CIDR_BLOCK,
+        network_config=_network_config(place, wanted),
+        labels=dict(wanted.labels),
+        metadata=dict(wanted.metadata),
+        tags=list(wanted.tags),
+        data_disks=list(wanted.data_disks),
+        **{field: getattr(wanted, field) for field in _ASKED_FOR if field in wanted},
+    )
+    if not node.service_account.email:
+        node.service_account.email = f"{place.project}-compute@developer.gserviceaccount.com"
+    if not node.service_account.scope:
+        node.service_account.scope = ["https://www.googleapis.com/auth/cloud-platform"]
+    node.scheduling_config = node.scheduling_config or tpu.SchedulingConfig()
+    if shape.cores is None:
+        node.labels[CORES_LABEL] = str(cores)
+    return node
+
+
+def wanted_cores(wanted: tpu.Node, shape: Shape, default: int) -> int:
+    """Devices a worker: the type's, else as label or metadata say, else the pod's default."""
+    if shape.cores is not None:
+        return shape.cores
+    text = wanted.labels.get(CORES_LABEL) or wanted.metadata.get(CORES_LABEL)
+    if text is None:
+        return default
+    if not text.isdecimal() or not 1 <= int(text) <= MAX_CORES:
+        raise rpc_errors.invalid(f"{CORES_LABEL} must be a number from 1 to {MAX_CORES}, not '{text}'", "node.labels")
+    return int(text)
+
+
+def set_workers(node: tpu.Node, workers: Sequence[HostedWorker]) -> None:
+    """Write the workers' addresses; endpoint i is worker i, its port the one that its SSH server listens on."""
+    node.network_endpoints = [_endpoint(node, worker) for worker in workers]
+
+
+def set_ready(node: tpu.Node) -> None:
+    """Mark the node as READY and HEALTHY."""
+    node.state = State.READY
+    node.health = Health.HEALTHY
+    node.health_description = ""
+
+
+def set_preempted(node: tpu.Node, gone: Sequence[int]) -> None:
+    """Mark the node as PREEMPTED, and tell which workers are gone."""
+    which = ", ".join(str(index) for index in gone)
+    node.state = State.PREEMPTED
+    node.health = Health.TIMEOUT
+    node.health_description = f"The TPU was preempted: worker {which} of {len(node.network_endpoints)} is gone."
+
+
+def update_paths(paths: Sequence[str]) -> list[str]:
+    """The mask's paths in snake case; raises INVALID_ARGUMENT for none, or one that may not be changed."""
+    snake = [_CAPITAL.sub(r"_\1", path).lower() for path in paths]
+    if not snake:
+        raise rpc_errors.invalid("the update mask is empty", "update_mask")
+    for path in snake:
+        if path not in UPDATABLE:
+            raise rpc_errors.invalid(f"the field '{path}' cannot be updated", "update_mask")
+    return snake
+
+
+def apply_update(node: tpu.Node, wanted: tpu.Node, paths: Sequence[str], workers: Sequence[HostedWorker]) -> None:
+    """Take over the fields of a checked mask."""
+    for path in paths:
+        if path == "network_config.enable_external_ips":
+            node.network_config.enable_external_ips = wanted.network_config.enable_external_ips
+            set_workers(node, workers)
+        elif path == "description":
+            node.description = wanted.description
+        elif path == "tags":
+            node.tags = list(wanted.tags)
+        elif path == "labels":
+            node.labels = dict(wanted.labels)
+        else:
+            node.metadata = dict(wanted.metadata)
+
+
+def check_update(wanted: tpu.Node, paths: Sequence[str]) -> None:
+    """Raise INVALID_ARGUMENT for a value that the node could not have been created with."""
+    if "description" in paths:
+        _check_description(wanted.description)
+
+
+def _endpoint(node: tpu.Node, worker: HostedWorker) -> tpu.NetworkEndpoint:
+    endpoint = tpu.NetworkEndpoint(ip_address=worker.address, port=worker.port)
+    if node.network_config.enable_external_ips:
+        endpoint.access_config = tpu.AccessConfig(external_ip=worker.address)
+    return endpoint
+
+
+def _network_config(place: Place, wanted: tpu.Node) -> tpu.NetworkConfig:
+    config = tpu.NetworkConfig(wanted.network_configs[0] if wanted.network_configs else wanted.network_config)
+    region = place.zone.rpartition("-")[0] or place.zone
+    network = config.network.rpartition("/")[2] or "default"
+    subnetwork = config.subnetwork.rpartition("/")[2] or "default"
+    config.network = f"projects/{place.project}/global/networks/{network}"
+    config.subnetwork = f"projects/{place.project}/regions/{region}/subnetworks/{subnetwork}"
+    return config
+
+
+def _check_description(text: str) -> None:
+    if len(text) > MAX_DESCRIPTION:
+        raise rpc_errors.invalid(f"the description is longer than {MAX_DESCRIPTION} characters", "node.description")

@@ -1,0 +1,236 @@
+"""The nodes of the pod: admitted, brought up, stopped, started, deleted, and lost when a worker dies."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import google.cloud.tpu_v2.types as tpu
+from google.protobuf import empty_pb2
+
+from tui.localpod.api import rpc_errors
+from tui.localpod.api.faults import Behaviour
+from tui.localpod.api.host_protocol import HostedWorker, WorkerHosts
+from tui.localpod.api.resources import node_fields
+from tui.localpod.api.resources.accelerator_types import Shape
+from tui.localpod.api.resources.catalogue import wanted_shape
+from tui.localpod.api.resources.operations import Operations
+from tui.localpod.api.resources.resource_names import Place, check_id, id_of
+from tui.pod import accelerator
+
+COLLECTION = "nodes"
+SSH_KEYS = "ssh-keys"
+"""The metadata that says whose keys the machines let in (Compute Engine, "Add SSH keys to VMs")."""
+State: Any = tpu.Node.State
+Health: Any = tpu.Node.Health
+
+
+@dataclass
+class HostedNode:
+    """A node and the machines behind it; `busy` while an operation works on it."""
+
+    place: Place
+    slice_name: str
+    node: tpu.Node
+    shape: Shape
+    cores: int
+    workers: list[HostedWorker] = field(default_factory=list)
+    busy: bool = True
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has machines, or had until some of them died."""
+        return self.node.state in (State.READY, State.PREEMPTED)
+
+
+class Nodes:
+    """Every node of the pod, by full name."""
+
+    def __init__(
+        self, hosts: WorkerHosts, operations: Operations, behaviour: Behaviour, *, first_zone: str, cores: int
+    ) -> None:
+        self._hosts = hosts
+        self._operations = operations
+        self._behaviour = behaviour
+        self._first_zone = first_zone
+        self._cores = cores
+        self._nodes: dict[str, HostedNode] = {}
+
+    def in_place(self, place: Place) -> list[tpu.Node]:
+        """The place's nodes as they are now."""
+        return [self._settled(hosted).node for hosted in self._nodes.values() if hosted.place == place]
+
+    def get(self, name: str) -> HostedNode:
+        """One node as it is now; raises NOT_FOUND."""
+        id_of(name, COLLECTION)
+        if name not in self._nodes:
+            raise rpc_errors.not_found(name)
+        return self._settled(self._nodes[name])
+
+    def find(self, name: str) -> HostedNode | None:
+        """As `get`, with None where there is no such node."""
+        return self._settled(self._nodes[name]) if name in self._nodes else None
+
+    def create(self, place: Place, node_id: str, wanted: tpu.Node) -> Any:
+        """CreateNode: the operation that brings the node up."""
+        hosted = self.admit(place, node_id, wanted)
+        return self._operations.start(place, "create", hosted.node.name, lambda: self.bring_up(hosted))
+
+    def delete(self, name: str) -> Any:
+        """DeleteNode: the operation at whose end the node is gone."""
+        hosted = self.get(name)
+        before = State(hosted.node.state)
+        self.claim(hosted, State.DELETING)
+        return self._operations.start(hosted.place, "delete", name, lambda: self.tear_down(hosted, before))
+
+    def stop(self, name: str) -> Any:
+        """StopNode: raises FAILED_PRECONDITION unless the node has one worker and is READY."""
+        hosted = self._require_single(name, State.READY)
+        self.claim(hosted, State.STOPPING)
+        return self._operations.start(hosted.place, "stop", name, lambda: self._halt(hosted))
+
+    def start(self, name: str) -> Any:
+        """StartNode: raises FAILED_PRECONDITION unless the node has one worker and is STOPPED."""
+        hosted = self._require_single(name, State.STOPPED)
+        self.claim(hosted, State.STARTING)
+        return self._operations.start(hosted.place, "start", name, lambda: self._restart(hosted))
+
+    def update(self, wanted: tpu.Node, mask: Iterable[str]) -> Any:
+        """UpdateNode: only the fields that the mask names."""
+        hosted = self.get(wanted.name)
+        paths = node_fields.update_paths(list(mask))
+        node_fields.check_update(wanted, paths)
+        self.claim(hosted, hosted.node.state)
+
+        async def take_over() -> Any:
+            node_fields.apply_update(hosted.node, wanted, paths, hosted.workers)
+            self._authorize(hosted)
+            return self._released(hosted)
+
+        return self._operations.start(hosted.place, "update", wanted.name, take_over)
+
+    def check_new(self, place: Place, node_id: str, wanted: tpu.Node, field_name: str) -> Shape:
+        """Raise what CreateNode raises for such a node, quota aside; the shape that it would get."""
+        check_id(node_id, field_name)
+        name = place.child(COLLECTION, node_id)
+        shape = wanted_shape(place, wanted)
+        node_fields.new_node(place, name, wanted, shape, node_fields.wanted_cores(wanted, shape, self._cores))
+        if name in self._nodes:
+            raise rpc_errors.already_exists(name)
+        return shape
+
+    def check_quota(self, place: Place, generation: str, more: int) -> None:
+        """Raise RESOURCE_EXHAUSTED when the project may not have so many more workers."""
+        if sum(hosted.shape.workers for hosted in self._nodes.values()) + more > self._behaviour.worker_quota:
+            raise rpc_errors.quota_exceeded(generation, self._behaviour.worker_quota, place.zone, place.project)
+
+    def has_capacity(self, place: Place, workers: int) -> bool:
+        """Whether the zone has so many more workers than those in use."""
+        if self._behaviour.worker_capacity is None:
+            return True
+        in_use = (hosted for hosted in self._nodes.values() if hosted.place == place)
+        used = sum(hosted.shape.workers for hosted in in_use if hosted.node.state != State.STOPPED)
+        return used + workers <= self._behaviour.worker_capacity
+
+    def admit(self, place: Place, node_id: str, wanted: tpu.Node, queued_resource: str = "") -> HostedNode:
+        """Take a new node in as CREATING, claimed for `bring_up`."""
+        shape = self.check_new(place, node_id, wanted, "node_id")
+        self.check_quota(place, shape.generation, shape.workers)
+        cores = node_fields.wanted_cores(wanted, shape, self._cores)
+        node = node_fields.new_node(place, place.child(COLLECTION, node_id), wanted, shape, cores)
+        node.queued_resource = queued_resource
+        hosted = HostedNode(place, self._slice_name(place, node_id), node, shape, cores)
+        self._nodes[node.name] = hosted
+        return hosted
+
+    async def bring_up(self, hosted: HostedNode) -> Any:
+        """Start an admitted node's machines; where that fails the node is gone again."""
+        try:
+            if not self.has_capacity(hosted.place, 0):
+                raise rpc_errors.no_capacity(hosted.place.zone)
+            await self._run_machines(hosted)
+        except BaseException:
+            self.discard(hosted)
+            raise
+        return self._released(hosted)
+
+    async def tear_down(self, hosted: HostedNode, before: Any) -> Any:
+        """End a claimed node's machines and forget it; where that fails it is as it was `before`."""
+        await self._or_back(hosted, before, lambda: self._hosts.remove(hosted.slice_name))
+        self.discard(hosted)
+        return empty_pb2.Empty()
+
+    def discard(self, hosted: HostedNode) -> None:
+        """Forget a node that has no machines."""
+        self._nodes.pop(hosted.node.name, None)
+
+    def claim(self, hosted: HostedNode, state: Any) -> HostedNode:
+        """Reserve the node for one operation; raises ABORTED while another one has it."""
+        if hosted.busy:
+            raise rpc_errors.busy()
+        hosted.busy = True
+        hosted.node.state = state
+        return hosted
+
+    async def _halt(self, hosted: HostedNode) -> Any:
+        await self._or_back(hosted, State.READY, lambda: self._hosts.stop(hosted.slice_name))
+        hosted.node.state = State.STOPPED
+        hosted.node.health = Health.HEALTH_UNSPECIFIED
+        return self._released(hosted)
+
+    async def _restart(self, hosted: HostedNode) -> Any:
+        if not self.has_capacity(hosted.place, 0):
+            hosted.node.state = State.STOPPED
+            hosted.busy = False
+            raise rpc_errors.no_capacity(hosted.place.zone)
+        await self._or_back(hosted, State.STOPPED, lambda: self._run_machines(hosted))
+        return self._released(hosted)
+
+    async def _or_back(self, hosted: HostedNode, before: Any, act: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await act()
+        except BaseException:
+            hosted.node.state = before
+            hosted.busy = False
+            raise
+
+    async def _run_machines(self, hosted: HostedNode) -> None:
+        kind = accelerator.parse(hosted.shape.name)
+        chips = kind.chips_per_worker if kind else None
+        hosted.workers = await self._hosts.start(hosted.slice_name, hosted.shape.workers, hosted.cores, chips)
+        node_fields.set_workers(hosted.node, hosted.workers)
+        self._authorize(hosted)
+        node_fields.set_ready(hosted.node)
+
+    def _authorize(self, hosted: HostedNode) -> None:
+        self._hosts.authorize(hosted.slice_name, hosted.node.metadata.get(SSH_KEYS, ""))
+
+    def _released(self, hosted: HostedNode) -> Any:
+        hosted.busy = False
+        return tpu.Node.pb(hosted.node)
+
+    def _settled(self, hosted: HostedNode) -> HostedNode:
+        """The node after a look at its machines: one that lost any is PREEMPTED, and stays so."""
+        if hosted.node.state == State.READY:
+            alive = self._hosts.alive(hosted.slice_name)
+            gone = [
+                worker.index for worker in hosted.workers if worker.index >= len(alive) or not alive[worker.index]
+            ]
+            if gone:
+                node_fields.set_preempted(hosted.node, gone)
+        return hosted
+
+    def _require_single(self, name: str, state: int) -> HostedNode:
+        hosted = self.get(name)
+        if hosted.shape.workers > 1:
+            raise rpc_errors.precondition("This operation is only available with single TPU nodes.")
+        if hosted.node.state != state:
+            is_now = State(hosted.node.state).name
+            raise rpc_errors.precondition(
+                f"The TPU node '{name}' is {is_now}; it must be {State(state).name} for that."
+            )
+        return hosted
+
+    def _slice_name(self, place: Place, node_id: str) -> str:
+        return node_id if place.zone == self._first_zone else f"{node_id}@{place.zone}"

@@ -1,0 +1,1 @@
+"""How the local Cloud TPU API is spoken: gRPC, and JSON over HTTP."""

@@ -1,0 +1,130 @@
+"""JSON over HTTP to messages and back, as google.api.http rules and Google's system parameters say."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from google.protobuf import json_format
+
+from tui.localpod.api import rpc_errors
+from tui.localpod.api.transport.messages import is_wrapper, plain
+
+V1 = "v1"
+V2 = "v2"
+V2_ALPHA = "v2alpha1"
+
+_SYSTEM_PARAMETERS = frozenset(
+    {"alt", "$alt", "prettyPrint", "$prettyPrint", "key", "fields", "$fields", "access_token", "oauth_token"}
+    | {"callback", "quotaUser", "userIp", "uploadType", "upload_protocol", "$.xgafv", "$userProject"}
+)
+"""Query parameters that every Google API takes and that belong to no request message."""
+
+_RENAMED = {"multiNodeParams": "multisliceParams"}
+"""Fields of the alpha API that have another name in v2."""
+_FIELD_MASK = "google.protobuf.FieldMask"
+_SNAKE = re.compile(r"_([a-z0-9])")
+_ALPHA_PACKAGE, _PACKAGE = "google.cloud.tpu.v2alpha1.", "google.cloud.tpu.v2."
+
+
+def read_request(
+    kind: Any,
+    version: str,
+    path: Mapping[str, str],
+    query: Iterable[tuple[str, str]],
+    body: bytes,
+    body_field: str | None,
+) -> Any:
+    """The request message of one HTTP call; raises INVALID_ARGUMENT.
+
+    `path` holds field paths with the values that the URL gave them. `body_field` is the field that the body is,
+    `*` for the whole message, None for no body.
+    """
+    document: dict[str, Any] = {}
+    if body_field is not None:
+        content = _parse(body)
+        content = _rename(content, _RENAMED) if version == V2_ALPHA else content
+        document = content if body_field == "*" else {body_field: content}
+    message = plain(kind())
+    for name, value in query:
+        if name not in _SYSTEM_PARAMETERS:
+            _put(document, name, _scalar(message.DESCRIPTOR, name, value), repeated=_is_repeated(message, name))
+    for name, value in path.items():
+        _put(document, name, value)
+    try:
+        json_format.ParseDict(document, message, ignore_unknown_fields=version == V2_ALPHA)
+    except (json_format.ParseError, ValueError, TypeError) as error:
+        raise rpc_errors.ApiError("INVALID_ARGUMENT", f"Invalid JSON payload received. {error}") from error
+    return kind.wrap(message) if is_wrapper(kind) else message
+
+
+def write_answer(message: Any, version: str, enums_as_numbers: bool) -> str:
+    """The JSON document of an answer, enums by name unless the client wants numbers."""
+    document = json_format.MessageToDict(plain(message), use_integers_for_enums=enums_as_numbers)
+    if version == V2_ALPHA:
+        document = _rename(document, {name: alpha for alpha, name in _RENAMED.items()})
+    text = json.dumps(document, indent=2)
+    return (
+        text.replace(f"googleapis.com/{_PACKAGE}", f"googleapis.com/{_ALPHA_PACKAGE}")
+        if version == V2_ALPHA
+        else text
+    )
+
+
+def wants_enum_numbers(query: Mapping[str, str]) -> bool:
+    """Whether `$alt=json;enum-encoding=int` (or `alt`) is among the parameters."""
+    alt = query.get("$alt") or query.get("alt") or ""
+    return "enum-encoding=int" in alt
+
+
+def _parse(body: bytes) -> dict[str, Any]:
+    try:
+        content = json.loads(body or b"{}")
+    except ValueError as error:
+        raise rpc_errors.ApiError("INVALID_ARGUMENT", f"Invalid JSON payload received. {error}") from error
+    if not isinstance(content, dict):
+        raise rpc_errors.ApiError("INVALID_ARGUMENT", "Invalid JSON payload received. The root must be an object.")
+    return content
+
+
+def _put(document: dict[str, Any], name: str, value: Any, *, repeated: bool = False) -> None:
+    """Set the field at a dotted path; a repeated one collects its values."""
+    *parents, last = name.split(".")
+    for parent in parents:
+        document = document.setdefault(parent, {})
+    if repeated:
+        document.setdefault(last, []).append(value)
+    else:
+        document[last] = value
+
+
+def _field(descriptor: Any, name: str) -> Any:
+    return next((field for field in descriptor.fields if name in (field.name, field.json_name)), None)
+
+
+def _is_repeated(message: Any, name: str) -> bool:
+    field = _field(message.DESCRIPTOR, name)
+    return field is not None and bool(field.is_repeated)
+
+
+def _scalar(descriptor: Any, name: str, text: str) -> Any:
+    """A query parameter's value as JSON has it: numbers may stay text there, booleans may not.
+
+    Field masks are camelCase in JSON; gcloud writes them as the fields are called, and is understood.
+    """
+    field = _field(descriptor, name)
+    if field is not None and field.cpp_type == field.CPPTYPE_BOOL and text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    if field is not None and field.message_type and field.message_type.full_name == _FIELD_MASK:
+        return _SNAKE.sub(lambda found: found[1].upper(), text)
+    return text
+
+
+def _rename(value: Any, names: Mapping[str, str]) -> Any:
+    if isinstance(value, dict):
+        return {names.get(key, key): _rename(item, names) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_rename(item, names) for item in value]
+    return value

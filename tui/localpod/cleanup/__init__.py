@@ -1,0 +1,1 @@
+"""What ends with a local pod: its processes and keepers, however its parent ended."""

@@ -1,0 +1,109 @@
+"""The parent's side of the guardian: start it, have workers' processes ended, and let it clear up at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tui.errors import TpuTuiError
+from tui.localpod.host.host_spec import HostSpec
+
+END_SECONDS = 30.0
+
+
+class Wards:
+    """What a guardian watches over: the pod's directory, its profile, and every process that carries its mark."""
+
+    def __init__(self, pod: str, directory: Path, profile: Path) -> None:
+        self._pod = pod
+        self._directory = directory
+        self._profile = profile
+        self._environment: dict[str, str] = {}
+        self._guardian: asyncio.subprocess.Process | None = None
+        self._numbers = itertools.count()
+        self._asked: dict[int, tuple[bytes, asyncio.Future[list[int]]]] = {}
+        self._keeping: asyncio.Task[None] | None = None
+
+    async def open(self, environment: dict[str, str]) -> None:
+        """Start the guardian; from then on nothing is left behind. `environment` must not carry the pod's mark."""
+        self._environment = environment
+        self._guardian = await self._start()
+        self._keeping = asyncio.create_task(self._keep())
+
+    async def _start(self) -> asyncio.subprocess.Process:
+        arguments = ["--pod", self._pod, "--directory", str(self._directory), "--profile", str(self._profile)]
+        guardian = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "tui.localpod.cleanup.guardian",
+            *arguments,
+            env=self._environment,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            start_new_session=True,
+            cwd="/",
+        )
+        assert guardian.stdout is not None
+        if not await guardian.stdout.readline():
+            raise TpuTuiError("The local pod's guardian did not start", why=f"exit code {await guardian.wait()}")
+        return guardian
+
+    async def _keep(self) -> None:
+        """Take the guardian's answers, and start another one, with what is still asked for, when it was killed."""
+        while self._guardian is not None:
+            assert self._guardian.stdout is not None
+            while line := await self._guardian.stdout.readline():
+                answer = json.loads(line)
+                _, future = self._asked.pop(answer["request"])
+                if not future.done():
+                    future.set_result(answer["left"])
+            await self._guardian.wait()
+            self._guardian = await self._start()
+            for request, _ in self._asked.values():
+                self._write(request)
+
+    def _write(self, request: bytes) -> None:
+        if self._guardian is not None and self._guardian.stdin is not None:
+            self._guardian.stdin.write(request)
+
+    async def end(self, specs: Sequence[HostSpec]) -> None:
+        """End every process of these workers, their hosts included; returns when none is left.
+
+        Raises TpuTuiError when no guardian can be kept running.
+        """
+        if self._guardian is None or self._keeping is None or not specs:
+            return
+        number = next(self._numbers)
+        workers = [{"name": spec.mark.worker, "serial": spec.serial, "home": str(spec.home)} for spec in specs]
+        request = (json.dumps({"request": number, "workers": workers}) + "\n").encode()
+        future: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
+        self._asked[number] = (request, future)
+        self._write(request)
+        waited_for: set[asyncio.Future[Any]] = {future, self._keeping}
+        await asyncio.wait(waited_for, return_when=asyncio.FIRST_COMPLETED)
+        if not future.done() and self._guardian is not None:
+            raise TpuTuiError("The local pod's guardian is gone", remedy="End this pod and start another.")
+
+    async def close(self) -> None:
+        """Have the guardian end the whole pod and wait for it; where it was killed, another one does it."""
+        if self._keeping is not None:
+            self._keeping.cancel()
+            await asyncio.gather(self._keeping, return_exceptions=True)
+        if self._guardian is None:
+            return
+        guardian, self._guardian = self._guardian, None
+        if guardian.returncode is not None:
+            guardian = await self._start()
+        assert guardian.stdin is not None
+        guardian.stdin.close()
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(guardian.wait(), END_SECONDS)
+        for _, future in self._asked.values():
+            future.cancel()

@@ -1,0 +1,95 @@
+"""`local up`: a local pod in the foreground, until a signal or the end of standard input."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from tui.errors import UsageError
+from tui.localpod.cleanup.keeper_sweep import await_keepers, keepers
+
+EXPOSED = (
+    "The pod's bucket is open to the other users of this machine: its server cannot have a network namespace of its "
+    "own here ({}). What lies in the bucket can be read and replaced by them."
+)
+
+
+def run_local_up(
+    home: Path,
+    *,
+    workers: int,
+    cores: int,
+    slices: int,
+    announce: Callable[[Mapping[str, Any]], None],
+    warn: Callable[[str], None] = lambda _: None,
+    with_parent: bool = False,
+) -> int:
+    """Run a local pod until SIGINT, SIGTERM or SIGHUP; returns the exit code when nothing of it is left.
+
+    `announce` is called once with `LocalPod.announcement()` when it is ready, before it `warn` with what is not as
+    safe as it should be. `with_parent` also ends it when standard input ends. Raises TpuTuiError when it cannot be
+    started.
+    """
+    asyncio.run(_run(home, (workers, cores, slices), announce, warn, with_parent))
+    return 0
+
+
+async def _run(
+    home: Path,
+    shape: tuple[int, int, int],
+    announce: Callable[[Mapping[str, Any]], None],
+    warn: Callable[[str], None],
+    with_parent: bool,
+) -> None:
+    from tui.localpod.pod import LocalPod
+
+    end = asyncio.Event()
+    _end_on_signals(end)
+    if with_parent:
+        _end_with_stdin(end)
+    pod = LocalPod(home)
+    starting = asyncio.create_task(pod.start(*shape))
+    ending = asyncio.create_task(end.wait())
+    try:
+        await asyncio.wait({starting, ending}, return_when=asyncio.FIRST_COMPLETED)
+        if starting.done():
+            starting.result()
+            if pod.exposure:
+                warn(EXPOSED.format(pod.exposure))
+            announce(pod.announcement())
+            await ending
+    finally:
+        for task in (starting, ending):
+            task.cancel()
+        await asyncio.gather(starting, ending, return_exceptions=True)
+        known = keepers(home / "runs")
+        await pod.close()
+        await await_keepers(known)
+
+
+def _end_on_signals(end: asyncio.Event) -> None:
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGINT, end.set)
+    loop.add_signal_handler(signal.SIGTERM, end.set)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup asked for it to be ignored
+        loop.add_signal_handler(signal.SIGHUP, end.set)
+
+
+def _end_with_stdin(end: asyncio.Event) -> None:
+    loop = asyncio.get_running_loop()
+    descriptor = sys.stdin.fileno()
+
+    def look() -> None:
+        if not os.read(descriptor, 1 << 12):
+            loop.remove_reader(descriptor)
+            end.set()
+
+    try:
+        loop.add_reader(descriptor, look)
+    except PermissionError as error:
+        raise UsageError("--with-parent needs a pipe or a terminal as standard input") from error

@@ -1,0 +1,1 @@
+"""The local pod's workers: machines with an SSH server each."""

@@ -1,0 +1,1 @@
+"""Which worker wrote a line of a log, and when."""

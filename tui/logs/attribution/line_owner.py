@@ -1,0 +1,130 @@
+"""Who said a line of a log that several wrote into, and when: by xla_dist's prefix, or as other tools mark lines."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from tui.logs.attribution.cloud_logging import Exports
+from tui.logs.attribution.host_sections import Sections
+from tui.logs.attribution.launcher_prefixes import read_carrier
+from tui.logs.attribution.timestamps import read_when
+from tui.logs.attribution.xla_dist_prefix import read_prefix
+from tui.logs.files.lines import without_escapes
+
+if TYPE_CHECKING:
+    from tui.logs.demux import Demux
+
+
+@dataclass(frozen=True)
+class Owners:
+    """What a log that has been read through tells about who says its lines."""
+
+    numbers: Mapping[tuple[int | None, str | None], int]
+    """The worker of each (number, address) that lines name."""
+    labels: Collection[bytes] = ()
+    """Hosts and tasks that stood before samples."""
+    xla_dist: bool = False
+    carried: bool = False
+    """Whether tools other than xla_dist have put labels before lines."""
+    sectioned: bool = False
+    """Whether the log is in sections, one after the other for each host: a line's place tells who said it."""
+    entries: Sequence[int | None] | None = None
+    """Of an export the worker of each entry, by its place there."""
+    written: float | None = None
+    """When the log was last written to (Unix time), which tells the year of days that have none.
+
+    None: no other dates than xla_dist's are looked for.
+    """
+
+    @classmethod
+    def learned(cls, demux: Demux, *, xla_dist: bool) -> Owners:
+        """What a demultiplexer has learned from the whole log."""
+        from tui.logs.snapshot import UNKNOWN
+        from tui.logs.state.snapshot_builder import worker_numbers
+
+        numbers = worker_numbers(demux).tolist()
+        known = {(s.number, s.address): n for s, n in zip(demux.slots, numbers, strict=True) if n != UNKNOWN}
+        entries: list[int | None] | None = None
+        if demux.exports is not None:
+            # The last of them is that of entries whose slot is unknown.
+            workers = [*(None if number == UNKNOWN else number for number in numbers), None]
+            entries = [workers[slot] for slot in demux.entry_slots]
+        return cls(known, demux.labels(), xla_dist, demux.is_carried, demux.sections is not None, entries)
+
+    @property
+    def is_by_place(self) -> bool:
+        """Whether a line's place tells who said it: the log is to be read from its beginning then."""
+        return self.sectioned or self.entries is not None
+
+    def read(self, line: bytes) -> tuple[int | None, float | None]:
+        """The worker that said a line (None: nobody named), and the line's own date and time (None: it has none)."""
+        prefix = read_prefix(line, self.xla_dist)
+        if prefix is not None:
+            key = (prefix.number, prefix.address)
+            moment = self._when(line[prefix.length :]) if prefix.moment is None else prefix.moment
+            return None if prefix.own else self.numbers.get(key, prefix.number), moment
+        plain = without_escapes(line)
+        moment = self._when(plain)
+        carrier = read_carrier(plain, self.labels) if self.carried else None
+        if carrier is None:
+            return None, moment
+        if moment is None:
+            moment = self._when(plain[carrier.length :] if carrier.said is None else carrier.said)
+        return self.numbers.get((carrier.number, carrier.address), carrier.number), moment
+
+    def _when(self, line: bytes) -> float | None:
+        return None if self.written is None else read_when(line, self.written)
+
+    def listener(self) -> Listener:
+        """Reads the log's lines one after the other from its beginning."""
+        if self.entries is not None:
+            return _ExportListener(self, self.entries)
+        return _SectionListener(self) if self.sectioned else self
+
+
+class Listener(Protocol):
+    """Tells of each line who said it and when, as `Owners.read` does."""
+
+    def read(self, line: bytes) -> tuple[int | None, float | None]:
+        """The worker that said a line, and the line's own date and time; None for what is not known."""
+        ...
+
+
+class _SectionListener:
+    """Lines of a log in sections: what no prefix or label tells, the header before them does."""
+
+    def __init__(self, owners: Owners) -> None:
+        self._owners = owners
+        self._sections = Sections()
+
+    def read(self, line: bytes) -> tuple[int | None, float | None]:
+        """As `Owners.read`; headers are nobody's."""
+        if read_prefix(line, self._owners.xla_dist) is not None:
+            return self._owners.read(line)
+        worker, moment = self._owners.read(line)
+        if worker is not None:
+            return worker, moment
+        is_header = self._sections.take(without_escapes(line))
+        host = None if is_header else self._sections.host
+        return self._owners.numbers.get((None, host)), moment
+
+
+class _ExportListener:
+    """Lines of an export: the entry in which they stand tells who said it."""
+
+    def __init__(self, owners: Owners, entries: Sequence[int | None]) -> None:
+        self._owners = owners
+        self._entries = entries
+        self._exports: Exports | None = None
+
+    def read(self, line: bytes) -> tuple[int | None, float | None]:
+        """As `Owners.read`; what stands between entries is read as it stands."""
+        if self._exports is None:
+            self._exports = Exports(line)
+        belongs_to_none = any(isinstance(each, bytes) for each in self._exports.take(line))
+        place = self._exports.begun - 1
+        if belongs_to_none or not 0 <= place < len(self._entries):
+            return self._owners.read(line)
+        return self._entries[place], None

@@ -1,0 +1,1 @@
+"""The dialects that tpu-tui knows, framework by framework."""

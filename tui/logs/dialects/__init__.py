@@ -1,0 +1,1 @@
+"""How a line's epoch, step, loss and rate are found: the dialects, and what matches them."""

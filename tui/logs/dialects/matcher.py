@@ -1,0 +1,262 @@
+"""What single lines tell: dialects tried on a line, and the samples, epochs and facts in it taken down."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tui.logs.attribution.xla_dist_prefix import PREFIX, read_dated_clock, read_prefix
+from tui.logs.dialects.dialect import SUFFIXES
+from tui.logs.dialects.epochs import read_cluster, read_span
+from tui.logs.dialects.match_cache import GLUED_WITHIN, Found, Reader, Reading
+from tui.logs.dialects.multiline import Openings
+from tui.logs.dialects.rates import kind_of, number, rate_of
+from tui.logs.dialects.registry import TRAINING, Dialect, Kind
+from tui.logs.dialects.training_or_eval import Doubtful, Evaluations, Parts, Summaries
+from tui.logs.files.line_assembler import Stream
+from tui.logs.snapshot import HAS_GLOBAL_RATE, HAS_LOSS, HAS_RATE, LOG_TIME, NO_TIME, UNKNOWN, WALL_TIME
+from tui.logs.state.samples import CLOCK_BYTES
+
+if TYPE_CHECKING:
+    from tui.logs.demux import Demux
+
+_NAN = float("nan")
+
+_MOST_COUNTED = 1e15
+"""No step is larger: one told as `2.5e+88` is none."""
+
+
+class Matcher:
+    """Reads single lines for a demultiplexer, dialect by dialect in their order."""
+
+    def __init__(self, demux: Demux, dialects: Sequence[Dialect]) -> None:
+        self._demux = demux
+        self._reader = Reader(dialects)
+        self._parts = Parts()
+        self._summaries = Summaries()
+        self._doubtful = Doubtful()
+        self._evaluations = Evaluations()
+        self.openings = Openings()
+
+    def restart(self) -> None:
+        """The job was started again, perhaps in the middle of an evaluation: it trains, from an earlier step."""
+        self._evaluations.opened.clear()
+
+    def match(self, stream: Stream, line: bytes, own_text: bytes, now: float | None) -> None:
+        """Try every dialect on a line without what tools have put before it; a user's own on the whole line."""
+        self._take(stream, self._reader.read(line, own_text), line, own_text, now)
+
+    def match_known(self, stream: Stream, line: bytes, now: float | None) -> bool:
+        """Take down a whole line whose like has been read before and had nothing put before it; whether it is one."""
+        reading = self._reader.known(line)
+        if reading is None or not reading.is_bare:
+            return False
+        stream.at_start = False
+        self._take(stream, reading, line, line, now)
+        return True
+
+    def training(self, stream: Stream, match: re.Match[bytes], now: float | None) -> None:
+        """Take down a line that is PyTorch/XLA's own from its beginning to its end."""
+        self._demux.matched[TRAINING.name] = self._demux.matched.get(TRAINING.name, 0) + 1
+        told = {name: value for name, value in match.groupdict().items() if value is not None}
+        slot = self._demux.slot_of(stream) if stream.line_slot is None else stream.line_slot
+        self.sample(stream, TRAINING, told, (slot, stream.line_moment), now)
+
+    def _take(self, stream: Stream, reading: Reading, line: bytes, own_text: bytes, now: float | None) -> None:
+        matched, bars = self._demux.matched, self._demux.bars
+        for dialect, found in reading.found:
+            matched[dialect.name] = matched.get(dialect.name, 0) + 1
+            text = line if dialect.is_own else own_text
+            if dialect.is_summary and dialect.is_bar and self._take_beneath(stream, own_text, now):
+                # The step above says more than the epoch further up.
+                continue
+            if dialect.kind is Kind.SAMPLE:
+                for each in found:
+                    told = each.told(text)
+                    if not dialect.is_bar or bars.is_training(self._where(stream, each, text)[0], told):
+                        self.sample(stream, dialect, told, self._where(stream, each, text), now)
+            elif dialect.kind is Kind.TEST:
+                for each in found:
+                    self._test_row(each.told(text), self._where(stream, each, text)[0], now)
+            elif dialect.kind is Kind.EPOCH:
+                for each in found:
+                    told = each.told(text)
+                    self._epoch_told(dialect, told)
+                    slot = self._where(stream, each, text)[0]
+                    bars.begin(slot, int(told["epoch"]))
+                    self._evaluations.end(slot)
+            elif dialect.kind is Kind.SECTION:
+                self._section(self._where(stream, found[0], text)[0], "training" in found[0].told(text))
+                self._take_beneath(stream, own_text, now)
+            elif dialect.kind is Kind.HEADER:
+                self.openings.begin(self._where(stream, found[0], text)[0], dialect, found[0].told(text), text)
+            else:
+                self._note_facts(found[-1].told(text))
+        if self.openings.any and not reading.found:
+            self._take_beneath(stream, own_text, now)
+
+    def _section(self, slot: int, trains: bool) -> None:
+        """What a worker tells from here on is training's, or an evaluation's."""
+        self._demux.queue.flush()
+        newest = self._demux.table.newest_of(slot)
+        if not trains:
+            self._demux.bars.is_first(slot)
+        if trains or newest is None:
+            self._evaluations.end(slot)
+        else:
+            self._evaluations.begin(slot, *newest)
+
+    def _take_beneath(self, stream: Stream, line: bytes, now: float | None) -> bool:
+        """Take down what a line tells that stands under a header; whether it does."""
+        if not self.openings.any:
+            return False
+        slot = self._demux.slot_of(stream) if stream.line_slot is None else stream.line_slot
+        rows = self.openings.take(slot, line)
+        for dialect, told in rows or ():
+            self._demux.matched[dialect.name] = self._demux.matched.get(dialect.name, 0) + 1
+            self.sample(stream, dialect, told, (slot, stream.line_moment), now)
+        return rows is not None
+
+    def _where(self, stream: Stream, found: Found, text: bytes) -> tuple[int, float | None]:
+        """Slot and date of a match: the line's own, or those of a prefix glued into the line before it."""
+        slot, moment = stream.line_slot, stream.line_moment
+        if found.is_glued and stream.slot is None:
+            nearest = max(0, found.start - GLUED_WITHIN)
+            for glued in PREFIX.finditer(text, nearest, found.start):
+                if glued["address"] is not None:
+                    prefix = read_prefix(text, True, glued.start())
+                    if prefix is not None:
+                        slot, moment = self._demux.slot_named(prefix.number, prefix.address), prefix.moment or moment
+        return (self._demux.slot_of(stream) if slot is None else slot), moment
+
+    def sample(
+        self,
+        stream: Stream,
+        dialect: Dialect,
+        told: Mapping[str, bytes],
+        where: tuple[int, float | None],
+        now: float | None,
+    ) -> None:
+        """Take down one core's step as a dialect found it: what it tells, its worker's slot and its date."""
+        slot, moment = where
+        if dialect.is_part:
+            whole = self._parts.add(slot, dialect.name, told)
+            if whole is None:
+                return
+            told = whole
+        tells = told.get
+        try:
+            loss, rate, global_rate = _number(tells("loss")), rate_of(told), _number(tells("global_rate"))
+            core, device = _count(tells("core")), _count(tells("device"))
+            epoch, step = _count(tells("epoch")), _count(tells("step"))
+        except (ValueError, OverflowError):
+            return
+        has_loss = "loss" in told
+        if has_loss and loss == dialect.ignored_loss:
+            has_loss, loss = False, _NAN
+        if "worker" in told and stream.slot is None:
+            slot = self._demux.slot_named(_count(told["worker"]), None)
+        if dialect.is_bar:
+            epoch = self._demux.bars.epoch_of(slot)
+        if dialect.is_first and not self._demux.bars.is_first(slot):
+            return
+        if dialect.is_summary and not self._summaries.is_sample(slot, epoch):
+            return
+        if dialect is not TRAINING:
+            if self._evaluations.opened and not self._evaluations.is_training(slot, epoch, step):
+                return
+            self._summaries.told(slot, told)
+            if has_loss and step != UNKNOWN and not dialect.is_doubtful:
+                self._doubtful.stepped(slot)
+        known = (
+            (HAS_LOSS if has_loss else 0)
+            | (0 if rate is None else HAS_RATE)
+            | (HAS_GLOBAL_RATE if "global_rate" in told else 0)
+        )
+        clock = told.get("clock", b"")[:CLOCK_BYTES]
+        if moment is None and len(clock) > len(b"00:00:00"):
+            moment = read_dated_clock(clock)
+        time, kind = _time(now, moment)
+        seen = _NAN if now is None else now
+        record = (
+            slot,
+            core,
+            device,
+            epoch,
+            step,
+            loss,
+            _NAN if rate is None else rate,
+            global_rate,
+            known,
+            clock,
+            time,
+            kind,
+            seen,
+            kind_of(told, dialect.rate),
+            stream.line_offset,
+        )
+        for each in self._doubtful.samples(slot, step, record) if dialect.is_doubtful else (record,):
+            self._demux.queue.add(each)
+            self._demux.samples += 1
+            self._demux.slots[slot].samples += 1
+
+    def _test_row(self, told: Mapping[str, bytes], slot: int, now: float | None) -> None:
+        self._demux.queue.flush()
+        row = self._demux.table.row_for(slot, int(told["core"]), _count(told.get("device")))
+        if row >= 0 and now is not None:
+            self._demux.table.columns["seen"][row] = now
+        if "accuracy" in told:
+            self._demux.facts["replica_accuracy"] = _number(told["accuracy"])
+
+    def _epoch_told(self, dialect: Dialect, found: Mapping[str, bytes]) -> None:
+        told = {name: value.decode() for name, value in found.items()}
+        epoch = int(told.pop("epoch"))
+        figures: dict[str, Any] = {}
+        for name, value in told.items():
+            if name == "seconds":
+                figures[name] = read_span(value)
+            elif name in ("replica_samples", "replica_test_samples"):
+                figures[name] = int(value)
+            elif name in ("train_began", "train_ended", "test_ended"):
+                figures[name] = value
+            else:
+                figures[name] = float(value)
+        self._demux.queue.flush()
+        self._demux.book.tell(epoch, figures)
+        self._demux.book.anchor(epoch, dialect.moment, self._demux.table)
+        accuracy = figures.get("accuracy")
+        if accuracy is not None:
+            self._demux.facts["max_accuracy"] = max(self._demux.facts.get("max_accuracy", accuracy), accuracy)
+
+    def _note_facts(self, told: Mapping[str, bytes]) -> None:
+        for name, value in told.items():
+            if name == "cluster":
+                self._demux.facts[name] = read_cluster(value.decode("utf-8", "replace"))
+            elif name == "total_train_time":
+                self._demux.facts[name] = read_span(value.decode())
+            elif name == "max_accuracy":
+                self._demux.facts[name] = max(self._demux.facts.get(name, float(value)), float(value))
+            else:
+                self._demux.facts[name] = float(value)
+
+
+def _number(text: bytes | None) -> float:
+    return _NAN if text is None else number(text)
+
+
+def _count(text: bytes | None) -> int:
+    if text is None:
+        return UNKNOWN
+    if text.isdigit():
+        return int(text)
+    told = _number(text)
+    if told > _MOST_COUNTED:
+        raise OverflowError
+    return round(told) if text[-1:] in SUFFIXES else int(told)
+
+
+def _time(now: float | None, moment: float | None) -> tuple[float, int]:
+    if now is not None:
+        return now, WALL_TIME
+    return (_NAN, NO_TIME) if moment is None else (moment, LOG_TIME)

@@ -1,0 +1,169 @@
+"""Dialects: what the lines of each trainer look like, as data; a user's own among them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tui.errors import UsageError
+from tui.logs.attribution.launcher_prefixes import read_carrier
+from tui.logs.attribution.xla_dist_prefix import read_prefix
+from tui.logs.catalogue.frameworks import TRAINERS
+from tui.logs.catalogue.torch_xla import TORCH_XLA, TRAINING
+from tui.logs.dialects.dialect import COLUMNS, LONGEST, LOOSE_REACH, Dialect, Kind
+from tui.logs.dialects.match_cache import Reader
+from tui.logs.dialects.multiline import Openings
+from tui.logs.dialects.rates import GROUPS as PACE_GROUPS
+from tui.logs.dialects.rates import rate_of
+from tui.logs.files.lines import segments_of, without_escapes
+
+__all__ = [
+    "BUILT_IN",
+    "COLUMNS",
+    "LONGEST",
+    "TRAINING",
+    "Dialect",
+    "Kind",
+    "Trial",
+    "try_dialects",
+    "user_dialects",
+]
+
+BUILT_IN: tuple[Dialect, ...] = TORCH_XLA + tuple(
+    replace(each, reach=LOOSE_REACH) if each.reach == LONGEST else each for each in TRAINERS
+)
+"""Every dialect that is known without a profile, PyTorch/XLA's first."""
+
+
+def user_dialects(mapping: Mapping[str, Any]) -> tuple[Dialect, ...]:
+    r"""Dialects of a profile's `[dialects.NAME]` tables: `pattern`, and `columns` where group names differ.
+
+    A pattern's named groups are columns (`core device worker epoch step loss rate global_rate clock`), or are mapped
+    to them by `columns = { loss = "my_group" }`; `step` and `loss` are needed. Raises UsageError saying which
+    dialect is wrong and how.
+    """
+    return tuple(_user_dialect(name, entry) for name, entry in mapping.items())
+
+
+def _user_dialect(name: str, entry: Any) -> Dialect:
+    from tui.logs.dialects.regex_safety import is_digit_blind, required_text, runs_away
+
+    def wrong(why: str, remedy: str = "") -> UsageError:
+        return UsageError(f"dialect {name!r} in the profile cannot be used", why=why, remedy=remedy)
+
+    if isinstance(entry, str):
+        entry = {"pattern": entry}
+    if not isinstance(entry, Mapping) or not isinstance(entry.get("pattern"), str):
+        raise wrong("it has no pattern", f"write [dialects.{name}] pattern = '…(?P<step>\\d+)…(?P<loss>\\S+)…'")
+    if extra := sorted(set(entry) - {"pattern", "columns"}):
+        raise wrong(f"unknown key {extra[0]!r}", "its keys are pattern and columns")
+    source, columns = entry["pattern"], entry.get("columns", {})
+    if not isinstance(columns, Mapping):
+        raise wrong("columns is not a table", 'write columns = { loss = "name of a group" }')
+    for column, group in columns.items():
+        if column not in COLUMNS:
+            raise wrong(f"no such column: {column}", f"columns are {', '.join(COLUMNS)}")
+        source = re.sub(rf"\(\?P<{re.escape(str(group))}>", f"(?P<{column}>", source)
+    try:
+        pattern = re.compile(source.encode())
+    except (re.error, RecursionError, OverflowError) as error:
+        raise wrong(f"its pattern is no regular expression: {error}") from error
+    groups = set(pattern.groupindex)
+    if missing := {"step", "loss"} - groups:
+        raise wrong(
+            f"its pattern has no group for {' and '.join(sorted(missing))}", "name a group (?P<step>…), (?P<loss>…)"
+        )
+    if odd := sorted(groups - set(COLUMNS)):
+        raise wrong(f"group {odd[0]!r} is no column", f"columns are {', '.join(COLUMNS)}; use (?:…) for the rest")
+    if why := runs_away(source.encode(), LOOSE_REACH):
+        raise wrong(f"its pattern could hold up everything: {why}", "say how often at most: {1,30} instead of + or *")
+    text = required_text(source.encode())
+    return Dialect(
+        name,
+        Kind.SAMPLE,
+        (text,) if text else (),
+        source.encode(),
+        reach=LOOSE_REACH,
+        is_own=True,
+        is_digit_blind=is_digit_blind(source.encode()),
+    )
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What one dialect made of a file: how many lines it matched, and the first of them with what they tell."""
+
+    name: str
+    matched: int
+    examples: tuple[tuple[str, Mapping[str, str]], ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The trial as `dialect test --json` prints it."""
+        examples = [{"line": line, "columns": dict(columns)} for line, columns in self.examples]
+        return {"dialect": self.name, "matched": self.matched, "examples": examples}
+
+
+def try_dialects(lines: Iterable[bytes], dialects: Sequence[Dialect], *, most: int = 5) -> tuple[int, list[Trial]]:
+    """How many lines there are, and what each dialect (by name, in order) matches of them; `most` examples.
+
+    A user's own are each tried alone; of the built-in ones the first takes a line, as it does in a log.
+    """
+    counts: dict[str, int] = {dialect.name: 0 for dialect in dialects}
+    examples: dict[str, list[tuple[str, Mapping[str, str]]]] = {name: [] for name in counts}
+    total = 0
+    beneath = Openings()
+    readers = [Reader([dialect]) for dialect in dialects if dialect.is_own]
+    readers.append(Reader([dialect for dialect in dialects if not dialect.is_own]))
+    for line in lines:
+        total += 1
+        for text in segments_of(without_escapes(line)):
+            for name, told in _told(text, readers, beneath):
+                counts[name] += 1
+                if len(examples[name]) < most:
+                    examples[name].append((text.decode("utf-8", "replace"), _shown(told)))
+    return total, [Trial(name, counts[name], tuple(examples[name])) for name in counts]
+
+
+def _told(line: bytes, readers: Sequence[Reader], beneath: Openings) -> Iterator[tuple[str, Mapping[str, bytes]]]:
+    """What each dialect that takes a line reads in it; of one that nothing takes, what it tells under a header."""
+    own_text = _own_text(line)
+    named: set[str] = set()
+    for dialect, found in (each for reader in readers for each in reader.read(line, own_text).found):
+        if dialect.name in named:
+            continue
+        named.add(dialect.name)
+        told = {name: value for name, value in found[-1].told(line if dialect.is_own else own_text).items() if value}
+        if dialect.kind is Kind.HEADER:
+            beneath.begin(0, dialect, told, own_text)
+        yield dialect.name, told
+    if beneath.any and named <= _BENEATH:
+        for dialect, row in beneath.take(0, own_text) or ():
+            yield dialect.name, row
+
+
+_BENEATH = {dialect.name for dialect in BUILT_IN if dialect.is_summary and dialect.is_bar}
+"""What reads a loss on a line of its own, when no header above it does."""
+
+
+def _shown(told: Mapping[str, bytes]) -> dict[str, str]:
+    """What is read in a line by the columns it goes to."""
+    shown = {name: value.decode("utf-8", "replace") for name, value in told.items() if name not in _HELPING_GROUPS}
+    rate = rate_of(told)
+    return shown if rate is None or "rate" in shown else {**shown, "rate": f"{rate:g}"}
+
+
+def _own_text(line: bytes) -> bytes:
+    """A line without what xla_dist or another tool has put before it."""
+    prefix = read_prefix(line, False)
+    if prefix is not None:
+        return line[prefix.length :]
+    carrier = read_carrier(line)
+    if carrier is None:
+        return line
+    return line[carrier.length :] if carrier.said is None else without_escapes(carrier.said)
+
+
+_HELPING_GROUPS = ("q", "v", "total", "led", *PACE_GROUPS)
+"""Groups that no column holds: which quotes were used, how long a bar is, how a rate is named."""

@@ -1,0 +1,1 @@
+"""Saved logs as files: compressed, assembled into lines, filtered, summarised."""

@@ -1,0 +1,183 @@
+"""Bytes into lines: partial ones at chunk ends, progress redrawn with carriage returns, lines of any length."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tui.logs.dialects.registry import LONGEST
+from tui.logs.snapshot import UNKNOWN
+from tui.logs.vectorized.line_scanner import Bytes
+from tui.logs.vectorized.numpy_import import np, npt
+from tui.logs.vectorized.packed_digits import Words
+
+_WORTH_SPLITTING = 16_384
+"""A larger chunk is not joined to the line it completes: only that line is."""
+
+_SHORTCUT_BITS = 12
+"""A hash's first bits lead straight to the place where its prefix most likely stands."""
+
+_SHIFT = np.uint64(64 - _SHORTCUT_BITS)
+
+MOST_PREFIXES = 8192
+"""Different prefixes (address and number) remembered of one stream."""
+
+UNSEEN = -2
+"""In place of a slot: no line had this prefix before."""
+
+
+class Known:
+    """The prefixes a stream has shown, by a hash, for looking up many at once."""
+
+    def __init__(self) -> None:
+        self.hashes: npt.NDArray[np.uint64] = np.zeros(0, np.uint64)
+        self.tails: npt.NDArray[np.uint64] = np.zeros((3, 0), np.uint64)
+        self.slots: npt.NDArray[np.int64] = np.zeros(0, np.int64)
+        self._shortcut: npt.NDArray[np.int64] = np.zeros(0, np.int64)
+
+    def find(self, tails: Words) -> npt.NDArray[np.int64]:
+        """The slot of each prefix, by its address and number as three rows of words; -1 it is no prefix, `UNSEEN`."""
+        if not len(self.hashes):
+            return np.full(tails.shape[1], UNSEEN, np.int64)
+        hashes = _hashes(tails)
+        places = self._shortcut.take((hashes >> _SHIFT).view(np.int64))
+        same = self._matches(places, tails)
+        slots: npt.NDArray[np.int64] = self.slots.take(places)
+        if same.all():
+            return slots
+        # Two prefixes can share a shortcut, and some are new.
+        other = np.flatnonzero(~same)
+        sought = np.searchsorted(self.hashes, hashes[other])
+        sought[sought == len(self.hashes)] = 0
+        slots[other] = np.where(self._matches(sought, tails[:, other]), self.slots[sought], UNSEEN)
+        return slots
+
+    def _matches(self, places: npt.NDArray[np.int64], tails: Words) -> npt.NDArray[np.bool_]:
+        same: npt.NDArray[np.bool_] = self.tails[0].take(places) == tails[0]
+        same &= self.tails[1].take(places) == tails[1]
+        same &= self.tails[2].take(places) == tails[2]
+        return same
+
+    def learn(self, tails: Words, slot_of: Callable[[int], int]) -> None:
+        """Remember prefixes and the slots of their workers (-1: it is no prefix), told by the place of the first."""
+        firsts = np.sort(np.unique(_hashes(tails), return_index=True)[1])
+        firsts = firsts[: MOST_PREFIXES - len(self.hashes)]
+        slots = np.array([slot_of(place) for place in firsts.tolist()], np.int64)
+        hashes = np.concatenate((self.hashes, _hashes(tails[:, firsts])))
+        order = hashes.argsort()
+        self.hashes = hashes[order]
+        self.tails = np.concatenate((self.tails, tails[:, firsts]), axis=1)[:, order]
+        self.slots = np.concatenate((self.slots, slots))[order]
+        self._shortcut = np.zeros(1 << _SHORTCUT_BITS, np.int64)
+        self._shortcut[self.hashes >> _SHIFT] = np.arange(len(self.hashes))
+
+
+_MIX = np.array([0x9E37_79B9_7F4A_7C15, 0xC2B2_AE3D_27D4_EB4F, 0x1656_67B1_9E37_79F9], np.uint64)
+"""Odd multipliers that spread prefixes over 64 bits."""
+
+
+def _hashes(tails: Words) -> Words:
+    mixed: Words = tails[0] * _MIX[0] ^ tails[1] * _MIX[1] ^ tails[2] * _MIX[2]
+    return mixed
+
+
+class Piece(NamedTuple):
+    """Bytes of a stream up to a line end, which stand between two places of a buffer."""
+
+    data: Bytes
+    start: int
+    end: int
+    offset: int
+    """Where they begin in the stream's log."""
+    begun_at: int | None = None
+    """Where the text does that they begin with, if that is before them: too much of it has come to be held."""
+
+
+@dataclass(eq=False)
+class Stream:
+    """One source of bytes and what is remembered between its chunks."""
+
+    slot: int | None
+    """The worker's slot where the source is one worker's log; None where lines tell it themselves."""
+    xla_dist: bool = False
+    """Whether lines are known to carry xla_dist's prefix."""
+    is_new: bool = True
+    """Whether none of its lines has been read."""
+    at_start: bool = True
+    """Whether the next text begins a line; after a carriage return the line's prefix still holds."""
+    line_slot: int | None = None
+    line_moment: float | None = None
+    is_carried: bool = False
+    """Whether another tool has put something before its lines."""
+    labels: set[bytes] = field(default_factory=set)
+    """Hosts and tasks that have stood before samples."""
+    known: Known = field(default_factory=Known)
+    looked_at: int = 0
+    """Bytes read in blocks so far; a whole block's where all its prefixes are known."""
+    held: list[bytes] = field(default_factory=list)
+    held_bytes: int = 0
+    taken: int = 0
+    """Bytes that have come since the source's log began."""
+    held_at: int = 0
+    """Where the text begins that is held: what of it is too long to be looked at has been let go."""
+    begun_at: int | None = None
+    """Where the text that is looked at next begins, if only its end is."""
+    line_offset: int = UNKNOWN
+    """Where the text begins that is being looked at, in bytes since the source's log began."""
+
+    def begin_log(self) -> None:
+        """Count bytes from 0: another log of the source begins, and nothing of the one before is held."""
+        self.taken = self.held_at = 0
+
+    def take(self, data: Bytes) -> list[Piece]:
+        """Add a chunk; everything up to the last line end that has come, in pieces to be read in order.
+
+        The rest is held for the next chunk. A large chunk is not copied.
+        """
+        before = self.taken
+        self.taken += len(data)
+        cut = data.rfind(b"\n") + 1
+        cut = max(cut, data.rfind(b"\r", cut) + 1)
+        if not cut:
+            self._hold(bytes(data), before)
+            return []
+        pieces: list[Piece] = []
+        start = 0
+        if self.held:
+            start = cut if cut <= _WORTH_SPLITTING else data.find(b"\n", 0, cut) + 1 or cut
+            block = b"".join((*self.held, data[:start]))
+            pieces.append(Piece(block, 0, len(block), *self._begin(before)))
+            self.held, self.held_bytes = [], 0
+        if start < cut:
+            pieces.append(Piece(data, start, cut, before + start))
+        if cut < len(data):
+            self._hold(bytes(data[cut:]), before + cut)
+        return pieces
+
+    def rest(self) -> tuple[bytes, int]:
+        """What is held without a line end, handed out once, and where it begins in the stream's log."""
+        block = b"".join(self.held)
+        offset, self.begun_at = self._begin(self.taken)
+        self.held, self.held_bytes = [], 0
+        return block, offset
+
+    def look_at(self, offset: int) -> None:
+        """Note that text is looked at which begins at an offset of the log, or before that, if it is so long."""
+        self.line_offset = offset if self.begun_at is None else self.begun_at
+        self.begun_at = None
+
+    def _begin(self, end: int) -> tuple[int, int | None]:
+        """Where what is held begins, which ends at an offset; and where its text did, if that was before."""
+        offset = end - self.held_bytes
+        return offset, None if self.held_at == offset else self.held_at
+
+    def _hold(self, data: bytes, offset: int) -> None:
+        if not self.held:
+            self.held_at = offset
+        self.held.append(data)
+        self.held_bytes += len(data)
+        if self.held_bytes > 4 * LONGEST:
+            # One byte more than is looked at, so that the line still counts as too long.
+            tail = b"".join(self.held)[-LONGEST - 1 :]
+            self.held, self.held_bytes = [tail], len(tail)

@@ -1,0 +1,211 @@
+"""Some lines out of a log of any size: one worker's, one core's, those since a time, the last so many."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from tui.logs.attribution.line_owner import Owners
+from tui.logs.files.lines import LONGEST_LINE, names_core
+
+BLOCK = 1024 * 1024
+"""Bytes read at once."""
+
+_MOST_DIGITS = 5
+"""Digits that the number in a prefix can have, zeros before it included."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which lines are wanted; None: whichever."""
+
+    worker: int | None = None
+    core: int | None = None
+    since: float | None = None
+    """The log's own date and time, in seconds as if it were UTC; a line without one is as old as that before it."""
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether every line is wanted."""
+        return self == Choice()
+
+
+@dataclass(frozen=True, slots=True)
+class Picked:
+    """A wanted line, or a piece of one that is too long to be held: where it begins, its bytes with the line end."""
+
+    offset: int
+    data: bytes
+    worker: int | None
+    time: float | None
+
+
+class Picker:
+    """Chooses lines; of one worker or core it looks only at lines that hold its name."""
+
+    def __init__(self, owners: Owners, choice: Choice) -> None:
+        self._owners = owners
+        self._listener = owners.listener()
+        self._choice = choice
+        self._names = self._names_sought()
+        self._is_since: dict[int | None, bool] = {}
+        """Of each worker whether its last line with a date is wanted; of nobody (None) whether the log's last is."""
+
+    def _names_sought(self) -> list[bytes] | None:
+        """What a wanted line must hold one of; None where that cannot be told."""
+        choice, owners = self._choice, self._owners
+        if owners.is_by_place or choice.since is not None:
+            return None
+        if choice.worker is not None and not owners.carried:
+            pairs = [pair for pair, worker in owners.numbers.items() if worker == choice.worker]
+            names = [f"{address} [".encode() for _, address in pairs if address is not None]
+            bare = {number for number, address in pairs if address is None and number is not None}
+            return names + [f"[{number:0{size}}] ".encode() for number in bare for size in range(1, _MOST_DIGITS + 1)]
+        if choice.core is not None:
+            return [f"/{choice.core}".encode(), f"[xla:{choice.core}]".encode()]
+        return None
+
+    def picked(self, data: bytes, offset: int) -> Iterator[Picked]:
+        """The wanted ones of whole lines that begin at an offset of the log."""
+        for start, end in _lines_of(data) if self._names is None else _lines_with(data, self._names):
+            line = data[start:end]
+            told = self.read(line)
+            if told is not None:
+                yield Picked(offset + start, line, *told)
+
+    def read(self, line: bytes) -> tuple[int | None, float | None] | None:
+        """Worker and time of a line, with or without its end; None when it is not wanted."""
+        choice = self._choice
+        # What a line says counts for those after it where its place or its date tells about them.
+        told = self._told(line) if self._owners.is_by_place or choice.since is not None else None
+        if choice.core is not None and not names_core(line, choice.core):
+            return None
+        worker, moment, is_since = told or self._told(line)
+        if not is_since or (choice.worker is not None and worker != choice.worker):
+            return None
+        return worker, moment
+
+    def _told(self, line: bytes) -> tuple[int | None, float | None, bool]:
+        """Worker and time of a line, and whether it is as new as is wanted."""
+        worker, moment = self._listener.read(line.removesuffix(b"\n"))
+        since = self._choice.since
+        return worker, moment, since is None or self._was_since(since, worker, moment)
+
+    def _was_since(self, since: float, worker: int | None, moment: float | None) -> bool:
+        """Whether a line is as new; one without a date, as a traceback's, belongs to what was said before it."""
+        if moment is not None:
+            self._is_since[worker] = self._is_since[None] = moment >= since
+        return self._is_since.get(worker, self._is_since.get(None, False))
+
+
+def _lines_of(data: bytes) -> Iterator[tuple[int, int]]:
+    start = 0
+    while start < len(data):
+        end = data.find(b"\n", start) + 1 or len(data)
+        yield start, end
+        start = end
+
+
+def _lines_with(data: bytes, names: list[bytes]) -> list[tuple[int, int]]:
+    found: dict[int, int] = {}
+    for name in dict.fromkeys(names):
+        place = data.find(name)
+        while place >= 0:
+            end = data.find(b"\n", place) + 1 or len(data)
+            found[data.rfind(b"\n", 0, place) + 1] = end
+            place = data.find(name, end)
+    return sorted(found.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Whole lines of a log; or a piece of one line that is too long, which may begin or end outside."""
+
+    offset: int
+    data: bytes
+    begins: bool = True
+    ends: bool = True
+
+
+def forwards(blocks: Iterable[bytes]) -> Iterator[Stretch]:
+    """A log's lines from its beginning, in stretches of about a block."""
+    held = b""
+    offset = 0
+    begins = True
+    for block in blocks:
+        cut = block.rfind(b"\n") + 1
+        if not cut and len(held) + len(block) <= LONGEST_LINE:
+            held += block
+            continue
+        if not cut or not begins:
+            cut = block.find(b"\n") + 1
+            piece, block = held + (block[:cut] or block), block[cut:] if cut else b""
+            yield Stretch(offset, piece, begins, bool(cut))
+            offset, held, begins = offset + len(piece), b"", bool(cut)
+            cut = block.rfind(b"\n") + 1
+        if cut:
+            yield Stretch(offset, held + block[:cut])
+            offset, held = offset + len(held) + cut, b""
+        held += block[cut:]
+    if held or not begins:
+        yield Stretch(offset, held, begins)
+
+
+def backwards(file: int, size: int) -> Iterator[Stretch]:
+    """The lines of an open file's first `size` bytes from its end, in stretches of whole lines."""
+    end = size
+    held: list[bytes] = []
+    while end > 0:
+        start = max(0, end - BLOCK)
+        block = os.pread(file, end - start, start)
+        if len(block) < end - start:
+            # Cut short meanwhile: what was read of its end is all there is.
+            held = []
+        cut = 0 if start == 0 else block.find(b"\n") + 1
+        if start == 0 or cut:
+            yield Stretch(start + cut, b"".join((block[cut:], *held)))
+            held = [block[:cut]]
+        else:
+            held.insert(0, block)
+        end = start
+
+
+def pick(stretches: Iterable[Stretch], picker: Picker) -> Iterator[Picked]:
+    """The wanted lines, in the order of the stretches; a line that is too long in its pieces."""
+    told: tuple[int | None, float | None] | None = None
+    for stretch in stretches:
+        if stretch.begins and stretch.ends:
+            yield from picker.picked(stretch.data, stretch.offset)
+            continue
+        if stretch.begins:
+            told = picker.read(stretch.data)
+        if told is not None:
+            yield Picked(stretch.offset, stretch.data, *told)
+
+
+def last(lines: Iterable[Picked], count: int) -> list[Picked]:
+    """The last so many of lines that come in order; pieces of one line count as one."""
+    kept: deque[list[Picked]] = deque(maxlen=count)
+    whole = True
+    for line in lines:
+        if whole or not kept:
+            kept.append([])
+        if kept:
+            kept[-1].append(line)
+        whole = line.data.endswith(b"\n")
+    return [line for pieces in kept for line in pieces]
+
+
+def last_of(stretches: Iterable[Stretch], picker: Picker, count: int) -> list[Picked]:
+    """The last so many wanted lines, from stretches that come from the end; no further is read than needed."""
+    found: list[list[Picked]] = []
+    missing = count
+    for stretch in stretches if count else ():
+        there = list(picker.picked(stretch.data, stretch.offset))[-missing:]
+        found.append(there)
+        missing -= len(there)
+        if not missing:
+            break
+    return [line for there in reversed(found) for line in there]

@@ -1,0 +1,1 @@
+"""Each core's loss and rate over time, in bounded memory."""

@@ -1,0 +1,88 @@
+"""The cells of the axis that all cores' curves share, and what is known of each cell for the pod as a whole."""
+
+from __future__ import annotations
+
+from tui.logs.history.time_axis import Placed
+from tui.logs.vectorized.numpy_import import np, npt, places_of
+
+BUCKETS = 64
+"""Cells kept, and so points of a curve. A run too long for them makes each cell twice as long."""
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+
+class SeriesGrid:
+    """Cells of 2**shift ticks, the earliest first, and how far the pod was at the end of each."""
+
+    def __init__(self) -> None:
+        self.shift = 0
+        self.time: Floats = np.full(BUCKETS, np.nan)
+        """The moment of the newest sample in each cell."""
+        self.epoch: Ints = np.full(BUCKETS, -1, np.int64)
+        self.step: Ints = np.full(BUCKETS, -1, np.int64)
+        """Epoch and step of the core that had come furthest."""
+        self.samples: Ints = np.zeros(BUCKETS, np.int64)
+        self._is_empty = True
+        self._base = self._low = self._high = 0
+        """The first cell's place on the axis, counted in cells; the first and last tick of all samples."""
+
+    @property
+    def used(self) -> Ints:
+        """The cells that have samples."""
+        return places_of(self.samples > 0)
+
+    def fit(self, placed: Placed) -> Ints | None:
+        """Make the cells reach over these samples too; where each old cell's content goes, None where it stays."""
+        if self._is_empty:
+            self._low, self._high, self._is_empty = placed.low, placed.high, False
+        self._low, self._high = min(self._low, placed.low), max(self._high, placed.high)
+        shift = self.shift
+        while (self._high >> shift) - (self._low >> shift) >= BUCKETS:
+            shift += 1
+        base = self._low >> shift
+        if (shift, base) == (self.shift, self._base):
+            return None
+        target: Ints = ((self._base + np.arange(BUCKETS)) >> (shift - self.shift)) - base
+        self.shift, self._base = shift, base
+        self._move(target)
+        return target
+
+    def gather(self) -> Ints:
+        """Bring everything together in the first cell, at the axis' origin; as `fit`."""
+        target: Ints = np.zeros(BUCKETS, np.int64)
+        self.shift = self._base = self._low = self._high = 0
+        self._move(target)
+        return target
+
+    def _move(self, target: Ints) -> None:
+        old = [(cell, self.time[cell], self.epoch[cell], self.step[cell], self.samples[cell]) for cell in self.used]
+        self.time[:], self.epoch[:], self.step[:], self.samples[:] = np.nan, -1, -1, 0
+        for cell, time, epoch, step, samples in old:
+            self._add(int(target[cell]), time, int(epoch), int(step), int(samples))
+
+    def cells(self, placed: Placed) -> Ints | int:
+        """The cell of each sample; one number where it is the same for all."""
+        if placed.low >> self.shift == placed.high >> self.shift:
+            return (placed.low >> self.shift) - self._base
+        return (placed.ticks() >> self.shift) - self._base
+
+    def note(self, cells: Ints | int, placed: Placed, epoch: Ints, step: Ints) -> None:
+        """Take down how far samples in these cells were."""
+        if isinstance(cells, int):
+            self._note(cells, placed.newest, epoch, step)
+            return
+        for cell in places_of(np.bincount(cells, minlength=BUCKETS) > 0).tolist():
+            here = cells == cell
+            self._note(cell, float(placed.moments[here].max()), epoch[here], step[here])
+
+    def _note(self, cell: int, newest: float, epoch: Ints, step: Ints) -> None:
+        furthest = int(epoch.max())
+        steps = step if furthest == epoch.min() else step[epoch == furthest]
+        self._add(cell, newest, furthest, int(steps.max()), len(step))
+
+    def _add(self, cell: int, time: float, epoch: int, step: int, samples: int) -> None:
+        self.time[cell] = max(time, self.time[cell]) if self.samples[cell] else time
+        self.samples[cell] += samples
+        if (epoch, step) > (self.epoch[cell], self.step[cell]):
+            self.epoch[cell], self.step[cell] = epoch, step

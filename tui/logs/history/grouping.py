@@ -1,0 +1,47 @@
+"""Samples of a batch brought together by the row, a core's, that they belong to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tui.logs.vectorized.numpy_import import np, npt, places_of
+
+MOST_ROWS = 65_536
+"""Rows at most: twice the cores of the largest pod. A row's number fits 16 bits, which numpy sorts fastest."""
+
+Ints = npt.NDArray[np.int64]
+
+
+def ends_of(values: npt.NDArray[Any]) -> Ints:
+    """The last place of each run of equal values."""
+    edges = places_of(values[1:] != values[:-1])
+    ends = np.empty(len(edges) + 1, np.int64)
+    ends[:-1], ends[-1] = edges, len(values) - 1
+    return ends
+
+
+@dataclass(frozen=True, eq=False)
+class Runs:
+    """Samples of a batch brought together by row, in arrival order within each."""
+
+    order: Ints
+    """Places in the batch."""
+    ordered: npt.NDArray[np.uint16]
+    """The row of each sample, ascending."""
+    rows: Ints
+    """The rows there are; for each, where it starts and ends (its last place) in `order`, and how long it is."""
+    starts: Ints
+    ends: Ints
+    sizes: Ints
+
+    @classmethod
+    def of(cls, rows: Ints) -> Runs:
+        """The rows of a batch, brought together; they fit 16 bits, which numpy sorts fastest."""
+        short = rows.astype(np.uint16)
+        order = short.argsort(kind="stable")
+        ordered = short[order]
+        ends = ends_of(ordered)
+        starts = np.zeros_like(ends)
+        np.add(ends[:-1], 1, out=starts[1:])
+        return cls(order, ordered, ordered[starts].astype(np.int64), starts, ends, ends - starts + 1)

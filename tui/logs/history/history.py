@@ -1,0 +1,273 @@
+"""Every core's loss and rate over its whole run, in bounded memory: for sparklines and charts."""
+
+from __future__ import annotations
+
+import itertools
+import mmap
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tui.logs.history.grid import BUCKETS, SeriesGrid
+from tui.logs.history.grouping import MOST_ROWS, Runs, ends_of
+from tui.logs.history.time_axis import Clocks, SeriesAxis
+from tui.logs.vectorized.numpy_import import np, npt, places_of
+
+__all__ = ["BUCKETS", "MOST_ROWS", "CoreCurve", "History", "PodSeries", "Runs", "median_of"]
+
+_ROWS_AT_ONCE = 1024
+"""Rows whose cells are moved together: a copy of them is held meanwhile."""
+
+_STILL_THERE = 3
+"""A core's rate counts on after its newest sample for so many times the longest that two of them have been apart."""
+
+_EMPTY = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
+"""A cell without a sample: two NaNs, but none that comes of reading a number."""
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Trail = npt.NDArray[np.float32]
+Trails = Callable[[Ints], tuple[Floats, Floats]]
+"""Losses and rates of samples, by their places in the batch."""
+
+
+@dataclass(frozen=True, eq=False)
+class PodSeries:
+    """The whole pod over its run, a point for each moment that is kept; oldest first.
+
+    `loss_median`, `loss_min` and `loss_max` are over each core's newest loss at `time`, `rate_total` is the sum of
+    their newest rates, or their median where rates do not add up (see `Snapshot.rates_add`). `time` in seconds
+    (UTC, or the log's own clock taken as such; NaN unknown); `step` and `epoch` are those of the core that had come
+    furthest (-1 unknown).
+    """
+
+    time: Floats
+    epoch: Ints
+    step: Ints
+    loss_median: Floats
+    loss_min: Floats
+    loss_max: Floats
+    rate_total: Floats
+    began: float = float("nan")
+    """The time of the run's first sample: the first point stands at the end of what it covers."""
+
+
+@dataclass(frozen=True, eq=False)
+class CoreCurve:
+    """One core's kept samples, oldest first. Epoch, step (-1 unknown) and time (NaN unknown) are the sample's own."""
+
+    epoch: Ints
+    step: Ints
+    time: Floats
+    loss: Trail
+    rate: Trail
+
+
+def _room(kind: type[np.generic], row: int) -> npt.NDArray[Any]:
+    """Zeros for all rows there can be, `row` of them each; the system gives memory only to those written to.
+
+    So nothing is copied when rows are added, and old and new columns are never held side by side.
+    """
+    return np.frombuffer(mmap.mmap(-1, MOST_ROWS * row * np.dtype(kind).itemsize), kind)
+
+
+class History:
+    """Loss and rate of each core over the run, in cells of time that are the same for all cores.
+
+    A cell holds the newest sample of each core that has one in it; where a cell is empty, the core's newest value is
+    that of the cell before. So at the end of every cell the newest value of every core is known. A core's own samples
+    never go back: one from before the core's newest cell, as of a clock that was set back, belongs to that cell. The
+    same samples leave the same history however they were cut into batches.
+    """
+
+    def __init__(self, *, steps: bool = False) -> None:
+        """With `steps`, each kept sample's epoch, step and time are kept too: four times the memory."""
+        self.counts: Ints = _room(np.int64, 1)
+        """Samples of each row there can be."""
+        self._axis = SeriesAxis(_room(np.float64, 1))
+        self._grid = SeriesGrid()
+        self._rows = 0
+        self._first: Trail = _room(np.float32, 1)
+        self._last: npt.NDArray[np.int16] = _room(np.int16, 1)
+        """The newest cell of each row that is not empty."""
+        # Side by side, as they are written: what is kept of a row is in the caches no more when its next line comes.
+        self._pairs: Trail = _room(np.float32, 2 * BUCKETS).reshape(-1, BUCKETS, 2)
+        self._cells: npt.NDArray[np.uint64] = self._pairs.view(np.uint64)[:, :, 0]
+        """Loss and rate of each cell as one word."""
+        kinds = (np.int64, np.int64, np.float64) if steps else ()
+        self._own: list[npt.NDArray[Any]] = [_room(kind, BUCKETS).reshape(-1, BUCKETS) for kind in kinds]
+        """Epoch, step and time of the sample in each cell."""
+
+    @property
+    def shift(self) -> int:
+        """A cell is 2**shift ticks of the axis wide."""
+        return self._grid.shift
+
+    def add(
+        self, runs: Runs, trails: Trails, epoch: Ints, step: Ints, time: Floats, clocks: Clocks | None = None
+    ) -> None:
+        """Take in a batch of samples in arrival order; only those that stay are asked for their losses and rates.
+
+        `time` is in seconds (NaN unknown), `clocks` gives what their lines print beside that.
+        """
+        rows = runs.rows
+        before = self.counts[rows]
+        self.counts[rows] = before + runs.sizes
+        was_time = self._axis.is_time
+        placed = self._axis.place(runs, time, clocks)
+        if self._axis.is_time and not was_time:
+            self._move(self._grid.gather())
+        self._move(self._grid.fit(placed))
+        fresh = before == 0
+        if fresh.any():
+            self._begin(rows[fresh], trails(runs.order[runs.starts[fresh]])[0])
+        cells = self._grid.cells(placed)
+        self._grid.note(cells, placed, epoch, step)
+        at, kept = self._last_of_each(runs, cells)
+        with np.errstate(over="ignore"):
+            self._pairs[at] = np.stack(trails(kept), axis=1)
+        for whole, values in zip(self._own, (epoch, step, time), strict=False):
+            whole[at] = values[kept]
+
+    def _last_of_each(self, runs: Runs, cells: Ints | int) -> tuple[tuple[Ints, Ints], Ints]:
+        """Each row's last sample in each cell: row and cell, and the sample's place in the batch."""
+        rows = runs.rows
+        if isinstance(cells, int):
+            newest = np.maximum(self._last[rows], cells).astype(np.int64)
+            self._last[rows] = newest
+            return (rows, newest), runs.order[runs.ends]
+        ordered = cells[runs.order]
+        ordered[runs.starts] = np.maximum(ordered[runs.starts], self._last[rows])
+        ordered += (np.arange(len(rows)) * BUCKETS).repeat(runs.sizes)
+        ordered = np.maximum.accumulate(ordered)
+        ends = ends_of(ordered)
+        self._last[rows] = ordered[runs.ends] % BUCKETS
+        which, cell = np.divmod(ordered[ends], BUCKETS)
+        return (rows[which], cell), runs.order[ends]
+
+    def _begin(self, rows: Ints, losses: Floats) -> None:
+        """Make room for rows without samples before, and keep the first loss of each."""
+        end = max(self._rows, int(rows.max()) + 1)
+        self._cells[self._rows : end] = _EMPTY
+        self._rows = end
+        self._last[rows] = 0  # moved along with the cells of other rows so far
+        with np.errstate(over="ignore"):
+            self._first[rows] = losses
+
+    def _move(self, target: Ints | None) -> None:
+        """Put what each cell holds where `target` says; of several that become one the newest stays."""
+        if target is None:
+            return
+        for start in range(0, self._rows, _ROWS_AT_ONCE):
+            rows = slice(start, min(start + _ROWS_AT_ONCE, self._rows))
+            full = self._cells[rows] != _EMPTY
+            old = [whole[rows].copy() for whole in (self._cells, *self._own)]
+            self._cells[rows] = _EMPTY
+            for cell in places_of(full.any(axis=0)).tolist():
+                for whole, values in zip((self._cells, *self._own), old, strict=True):
+                    np.copyto(whole[rows, target[cell]], values[:, cell], where=full[:, cell])
+            self._last[rows] = target[self._last[rows]]
+
+    def replace(self, row: int, loss: float, rate: float) -> None:
+        """Correct the newest point of a row: another line told more about the same step."""
+        with np.errstate(over="ignore"):
+            for place, value in enumerate((loss, rate)):
+                if not np.isnan(value):
+                    self._pairs[row, self._last[row], place] = value
+
+    def _full(self, row: int) -> Ints:
+        """The cells in which a row has a sample."""
+        return places_of(self._cells[row] != _EMPTY) if self.counts[row] else np.zeros(0, np.int64)
+
+    def interval(self) -> float:
+        """Seconds that usually lie between two lines of a core; NaN where its lines tell no times."""
+        used, cores = self._grid.used, np.count_nonzero(self.counts[: self._rows])
+        if not self._axis.is_time or len(used) < 2 or self.counts.max() < 2:
+            return float("nan")
+        passed = np.diff(self._grid.time[used])
+        return float(np.median(passed * cores / self._grid.samples[used[1:]]))
+
+    def losses(self, row: int) -> Trail:
+        """A core's loss, oldest first; the very first sample stands at the front."""
+        trail: Trail = self._pairs[row, self._full(row), 0]
+        if len(trail) > 1:
+            trail[0] = self._first[row]
+        return trail
+
+    def rates(self, row: int) -> Trail:
+        """A core's rate, oldest first."""
+        trail: Trail = self._pairs[row, self._full(row), 1]
+        return trail
+
+    def curve(self, row: int) -> CoreCurve:
+        """A core's kept samples; without `steps` nothing tells which ones they are."""
+        cells = self._full(row)
+        unknown = np.full(len(cells), -1, np.int64), np.full(len(cells), -1, np.int64), np.full(len(cells), np.nan)
+        epoch, step, time = (whole[row, cells] for whole in self._own) if self._own else unknown
+        return CoreCurve(epoch, step, time, self._pairs[row, cells, 0], self._pairs[row, cells, 1])
+
+    def _newest_values(self, rows: Ints, cells: Ints) -> Trail:
+        """Each row's newest loss and rate at the end of each of some cells, by cell and row."""
+        values = np.empty((len(cells), len(rows)), np.uint64)
+        for place, own in enumerate(cells.tolist()):
+            values[place] = self._cells[rows, own]
+        for before, cell in itertools.pairwise(values):
+            np.copyto(cell, before, where=cell == _EMPTY)
+        return values.view(np.float32).reshape(*values.shape, 2)
+
+    def pod(self, rows: Ints, *, rates_add: bool = True) -> PodSeries:
+        """The pod's loss and rate over the run, from the given rows (one for each core)."""
+        rows = rows[self.counts[rows] > 0]
+        used = self._grid.used if len(rows) else np.zeros(0, np.int64)
+        if not self._axis.is_time and len(rows) and self.counts[rows].max() < 2:
+            # All cores' first samples came at once: that is one moment, not a curve.
+            used = used[-1:]
+        values = self._newest_values(rows, used)
+        loss = np.ascontiguousarray(values[:, :, 0])
+        return PodSeries(
+            began=self._axis.origin,
+            time=self._grid.time[used],
+            epoch=self._grid.epoch[used],
+            step=self._grid.step[used],
+            loss_median=median_of(loss),
+            loss_min=np.fmin.reduce(loss, axis=1, initial=np.nan).astype(np.float64),
+            loss_max=np.fmax.reduce(loss, axis=1, initial=np.nan).astype(np.float64),
+            rate_total=self._rate_total(rows, used, values[:, :, 1], rates_add),
+        )
+
+    def _rate_total(self, rows: Ints, used: Ints, rate: Trail, adds: bool) -> Floats:
+        """The sum of the cores' newest rates in each of the cells; NaN where only some have told theirs as yet.
+
+        Where rates do not add up it is their median.
+
+        A core whose samples end, by far longer ago than they have ever been apart, adds nothing any more.
+        """
+        last, apart = np.full(len(rows), -1), np.zeros(len(rows), np.int64)
+        total, known = np.full(len(used), np.nan), np.zeros(len(used), np.int64)
+        newest = np.searchsorted(used, self._last[rows])
+        for place, cell in enumerate(used.tolist()):
+            full = self._cells[rows, cell] != _EMPTY
+            np.copyto(apart, np.maximum(apart, place - last), where=full & (last >= 0))
+            last[full] = place
+        apart[apart == 0] = apart.max(initial=0) or len(used)
+        for place in range(len(used)):
+            counted = ~np.isnan(rate[place]) & (place <= newest + _STILL_THERE * apart)
+            known[place] = np.count_nonzero(counted)
+            if known[place]:
+                told = rate[place][counted].astype(np.float64)
+                total[place] = told.sum() if adds else np.median(told)
+        begins = int(np.argmin(np.append(np.diff(known) > 0, False))) if len(used) else 0
+        total[:begins] = np.nan
+        return total
+
+
+def median_of(values: Trail | Floats) -> Floats:
+    """The median of each line, NaNs left out; NaN for a line that has nothing else."""
+    if not values.shape[1]:
+        return np.full(len(values), np.nan)
+    ordered = np.sort(values, axis=1)
+    counts = np.count_nonzero(~np.isnan(values), axis=1)
+    lines = np.arange(len(values))
+    low = ordered[lines, np.maximum(counts - 1, 0) // 2].astype(np.float64)
+    high = ordered[lines, np.minimum(counts // 2, values.shape[1] - 1)]
+    return np.where(counts > 0, (low + high) / 2, np.nan)

@@ -1,0 +1,127 @@
+"""Where samples stand on the axis that all cores' curves share: time, or where there is none the place in the log."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tui.logs.history.grouping import Runs
+from tui.logs.vectorized.numpy_import import np, npt
+
+TICKS_PER_S = 1 << 20
+"""Steps of the axis in a second: the narrowest that a point can be."""
+
+LONGEST_S = float(1 << 25)
+"""A moment further than this (388 days) from the first one is no time of the run but a torn line or a wrong clock."""
+
+DAY_S = 86_400.0
+
+_BACK_S = 6 * 3600.0
+"""A clock without a date that goes back further than this has passed midnight."""
+
+_FIRST_BACK_S = 3600.0
+"""How far before the run's first sample a core's first one can be."""
+
+_OFFSET_S = 1000 * DAY_S
+"""Added to what is kept of each row's clock, so that the zero that memory begins with means none."""
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Clocks = Callable[[], Floats]
+"""Reads the clocks that samples printed, in seconds of the day (NaN unknown)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Placed:
+    """Samples of a batch on the axis: the first and the last tick among them, and their moments in arrival order."""
+
+    low: int
+    high: int
+    moments: Floats
+    newest: float
+    """The last of the moments."""
+    origin: float
+    """The moment of tick 0; NaN where ticks count samples."""
+
+    def ticks(self) -> Ints:
+        """Each sample's tick, in arrival order."""
+        if self.origin != self.origin:
+            return np.arange(self.low, self.high + 1)
+        return np.floor((self.moments - self.origin) * TICKS_PER_S).astype(np.int64)
+
+
+class SeriesAxis:
+    """Places samples on one axis, the same however they are cut into batches.
+
+    The axis is time as soon as two samples have different ones: when their lines arrived, else the date that a log's
+    lines have, else the clock they print. Until then, and in a log that tells no time with its first sample, it is
+    the number of samples before. A sample without a time has that of the sample before it.
+    """
+
+    def __init__(self, rows: Floats) -> None:
+        """`rows` is room, all zeros, for a number of each row."""
+        self.is_time = False
+        self.origin = float("nan")
+        """The first sample's moment."""
+        self._taken = 0
+        self._by_clock = False
+        self._newest = float("nan")
+        self._row_clocks = rows
+
+    def place(self, runs: Runs, time: Floats, clocks: Clocks | None) -> Placed:
+        """Place a batch of samples in arrival order."""
+        moments, before, self._taken = time, self._taken, self._taken + len(time)
+        if not before and clocks is not None and np.isnan(time[0]):
+            self._by_clock = not np.isnan(clocks()[0])
+        if self._by_clock and clocks is not None:
+            moments = self._of_clocks(runs, clocks(), is_first=not before)
+        if not before:
+            self.origin = self._newest = float(moments[0])
+        low = high = self.origin
+        if not np.isnan(self.origin):
+            moments, low, high = self._known(moments, self.origin - LONGEST_S, self.origin + LONGEST_S)
+            self.is_time = self.is_time or low != self.origin or high != self.origin
+        if not self.is_time:
+            return Placed(before, self._taken - 1, moments, self.origin, float("nan"))
+        first, last = (math.floor((moment - self.origin) * TICKS_PER_S) for moment in (low, high))
+        return Placed(first, last, moments, high, self.origin)
+
+    def _known(self, moments: Floats, lowest: float, highest: float) -> tuple[Floats, float, float]:
+        """Fill what is unknown or beyond these limits with the moment that came before; the least and the largest."""
+        low, high = float(moments.min()), float(moments.max())
+        if not (lowest < low and high < highest):
+            known = (moments > lowest) & (moments < highest)
+            last = np.maximum.accumulate(np.where(known, np.arange(len(moments)), -1))
+            moments = np.where(last >= 0, moments[last], self._newest)
+            low, high = float(moments.min()), float(moments.max())
+        self._newest = float(moments[-1])
+        return moments, low, high
+
+    def _of_clocks(self, runs: Runs, clock: Floats, *, is_first: bool) -> Floats:
+        """Clocks as moments that go on over midnight: each row's nearest after the one before it."""
+        if is_first:
+            self.origin = float(clock[0])
+        clock, low, high = self._known(clock, float("-inf"), float("inf"))
+        before = self._row_clocks[runs.rows] - _OFFSET_S
+        first = before == -_OFFSET_S
+        before[first] = self.origin
+        day = DAY_S * math.ceil((float(before.max()) - _FIRST_BACK_S - low) / DAY_S)
+        if high + day < before.min() + DAY_S - _BACK_S and high - low <= _BACK_S:
+            moments = clock + day
+            self._row_clocks[runs.rows] = moments[runs.order[runs.ends]] + _OFFSET_S
+            return moments
+        return self._over_midnight(runs, clock, before, np.where(first, _FIRST_BACK_S, _BACK_S))
+
+    def _over_midnight(self, runs: Runs, clock: Floats, before: Floats, back: Floats) -> Floats:
+        """Clocks as moments, each row's first at most `back` before its last one `before`."""
+        clock, starts = clock[runs.order], runs.starts
+        gone = np.empty_like(clock)
+        gone[1:] = np.mod(clock[1:] - clock[:-1] + _BACK_S, DAY_S) - _BACK_S
+        gone[starts] = np.mod(clock[starts] - before + back, DAY_S) - back
+        total = np.cumsum(gone)
+        total += (before - total[starts] + gone[starts]).repeat(runs.sizes)
+        self._row_clocks[runs.rows] = total[runs.ends] + _OFFSET_S
+        moments = np.empty_like(total)
+        moments[runs.order] = total
+        return moments

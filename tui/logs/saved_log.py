@@ -1,0 +1,244 @@
+"""Saved logs of any size, packed ones too: read in blocks, in memory that does not grow with the file."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from tui.errors import OutOfReachError, UsageError
+from tui.logs.attribution.cloud_logging import Exports
+from tui.logs.attribution.host_sections import Sections
+from tui.logs.attribution.launcher_prefixes import read_carrier
+from tui.logs.attribution.line_owner import Listener, Owners
+from tui.logs.attribution.xla_dist_prefix import NUMBERED_SAMPLE, PREFIX
+from tui.logs.files.compressed_files import BLOCK, Packing, head_of, regular, size_of, told, unpacked
+from tui.logs.files.line_filter import Choice, Picked, Picker, backwards, forwards, last, last_of, pick
+from tui.logs.files.lines import Cutter, LogLine, without_escapes
+
+if TYPE_CHECKING:
+    from tui.logs.demux import Demux
+    from tui.logs.dialects.registry import Dialect
+    from tui.logs.files.summary_cache import Summary
+    from tui.logs.snapshot import Snapshot
+
+
+class SavedLine(LogLine):
+    """One line of a saved log: the worker its prefix names, where it begins (bytes, unpacked), its own time."""
+
+    is_wall_time = False
+
+
+class SavedLog:
+    """A log file that one or more workers wrote into, such as xla_dist's output kept with `tee`."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        packing: Packing | None = None,
+        xla_dist: bool,
+        carried: bool = False,
+        by_place: bool = False,
+        dialects: Sequence[Dialect] = (),
+        copy: IO[bytes] | None = None,
+        name: str = "",
+    ) -> None:
+        self.path = path
+        self.name = name or str(path)
+        """What people call it: its path, or where it was copied from."""
+        self.packing = packing
+        self.xla_dist = xla_dist
+        """Whether its beginning shows xla_dist's prefix."""
+        self.problem: UsageError | None = None
+        """Why the file could not be read to its end, as far as that has been tried; what came before it counts."""
+        self.doubt: OutOfReachError | None = None
+        """Why nobody knows whether this copy of a log that is elsewhere is the newest."""
+        self._carried = carried
+        self._is_by_place = by_place
+        self._own_dialects = tuple(dialects)
+        self._copy = copy
+
+    @property
+    def compressed(self) -> bool:
+        """Whether the file is packed."""
+        return self.packing is not None
+
+    @property
+    def dialects(self) -> tuple[Dialect, ...]:
+        """A user's own, then the built-in ones."""
+        from tui.logs.dialects.registry import BUILT_IN
+
+        return (*self._own_dialects, *BUILT_IN)
+
+    def blocks(self, size: int = BLOCK) -> Iterator[bytes]:
+        """The file's bytes, unpacked, in blocks; at last raises UsageError when its end cannot be read."""
+        with told(self.path), self.path.open("rb", buffering=0) as file:
+            if self.packing is not None:
+                yield from unpacked(file, self.packing, size, self.name)
+                return
+            while data := file.read(size):
+                yield data
+
+    def demux(self, *, history: bool = True, steps: bool = False) -> Demux:
+        """A demultiplexer that has taken in the whole file, or as much of it as can be read (see `problem`)."""
+        from tui.logs.demux import Demux
+
+        demux = Demux(dialects=self.dialects, xla_dist=self.xla_dist, history=history, steps=steps)
+        try:
+            for block in self._buffered_blocks() if self.packing is None else self.blocks():
+                demux.feed(None, block)
+        except UsageError as error:
+            self.problem = error
+            if not demux.bytes:
+                raise
+        demux.finish()
+        return demux
+
+    def _buffered_blocks(self) -> Iterator[bytearray]:
+        """The blocks of a plain file, each in the place of the one before.
+
+        Fresh memory for each would cost as much as reading it.
+        """
+        buffer = bytearray(BLOCK)
+        with told(self.path), self.path.open("rb", buffering=0) as file:
+            while size := file.readinto(buffer):
+                if size < len(buffer):
+                    del buffer[size:]
+                yield buffer
+                if size < BLOCK:
+                    buffer = bytearray(BLOCK)
+
+    def snapshot(self, *, history: bool = True, steps: bool = False) -> Snapshot:
+        """The newest state of every core in the file."""
+        return self.demux(history=history, steps=steps).snapshot()
+
+    def core_rows(
+        self, *, by: str = "core", reverse: bool = False, cache: Path | None = None
+    ) -> list[dict[str, Any]]:
+        """A row for every core as `cores --json` prints them, sorted as `Snapshot.sorted` does.
+
+        With a directory as `cache`, what the log came to is kept there until the log changes.
+        """
+        from tui.logs.files.summary_cache import sort_rows
+
+        return sort_rows(self._summary(cache).rows, by, reverse)
+
+    def workers(self, cache: Path | None = None) -> list[int]:
+        """The workers that lines of the log are of, ascending; none where no line tells."""
+        owners = self._owners(cache)
+        entries = (worker for worker in owners.entries or () if worker is not None)
+        return sorted({*owners.numbers.values(), *entries})
+
+    def _summary(self, cache: Path | None) -> Summary:
+        """What the log comes to: kept from before, or made by reading it through."""
+        from tui.logs.files.summary_cache import Summaries, Summary
+
+        reading = [f"{dialect.name} {dialect.source!r}" for dialect in self._own_dialects]
+        kept = None if cache is None else Summaries(cache).load(self.path, reading)
+        if kept is not None:
+            return kept
+        with told(self.path):
+            before = self.path.stat()
+        demux = self.demux(history=False)
+        rows = [row.to_json() for row in demux.snapshot().rows()]
+        summary = Summary(rows, Owners.learned(demux, xla_dist=self.xla_dist))
+        if cache is not None and self._copy is None and self.problem is None:
+            Summaries(cache).save(self.path, before, summary, reading)
+        return summary
+
+    def lines(
+        self,
+        *,
+        worker: int | None = None,
+        core: int | None = None,
+        since: float | None = None,
+        tail: int | None = None,
+        cache: Path | None = None,
+    ) -> Iterable[SavedLine]:
+        """Lines in the file's order: all, one worker's, one core's, those since a time; `tail`: the last so many.
+
+        Lines without a prefix (a program's redrawn progress) belong to no worker and come with the merged ones only.
+        """
+        choice = Choice(worker, core, since)
+        if choice.is_everything and tail is None:
+            return self._all_lines(cache)
+        picked = self.picked(choice, tail=tail, cache=cache, numbered=True)
+        return (SavedLine(each.worker, each.offset, each.time, each.data.removesuffix(b"\n")) for each in picked)
+
+    def _all_lines(self, cache: Path | None) -> Iterator[SavedLine]:
+        listener = self._owners(cache).listener()
+        cutter = Cutter()
+        for data in self.blocks():
+            yield from (SavedLine(*_placed(listener, offset, line)) for offset, line in cutter.cut(data))
+        yield from (SavedLine(*_placed(listener, offset, line)) for offset, line in cutter.rest())
+
+    def picked(
+        self, choice: Choice, *, tail: int | None = None, cache: Path | None = None, numbered: bool = False
+    ) -> Iterator[Picked]:
+        """The wanted lines with their ends, byte for byte, in order; the last so many are read from its end.
+
+        They tell their worker when that is needed to choose them, or asked for with `numbered`.
+        """
+        numbered |= choice.worker is not None
+        written = self._written if numbered or choice.since is not None else None
+        owners = self._owners(cache) if numbered else Owners({}, xla_dist=self.xla_dist, written=written)
+        if tail is None or self.packing is not None or owners.is_by_place or choice.since is not None:
+            found = pick(forwards(self.blocks()), Picker(owners, choice))
+            yield from found if tail is None else last(found, tail)
+            return
+        with told(self.path), self.path.open("rb", buffering=0) as file:
+            yield from last_of(backwards(file.fileno(), size_of(file)), Picker(owners, choice), tail)
+
+    def _owners(self, cache: Path | None) -> Owners:
+        """Who says which line: the whole log is read for it where lines name workers."""
+        if not (self.xla_dist or self._carried or self._is_by_place):
+            return Owners({}, written=self._written)
+        return replace(self._summary(cache).owners, written=self._written)
+
+    @property
+    def _written(self) -> float:
+        """When the log was last written to, as far as its file tells; a clock that was ahead does not count."""
+        with told(self.path):
+            return min(self.path.stat().st_mtime, time.time())
+
+
+def _placed(listener: Listener, offset: int, line: bytes) -> tuple[int | None, int, float | None, bytes]:
+    number, moment = listener.read(line)
+    return number, offset, moment, line
+
+
+def open_log(
+    path: Path | str, *, dialects: Sequence[Dialect] = (), name: str = "", copy: IO[bytes] | None = None
+) -> SavedLog:
+    """Open a saved log; what comes from a pipe is copied first.
+
+    `name` is what it is called instead of its path; a file that goes when it is closed can be given as `copy`.
+    Raises UsageError for a directory, a device, an empty, binary, unreadable or missing file.
+    """
+    name = name or str(path)
+    path, piped = regular(Path(path))
+    head, packing = head_of(path, name)
+    first = head.splitlines()[0]
+    carried = any(read_carrier(line) is not None for line in without_escapes(head).split(b"\n"))
+    return SavedLog(
+        path,
+        packing=packing,
+        xla_dist=_is_xla_dist(head),
+        carried=carried,
+        by_place=Sections.begin_with(first) or Exports.begin_with(first),
+        dialects=dialects,
+        copy=copy or piped,
+        name=name,
+    )
+
+
+def _is_xla_dist(head: bytes) -> bool:
+    """Whether any line of the file's beginning carries xla_dist's prefix."""
+    for line in head.split(b"\n"):
+        match = PREFIX.match(line)
+        if (match is not None and (match["own"] is None or match["moment"])) or NUMBERED_SAMPLE.match(line):
+            return True
+    return False

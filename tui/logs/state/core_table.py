@@ -1,0 +1,304 @@
+"""The newest state of every (worker, ordinal, device) that a stream tells of, as growing columns."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+from tui.logs.history.history import MOST_ROWS, History, Runs
+from tui.logs.snapshot import HAS_GLOBAL_RATE, HAS_LOSS, HAS_RATE, NO_TIME, UNKNOWN
+from tui.logs.state.first_nan import FirstNans
+from tui.logs.state.recent_rates import RecentRates
+from tui.logs.state.samples import ALL_KNOWN, SAMPLE_TYPES, TABLE_FIELDS, Ints, PlainSamples, Samples
+from tui.logs.vectorized.numpy_import import np, npt, places_of
+
+MOST_EPOCHS = 4096
+"""Epochs whose length is remembered."""
+
+_LARGEST = np.iinfo(np.int64).max
+
+_FEW_EPOCHS = 8
+"""So many epochs in a row are looked for one by one in a batch."""
+
+RECENT = 20
+"""Newest rates of each row that are kept unless more are asked for."""
+
+_FIRST_ROWS = 64
+_ORDINAL_BITS, _DEVICE_BITS = 21, 15
+_NONE_KNOWN = (1 << _DEVICE_BITS) + 1
+"""Makes the key of an unknown ordinal and device, -1 each, that of a slot alone."""
+
+
+class CoreTable:
+    """One row for every (worker slot, ordinal, device) seen; which of them are one core is decided when looked at."""
+
+    def __init__(self, *, history: bool = True, steps: bool = False, recent: int = RECENT) -> None:
+        """`recent` says how many of each row's newest rates are kept; without `history` no series are,
+        with `steps` each of their points keeps its step."""
+        self.size = 0
+        self.sequence = 0
+        """Samples taken in so far: the age of a row is told in it."""
+        self.dropped = 0
+        self.history: History | None = History(steps=steps) if history else None
+        self.recent = RecentRates(recent)
+        self.first_nans = FirstNans()
+        self.smallest_step = 0
+        """Smallest step above zero seen: how many steps lie between two lines."""
+        self.epoch_steps: dict[int, tuple[int, int]] = {}
+        """Smallest and largest step seen in each epoch."""
+        self._rows: dict[int, int] = {}
+        self._index = _Index(self._rows)
+        self.columns: dict[str, npt.NDArray[Any]] = {
+            name: np.zeros(0, kind) for name, kind in SAMPLE_TYPES.items() if name != "offset"
+        }
+        for name in ("wraps", "count", "first", "last"):
+            self.columns[name] = np.zeros(0, np.int64)
+
+    def column(self, name: str) -> npt.NDArray[Any]:
+        """A column, as long as there are rows.
+
+        Beside the fields of `Samples`: `wraps` (times its step went back while no epoch was told), `count` of
+        samples, `first` and `last` in sample numbers (-1 none).
+        """
+        return self.columns[name][: self.size]
+
+    def row_for(self, slot: int, core: int, device: int) -> int:
+        """The row of one (worker slot, ordinal, device), made when new; -1 when there are too many."""
+        row = self._rows.get(int(_key(slot, core, device)))
+        if row is None:
+            row = self.size if self.size < MOST_ROWS else -1
+            self._make_rows(*(np.array([value]) for value in (slot, core, device)))
+        return row
+
+    def newest_of(self, slot: int) -> tuple[int, int] | None:
+        """Epoch and step (-1: not told) of a worker's newest sample; None where there is none."""
+        rows = places_of((self.column("slot") == slot) & (self.column("last") >= 0))
+        if not len(rows):
+            return None
+        newest = rows[self.columns["last"][rows].argmax()]
+        return int(self.columns["epoch"][newest]), int(self.columns["step"][newest])
+
+    def _make_rows(self, slots: Ints, cores: Ints, devices: Ints) -> None:
+        """Make rows as far as there is room for them."""
+        start, end = self.size, min(MOST_ROWS, self.size + len(slots))
+        room = len(self.columns["slot"])
+        if end > room:
+            more = max(_FIRST_ROWS, room, end - room)
+            self.columns = {
+                name: np.concatenate((old, np.zeros(more, old.dtype))) for name, old in self.columns.items()
+            }
+        self.size = end
+        for name, values in (("slot", slots), ("core", cores), ("device", devices)):
+            self.columns[name][start:end] = values[: end - start]
+        for name in ("epoch", "step", "first", "last"):
+            self.columns[name][start:end] = UNKNOWN
+        for name in ("loss", "rate", "global_rate", "time", "seen"):
+            self.columns[name][start:end] = np.nan
+        self._rows.update(zip(_key(slots, cores, devices).tolist(), range(start, end), strict=False))
+
+    def _rows_for(self, samples: Samples | PlainSamples) -> Ints:
+        keys = _key(samples.slot, samples.core, samples.device)
+        rows = self._index.rows(keys)
+        if (rows >= 0).all() or self.size >= MOST_ROWS:
+            return rows
+        missing = places_of(rows < 0)
+        firsts = missing[np.sort(np.unique(keys[missing], return_index=True)[1])]
+        self._make_rows(samples.slot[firsts], samples.core[firsts], samples.device[firsts])
+        self._index = _Index(self._rows)
+        return self._index.rows(keys)
+
+    def update(self, samples: Samples | PlainSamples) -> None:
+        """Take in a batch; the outcome is the same as taking in its samples one by one."""
+        rows = self._rows_for(samples)
+        if (rows < 0).any():
+            kept = places_of(rows >= 0)
+            self.dropped += len(rows) - len(kept)
+            rows, samples = rows[kept], samples.part(kept)
+        if not len(rows):
+            return
+        if isinstance(samples, PlainSamples):
+            self._update_whole(rows, samples)
+            return
+        whole = samples.known == ALL_KNOWN
+        edges = places_of(whole[1:] != whole[:-1]) + 1
+        for start, end in itertools.pairwise([0, *edges.tolist(), len(rows)]):
+            if whole[start]:
+                self._update_whole(rows[start:end], samples.part(slice(start, end)))
+            else:
+                self._update_parts(rows[start:end], samples.part(slice(start, end)))
+
+    def restart(self) -> None:
+        """Note that the job was started again: rates of before compare to nothing, and a NaN of before is over."""
+        self.recent.restart()
+        self.first_nans.restart()
+
+    def _update_whole(self, rows: Ints, samples: Samples | PlainSamples) -> None:
+        columns = self.columns
+        told = self._note_steps(samples.epoch, samples.step)
+        self.recent.take(rows, samples)
+        if isinstance(samples, Samples) and self.first_nans.may_take(samples):
+            self.first_nans.take(rows, samples, self._wraps_at(rows, samples))
+        if self.history is not None or not told:
+            runs = Runs.of(rows)
+            if not told:
+                self._count_wraps(runs, samples.step, samples.epoch)
+            if self.history is not None:
+                self.history.add(runs, samples.trails, samples.epoch, samples.step, samples.time, samples.clocks)
+            touched, counts, last = runs.rows, runs.sizes, runs.order[runs.ends]
+        else:
+            touched, counts, last = self._last_of(rows)
+        fresh = touched[columns["first"][touched] == UNKNOWN]
+        if len(fresh):
+            first = np.empty(self.size, np.int64)
+            first[rows[::-1]] = np.arange(len(rows) - 1, -1, -1)
+            columns["first"][fresh] = self.sequence + first[fresh]
+        if isinstance(samples, PlainSamples):
+            self.first_nans.recover(touched)
+        newest = samples.part(last).whole()
+        for name in TABLE_FIELDS:
+            columns[name][touched] = getattr(newest, name)
+        columns["count"][touched] += counts
+        columns["last"][touched] = self.sequence + last
+        self.sequence += len(rows)
+
+    def _update_parts(self, rows: Ints, samples: Samples) -> None:
+        """Samples that do not tell everything: together as far as none may add to the step before it."""
+        runs = Runs.of(rows)
+        adds = np.empty(len(rows), bool)
+        adds[runs.order] = samples.step[runs.order] == self._steps_before(runs, samples.step)
+        adds &= samples.step != UNKNOWN
+        start = 0
+        for place in [*places_of(adds).tolist(), len(rows)]:
+            if place > start:
+                self._update_whole(rows[start:place], samples.part(slice(start, place)))
+            if place < len(rows):
+                self._update_one(int(rows[place]), samples, place)
+            start = place + 1
+
+    def _last_of(self, rows: Ints) -> tuple[Ints, Ints, Ints]:
+        """The rows that samples belong to, how many each has, and where the last one of each is."""
+        counts = np.bincount(rows, minlength=self.size)
+        touched = places_of(counts > 0)
+        last = np.empty(self.size, np.int64)
+        # Of several values for one place numpy keeps the last.
+        last[rows] = np.arange(len(rows))
+        return touched, counts[touched], last[touched]
+
+    def _steps_before(self, runs: Runs, steps: Ints) -> Ints:
+        """The step that each sample's row told before it; samples brought together by row."""
+        before: Ints = np.empty_like(steps)
+        before[1:] = steps[runs.order[:-1]]
+        before[runs.starts] = self.columns["step"][runs.rows]
+        return before
+
+    def _wraps_at(self, rows: Ints, samples: Samples) -> Ints:
+        """How often the step of each sample's row had gone back when it was told."""
+        runs = Runs.of(rows)
+        back = samples.step[runs.order] < self._steps_before(runs, samples.step)
+        back &= samples.epoch[runs.order] == UNKNOWN
+        counted: Ints = np.cumsum(back, dtype=np.int64)
+        counted -= np.repeat(counted[runs.starts] - back[runs.starts], runs.sizes)
+        wraps: Ints = self.columns["wraps"][rows]
+        wraps[runs.order] += counted
+        return wraps
+
+    def _count_wraps(self, runs: Runs, steps: Ints, epochs: Ints) -> None:
+        """Count where a step goes back though no epoch is told."""
+        back = (steps[runs.order] < self._steps_before(runs, steps)) & (epochs[runs.order] == UNKNOWN)
+        if back.any():
+            np.add.at(self.columns["wraps"], runs.ordered[back], 1)
+
+    def _note_steps(self, epochs: Ints, steps: Ints) -> bool:
+        """Note how far each epoch goes; whether every sample tells its epoch."""
+        # As unsigned numbers, 0 and the unknown -1 come last once 1 is taken off.
+        smallest = int((steps - 1).view(np.uint64).min()) + 1
+        if smallest <= _LARGEST:
+            self.smallest_step = min(self.smallest_step or smallest, smallest)
+        first, last = int(epochs.min()), int(epochs.max())
+        for epoch in range(first, last + 1) if last - first < _FEW_EPOCHS else np.unique(epochs).tolist():
+            there = steps if first == last else steps[epochs == epoch]
+            if len(there):
+                low, high = self.epoch_steps.get(epoch, (int(there[0]), int(there[0])))
+                self.epoch_steps[epoch] = (min(low, int(there.min())), max(high, int(there.max())))
+        while len(self.epoch_steps) > MOST_EPOCHS:
+            del self.epoch_steps[next(iter(self.epoch_steps))]
+        return first != UNKNOWN
+
+    def _update_one(self, row: int, samples: Samples, place: int) -> None:
+        """One sample that does not tell everything: of the same step as the row's, it adds to what is known."""
+        columns = self.columns
+        same = (
+            columns["count"][row] > 0
+            and samples.known[place] != ALL_KNOWN
+            and samples.step[place] != UNKNOWN
+            and columns["step"][row] == samples.step[place]
+            and samples.epoch[place] in (UNKNOWN, columns["epoch"][row])
+        )
+        if not same:
+            self._update_whole(np.array([row]), samples.part(slice(place, place + 1)))
+            return
+        self._add_figures(row, samples, place)
+        for bit, name in ((HAS_LOSS, "loss"), (HAS_RATE, "rate"), (HAS_GLOBAL_RATE, "global_rate")):
+            if samples.known[place] & bit:
+                columns[name][row] = getattr(samples, name)[place]
+                columns["known"][row] |= bit
+        if samples.known[place] & HAS_RATE:
+            columns["rate_kind"][row] = samples.rate_kind[place]
+        if samples.clock[place]:
+            columns["clock"][row] = samples.clock[place]
+        if samples.time_kind[place] != NO_TIME:
+            columns["time"][row], columns["time_kind"][row] = samples.time[place], samples.time_kind[place]
+        columns["seen"][row] = np.fmax(columns["seen"][row], samples.seen[place])
+        columns["last"][row] = self.sequence
+        self.sequence += 1
+        if self.history is not None:
+            self.history.replace(row, float(samples.loss[place]), float(samples.rate[place]))
+
+    def _add_figures(self, row: int, samples: Samples, place: int) -> None:
+        """Note the loss and the rate that a sample adds to its row's newest step, or tells of it once more."""
+        rows, one = np.array([row]), samples.part(slice(place, place + 1))
+        self.first_nans.take(rows, one, self.columns["wraps"][rows])
+        if samples.known[place] & self.columns["known"][row] & HAS_RATE:
+            self.recent.correct(row, float(samples.rate[place]))
+        else:
+            self.recent.take(rows, one)
+
+
+class _Index:
+    """The rows of many keys at once: by a table of hashes, and by sorted keys where two share a place in it."""
+
+    _MIX = np.uint64(0x9E37_79B9_7F4A_7C15)
+    _ROOM = 8
+    """Places in the table for each key."""
+
+    def __init__(self, rows: Mapping[int, int]) -> None:
+        self._keys = np.fromiter(rows, np.int64, len(rows))
+        self._order = np.argsort(self._keys)
+        self._sorted = self._keys[self._order]
+        bits = max(1, (self._ROOM * len(rows)).bit_length())
+        self._shift = np.uint64(64 - bits)
+        self._table = np.zeros(1 << bits, np.int64)
+        self._table[self._places(self._keys)] = np.arange(len(rows))
+
+    def _places(self, keys: Ints) -> Ints:
+        places: npt.NDArray[np.uint64] = keys.view(np.uint64) * self._MIX
+        places >>= self._shift
+        return places.view(np.int64)
+
+    def rows(self, keys: Ints) -> Ints:
+        """The row of each key, -1 for one that has none. Rows count up in the order of the keys given."""
+        if not len(self._keys):
+            return np.full(len(keys), -1, np.int64)
+        rows: Ints = self._table.take(self._places(keys))
+        wrong = places_of(self._keys.take(rows) != keys)
+        if len(wrong):
+            sought = np.searchsorted(self._sorted, keys[wrong])
+            sought[sought == len(self._sorted)] = 0
+            rows[wrong] = np.where(self._sorted[sought] == keys[wrong], self._order[sought], -1)
+        return rows
+
+
+def _key(slot: Any, core: Any, device: Any) -> Any:
+    """(slot, ordinal, device) as one integer, `-1` for an unknown ordinal or device included."""
+    return ((((slot << _ORDINAL_BITS) + core) << _DEVICE_BITS) + device) + _NONE_KNOWN

@@ -1,0 +1,81 @@
+"""How many lines and samples each prefix brought, gathered by column until somebody asks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tui.logs.snapshot import LOG_TIME, NO_TIME, WALL_TIME
+from tui.logs.state.samples import Floats, Ints
+from tui.logs.vectorized.numpy_import import np, places_of
+
+_NAN = float("nan")
+
+
+@dataclass(eq=False)
+class Slot:
+    """One worker as the stream tells it: its number, its address, what came from it."""
+
+    number: int | None
+    address: str | None
+    lines: int = 0
+    samples: int = 0
+    last_seen: float = _NAN
+    last_kind: int = NO_TIME
+    ended: bool = False
+
+    def count(self, lines: int, samples: int, seen: float, is_wall: bool) -> None:
+        """Count lines and samples that came from it, the newest at `seen` (NaN: not known when)."""
+        self.lines += lines
+        self.samples += samples
+        if seen == seen and not seen <= self.last_seen:
+            self.last_seen = seen
+            self.last_kind = WALL_TIME if is_wall else LOG_TIME
+
+
+class Tally:
+    """Lines and samples of each slot, and its newest time, gathered until somebody asks."""
+
+    def __init__(self) -> None:
+        self._lines: Ints = np.zeros(0, np.int64)
+        self._samples: Ints = np.zeros(0, np.int64)
+        self._newest: Floats = np.zeros(0)
+        self._is_wall = False
+
+    def add(self, slots: Ints, seen: Floats | float, *, is_wall: bool, samples: int) -> None:
+        """Count a line of each slot given, so many of the first being samples; `seen` when (NaN unknown)."""
+        told = np.bincount(slots[:samples])
+        counts = np.bincount(slots[samples:], minlength=len(told))
+        counts[: len(told)] += told
+        if len(counts) > len(self._lines):
+            more = 2 * len(counts) - len(self._lines)
+            self._lines = np.concatenate((self._lines, np.zeros(more, np.int64)))
+            self._samples = np.concatenate((self._samples, np.zeros(more, np.int64)))
+            self._newest = np.concatenate((self._newest, np.full(more, np.nan)))
+        self._lines[: len(counts)] += counts
+        self._samples[: len(told)] += told
+        self._is_wall |= is_wall
+        if isinstance(seen, float):
+            touched = places_of(counts > 0)
+            self._newest[touched] = np.fmax(self._newest[touched], seen)
+        else:
+            self._newest[: len(counts)] = np.fmax(self._newest[: len(counts)], _newest_of(slots, seen, len(counts)))
+
+    def settle(self, slots: Sequence[Slot]) -> None:
+        """Give the slots what was counted."""
+        for place in np.flatnonzero(self._lines).tolist():
+            newest = float(self._newest[place])
+            slots[place].count(int(self._lines[place]), int(self._samples[place]), newest, self._is_wall)
+        self._lines[:], self._samples[:], self._newest[:] = 0, 0, np.nan
+        self._is_wall = False
+
+
+def _newest_of(slots: Ints, seen: Floats, size: int) -> Floats:
+    """The newest time of each of so many slots; NaN none."""
+    newest = np.full(size, np.nan)
+    if (seen[1:] >= seen[:-1]).all():
+        # Of several values for one place numpy keeps the last.
+        newest[slots] = seen
+    else:
+        np.fmax.at(newest, slots, seen)
+    return newest

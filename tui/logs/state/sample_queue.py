@@ -1,0 +1,67 @@
+"""Samples on their way into the table: single ones and whole blocks, brought into the order of their lines."""
+
+from __future__ import annotations
+
+from tui.logs.state.core_table import CoreTable
+from tui.logs.state.samples import SAMPLE_FIELDS, Ints, PlainSamples, Record, Samples, samples_from
+from tui.logs.vectorized.numpy_import import np
+
+_MOST = 4096
+"""Single samples gathered before they go into the table."""
+
+
+class Queue:
+    """Gathers samples; `flush` hands over those of all lines before the one that is being read."""
+
+    def __init__(self, table: CoreTable) -> None:
+        self.table = table
+        self.line = 0
+        """The line of the present block that is being read."""
+        self._records: list[Record] = []
+        self._record_lines: list[int] = []
+        self._block: PlainSamples | None = None
+        self._block_lines: Ints = np.zeros(0, np.int64)
+        self._taken = 0
+
+    def add(self, record: Record) -> None:
+        """Add one sample of the present line."""
+        self._records.append(record)
+        self._record_lines.append(self.line)
+        if len(self._records) >= _MOST:
+            self.flush()
+
+    def begin(self, samples: PlainSamples, lines: Ints) -> None:
+        """Add a block's samples with their lines; the single ones that follow belong between them."""
+        self._record_lines = [-1] * len(self._records)
+        self._block, self._block_lines, self._taken = samples, lines, 0
+
+    def end(self) -> None:
+        """The block has been read to its end."""
+        self.line = int(self._block_lines[-1]) + 1 if len(self._block_lines) else 0
+        if self._record_lines:
+            self.line = max(self.line, self._record_lines[-1] + 1)
+        self.flush()
+        self._block, self._block_lines, self.line = None, self._block_lines[:0], 0
+
+    def flush(self) -> None:
+        """Hand over what came before the present line, and what it held so far."""
+        parts: list[Samples | PlainSamples] = []
+        lines: list[Ints] = []
+        if self._block is not None:
+            until = int(np.searchsorted(self._block_lines, self.line))
+            if until > self._taken:
+                whole = self._taken == 0 and until == len(self._block)
+                parts.append(self._block if whole else self._block.part(slice(self._taken, until)))
+                lines.append(self._block_lines[self._taken : until])
+                self._taken = until
+        if self._records:
+            parts.append(samples_from(self._records))
+            lines.append(np.array(self._record_lines, np.int64))
+            self._records, self._record_lines = [], []
+        if len(parts) == 1:
+            self.table.update(parts[0])
+        elif parts:
+            order = np.argsort(np.concatenate(lines), kind="stable")
+            wholes = [part.whole() for part in parts]
+            columns = (np.concatenate([getattr(each, name) for each in wholes])[order] for name in SAMPLE_FIELDS)
+            self.table.update(Samples(*columns))

@@ -1,0 +1,303 @@
+"""From the table's rows to the sorted per-core view: which rows are one core, how far each is, what it is doing."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tui.logs.snapshot import (
+    HAS_LOSS,
+    LOG_TIME,
+    UNKNOWN,
+    CoreState,
+    Snapshot,
+    WorkerFacts,
+    format_time,
+    frozen,
+)
+from tui.logs.state.core_table import CoreTable
+from tui.logs.state.stragglers import behind, paces
+from tui.logs.vectorized.numpy_import import np, npt
+
+if TYPE_CHECKING:
+    from tui.logs.demux import Demux, Slot
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+_FEW = 2
+"""Samples a row needs before it can be taken for another core of the same number: one alone may be a torn line."""
+
+_ALTERNATING_DEVICES = 1
+"""Two threads of one process print devices 0 and 1 for one ordinal; a higher device number is a core of its own."""
+
+MISSED = 3
+"""Lines that a core must have left out before it counts as silent: some jobs print one every ten minutes."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Cores:
+    """Rows chosen to be shown, and the slot each is said to live on."""
+
+    rows: Ints
+    slots: Ints
+
+
+def snapshot(demux: Demux, now: float | None, *, partial: bool = False) -> Snapshot:
+    """The view of everything a demultiplexer knows; of some workers less than of others when it is `partial`."""
+    table = demux.table
+    numbers = worker_numbers(demux)
+    cores = _cores(table, numbers)
+    rows, slots = cores.rows, cores.slots
+    workers = numbers[slots]
+    core = table.column("core")[rows]
+    last_place = np.where(core == UNKNOWN, np.iinfo(np.int64).max, core)
+    order = np.lexsort((table.column("device")[rows], workers, last_place))
+    rows, slots, workers = rows[order], slots[order], workers[order]
+    columns = {name: table.column(name)[rows] for name in ("core", "device", "step", "loss", "rate", "global_rate")}
+    columns |= {name: table.column(name)[rows] for name in ("known", "time", "time_kind", "clock", "rate_kind")}
+    epoch, wraps = table.column("epoch")[rows], table.column("wraps")[rows]
+    sampled = _sampled(demux, rows)
+    position = _positions(table, np.where(epoch == UNKNOWN, wraps, epoch), columns["step"])
+    position[~sampled | (columns["step"] == UNKNOWN)] = np.nan
+    lag, middle = _lags(position)
+    if demux.book.offset is not None:
+        epoch = np.where((epoch == UNKNOWN) & sampled, wraps + demux.book.offset, epoch)
+    ended = np.array([slot.ended for slot in demux.slots], bool)[slots]
+    usual = _usual(demux, rows, now)
+    late = behind(lag, usual, table.smallest_step, demux.thresholds) & (not partial)
+    counting = sampled & ~ended if (sampled & ~ended).any() else sampled
+    pace, slow = paces(table.recent, rows, columns["rate_kind"], counting, demux.thresholds)
+    slow &= sampled & (not partial)
+    silent = _silent(demux, rows, now, usual)
+    state = _states(sampled, columns["known"], columns["loss"], ended | _is_over(demux), late | slow, silent)
+    facts_of = _workers(demux, numbers, workers)
+    times = [slot for slot in demux.slots if np.isfinite(slot.last_seen)]
+    newest = max(times, key=lambda slot: slot.last_seen, default=None)
+    return Snapshot(
+        **{name: frozen(column) for name, column in columns.items()},
+        worker=frozen(workers),
+        epoch=frozen(epoch),
+        lag=frozen(lag),
+        pace=frozen(pace),
+        behind=frozen(late),
+        slow=frozen(slow),
+        state=frozen(state),
+        slot=frozen(np.searchsorted(np.array([_rank(facts.worker) for facts in facts_of]), _ranks(workers))),
+        row=frozen(rows),
+        workers=facts_of,
+        epochs=demux.book.summaries(),
+        facts=dict(demux.facts),
+        lines=demux.lines,
+        bytes=demux.bytes,
+        samples=demux.samples,
+        overlong=demux.overlong,
+        dropped=table.dropped,
+        dialects=dict(demux.matched),
+        median_step=None if middle is None else int(columns["step"][middle]),
+        median_epoch=None if middle is None or epoch[middle] == UNKNOWN else int(epoch[middle]),
+        first_time=format_time(demux.first_moment, LOG_TIME),
+        last_time=None if newest is None else format_time(newest.last_seen, newest.last_kind),
+        history=table.history,
+        first_nans=table.first_nans.of(rows, demux.book.offset),
+    )
+
+
+def worker_numbers(demux: Demux) -> Ints:
+    """The number of each slot: the log's own; where that does not tell workers apart, counted up by address."""
+    slots = demux.slots
+    addresses: dict[int, set[str]] = {}
+    for slot in slots:
+        if slot.number is not None and slot.address is not None:
+            addresses.setdefault(slot.number, set()).add(slot.address)
+    numbers = np.full(len(slots), UNKNOWN, np.int64)
+    ambiguous = any(len(found) > 1 for found in addresses.values())
+    places: dict[str, int] = {}
+    for place, slot in enumerate(slots):
+        if slot.number is not None and not (ambiguous and slot.address is not None):
+            numbers[place] = slot.number
+        elif slot.address is not None:
+            numbers[place] = places.setdefault(slot.address, len(places))
+    return numbers
+
+
+def _cores(table: CoreTable, numbers: Ints) -> _Cores:
+    """Which rows are shown: one for each core, its newest; `numbers` gives the worker of each slot."""
+    core, slot = table.column("core"), table.column("slot")
+    every = np.flatnonzero(~_only_sum_up(table, numbers))
+    if not len(every):
+        return _Cores(every, every)
+    order = every[np.lexsort((slot[every], core[every]))]
+    starts = np.flatnonzero(np.r_[True, core[order][1:] != core[order][:-1]])
+    sizes = np.diff(np.r_[starts, len(order)])
+    single = order[starts[sizes == 1]]
+    rows, slots = [single], [slot[single]]
+    for start, size in zip(starts.tolist(), sizes.tolist(), strict=True):
+        if size > 1:
+            chosen = _choose(table, order[start : start + size], numbers)
+            rows.append(chosen.rows)
+            slots.append(chosen.slots)
+    return _Cores(np.concatenate(rows), np.concatenate(slots))
+
+
+def _only_sum_up(table: CoreTable, numbers: Ints) -> Bools:
+    """Rows without an ordinal and a step, of workers whose cores tell theirs: epochs summed up in other words."""
+    core, slot = table.column("core"), table.column("slot")
+    named = core != UNKNOWN
+    of_cores = np.zeros(len(numbers), bool)
+    of_cores[slot[named]] = True
+    summing: Bools = ~named & (table.column("step") == UNKNOWN)
+    summing &= of_cores[slot] | (named.any() & (numbers[slot] == UNKNOWN))
+    return summing
+
+
+def _choose(table: CoreTable, group: Ints, numbers: Ints) -> _Cores:
+    """Of several rows with one ordinal (or all without one), those that are cores of their own."""
+    slot, device = table.column("slot")[group], table.column("device")[group]
+    worker = numbers[slot]
+    if _one_process_for_all(worker, device):
+        return _Cores(group, slot)
+    first, last, count = (table.column(name)[group] for name in ("first", "last", "count"))
+    newest = int(np.argmax(last))
+    named = worker != UNKNOWN
+    owners, where = np.unique(worker[named], return_inverse=True)
+    begins, ends = np.full(len(owners), np.iinfo(np.int64).max), np.full(len(owners), UNKNOWN, np.int64)
+    counts = np.zeros(len(owners), np.int64)
+    np.minimum.at(begins, where, np.where(first[named] == UNKNOWN, np.iinfo(np.int64).max, first[named]))
+    np.maximum.at(ends, where, last[named])
+    np.add.at(counts, where, count[named])
+    without_ordinal = table.column("core")[group[0]] == UNKNOWN
+    real = np.flatnonzero(counts >= (1 if without_ordinal else _FEW))
+    order = real[np.argsort(begins[real])]
+    at_once = (np.maximum.accumulate(ends[order])[:-1] > begins[order][1:]).any()
+    if len(order) > 1 and (without_ordinal or at_once):
+        shown = np.array([_newest_of(worker, last, owners[place]) for place in real])
+        return _Cores(group[shown], slot[shown])
+    owner = newest
+    if not named[newest] and named.any():
+        owner = int(np.flatnonzero(named)[int(np.argmax(last[named]))])
+    return _Cores(group[[newest]], slot[[owner]])
+
+
+def _one_process_for_all(worker: Ints, device: Ints) -> bool:
+    """Whether a worker prints many devices under one ordinal, so that (worker, device) tells cores apart."""
+    order = np.lexsort((device, worker))
+    worker, device = worker[order], device[order]
+    other_device = (worker[1:] == worker[:-1]) & (device[1:] != device[:-1]) & (device[:-1] != UNKNOWN)
+    return bool((other_device & (device[1:] > _ALTERNATING_DEVICES)).any())
+
+
+def _newest_of(worker: Ints, last: Ints, owner: int) -> int:
+    own = np.flatnonzero(worker == owner)
+    return int(own[int(np.argmax(last[own]))])
+
+
+def _positions(table: CoreTable, epochs: Ints, steps: Ints) -> Floats:
+    """How far each core is, in steps since the first epoch seen, whatever epoch it is in."""
+    position = steps.astype(np.float64)
+    present = sorted(set(epochs.tolist()) & table.epoch_steps.keys())
+    offset = 0.0
+    for before, after in itertools.pairwise(present):
+        length = table.epoch_steps[before][1] + max(1, table.smallest_step)
+        restarts = table.epoch_steps[after][0] < table.epoch_steps[before][1]
+        if restarts:
+            offset += length * (after - before)
+        position[epochs == after] += offset
+    if not present:
+        longest = max((high for _, high in table.epoch_steps.values()), default=0) + max(1, table.smallest_step)
+        position += epochs * float(longest)
+    return position
+
+
+def _lags(position: Floats) -> tuple[Floats, int | None]:
+    """Steps behind the median core, and which row that is; of two in the middle the one further back."""
+    order = np.argsort(position, kind="stable")
+    known = int(np.count_nonzero(~np.isnan(position)))
+    if not known:
+        return np.full(len(position), np.nan), None
+    middle = int(order[(known - 1) // 2])
+    return position[middle] - position, middle
+
+
+def _sampled(demux: Demux, rows: Ints) -> Bools:
+    """Rows that have told a step; once any has since a restart, only those: earlier attempts' compare to nothing."""
+    ever: Bools = demux.table.column("count")[rows] > 0
+    since: Bools = demux.table.column("last")[rows] >= demux.begun
+    return ever & since if (ever & since).any() else ever
+
+
+def _usual(demux: Demux, rows: Ints, now: float | None) -> float:
+    """Seconds that usually lie between two lines of a core; NaN where lines tell no times."""
+    table = demux.table
+    if now is not None:
+        return float("nan") if table.history is None else table.history.interval()
+    most = int(table.column("count").max(initial=0))
+    return (_newest_date(table, rows) - demux.first_moment) / (most - 1) if most > 1 else float("nan")
+
+
+def _newest_date(table: CoreTable, rows: Ints) -> float:
+    """The newest date among rows of a saved log; -inf where none tells one."""
+    dated = table.column("time_kind")[rows] == LOG_TIME
+    return float(np.fmax.reduce(table.column("time")[rows][dated], initial=-np.inf))
+
+
+def _silent(demux: Demux, rows: Ints, now: float | None, usual: float) -> Bools:
+    """Rows that have told nothing for too long: by the clock in a live run, after the other cores in a saved one."""
+    table, patience = demux.table, np.fmax(demux.thresholds.silent, MISSED * usual)
+    if now is not None:
+        quiet: Bools = now - table.column("seen")[rows] > patience
+        return quiet
+    late: Bools = _newest_date(table, rows) - table.column("time")[rows] > patience
+    late &= table.column("time_kind")[rows] == LOG_TIME
+    return late
+
+
+def _is_over(demux: Demux) -> bool:
+    """Whether a saved log holds the job's own last words."""
+    return "total_train_time" in demux.facts or "average_global_rate" in demux.facts
+
+
+def _states(
+    sampled: Bools, known: npt.NDArray[np.uint8], loss: Floats, ended: Bools, straggling: Bools, silent: Bools
+) -> npt.NDArray[np.uint8]:
+    bad = sampled & ((known & HAS_LOSS) > 0) & ~np.isfinite(loss)
+    state = np.full(len(sampled), int(CoreState.TRAINING), np.uint8)
+    state[straggling] = CoreState.STRAGGLER
+    state[silent] = CoreState.SILENT
+    state[~sampled] = CoreState.WAITING
+    state[ended] = CoreState.ENDED
+    state[bad] = CoreState.NAN
+    return state
+
+
+def _rank(worker: int | None) -> int:
+    return int(np.iinfo(np.int64).max) if worker is None else worker
+
+
+def _ranks(workers: Ints) -> Ints:
+    """Worker numbers as they sort: the unknown one last."""
+    return np.where(workers == UNKNOWN, np.iinfo(np.int64).max, workers)
+
+
+def _workers(demux: Demux, numbers: Ints, shown: Ints) -> tuple[WorkerFacts, ...]:
+    """Every worker with a number, ascending; a nameless one last, only when rows live on it."""
+    slots: dict[int, list[Slot]] = {}
+    for place, slot in enumerate(demux.slots):
+        slots.setdefault(int(numbers[place]), []).append(slot)
+    cores = Counter(shown.tolist())
+    named = sorted(number for number in slots if number != UNKNOWN)
+    return tuple(
+        WorkerFacts(
+            worker=None if number == UNKNOWN else number,
+            address=next((slot.address for slot in slots[number] if slot.address is not None), None),
+            lines=sum(slot.lines for slot in slots[number]),
+            samples=sum(slot.samples for slot in slots[number]),
+            cores=cores.get(number, 0),
+            last_seen=max((slot.last_seen for slot in slots[number] if np.isfinite(slot.last_seen)), default=None),
+            ended=all(slot.ended for slot in slots[number]),
+        )
+        for number in named + ([UNKNOWN] if UNKNOWN in cores else [])
+    )

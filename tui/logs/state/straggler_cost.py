@@ -1,0 +1,101 @@
+"""What stragglers cost: how much faster the whole pod would be at the other cores' pace."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tui.logs.snapshot import Snapshot, json_figure, optional_int
+from tui.logs.vectorized.numpy_import import np
+
+RECENT = 5
+"""Lines of a core that tell its pace, and newest steps of the pod that tell how long one takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class StragglerCost:
+    """One core that holds the others up, and what a pod that waits for it loses; None where the log does not tell."""
+
+    core: int | None
+    worker: int | None
+    address: str | None
+    lag: int | None
+    reason: str
+    """`behind` the others, or `slow` though it keeps step."""
+    steps_behind: int | None
+    pace: float | None
+    """Its speed as a share of the median core's."""
+    share: float | None
+    """The share of the pod's time that goes into waiting for it, 0 to 1."""
+    seconds_per_step: float | None
+    """Seconds that each step takes longer, or would if all waited for it."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The core as `status --json` and reports print it."""
+        return {name: json_figure(getattr(self, name)) for name in self.__slots__}
+
+
+def straggler_costs(snapshot: Snapshot) -> tuple[StragglerCost, ...]:
+    """The stragglers, the dearest first.
+
+    A pod whose cores wait for each other runs at its slowest core's pace. A straggler tells its pace by its rate
+    against the median of the same moments, or, where that tells nothing, by how many lines it has printed against the
+    median. Once all cores have ended, those that were stragglers then are told.
+    """
+    places = np.flatnonzero(snapshot.straggling)
+    if not len(places):
+        return ()
+    step, median_lines = seconds_per_step(snapshot), _median_lines(snapshot)
+    costs = [_cost(snapshot, int(place), step, median_lines) for place in places]
+    return tuple(sorted(costs, key=lambda cost: (-(cost.share or 0.0), -(cost.lag or 0))))
+
+
+def _cost(snapshot: Snapshot, place: int, step: float | None, median_lines: float) -> StragglerCost:
+    told = float(snapshot.pace[place])
+    pace = told if told < 1 else _pace_by_lines(snapshot, place, median_lines)
+    slower = None if pace is None or not 0 < pace < 1 else pace
+    lag = float(snapshot.lag[place])
+    steps = None if np.isnan(lag) else int(lag)
+    is_behind = bool(snapshot.behind[place])
+    return StragglerCost(
+        core=optional_int(snapshot.core[place]),
+        worker=optional_int(snapshot.worker[place]),
+        address=snapshot.address_of(place),
+        lag=steps,
+        reason="behind" if is_behind else "slow",
+        steps_behind=None if steps is None else max(0, steps),
+        pace=pace,
+        share=None if slower is None else 1 - slower,
+        seconds_per_step=None if slower is None or step is None else _seconds_lost(step, slower, is_behind=is_behind),
+    )
+
+
+def _seconds_lost(step: float, pace: float, *, is_behind: bool) -> float:
+    """Return the seconds of each step that are waited for a core; where it keeps step, they are part of the step."""
+    return step * (1 / pace - 1) if is_behind else step * (1 - pace)
+
+
+def _median_lines(snapshot: Snapshot) -> float:
+    """How many lines the median core has printed; 0 where that is not known."""
+    return float(np.median(snapshot.history.counts[snapshot.row])) if snapshot.history is not None else 0.0
+
+
+def _pace_by_lines(snapshot: Snapshot, place: int, median: float) -> float | None:
+    """How many lines a core has printed, as a share of the median; None where that tells nothing."""
+    if snapshot.history is None or median <= 0:
+        return None
+    # A core that has just come (back), on another worker perhaps, has printed few lines and is not slow.
+    lines = int(snapshot.history.counts[int(snapshot.row[place])])
+    return lines / median if lines >= RECENT else None
+
+
+def seconds_per_step(snapshot: Snapshot) -> float | None:
+    """Seconds that the pod's newest steps took, from the times of its lines; None where they tell none."""
+    if snapshot.history is None or not len(snapshot):
+        return None
+    pod = snapshot.history.pod(snapshot.row)
+    steps, seconds = np.diff(pod.step), np.diff(pod.time)
+    good = (np.diff(pod.epoch) == 0) & (steps > 0) & (seconds > 0) & (pod.step[:-1] >= 0)
+    if not good.any():
+        return None
+    return float(seconds[good][-RECENT:].sum() / steps[good][-RECENT:].sum())

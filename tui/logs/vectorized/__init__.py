@@ -1,0 +1,1 @@
+"""Blocks of training lines read by numpy, many lines at a time."""

@@ -1,0 +1,94 @@
+"""Which of many lines hold one of some byte strings, found for all of them at once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+
+from tui.logs.dialects.dialect import Dialect
+from tui.logs.state.samples import Ints
+from tui.logs.vectorized.numpy_import import np, places_of
+
+_WINDOW = 4
+"""Bytes of each string that are looked for first, at every place, as one number."""
+
+_MIX = np.uint32(0x9E37_79B1)
+_SHIFT = np.uint32(16)
+
+_COMMON = b" etaoinsrhldcumfpgwybvkxjqz"
+"""Bytes that text is full of, the most frequent first: a window of others is hardly found where no string is."""
+
+_WEIGHTS = bytes(len(_COMMON) - place if (place := _COMMON.find(byte)) >= 0 else 3 for byte in range(256))
+"""How often text holds each byte; the rarest letter of all weighs one."""
+
+_NO_LETTERS = re.compile(rb"[^A-Za-z_\r\n]{0,80}[\r\n]")
+"""The rest of a line that says nothing more in words."""
+
+
+class Signs:
+    """Byte strings to look for; those of one or two bytes cost more. `last` ones must have no word behind."""
+
+    def __init__(self, strings: Sequence[bytes], last: Sequence[bytes] = ()) -> None:
+        self._short = tuple(string for string in (*strings, *last) if len(string) < _WINDOW - 1)
+        self._long: dict[int, list[tuple[bytes, int, bool]]] = {}
+        for is_last, some in enumerate((strings, last)):
+            for string in some:
+                for place, window in _windows(string):
+                    self._long.setdefault(window, []).append((string, place, bool(is_last)))
+        self._table = np.zeros(1 << (32 - int(_SHIFT)), bool)
+        self._table[(np.array([*self._long], np.uint32) * _MIX) >> _SHIFT] = True
+
+    def lines_with(self, joined: bytes, ends: Ints) -> Ints:
+        """Which lines hold any of the strings: `ends` are the places after each one's line end."""
+        windows = np.ndarray((max(0, len(joined) - _WINDOW + 1),), "<u4", joined, strides=(1,))
+        hashes = windows * _MIX
+        hashes >>= _SHIFT
+        likely = places_of(self._table.take(hashes))
+        hits = []
+        for place, window in zip(likely.tolist(), windows[likely].tolist(), strict=True):
+            for string, before, is_last in self._long.get(window, ()):
+                start = place - before
+                if joined.startswith(string, start) and (
+                    not is_last or _NO_LETTERS.match(joined, start + len(string)) is not None
+                ):
+                    hits.append(place)
+                    break
+        for string in self._short:
+            hits += _places_of(string, joined)
+        if not hits:
+            return np.zeros(0, np.int64)
+        lines = np.searchsorted(ends, np.array(hits, np.int64), side="right")
+        return np.array(sorted(set(lines.tolist())), np.int64)
+
+
+@lru_cache(maxsize=4)
+def signs_of(dialects: tuple[Dialect, ...]) -> Signs | None:
+    """Finds lines that a dialect could match, or that hold escapes; None where any line could be one."""
+    if any(not dialect.hints for dialect in dialects):
+        return None
+    last = {hint for dialect in dialects if dialect.hints_end for hint in dialect.hints}
+    others = {hint for dialect in dialects if not dialect.hints_end for hint in dialect.hints}
+    return Signs((*sorted(others), b"\x1b"), sorted(last - others))
+
+
+def _windows(string: bytes) -> list[tuple[int, int]]:
+    """What to look for, and where it is in the string: the four bytes that text holds least often.
+
+    Three bytes are looked for with each byte that may be behind them, the line's end at the latest.
+    """
+    if len(string) < _WINDOW:
+        window = int.from_bytes(string, "little")
+        return [(0, window | last << 24) for last in range(256)] if len(string) == _WINDOW - 1 else []
+    weights = string.translate(_WEIGHTS)
+    place = min(range(len(string) - _WINDOW, -1, -1), key=lambda place: sum(weights[place : place + _WINDOW]))
+    return [(place, int.from_bytes(string[place : place + _WINDOW], "little"))]
+
+
+def _places_of(string: bytes, text: bytes) -> list[int]:
+    places = []
+    place = text.find(string)
+    while place >= 0:
+        places.append(place)
+        place = text.find(string, place + 1)
+    return places

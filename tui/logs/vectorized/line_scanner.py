@@ -1,0 +1,381 @@
+"""PyTorch/XLA's training line, a block at a time: numpy finds the fields and turns their digits into numbers.
+
+Eight bytes are gathered as one 64-bit word, so that each check and each conversion is done for every line of a block
+at once ("SIMD within a register"). Only lines that are exactly of the common shape are taken, with or without
+xla_dist's full prefix; all others (nan, odd numbers, glued or torn lines) are left to the pattern, so that both ways
+give the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tui.logs.vectorized.numpy_import import np, npt, places_of
+from tui.logs.vectorized.packed_digits import (
+    BYTE,
+    DIGITS,
+    FIRST,
+    LAST,
+    TEN,
+    Bools,
+    Field,
+    Ints,
+    Words,
+    expected,
+    field_of,
+    strange_bytes,
+    word_of,
+)
+
+Bytes = bytes | bytearray
+
+LEAD = len("| Training Device")
+"""Bytes from where the line's own text begins to its first `=`."""
+
+MOMENT = len("2020-08-06 02:38:57 ")
+CLOCK = len("02:38:57")
+LOSS_DECIMALS, RATE_DECIMALS = 5, 2
+
+TAILS = range(len("1.1.1.1 [0] "), len("255.255.255.255 [12345] ") + 1)
+"""Lengths that address and number can have in a prefix."""
+
+_PAD = 192
+"""Blank bytes before and after a block, so that no gathering leaves it: no plain line's own text is longer."""
+
+_TILE = 256 * 1024
+"""Bytes in which line ends are looked for together: what stays in the cache."""
+
+_LINE_END = np.uint8(ord("\n"))
+
+_ROOM, _HEAD_ROOM = 32, 48
+"""Bytes gathered together for a field or two, and for a prefix."""
+
+_WORD = 8
+
+_DEVICE_1, _DEVICE_2 = word_of(b"| Traini"), word_of(b"ng Devic")
+_EPOCH, _STEP, _LOSS, _RATE, _TIME = b" Epoch=", b" Step=", b" Loss=", b" Rate=", b" Time="
+_GLOBAL = b" GlobalRate="
+_MOST_ORDINAL = 6
+"""Digits that an ordinal can have."""
+
+_CLOCK, _ABOVE_CLOCK = expected(b"00:00:00")
+_ONE_DIGIT, _TWO_DIGITS = expected(b"e=xla:0/"), expected(b"e=xla:00")
+_POINTED = {n: expected(b"0" * (7 - n) + b"." + b"0" * n) for n in (LOSS_DECIMALS, RATE_DECIMALS)}
+
+
+@dataclass(eq=False)
+class Found:
+    """The lines of a block that are plain training lines; columns in the block's order."""
+
+    ends: Ints
+    """Place of every line's end in the block, of all lines."""
+    begins: Ints
+    """Place of every line's first byte, of all lines."""
+    lines: Ints
+    """Which lines these are, counted from 0."""
+    starts: Ints
+    """Where each begins in the block."""
+    prefix: Ints
+    """Bytes of prefix before each; 0 none."""
+    core: Ints
+    device: Ints
+    epoch: Ints
+    step: Ints
+    loss: Words
+    """Its digits, a byte each: `LOSS_DECIMALS` of them after the point. See `decimal`."""
+    rate: Words
+    """Likewise, with `RATE_DECIMALS`."""
+    global_rate: Words
+    clock: Words
+    """The eight bytes of the clock."""
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def part(self, kept: Bools) -> Found:
+        """The lines that are marked."""
+        columns = {name: value[kept] for name, value in self.__dict__.items() if name not in _OF_ALL_LINES}
+        return Found(self.ends, self.begins, **columns)
+
+
+_OF_ALL_LINES = ("ends", "begins")
+_TAIL_MASKS = [FIRST.take(np.arange(MOMENT + TAILS.stop) - (MOMENT + 8 * row), mode="clip") for row in (1, 2)]
+"""By a prefix's length, what keeps the second and third word of its address and number."""
+
+_NONE: Ints = np.zeros(0, np.int64)
+
+
+class Chunk:
+    """A stretch of bytes from each of many places."""
+
+    def __init__(self, data: npt.NDArray[np.void]) -> None:
+        self._bytes: npt.NDArray[np.uint8] = data.view(np.uint8).reshape(len(data), data.itemsize)
+
+    def words(self, offset: int) -> Words:
+        """The eight bytes at an offset in each stretch, as a view."""
+        words: Words = self._bytes[:, offset : offset + 8].view("<u8")[:, 0]
+        return words
+
+
+class Heads:
+    """The beginnings of lines that have a prefix."""
+
+    def __init__(self, chunk: Chunk) -> None:
+        self._chunk = chunk
+
+    def tails(self, prefix: Ints) -> Words:
+        """Address and number of each line's prefix of a length as three rows of words."""
+        found = np.empty((3, len(prefix)), np.uint64)
+        found[0] = self._chunk.words(MOMENT)
+        for row in (1, 2):
+            mask = _TAIL_MASKS[row - 1].take(prefix, mode="clip")
+            np.bitwise_and(self._chunk.words(MOMENT + 8 * row), mask, out=found[row])
+        return found
+
+    def moments_change(self) -> Ints:
+        """Which lines begin with another date and time than the one before them."""
+        words = [self._chunk.words(offset).copy() for offset in (0, 8, MOMENT - 8)]
+        differ = np.ones(len(words[0]), bool)
+        differ[1:] = False
+        for each in words:
+            differ[1:] |= each[1:] != each[:-1]
+        return places_of(differ)
+
+
+class _Chunks:
+    """Gathers stretches of a buffer: 32 bytes at once cost no more than 8."""
+
+    def __init__(self, view: memoryview) -> None:
+        sizes = (_ROOM, _HEAD_ROOM)
+        self._every = {size: np.ndarray((len(view) - size + 1,), f"V{size}", view, strides=(1,)) for size in sizes}
+
+    def at(self, places: Ints, size: int) -> Chunk:
+        """So many bytes from each place."""
+        return Chunk(self._every[size][places])
+
+
+class Scanner:
+    """Finds the plain training lines of blocks, in one buffer that is used again and again.
+
+    Fresh memory of a block's size would cost more than all that is done with it.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        """Bytes that a block can have at most."""
+        room = size + 2 * _PAD
+        self._view = memoryview(bytearray(room))
+        self._octets = np.frombuffer(self._view, np.uint8)
+        self._chunks = _Chunks(self._view)
+        self._marks = np.empty(_TILE, bool)
+        self._filled = 0
+
+    def put(self, data: Bytes, start: int, end: int) -> None:
+        """Add bytes to the block: from a line's start to a line's end."""
+        at = _PAD + self._filled
+        self._view[at : at + end - start] = memoryview(data)[start:end]
+        self._filled += end - start
+
+    def clear(self) -> None:
+        """Forget what was put in."""
+        self._filled = 0
+
+    def text(self, start: int, end: int) -> bytes:
+        """Bytes of the block, by the places that `Found` gives."""
+        return self._view[_PAD + start : _PAD + end].tobytes()
+
+    def octets(self, places: Ints) -> npt.NDArray[np.uint8]:
+        """The byte at each of these places, which may lie a little beyond the end (zeros)."""
+        return self._octets.take(places + _PAD)
+
+    def heads(self, places: Ints) -> Heads:
+        """The beginnings of lines, which are at these places."""
+        return Heads(self._chunks.at(places + _PAD, _HEAD_ROOM))
+
+    def joined(self, starts: Ints, ends: Ints) -> bytes:
+        """These stretches of the block, one after the other."""
+        view, spans = self._view, zip((starts + _PAD).tolist(), (ends + _PAD).tolist(), strict=True)
+        return b"".join([view[start:end] for start, end in spans])
+
+    def scan(self) -> Found:
+        """Find the plain training lines of what was put in; the next `put` begins a new block."""
+        end, self._filled = _PAD + self._filled, 0
+        self._view[end : end + _PAD] = bytes(_PAD)
+        ends = np.concatenate([self._line_ends(start, min(end, start + _TILE)) for start in range(_PAD, end, _TILE)])
+        starts = np.empty_like(ends)
+        starts[:1] = _PAD
+        np.add(ends[:-1], 1, out=starts[1:])
+        found = self._read(starts, ends)
+        found.ends = ends - _PAD
+        found.begins = starts - _PAD
+        found.starts -= _PAD
+        return found
+
+    def _line_ends(self, start: int, end: int) -> Ints:
+        """The places of line ends in a tile: first the words of eight bytes that hold any, which are few."""
+        marks = self._marks
+        np.equal(self._octets[start:end], _LINE_END, out=marks[: end - start])
+        marks[end - start :] = False
+        words = places_of(marks.view(np.uint64) != 0)
+        inside = places_of(marks.reshape(-1, 8).take(words, axis=0).reshape(-1))
+        ends: Ints = words.take(inside >> 3)
+        ends <<= 3
+        ends += inside & 7
+        ends += start
+        return ends
+
+    def _read(self, begins: Ints, ends: Ints) -> Found:
+        """Of all lines those that are plain training lines, read from their ends to their beginnings."""
+        returns = self._octets.take(ends - 1) == ord("\r")
+        if returns.any():
+            ends = ends - returns
+        lines = places_of(self._octets.take(ends - (CLOCK + 1)) == ord("="))
+        begin = begins[lines]
+        fields = _Fields(self._chunks, ends[lines])
+        clock = fields.clock()
+        fields.name(_TIME)
+        global_rate = fields.decimal(RATE_DECIMALS)
+        fields.name(_GLOBAL)
+        rate = fields.decimal(RATE_DECIMALS)
+        fields.name(_RATE)
+        loss = fields.decimal(LOSS_DECIMALS)
+        fields.name(_LOSS)
+        step = fields.integer()
+        fields.name(_STEP)
+        epoch, core = self._core(fields)
+        device = fields.device()
+        prefix = fields.places() - begin
+        good = fields.good
+        good &= (prefix == 0) | ((prefix >= MOMENT + TAILS.start) & (prefix < MOMENT + TAILS.stop))
+        found = Found(
+            *(_NONE, _NONE, lines, begin, prefix),
+            core=core,
+            device=device,
+            epoch=epoch,
+            step=step.number(),
+            loss=loss,
+            rate=rate,
+            global_rate=global_rate,
+            clock=clock,
+        )
+        return found if good.all() else found.part(good)
+
+    def _core(self, fields: _Fields) -> tuple[Ints, Ints]:
+        """Epoch (-1 none) and ordinal before the step: the epoch where its name is before that, else the ordinal."""
+        before = fields.integer()
+        numbers = before.number()
+        has_epoch = fields.ends_with(_EPOCH)
+        if not has_epoch.any():
+            fields.good &= before.length <= _MOST_ORDINAL
+            return np.full(len(numbers), -1, np.int64), numbers
+        if has_epoch.all():
+            fields.pass_by(len(_EPOCH))
+            core = fields.integer()
+            fields.good &= core.length <= _MOST_ORDINAL
+            return numbers, core.number()
+        fields.pass_by(np.where(has_epoch, len(_EPOCH), 0))
+        core = fields.integer(has_epoch)
+        fields.good &= np.where(has_epoch, core.length, before.length) <= _MOST_ORDINAL
+        return np.where(has_epoch, numbers, -1), np.where(has_epoch, core.number(), numbers)
+
+
+def scan(block: bytes) -> Found:
+    """Find the plain training lines of a block that begins at a line's start and ends at a line's end."""
+    scanner = Scanner(len(block))
+    scanner.put(block, 0, len(block))
+    return scanner.scan()
+
+
+class _Fields:
+    """Goes through the fields of lines from the last to the first, and gathers which lines are right in all of them.
+
+    Bytes are gathered again only behind a field whose length differs between the lines, and where none are left.
+    """
+
+    def __init__(self, chunks: _Chunks, places: Ints) -> None:
+        self._chunks = chunks
+        self._places = places
+        """Where the last gathered bytes of each line end."""
+        self._passed = 0
+        """Bytes of them that have been passed by, in all lines alike."""
+        self._chunk: Chunk | None = None
+        self.good: Bools = np.ones(len(places), bool)
+
+    def places(self) -> Ints:
+        """Where each line has been read down to."""
+        return self._places - self._passed if self._passed else self._places
+
+    def pass_by(self, length: Ints | int) -> None:
+        """Go on before bytes that have been looked at: as many in all lines, or in each its own."""
+        if isinstance(length, int):
+            self._passed += length
+        else:
+            self._places, self._passed, self._chunk = self.places() - length, 0, None
+
+    def name(self, name: bytes) -> None:
+        """Require a field's name (of twelve bytes, or less than eight)."""
+        if len(name) < _WORD:
+            self.good &= self.ends_with(name)
+        else:
+            self.good &= self._words() == word_of(name[-_WORD:])
+            self.good &= self._words(len(name) - _WORD) == word_of(name[:_WORD])
+        self.pass_by(len(name))
+
+    def ends_with(self, name: bytes) -> Bools:
+        """Which lines have a name (of less than eight bytes) next."""
+        found: Bools = self._words() & LAST[len(name)] == word_of(name.rjust(_WORD, b"\0"))
+        return found
+
+    def integer(self, asked: Bools | None = None) -> Field:
+        """Integers of one to eight digits; of the lines asked for."""
+        field = field_of(self._words(), DIGITS)
+        there = field.length > 0
+        self.good &= there if asked is None else there | ~asked
+        self.pass_by(field.length if asked is None else np.where(asked, field.length, 0))
+        return field
+
+    def decimal(self, decimals: int) -> Words:
+        """Numbers of at most eight characters with so many decimals; their digits hold a zero for the point."""
+        field = field_of(self._words(), _POINTED[decimals])
+        self.good &= field.length >= decimals + len("0.")
+        self.pass_by(field.length)
+        return field.digits
+
+    def clock(self) -> Words:
+        """The eight bytes of clocks."""
+        clock: Words = self._words().copy()
+        self.good &= strange_bytes(clock ^ _CLOCK, _ABOVE_CLOCK) == 0
+        self.pass_by(CLOCK)
+        return clock
+
+    def device(self) -> Ints:
+        """The device before an ordinal, of one or two digits, and all that is before it in the line's own text."""
+        device, is_right = self._device(0, _ONE_DIGIT)
+        device >>= np.uint64(48)
+        length = LEAD + len("=xla:0/")
+        if is_right.all():
+            self.pass_by(length)
+            return device.view(np.int64)
+        longer, is_longer = self._device(1, _TWO_DIGITS)
+        is_longer &= self._words() >> np.uint64(56) == ord("/")
+        self.good &= is_right | is_longer
+        longer >>= np.uint64(48)
+        both = (longer & np.uint64(0xFF)) * TEN + (longer >> BYTE)
+        self.pass_by(np.where(is_right, length, length + 1))
+        return np.where(is_right, device, both).view(np.int64)
+
+    def _device(self, after: int, expected: tuple[np.uint64, np.uint64]) -> tuple[Words, Bools]:
+        """The digits of devices whose text ends so many bytes before, xor-ed, and which lines have one."""
+        pattern, above = expected
+        values: Words = self._words(after) ^ pattern
+        is_right = strange_bytes(values, above) == 0
+        is_right &= self._words(after + 8) == _DEVICE_2
+        is_right &= self._words(after + 16) == _DEVICE_1
+        return values, is_right
+
+    def _words(self, after: int = 0) -> Words:
+        """The last eight bytes that have not been passed by, but for so many at the end."""
+        if self._chunk is None or self._passed + after + _WORD > _ROOM:
+            self._places, self._passed = self.places(), 0
+            self._chunk = self._chunks.at(self._places - _ROOM, _ROOM)
+        return self._chunk.words(_ROOM - _WORD - self._passed - after)

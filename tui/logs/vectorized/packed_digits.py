@@ -1,0 +1,160 @@
+"""Numbers of many lines at once: eight bytes are one 64-bit word ("SIMD within a register").
+
+A text is xor-ed with what it should be, 0 for each digit: what is then above 9 (above 0 where only one byte is right)
+shows in a byte's high bit once the complement is added.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tui.logs.vectorized.numpy_import import np, npt, places_of
+
+Ints = npt.NDArray[np.int64]
+Words = npt.NDArray[np.uint64]
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+_ALL = 0xFFFF_FFFF_FFFF_FFFF
+_HIGH_BITS = np.uint64(0x8080_8080_8080_8080)
+LAST = np.array([0, *(_ALL << (8 * (8 - n)) & _ALL for n in range(1, 9))], np.uint64)
+"""Masks that keep the last n bytes in memory of a word (its high ones: words are little-endian)."""
+
+FIRST = np.array([(1 << 8 * n) - 1 for n in range(9)], np.uint64)
+"""Masks that keep the first n bytes in memory of a word."""
+
+
+def word_of(text: bytes) -> np.uint64:
+    """Eight bytes (or fewer) as they are read from memory."""
+    word: np.uint64 = np.uint64(int.from_bytes(text, "little"))
+    return word
+
+
+BYTE, _TWO_BYTES, _FOUR_BYTES = np.uint64(8), np.uint64(16), np.uint64(32)
+TEN, _PAIRS = np.uint64(10), np.uint64(0x0000_00FF_0000_00FF)
+_LOW_PAIRS, _HIGH_PAIRS = np.uint64(0x000F_4240_0000_0064), np.uint64(0x0000_2710_0000_0001)
+_LAST_PAIRS, _TO_THE_TOP, _SIX_BYTES = np.uint64(0x00FF_00FF << 32), np.uint64(100 << 16 | 1), np.uint64(48)
+_FEW = 4
+"""Digits that cost less to turn into a number."""
+
+_NO_DIGITS = (1023 + 64) >> 3
+"""What is left of a number's exponent when its highest byte's highest bit is set."""
+
+_STRANGE = np.uint64(0x80)
+_PROBED = 16
+"""Words that are looked at before all: lengths that differ most often do so among them."""
+
+
+def expected(text: bytes) -> tuple[np.uint64, np.uint64]:
+    """What a word is xor-ed with and what is then added, so that high bits tell bytes that are wrong.
+
+    A `0` in the text stands for any digit, all else for itself.
+    """
+    return word_of(text), word_of(bytes(0x76 if byte == ord("0") else 0x7F for byte in text))
+
+
+DIGITS = expected(b"00000000")
+"""Of an integer that is as long as it can be."""
+
+_CLOCK, _ABOVE_CLOCK = expected(b"00:00:00")
+_LOW = np.uint64(0xFF)
+
+
+@dataclass(frozen=True, eq=False)
+class Field:
+    """A field of many lines: its digits, right-aligned with zeros before them, and how many bytes it takes."""
+
+    digits: Words
+    length: Ints | int
+    """One number where it is the same in all lines."""
+
+    def number(self) -> Ints:
+        """The integers that the digits stand for."""
+        few = np.max(self.length, initial=0) <= _FEW
+        return (four_digits(self.digits) if few else eight_digits(self.digits)).view(np.int64)
+
+
+def strange_bytes(values: Words, above: np.uint64) -> Words:
+    """The high bit of each byte that is not what was expected, once xor-ed with that.
+
+    A byte above 0x89 may carry into the next one, which then counts as strange too.
+    """
+    strange: Words = values + above
+    strange |= values
+    strange &= _HIGH_BITS
+    return strange
+
+
+def field_of(words: Words, shape: tuple[np.uint64, np.uint64]) -> Field:
+    """What the words end with (in memory) as long as it is as `expected` said."""
+    pattern, above = shape
+    values = words ^ pattern
+    strange = strange_bytes(values, above)
+    length = _common_length(strange)
+    if length is not None:
+        values &= LAST[length]
+        return Field(values, length)
+    # The highest bit that is set is the number's exponent, as floating point has it; eight of them lie in a byte.
+    exponents = strange.astype(np.float64).view(np.int64)
+    exponents >>= 55
+    lengths: Ints = np.minimum(_NO_DIGITS - exponents, 8)
+    values &= LAST.take(lengths)
+    return Field(values, lengths)
+
+
+def _common_length(strange: Words) -> int | None:
+    """How many bytes after the last strange one all words have; None where they differ, or a word has none."""
+    first = int(strange[0]) if len(strange) else 0
+    if not first:
+        return None
+    length = (64 - first.bit_length()) // 8
+    last = np.uint64(8 * (7 - length))
+    alike = all((part >> last == _STRANGE).all() for part in (strange[:_PROBED], strange))
+    return length if alike else None
+
+
+def clock_seconds(clocks: Words) -> Floats:
+    """The seconds of the day that clocks (`02:38:57`) tell; NaN where eight bytes are no clock."""
+    # Most lines were printed in the same second as the one before them.
+    others = np.append(True, clocks[1:] != clocks[:-1])
+    seconds = _clock_seconds(clocks[others])
+    return seconds.repeat(np.diff(np.append(places_of(others), len(clocks))))
+
+
+def _clock_seconds(clocks: Words) -> Floats:
+    digits = clocks ^ _CLOCK
+    is_clock = strange_bytes(digits, _ABOVE_CLOCK) == 0
+    parts = [((digits >> np.uint64(at)) & _LOW) * TEN + ((digits >> np.uint64(at + 8)) & _LOW) for at in (0, 24, 48)]
+    is_clock &= (parts[0] < 24) & (parts[1] < 60) & (parts[2] <= 60)
+    hours, minutes, seconds = (part.astype(np.float64) for part in parts)
+    return np.where(is_clock, (hours * 60 + minutes) * 60 + seconds, np.nan)
+
+
+def eight_digits(values: Words) -> Words:
+    """The number that eight decimal digits (0 to 9 a byte) in a word stand for, the first in memory the highest."""
+    number: Words = values * TEN
+    number += values >> BYTE
+    low = number & _PAIRS
+    low *= _LOW_PAIRS
+    number >>= _TWO_BYTES
+    number &= _PAIRS
+    number *= _HIGH_PAIRS
+    number += low
+    number >>= _FOUR_BYTES
+    return number
+
+
+def four_digits(values: Words) -> Words:
+    """The same of words whose first four bytes in memory are zeros."""
+    number: Words = values * TEN
+    number += values >> BYTE
+    number &= _LAST_PAIRS
+    number *= _TO_THE_TOP
+    number >>= _SIX_BYTES
+    return number
+
+
+def decimal(digits: Words, decimals: int | Ints) -> Floats:
+    """The numbers that digits with a zero for the point, as `Found` has them, stand for; a row's decimals each."""
+    whole = (digits & FIRST[7 - decimals]) << BYTE
+    return eight_digits((digits & LAST[decimals]) | whole) / np.power(10.0, decimals)

@@ -1,0 +1,275 @@
+"""Runs that were launched from another machine: found on the workers, mirrored here from byte 0, deleted."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tui.errors import TpuTuiError, UsageError, WorkerError
+from tui.pod.run import Run, RunState, is_run_id
+from tui.runs.follow.previous_attempts import EARLIER
+from tui.runs.follow.sync_from_workers import note_told
+from tui.runs.record.directory_lock import Claim
+from tui.runs.record.run_directory import RunDirectory
+from tui.runs.record.run_index import of_record
+from tui.runs.record.run_status import STOP_REQUESTED, status_of
+from tui.runs.worker.calls import call
+from tui.runs.worker.queries import ASK_TIMEOUT, Found, answers_on, ask_status, attempt_of, found_in, read_record
+from tui.ssh.exec.script_protocol import Answer, answers, no_answer
+
+if TYPE_CHECKING:
+    from tui.runs.record.damaged_record import NoRecordError
+    from tui.ssh.fleet import Fleet
+
+
+PATIENCE = 15.0
+"""Seconds that a worker has to tell of its runs, and that a run's record may take."""
+LEAST_PATIENCE, LAGGARDS = 4.0, 4.0
+"""Where half of the workers have told: what the others have at least, and how many times as long as those took."""
+_LOOK_EVERY = 0.25
+
+
+@dataclass(frozen=True)
+class FoundRun:
+    """A run as the workers know it: its record, and what each worker that answered has of it.
+
+    The record holds no secret values; they are in the worker's own files, where a restart finds them.
+    """
+
+    run: Run
+    workers: Mapping[int, Found]
+    attempt: int = 0
+    stopped: bool = False
+    """Whether a person stopped it for good."""
+    answers: Mapping[int, Answer | None] = field(default_factory=dict, compare=False)
+    """What each worker that was asked said of it; None where it knows no such run."""
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether something of it may be running."""
+        return any(found in (Found.RUNNING, Found.UNDECIDED) for found in self.workers.values())
+
+
+@dataclass(frozen=True)
+class Discovery:
+    """The runs found, newest first, and the workers that could not be asked."""
+
+    runs: tuple[FoundRun, ...]
+    problems: tuple[TpuTuiError, ...] = ()
+
+
+@dataclass(frozen=True)
+class DeleteAnswer:
+    """One worker's answer: whether nothing of the run is left there now, and why not."""
+
+    worker: int
+    deleted: bool
+    detail: str = ""
+
+
+async def discover(
+    fleet: Fleet, run_root: str, *, slice_name: str = "SLICE", least_patience: float = LEAST_PATIENCE
+) -> Discovery:
+    """Ask every worker of a slice for the runs it knows.
+
+    Workers out of reach are told in `problems`, and those that are silent long after the others; the rest is kept.
+    """
+    heard = await _heard(fleet, run_root, least_patience, slice_name)
+    problems = [answers for answers in heard.values() if isinstance(answers, TpuTuiError)]
+    known: dict[str, dict[int, Answer]] = {}
+    nothing: dict[int, Answer | None] = {}
+    for index, told in heard.items():
+        if not isinstance(told, TpuTuiError):
+            nothing[index] = None
+            for run_id, answer in told.items():
+                known.setdefault(run_id, {})[index] = answer
+    described = await asyncio.gather(
+        *(_describe(fleet, run_id, run_root, at, slice_name) for run_id, at in known.items())
+    )
+    runs = [replace(one, answers={**nothing, **one.answers}) for one in described if isinstance(one, FoundRun)]
+    problems += [item for item in described if isinstance(item, TpuTuiError)]
+    return Discovery(tuple(sorted(runs, key=lambda item: item.run.id[-20:], reverse=True)), tuple(problems))
+
+
+async def _heard(
+    fleet: Fleet, run_root: str, least_patience: float, slice_name: str
+) -> dict[int, Mapping[str, Answer] | TpuTuiError]:
+    """What each worker lists, or why it does not."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    patience = PATIENCE
+    tasks = {index: asyncio.ensure_future(answers_on(fleet, index, run_root)) for index in fleet.workers}
+    pending = set(tasks.values())
+    try:
+        while pending and (left := began + patience - loop.time()) > 0:
+            _, pending = await asyncio.wait(pending, timeout=min(left, _LOOK_EVERY))
+            if 2 * len(pending) <= len(tasks):
+                patience = min(patience, max(least_patience, LAGGARDS * (loop.time() - began)))
+    finally:
+        for task in pending:
+            task.cancel()
+        await asyncio.gather(*tasks.values(), return_exceptions=True)
+    return {index: _told(index, task, patience, slice_name) for index, task in tasks.items()}
+
+
+def _told(
+    index: int, task: asyncio.Task[dict[str, Answer]], patience: float, slice_name: str
+) -> Mapping[str, Answer] | TpuTuiError:
+    if task.cancelled():
+        return _late("it does not tell of its runs", index, patience, slice_name)
+    error = task.exception()
+    return error if isinstance(error, TpuTuiError) else task.result()
+
+
+def _late(what: str, index: int, patience: float, slice_name: str) -> WorkerError:
+    why = f"no answer within {patience:.0f} s, so it or the network to it is slow or stuck"
+    return WorkerError(what, worker=index, why=why, remedy=f"tpu-tui check {slice_name} looks at it")
+
+
+async def _describe(
+    fleet: Fleet, run_id: str, run_root: str, at: dict[int, Answer], slice_name: str
+) -> FoundRun | TpuTuiError:
+    """The run's record from the first worker that gives it, with the workers' present addresses and host keys."""
+    problem: TpuTuiError | None = None
+    for index in sorted(at):
+        try:
+            record = await asyncio.wait_for(read_record(fleet, index, run_id, run_root), PATIENCE)
+            status = await asyncio.wait_for(ask_status(record, fleet, index), PATIENCE)
+        except asyncio.TimeoutError:
+            problem = _late(f"it does not tell of {run_id}", index, PATIENCE, slice_name)
+            continue
+        except TpuTuiError as error:
+            problem = error
+            continue
+        workers = tuple(fleet.workers.get(worker.index, worker) for worker in record.workers)
+        run = replace(record, workers=workers, run_root=run_root)
+        attempt = attempt_of(status, record) if status is not None else 0
+        stopped = status is not None and status.fields.get("stopped") == "1"
+        found = {index: found_in(answer) for index, answer in sorted(at.items())}
+        return FoundRun(run, found, attempt, stopped, at)
+    assert problem is not None
+    return problem
+
+
+def adopt(found: FoundRun, runs_home: Path, *, profile: str | None = None) -> RunDirectory:
+    """Make a run directory here for a run found on the workers; a run that is here already is opened.
+
+    Where nobody keeps it here, what the workers said goes on record.
+
+    `profile` is the one whose settings reach the workers from here. Then `attend` starts a keeper, which mirrors
+    every worker from byte 0 and, being the newest, acts on the run's policies.
+    """
+    if directory := _known_here(found.run.id, runs_home):
+        note_told(directory, found.answers)
+        return directory
+    directory = RunDirectory.create(runs_home, replace(found.run, profile=profile, on_end=()))
+    directory.append_event("state", state=str(RunState.PREPARING), cause=None)
+    if found.run.on_end:
+        text = f"what is to be done at its end is left to the machine that launched it: {', '.join(found.run.on_end)}"
+        directory.append_event("note", text=text)
+    if found.attempt:
+        text = f"it was launched again before it was found here: attempt {found.attempt}; the earlier logs come first"
+        directory.append_event("note", text=text, **{EARLIER: found.attempt})
+    note_told(directory, found.answers)
+    if found.stopped and not found.is_alive and not status_of(directory).stop_requested:
+        directory.append_event("state", state=str(RunState.RUNNING), cause=None)
+        directory.append_event(STOP_REQUESTED, by="user on another machine", grace=found.run.grace)
+    return directory
+
+
+def _known_here(run_id: str, runs_home: Path) -> RunDirectory | None:
+    """The run's directory on this machine, whatever somebody has called it."""
+    path = runs_home / run_id
+    return RunDirectory.open(path) if path.is_dir() else of_record(runs_home, run_id)
+
+
+def delete_here(directory: RunDirectory) -> None:
+    """Remove a run's directory on this machine; one that somebody else removed meanwhile is gone all the same.
+
+    Raises UsageError while the run is not over or a keeper lives, TpuTuiError where this machine does not let us.
+    """
+    status = status_of(directory)
+    if not (status.state.is_over or directory.is_gone):
+        raise UsageError(f"{directory.id} is {status.state}", remedy=f"tpu-tui stop {directory.id} ends it first")
+    _remove(directory)
+
+
+def delete_unreadable(damaged: NoRecordError, runs_home: Path, *, anyway: bool = False) -> None:
+    """Remove a run's directory whose record cannot be read, which is known by its name and place.
+
+    What its workers hold of it stays: they are not known. Raises UsageError for a directory that may be no run's,
+    while a keeper lives, and unless `anyway` where its events do not tell that the run is over.
+    """
+    path = damaged.path
+    if not is_run_id(path.name) or path.parent.resolve() != runs_home.resolve():
+        raise damaged
+    directory = RunDirectory(path, Run(path.name, "", (), ()))
+    if not anyway and directory.events_size() and not status_of(directory).state.is_over:
+        why = "its record cannot be read, and by its events it is not over"
+        remedy = "--on here forgets it on this machine; tpu-tui runs then finds it on its workers again"
+        raise UsageError(f"{path.name} may go on", why=why, remedy=remedy)
+    _remove(directory)
+
+
+def still_kept(directory: RunDirectory) -> UsageError:
+    """The error for a run that is over, but not for its keeper."""
+    return UsageError(f"the keeper of {directory.id} still works on it", remedy="try again when it is done")
+
+
+def _remove(directory: RunDirectory) -> None:
+    """Remove a run's directory that nobody keeps."""
+    try:
+        claim = Claim.take(directory)
+        if claim is None:
+            raise still_kept(directory)
+        try:
+            if claim.stands():
+                _remove_tree(directory.path)
+        finally:
+            claim.release()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        why = f"{error.filename or directory.path}: {error.strerror or error}"
+        remedy = "it takes the right to write to that directory, and to the one that it is in"
+        raise TpuTuiError(f"{directory.id} cannot be deleted on this machine", why=why, remedy=remedy) from error
+
+
+def _remove_tree(path: Path) -> None:
+    # Out of sight at once: what is cut off halfway is no run any more.
+    doomed = path.with_name(f".deleted-{path.name}")
+    path.rename(doomed)
+    shutil.rmtree(doomed.resolve())
+    if doomed.is_symlink():
+        doomed.unlink()
+
+
+async def delete_on_workers(
+    run: Run, fleet: Fleet, indices: Iterable[int] | None = None
+) -> AsyncIterator[DeleteAnswer]:
+    """Remove what the workers hold of a run, every attempt; an answer from each. What is alive is kept and told."""
+    chosen = [worker.index for worker in run.workers] if indices is None else list(indices)
+    tasks = [asyncio.ensure_future(_delete_on(run, fleet, index)) for index in chosen]
+    try:
+        for finished in asyncio.as_completed(tasks):
+            yield await finished
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _delete_on(run: Run, fleet: Fleet, index: int) -> DeleteAnswer:
+    made = call("delete", run.id, index, run_root=run.run_root)
+    try:
+        done = await fleet.run(index, made.command, input=made.input, timeout=ASK_TIMEOUT)
+    except TpuTuiError as error:
+        return DeleteAnswer(index, False, error.what + (f": {error.why}" if error.why else ""))
+    for answer in answers(made.nonce, done.stdout):
+        if answer.word in ("deleted", "alive"):
+            return DeleteAnswer(index, answer.word == "deleted", answer.text)
+    return DeleteAnswer(index, False, no_answer(index, "no answer", done.stderr, done.exit_code).why)

@@ -1,0 +1,1 @@
+"""A run's logs copied from its workers, byte for byte."""

@@ -1,0 +1,341 @@
+"""Following a run: every worker's log into its mirror, byte for byte, through any number of lost connections.
+
+A follower starts at the mirror's length and ends only when the worker said how its part ended *and* the mirror is
+exactly as long as it said. Anything less is a lost link: it is opened again, for as long as the run lives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from tui.aio.backoff import backoff
+from tui.errors import TpuTuiError, WorkerError
+from tui.pod.run import RunState
+from tui.runs.health.reachability import Contact
+from tui.runs.keeper.failure_rules import Patience, in_time
+from tui.runs.record.directory_lock import Claim
+from tui.runs.record.log_mirror import Mirror, record, tell_missed_arrivals
+from tui.runs.record.run_directory import RunDirectory
+from tui.runs.record.run_status import status_of
+from tui.runs.worker.calls import FOLLOW_TIMEOUT, MOST_EXIT_CODE, Outcome, call, outcome_of, pace_of
+from tui.ssh.errors import Reason, SshError
+from tui.ssh.exec.script_protocol import Answer, Call, answers, channel_errors, parse_line
+from tui.text.printable import one_line
+
+if TYPE_CHECKING:
+    import asyncssh
+
+    from tui.runs.launch.worker_session import Front
+    from tui.ssh.fleet import Fleet
+
+BATCH = 256 * 1024
+"""Bytes taken from a connection at once; with SSH's window this bounds the memory a worker can cost."""
+MAX_CHATTER = 1024 * 1024
+"""Bytes that start-up files may print before the log begins."""
+MAX_TRAILER = 64 * 1024
+MAX_ANSWERS = 64
+_ROOM = {
+    "full": "the disk of this worker is full: the job waits in its write, nothing is lost",
+    "room": "there is room on the disk of this worker again: the job goes on",
+}
+_FOR_A_PERSON = (Reason.HOST_KEY_CHANGED, Reason.HOST_KEY_UNKNOWN, Reason.DENIED)
+"""Why a worker that was lost does not come back by itself."""
+SHORT_PAUSE = 30.0
+"""Seconds between two looks at a log that is shorter than its mirror while its job lives."""
+
+EMPTY_PAUSE = 1.0
+"""Seconds before another session, where one that told and brought nothing was over sooner than that."""
+
+
+class Follower:
+    """One worker's log of one attempt, followed to its end.
+
+    `contact` learns when the worker is heard of and lost, and says for how long it is tried; `reached` is called
+    whenever it answers, `ending` when the job has ended and what it left behind has not. `front` is the session that
+    launched the job: it sends the log from its first byte on.
+    """
+
+    def __init__(
+        self,
+        directory: RunDirectory,
+        fleet: Fleet,
+        worker: int,
+        *,
+        attempt: int = 0,
+        contact: Contact | None = None,
+        reached: Callable[[], Awaitable[None]] | None = None,
+        ending: Callable[[Outcome], None] | None = None,
+        front: Front | None = None,
+    ) -> None:
+        self.directory = directory
+        self.fleet = fleet
+        self.worker = worker
+        self.attempt = attempt
+        self.outcome: Outcome | None = None
+        self.contact = contact or Contact(Patience())
+        self._reached = reached
+        self._ending = ending
+        self._front = front
+        self._mirror = Mirror(directory, worker)
+        self._waits: Iterator[float] = backoff()
+        self._room = "room"
+        self._told: set[str] = set()
+
+    async def run(self) -> Outcome:
+        """Follow until the worker's part has ended and its mirror is complete, or patience is at its end."""
+        try:
+            await self._mirror.open()
+            while (outcome := await self._attempt()) is None:
+                pass
+            await self._mirror.flush()
+        finally:
+            self._mirror.close()
+        self.outcome = outcome
+        return outcome
+
+    async def _attempt(self) -> Outcome | None:
+        """One session; a failed one is told once and followed by a pause that grows."""
+        began, size = asyncio.get_running_loop().time(), self._mirror.size
+        try:
+            outcome = await self._once()
+            brief = asyncio.get_running_loop().time() - began < EMPTY_PAUSE
+            if brief and outcome is None and self._mirror.size == size:
+                await asyncio.sleep(EMPTY_PAUSE)
+            return outcome
+        except TpuTuiError as error:
+            await self._link_lost(error)
+            return await self._wait(error)
+
+    async def _wait(self, error: TpuTuiError) -> Outcome | None:
+        """Wait before the next session; the outcome of a worker that is given up instead."""
+        if await self.contact.pause(self.worker, next(self._waits)):
+            return None
+        out = in_time(self.contact.out_for(self.worker))
+        gone = self.contact.gone
+        why = f"is gone: {gone}" if gone else f"could not be reached for {out} ({_said(error)})"
+        return Outcome(None, size=self._mirror.size, recorded=False, unreachable=why)
+
+    async def catch_up(self) -> None:
+        """Bring the mirror to where the log ended when it was asked. Raises WorkerError."""
+        try:
+            await self._mirror.open()
+            await self._once(to_present=True)
+        finally:
+            self._mirror.close()
+
+    async def _once(self, to_present: bool = False) -> Outcome | None:
+        """One session: what the log has grown by; the outcome when that is all there will be."""
+        process, made = await self._session()
+        trailer = asyncio.ensure_future(self._trailer(process, made))
+        try:
+            head, rest = await self._head(process, made)
+            await self._link_restored()
+            if head.word == "norun":
+                ran = status_of(self.directory).state is RunState.RUNNING
+                return Outcome(None, size=self._mirror.size, recorded=False, absent=not ran, removed=ran)
+            if head.word == "log":
+                goal = self._size_in(head) if to_present else None
+                await self._copy(process, rest, goal)
+                if goal is not None:
+                    return None
+            return await self._judge(head, await trailer)
+        except channel_errors() as error:
+            raise _broken(self.worker, error) from error
+        finally:
+            trailer.cancel()
+            process.close()
+
+    def _size_in(self, head: Answer) -> int:
+        """Return the log's size by the worker's answer. Raises WorkerError where it names none."""
+        size = head.number_at(0)
+        if size is None:
+            raise WorkerError("its answer does not say how long its log is", worker=self.worker)
+        return size
+
+    async def _session(self) -> tuple[asyncssh.SSHClientProcess[bytes], Call]:
+        """A session that sends the log from the mirror's end on: the launch's own at first, where there is one."""
+        front, self._front = self._front, None
+        if front is not None:
+            if not self._mirror.size:
+                return front.process, front.made
+            front.process.close()
+        run = self.directory.run
+        numbers = (self._mirror.size, FOLLOW_TIMEOUT, self.attempt)
+        pace = pace_of(len(run.workers))
+        made = call("follow", run.id, self.worker, *numbers, run_root=run.run_root, pace=pace)
+        process = await self.fleet.process(self.worker, made.command)
+        try:
+            process.stdin.write(made.input)
+        except channel_errors() as error:
+            process.close()
+            raise _broken(self.worker, error) from error
+        return process, made
+
+    async def _head(self, process: asyncssh.SSHClientProcess[bytes], made: Call) -> tuple[Answer, bytes]:
+        """The answer before the bytes, and the bytes that came along; what start-up files print is left aside."""
+        seen = b""
+        skipped = 0
+        while skipped + len(seen) < MAX_CHATTER + BATCH:
+            line, newline, rest = seen.partition(b"\n")
+            if not newline:
+                data = await process.stdout.read(BATCH)
+                if not data:
+                    raise WorkerError("the follower did not start", worker=self.worker, why=one_line(seen[-200:]))
+                seen += data
+                continue
+            answer = parse_line(made.nonce, line)
+            if answer is not None and answer.word in ("log", "short", "norun"):
+                return answer, rest
+            skipped += len(line)
+            seen = rest
+        raise WorkerError(
+            "a start-up file there prints without end", worker=self.worker, remedy="look at ~/.bashrc on that worker"
+        )
+
+    async def _copy(self, process: asyncssh.SSHClientProcess[bytes], data: bytes, goal: int | None) -> None:
+        """Append what comes until the stream ends, or the mirror is `goal` bytes long."""
+        while True:
+            if data:
+                await self._mirror.append(data)
+                self._waits = backoff()
+            if goal is not None and self._mirror.size >= goal:
+                return
+            data = await process.stdout.read(BATCH)
+            if not data:
+                return
+            self.contact.heard(self.worker)
+
+    async def _judge(self, head: Answer, trailer: list[Answer]) -> Outcome | None:
+        """What a session's last words mean; None: open another one."""
+        if head.word == "short":
+            same_boot = head.word_at(1) == head.word_at(2)
+            why = "the job or another program there cut it short" if same_boot else "a power loss there?"
+            ends, held = self._size_in(head), self._mirror.size
+            text = f"its log ends at byte {ends}, before the mirror's {held} ({why}): the mirror is kept"
+            await self._tell_once(text)
+        for answer in trailer:
+            size = answer.number("size")
+            complete = size is not None and (size == self._mirror.size or head.word == "short")
+            if answer.word == "end" and complete:
+                return outcome_of(answer)
+            if answer.word == "lost" and complete:
+                if answer.name("boot") != answer.name("was"):
+                    await self._tell_once("the machine was rebooted; nobody recorded how its part of the run ended")
+                return Outcome(answer.number("code", MOST_EXIT_CODE), size=self._mirror.size, recorded=False)
+        if head.word == "short":
+            await asyncio.sleep(SHORT_PAUSE)
+        return None
+
+    async def _trailer(self, process: asyncssh.SSHClientProcess[bytes], made: Call) -> list[Answer]:
+        """What the worker says beside the log; a full disk there is told when it is heard."""
+        heard: list[Answer] = []
+        rest = b""
+        with suppress(*channel_errors()):
+            while data := await process.stderr.read(MAX_TRAILER):
+                lines, newline, rest = (rest + data).rpartition(b"\n")
+                rest = rest[-MAX_TRAILER:]
+                for answer in answers(made.nonce, lines) if newline else []:
+                    if answer.word in _ROOM:
+                        await self._tell_room(answer.word)
+                    elif answer.word == "ending":
+                        self._tell_ending(outcome_of(answer))
+                    else:
+                        heard = [*heard, answer][-MAX_ANSWERS:]
+        return heard
+
+    def _tell_ending(self, outcome: Outcome) -> None:
+        if self._ending is not None and outcome.exit_code is not None:
+            self._ending(outcome)
+
+    async def _tell_room(self, word: str) -> None:
+        """The same is not told twice when a follower is opened again."""
+        if word != self._room:
+            self._room = word
+            await record(self.directory, "note", worker=self.worker, text=_ROOM[word])
+
+    async def _link_lost(self, error: TpuTuiError) -> None:
+        """Tell it once, and again where it turns out that only a person can help."""
+        stays = isinstance(error, SshError) and error.reason in _FOR_A_PERSON and _said(error) not in self._told
+        if self.contact.lost(self.worker) or stays:
+            self._told.add(_said(error))
+            await record(self.directory, "link", worker=self.worker, status="lost", detail=_said(error))
+
+    async def _link_restored(self) -> None:
+        was_out = self.contact.is_out(self.worker)
+        self.contact.heard(self.worker)
+        if self._reached is not None:
+            await self._reached()
+        if was_out:
+            detail = f"following goes on at byte {self._mirror.size}"
+            await record(self.directory, "link", worker=self.worker, status="restored", detail=detail)
+
+    async def _tell_once(self, text: str) -> None:
+        if text not in self._told:
+            self._told.add(text)
+            await record(self.directory, "note", worker=self.worker, text=text)
+
+
+async def catch_up(directory: RunDirectory, fleet: Fleet, *, timeout: float) -> None:
+    """Bring every mirror to where its log ends now, earlier attempts' first; nothing where a keeper does it already.
+
+    Each of the steps takes at most `timeout` seconds. Raises the first WorkerError; the other workers' mirrors are
+    brought up to date all the same. TpuTuiError where nothing can be written here.
+    """
+    from tui.runs.follow.sync_from_workers import Answers, answers_about, note_told
+
+    try:
+        claim = Claim.take(directory)
+    except OSError as refused:
+        raise TpuTuiError(
+            "the run's mirror cannot be brought up to date",
+            why=f"{directory.path}: {refused.strerror or refused}",
+            remedy="let TPU_TUI_HOME name a directory that you may write to",
+        ) from refused
+    if claim is None:
+        return
+    told: Answers = {}
+    try:
+        tell_missed_arrivals(directory)
+        errors = await _caught_up(directory, fleet, timeout)
+        if not errors:
+            with suppress(asyncio.TimeoutError):
+                told = await asyncio.wait_for(answers_about(directory.run, fleet), timeout)
+    finally:
+        claim.release(beat=False)
+    note_told(directory, told)
+    for error in errors:
+        raise error
+
+
+async def _caught_up(directory: RunDirectory, fleet: Fleet, timeout: float) -> list[BaseException]:
+    """Bring the mirrors up to date; what hindered it."""
+    from tui.runs.follow.previous_attempts import fetch_earlier
+
+    try:
+        await asyncio.wait_for(fetch_earlier(directory, fleet), timeout)
+    except asyncio.TimeoutError:
+        return [WorkerError(f"the logs of earlier attempts did not all come within {timeout:g} s")]
+    attempt = status_of(directory).mirrored
+    tasks = [
+        asyncio.ensure_future(Follower(directory, fleet, worker.index, attempt=attempt).catch_up())
+        for worker in directory.run.workers
+    ]
+    done, pending = await asyncio.wait(tasks, timeout=timeout)
+    for task in pending:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    errors = [error for task in done if (error := task.exception()) is not None]
+    if pending and not errors:
+        return [WorkerError(f"{len(pending)} workers did not answer within {timeout:g} s")]
+    return errors
+
+
+def _said(error: TpuTuiError) -> str:
+    return error.what + (f": {error.why}" if error.why else "")
+
+
+def _broken(worker: int, error: Exception) -> WorkerError:
+    return WorkerError("the connection broke", worker=worker, why=one_line(str(error)) or type(error).__name__)

@@ -1,0 +1,126 @@
+"""Attempts made before this machine knew of a run: their logs are still on the workers, and are fetched in order."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING
+
+from tui.errors import TpuTuiError
+from tui.pod.run import RunState
+from tui.runs.follow.follower import Follower
+from tui.runs.health.reachability import Contact
+from tui.runs.keeper.failure_rules import Patience, names_of
+from tui.runs.record.log_mirror import patiently, record, set_logs_aside
+from tui.runs.record.run_directory import RunDirectory
+from tui.runs.record.run_status import status_of
+from tui.runs.worker.calls import Outcome
+from tui.runs.worker.queries import ask_status, attempt_of
+from tui.text.numbers import parse_integer
+
+if TYPE_CHECKING:
+    from tui.ssh.fleet import Fleet
+
+EARLIER = "earlier_attempts"
+"""Field of the event that says how many attempts were made before a run was found."""
+_LOOK = 1.0
+_OUT_OF_REACH = 20.0
+"""Seconds that a worker out of reach is waited for, once the others have given all they have of an attempt."""
+_ASKING = 5.0
+"""Seconds in which workers tell which attempt they are at, before those are followed that this machine knows of."""
+
+
+async def learn_of_attempts(directory: RunDirectory, fleet: Fleet) -> None:
+    """Note that the run went on to a later attempt while it was not followed from here, if it did.
+
+    Whoever followed the last attempt known here would take its end for the run's, and act on it.
+    """
+    if not directory.run.restarts:
+        return
+    latest = min(await _latest_there(directory, fleet), directory.run.restarts)
+    if latest > max(status_of(directory).mirrored, _wanted(directory)):
+        text = f"it was launched again while nobody followed it here: attempt {latest}; the earlier logs come first"
+        await record(directory, "note", text=text, **{EARLIER: latest})
+
+
+async def _latest_there(directory: RunDirectory, fleet: Fleet) -> int:
+    """The latest attempt that a worker in reach tells of."""
+    asking = [asyncio.ensure_future(_attempt_on(directory, fleet, each.index)) for each in directory.run.workers]
+    try:
+        done, _ = await asyncio.wait(asking, timeout=_ASKING)
+        return max((task.result() for task in done), default=0)
+    finally:
+        for task in asking:
+            task.cancel()
+        await asyncio.gather(*asking, return_exceptions=True)
+
+
+async def _attempt_on(directory: RunDirectory, fleet: Fleet, worker: int) -> int:
+    try:
+        answer = await ask_status(directory.run, fleet, worker)
+    except TpuTuiError:
+        return 0
+    return attempt_of(answer, directory.run) if answer is not None else 0
+
+
+def _wanted(directory: RunDirectory) -> int:
+    """How many attempts were made before the present one, by what was noted and by the logs that were set aside."""
+    noted = (event.get(EARLIER) or 0 for event in directory.events()[0])
+    kept = (parse_integer(path.name) for path in directory.attempt_path(0).parent.glob("*"))
+    aside = (number + 1 for number in kept if number is not None)
+    return min(max((*noted, *aside), default=0), directory.run.restarts)
+
+
+async def fetch_earlier(directory: RunDirectory, fleet: Fleet) -> None:
+    """Mirror what came before the present attempt, from byte 0; can be cut off and gone on with at any moment."""
+    wanted = _wanted(directory)
+    for attempt in range(status_of(directory).mirrored, wanted):
+        await _set_aside(directory, attempt)
+        if not directory.attempt_path(attempt).exists():  # it does where the events that told so were lost
+            await _fetch(directory, fleet, attempt)
+        state, cause = str(RunState.PREPARING), f"restart {attempt + 1} of {directory.run.restarts}"
+        await record(directory, "state", state=state, attempt=attempt + 1, cause=cause)
+    if wanted:
+        await _set_aside(directory, min(status_of(directory).mirrored, wanted))
+
+
+async def _set_aside(directory: RunDirectory, attempt: int) -> None:
+    if attempt:
+        await patiently(partial(set_logs_aside, directory, attempt))
+
+
+async def _fetch(directory: RunDirectory, fleet: Fleet, attempt: int) -> None:
+    """One attempt's logs, from every worker that can be reached."""
+    contact = Contact(Patience())
+    indices = [worker.index for worker in directory.run.workers]
+    followers = {index: Follower(directory, fleet, index, attempt=attempt, contact=contact) for index in indices}
+    tasks = {index: asyncio.ensure_future(follower.run()) for index, follower in followers.items()}
+    try:
+        while left := [index for index, task in tasks.items() if not task.done()]:
+            if all(contact.out_for(index) > _OUT_OF_REACH for index in left):
+                text = f"attempt {attempt}: the logs of {names_of(left)} could not be fetched: out of reach"
+                await record(directory, "note", text=text)
+                break
+            await asyncio.wait([tasks[index] for index in left], timeout=_LOOK)
+    finally:
+        for task in tasks.values():
+            task.cancel()
+        ended = await asyncio.gather(*tasks.values(), return_exceptions=True)
+    for index, outcome in zip(indices, ended, strict=True):
+        if isinstance(outcome, Outcome) and outcome.unreachable is None:
+            await record_exit(directory, index, outcome)
+
+
+async def record_exit(directory: RunDirectory, worker: int, outcome: Outcome) -> None:
+    """Write down how a worker's part ended."""
+    await record(
+        directory,
+        "exit",
+        worker=worker,
+        exit_code=outcome.exit_code,
+        signal=outcome.signal,
+        size=outcome.size,
+        cause=outcome.cause,
+        ended=outcome.time,
+        recorded=outcome.recorded,
+    )

@@ -1,0 +1,113 @@
+"""What the workers say of a run that nobody keeps here, put on record: its state is theirs, not its last keeper's."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from tui.errors import TpuTuiError
+from tui.pod.run import Run, RunState
+from tui.runs.follow.previous_attempts import EARLIER
+from tui.runs.record.directory_lock import Claim
+from tui.runs.record.run_directory import RunDirectory
+from tui.runs.record.run_status import STOP_REQUESTED, TOLD, RunStatus, status_of
+from tui.runs.worker.calls import Outcome, outcome_of
+from tui.runs.worker.queries import Found, ask_status, attempt_of, found_in
+from tui.ssh.exec.script_protocol import Answer
+
+if TYPE_CHECKING:
+    from tui.ssh.fleet import Fleet
+
+Answers = Mapping[int, "Answer | None"]
+"""What each worker that was asked says of a run; None where it knows no such run."""
+_NOT_BEGUN = (Found.NOTHING, Found.UNDECIDED, Found.ABORTED)
+_ALIVE = (Found.RUNNING, Found.UNDECIDED)
+_HAD_ITS_TIME = (Found.ENDED, Found.LOST)
+
+
+async def answers_about(run: Run, fleet: Fleet) -> Answers:
+    """What each worker that can be reached says of the run."""
+    indices = [worker.index for worker in run.workers]
+    heard = await asyncio.gather(*(ask_status(run, fleet, index) for index in indices), return_exceptions=True)
+    for one in heard:
+        if isinstance(one, BaseException) and not isinstance(one, TpuTuiError):
+            raise one
+    told = zip(indices, heard, strict=True)
+    return {index: one for index, one in told if not isinstance(one, BaseException)}
+
+
+def note_told(directory: RunDirectory, answers: Answers) -> None:
+    """Put on record that the run began, which of its parts ended and how, and that a person stopped it.
+
+    Only where every worker speaks of the same attempt, the one that is known here or a later one, and has begun it or
+    nothing of it is left alive: what else there may be (a launch cut off, a restart under way) is a keeper's to sort
+    out. Nothing is noted while one lives. A keeper that comes later follows every log to its end all the same. A run
+    that was given up as lost goes on, or has ended, once workers that were out of reach say so.
+    """
+    status = status_of(directory)
+    workers = [part.worker for part in status.workers]
+    settled = status.state.is_over and not status.was_given_up
+    if status.attended.alive or settled or not set(workers) <= set(answers):
+        return
+    answers = {index: answers[index] for index in workers}
+    attempts = {attempt_of(answer, directory.run) for answer in answers.values() if answer} or {status.attempt}
+    attempt = max(attempts)
+    if len(attempts) > 1 or attempt < status.attempt:
+        return
+    found = {index: found_in(answer) if answer else Found.NOTHING for index, answer in answers.items()}
+    begun = not any(one in _NOT_BEGUN for one in found.values())
+    # A further attempt of which nothing is there yet may still be made, by a keeper that takes over.
+    was_there = not attempt or any(one in _HAD_ITS_TIME for one in found.values())
+    over = was_there and not any(one in _ALIVE for one in found.values())
+    has_come_back = status.state.is_over and Found.NOTHING not in found.values()
+    if not (begun or over) or (status.state.is_over and not has_come_back):
+        return
+    with suppress(OSError):  # what cannot be written here is asked for again
+        claim = Claim.take(directory)
+        if claim is None:
+            return
+        try:
+            if has_come_back:
+                directory.append_event("state", state=str(RunState.RUNNING), cause=None, revived=True)
+                status = status_of(directory)
+            _note(directory, status, attempt, answers, found)
+        finally:
+            claim.release(beat=False)
+
+
+def _note(
+    directory: RunDirectory, status: RunStatus, attempt: int, answers: Answers, found: Mapping[int, Found]
+) -> None:
+    later = attempt > status.attempt
+    if not status.told and status.state is RunState.PREPARING:
+        _note_beginning(directory, later, found)
+    stopped = any(answer and answer.fields.get("stopped") == "1" for answer in answers.values())
+    if stopped and not status.stop_requested and Found.RUNNING not in found.values():
+        directory.append_event(STOP_REQUESTED, by="user on another machine", grace=directory.run.grace)
+    ended = [index for index, one in found.items() if one is not Found.RUNNING]
+    if later or not {part.worker for part in status.workers if part.ended} >= set(ended):
+        rows = [_end_of(index, None if found[index] is Found.NOTHING else answers[index]) for index in ended]
+        before = {EARLIER: attempt} if attempt > status.mirrored else {}
+        directory.append_event(TOLD, attempt=attempt, ended=rows, **before)
+
+
+def _note_beginning(directory: RunDirectory, later: bool, found: Mapping[int, Found]) -> None:
+    """Note that the attempt known here has begun: one that another followed has, too."""
+    if later or any(one in (*_HAD_ITS_TIME, *_ALIVE) for one in found.values()):
+        begun = [index for index, one in found.items() if one is not Found.NOTHING]
+        directory.append_events("phase", sorted(begun), phase="confirm", status="done", detail="found")
+        directory.append_event("state", state=str(RunState.RUNNING), cause=None, since=directory.run.created or None)
+
+
+def _end_of(worker: int, answer: Answer | None) -> dict[str, Any]:
+    outcome = outcome_of(answer) if answer else Outcome(None, recorded=False, absent=True)
+    return {
+        "worker": worker,
+        "exit_code": outcome.exit_code,
+        "signal": outcome.signal,
+        "cause": outcome.cause,
+        "ended": outcome.time,
+        "recorded": outcome.recorded,
+    }

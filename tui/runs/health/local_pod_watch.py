@@ -1,0 +1,73 @@
+"""A run on a local pod goes with its pod: how a keeper learns that the pod is gone.
+
+The pod writes its id and its process into the profile `local` of the same home, and its guardian removes that file
+first of all, however the pod came to its end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+from tui.errors import TpuTuiError
+from tui.pod.run import LOCAL_PROFILE
+from tui.runs.record.run_directory import RunDirectory
+from tui.settings.profiles import Profile, profile_path, read_profile
+
+POD_GONE = "the local pod that it ran on has ended, and every process of the run with it"
+_LOOK = 0.25
+"""Seconds between two looks; one that finds the file unchanged costs one stat and one kill(2) with signal 0."""
+
+
+class Tether:
+    """What ties a run to the local pod that it was launched on."""
+
+    def __init__(self, path: Path, pod: str) -> None:
+        self.pod = pod
+        self._path = path
+        self._seen: tuple[int, int] | None = None
+        self._profile: Profile | None = None
+
+    @classmethod
+    def of(cls, directory: RunDirectory) -> Tether | None:
+        """The tether of a run of the profile `local`, None where no pod was ever noted."""
+        home = directory.path.parent.parent
+        pod = next(_noted_pods(directory), None) or _pod_of(_read(home))
+        return cls(profile_path(home, LOCAL_PROFILE), pod) if pod else None
+
+    def holds(self) -> bool:
+        """Whether that pod still lives."""
+        try:
+            found = self._path.stat()
+        except OSError:
+            return False
+        signature = (found.st_ino, found.st_mtime_ns)
+        if signature != self._seen:
+            self._profile = _read(self._path.parent.parent)
+            self._seen = signature
+        return _pod_of(self._profile) == self.pod and self._profile is not None and self._profile.belongs_to_live_pod
+
+    async def broken(self) -> None:
+        """Return once the pod is gone."""
+        while True:
+            if not self.holds():
+                return
+            await asyncio.sleep(_LOOK)
+
+
+def _noted_pods(directory: RunDirectory) -> Iterator[str]:
+    for event in directory.events()[0]:
+        if event.kind == "state" and event.get("pod"):
+            yield str(event.get("pod"))
+
+
+def _read(home: Path) -> Profile | None:
+    try:
+        return read_profile(home, LOCAL_PROFILE, Path.home())
+    except TpuTuiError:
+        return None
+
+
+def _pod_of(profile: Profile | None) -> str | None:
+    return str(profile.local["pod"]) if profile is not None and profile.local.get("pod") else None

@@ -1,0 +1,66 @@
+"""A slice that was taken away from a run that may be restarted: waited for, and taken as it comes back."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tui.aio.backoff import backoff
+from tui.errors import LaunchError, TpuTuiError
+from tui.pod.run import Run
+from tui.runs.health.reachability import Contact
+from tui.runs.health.slice_monitor import ANSWER_TIME, FIRST_WAIT, LONGEST_WAIT, SliceWatch
+from tui.runs.keeper.failure_rules import Patience
+from tui.runs.record.run_directory import RunDirectory
+
+if TYPE_CHECKING:
+    from tui.ssh.fleet import Fleet
+
+
+async def await_slice(directory: RunDirectory, patience: Patience) -> Run | None:
+    """Wait until a healthy slice of the run's name and size is there; the run on its workers as they are now.
+
+    None when none was there for as long as the run's patience with lost workers lasts.
+    """
+    watch = SliceWatch(directory, Contact(patience), patience)
+    deadline = asyncio.get_running_loop().time() + patience.lost_after
+    waits = backoff(min(FIRST_WAIT, patience.ask_after), LONGEST_WAIT)
+    try:
+        while asyncio.get_running_loop().time() < deadline:
+            with suppress(TpuTuiError, asyncio.TimeoutError):
+                renewed = await asyncio.wait_for(_present(directory.run, watch), ANSWER_TIME)
+                if renewed is not None:
+                    return renewed
+            await asyncio.sleep(next(waits))
+    finally:
+        await watch.close()
+    return None
+
+
+async def _present(run: Run, watch: SliceWatch) -> Run | None:
+    slice_ = await watch.ask()
+    ready = slice_ is not None and slice_.state == "READY" and slice_.health in (None, "HEALTHY")
+    if slice_ is None or not ready or len(slice_.workers) != len(run.workers):
+        return None
+    known = await watch.host_keys(slice_)
+    return replace(run, workers=known.workers, slice_created=slice_.created)
+
+
+async def bring_code(run: Run, fleet: Fleet, tree_path: Path) -> None:
+    """Copy the run's own code to machines that may be new. Raises LaunchError when it is not here any more."""
+    from tui.ssh.sync.bundle import read_parcel
+    from tui.ssh.sync.upload import send_parcel
+
+    parcel = await asyncio.to_thread(read_parcel, tree_path)
+    if parcel.tree.hash != run.code_hash:
+        raise LaunchError(
+            "the run's code cannot be copied to the new machines",
+            why=f"{tree_path} has changed since the launch",
+            remedy="launch the run anew",
+        )
+    async for result in send_parcel(fleet, [worker.index for worker in run.workers], parcel, run_root=run.run_root):
+        if isinstance(result, TpuTuiError):
+            raise result

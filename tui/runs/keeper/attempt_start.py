@@ -1,0 +1,192 @@
+"""How an attempt begins: launched and, where that fails, undone; or found as a keeper that is gone has left it."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from tui.errors import LaunchError, TpuTuiError
+from tui.pod.run import RunState
+from tui.runs.keeper.failure_rules import Patience, in_time, names_of
+from tui.runs.keeper.leadership import Acting
+from tui.runs.keeper.stop_requests import note_stop_elsewhere, stop_everywhere, wish_to_stop
+from tui.runs.launch.gang import Gang
+from tui.runs.launch.launch_spec import LaunchSpec
+from tui.runs.launch.worker_session import BegunElsewhereError, StoppedForGoodError
+from tui.runs.record.log_mirror import is_full, patiently, record, set_logs_aside, tell_missed_arrivals
+from tui.runs.record.run_directory import RunDirectory
+from tui.runs.record.run_status import BY_POLICY, STOP_REQUESTED, status_of
+from tui.runs.worker.queries import Found, survey
+
+if TYPE_CHECKING:
+    from tui.runs.launch.worker_session import Front
+    from tui.ssh.fleet import Fleet
+
+ABORT_GRACE = 5.0
+"""Seconds that jobs of a launch that failed after the barrier get to end: they have hardly begun."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How an attempt ended: what its last `state` event is to say, unless it is made again."""
+
+    state: RunState
+    cause: str | None
+    worker: int | None = None
+    remedy: str | None = None
+
+
+class Starting:
+    """One attempt's beginning. Without `spec` the workers take what they were sent before."""
+
+    def __init__(
+        self,
+        directory: RunDirectory,
+        fleet: Fleet,
+        patience: Patience,
+        acting: Acting,
+        *,
+        spec: LaunchSpec | None,
+        attempt: int,
+    ) -> None:
+        self.directory = directory
+        self.fleet = fleet
+        self.patience = patience
+        self.acting = acting
+        self.spec = spec
+        self.attempt = attempt
+        self.fronts: dict[int, Front] = {}
+        """The sessions of the launch that came about: each goes on with its worker's log."""
+
+    async def launch(self) -> Ended | None:
+        """Launch the gang; how that ended where it does not run."""
+        spec = self.spec or LaunchSpec(self.directory.run, {}, self.fleet.access)
+        gang = Gang(
+            self.directory,
+            spec,
+            self.fleet,
+            attempt=self.attempt,
+            again=self.spec is None,
+            keeper=self.acting.number,
+        )
+        launching = asyncio.ensure_future(gang.run())
+        wish = asyncio.ensure_future(wish_to_stop(self.directory))
+        try:
+            await asyncio.wait({launching, wish}, return_when=asyncio.FIRST_COMPLETED)
+            if not launching.done():
+                launching.cancel()
+            try:
+                await launching
+            except BegunElsewhereError as error:
+                await record(self.directory, "note", text=f"{error.sentence}: it is followed here")
+                return await self._as_found()
+            except TpuTuiError as error:
+                return await self._undo(gang, None if await self._was_stopped(error) else error)
+            except OSError as error:
+                if not is_full(error):
+                    raise
+                self.directory.spend_room()
+                return await self._undo(gang, _no_room(error, self.directory))
+            except asyncio.CancelledError:
+                if not wish.done():
+                    raise
+                return await self._undo(gang, None)
+        finally:
+            launching.cancel()
+            wish.cancel()
+        self.fronts = gang.fronts
+        if gang.keeper:
+            self.acting.was_left_with(gang.fronts)
+        await record(self.directory, "state", state=str(RunState.RUNNING), cause=None)
+        return None
+
+    async def _was_stopped(self, error: TpuTuiError) -> bool:
+        """Whether a person's stop is behind an error: workers hear of it before the keeper does, or it alone does."""
+        if not self._is_to_stop and isinstance(error, StoppedForGoodError):
+            await note_stop_elsewhere(self.directory)
+        return self._is_to_stop
+
+    @property
+    def _is_to_stop(self) -> bool:
+        return status_of(self.directory).stop_requested not in (None, BY_POLICY)
+
+    async def _undo(self, gang: Gang, error: TpuTuiError | None) -> Ended:
+        """End what a launch that came to nothing may have started; the culprit is named."""
+        cause = None if error is None else error.sentence
+        if gang.passed_barrier:
+            await record(self.directory, "state", state=str(RunState.STOPPING), cause=cause)
+            left = await stop_everywhere(self.directory, self.fleet, ABORT_GRACE)
+            if left:
+                names = ", ".join(str(index) for index in left)
+                cause = f"{cause or 'stopped'}; not confirmed stopped: worker {names}"
+        state = RunState.STOPPED if error is None else RunState.FAILED
+        worker = error.worker if error is not None and isinstance(error.worker, int) else None
+        if worker is not None:
+            await record(self.directory, "failure", worker=worker, exit_code=None, cause=cause)
+        return Ended(state, cause, worker, error.remedy if error is not None else None)
+
+    async def take_over(self) -> Ended | None:
+        """Look what became of a run whose keeper is gone; how it ended where there is nothing to follow."""
+        status = status_of(self.directory)
+        if status.state is RunState.PREPARING and self.attempt:
+            await patiently(partial(set_logs_aside, self.directory, self.attempt))
+        tell_missed_arrivals(self.directory)
+        return await self._as_found() if status.state is RunState.PREPARING else None
+
+    async def _as_found(self) -> Ended | None:
+        """Go on with what the workers have of the attempt; how it ended where there is nothing to follow."""
+        asking = survey(self.directory.run, self.fleet, self.attempt)
+        try:
+            found = await asyncio.wait_for(asking, self.patience.lost_after)
+        except asyncio.TimeoutError:
+            while_ = in_time(self.patience.lost_after)
+            return Ended(RunState.LOST, f"what became of its launch could not be asked for {while_}")
+        begun = [index for index, what in found.items() if what is not Found.NOTHING]
+        if not begun and self._is_to_stop:
+            return Ended(RunState.STOPPED, None)
+        if not begun and self.attempt:
+            return await self._launch_in_turn()
+        if not begun:
+            error = LaunchError("the launch was cut off before anything started", remedy="launch it again")
+            return Ended(RunState.FAILED, error.sentence, remedy=error.remedy)
+        for index in begun:
+            await record(self.directory, "phase", worker=index, phase="confirm", status="done", detail="found")
+        missing = [index for index, what in found.items() if what in (Found.NOTHING, Found.ABORTED)]
+        if missing:
+            await self._end_partial(missing)
+        else:
+            await record(self.directory, "state", state=str(RunState.RUNNING), cause=None)
+        return None
+
+    async def _launch_in_turn(self) -> Ended | None:
+        """Launch an attempt of which nothing is there, unless a newer keeper does within its time."""
+        if not await self.acting.is_ours(self.attempt):
+            begun = await self.acting.begun_elsewhere(self.attempt, self.patience.newer_acts)
+            if begun is False:
+                await note_stop_elsewhere(self.directory)
+                return Ended(RunState.STOPPED, None)
+            if begun:
+                return await self._as_found()
+        await self.acting.take_back()
+        return await self.launch()
+
+    async def _end_partial(self, missing: list[int]) -> None:
+        """Stop a run whose launch was cut off while it was confirmed: it runs on some workers only."""
+        if self._is_to_stop:
+            await stop_everywhere(self.directory, self.fleet, ABORT_GRACE)
+            return
+        cause = f"the launch was cut off while it was confirmed: it does not run on {names_of(missing)}"
+        await record(self.directory, "failure", worker=missing[0], exit_code=None, cause=cause)
+        await record(self.directory, "state", state=str(RunState.STOPPING), cause=cause)
+        await record(self.directory, STOP_REQUESTED, by=BY_POLICY, grace=ABORT_GRACE, cause=cause)
+        await stop_everywhere(self.directory, self.fleet, ABORT_GRACE)
+
+
+def _no_room(error: OSError, directory: RunDirectory) -> LaunchError:
+    home = directory.path.parent.parent
+    why = os.strerror(error.errno or errno.ENOSPC)
+    return LaunchError("the disk of this machine is full", why=why, remedy=f"make room in {home}")

@@ -1,0 +1,308 @@
+"""The gang launch: connect, check, prepare, sync, one barrier, start, confirm; it ends up everywhere or nowhere.
+
+Each worker has a front: one SSH session that stays open until the launch is decided. What a front's worker does
+without the launcher is in worker.sh: unconfirmed jobs end themselves, at once when their connection closes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from tui.errors import TpuTuiError, WorkerError
+from tui.pod.run import Run
+from tui.pod.worker import Worker
+from tui.runs.launch.job_script import job_text
+from tui.runs.launch.launch_spec import LaunchSpec
+from tui.runs.launch.preflight import look
+from tui.runs.launch.worker_session import BegunElsewhereError, Front, StoppedForGoodError
+from tui.runs.record.event_log import to_bytes
+from tui.runs.record.run_directory import RunDirectory
+from tui.runs.record.run_status import TAGS
+from tui.runs.record.worker_status import is_tag
+from tui.runs.worker.calls import FOLLOW_TIMEOUT, call, pace_of
+from tui.ssh.exec.script_protocol import Answer, Call
+from tui.ssh.fleet import Fleet
+
+if TYPE_CHECKING:
+    from tui.ssh.sync.bundle import Parcel
+
+_DECIDED = (StoppedForGoodError, BegunElsewhereError)
+"""Of several failures the one that tells what became of the run, where others only had to end with it."""
+_OTHERS = 2.0
+"""Seconds in which other workers may fail too once one has, so that all of them are named."""
+
+
+def launch_call(
+    spec: LaunchSpec,
+    worker: Worker,
+    record: bytes,
+    code: str | None = None,
+    *,
+    attempt: int = 0,
+    again: bool = False,
+    keeper: int = 0,
+) -> Call:
+    """The call that prepares one worker: script, settings, the job's text and `record`, the run.json to keep there.
+
+    `again`: neither is sent; the worker takes those of its attempt before, secrets included. `keeper` is the number
+    of the one that launches, 0 where the worker knows it. Confirmed, the session goes on as the log's follower.
+    """
+    text = b"" if again else job_text(spec.run, worker, spec.env, code).encode("utf-8", "surrogateescape")
+    record = b"" if again else record
+    return call(
+        "launch",
+        spec.run.id,
+        worker.index,
+        len(text),
+        len(record),
+        attempt,
+        keeper,
+        FOLLOW_TIMEOUT,
+        run_root=spec.run.run_root,
+        data=text + record,
+        lease=spec.run.lease,
+        sync=spec.sync is not None,
+        pace=pace_of(len(spec.run.workers)),
+    )
+
+
+class Gang:
+    """One launch over a fleet. `run` returns when every worker runs; else it raises, with nothing left undecided.
+
+    The fronts of a launch that came about stay open, each with its worker's log to follow.
+    """
+
+    def __init__(
+        self,
+        directory: RunDirectory,
+        spec: LaunchSpec,
+        fleet: Fleet,
+        *,
+        attempt: int = 0,
+        again: bool = False,
+        keeper: int = 0,
+    ) -> None:
+        """`again`: the keeper never knew the job's secrets, so the workers use what they were sent before.
+
+        `keeper` is the launching keeper's number, which a first attempt leaves with the workers.
+        """
+        self.directory = directory
+        # A further attempt runs the very code of the first one, which lies on the workers already.
+        self.spec = spec if attempt == 0 else replace(spec, run=directory.run, sync=None)
+        self.attempt = attempt
+        self.again = again
+        self.keeper = keeper if attempt == 0 else 0
+        self.fleet = fleet
+        self.fronts: dict[int, Front] = {}
+        self.passed_barrier = False
+        self._tags: dict[str, str] = {}
+        self._parcel: Parcel | None = None
+        self._record = b""
+        self._lost: asyncio.Future[TpuTuiError] = asyncio.get_running_loop().create_future()
+
+    async def run(self) -> None:
+        """Launch on every worker, or raise the first worker's error (LaunchError or WorkerError).
+
+        `passed_barrier` then says whether jobs may have been started, and a stop is owed.
+        """
+        timeouts = self.spec.timeouts
+        try:
+            await self._each("connect", self._connect, timeouts.connect)
+            await self._look()
+            await self._read_tree()
+            await self._each("prepare", self._prepare, timeouts.prepare)
+            if self.spec.sync is not None:
+                await self._each("sync", self._sync, timeouts.sync)
+            self._barrier()
+            await self._each("start", self._started, self._word_timeout)
+            for front in self.fronts.values():
+                front.send(b"ok!")
+            await self._each("confirm", self._confirmed, self._word_timeout)
+        except BaseException:
+            await asyncio.gather(*(front.close(self.spec.patience.answer) for front in self.fronts.values()))
+            raise
+
+    @property
+    def _word_timeout(self) -> float:
+        return self.spec.run.lease + self.spec.patience.answer
+
+    async def _connect(self, worker: Worker) -> str:
+        await self.fleet.connect(worker.index)
+        return ""
+
+    async def _look(self) -> None:
+        """Look at the workers before anything is left with them, where that is wanted; once a run."""
+        if self.spec.look is not None and self.attempt == 0:
+            self._phase_of_all("check", "started")
+            await look(self.directory, self.spec, self.spec.look, self.fleet, self._ask)
+            self._phase_of_all("check", "done")
+
+    async def _ask(self, index: int, made: Call) -> list[Answer]:
+        """Make a check's call in the session that the worker's launch goes on in."""
+        front = Front(self.fleet.workers[index], await self.fleet.process(index, made.command_of_two))
+        try:
+            heard = await front.answers_to(made)
+        except BaseException:
+            front.process.close()
+            raise
+        self.fronts[index] = front
+        return heard
+
+    async def _read_tree(self) -> None:
+        """Read the tree that is to be synced, once, and note its hash in run.json here and on every worker."""
+        if self.spec.sync is not None:
+            from tui.ssh.sync.bundle import read_parcel
+
+            self._parcel = await asyncio.to_thread(read_parcel, self.spec.sync)
+            self.spec = replace(self.spec, run=replace(self.spec.run, code_hash=self._parcel.tree.hash))
+            self.directory.amend(self.spec.run)
+        self._record = to_bytes(self.spec.run.to_json())
+
+    async def _prepare(self, worker: Worker) -> str:
+        made = launch_call(
+            self.spec,
+            worker,
+            self._record,
+            self._code,
+            attempt=self.attempt,
+            again=self.again,
+            keeper=self.keeper,
+        )
+        front = self.fronts.get(worker.index)
+        if front is None or front.has_ended:
+            front = self.fronts[worker.index] = Front(worker, await self.fleet.process(worker.index, made.command))
+        front.begin(made)
+        first, then = ("armed", "started") if self.spec.sync is None else ("prepared", "armed")
+        self._note_tag(worker, await front.expect(first))
+        front.watch_for(then, self._lose)
+        for text in front.notes:
+            self.directory.append_event("note", worker=worker.index, text=text)
+        return ""
+
+    @property
+    def _code(self) -> str | None:
+        """Where the working tree will lie on the workers."""
+        if self.spec.run.code_hash is None:
+            return None
+        from tui.ssh.sync.upload import code_directory
+
+        return code_directory(self.spec.run.run_root, self.spec.run.code_hash)
+
+    async def _sync(self, worker: Worker) -> str:
+        from tui.ssh.sync.upload import send_parcel
+
+        assert self._parcel is not None
+        detail = ""
+        async for result in send_parcel(self.fleet, [worker.index], self._parcel, run_root=self.spec.run.run_root):
+            if isinstance(result, TpuTuiError):
+                raise result
+            detail = "there already" if result.skipped else f"{result.bytes} bytes"
+        front = self.fronts[worker.index]
+        front.send(b"chk")
+        self._note_tag(worker, await front.expect("armed"))
+        front.watch_for("started", self._lose)
+        return detail
+
+    def _note_tag(self, worker: Worker, answer: Answer) -> None:
+        if is_tag(tag := answer.fields.get("tag", "")):
+            self._tags[str(worker.index)] = tag
+
+    def _barrier(self) -> None:
+        """Everybody is armed: the last moment at which nothing has started anywhere."""
+        if self._lost.done():
+            raise self._lost.result()
+        self._phase_of_all("barrier", "done")
+        self.directory.append_event(TAGS, tags=self._tags)
+        self.passed_barrier = True
+        for front in self.fronts.values():
+            front.send(b"go!")
+
+    async def _started(self, worker: Worker) -> str:
+        front = self.fronts[worker.index]
+        answer = await front.expect("started")
+        front.watch_for("running", self._lose)
+        return f"pid {answer.text}"
+
+    async def _confirmed(self, worker: Worker) -> str:
+        await self.fronts[worker.index].expect("running")
+        return ""
+
+    def _lose(self, front: Front, error: TpuTuiError) -> None:
+        """A worker that waited for the others is gone: the launch has failed, whatever they are still about."""
+        self._failed(front.worker, "confirm" if self.passed_barrier else "barrier", error)
+        if not self._lost.done():
+            self._lost.set_result(error)
+
+    def _phase(self, worker: Worker, phase: str, status: str, detail: str = "") -> None:
+        self.directory.append_event("phase", worker=worker.index, phase=phase, status=status, detail=detail)
+
+    def _failed(self, worker: Worker, phase: str, error: TpuTuiError) -> None:
+        told = {"detail": error.what + (f": {error.why}" if error.why else ""), "remedy": error.remedy}
+        self.directory.append_event("phase", worker=worker.index, phase=phase, status="failed", **told)
+
+    def _phase_of_all(self, phase: str, status: str) -> None:
+        indices = [worker.index for worker in self.spec.run.workers]
+        self.directory.append_events("phase", indices, phase=phase, status=status, detail="")
+
+    async def _each(self, phase: str, step: Callable[[Worker], Awaitable[str]], timeout: float) -> None:
+        """One phase on every worker at once, `timeout` seconds at most. Raises the first failure; all are events."""
+        failures: list[TpuTuiError] = []
+
+        async def one(worker: Worker) -> None:
+            try:
+                detail = await step(worker)
+            except TpuTuiError as error:
+                self._failed(worker, phase, error)
+                failures.append(error)
+                raise
+            self._phase(worker, phase, "done", detail)
+
+        self._phase_of_all(phase, "started")
+        tasks = {asyncio.ensure_future(one(worker)): worker for worker in self.spec.run.workers}
+        everybody = asyncio.ensure_future(_all_or_first_failure(tasks, timeout))
+        either: set[asyncio.Future[Any]] = {everybody, self._lost}
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            everybody.cancel()
+            await asyncio.wait({everybody})
+        if self._lost.done():
+            raise self._lost.result()
+        for task in everybody.result():
+            late = _late(phase, tasks[task], timeout, self.spec.run)
+            self._failed(tasks[task], phase, late)
+            failures.append(late)
+        if failures:
+            raise next((one for one in failures if isinstance(one, _DECIDED)), failures[0])
+
+
+def _late(phase: str, worker: Worker, timeout: float, run: Run) -> WorkerError:
+    slice_ = f"{run.zone}/{run.slice}" if run.zone else run.slice
+    return WorkerError(
+        f"{phase} took longer than {timeout:g} s",
+        worker=worker.index,
+        why="the worker or the network to it is slow or stuck",
+        remedy=f"see whether it answers: tpu-tui exec {slice_} --worker {worker.index} --timeout 60 -- uptime",
+    )
+
+
+async def _all_or_first_failure(tasks: Collection[asyncio.Task[None]], timeout: float) -> list[asyncio.Task[None]]:
+    """Wait for all; after a first failure the others have a moment. Those that were late for `timeout`, cancelled."""
+    late: list[asyncio.Task[None]] = []
+    try:
+        done, pending = await asyncio.wait(tasks, timeout=timeout, return_when=asyncio.FIRST_EXCEPTION)
+        if pending and any(task.exception() for task in done):
+            await asyncio.wait(pending, timeout=_OTHERS)
+        else:
+            late = list(pending)
+    finally:
+        for task in tasks:
+            task.cancel()
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+    for result in results:
+        if isinstance(result, Exception) and not isinstance(result, TpuTuiError):
+            raise result
+    return late

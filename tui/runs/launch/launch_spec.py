@@ -1,0 +1,90 @@
+"""What is to be launched: all that a keeper is told of it, what speaks against it, and how it reads in a dry run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tui.aio.rlimit import check_file_limit
+from tui.errors import UsageError
+from tui.pod.run import Run, mask_secrets
+from tui.runs.keeper.failure_rules import Patience
+from tui.runs.launch.job_script import check_job, job_text
+from tui.runs.launch.phases import PhaseTimeouts
+from tui.runs.launch.preflight import Look
+from tui.ssh.config.access import Access
+
+
+@dataclass(frozen=True)
+class LaunchSpec:
+    """Everything a keeper needs to launch a run. `env` holds the secret values: it travels through pipes only."""
+
+    run: Run = field(repr=False)
+    env: Mapping[str, str] = field(repr=False)
+    access: Access = field(repr=False)
+    sync: Path | None = None
+    patience: Patience = field(default_factory=Patience)
+    """How long the keeper waits for what."""
+    look: Look | None = None
+    """How the workers are looked at first; None: they are not."""
+    timeouts: PhaseTimeouts = field(default_factory=PhaseTimeouts)
+
+    def to_json(self) -> dict[str, Any]:
+        """The document that goes to a keeper's standard input, and nowhere else."""
+        return {
+            "run": {**self.run.to_json(), "argv": list(self.run.argv)},
+            "env": dict(self.env),
+            "access": self.access.to_json(),
+            "sync": str(self.sync) if self.sync else None,
+            "patience": self.patience.to_json(),
+            "timeouts": self.timeouts.to_json(),
+            "look": asdict(self.look) if self.look else None,
+        }
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> LaunchSpec:
+        """Read what `to_json` gave. Raises ValueError when it is none."""
+        sync = document.get("sync")
+        return cls(
+            run=Run.from_json(document["run"]),
+            env=dict(document["env"]),
+            access=Access.from_json(document["access"]),
+            sync=Path(sync) if sync else None,
+            patience=Patience(**document.get("patience", {})),
+            timeouts=PhaseTimeouts(**document.get("timeouts", {})),
+            look=Look(**document["look"]) if document.get("look") else None,
+        )
+
+
+def check_spec(spec: LaunchSpec) -> None:
+    """Refuse what could not run anywhere. Raises UsageError."""
+    check_job(spec.run.argv, spec.env, spec.run.runtime)
+    if not spec.run.workers:
+        raise UsageError(f"{spec.run.slice} has no workers to launch on")
+    if spec.run.on_failure not in ("stop", "leave"):
+        raise UsageError(f"no failure policy {spec.run.on_failure!r}", remedy="stop or leave")
+    check_file_limit(len(spec.run.workers))
+
+
+def dry_run(spec: LaunchSpec) -> str:
+    """Exactly what would run on each worker, secret values masked; for workers after the first, what differs."""
+    check_spec(spec)
+    shown: list[str] = [f"run {spec.run.id} on {spec.run.slice}, {len(spec.run.workers)} workers"]
+    code = None
+    if spec.sync:
+        from tui.ssh.sync.source_tree import read_tree
+        from tui.ssh.sync.upload import code_directory
+
+        code = code_directory(spec.run.run_root, read_tree(spec.sync).hash)
+        shown.append(f"sync {spec.sync} to {code} on every worker")
+    first: list[str] = []
+    run, env = spec.run.without_secrets(), mask_secrets(spec.env, spec.run.env_by_name)
+    for worker in spec.run.workers:
+        lines = [*job_text(run, worker, env, code).splitlines(), 'exec "$@"']
+        mine = lines if not first else [line for line in lines if line not in first]
+        note = "" if not first else " (the rest as on the first)"
+        shown += [f"worker {worker.index} {worker.name}{note}:", *(f"  {line}" for line in mine)]
+        first = first or lines
+    return "\n".join(shown) + "\n"

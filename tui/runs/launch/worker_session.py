@@ -1,0 +1,191 @@
+"""A launch's front: one worker's SSH session that stays open until the launch is decided, then follows the log."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tui.errors import LaunchError, TpuTuiError, WorkerError
+from tui.pod.worker import Worker
+from tui.ssh.exec.script_protocol import Answer, Call, channel_errors, no_answer, parse_line
+
+if TYPE_CHECKING:
+    import asyncssh
+
+_LINE = 64 * 1024
+_LAST_WORDS = 2.0
+"""Seconds in which a session that ended may still deliver what it wrote to standard error."""
+
+_REFUSALS = {
+    "busy": ("another run is alive here", "stop it first, or wait for it: `tpu-tui runs`"),
+    "device": ("the TPU is held by another process", "end that process, or `docker stop` its container"),
+    "command": ("the command cannot run here", "see that it is there: --sync, --venv, --conda-env, --workdir"),
+    "directory": ("cannot make the run's directory", "see that run_root is writable there"),
+    "full": ("no room for the log", "free some space on the worker's disk"),
+    "program": ("a program is missing here", "the worker needs sh, coreutils and util-linux"),
+    "tag": ("cannot mark the run's processes", "raise the hard limit on file locks (ulimit) on that worker"),
+    "stopped": ("the run was stopped for good", "launch it anew"),
+    "elsewhere": ("a keeper on another machine launches this attempt", ""),
+    "cut": ("the launch data did not arrive whole", "launch again"),
+}
+
+
+class StoppedForGoodError(LaunchError):
+    """A person stopped the run, of which its workers know: nothing failed."""
+
+
+class BegunElsewhereError(LaunchError):
+    """Another keeper launches the very attempt, or has."""
+
+
+class Front:
+    """One worker's open launch session: words in, answers out.
+
+    It is opened with the launch's command, or with a check's (`Call.command_of_two`) that the launch comes after.
+    """
+
+    made: Call
+    """The call that was made last, without what was sent for it."""
+
+    def __init__(self, worker: Worker, process: asyncssh.SSHClientProcess[bytes]) -> None:
+        self.worker = worker
+        self.process = process
+        self.notes: list[str] = []
+        self._asked = False
+        self._said = b""
+        """What came last that is no answer."""
+        self._decided = ""
+        self._stopped = False
+        """Whether it decided so because a person stopped the run."""
+        self._runs = False
+        self._ahead: asyncio.Task[Answer] | None = None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the session is over, as far as is known here."""
+        return self.process.is_closing() or self.process.stdout.at_eof()
+
+    async def answers_to(self, made: Call) -> list[Answer]:
+        """Make a check's call: its answers. Raises WorkerError where it does not come to its end in time."""
+        from tui.checks.workers.check_facts import ASK_TIMEOUT, END, SILENT, late
+
+        self._asked = True
+        self._make(made, made.input)
+        heard: list[Answer] = []
+
+        async def hear() -> None:
+            while not heard or heard[-1].word != END:
+                heard.append(await self._next(SILENT))
+
+        try:
+            await asyncio.wait_for(hear(), ASK_TIMEOUT)
+        except asyncio.TimeoutError as error:
+            raise late(self.worker.index) from error
+        return heard
+
+    def begin(self, made: Call) -> None:
+        """Make the launch's call."""
+        self._make(made, made.next_input if self._asked else made.input)
+
+    def _make(self, made: Call, sent: bytes) -> None:
+        self.made = replace(made, script=b"", data=b"")
+        try:
+            self.process.stdin.write(sent)
+        except BrokenPipeError:
+            return  # the session has ended: what it answered says why
+        except channel_errors() as error:
+            raise self._broken(error) from error
+
+    async def expect(self, word: str) -> Answer:
+        """Wait for an answer. Raises LaunchError for a refusal, WorkerError for a lost connection."""
+        ahead, self._ahead = self._ahead, None
+        return await (ahead or self._answer(word))
+
+    def watch_for(self, word: str, lost: Callable[[Front, TpuTuiError], None]) -> None:
+        """Read on for an answer that is not due yet, so that `lost` hears at once of a front that ends meanwhile.
+
+        One that gave up because its lease was over is not lost: another worker kept it waiting. The next `expect`
+        must be for the same word.
+        """
+
+        def told(reading: asyncio.Task[Answer]) -> None:
+            if self._ahead is reading and not reading.cancelled():
+                error = reading.exception()
+                if isinstance(error, TpuTuiError) and not self._decided:
+                    lost(self, error)
+
+        self._ahead = asyncio.ensure_future(self._answer(word))
+        self._ahead.add_done_callback(told)
+
+    async def _answer(self, word: str) -> Answer:
+        while True:
+            answer = await self._next(f"the launch ended without its answer ({word})")
+            self._runs = self._runs or answer.word == "running"
+            if answer.word == word:
+                return answer
+            if answer.word == "refused":
+                raise refusal(self.worker, answer)
+            if answer.word == "note":
+                self.notes.append(answer.text)
+            if answer.word in ("disarmed", "aborted"):
+                self._decided = answer.word
+                self._stopped = answer.fields.get("stopped") == "1"
+
+    async def _next(self, lacking: str) -> Answer:
+        """The next answer; `lacking` says what is missing where the session ends instead."""
+        while True:
+            try:
+                line = await self.process.stdout.readline()
+            except channel_errors() as error:
+                raise self._broken(error) from error
+            if not line:
+                raise await self._ended(lacking)
+            answer = parse_line(self.made.nonce, line[:_LINE])
+            if answer is not None:
+                return answer
+            self._said = line[:_LINE]
+
+    async def _ended(self, lacking: str) -> TpuTuiError:
+        stderr = b""
+        with suppress(asyncio.TimeoutError, *channel_errors()):
+            stderr = await asyncio.wait_for(self.process.stderr.read(_LINE), _LAST_WORDS)
+        if self._stopped:
+            return StoppedForGoodError(_REFUSALS["stopped"][0], worker=self.worker.index)
+        if self._decided:
+            return LaunchError(f"the worker {self._decided} the launch", worker=self.worker.index)
+        return no_answer(self.worker.index, lacking, stderr, self.process.exit_status, self._said)
+
+    def _broken(self, error: Exception) -> WorkerError:
+        return WorkerError("the connection broke", worker=self.worker.index, why=str(error))
+
+    def send(self, word: bytes) -> None:
+        """Write a word at once."""
+        self.process.stdin.write(word)
+
+    async def close(self, patience: float) -> None:
+        """Let go: an undecided worker takes the end of its input for a no, and has some seconds to say so."""
+        if self._ahead is not None:
+            ahead, self._ahead = self._ahead, None
+            ahead.cancel()
+            await asyncio.wait({ahead})
+        if not self._runs:
+            with suppress(*channel_errors()):
+                self.process.stdin.write_eof()
+            with suppress(asyncio.TimeoutError, TpuTuiError):
+                await asyncio.wait_for(self._answer(""), patience)
+        self.process.close()
+
+
+def refusal(worker: Worker, answer: Answer) -> LaunchError:
+    """The error for a worker that refused to prepare."""
+    kind, _, text = answer.text.partition(" ")
+    what, remedy = _REFUSALS.get(kind, ("refused the launch", ""))
+    if kind == "command" and text.startswith("command not found"):
+        what, text = text, ""
+    if kind == "command" and text.startswith("command is not executable"):
+        what, text, remedy = text, "", "chmod +x it, or name what runs it: `-- python …`, `-- sh …`"
+    error = {"stopped": StoppedForGoodError, "elsewhere": BegunElsewhereError}.get(kind, LaunchError)
+    return error(what, worker=worker.index, why=text.strip(), remedy=remedy)

@@ -1,0 +1,97 @@
+"""The newest figures of a run from the ends of its logs alone: what a list of many runs can afford."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tui.runs.record.run_directory import RunDirectory
+from tui.text.printable import figure
+
+if TYPE_CHECKING:
+    from tui.logs.dialects.registry import Dialect
+
+WORKERS_READ = 8
+"""Workers whose logs are looked at, spread over the pod: they train in step."""
+MOST_NAN = 16
+"""Cores without a loss that are named."""
+TAIL = 16 * 1024
+"""Bytes read of each: some hundred lines."""
+
+
+@dataclass(frozen=True)
+class Glance:
+    """Where a run is: median epoch, step and loss of the cores that were looked at, None for what none of them told.
+
+    The loss is nan where no core has a number any more.
+    """
+
+    epoch: int | None = None
+    step: int | None = None
+    loss: float | None = None
+    nan_cores: tuple[int | None, ...] = ()
+    """Cores, of those that were looked at, whose newest loss is no number."""
+
+    def __str__(self) -> str:
+        """`loss 1.03036 step 28 epoch 4`, as far as it is known."""
+        loss = None if self.loss is None else figure(self.loss, 5)
+        told = (("loss", loss), ("step", self.step), ("epoch", self.epoch))
+        return " ".join(f"{name} {value}" for name, value in told if value is not None)
+
+
+class Glances:
+    """The newest figures of runs, read again only where a log has grown. `dialects` are a user's own."""
+
+    def __init__(self, dialects: Sequence[Dialect] = ()) -> None:
+        self._dialects = dialects
+        self._known: dict[str, tuple[tuple[int, ...], Glance]] = {}
+
+    def of(self, directory: RunDirectory) -> Glance:
+        """The run's newest figures; a log that cannot be read counts as empty."""
+        workers = _spread([worker.index for worker in directory.run.workers])
+        sizes = tuple(_size(directory, worker) for worker in workers)
+        known = self._known.get(directory.id)
+        if known is None or known[0] != sizes:
+            known = sizes, self._read(directory, dict(zip(workers, sizes, strict=True)))
+            self._known[directory.id] = known
+        return known[1]
+
+    def _read(self, directory: RunDirectory, sizes: dict[int, int]) -> Glance:
+        if not any(sizes.values()):
+            return Glance()
+        from tui.logs.demux import Demux
+        from tui.logs.dialects.registry import BUILT_IN
+
+        demux = Demux(dialects=(*self._dialects, *BUILT_IN), history=False)
+        for worker, size in sizes.items():
+            demux.feed(worker, _tail(directory, worker, size))
+        demux.finish()
+        snapshot = demux.snapshot()
+        spread = snapshot.loss_spread
+        loss = spread.median if spread else float("nan") if snapshot.nan_cores else None
+        return Glance(snapshot.median_epoch, snapshot.median_step, loss, snapshot.nan_cores[:MOST_NAN])
+
+
+def _spread(workers: Sequence[int]) -> list[int]:
+    """At most `WORKERS_READ` of them, at even distances."""
+    return list(workers[:: -(-len(workers) // WORKERS_READ) or 1])
+
+
+def _size(directory: RunDirectory, worker: int) -> int:
+    try:
+        return directory.log_path(worker).stat().st_size
+    except OSError:
+        return 0
+
+
+def _tail(directory: RunDirectory, worker: int, size: int) -> bytes:
+    """The whole lines at a log's end: the first one is left out where it was cut."""
+    start = max(0, size - TAIL)
+    try:
+        with directory.log_path(worker).open("rb") as log:
+            log.seek(start)
+            data = log.read(size - start)
+    except OSError:
+        return b""
+    return data[data.find(b"\n") + 1 :] if start else data

@@ -1,0 +1,100 @@
+"""A run's lines in order of arrival: as they come, the last of them, or those since a moment."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+
+from tui.logs.files.lines import Cutter, LogLine, names_core
+from tui.runs.read.mirror_tail import POLL_BUDGET, Batch, Growth, Span
+from tui.runs.record.run_directory import Event, RunDirectory
+
+__all__ = ["LineReader", "LogLine", "last_lines", "lines_since"]
+
+_FIRST_BATCHES, _LINES_A_BATCH, _MORE = 64, 100, 4
+"""Batches in which the last lines are looked for first, lines that one is taken to hold, and how many times as many
+batches are looked at when there were too few."""
+
+
+class LineReader:
+    """A run's lines in order of arrival, all or some workers' or one core's; a poll goes on where the last ended."""
+
+    def __init__(
+        self, directory: RunDirectory, *, workers: Sequence[int] | None = None, core: int | None = None
+    ) -> None:
+        self.growth = Growth(directory, in_order=True)
+        self._workers = None if workers is None else frozenset(workers)
+        self._core = core
+        self._cutters: dict[int, tuple[int, Cutter, float]] = {}
+
+    def poll(
+        self, *, final: bool = False, budget_bytes: int = POLL_BUDGET, events: Iterable[Event] | None = None
+    ) -> Iterator[LogLine]:
+        """Lines that are whole by now; with `final` everything there is, last lines without an end too.
+
+        `events` are those since the last poll, where somebody has read them already.
+        """
+        if events is None:
+            self.growth.look_at_events()
+        else:
+            self.growth.take(events)
+        while True:
+            read = False
+            for span in self.growth.read(budget_bytes):
+                read = True
+                if self._workers is None or span.worker in self._workers:
+                    yield from self._lines(span)
+            if not (final and read):
+                break
+        if final:
+            for worker in sorted(self._cutters):
+                yield from self._rest(worker)
+
+    def _lines(self, span: Span) -> Iterator[LogLine]:
+        known = self._cutters.get(span.worker)
+        if known is not None and known[0] != span.attempt:
+            yield from self._rest(span.worker)
+            known = None
+        cutter = Cutter(span.start) if known is None else known[1]
+        self._cutters[span.worker] = (span.attempt, cutter, span.time)
+        yield from self._wanted(span.worker, span.time, cutter.cut(span.data))
+
+    def _rest(self, worker: int) -> Iterator[LogLine]:
+        """The last line of a worker's log when it has no end."""
+        _, cutter, moment = self._cutters[worker]
+        yield from self._wanted(worker, moment, cutter.rest())
+
+    def _wanted(self, worker: int, moment: float, lines: Iterable[tuple[int, bytes]]) -> Iterator[LogLine]:
+        for offset, data in lines:
+            if self._core is None or names_core(data, self._core):
+                yield LogLine(worker, offset, moment, data)
+
+
+def last_lines(
+    directory: RunDirectory, count: int, *, workers: Sequence[int] | None = None, core: int | None = None
+) -> list[LogLine]:
+    """The last lines of a run in order of arrival, at most so many; no more of the logs is read than that takes."""
+    if not count:
+        return []
+    batches = max(_FIRST_BATCHES, count // _LINES_A_BATCH)
+    while True:
+        reader = LineReader(directory, workers=workers, core=core)
+        left_out = reader.growth.skip(partial(_last_but, batches))
+        found = deque(reader.poll(final=True), maxlen=count)
+        if len(found) == count or not left_out:
+            return list(found)
+        batches *= _MORE
+
+
+def _last_but(count: int, batches: Sequence[Batch]) -> int:
+    return max(0, len(batches) - count)
+
+
+def lines_since(
+    directory: RunDirectory, moment: float, *, workers: Sequence[int] | None = None, core: int | None = None
+) -> Iterator[LogLine]:
+    """A run's lines that arrived at a Unix time or later, in order of arrival; what came before is not read."""
+    reader = LineReader(directory, workers=workers, core=core)
+    reader.growth.skip(lambda every: next((n for n, batch in enumerate(every) if batch[3] >= moment), len(every)))
+    return (line for line in reader.poll(final=True) if line.time is not None and line.time >= moment)

@@ -1,0 +1,299 @@
+"""What a run's mirror grew by: stretches of its logs in the order in which `arrivals` says that they came."""
+
+from __future__ import annotations
+
+import os
+import sys
+import weakref
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tui.pod.run import RunState
+from tui.runs.record.event_log import parse_arrival
+from tui.runs.record.run_directory import ARRIVALS_FILE, EVENTS_FILE, Event, RunDirectory
+
+ARRIVALS_BLOCK = 256 * 1024
+"""Bytes of `arrivals` taken at once: some ten thousand batches. A fuller one means that the reader is behind."""
+
+READ_BLOCK = 1024 * 1024
+"""Bytes of a log read and demultiplexed at once."""
+
+_ROUNDS_JOINED, _LEAST_JOINED = 16, 1024
+"""Batches of each log that are taken as one by a reader that is behind, and the fewest of all logs that are looked at
+together: with more, times would be told too roughly, and one worker's cores long before the others'."""
+
+_SHARE_JOINED = 1 / 256
+"""Share of the time since the run's first batch that batches taken as one may lie apart: a chart of the run shows no
+difference."""
+
+LINE_BLOCK = 64 * 1024
+"""Bytes read at once to find where a line begins."""
+
+POLL_BUDGET = 8 * 1024 * 1024
+"""Bytes read in one poll unless told otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of one worker's log and when its end was written (Unix time); empty where another log begins."""
+
+    worker: int
+    start: int
+    data: bytes
+    time: float
+    attempt: int
+
+
+Batch = tuple[int, int, int, float]
+"""A line of `arrivals`: worker, which of its logs (counted from 0), where the log then ended, and when that was."""
+
+
+class Growth:
+    """What has grown in a run directory since the last look, in arrival order and bounded steps.
+
+    Batches of one log that came one after the other are taken as one; far behind, many of each log are. With
+    `in_order` each is taken by itself, with its own time.
+    """
+
+    def __init__(self, directory: RunDirectory, *, in_order: bool = False) -> None:
+        self.directory = directory
+        self._in_order = in_order
+        self.is_over = False
+        """Whether the run's last event says that nothing will come any more."""
+        self.ended: set[int] = set()
+        """Workers whose process is over."""
+        self._arrivals = 0
+        self._began: float | None = None
+        """When the run's first batch came."""
+        self._events = 0
+        self._pending: deque[Batch] = deque()
+        self._announced: dict[int, tuple[int, int]] = {}
+        self._read: dict[int, int] = {}
+        self._attempts: dict[int, int] = {}
+        self._last_time: dict[int, float] = {}
+        self._files = _Files()
+
+    def read(self, budget: int) -> Iterator[Span]:
+        """The next stretches, at most about `budget` bytes of them."""
+        while budget > 0:
+            if not self._pending and not self._look():
+                yield from self._unannounced(budget)
+                return
+            worker, attempt, end, moment = self._pending[0]
+            if attempt != self._attempts.get(worker, 0):
+                self._attempts[worker] = attempt
+                self._read[worker] = 0
+                yield Span(worker, 0, b"", moment, attempt)
+            start = self._read.get(worker, 0)
+            data = self._pread(worker, start, min(end - start, READ_BLOCK, budget))
+            self._read[worker] = start + len(data)
+            if self._read[worker] >= end or not data:
+                self._pending.popleft()
+            self._last_time[worker] = moment
+            budget -= max(len(data), 1)
+            if data:
+                yield Span(worker, start, data, moment, self._attempts.get(worker, 0))
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether the logs are known to have more than was read of them."""
+        return bool(self._pending)
+
+    def progress(self) -> float:
+        """The share of the logs' bytes that was read, 0 to 1; 1 where there are none."""
+        read = total = 0
+        for worker, attempt in ((one.index, self._attempts.get(one.index, 0)) for one in self.directory.run.workers):
+            with suppress(OSError):
+                total += self._place(worker, attempt).stat().st_size
+            read += self._read.get(worker, 0)
+        return min(1.0, read / total) if total else 1.0
+
+    def look_at_events(self) -> bool:
+        """Take in new events; whether there were any."""
+        try:
+            size = (self.directory.path / EVENTS_FILE).stat().st_size
+        except FileNotFoundError:
+            return False
+        if size <= self._events:
+            return False
+        events, self._events = self.directory.events(self._events)
+        self.take(events)
+        return bool(events)
+
+    def take(self, events: Iterable[Event]) -> None:
+        """Take in events that somebody has read, in their order."""
+        for event in events:
+            if event.kind == "state":
+                self._take_state(str(event.get("state")))
+            elif event.kind == "exit" and event.worker is not None:
+                self.ended.add(event.worker)
+
+    def _take_state(self, state: str) -> None:
+        try:
+            self.is_over = RunState(state).is_over
+        except ValueError:
+            return
+        if state in (RunState.PREPARING.value, RunState.RUNNING.value):
+            self.ended.clear()
+
+    def skip(self, first: Callable[[Sequence[Batch]], int]) -> int:
+        """Begin with the batch that `first` chooses of all there are; how many that leaves out.
+
+        A worker's first stretch then begins with the line that its first batch goes on with.
+        """
+        path = self.directory.path / ARRIVALS_FILE
+        batches = self._batches_in(_read_at(path, 0, path.stat().st_size if path.exists() else 0))
+        place = first(batches)
+        ends: dict[int, int] = {}
+        for worker, attempt, end, moment in batches[:place]:
+            ends[worker], self._attempts[worker], self._last_time[worker] = end, attempt, moment
+        going_on = {batch[0] for batch in batches[place:]}
+        for worker, end in ends.items():
+            self._read[worker] = self._line_start(worker, end)
+            if worker not in going_on and self._read[worker] < end:
+                # Its last line has no end yet, and is among the last ones of the run.
+                self._pending.append((worker, self._attempts[worker], end, self._last_time[worker]))
+        self._pending.extend(batches[place:])
+        return place
+
+    def _line_start(self, worker: int, end: int) -> int:
+        """Where the line begins that a worker's log goes on with at a place."""
+        while end > 0:
+            start = max(0, end - LINE_BLOCK)
+            newline = self._pread(worker, start, end - start).rfind(b"\n")
+            if newline >= 0:
+                return start + newline + 1
+            end = start
+        return 0
+
+    def _look(self) -> bool:
+        """Take the next block of arrivals; whether there was anything."""
+        data = _read_at(self.directory.path / ARRIVALS_FILE, self._arrivals, ARRIVALS_BLOCK)
+        batches = self._batches_in(data)
+        if batches and self._began is None:
+            self._began = batches[0][3]
+        behind = len(data) > ARRIVALS_BLOCK // 2
+        self._pending.extend(batches if self._in_order else _joined(batches, behind, self._began or 0.0))
+        return bool(batches)
+
+    def _batches_in(self, data: bytes) -> list[Batch]:
+        """The next batches from lines of `arrivals`; a torn last line is left for later."""
+        data = data[: data.rfind(b"\n") + 1]
+        self._arrivals += len(data)
+        batches: list[Batch] = []
+        for line in data.splitlines():
+            if arrival := parse_arrival(line):
+                worker, end = arrival.worker, arrival.end
+                batches.append((worker, self._attempt_of(worker, end), end, arrival.time))
+        return batches
+
+    def _attempt_of(self, worker: int, end: int) -> int:
+        """Which of a worker's logs a batch belongs to: an end of 0, or a smaller one, says that a new one began."""
+        attempt, last = self._announced.get(worker, (0, 0))
+        if end == 0 or end < last:
+            attempt += 1
+        self._announced[worker] = (attempt, end)
+        return attempt
+
+    def _unannounced(self, budget: int) -> Iterator[Span]:
+        """When the run is over: bytes whose arrival nobody noted, because the keeper was killed in between."""
+        if not self.is_over:
+            return
+        for worker in self.directory.run.workers:
+            while budget > 0:
+                start = self._read.get(worker.index, 0)
+                data = self._pread(worker.index, start, min(READ_BLOCK, budget))
+                if not data:
+                    break
+                budget -= len(data)
+                self._read[worker.index] = start + len(data)
+                moment = self._last_time.get(worker.index, 0.0)
+                yield Span(worker.index, start, data, moment, self._attempts.get(worker.index, 0))
+
+    def _pread(self, worker: int, start: int, size: int) -> bytes:
+        if size <= 0:
+            return b""
+        attempt = self._attempts.get(worker, 0)
+        return self._files.read((worker, attempt), lambda: self._place(worker, attempt), start, size)
+
+    def _place(self, worker: int, attempt: int) -> Path:
+        """Where the log of an attempt is: beside the newest one once another began."""
+        path = self.directory.log_path(worker)
+        earlier = self.directory.attempt_path(attempt) / path.name
+        return earlier if earlier.exists() else path
+
+
+def _joined(batches: Sequence[Batch], behind: bool, began: float) -> Iterable[Batch]:
+    """Batches of one log that came one after the other as one; `behind`, some rounds of all logs, one of each.
+
+    Of a run that began at `began` none are taken together that came further apart than `_SHARE_JOINED` allows.
+    """
+    found: dict[Any, Batch] = {}
+    previous = (-1, 0)
+    serial = opened = 0
+    opened_at = began
+    most = max(_LEAST_JOINED, _ROUNDS_JOINED * len({batch[:2] for batch in batches})) if behind else len(batches)
+    for place, batch in enumerate(batches):
+        passed = batch[3] - opened_at
+        is_late = not 0 <= passed <= _SHARE_JOINED * (opened_at - began)
+        if is_late or place - opened >= most:
+            opened, opened_at = place, batch[3]
+        serial += is_late or batch[:2] != previous
+        previous = batch[:2]
+        found[(opened, previous) if behind else serial] = batch
+    return found.values()
+
+
+class _Files:
+    """Logs kept open between polls: opening one for every batch would cost more than reading it."""
+
+    MOST = 128
+
+    def __init__(self) -> None:
+        self._open: OrderedDict[tuple[int, int], int] = OrderedDict()
+        self._most = min(self.MOST, _file_limit() // 4)
+        weakref.finalize(self, _close_all, self._open)
+
+    def read(self, key: tuple[int, int], place: Callable[[], Path], start: int, size: int) -> bytes:
+        """Bytes of one worker's attempt; empty where there is no such file."""
+        descriptor = self._open.get(key)
+        if descriptor is None:
+            try:
+                descriptor = os.open(place(), os.O_RDONLY | os.O_CLOEXEC)
+            except FileNotFoundError:
+                return b""
+            self._open[key] = descriptor
+            if len(self._open) > self._most:
+                os.close(self._open.popitem(last=False)[1])
+        self._open.move_to_end(key)
+        return os.pread(descriptor, size, start)
+
+
+def _file_limit() -> int:
+    """How many files this process may open; 256 on a Mac as shipped."""
+    try:
+        import resource
+    except ImportError:
+        return sys.maxsize
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return sys.maxsize if soft == resource.RLIM_INFINITY else soft
+
+
+def _close_all(descriptors: OrderedDict[tuple[int, int], int]) -> None:
+    while descriptors:
+        os.close(descriptors.popitem()[1])
+
+
+def _read_at(path: os.PathLike[str], start: int, size: int) -> bytes:
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return b""
+    try:
+        return os.pread(descriptor, size, start)
+    finally:
+        os.close(descriptor)

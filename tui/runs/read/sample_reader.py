@@ -1,0 +1,65 @@
+"""Reading a run's mirror as samples: every core's state, as far as what `arrivals` says has grown was read."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from tui.logs.demux import Demux
+from tui.logs.dialects.registry import BUILT_IN, Dialect
+from tui.logs.snapshot import Snapshot
+from tui.runs.read.mirror_tail import POLL_BUDGET, Growth, Span
+from tui.runs.record.run_directory import RunDirectory
+
+
+class RunReader:
+    """The sorted state of every core of a run, brought up to date by polling; live runs and old ones alike."""
+
+    def __init__(self, directory: RunDirectory, *, dialects: Sequence[Dialect] = (), **options: Any) -> None:
+        """`dialects` are a user's own, tried before the built-in ones; `options` are `Demux`'s."""
+        run = directory.run
+        addresses = {worker.index: worker.internal_ip or worker.external_ip for worker in run.workers}
+        self.directory = directory
+        self.growth = Growth(directory)
+        self.demux = Demux(
+            dialects=(*dialects, *BUILT_IN),
+            addresses={index: address for index, address in addresses.items() if address},
+            **options,
+        )
+        self._attempts: dict[int, int] = {}
+        for worker in run.workers:
+            self.demux.feed(worker.index, b"")
+
+    def poll(self, budget_bytes: int = POLL_BUDGET) -> bool:
+        """Read at most `budget_bytes` of what is new; whether anything was. Call again until it says no."""
+        changed = self.growth.look_at_events()
+        if changed:
+            for worker in self.directory.run.workers:
+                over = self.growth.is_over or worker.index in self.growth.ended
+                (self.demux.end if over else self.demux.resume)(worker.index)
+        read = False
+        for span in self.growth.read(budget_bytes):
+            if self._attempts.get(span.worker, 0) != span.attempt:
+                self._begin_log(span)
+            self.demux.feed(span.worker, span.data, now=span.time)
+            read = True
+        if self.growth.is_over and not read:
+            self.demux.finish()
+        return read or changed
+
+    def progress(self) -> float:
+        """The share of the newest logs' bytes that was read, 0 to 1."""
+        return self.growth.progress()
+
+    def _begin_log(self, span: Span) -> None:
+        """Another log of a worker's begins; the first of an attempt tells that all were started again."""
+        self.demux.finish(span.time, worker=span.worker)
+        self.demux.begin_log(span.worker)
+        if span.attempt > max(self._attempts.values(), default=0):
+            self.demux.restart()
+        self._attempts[span.worker] = span.attempt
+
+    def snapshot(self, now: float | None = None) -> Snapshot:
+        """Every core as of what was read; `now` is the present unless given."""
+        return self.demux.snapshot(time.time() if now is None else now, partial=self.growth.is_ahead)

@@ -1,0 +1,54 @@
+"""How long a run went on, however this machine's clock was set meanwhile: moments told by its uptime."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime, timedelta
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tui.runs.record.run_directory import Event
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_BOOT_LENGTH = 8
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""It goes on while a laptop sleeps."""
+SLACK = 5.0
+"""Seconds by which the two clocks may differ before the one on the wall is taken to have been set."""
+
+
+def uptime() -> dict[str, Any]:
+    """What an event tells of its moment beside the time: since which start of this machine, and for how many seconds.
+
+    Nothing where one start cannot be told from another.
+    """
+    boot = _boot()
+    return {"boot": boot, "up": round(time.clock_gettime(_CLOCK), 3)} if boot else {}
+
+
+@cache
+def _boot() -> str:
+    try:
+        return _BOOT_ID.read_text()[:_BOOT_LENGTH]
+    except OSError:
+        return ""
+
+
+def time_of_end(started: str | None, begun: Event | None, end: Event) -> str:
+    """When a run ended, by the clock that told when it started (RFC 3339).
+
+    `begun` is the event that says so. Where both were written since the same start of the same machine, and the clock
+    was set in between, what has passed between them counts, not what that clock shows.
+    """
+    if started is None or begun is None or not begun.get("boot") or begun.get("boot") != end.get("boot"):
+        return end.time
+    try:
+        first, last = datetime.fromisoformat(started), datetime.fromisoformat(end.time)
+        passed = float(end.get("up")) - float(begun.get("up"))
+        if passed < 0 or abs((last - first).total_seconds() - passed) < SLACK:
+            return end.time
+        return (first + timedelta(seconds=passed)).isoformat(timespec="microseconds")
+    except (TypeError, ValueError, OverflowError):
+        return end.time

@@ -1,0 +1,96 @@
+"""Who may write a run's mirror: one process at a time, by a lock on the `keeper` file."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from tui.runs.record.keeper_file import read_signature, signature_now
+from tui.runs.record.run_directory import KEEPER_FILE, RunDirectory
+
+PATIENCE = 1.0
+"""Seconds to try for: somebody who only looks whether a keeper lives holds the lock for a moment."""
+_PAUSE = 0.02
+
+
+class Claim:
+    """The lock on a run directory's mirror; whoever holds it is the run's keeper on this machine."""
+
+    def __init__(self, descriptor: int, path: Path) -> None:
+        self._descriptor = descriptor
+        self._path = path
+        self._signed = False
+
+    @classmethod
+    def take(cls, directory: RunDirectory, patience: float = PATIENCE) -> Claim | None:
+        """Take the lock; None at once when a keeper has it, after `patience` seconds when anybody else has.
+
+        It is inherited by a fork and freed by the last holder. Raises OSError where files cannot be locked, as on
+        some network file systems.
+        """
+        path = directory.path / KEEPER_FILE
+        descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        try:
+            taken = _taken(descriptor, directory, time.monotonic() + patience)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        if taken:
+            return cls(descriptor, path)
+        os.close(descriptor)
+        return None
+
+    def sign(self) -> None:
+        """Write `pid start-time host awake` (`tui.runs.record.keeper_file`)."""
+        self._signed = True
+        text = signature_now()
+        with suppress(OSError):
+            os.pwrite(self._descriptor, text, 0)
+            os.ftruncate(self._descriptor, len(text))
+
+    def beat(self) -> None:
+        """Show a sign of life: the time of the file's change, and the seconds awake that the keeper signs with."""
+        if self._signed:
+            self.sign()
+        with suppress(OSError):
+            os.utime(self._descriptor)
+
+    def stands(self) -> bool:
+        """Whether what is locked is still the run's: not once its directory was deleted, moved or made anew."""
+        try:
+            return os.path.samestat(os.fstat(self._descriptor), self._path.stat())
+        except OSError as error:
+            return not isinstance(error, FileNotFoundError)
+
+    def release(self, *, beat: bool = True) -> None:
+        """Give the lock up; without `beat` no sign of life is left, as whoever only looked is no keeper."""
+        if beat:
+            self.beat()
+        os.close(self._descriptor)
+
+
+def _taken(descriptor: int, directory: RunDirectory, deadline: float) -> bool:
+    while not _locked(descriptor, fcntl.LOCK_EX):
+        kept = not _locked(descriptor, fcntl.LOCK_SH) and living_keeper(directory) is not None
+        fcntl.flock(descriptor, fcntl.LOCK_UN)  # or two who try would keep each other from it
+        if kept or time.monotonic() > deadline:
+            return False
+        time.sleep(_PAUSE)
+    return True
+
+
+def living_keeper(directory: RunDirectory) -> int | None:
+    """The pid of the keeper that signed last, where that one lives; one on another machine is taken to live."""
+    signed = read_signature(directory.path / KEEPER_FILE)
+    return signed.pid if signed is not None and signed.lives else None
+
+
+def _locked(descriptor: int, mode: int) -> bool:
+    try:
+        fcntl.flock(descriptor, mode | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

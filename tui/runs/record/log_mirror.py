@@ -1,0 +1,144 @@
+"""The mirror of one worker's log: appended to, never truncated, never rewritten.
+
+What is made durable when: bytes are written through to the operating system at once, so a keeper that is killed loses
+none of what it took; they are flushed to the disk every `FLUSH_INTERVAL` seconds of writing and when the worker's log
+has ended. After a power loss here the mirror may end earlier than it did, never wrong, and is continued from there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any, TypeVar
+
+from tui.runs.record.run_directory import RunDirectory
+
+_Result = TypeVar("_Result")
+
+FLUSH_INTERVAL = 10.0
+_RETRY_FULL = 2.0
+"""Seconds between two tries while the disk here is full."""
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+class Mirror:
+    """One worker's log file here, appended to; with a full disk whatever it does waits for room, and says so."""
+
+    def __init__(self, directory: RunDirectory, worker: int) -> None:
+        self.directory = directory
+        self.worker = worker
+        self.size = 0
+        self._descriptor = -1
+        self._flushed = time.monotonic()
+        self._durable = 0
+        """Bytes that are known to be on the disk."""
+        self._told = False
+
+    async def open(self) -> None:
+        """Open the file, made where there is none; before anything else."""
+        path, flags = self.directory.log_path(self.worker), os.O_CREAT | os.O_APPEND | os.O_WRONLY | os.O_CLOEXEC
+        self._descriptor = await self._patiently(partial(os.open, path, flags, 0o600))
+        self.size = os.fstat(self._descriptor).st_size
+
+    async def append(self, data: bytes) -> None:
+        """Write a batch and note its arrival."""
+        rest = memoryview(data)
+        while rest:
+            written = await self._patiently(partial(os.write, self._descriptor, rest))
+            self.size += written
+            rest = rest[written:]
+        await self._patiently(partial(self.directory.append_arrival, self.worker, self.size, time.time()))
+        if self._told:
+            self._told = False
+            with suppress(OSError):
+                self.directory.hold_room()
+            await record(
+                self.directory, "note", worker=self.worker, text="there is room again here: following goes on"
+            )
+        if time.monotonic() - self._flushed > FLUSH_INTERVAL:
+            await self.flush()
+
+    async def _patiently(self, write: Callable[[], _Result]) -> _Result:
+        return await patiently(write, self._tell_full)
+
+    def _tell_full(self) -> None:
+        if not self._told:
+            self._told = True
+            self.directory.spend_room()
+            with suppress(OSError):
+                self.directory.append_event(
+                    "note", worker=self.worker, text="the disk here is full: following waits, the run goes on"
+                )
+
+    async def flush(self) -> None:
+        """Make what was written durable; the disk is waited for in the loop's thread pool."""
+        self._flushed = time.monotonic()
+        size = self.size
+        if size == self._durable:
+            return
+        with suppress(OSError):
+            await asyncio.get_running_loop().run_in_executor(None, os.fsync, self._descriptor)
+            self._durable = size
+
+    def close(self) -> None:
+        """Close the file, where it was opened."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+
+
+async def patiently(write: Callable[[], _Result], full: Callable[[], None] = lambda: None) -> _Result:
+    """Write something; with a full disk here, call `full` and try again until there is room."""
+    while True:
+        try:
+            return write()
+        except OSError as error:
+            if not is_full(error):
+                raise
+        full()
+        await asyncio.sleep(_RETRY_FULL)
+
+
+def is_full(error: OSError) -> bool:
+    """Whether it says that there is no room: no blocks, no inodes, no more of somebody's share."""
+    return error.errno in _FULL
+
+
+def tell_missed_arrivals(directory: RunDirectory) -> None:
+    """Note what a killed keeper wrote into the mirrors and had no time to note in `arrivals`."""
+    arrivals, _ = directory.arrivals()
+    known = {arrival.worker: arrival.end for arrival in arrivals}
+    for worker in directory.run.workers:
+        with suppress(OSError):
+            size = directory.log_path(worker.index).stat().st_size
+            if size > known.get(worker.index, 0):
+                directory.append_arrival(worker.index, size, time.time())
+
+
+def set_logs_aside(directory: RunDirectory, attempt: int) -> None:
+    """Make way for an attempt's logs: the mirrors of the one before go to `attempts/<n>/`.
+
+    In `arrivals` a line with end 0 tells readers that the worker's next log begins. Can be done again after it was
+    cut off.
+    """
+    earlier = directory.attempt_path(attempt - 1)
+    earlier.mkdir(parents=True, exist_ok=True, mode=0o700)
+    begun: dict[int, int] = {}
+    for arrival in directory.arrivals()[0]:
+        begun[arrival.worker] = begun.get(arrival.worker, 0) + (arrival.end == 0)
+    for worker in directory.run.workers:
+        log = directory.log_path(worker.index)
+        if not (earlier / log.name).exists():
+            log.touch(mode=0o600)
+            log.rename(earlier / log.name)
+        if begun.get(worker.index, 0) < attempt:
+            directory.append_arrival(worker.index, 0, time.time())
+
+
+async def record(directory: RunDirectory, kind: str, *, worker: int | None = None, **fields: Any) -> None:
+    """Append an event that must not be lost: with a full disk, and the held room spent, wait until there is some."""
+    await patiently(partial(directory.append_event, kind, worker=worker, **fields), directory.spend_room)

@@ -1,0 +1,280 @@
+"""The run directory: a run's record on this machine, and the only thing that consoles, commands and reports read.
+
+Every file is append-only or replaced whole, so a reader never needs a lock: a torn last line of `events.jsonl` or
+`arrivals` is left for the next look.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import weakref
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from functools import cached_property
+from io import FileIO
+from pathlib import Path
+from typing import Any
+
+from tui.errors import UsageError
+from tui.pod.run import Run
+from tui.runs.record.boot_clock import uptime
+from tui.runs.record.damaged_record import RUN_FILE, unreadable
+from tui.runs.record.event_log import Arrival as Arrival
+from tui.runs.record.event_log import Event as Event
+from tui.runs.record.event_log import (
+    event_line,
+    parse_arrival,
+    parse_events,
+    to_bytes,
+    utc_now,
+    without_passed_phases,
+    without_workers_parts,
+)
+from tui.runs.record.keeper_file import KEEPER_FILE as KEEPER_FILE
+from tui.runs.record.keeper_file import Attendance as Attendance
+from tui.runs.record.keeper_file import read_attendance
+from tui.settings.home import make_private
+from tui.text.bounded_json import parse_json
+
+EVENTS_FILE = "events.jsonl"
+ARRIVALS_FILE = "arrivals"
+KEEPER_LOG = "keeper.log"
+_LAST_ARRIVALS = 4096
+"""Bytes at the end of `arrivals` in which the newest one is looked for."""
+RESERVE_FILE = "reserve"
+RESERVE = 64 * 1024
+"""Bytes, and a file, held back for what is to be told when the disk here is full."""
+
+
+def _to_lines(document: Mapping[str, Any]) -> bytes:
+    """JSON as `to_bytes` makes it, a line for each member and for each element of a list: for people who look in."""
+
+    def shown(value: Any) -> bytes:
+        if not (isinstance(value, list) and value):
+            return to_bytes(value)
+        return b"[\n  " + b",\n  ".join(map(to_bytes, value)) + b"\n ]"
+
+    return (
+        b"{\n " + b",\n ".join(to_bytes(name) + b": " + shown(value) for name, value in document.items()) + b"\n}\n"
+    )
+
+
+class RunDirectory:
+    """One run's directory: `<home>/runs/<run-id>`, 0700, its files 0600."""
+
+    def __init__(self, path: Path, run: Run) -> None:
+        self.path = path
+        self.run = run
+
+    @cached_property
+    def _events(self) -> _Lines:
+        return _Lines(self.path / EVENTS_FILE)
+
+    @cached_property
+    def _arrivals(self) -> _Lines:
+        return _Lines(self.path / ARRIVALS_FILE, unfinished=b" unfinished")
+
+    @property
+    def id(self) -> str:
+        """The run's id."""
+        return self.run.id
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether somebody has deleted the directory meanwhile, or given it another name."""
+        return not self.path.exists()
+
+    def require(self) -> None:
+        """Raise UsageError where it is gone: nothing would be read, as of a run that has not begun."""
+        if self.is_gone:
+            remedy = f"tpu-tui attach {self.id} finds the run on its workers, where it may go on"
+            raise UsageError(f"the directory of {self.id} is gone", why=str(self.path), remedy=remedy)
+
+    @classmethod
+    def create(cls, home_runs: Path, run: Run) -> RunDirectory:
+        """Make the directory and write run.json (secret values masked). Raises UsageError when the run exists.
+
+        OSError, too, and nothing is left, where there is no room.
+        """
+        path = home_runs / run.id
+        make_private(home_runs)
+        try:
+            path.mkdir(mode=0o700)
+        except FileExistsError:
+            raise UsageError(f"cannot make run {run.id}", why=f"{path} exists already") from None
+        directory = cls(path, run.without_secrets())
+        try:
+            directory._write_whole(RUN_FILE, _to_lines(run.to_json()))
+            directory.hold_room()
+            for name in (EVENTS_FILE, ARRIVALS_FILE):
+                os.close(os.open(path / name, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600))
+        except OSError:
+            shutil.rmtree(path, ignore_errors=True)
+            raise
+        return directory
+
+    def amend(self, run: Run) -> None:
+        """Replace run.json, when more is known of the run (the hash of its code)."""
+        self.run = run.without_secrets()
+        self._write_whole(RUN_FILE, _to_lines(run.to_json()))
+
+    @classmethod
+    def open(cls, path: Path) -> RunDirectory:
+        """Open an existing run directory. Raises NoRecordError when it holds no readable run.json."""
+        try:
+            return cls(path, Run.from_json(parse_json(_read(f"{path}/{RUN_FILE}"))))
+        except (OSError, ValueError) as error:
+            raise unreadable(path, error) from error
+
+    def log_path(self, worker: int) -> Path:
+        """The mirror of that worker's log, byte for byte what the worker wrote so far."""
+        return self.path / f"worker-{worker:03d}.log"
+
+    def attempt_path(self, attempt: int) -> Path:
+        """Where the logs of an earlier attempt are kept after a restart (attempts count from 0)."""
+        return self.path / "attempts" / str(attempt)
+
+    def hold_room(self) -> None:
+        """Hold a little room back, so that a full disk can still be told in the run's events. Raises OSError."""
+        descriptor = os.open(self.path / RESERVE_FILE, os.O_CREAT | os.O_WRONLY, 0o600)
+        with os.fdopen(descriptor, "wb") as handle:
+            handle.write(bytes(RESERVE))
+
+    def spend_room(self) -> None:
+        """Give what was held back to whatever is written next."""
+        with suppress(OSError):
+            (self.path / RESERVE_FILE).unlink()
+
+    # -- events ----------------------------------------------------------------------------------------------------
+
+    def append_event(self, kind: str, *, worker: int | None = None, **fields: Any) -> Event:
+        """Append one event with the time now. Several processes may append; each line is one write."""
+        if kind == "state":
+            fields.update(uptime())
+        event = Event(utc_now(), kind, worker, fields)
+        self._events.append(event_line(event))
+        return event
+
+    def append_events(self, kind: str, workers: Iterable[int], **fields: Any) -> None:
+        """Append the same event of several workers, which came about at the same moment, in one write."""
+        now = utc_now()
+        self._events.append(b"".join(event_line(Event(now, kind, worker, fields)) for worker in workers))
+
+    def events_size(self) -> int:
+        """Bytes of events there are: unchanged means that nothing happened."""
+        try:
+            return (self.path / EVENTS_FILE).stat().st_size
+        except FileNotFoundError:
+            return 0
+
+    def events(self, offset: int = 0, *, passed_phases: bool = True) -> tuple[list[Event], int]:
+        """The events from a byte offset on, and the offset to go on from; a line not yet whole is left for then.
+
+        Without `passed_phases`, of a worker's phases up to the next change of state only the last is among them.
+        """
+        lines, end = _whole_lines(f"{self.path}/{EVENTS_FILE}", offset)
+        return parse_events(lines if passed_phases else without_passed_phases(lines)), end
+
+    def events_of_run(self) -> tuple[list[Event], int]:
+        """The events that are not about a worker's own part, a few of many, and the offset to go on from."""
+        lines, end = _whole_lines(f"{self.path}/{EVENTS_FILE}", 0)
+        return parse_events(without_workers_parts(lines)), end
+
+    def has_event(self, kind: str, offset: int = 0) -> tuple[bool, int]:
+        """Whether a line from a byte offset on may be an event of that kind, and the offset to go on from.
+
+        Much quicker than to read what happened, for whoever waits for one thing.
+        """
+        lines, end = _whole_lines(f"{self.path}/{EVENTS_FILE}", offset)
+        named = to_bytes(kind)
+        return any(named in line for line in lines), end
+
+    # -- arrivals --------------------------------------------------------------------------------------------------
+
+    def append_arrival(self, worker: int, end: int, when: float) -> None:
+        """Note that a worker's mirror now ends at byte `end`; called after the bytes were written."""
+        self._arrivals.append(b"%d %d %.6f\n" % (worker, end, when))
+
+    def arrivals(self, offset: int = 0) -> tuple[list[Arrival], int]:
+        """The arrivals from a byte offset on, and the offset to go on from."""
+        lines, end = _whole_lines(f"{self.path}/{ARRIVALS_FILE}", offset)
+        return [arrival for arrival in map(parse_arrival, lines) if arrival is not None], end
+
+    def last_arrival(self) -> float | None:
+        """When the newest byte of any worker's log came (Unix time), None before there was one."""
+        try:
+            with FileIO(f"{self.path}/{ARRIVALS_FILE}") as handle:
+                handle.seek(max(0, handle.seek(0, os.SEEK_END) - _LAST_ARRIVALS))
+                lines = handle.readall().split(b"\n")[:-1]
+        except OSError:
+            return None
+        return next((one.time for line in reversed(lines) if (one := parse_arrival(line)) and one.end), None)
+
+    # -- keeper ----------------------------------------------------------------------------------------------------
+
+    def attended(self) -> Attendance:
+        """Whether a keeper lives: by its lock on this machine, by its heartbeat on another one."""
+        return read_attendance(f"{self.path}/{KEEPER_FILE}")
+
+    def _write_whole(self, name: str, data: bytes) -> None:
+        """Replace a file atomically and durably, 0600."""
+        temporary = self.path / f".{name}.new"
+        descriptor = os.open(temporary, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
+        with os.fdopen(descriptor, "wb") as handle:
+            handle.write(data)
+            handle.flush()
+            os.fsync(handle.fileno())
+        temporary.replace(self.path / name)
+
+
+class _Lines:
+    """A file of lines that several processes append to, each in one write; kept open from the first one on."""
+
+    def __init__(self, path: Path, *, unfinished: bytes = b"") -> None:
+        """`unfinished` marks a line that was cut off, where what is left of it could be taken for a whole one."""
+        self._path = path
+        self._mark = unfinished + b"\n"
+        self._descriptor: int | None = None
+        self._whole = 0
+        """Where a line of ours ended."""
+
+    def append(self, line: bytes) -> None:
+        """Append; a line that a killed writer left unfinished is ended first, so it spoils only itself."""
+        descriptor = self._open()
+        size = os.fstat(descriptor).st_size
+        torn = size not in (0, self._whole) and os.pread(descriptor, 1, size - 1) != b"\n"
+        data = self._mark + line if torn else line
+        if os.write(descriptor, data) < len(data):
+            raise OSError(28, "no room to append", str(self._path))
+        self._whole = size + len(data)
+
+    def _open(self) -> int:
+        if self._descriptor is None:
+            self._descriptor = os.open(self._path, os.O_CREAT | os.O_APPEND | os.O_RDWR, 0o600)
+            weakref.finalize(self, os.close, self._descriptor)
+        return self._descriptor
+
+
+def _read(path: str, offset: int = 0) -> bytes:
+    """A file's bytes from an offset on. Unbuffered: making buffers takes longer than to read a small file."""
+    with FileIO(path) as handle:
+        handle.seek(offset)
+        return handle.readall()
+
+
+def _whole_lines(path: str, offset: int) -> tuple[list[bytes], int]:
+    try:
+        data = _read(path, offset)
+    except FileNotFoundError:
+        return [], offset
+    end = data.rfind(b"\n") + 1
+    return data[:end].split(b"\n")[:-1] if end else [], offset + end
+
+
+def iterate_log(path: Path, offset: int = 0, block: int = 1 << 20) -> Iterator[bytes]:
+    """A mirror's bytes from an offset to its present end, in blocks (1 MiB)."""
+    with path.open("rb") as handle:
+        handle.seek(offset)
+        while data := handle.read(block):
+            yield data

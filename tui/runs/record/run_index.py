@@ -1,0 +1,133 @@
+"""The runs of a home: all of them, and the one that a person means by an id, a part of one or `last`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from itertools import groupby
+from pathlib import Path
+
+from tui.errors import UsageError, near_matches
+from tui.pod.log_refs import LAST
+from tui.pod.run import is_run_id
+from tui.runs.record.damaged_record import RUN_FILE, NoRecordError
+from tui.runs.record.run_directory import RunDirectory
+
+_STAMP_LENGTH = len("YYYYmmdd-HHMMSS-xxxx")
+_SECOND_LENGTH = len("YYYYmmdd-HHMMSS")
+_MAX_CANDIDATES = 8
+
+
+def list_runs(runs_home: Path, problems: list[NoRecordError] | None = None) -> list[RunDirectory]:
+    """Every run on this machine, newest first; unreadable directories are left out and told in `problems`."""
+    opened = [open_or_tell(path, problems) for path in run_paths(runs_home)]
+    return newest_first(directory for directory in opened if directory is not None)
+
+
+def newest_first(directories: Iterable[RunDirectory]) -> list[RunDirectory]:
+    """Runs in the order in which they are listed."""
+    return sorted(directories, key=lambda directory: (_stamp(directory.id), directory.run.created), reverse=True)
+
+
+def open_or_tell(path: Path, problems: list[NoRecordError] | None) -> RunDirectory | None:
+    """Open a run's directory; None, told in `problems`, where its record cannot be read."""
+    try:
+        return RunDirectory.open(path)
+    except NoRecordError as error:
+        if problems is not None and error.listed:
+            problems.append(error)
+        return None
+
+
+def run_paths(runs_home: Path) -> list[Path]:
+    """The directories of a home's runs, newest first but for those of the same second."""
+    try:
+        with os.scandir(runs_home) as entries:
+            names = [entry.name for entry in entries if not entry.name.startswith(".") and _is_directory(entry)]
+    except FileNotFoundError:
+        return []
+    return [runs_home / name for name in sorted(names, key=_stamp, reverse=True)]
+
+
+def _is_directory(entry: os.DirEntry[str]) -> bool:
+    """Whether it is one, or a link to one; a link that may not be followed is none."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
+
+
+class NoSuchRunError(UsageError):
+    """No run here is called so; the remedy names those that may be meant."""
+
+
+def resolve(runs_home: Path, text: str) -> RunDirectory:
+    """The run that a person means by an id, a unique part of one, `last`, or a run directory's path.
+
+    Raises UsageError when none or several match; the remedy names the candidates.
+    """
+    as_path = Path(text).expanduser()
+    if (os.sep in text or text in (".", "..")) and _holds_record(as_path):
+        return RunDirectory.open(as_path.resolve())
+    if text == LAST:
+        return _newest(runs_home)
+    if is_run_id(text) and (runs_home / text).is_dir():
+        return RunDirectory.open(runs_home / text)
+    names = [path.name for path in run_paths(runs_home)]
+    matches = [name for name in names if text == name] or [name for name in names if text and text in name]
+    if len(matches) == 1:
+        return RunDirectory.open(runs_home / matches[0])
+    if matches:
+        raise UsageError(f"{text!r} is part of {len(matches)} runs", remedy="one of: " + _some(matches))
+    if _holds_record(as_path):
+        return RunDirectory.open(as_path.resolve())
+    if renamed := of_record(runs_home, text):
+        return renamed
+    raise NoSuchRunError(f"no run {text!r} in {runs_home}", remedy=_meant(text, names))
+
+
+def _holds_record(path: Path) -> bool:
+    """Whether a run's record is there, or a run's directory that nobody but its owner may look into."""
+    try:
+        return (path / RUN_FILE).exists()
+    except PermissionError:
+        return is_run_id(path.name)
+    except OSError:
+        return False
+
+
+def of_record(runs_home: Path, run_id: str) -> RunDirectory | None:
+    """The run of that id by what its record says: somebody may have renamed its directory."""
+    if not is_run_id(run_id):
+        return None
+    opened = (open_or_tell(path, None) for path in run_paths(runs_home))
+    return next((directory for directory in opened if directory is not None and directory.id == run_id), None)
+
+
+def _newest(runs_home: Path) -> RunDirectory:
+    """The run that was launched last; of those of one second their records tell."""
+    paths = run_paths(runs_home)
+    for _, of_one_second in groupby(paths, key=lambda path: _stamp(path.name)[:_SECOND_LENGTH]):
+        opened = [open_or_tell(path, None) for path in of_one_second]
+        found = [directory for directory in opened if directory is not None]
+        if found:
+            return max(found, key=lambda directory: directory.run.created)
+    raise UsageError("no last run", why=f"there is none in {runs_home}", remedy="start one with `tpu-tui launch`")
+
+
+def _meant(text: str, names: list[str]) -> str:
+    """The runs whose names, without their times, look like it; where none does, those that there are."""
+    named = {name: name[: -_STAMP_LENGTH - 1] for name in names}
+    like = near_matches(text[: -_STAMP_LENGTH - 1] if is_run_id(text) else text, named.values())
+    near = [name for name in names if named[name] in like]
+    return f"did you mean {_some(near)}?" if near else "runs here: " + (_some(names) or "none yet")
+
+
+def _some(names: list[str]) -> str:
+    more = len(names) - _MAX_CANDIDATES
+    return ", ".join(names[:_MAX_CANDIDATES]) + (f" and {more} more" if more > 0 else "")
+
+
+def _stamp(run_id: str) -> str:
+    """The id's date, time and suffix: what runs are ordered by."""
+    return run_id[-_STAMP_LENGTH:]

@@ -1,0 +1,97 @@
+"""All runs of a home at a glance, again and again: what did not change since the last look is not read again."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from tui.runs.record.damaged_record import RUN_FILE, NoRecordError, unreadable
+from tui.runs.record.run_directory import EVENTS_FILE, KEEPER_FILE, RunDirectory
+from tui.runs.record.run_index import newest_first, open_or_tell, run_paths
+from tui.runs.record.run_status import RunStatus, outline_of
+
+Signature = tuple[int, int, int]
+"""What tells a file from itself of another moment: its number, its size in bytes, when it was written (ns)."""
+
+
+class _Seen(NamedTuple):
+    """A run as it was looked at; `files` are those that say how it is."""
+
+    directory: RunDirectory
+    record: Signature | None
+    files: tuple[Signature | None, ...]
+    status: RunStatus
+
+
+class Overview:
+    """The runs of a home."""
+
+    def __init__(self, runs_home: Path) -> None:
+        self.runs_home = runs_home
+        self._seen: dict[Path, _Seen] = {}
+        self._directories: dict[str, RunDirectory] = {}
+
+    def look(self, problems: list[NoRecordError] | None = None, *, newest: int | None = None) -> list[RunStatus]:
+        """Every run's status, or that of the newest so many, newest first; unreadable records go to `problems`.
+
+        A run that is over and that nobody keeps is the same as long as its files are.
+        """
+        with _nothing_collected():
+            before, self._seen = self._seen, {}
+            for path in run_paths(self.runs_home)[:newest]:
+                seen = _looked_at(path, before.get(path), problems)
+                if seen is not None:
+                    self._seen[path] = seen
+            order = newest_first(seen.directory for seen in self._seen.values())
+            self._directories = {directory.id: directory for directory in order}
+            return [self._seen[directory.path].status for directory in order]
+
+    def directory(self, run: str) -> RunDirectory:
+        """The directory of a run that was among those looked at, whatever it is called. Raises KeyError."""
+        return self._directories[run]
+
+
+def _looked_at(path: Path, before: _Seen | None, problems: list[NoRecordError] | None) -> _Seen | None:
+    record = _signature(f"{path}/{RUN_FILE}")
+    files = _signature(f"{path}/{EVENTS_FILE}"), _signature(f"{path}/{KEEPER_FILE}")
+    known = before is not None and before.record == record
+    if before is not None and known and before.files == files and _is_settled(before.status):
+        return before
+    directory = before.directory if before is not None and known else open_or_tell(path, problems)
+    if directory is None:
+        return None
+    try:
+        return _Seen(directory, record, files, outline_of(directory))
+    except OSError as error:
+        if problems is not None:
+            problems.append(unreadable(path, error, EVENTS_FILE))
+        return None
+
+
+def _is_settled(status: RunStatus) -> bool:
+    """Whether it stays as it is until somebody writes: a keeper can end without a word."""
+    return status.state.is_over and status.attended.state == "gone"
+
+
+def _signature(path: str) -> Signature | None:
+    try:
+        found = os.stat(path)  # noqa: PTH116 - three for each of thousands of runs
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+@contextlib.contextmanager
+def _nothing_collected() -> Iterator[None]:
+    """While the body runs, no garbage is looked for: thousands of runs make many objects, and all of them stay."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

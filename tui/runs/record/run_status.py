@@ -1,0 +1,333 @@
+"""What a run is doing, derived from its events and nothing else."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from weakref import WeakKeyDictionary
+
+from tui.pod.run import Run, RunState
+from tui.runs.record.boot_clock import time_of_end
+from tui.runs.record.findings import Finding, ended_with_attempt, fold_note
+from tui.runs.record.run_directory import Attendance, Event, RunDirectory
+from tui.runs.record.versions import VERSIONS, versions_in
+from tui.runs.record.worker_status import Parts, WorkerStatus, changed, told_of_part
+
+BY_POLICY = "policy"
+"""`stop_requested.by` when the failure policy stops a run; a person's stop ends as `stopped`, its as `failed`."""
+STOP_REQUESTED = "stop_requested"
+"""Event: somebody, or the failure policy, wants the present attempt stopped."""
+TAGS = "tags"
+"""Event: the marks of the jobs that are about to start, by worker, for a stop that does not find their directory."""
+TOLD = "told"
+"""Event: what the workers said of an attempt that no keeper here followed; its rows in `ended` are as of `exit`."""
+
+
+@dataclass(frozen=True)
+class RunStatus:
+    """A run's state as every front end shows it. Times are RFC 3339."""
+
+    run: Run
+    state: RunState
+    attended: Attendance
+    parts: tuple[WorkerStatus, ...] | RunDirectory
+    """What is known of each worker, or the directory where that is read when somebody asks for it."""
+    started: str | None = None
+    ended: str | None = None
+    cause: str | None = None
+    attempt: int = 0
+    first_failure: int | None = None
+    stop_requested: str | None = None
+    stop_grace: float = 0.0
+    notes: tuple[str, ...] = field(default=())
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """What the job's interpreter has: torch, torch_xla and libtpu, as far as workers told."""
+    findings: tuple[Finding, ...] = ()
+    """What was found wrong with single cores, in order; what is over stays among them."""
+    remedy: str | None = None
+    """What to do about the cause, where its end told it."""
+    slice_plight: str | None = None
+    """What the Cloud TPU API said of the slice when something was wrong (`slice_diagnosis`), None: not asked."""
+    slice_is_gone: bool = False
+    """Whether it said that what ran on it has ended for good."""
+    told: bool = False
+    """Whether its end is known from its workers' word alone, and the mirror may be behind."""
+    mirrored: int = 0
+    """The attempt whose logs are mirrored; the workers may have told of a later one."""
+    begun: Event | None = None
+    """The event that told when it started, where one did at that moment."""
+
+    @cached_property
+    def workers(self) -> tuple[WorkerStatus, ...]:
+        """Each worker's part, in their order."""
+        return self.parts if isinstance(self.parts, tuple) else status_of(self.parts).workers
+
+    @cached_property
+    def exit_codes(self) -> tuple[int | None, ...]:
+        """One place a worker, None where it is not known."""
+        return tuple(part.exit_code for part in self.workers)
+
+    @property
+    def silent(self) -> tuple[int, ...]:
+        """The workers that have written nothing for longer than the threshold."""
+        return tuple(part.worker for part in self.workers if part.silent and not part.ended)
+
+    @property
+    def unattended_since(self) -> float | None:
+        """Unix time of the last keeper's last sign of life, when the run goes on and nobody keeps it."""
+        return None if self.attended.alive or self.state.is_over else self.attended.since
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is over and a keeper followed every log to its end, as far as one could."""
+        return self.state.is_over and not self.told
+
+    @property
+    def was_given_up(self) -> bool:
+        """Whether it is lost because workers were out of reach, whose parts nobody has seen to their ends."""
+        return self.state is RunState.LOST and not all(part.ended or part.confirmed for part in self.workers)
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether it ended and every worker exited with 0."""
+        return self.state is RunState.SUCCEEDED
+
+
+def status_of(directory: RunDirectory) -> RunStatus:
+    """Read the run's events and whether it is attended, and say what it is doing.
+
+    Asked again of the same object, it reads only the events that came since: a keeper and its command ask often.
+    """
+    fold = _fold_of(directory)
+    fold.read(directory, whole=False)
+    return fold.status(directory.attended())
+
+
+def outline_of(directory: RunDirectory) -> RunStatus:
+    """As `status_of`; of a run that is over, what is known of each worker is read only when somebody asks for it.
+
+    Of a run's events most are about workers, and of thousands of old runs nobody asks.
+    """
+    fold = _Fold(directory.run).take(directory.events_of_run()[0])
+    outline = fold.outline(directory)
+    return status_of(directory) if outline is None else outline
+
+
+def status_and_events(directory: RunDirectory, since: int) -> tuple[RunStatus, list[Event], int]:
+    """As `status_of`, and the events from byte `since` on with the byte to go on from.
+
+    Whoever looks again and again has each event read once for both.
+    """
+    fold = _fold_of(directory)
+    fresh, begin, end = fold.read(directory, whole=True)
+    status = fold.status(directory.attended())
+    if since != begin:
+        fresh, end = directory.events(since)
+    return status, fresh, end
+
+
+def _fold_of(directory: RunDirectory) -> _Fold:
+    fold = _FOLDS.get(directory)
+    if fold is None or not fold.still_fits(directory):
+        fold = _FOLDS[directory] = _Fold(directory.run)
+    return fold
+
+
+_NOTES_KEPT = 20
+
+
+def reduce_events(run: Run, events: Iterable[Event], attended: Attendance) -> RunStatus:
+    """Fold events into a status (pure). Workers that no event names are there all the same."""
+    return _Fold(run).take(events).status(attended)
+
+
+_NOBODY = Attendance(False)
+
+
+class _Fold:
+    """Events folded so far, up to byte `offset` of their file."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.offset = 0
+        self._status = RunStatus(run, RunState.PREPARING, _NOBODY, ())
+        self._parts = Parts(worker.index for worker in run.workers)
+        self._told: Event | None = None
+        self._reading = threading.RLock()
+
+    def still_fits(self, directory: RunDirectory) -> bool:
+        """Whether the directory's events go on from here: its run is the same, and nothing was taken away."""
+        return self.run is directory.run and directory.events_size() >= self.offset
+
+    def read(self, directory: RunDirectory, *, whole: bool) -> tuple[list[Event], int, int]:
+        """Fold in what is new: those events, and the bytes from which on and up to which they stand in their file.
+
+        Unless they are wanted `whole`, phases that were passed are left out. Reports ask from a thread of their own.
+        """
+        with self._reading:
+            begin, events = self.offset, list[Event]()
+            if directory.events_size() != begin:
+                events, self.offset = directory.events(begin, passed_phases=whole)
+                self.take(events)
+            return events, begin, self.offset
+
+    def take(self, events: Iterable[Event]) -> _Fold:
+        """Fold further events in; of a worker's phases, which come in dozens, only the last one of a row counts."""
+        phases: dict[int, Event] = {}
+        for event in events:
+            if event.kind == "phase" and event.worker is not None:
+                phases[event.worker] = event
+                continue
+            if event.kind == "state":
+                self._fold_in(phases)
+            try:
+                self._take(event)
+            except (TypeError, ValueError, KeyError):
+                continue  # fields of another version, that mean something else
+        self._fold_in(phases)
+        return self
+
+    def _take(self, event: Event) -> None:
+        if event.kind == TOLD:
+            _as_told(self.status(_NOBODY), event)  # raises where it makes no sense
+            self._told = event
+            return
+        self._status = _fold_run(self._status, event, self._parts)
+        if event.worker is not None:
+            self._parts.fold_in(event.worker, event)
+
+    def _fold_in(self, events: dict[int, Event]) -> None:
+        """Fold one event of each of some workers in, which are then used up."""
+        while events:
+            self._parts.fold_in(*events.popitem())
+
+    def outline(self, directory: RunDirectory) -> RunStatus | None:
+        """The status where the events of the run itself are all that was taken; None where they do not suffice."""
+        attended = directory.attended()
+        if self._told is not None or attended.alive or not self._status.state.is_over:
+            return None
+        return changed(self._status, attended=attended, mirrored=self._status.attempt, parts=directory)
+
+    def status(self, attended: Attendance) -> RunStatus:
+        """What they come to; not by what workers told others where the run's own keeper asks, who follows them."""
+        with self._reading:
+            parts = self._parts.made()
+        status = changed(self._status, attended=attended, mirrored=self._status.attempt, parts=parts)
+        ours = attended.pid == os.getpid() and attended.state != "gone"
+        return status if ours or self._told is None else _as_told(status, self._told)
+
+
+def _as_told(status: RunStatus, told: Event) -> RunStatus:
+    """The status of a run by what its workers said last, which may be of a later attempt than is mirrored."""
+    attempt = int(told.get("attempt") or 0)
+    if status.state.is_over or attempt < status.attempt:
+        return status
+    parts = {part.worker: part for part in status.workers}
+    if attempt > status.attempt:
+        parts = {index: WorkerStatus(index, phase="confirm", phase_status="done") for index in parts}
+        cause = f"restart {attempt} of {status.run.restarts}"
+        status = replace(status, attempt=attempt, state=RunState.PREPARING, cause=cause, first_failure=None)
+    if status.state is RunState.PREPARING:
+        begun = RunState.RUNNING if status.stop_requested in (None, BY_POLICY) else RunState.STOPPING
+        status = replace(status, state=begun)
+    for row in told.get("ended") or ():
+        index = row["worker"]
+        if index in parts and not parts[index].ended:
+            parts[index] = replace(parts[index], **told_of_part(Event(told.time, "exit", index, row), False, None))
+    ordered = tuple(parts.values())
+    status = replace(status, parts=ordered, told=True)
+    return _with_its_end(status) if all(part.ended for part in ordered) else status
+
+
+def _with_its_end(status: RunStatus) -> RunStatus:
+    """The status of a run every part of which has ended: over, unless it may be launched again."""
+    from tui.runs.keeper.failure_rules import final_state, first_failure
+    from tui.runs.worker.calls import Outcome
+
+    parts = {part.worker: part for part in status.workers}
+    outcomes = {
+        index: Outcome(part.exit_code, part.signal, time=part.ended_at, recorded=part.recorded)
+        for index, part in parts.items()
+    }
+    by_person = status.stop_requested not in (None, BY_POLICY)
+    first = first_failure(outcomes)
+    state = final_state(outcomes, stopped_by_person=by_person, first=first)
+    failed = None if by_person or first is None else parts[first]
+    cause = status.cause if failed is None or status.first_failure is not None else _how_it_failed(failed)
+    restart, restarts = status.attempt + 1, status.run.restarts
+    if failed is not None and restart <= restarts:
+        return replace(status, state=RunState.PREPARING, cause=f"{cause}; restart {restart} of {restarts} is to come")
+    # Workers whose clocks are behind ours would have it end before it began.
+    ended = max((part.ended_at for part in parts.values() if part.ended_at), default=None)
+    ended = ended and max(ended, status.started or "")
+    return replace(status, state=state, ended=ended, cause=cause if failed is not None else None)
+
+
+def _how_it_failed(part: WorkerStatus) -> str:
+    return f"worker {part.worker} {part.exit_cause or f'exited with {part.exit_code}'}"
+
+
+_FOLDS: WeakKeyDictionary[RunDirectory, _Fold] = WeakKeyDictionary()
+
+
+def _fold_run(status: RunStatus, event: Event, parts: Parts) -> RunStatus:
+    if event.kind == "state":
+        return _fold_state(status, event, parts)
+    if event.kind == STOP_REQUESTED and (status.state is RunState.LOST or not status.state.is_over):
+        cause = status.cause or (event.get("cause") if event.get("by") == BY_POLICY else None)
+        asked = status.stop_requested
+        requested = str(event.get("by") or "user") if asked in (None, BY_POLICY) else asked
+        grace = float(event.get("grace") or 0)
+        state = RunState.LOST if status.state is RunState.LOST else RunState.STOPPING
+        return changed(status, state=state, stop_requested=requested, stop_grace=grace, cause=cause)
+    if event.kind == "failure" and status.first_failure is None:
+        return changed(status, first_failure=event.worker, cause=event.get("cause") or status.cause)
+    if event.kind == VERSIONS:
+        return changed(status, versions=versions_in(event))
+    if event.kind == "note":
+        return _fold_note(status, event, parts)
+    if event.kind == TAGS:
+        parts.set_tags(event.get("tags") or {})
+    return status
+
+
+def _fold_note(status: RunStatus, event: Event, parts: Parts) -> RunStatus:
+    where = "" if event.worker is None else f"worker {event.worker}: "
+    status = changed(status, notes=(*status.notes, where + str(event.get("text", "")))[-_NOTES_KEPT:])
+    if event.get("stall") in ("silent", "over"):
+        parts.set_silent(event.get("workers") or (), event.get("stall") == "silent")
+    if event.get("stall"):
+        status = changed(status, findings=fold_note(status.findings, status.run, event))
+    if event.get("slice"):
+        return changed(status, slice_plight=str(event.get("slice")), slice_is_gone=bool(event.get("gone")))
+    return status
+
+
+def _fold_state(status: RunStatus, event: Event, parts: Parts) -> RunStatus:
+    try:
+        state = RunState(event.get("state"))
+    except ValueError:
+        return status
+    attempt = event.get("attempt")
+    if isinstance(attempt, int) and attempt > status.attempt:
+        parts.begin_anew()
+        stop = None if status.stop_requested == BY_POLICY else status.stop_requested
+        status = changed(status, attempt=attempt, ended=None, cause=None, first_failure=None, stop_requested=stop)
+        status = changed(status, slice_plight=None, slice_is_gone=False)
+        status = changed(status, findings=ended_with_attempt(status.findings, event.time))
+        state = state if stop is None or state.is_over else RunState.STOPPING
+    elif status.state is RunState.LOST and event.get("revived"):
+        status = changed(status, ended=None, cause=None, first_failure=None)
+        state = state if status.stop_requested is None or state.is_over else RunState.STOPPING
+    elif status.state.is_over or (state is RunState.RUNNING and status.state is RunState.STOPPING):
+        return status
+    if state is RunState.RUNNING and status.started is None:
+        since = event.get("since")
+        status = changed(status, started=since or event.time, begun=None if since else event)
+    ended = time_of_end(status.started, status.begun, event) if state.is_over else None
+    known = None if state is RunState.SUCCEEDED else status.cause
+    cause, remedy = event.get("cause") or known, event.get("remedy") or None
+    return changed(status, state=state, ended=ended, cause=cause, remedy=remedy)

@@ -1,0 +1,140 @@
+"""A worker's part in a run, as events tell it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from tui.runs.record.run_directory import Event
+
+_Noun = TypeVar("_Noun")
+_MOST_DIGITS = 20
+
+
+@dataclass(frozen=True)
+class WorkerStatus:
+    """One worker's part in a run, by the last event about it.
+
+    `phase` is where its launch got to (`tui.runs.launch.phases`) and `phase_status` how
+    (started, done, failed). `link` is lost or restored, None while nothing happened to it. `ended` says that its
+    process is over; `exit_code` is None too when nobody recorded how. `confirmed` is its answer to a stop.
+    """
+
+    worker: int
+    phase: str | None = None
+    phase_status: str | None = None
+    detail: str | None = None
+    remedy: str | None = None
+    """What to do about a phase that failed."""
+    link: str | None = None
+    link_detail: str | None = None
+    link_since: str | None = None
+    """When the link was lost or restored (RFC 3339)."""
+    ended: bool = False
+    exit_code: int | None = None
+    signal: str | None = None
+    size: int | None = None
+    exit_cause: str | None = None
+    ended_at: str | None = None
+    recorded: bool = True
+    confirmed: bool | None = None
+    stop_detail: str | None = None
+    silent: bool = False
+    """It has written nothing for longer than the threshold: it may hang."""
+    tag: str | None = None
+    """The mark that every process of the job has there, where its launch told it."""
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the job is known to have been started there."""
+        return self.phase == "confirm" or (self.phase == "start" and self.phase_status == "done")
+
+
+_BLANK = WorkerStatus(-1)
+
+
+class Parts:
+    """The workers' parts: what events told of each is gathered, and made a status of when somebody asks."""
+
+    def __init__(self, indices: Iterable[int]) -> None:
+        self._told: dict[int, dict[str, Any]] = {index: {} for index in indices}
+        self._made: dict[int, WorkerStatus] = {}
+
+    def fold_in(self, index: int, event: Event) -> None:
+        """Take in an event about one worker, which need not be among those that the run was launched on."""
+        told = self._told.setdefault(index, {})
+        self._change(index, told_of_part(event, told.get("ended", False), told.get("exit_code")))
+
+    def set_silent(self, indices: Iterable[int], silent: bool) -> None:
+        """Note of those that the run has whether they have written nothing for long."""
+        for index in indices:
+            if index in self._told:
+                self._change(index, {"silent": silent})
+
+    def set_tags(self, tags: Mapping[str, Any]) -> None:
+        """Note the marks of the jobs that are about to start, by worker."""
+        for index in self._told:
+            tag = tags.get(str(index))
+            if isinstance(tag, str) and is_tag(tag):
+                self._change(index, {"tag": tag})
+
+    def begin_anew(self) -> None:
+        """Forget what was told: another attempt begins."""
+        self._told = {index: {} for index in self._told}
+        self._made.clear()
+
+    def made(self) -> tuple[WorkerStatus, ...]:
+        """Every part as it is now, by worker."""
+        for index in self._told.keys() - self._made.keys():
+            self._made[index] = changed(_BLANK, worker=index, **self._told[index])
+        return tuple(self._made[index] for index in sorted(self._made))
+
+    def _change(self, index: int, changes: Mapping[str, Any]) -> None:
+        if changes:
+            self._told[index].update(changes)
+            self._made.pop(index, None)
+
+
+def is_tag(text: str) -> bool:
+    """Whether a text is a mark that a worker may have chosen: a limit of 64 bits."""
+    return text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
+
+
+def changed(status: _Noun, **changes: Any) -> _Noun:
+    """As `replace`, which takes ten times as long; of thousands of runs that is most of what reading them takes."""
+    changed = object.__new__(type(status))
+    changed.__dict__.update(status.__dict__, **changes)
+    return changed
+
+
+def told_of_part(event: Event, ended: bool, exit_code: int | None) -> dict[str, Any]:
+    """What an event changes of a worker's part, of which it is known whether it ended, and how."""
+    get = event.fields.get
+    if event.kind == "phase":
+        return {
+            "phase": get("phase"),
+            "phase_status": get("status"),
+            "detail": get("detail") or None,
+            "remedy": get("remedy") or None,
+        }
+    if event.kind == "exit":
+        return {
+            "ended": True,
+            "exit_code": get("exit_code"),
+            "signal": get("signal"),
+            "size": get("size"),
+            "exit_cause": get("cause"),
+            "ended_at": get("ended") or event.time,
+            "recorded": get("recorded") is not False,
+        }
+    if event.kind == "link":
+        return {"link": get("status"), "link_detail": get("detail") or None, "link_since": event.time}
+    if event.kind == "stop":
+        return {
+            "ended": ended or bool(get("confirmed")),
+            "exit_code": exit_code if exit_code is not None else get("exit_code"),
+            "confirmed": bool(get("confirmed")),
+            "stop_detail": get("detail") or None,
+        }
+    return {}

@@ -1,0 +1,255 @@
+"""The confirmed stop: an exec of its own to every worker, and an answer from each by name."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from tui.errors import TpuTuiError
+from tui.pod.run import Run, RunState
+from tui.runs.record.log_mirror import record
+from tui.runs.record.run_directory import RunDirectory
+from tui.runs.record.run_status import BY_POLICY, STOP_REQUESTED, RunStatus, status_of
+from tui.runs.record.worker_status import WorkerStatus
+from tui.runs.worker.calls import call, outcome_of
+from tui.runs.worker.queries import Found, ask_status, attempt_of, found_in
+from tui.ssh.config.access import Access, Prompter
+from tui.ssh.exec.script_protocol import Answer, answers, no_answer
+
+if TYPE_CHECKING:
+    from tui.ssh.fleet import Fleet
+
+ANSWER_TIME = 90.0
+"""Seconds beyond the grace in which a worker has to answer: killing, verifying, waiting for the log's last bytes."""
+_TENTHS = 10
+_STARTED_PHASES = ("start", "confirm")
+_ALREADY = "it had ended already"
+_NEVER = "nothing to stop: never started"
+_NEVER_AGAIN = "nothing to stop: its next attempt never started"
+_REMOVED = "its directory was removed there"
+
+
+@dataclass(frozen=True)
+class StopAnswer:
+    """One worker's answer. `confirmed`: no process of the run is left there, and its record is written.
+
+    `exit_code` is None where nothing was started or nobody recorded it; `detail` says what is not as it should be.
+    """
+
+    worker: int
+    confirmed: bool
+    exit_code: int | None = None
+    detail: str = ""
+
+
+async def stop_run(
+    directory: RunDirectory,
+    access: Access,
+    *,
+    grace: float,
+    prompter: Prompter | None = None,
+    by: str = "user",
+) -> AsyncIterator[StopAnswer]:
+    """Stop the run on every worker at once; answers come as they are given, one from each worker.
+
+    TERM, `grace` seconds, KILL, then a look whether anything is left. Works with and without a keeper, any number of
+    times; a run that is over answers from its record. A worker that cannot be reached is not confirmed. A run that
+    was given up as lost is over once every worker has answered. One that nobody kept here and that had ended by
+    itself stays as it ended.
+    """
+    from tui.ssh.fleet import Fleet
+
+    before = status_of(directory)
+    may_have_ended = before.state is RunState.LOST or not (before.state.is_over or before.attended.alive)
+    stops = not before.state.is_over
+    if stops and not may_have_ended:
+        _note(directory, STOP_REQUESTED, by=by, grace=grace)
+    known = dict(_from_record(before))
+    for answer in known.values():
+        yield answer
+    confirmed = len(known)
+    if left := [worker.index for worker in directory.run.workers if worker.index not in known]:
+        async with Fleet(directory.run.workers, access, prompter=prompter) as fleet:
+            if may_have_ended:
+                stops = await _wanted(directory, before, fleet, left, grace=grace, by=by)
+            has_ended = may_have_ended and not stops
+            stopping = _stop_each(directory, fleet, left, grace=grace, for_good=not has_ended)
+            async with contextlib.aclosing(stopping):
+                async for answer in stopping:
+                    confirmed += answer.confirmed
+                    yield replace(answer, detail=answer.detail or _ALREADY) if has_ended else answer
+    if stops and confirmed == len(directory.run.workers):
+        _note_end(directory)
+
+
+async def _stop_each(
+    directory: RunDirectory, fleet: Fleet, indices: list[int], *, grace: float, for_good: bool
+) -> AsyncGenerator[StopAnswer, None]:
+    """Stop the run on these workers at once, and note each answer as it comes."""
+    parts = parts_of(directory)
+    stops = (
+        stop_worker(directory.run, fleet, index, grace=grace, for_good=for_good, part=parts.get(index))
+        for index in indices
+    )
+    tasks = [asyncio.ensure_future(stop) for stop in stops]
+    try:
+        for finished in asyncio.as_completed(tasks):
+            answer = await finished
+            _note(directory, "stop", worker=answer.worker, **_fields(answer))
+            yield answer
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _note_end(directory: RunDirectory) -> None:
+    """Note that a run is stopped, unless its keeper is about to: one that gave it up does not look again."""
+    status = status_of(directory)
+    lost = status.state is RunState.LOST
+    if lost or not (status.state.is_over or status.attended.alive):
+        _note(directory, "state", state=str(RunState.STOPPED), cause=None, revived=lost)
+
+
+async def _wanted(
+    directory: RunDirectory, before: RunStatus, fleet: Fleet, indices: list[int], *, grace: float, by: str
+) -> bool:
+    """Note the wish to stop a run that nobody here looks after, unless it had ended by itself; whether it was noted.
+
+    So it is, too, where a person has no patience to wait for the workers' word.
+    """
+    has_ended = False
+    try:
+        has_ended = await _had_ended(before, directory, fleet, indices)
+    finally:
+        if not has_ended:
+            _note(directory, STOP_REQUESTED, by=by, grace=grace)
+    return not has_ended
+
+
+async def _had_ended(before: RunStatus, directory: RunDirectory, fleet: Fleet, indices: list[int]) -> bool:
+    """Whether a run that nobody here looks after ended by itself, and nobody is to launch it again.
+
+    Of one that was not given up the workers' word then goes on record.
+    """
+    if before.stop_requested not in (None, BY_POLICY):
+        return False
+    asking = {index: asyncio.ensure_future(ask_status(before.run, fleet, index)) for index in indices}
+    try:
+        for told in asyncio.as_completed(asking.values()):
+            answer = await told
+            if answer is None or found_in(answer) is not Found.ENDED or _goes_on(answer, before.run):
+                return False
+    except TpuTuiError:
+        return False
+    finally:
+        for task in asking.values():
+            task.cancel()
+        await asyncio.gather(*asking.values(), return_exceptions=True)
+    if before.state is not RunState.LOST:
+        from tui.runs.follow.sync_from_workers import note_told
+
+        note_told(directory, {index: task.result() for index, task in asking.items()})
+    return True
+
+
+def _goes_on(answer: Answer, run: Run) -> bool:
+    """Whether what ended is to be launched again, as it did not end well."""
+    return answer.number("exit") != 0 and attempt_of(answer, run) < run.restarts
+
+
+def _note(directory: RunDirectory, kind: str, *, worker: int | None = None, **fields: Any) -> None:
+    """Append an event where that can be done: workers are stopped whatever becomes of the disk here."""
+    try:
+        directory.append_event(kind, worker=worker, **fields)
+    except OSError:
+        directory.spend_room()
+        with contextlib.suppress(OSError):
+            directory.append_event(kind, worker=worker, **fields)
+
+
+def parts_of(directory: RunDirectory) -> dict[int, WorkerStatus]:
+    """What is on record of each worker's part."""
+    return {part.worker: part for part in status_of(directory).workers}
+
+
+async def stop_worker(
+    run: Run,
+    fleet: Fleet,
+    index: int,
+    *,
+    grace: float,
+    for_good: bool = False,
+    part: WorkerStatus | None = None,
+) -> StopAnswer:
+    """Stop the run on one worker; never raises for the worker: what hindered is in the answer.
+
+    `for_good`: no further attempt may begin there either, whoever would launch it. `part` is what is on record of the
+    worker: its job's mark finds the job where its directory is gone, and what has begun is not taken for never begun.
+    """
+    tag = int(part.tag) if part is not None and part.tag else 0
+    numbers = (max(0, round(grace * _TENTHS)), int(for_good), tag)
+    made = call("stop", run.id, index, *numbers, run_root=run.run_root)
+    try:
+        done = await fleet.run(index, made.command, input=made.input, timeout=grace + ANSWER_TIME)
+    except TpuTuiError as error:
+        return StopAnswer(index, False, None, f"not reached: {error.what}" + (f": {error.why}" if error.why else ""))
+    for answer in answers(made.nonce, done.stdout):
+        if answer.word in ("stopped", "unconfirmed"):
+            return _answer_of(index, answer, part)
+    if done.timed_out:
+        return StopAnswer(index, False, None, f"no answer within {grace + ANSWER_TIME:.0f} s")
+    problem = no_answer(index, "no answer to the stop", done.stderr, done.exit_code, done.stdout)
+    return StopAnswer(index, False, None, f"{problem.what}: {problem.why}")
+
+
+async def record_answer(directory: RunDirectory, answer: StopAnswer) -> None:
+    """Write a worker's answer into the run's events."""
+    await record(directory, "stop", worker=answer.worker, **_fields(answer))
+
+
+def _fields(answer: StopAnswer) -> dict[str, Any]:
+    return {"confirmed": answer.confirmed, "exit_code": answer.exit_code, "detail": answer.detail}
+
+
+def _answer_of(index: int, answer: Answer, part: WorkerStatus | None = None) -> StopAnswer:
+    if answer.word == "unconfirmed":
+        return StopAnswer(index, False, None, answer.text)
+    if answer.fields.get("never") == "1":
+        return _never(index, answer, part)
+    outcome = outcome_of(answer)
+    removed = answer.fields.get("removed") == "1"
+    notes = [f"{_REMOVED}, and with it how it ended" if removed else outcome.cause or ""]
+    if answer.fields.get("rebooted") == "1":
+        notes.append("the machine was rebooted since")
+    if answer.fields.get("device") == "unknown":
+        notes.append("whether the device is free is unknown: other users' processes cannot be seen")
+    return StopAnswer(index, True, outcome.exit_code, "; ".join(note for note in notes if note))
+
+
+def _never(index: int, answer: Answer, part: WorkerStatus | None) -> StopAnswer:
+    """The answer of a worker that has nothing of the run, unless it is known to have begun there."""
+    if answer.fields.get("gone") != "1" or part is None or not part.has_begun:
+        return StopAnswer(index, True, None, _NEVER_AGAIN if answer.fields.get("before") == "1" else _NEVER)
+    if part.tag:
+        return StopAnswer(index, True, None, f"{_REMOVED}; no process with the run's mark is left")
+    return StopAnswer(index, False, None, f"{_REMOVED}: whether its processes live on cannot be found out")
+
+
+def _from_record(status: RunStatus) -> list[tuple[int, StopAnswer]]:
+    """Answers that need no worker: those of a run that is over, where its end was recorded or it never began."""
+    if not status.state.is_over:
+        return []
+    answered = ((worker.worker, _recorded(worker)) for worker in status.workers)
+    return [(index, answer) for index, answer in answered if answer is not None]
+
+
+def _recorded(worker: WorkerStatus) -> StopAnswer | None:
+    if worker.confirmed or (worker.ended and worker.exit_code is not None):
+        return StopAnswer(worker.worker, True, worker.exit_code, _ALREADY)
+    if worker.phase is not None and worker.phase not in _STARTED_PHASES and not worker.ended:
+        return StopAnswer(worker.worker, True, None, _NEVER)
+    return None

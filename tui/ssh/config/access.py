@@ -1,0 +1,240 @@
+"""Who we log in as and with what, as plain data that can be handed to another process."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tui.errors import TpuTuiError
+from tui.pod.worker import SSH_PORT, Worker
+from tui.ssh.config.openssh_config import HostConfig, ask_config, read_config
+from tui.ssh.errors import no_address
+
+if TYPE_CHECKING:
+    from tui.settings import Settings
+
+GOOGLE_KEY = "google_compute_engine"
+GOOGLE_KNOWN_HOSTS = "google_compute_known_hosts"
+DEFAULT_KEYS = ("id_ed25519", "id_ecdsa", "id_rsa", "id_ed25519_sk", "id_ecdsa_sk")
+TOKEN_COMMAND = (sys.executable, "-m", "tui.cloud.token")
+"""Prints an access token of the application default credentials."""
+STRICT = "strict"
+ACCEPT_NEW = "accept-new"
+NUMBERS = ("connect_timeout", "login_timeout", "keepalive", "keepalive_count", "handshakes", "sessions")
+
+
+class Prompter(Protocol):
+    """Somebody who can be asked: a terminal, or the console's dialog."""
+
+    async def secret(self, text: str) -> str | None:
+        """A passphrase or one-time code; None when the person would rather not."""
+        ...
+
+    async def trust(self, worker: str, key_type: str, fingerprint: str) -> bool:
+        """Whether a host key that nobody vouches for is to be believed from now on."""
+        ...
+
+
+@dataclass(frozen=True)
+class ClientKey:
+    """One decrypted private key in OpenSSH's format, with its certificate where it has one."""
+
+    path: str
+    private: str = field(repr=False)
+    certificate: str | None = None
+
+
+@dataclass(frozen=True)
+class Access:
+    """Everything needed to log in to the workers of one slice, host key checking included.
+
+    `identity` is the key that was asked for by name, `identities` those that are tried where they exist; paths are
+    absolute. `client_keys` are the decrypted keys once `keys.unlock` has read them, None before. Times in seconds.
+    """
+
+    user: str | None = None
+    identity: str | None = None
+    identities: tuple[str, ...] = ()
+    agent: str | None = None
+    port: int | None = None
+    known_hosts: tuple[str, ...] = ()
+    own_known_hosts: str | None = None
+    host_keys: str = STRICT
+    route: str = "external"
+    jump: str | None = None
+    config: str | None = None
+    """An OpenSSH client configuration; nothing in it can switch host key checking off."""
+    client_keys: tuple[ClientKey, ...] | None = field(default=None, repr=False)
+    connect_timeout: float = 15.0
+    login_timeout: float = 30.0
+    keepalive: float = 15.0
+    keepalive_count: int = 3
+    handshakes: int = 16
+    """Logins at once: OpenSSH drops connections at random beyond its MaxStartups (10:30:100)."""
+    sessions: int = 8
+    """Commands at once over one connection: OpenSSH's MaxSessions is 10."""
+    slice: str | None = None
+    """The slice that the workers belong to, for what messages advise."""
+    iap_url: str | None = None
+    """Where IAP's tunnels begin, when not at Google's own place."""
+    token_command: tuple[str, ...] = ()
+    """A command that prints the access token which IAP asks for; none: no token."""
+
+    def to_json(self) -> dict[str, Any]:
+        """A document for a pipe to a process of ours; it holds private keys, so it belongs in no file."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Access:
+        """Read what `to_json` gave; unknown fields are left aside. Raises ValueError when it is no access."""
+        try:
+            known = {item.name: document[item.name] for item in fields(cls) if item.name in document}
+            for name in ("identities", "known_hosts", "token_command"):
+                known[name] = tuple(known.get(name, ()))
+            if known.get("client_keys") is not None:
+                known["client_keys"] = tuple(ClientKey(**key) for key in known["client_keys"])
+            return cls(**known)
+        except (TypeError, AttributeError) as error:
+            raise ValueError(f"not an access: {error!r}") from error
+
+
+@dataclass(frozen=True)
+class Login:
+    """Where and as whom one worker is reached, after the configuration file had its say."""
+
+    host: str
+    port: int
+    user: str
+    jump: str | None = None
+    proxy: str | None = None
+    """A command whose standard input and output lead to the host (ssh_config(5), ProxyCommand)."""
+    agent: str | None = None
+    """The agent that is configured for it; empty: none is to be asked."""
+    aliases: tuple[str, ...] = ()
+    """Names under which its host key may be filed besides the address, the most telling first."""
+    identities: tuple[str, ...] = ()
+    known_hosts: tuple[str, ...] = ()
+    compressing: bool = False
+    """For one more connection, made because it compresses: nobody is asked anything for it again."""
+
+
+def local_user() -> str:
+    """The name we are logged in with here, which gcloud uses on the workers too."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "root"
+
+
+def access_from(settings: Settings, environ: Mapping[str, str] | None = None) -> Access:
+    """The access that settings, the agent, `~/.ssh` and gcloud's conventions give; no file is read yet."""
+    environ = os.environ if environ is None else environ
+    ssh = Path("~/.ssh").expanduser()
+    config = ssh / "config"
+    given = tuple(str(Path(path).expanduser().absolute()) for path in settings.known_hosts)
+    usual = (str(ssh / GOOGLE_KNOWN_HOSTS), str(ssh / "known_hosts"), "/etc/ssh/ssh_known_hosts")
+    numbers: dict[str, Any] = {}
+    for name in NUMBERS:
+        if name in settings.thresholds:
+            value = float(settings.thresholds[name])
+            numbers[name] = value if name.endswith(("timeout", "keepalive")) else max(1, int(value))
+    return Access(
+        user=settings.user,
+        identity=str(settings.identity.expanduser().absolute()) if settings.identity else None,
+        identities=tuple(str(ssh / name) for name in (GOOGLE_KEY, *DEFAULT_KEYS)),
+        agent=environ.get("SSH_AUTH_SOCK") or None,
+        port=settings.port,
+        known_hosts=given or usual,
+        own_known_hosts=str(settings.own_known_hosts),
+        host_keys=settings.host_keys,
+        route=settings.route,
+        jump=settings.jump,
+        config=str(config) if os.access(config, os.R_OK) else None,
+        iap_url=settings.endpoints.get("iap"),
+        token_command=TOKEN_COMMAND if settings.route == "iap" else (),
+        **numbers,
+    )
+
+
+def address_of(worker: Worker, route: str) -> str | None:
+    """The address that a route leads to, None where the worker has none."""
+    if route in ("internal", "iap"):
+        return worker.internal_ip or worker.external_ip or worker.hostname
+    return worker.external_ip or worker.internal_ip or worker.hostname
+
+
+def login_for(host: str, port: int | None, user: str | None, access: Access, *, alias: str | None = None) -> Login:
+    """Ask the configuration file about one host; explicit values win over it.
+
+    `port` None means that nobody named one. Raises UsageError for a configuration that cannot be read.
+    """
+    if access.config is None:
+        return Login(host, port or SSH_PORT, user or local_user(), aliases=(alias,) if alias else ())
+    return _configured(read_config(access.config, host, port, user, local_user()), host, alias)
+
+
+async def ask_login_for(
+    host: str, port: int | None, user: str | None, access: Access, *, alias: str | None = None
+) -> Login:
+    """As `login_for`, the event loop free meanwhile."""
+    if access.config is None:
+        return login_for(host, port, user, access, alias=alias)
+    return _configured(await ask_config(access.config, host, port, user, local_user()), host, alias)
+
+
+def _configured(found: HostConfig, host: str, alias: str | None) -> Login:
+    aliases = tuple(dict.fromkeys(name for name in (alias, found.alias) if name))
+    real = found.hostname or host
+    if real != host and not aliases:
+        aliases = (host,)
+    return Login(
+        host=real,
+        port=found.port or SSH_PORT,
+        user=found.user or local_user(),
+        jump=found.jump,
+        proxy=found.proxy,
+        agent=found.agent,
+        aliases=aliases,
+        identities=found.identities,
+        known_hosts=found.known_hosts,
+    )
+
+
+def login_to(worker: Worker, access: Access) -> Login:
+    """Where and as whom this worker is reached. Raises SshError when it has no address."""
+    return login_for(*_named(worker, access), access, alias=worker.host_key_alias)
+
+
+async def ask_login_to(worker: Worker, access: Access) -> Login:
+    """As `login_to`, the event loop free meanwhile."""
+    return await ask_login_for(*_named(worker, access), access, alias=worker.host_key_alias)
+
+
+async def configured_logins(workers: Iterable[Worker], access: Access) -> list[Login]:
+    """What the configuration says about these workers, those left out of which it says nothing that can be read."""
+    turns = asyncio.Semaphore(access.handshakes)
+
+    async def ask(worker: Worker) -> Login | None:
+        async with turns:
+            with suppress(TpuTuiError):
+                return await ask_login_to(worker, access)
+        return None
+
+    found = await asyncio.gather(*map(ask, workers)) if access.config else []
+    return [login for login in found if login is not None]
+
+
+def _named(worker: Worker, access: Access) -> tuple[str, int | None, str | None]:
+    """The host, port and user of a worker, as far as somebody named them."""
+    host = address_of(worker, access.route)
+    if host is None:
+        raise no_address(worker.index)
+    port = access.port or (worker.port if worker.port != SSH_PORT else None)
+    return host, port, worker.user or access.user

@@ -1,0 +1,59 @@
+"""The `ssh` command that a person would type to be where we are: same user, key, route and host key checking."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tui.errors import UsageError
+from tui.pod.worker import Worker
+from tui.settings.home import make_private
+from tui.ssh.config.access import Access, address_of, login_to
+from tui.ssh.keys.known_hosts import HostKeys, name_of
+
+VOUCHED_FILE = "vouched_hosts"
+"""Beside our known_hosts: host keys the API vouched for, in OpenSSH's format, for `ssh` to read."""
+
+
+def shell_command(worker: Worker, access: Access) -> list[str]:
+    """`ssh …` to one worker, with a host key the API vouched for where there is one.
+
+    Raises UsageError where the route needs a tunnel that `ssh` alone does not make.
+    """
+    if access.route == "iap":
+        raise UsageError(
+            "ssh alone does not go through IAP",
+            worker=worker.index,
+            remedy=f"gcloud compute tpus tpu-vm ssh NAME --worker={worker.index} --tunnel-through-iap",
+        )
+    login = login_to(worker, access)
+    words = ["ssh", "-p", str(login.port), "-l", login.user]
+    if access.identity:
+        words += ["-i", access.identity, "-o", "IdentitiesOnly=yes"]
+    jump = access.jump or login.jump
+    if jump:
+        words += ["-J", jump]
+    known = HostKeys(access)
+    files, alias = list(known.files(login)), known.alias_of(login)
+    if access.own_known_hosts and worker.host_keys:
+        alias = worker.host_key_alias or name_of(login)
+        files.insert(0, str(_file_vouched(Path(access.own_known_hosts).with_name(VOUCHED_FILE), alias, worker)))
+        words += ["-o", "StrictHostKeyChecking=yes"]
+    if alias:
+        words += ["-o", f"HostKeyAlias={alias}"]
+    words += ["-o", "UserKnownHostsFile=" + " ".join(f'"{path}"' for path in files)]
+    # By the name that the configuration knows it by: ssh reads there how to reach it, as we did.
+    return [*words, address_of(worker, access.route) or login.host]
+
+
+def _file_vouched(path: Path, alias: str, worker: Worker) -> Path:
+    """Replace the alias's lines by what the API says now; 0600, atomic."""
+    make_private(path.parent)
+    try:
+        others = [line for line in path.read_text().splitlines() if not line.startswith(f"{alias} ")]
+    except FileNotFoundError:
+        others = []
+    temporary = path.with_name(f"{path.name}.{os.getpid()}")
+    temporary.touch(mode=0o600)
+    temporary.write_text("".join(f"{line}\n" for line in [*others, *(f"{alias} {key}" for key in worker.host_keys)]))
+    return temporary.replace(path)

@@ -1,0 +1,129 @@
+"""What a failed direct-tcpip channel says about a port: open, closed, filtered, or nothing."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from tui.errors import WorkerError
+from tui.ssh.errors import quoted
+
+ADMINISTRATIVELY_PROHIBITED = 1
+"""SSH_OPEN_ADMINISTRATIVELY_PROHIBITED (RFC 4254, 5.1): the server's configuration forbids it."""
+_FAILED_AT_ONCE = "open failed"
+"""OpenSSH's words when connect failed before a packet was answered; it keeps the errno to itself then."""
+_ERRNO = re.compile(r"\[Errno (\d+)\]")
+CONNECT_FAILED = 2
+"""SSH_OPEN_CONNECT_FAILED (RFC 4254, 5.1)."""
+_LINUX = {
+    111: "refused",
+    113: "no route",
+    112: "no route",
+    101: "unreachable",
+    100: "unreachable",
+    92: "prohibited",
+    110: "timed out",
+    13: "denied",
+    1: "denied",
+}
+"""Linux's errno of a failed connect; 92 (ENOPROTOOPT) is what an ICMP protocol-unreachable becomes."""
+_WORDS = (
+    ("refused", "refused"),
+    ("no route", "no route"),
+    ("host is unreachable", "no route"),
+    ("host is down", "no route"),
+    ("unreachable", "unreachable"),
+    ("network is down", "unreachable"),
+    ("protocol not available", "prohibited"),
+    ("timed out", "timed out"),
+    ("permission denied", "denied"),
+    ("not permitted", "denied"),
+    ("name or service", "name"),
+    ("resolution", "name"),
+    ("not known", "name"),
+    ("no address", "name"),
+)
+_VERDICTS = {
+    "refused": (
+        "closed",
+        "refused: the way is free and nothing listens (a firewall that rejects with port-unreachable looks the same)",
+    ),
+    "no route": ("filtered", "no route: the host is down, or a firewall rejects (host unreachable or prohibited)"),
+    "unreachable": ("filtered", "network unreachable from this worker"),
+    "prohibited": ("filtered", "a firewall rejects (protocol unreachable)"),
+    "no way": ("filtered", "the worker has no way there: no route from it, or its own firewall forbids"),
+    "timed out": ("filtered", "no answer: the host is down, or a firewall drops"),
+    "denied": ("filtered", "the worker's own firewall forbids the connection"),
+    "name": ("unknown", "the name does not resolve on this worker"),
+}
+
+
+@dataclass(frozen=True)
+class PortState:
+    """A port as seen from a worker: `state` is open, closed, filtered or unknown, `cause` the finer reason.
+
+    Closed means refused: a firewall let the question through, and nothing listens yet.
+    """
+
+    state: str
+    detail: str
+    cause: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How far a login from this client came: `stage` is where it ended, `ready` when it succeeded.
+
+    Stages: name, connect, greeting, host_key, login, ready. Times in seconds since the beginning, None: not reached.
+    """
+
+    worker: int
+    stage: str
+    connected: float | None = None
+    logged_in: float | None = None
+    error: WorkerError | None = field(default=None)
+
+    @property
+    def ok(self) -> bool:
+        """Whether the worker let us in."""
+        return self.stage == "ready"
+
+    def to_json(self) -> dict[str, Any]:
+        """The row as `--json` outputs carry it."""
+        return {
+            "worker": self.worker,
+            "stage": self.stage,
+            "connected": self.connected,
+            "logged_in": self.logged_in,
+            "error": None if self.error is None else self.error.sentence,
+        }
+
+
+def judge(code: int | None, words: str, seconds: float) -> PortState:
+    """Read the code and text of a refused channel; code None means no answer within `seconds`.
+
+    OpenSSH hands back strerror's text, asyncssh's server `[Errno N] …`.
+    """
+    if code is None:
+        return PortState(
+            "filtered", f"no answer within {seconds:g} s: the host is down, or a firewall drops", "timed out"
+        )
+    if code == ADMINISTRATIVELY_PROHIBITED:
+        return PortState(
+            "unknown",
+            "its SSH server forbids forwarding, so nothing can be probed from it",
+            "forbidden",
+            "AllowTcpForwarding yes (and no PermitOpen) in its sshd_config",
+        )
+    match = _ERRNO.search(words)
+    cause = _LINUX.get(int(match[1])) if match else None
+    lowered = words.lower()
+    cause = cause or next((cause for text, cause in _WORDS if text in lowered), None)
+    if cause is None and code == CONNECT_FAILED and lowered == _FAILED_AT_ONCE:
+        cause = "no way"
+    if cause is None:
+        return PortState("unknown", f"the worker says: {quoted(words)}", "other")
+    state, detail = _VERDICTS[cause]
+    return PortState(state, detail, cause)

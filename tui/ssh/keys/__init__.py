@@ -1,0 +1,1 @@
+"""Keys of users and hosts: which are offered, which are trusted."""

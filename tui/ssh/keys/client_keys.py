@@ -1,0 +1,273 @@
+"""Our own keys: the agent's first, then files, decrypted once and kept in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import copy
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tui.errors import OutOfReachError, UsageError
+from tui.ssh.config.access import Access, ClientKey, Prompter, local_user
+from tui.ssh.config.openssh_config import ask_config
+from tui.ssh.transport.asyncssh_import import load_asyncssh
+
+if TYPE_CHECKING:
+    import asyncssh
+
+ATTEMPTS = 3
+"""Wrong passphrases in a row before a key is given up, as ssh(1) does."""
+AGENT_TIMEOUT = 5.0
+_FEW_AGENT_KEYS = 4
+"""OpenSSH hangs up after six refused keys (MaxAuthTries): a crowded agent must not hide gcloud's key."""
+_OPENSSH = b"-----BEGIN OPENSSH PRIVATE KEY-----"
+_OPENSSH_PLAIN = b"openssh-key-v1\0\0\0\0\x04none"
+_PLAIN_PEM = (b"-----BEGIN RSA PRIVATE KEY-----", b"-----BEGIN EC PRIVATE KEY-----")
+_NEEDS_PASSPHRASE = "Passphrase must be specified"
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """A key that can be used, its certificates, and what is tried of them: the certificates first."""
+
+    key: asyncssh.SSHKey
+    certificates: list[asyncssh.SSHCertificate]
+    pairs: list[asyncssh.SSHKeyPair]
+
+    @classmethod
+    def of(cls, key: asyncssh.SSHKey, certificates: list[asyncssh.SSHCertificate]) -> _Opened:
+        """The key with those of the certificates that are its own, as ssh(1) has it."""
+        import asyncssh
+
+        own = [certificate for certificate in certificates if certificate.key.public_data == key.public_data]
+        pairs = [pair for certificate in own for pair in asyncssh.load_keypairs((key, certificate))]
+        return cls(key, own, [*pairs, *asyncssh.load_keypairs(key)])
+
+
+class Keys:
+    """The keys of one fleet, read once for all its connections.
+
+    `locked` names the encrypted files that nobody opened yet.
+    """
+
+    def __init__(self, access: Access, prompter: Prompter | None = None, more: Iterable[str] = ()) -> None:
+        self._access = access
+        self._prompter = prompter
+        self._more = tuple(more)
+        self._lock = asyncio.Lock()
+        self._loaded = False
+        self._declined = False
+        self._agent: asyncssh.SSHAgentClient | None = None
+        self._agent_pairs: list[asyncssh.SSHKeyPair] = []
+        self._named: set[bytes | None] = set()
+        """The public halves of the keys that the configuration names: the agent's of these are tried first."""
+        self._files: dict[str, _Opened] = {}
+        self.locked: list[str] = []
+
+    async def load(self) -> None:
+        """Read the agent and the key files; later calls return at once.
+
+        Raises UsageError when the key that was asked for cannot be read, OutOfReachError when it is encrypted and
+        there is nobody to ask.
+        """
+        async with self._lock:
+            if self._loaded:
+                return
+            load_asyncssh()
+            await self._read_agent()
+            if len(self._agent_pairs) > 1:
+                self._named = {_public_half(path) for path in self._more}
+            if self._access.client_keys is None:
+                self._read_files()
+                if self.locked and (self._access.identity in self.locked or not (self._agent_pairs or self._files)):
+                    await self._ask(self.locked[:1])
+            else:
+                for key in self._access.client_keys:
+                    self._take(key)
+            self._loaded = True
+
+    @property
+    def count(self) -> int:
+        """How many key files are open."""
+        return len(self._files)
+
+    async def unlock_more(self, seen: int) -> bool:
+        """Ask, once, for the passphrases of the keys still encrypted; whether there are more than `seen` now."""
+        async with self._lock:
+            if self._prompter is not None and self.locked and self.count == seen and not self._declined:
+                await self._ask(list(self.locked))
+                self._declined = bool(self.locked)
+            return self.count > seen
+
+    def offered(self) -> list[asyncssh.SSHKeyPair]:
+        """The keys in the order they are tried, for one connection: asyncssh notes on them what a server wants."""
+        return [copy.copy(pair) for pair in self._in_order()]
+
+    def _in_order(self) -> list[asyncssh.SSHKeyPair]:
+        asked = self._access.identity
+        by_file = {path: opened.pairs for path, opened in self._files.items()}
+        public = {opened.key.public_data for opened in self._files.values()}
+        from_agent = [pair for pair in self._agent_pairs if pair.public_data not in public]
+        first = by_file.pop(asked, []) if asked else []
+        if asked and not first:
+            wanted = _public_half(asked)
+            first = [pair for pair in from_agent if pair.public_data == wanted]
+            from_agent = [pair for pair in from_agent if pair.public_data != wanted]
+        files = [pair for pairs in by_file.values() for pair in pairs]
+        from_agent.sort(key=lambda pair: pair.public_data not in self._named)
+        if len(from_agent) > _FEW_AGENT_KEYS:
+            return [*first, *files[:1], *from_agent, *files[1:]]
+        return [*first, *from_agent, *files]
+
+    @property
+    def access(self) -> Access:
+        """The access with the keys that are open by now, fit to be handed to another process."""
+        if not self._loaded:
+            return self._access
+        return replace(
+            self._access,
+            client_keys=tuple(
+                ClientKey(
+                    path,
+                    opened.key.export_private_key().decode(),
+                    "".join(one.export_certificate().decode() for one in opened.certificates) or None,
+                )
+                for path, opened in self._files.items()
+            ),
+        )
+
+    def close(self) -> None:
+        """Let go of the agent."""
+        if self._agent is not None:
+            self._agent.close()
+            self._agent = None
+
+    async def _read_agent(self) -> None:
+        if not self._access.agent:
+            return
+        import asyncssh
+
+        with suppress(OSError, ValueError, asyncio.TimeoutError, asyncssh.Error):
+            self._agent = await asyncio.wait_for(asyncssh.connect_agent(self._access.agent), AGENT_TIMEOUT)
+            if self._agent is not None:
+                self._agent_pairs = list(await asyncio.wait_for(self._agent.get_keys(), AGENT_TIMEOUT))
+
+    def _read_files(self) -> None:
+        asked = self._access.identity
+        held = {pair.public_data for pair in self._agent_pairs}
+        for path in dict.fromkeys(([asked] if asked else []) + [*self._more, *self._access.identities]):
+            if path == asked and not Path(path).exists() and _public_half(path) not in held:
+                raise UsageError("no such key file", why=path, remedy="give `--identity` the path of a private key")
+            if not Path(path).exists() or (_public_half(path) in held and path != asked):
+                continue
+            self._read_file(path, asked == path, held)
+
+    def _read_file(self, path: str, asked: bool, held: set[bytes]) -> None:
+        import asyncssh
+
+        try:
+            data = Path(path).read_bytes()
+            self._files[path] = _Opened.of(asyncssh.import_private_key(data), _certificates(path))
+        except (asyncssh.KeyImportError, asyncssh.KeyEncryptionError) as error:
+            if _NEEDS_PASSPHRASE in str(error) or isinstance(error, asyncssh.KeyEncryptionError):
+                if _public_half(path) not in held:
+                    self.locked.append(path)
+            elif asked and _public_half(path) not in held:
+                raise UsageError("this is not a private key", why=f"{path}: {error}") from error
+        except OSError as error:
+            if asked:
+                raise UsageError("the key file cannot be read", why=str(error)) from error
+
+    def _take(self, key: ClientKey) -> None:
+        import asyncssh
+
+        certificates = list(asyncssh.load_certificates(key.certificate.encode())) if key.certificate else []
+        self._files[key.path] = _Opened.of(asyncssh.import_private_key(key.private), certificates)
+
+    async def _ask(self, paths: list[str]) -> None:
+        import asyncssh
+
+        if self._prompter is None:
+            raise OutOfReachError(
+                "the SSH key is encrypted and there is nobody to ask for its passphrase",
+                why=paths[0],
+                remedy=f"ssh-add {paths[0]}",
+            )
+        for path in paths:
+            for attempt in range(ATTEMPTS):
+                again = "wrong passphrase, once more: " if attempt else ""
+                secret = await self._prompter.secret(f"{again}Passphrase for {path}: ")
+                if secret is None:
+                    break
+                with suppress(asyncssh.KeyImportError, asyncssh.KeyEncryptionError, OSError):
+                    data = await asyncio.to_thread(Path(path).read_bytes)
+                    # bcrypt takes 0.1 s and more by design: not on the event loop.
+                    key = await asyncio.to_thread(asyncssh.import_private_key, data, secret)
+                    self._files[path] = _Opened.of(key, _certificates(path))
+                    self.locked.remove(path)
+                    break
+
+
+def _certificates(path: str) -> list[asyncssh.SSHCertificate]:
+    """The certificate beside a key (`KEY-cert.pub`), as ssh-keygen writes it."""
+    import asyncssh
+
+    with suppress(OSError, asyncssh.KeyImportError, ValueError):
+        return list(asyncssh.load_certificates(Path(f"{path}-cert.pub").read_bytes()))
+    return []
+
+
+def _public_half(path: str) -> bytes | None:
+    """The public key of a key file, from `KEY.pub` beside it or the file itself."""
+    import asyncssh
+
+    for candidate in (f"{path}.pub", path):
+        with suppress(OSError, asyncssh.KeyImportError, ValueError):
+            return asyncssh.read_public_key(candidate).public_data
+    return None
+
+
+def lie_open(access: Access) -> bool:
+    """Whether the key that was asked for, else one of the usual ones, is there unencrypted: nobody has to be asked.
+
+    Seen from the file's first lines, without asyncssh; a doubtful file counts as locked.
+    """
+    paths = [access.identity] if access.identity else list(access.identities)
+    return access.client_keys is None and any(_is_open(Path(path)) for path in paths)
+
+
+def _is_open(path: Path) -> bool:
+    """Whether a file is a private key without a passphrase, by OpenSSH's PROTOCOL.key or by PEM's headers."""
+    try:
+        head, *lines = path.read_bytes().strip().split(b"\n")
+        if head.strip() in _PLAIN_PEM:
+            return not any(b"ENCRYPTED" in line for line in lines)
+        return head.strip() == _OPENSSH and base64.b64decode(b"".join(lines[:-1])).startswith(_OPENSSH_PLAIN)
+    except (OSError, ValueError):
+        return False
+
+
+async def _with_configured_agent(access: Access) -> Access:
+    """The access with the agent that the SSH configuration names for every host, where it names one."""
+    if access.config is None:
+        return access
+    agent = (await ask_config(access.config, "*", None, None, local_user())).agent
+    return access if agent is None else replace(access, agent=agent or None)
+
+
+async def unlock(access: Access, prompter: Prompter | None = None) -> Access:
+    """The access with its key files read and decrypted, so that a process without a terminal can use it.
+
+    Raises OutOfReachError (saying `ssh-add`) when a passphrase is needed and cannot be asked for, UsageError when the
+    key that was asked for is no key.
+    """
+    keys = Keys(await _with_configured_agent(access), prompter)
+    try:
+        await keys.load()
+        return keys.access
+    finally:
+        keys.close()

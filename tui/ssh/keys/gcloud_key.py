@@ -1,0 +1,90 @@
+"""The one key a person logs in with, as gcloud has it: found, or made where there is none."""
+
+from __future__ import annotations
+
+import os
+import socket
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tui.errors import UsageError
+from tui.ssh.config.access import Access, local_user
+
+if TYPE_CHECKING:
+    import asyncssh
+
+KEY_TYPE = "ssh-rsa"
+KEY_BITS = 3072
+"""What `gcloud compute ssh` makes, so that it goes on using the same key."""
+
+
+@dataclass(frozen=True)
+class LoginKey:
+    """The public half of a key: `public` is its line (type, base64, comment); nothing of it while it is not made."""
+
+    path: Path
+    public: str | None = None
+    fingerprint: str | None = None
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is such a key."""
+        return self.public is not None
+
+
+def login_key(access: Access) -> LoginKey:
+    """The key asked for by name, else gcloud's own. Raises UsageError when it is there and cannot be read.
+
+    Only its public half is read, so an encrypted key needs no passphrase where `KEY.pub` lies beside it.
+    """
+    path = Path(access.identity or access.identities[0])
+    public = _public_of(path)
+    if public is not None:
+        return _told(path, public)
+    if path.exists():
+        raise UsageError("this is not a private key", why=str(path), remedy=f"ssh-keygen -y -f {path} shows more")
+    if access.identity:
+        raise UsageError("no such key file", why=str(path), remedy="give `--identity` the path of a private key")
+    return LoginKey(path)
+
+
+def make_login_key(key: LoginKey) -> LoginKey:
+    """Make the key pair, without a passphrase, readable by its owner only; takes a second of CPU.
+
+    Raises UsageError when it cannot be written; a file that is there is never overwritten.
+    """
+    import asyncssh
+
+    comment = f"{local_user()}@{socket.gethostname()}"
+    private = asyncssh.generate_private_key(KEY_TYPE, comment=comment, key_size=KEY_BITS)
+    try:
+        key.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _write_new(key.path, private.export_private_key(), 0o600)
+        _write_new(Path(f"{key.path}.pub"), private.export_public_key(), 0o644)
+    except OSError as error:
+        raise UsageError(
+            "the SSH key cannot be made", why=str(error), remedy="or name one with --identity"
+        ) from error
+    return _told(key.path, private)
+
+
+def _public_of(path: Path) -> asyncssh.SSHKey | None:
+    import asyncssh
+
+    for candidate in (Path(f"{path}.pub"), path):
+        with suppress(OSError, asyncssh.KeyImportError, ValueError):
+            return asyncssh.read_public_key(candidate)
+    with suppress(OSError, asyncssh.KeyImportError, asyncssh.KeyEncryptionError, ValueError):
+        return asyncssh.read_private_key(path)
+    return None
+
+
+def _told(path: Path, key: asyncssh.SSHKey) -> LoginKey:
+    return LoginKey(path, key.export_public_key().decode().strip(), key.get_fingerprint())
+
+
+def _write_new(path: Path, data: bytes, mode: int) -> None:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+        file.write(data)

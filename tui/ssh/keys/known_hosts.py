@@ -1,0 +1,263 @@
+"""Whose host keys we believe: the API's first, then gcloud's file, OpenSSH's, ours; never anybody's unseen."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tui.errors import TpuTuiError
+from tui.settings.home import check_trusted, make_private
+from tui.ssh.config.access import Access, Login
+from tui.ssh.errors import Reason, SshError
+
+if TYPE_CHECKING:
+    import asyncssh
+    from asyncssh.known_hosts import SSHKnownHosts
+
+OFFERED = (
+    "ssh-ed25519",
+    "ecdsa-sha2-nistp256",
+    "ecdsa-sha2-nistp384",
+    "ecdsa-sha2-nistp521",
+    "rsa-sha2-512",
+    "rsa-sha2-256",
+)
+"""Host key algorithms in the order we ask for them where no key is known, as OpenSSH prefers them."""
+CERTIFICATES = (
+    "ssh-ed25519-cert-v01@openssh.com",
+    "ecdsa-sha2-nistp256-cert-v01@openssh.com",
+    "ecdsa-sha2-nistp384-cert-v01@openssh.com",
+    "ecdsa-sha2-nistp521-cert-v01@openssh.com",
+    "rsa-sha2-512-cert-v01@openssh.com",
+    "rsa-sha2-256-cert-v01@openssh.com",
+)
+
+
+@dataclass(frozen=True)
+class Trusted:
+    """What is known about one host: its keys, the authorities that may sign them, the revoked ones."""
+
+    keys: tuple[asyncssh.SSHKey, ...] = ()
+    authorities: tuple[asyncssh.SSHKey, ...] = ()
+    revoked: tuple[asyncssh.SSHKey, ...] = ()
+    vouched: bool = False
+    """Whether the cloud's API told the keys; then no file has a say."""
+    names: tuple[str, ...] = ()
+    """Under which names the files were asked."""
+    files: tuple[str, ...] = field(default=())
+
+    @property
+    def algorithms(self) -> list[str]:
+        """Host key algorithms to ask for: those of the keys we know first.
+
+        The others follow, so that a server which only has another key is seen as changed and not as mute.
+        """
+        known = [name.decode() for key in self.keys for name in key.sig_algorithms]
+        certified = CERTIFICATES if self.authorities else ()
+        usable = [name for name in known if name in OFFERED]
+        return list(dict.fromkeys([*certified, *usable, *OFFERED]))
+
+
+class HostKeys:
+    """The known-hosts files of one access, read when they change."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._read: dict[str, tuple[tuple[int, int], SSHKnownHosts]] = {}
+
+    def trusted(self, login: Login, vouched: Sequence[str] = ()) -> Trusted:
+        """What is known about this host; `vouched` are public key lines of the API and win over every file."""
+        import asyncssh
+
+        keys: list[asyncssh.SSHKey] = []
+        for line in vouched:
+            with suppress(asyncssh.KeyImportError, UnicodeError):
+                keys.append(asyncssh.import_public_key(line))
+        if keys:
+            return Trusted(keys=tuple(keys), vouched=True, names=(name_of(login),))
+        files = self.files(login)
+        address = (address_name(login.host, login.port),)
+        by_alias = self._search(login.aliases, files)
+        by_address = self._search(address, files)
+        found = by_alias if by_alias.keys or by_alias.authorities else by_address
+        return replace(found, revoked=by_alias.revoked + by_address.revoked)
+
+    def accept(self, login: Login, key: asyncssh.SSHKey) -> None:
+        """File a key as known from now on, in our own file (0600); several processes may do so at once."""
+        if self._access.own_known_hosts is None:
+            return
+        remember(Path(self._access.own_known_hosts), name_of(login), key)
+
+    def alias_of(self, login: Login) -> str | None:
+        """The alias under which a file has the host's key; None where it is known by its address only, or not."""
+        files = self.files(login)
+        return next((name for name in login.aliases if self._search((name,), files).keys), None)
+
+    def files(self, login: Login) -> tuple[str, ...]:
+        """The files that are asked, in order; ours, to which keys are added, is the last."""
+        own = (self._access.own_known_hosts,) if self._access.own_known_hosts else ()
+        return tuple(dict.fromkeys([*self._access.known_hosts, *login.known_hosts, *own]))
+
+    def _search(self, names: Sequence[str], files: Sequence[str]) -> Trusted:
+        keys: dict[bytes, asyncssh.SSHKey] = {}
+        authorities: dict[bytes, asyncssh.SSHKey] = {}
+        revoked: dict[bytes, asyncssh.SSHKey] = {}
+        for path in files if names else ():
+            known = self._load(path)
+            if known is None:
+                continue
+            for name in names:
+                matched = known.match(name, "", None)
+                keys.update((key.public_data, key) for key in matched[0])
+                authorities.update((key.public_data, key) for key in matched[1])
+                revoked.update((key.public_data, key) for key in matched[2])
+        return Trusted(
+            tuple(keys.values()),
+            tuple(authorities.values()),
+            tuple(revoked.values()),
+            False,
+            tuple(names),
+            tuple(files),
+        )
+
+    def _load(self, path: str) -> SSHKnownHosts | None:
+        """Return what a file holds, None where there is none. Raises UsageError where others may write to ours."""
+        try:
+            status = os.stat(path)  # noqa: PTH116 - once a login and file; a Path takes thrice as long to make
+        except OSError:
+            return None
+        if path == self._access.own_known_hosts:
+            file = Path(path)
+            check_trusted(file, status, "the file of host keys that were accepted here", file.parent)
+        stamp = (status.st_mtime_ns, status.st_size)
+        cached = self._read.get(path)
+        if cached is None or cached[0] != stamp:
+            cached = (stamp, _parse(path))
+            self._read[path] = cached
+        return cached[1]
+
+
+def _parse(path: str) -> SSHKnownHosts:
+    """Read a known-hosts file; a line that is none is left aside, as OpenSSH does."""
+    import asyncssh
+
+    known = asyncssh.import_known_hosts("")
+    for line in _lines(path):
+        with suppress(ValueError, UnicodeError):
+            known.load(line)
+    return known
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        return Path(path).read_text(errors="surrogateescape").split("\n")
+    except OSError:
+        return []
+
+
+def address_name(host: str, port: int) -> str:
+    """An address as known-hosts files write it: bare on port 22, else `[host]:port` (sshd(8))."""
+    return host.lower() if port == 22 else f"[{host.lower()}]:{port}"
+
+
+def name_of(login: Login) -> str:
+    """The name a host's key is filed under: its alias where it has one, else its address."""
+    return login.aliases[0] if login.aliases else address_name(login.host, login.port)
+
+
+def fingerprint(key: asyncssh.SSHKey) -> str:
+    """A key's SHA256 fingerprint as ssh-keygen -l prints it."""
+    return key.get_fingerprint("sha256")
+
+
+def key_type(key: asyncssh.SSHKey) -> str:
+    """A key's type as people know it, `ssh-ed25519`."""
+    return key.get_algorithm()
+
+
+def remember(path: Path, name: str, key: asyncssh.SSHKey) -> None:
+    """Append `name key` to a known-hosts file of ours unless it is there already.
+
+    The file is made 0600; writers take turns, so several processes add no line twice and tear none.
+    """
+    line = f"{name} {key.export_public_key().decode().split(chr(10))[0]}"
+    line = " ".join(line.split()[:3])
+    make_private(path.parent)
+    descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "r+b", buffering=0) as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        text = file.read()
+        if line.encode() in text.split(b"\n"):
+            return
+        torn = text and not text.endswith(b"\n")
+        file.write((b"\n" if torn else b"") + line.encode() + b"\n")
+        os.fsync(file.fileno())
+
+
+def places(trusted: Trusted) -> Iterator[tuple[str, int, asyncssh.SSHKey]]:
+    """Where the known keys of a host stand: file, line number from 1, key."""
+    import asyncssh
+
+    for path in trusted.files:
+        for number, line in enumerate(_lines(path), 1):
+            with suppress(ValueError, UnicodeError):
+                known = asyncssh.import_known_hosts(line)
+                for name in trusted.names:
+                    for key in known.match(name, "", None)[0]:
+                        yield path, number, key
+
+
+def refusal(worker: int | str | None, login: Login, trusted: Trusted, key: asyncssh.SSHKey) -> SshError:
+    """Why an offered host key was not believed, both fingerprints told where there are two."""
+    offered = f"{key_type(key)} {fingerprint(key)}"
+    where = f"{login.host}:{login.port}"
+    if key in trusted.revoked:
+        return SshError(
+            Reason.HOST_KEY_CHANGED,
+            "its host key is revoked",
+            worker=worker,
+            why=f"{where} offers {offered}, which {', '.join(trusted.files)} marks as revoked",
+            remedy="do not connect before you know why; ask whoever maintains that file",
+        )
+    if not (trusted.keys or trusted.authorities):
+        return SshError(
+            Reason.HOST_KEY_UNKNOWN,
+            "its host key is unknown",
+            worker=worker,
+            why=f"{where} offers {offered}",
+            remedy="compare the fingerprint with the machine's own, then `--host-keys accept-new`",
+        )
+    known = "; ".join(f"{key_type(old)} {fingerprint(old)}" for old in trusted.keys) or "a certificate"
+    if trusted.vouched:
+        remedy = "somebody may be in between, or the worker was made anew: list the slice again and compare"
+    else:
+        spots = list(dict.fromkeys((path, number) for path, number, _ in places(trusted)))
+        lines = ", ".join(f"{path} line {number}" for path, number in spots)
+        remove = "; ".join(
+            f"ssh-keygen -R '{trusted.names[0]}' -f {path}" for path in dict.fromkeys(p for p, _ in spots)
+        )
+        remedy = f"if the worker was made anew, remove the old key ({lines}): {remove}"
+    source = "the Cloud TPU API says" if trusted.vouched else "known is"
+    return SshError(
+        Reason.HOST_KEY_CHANGED,
+        "its host key has changed",
+        worker=worker,
+        why=f"{where} offers {offered}; {source} {known}",
+        remedy=remedy,
+    )
+
+
+def unfiled(worker: int | str | None, path: str | None, error: OSError) -> TpuTuiError:
+    """An accepted key that could not be written down."""
+    return SshError(
+        Reason.HOST_KEY_UNKNOWN,
+        "its host key was accepted and could not be filed",
+        worker=worker,
+        why=str(error),
+        remedy=f"make {path} writable",
+    )

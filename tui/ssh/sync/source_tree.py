@@ -1,0 +1,157 @@
+"""A directory of code as it would be shared: git's view of it, with a hash that says when two are the same."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import stat
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tui.errors import UsageError
+from tui.text.printable import one_line
+
+CACHES = frozenset(
+    {
+        "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".hypothesis", ".ipynb_checkpoints",
+        ".tox", ".nox", ".DS_Store",
+    }
+)  # fmt: skip
+"""Left out where there is no git to say what belongs to the code."""
+_CACHE_TAG = "CACHEDIR.TAG"
+"""Marks a cache directory (Cache Directory Tagging Specification)."""
+_VENV_MARK = "pyvenv.cfg"
+"""A virtual environment holds this machine's paths and serves no other."""
+_BLOCK = 1 << 20
+HASH_DIGITS = 40
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One path of a tree, relative, as bytes. `kind`: f(ile), x (executable file), l(ink), d (empty directory)."""
+
+    path: bytes
+    kind: str
+    size: int = 0
+    digest: str = ""
+    """SHA-256 of a file's bytes, in hexadecimal."""
+    target: bytes = b""
+
+
+@dataclass(frozen=True)
+class Tree:
+    """What is sent of a directory; `hash` depends on paths, kinds, executable bits and bytes only."""
+
+    directory: Path
+    entries: tuple[Entry, ...]
+    hash: str
+
+    @property
+    def bytes(self) -> int:
+        """Content of all files together."""
+        return sum(entry.size for entry in self.entries)
+
+
+def read_tree(directory: Path) -> Tree:
+    """Read a directory: tracked and untracked-but-not-ignored files where git knows it, else all but caches.
+
+    Blocks while it reads every file. Raises UsageError when the directory or a file in it cannot be read.
+    """
+    if not directory.is_dir():
+        raise UsageError("no such directory", why=str(directory))
+    root = directory.resolve()
+    try:
+        paths = sorted({os.fsencode(path) for path in _listed(root)})
+        entries = tuple(entry for path in paths for entry in [_entry(root, path)] if entry is not None)
+    except OSError as error:
+        raise UsageError("the code cannot be read", why=one_line(str(error))) from error
+    return Tree(root, entries, _hash(entries))
+
+
+def _listed(root: Path) -> Iterator[Path]:
+    """The paths that belong to the code, relative to its root."""
+    listed = _git_listed(root)
+    if listed is None:
+        yield from _walked(root)
+        return
+    for path in listed:
+        inner = root / path
+        if inner.is_dir() and not inner.is_symlink():
+            # A submodule, or a repository of its own inside this one.
+            yield from (path / deeper for deeper in _listed(inner))
+        else:
+            yield path
+
+
+def _git_listed(root: Path) -> list[Path] | None:
+    """What git tracks or would; None where git is missing, knows nothing of the directory, or ignores all of it."""
+    git = shutil.which("git")
+    if git is None:
+        return None
+    # A repository may belong to somebody else (a mounted home): reading its index is harmless, running its
+    # file system monitor is not.
+    command = [git, "-c", "safe.directory=*", "-c", "core.fsmonitor=false", "ls-files", "-z"]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    done = subprocess.run(
+        [*command, "--cached", "--others", "--exclude-standard"],
+        cwd=root,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+    )
+    paths = [Path(os.fsdecode(path)) for path in done.stdout.split(b"\0") if path]
+    return paths if done.returncode == 0 and paths else None
+
+
+def _walked(root: Path) -> Iterator[Path]:
+    def failed(error: OSError) -> None:
+        raise error
+
+    for name, folders, files in os.walk(root, onerror=failed):
+        folder = Path(name)
+        links = [inner for inner in folders if (folder / inner).is_symlink()]
+        folders[:] = sorted(inner for inner in folders if inner not in links and not _left_out(folder / inner))
+        for file in [*files, *links]:
+            if file not in CACHES and not file.endswith((".pyc", ".pyo")):
+                yield (folder / file).relative_to(root)
+        if folder != root and not folders and not files and not links:
+            yield folder.relative_to(root)
+
+
+def _left_out(folder: Path) -> bool:
+    if folder.name == ".git" or folder.name in CACHES:
+        return True
+    return (folder / _CACHE_TAG).exists() or (folder / _VENV_MARK).exists()
+
+
+def _entry(root: Path, path: bytes) -> Entry | None:
+    """One path read; None for what is gone (deleted but still tracked) or is neither file, link nor directory."""
+    full = root / os.fsdecode(path)
+    try:
+        status = full.lstat()
+    except FileNotFoundError:
+        return None
+    if stat.S_ISLNK(status.st_mode):
+        return Entry(path, "l", target=os.readlink(os.fsencode(full)))  # noqa: PTH115 - a Path drops ./
+    if stat.S_ISDIR(status.st_mode):
+        return Entry(path, "d")
+    if not stat.S_ISREG(status.st_mode):
+        return None
+    digest = hashlib.sha256()
+    size = 0
+    with full.open("rb") as file:
+        while block := file.read(_BLOCK):
+            digest.update(block)
+            size += len(block)
+    return Entry(path, "x" if status.st_mode & stat.S_IXUSR else "f", size, digest.hexdigest())
+
+
+def _hash(entries: tuple[Entry, ...]) -> str:
+    digest = hashlib.sha256()
+    for entry in entries:
+        for part in (entry.kind.encode(), entry.path, entry.digest.encode() or entry.target):
+            digest.update(b"%d:" % len(part) + part)
+    return digest.hexdigest()[:HASH_DIGITS]

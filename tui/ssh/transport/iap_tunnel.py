@@ -1,0 +1,343 @@
+"""SSH through Identity-Aware Proxy: a socket whose other end is a worker's port 22, without an external address.
+
+The worker's firewall must let 35.235.240.0/20 in, and the login needs roles/iap.tunnelResourceAccessor. Tried against
+a local server that speaks the protocol; not on Google's own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import subprocess
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+from tui.aio.backoff import backoff
+from tui.ssh.errors import SshError
+from tui.ssh.transport import iap_errors
+from tui.ssh.transport.iap_protocol import ACK_AFTER, MOST_DATA, SUBPROTOCOL, Frame, Ledger, Tag, decode
+from tui.text.printable import one_line
+
+if TYPE_CHECKING:
+    import aiohttp
+
+    from tui.ssh.config.access import Access
+
+URL = "wss://tunnel.cloudproxy.app/v4"
+ORIGIN = "bot:iap-tunneler"
+INTERFACE = "nic0"
+TOKEN_SECONDS = 1800.0
+"""How long an access token is used again; Google's hold for an hour."""
+RECONNECT_SECONDS = 120.0
+"""How long a tunnel that broke off is tried to be resumed; SSH's own keep-alive gives up sooner by default."""
+MOST_HELD = 32 * 1024 * 1024
+"""Bytes on their way that nobody confirmed yet: beyond, SSH waits."""
+RESUMABLE = (4004, 1006)
+"""Close codes after which the session lives on: log in anew, and a connection that broke without a word."""
+_UNAUTHORIZED = 401
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
+
+
+@dataclass(frozen=True)
+class Target:
+    """One machine's port, as Compute Engine names it; for TPU VMs the name is the guest attribute `hostname`."""
+
+    project: str
+    zone: str
+    instance: str
+    port: int
+
+    @classmethod
+    def of(cls, resource: str, port: int) -> Target:
+        """Read `projects/P/zones/Z/instances/NAME`; raises ValueError for anything else."""
+        words = resource.split("/")
+        if len(words) != 6 or words[::2] != ["projects", "zones", "instances"] or not all(words):
+            raise ValueError(f"no instance: {resource!r}")
+        return cls(words[1], words[3], words[5], port)
+
+
+class Closed(Exception):
+    """The tunnel's WebSocket is closed, or never opened; `code` is the close code or HTTP status."""
+
+    def __init__(self, code: int, words: str = "") -> None:
+        super().__init__(f"{code} {words}".strip())
+        self.code = code
+        self.words = words
+
+
+class Tunnels:
+    """The IAP tunnels of one fleet: one HTTP session and one access token for all."""
+
+    def __init__(self, access: Access) -> None:
+        self._url = access.iap_url or URL
+        self._command = access.token_command
+        self._timeout = access.connect_timeout
+        self._session: aiohttp.ClientSession | None = None
+        self._token: tuple[float, str] | None = None
+        self._asking = asyncio.Lock()
+        self._relays: set[asyncio.Task[None]] = set()
+
+    async def open(self, target: Target, worker: int) -> socket.socket:
+        """A connected socket to the target. Raises SshError, the worker named."""
+        relay = _Relay(self, target, worker)
+        try:
+            outside = await asyncio.wait_for(relay.open(), self._timeout)
+        except asyncio.TimeoutError:
+            raise iap_errors.iap_failed(worker, target.instance, 0, f"nothing within {self._timeout:g} s") from None
+        except Closed as error:
+            raise iap_errors.iap_failed(worker, target.instance, error.code, error.words) from None
+        task = asyncio.get_running_loop().create_task(relay.run())
+        self._relays.add(task)
+        task.add_done_callback(self._relays.discard)
+        return outside
+
+    async def close(self) -> None:
+        """End every tunnel."""
+        relays = list(self._relays)
+        for relay in relays:
+            relay.cancel()
+        await asyncio.gather(*relays, return_exceptions=True)
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def dial(self, path: str, query: dict[str, Any], worker: int) -> aiohttp.ClientWebSocketResponse[Any]:
+        """Open a WebSocket; an access token that is no longer taken is asked for once more. Raises Closed."""
+        try:
+            return await self._dialled(path, query, await self._access_token(worker))
+        except Closed as error:
+            if error.code != _UNAUTHORIZED:
+                raise
+            self._token = None
+        return await self._dialled(path, query, await self._access_token(worker))
+
+    async def _dialled(self, path: str, query: dict[str, Any], token: str) -> aiohttp.ClientWebSocketResponse[Any]:
+        import aiohttp
+
+        if self._session is None:
+            self._session = aiohttp.ClientSession(trust_env=True)
+        try:
+            return await self._session.ws_connect(
+                f"{self._url}/{path}?{urlencode(query)}",
+                protocols=(SUBPROTOCOL,),
+                origin=ORIGIN,
+                headers={"Authorization": f"Bearer {token}"} if token else {},
+                max_msg_size=0,
+            )
+        except aiohttp.WSServerHandshakeError as error:
+            raise Closed(error.status, error.message) from None
+        except (aiohttp.ClientError, OSError) as error:
+            raise Closed(0, str(error)) from None
+
+    async def _access_token(self, worker: int) -> str:
+        if not self._command:
+            return ""
+        async with self._asking:
+            now = asyncio.get_running_loop().time()
+            if self._token is None or now - self._token[0] > TOKEN_SECONDS:
+                self._token = (now, await self._asked(worker))
+            return self._token[1]
+
+    async def _asked(self, worker: int) -> str:
+        """Run the command that prints an access token."""
+        process = await asyncio.create_subprocess_exec(
+            *self._command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ
+        )
+        told, said = await process.communicate()
+        if process.returncode:
+            raise iap_errors.no_token(worker, one_line(said.decode("utf-8", "replace")))
+        return told.decode().strip()
+
+
+class TunnelWay:
+    """One worker's way through IAP: a tunnel for each try, which ends when its socket is closed."""
+
+    def __init__(self, tunnels: Tunnels, target: Target, worker: int) -> None:
+        self._tunnels = tunnels
+        self._target = target
+        self._worker = worker
+
+    async def open(self) -> socket.socket:
+        """A connected socket to the target. Raises SshError, the worker named."""
+        return await self._tunnels.open(self._target, self._worker)
+
+    async def failure(self) -> None:
+        """What goes wrong with a tunnel is told when it is opened."""
+
+    def end(self) -> None:
+        """Nothing to do: the socket is closed."""
+
+
+class _Relay:
+    """Carries bytes between a local socket and one tunnel session, over as many WebSockets as it takes."""
+
+    def __init__(self, tunnels: Tunnels, target: Target, worker: int) -> None:
+        self._tunnels = tunnels
+        self._target = target
+        self._worker = worker
+        self._ledger = Ledger()
+        self._received = 0
+        self._acknowledged = 0
+        self._news = asyncio.Event()
+        self._room = asyncio.Event()
+        self._ended = False
+        """Whether the local side has closed its end."""
+
+    async def open(self) -> socket.socket:
+        """Begin the session; the local socket that leads through it. Raises Closed and SshError."""
+        target = self._target
+        query = {
+            "project": target.project,
+            "port": target.port,
+            "newWebsocket": "True",
+            "zone": target.zone,
+            "instance": target.instance,
+            "interface": INTERFACE,
+        }
+        self._socket = await self._tunnels.dial("connect", query, self._worker)
+        self._session = (await self._first(self._socket, Tag.CONNECT_SUCCESS_SID)).data.decode("ascii", "replace")
+        self._inside, outside = socket.socketpair()
+        for end in (self._inside, outside):
+            end.setblocking(False)
+        return outside
+
+    async def run(self) -> None:
+        """Carry until the local side or the session ends; what is left is closed."""
+        reading = asyncio.get_running_loop().create_task(self._read())
+        try:
+            while await self._carry() and await self._resume():
+                pass
+        finally:
+            reading.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await reading
+            self._inside.close()
+            await self._socket.close()
+
+    async def _read(self) -> None:
+        """Take in what the local side sends, as far as there is room for what may have to be sent again."""
+        loop = asyncio.get_running_loop()
+        with contextlib.suppress(OSError):
+            while data := await loop.sock_recv(self._inside, MOST_DATA):
+                self._ledger.add(data)
+                self._news.set()
+                while self._ledger.held > MOST_HELD:
+                    self._room.clear()
+                    await self._room.wait()
+        self._ended = True
+        self._news.set()
+
+    async def _carry(self) -> bool:
+        """Use one WebSocket up; whether the session may go on over another one."""
+        loop = asyncio.get_running_loop()
+        sending, receiving = loop.create_task(self._send()), loop.create_task(self._receive())
+        try:
+            done, _ = await asyncio.wait({sending, receiving}, return_when=asyncio.FIRST_COMPLETED)
+            if done == {sending} and sending.result():
+                # Cut short, it would lose what it counted as received and was still handing on.
+                await self._socket.close()
+                await asyncio.wait({receiving})
+            return all(task.result() for task in done)
+        finally:
+            for task in (sending, receiving):
+                task.cancel()
+            await asyncio.gather(sending, receiving, return_exceptions=True)
+
+    async def _send(self) -> bool:
+        """Send what there is until the local side is done; True when the WebSocket gave out first."""
+        try:
+            while True:
+                while (data := self._ledger.take()) is not None:
+                    await self._socket.send_bytes(Frame(Tag.DATA, data).encode())
+                if self._ended:
+                    return False
+                self._news.clear()
+                await self._news.wait()
+        except (OSError, RuntimeError):
+            return True
+
+    async def _receive(self) -> bool:
+        """Hand on what comes; whether the session outlives this WebSocket."""
+        try:
+            while True:
+                frame = await self._next(self._socket)
+                if frame is None:
+                    continue
+                if frame.tag == Tag.DATA:
+                    await self._take_in(frame.data)
+                elif frame.tag == Tag.ACK:
+                    self._ledger.confirm(frame.count)
+                    self._room.set()
+        except Closed as error:
+            return error.code in RESUMABLE
+        except (OSError, ValueError):
+            return False
+
+    async def _take_in(self, data: bytes) -> None:
+        self._received += len(data)
+        await asyncio.get_running_loop().sock_sendall(self._inside, data)
+        if self._received - self._acknowledged > ACK_AFTER:
+            with contextlib.suppress(OSError, RuntimeError):
+                await self._socket.send_bytes(Frame(Tag.ACK, count=self._received).encode())
+                self._acknowledged = self._received
+
+    async def _resume(self) -> bool:
+        """Go on with the session over a new WebSocket; False when it cannot be, or nobody is left to use it."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + RECONNECT_SECONDS
+        for pause in backoff(_FIRST_PAUSE, _LONGEST_PAUSE):
+            if self._ended or loop.time() > deadline:
+                return False
+            with contextlib.suppress(Closed):
+                await self._socket.close()
+            try:
+                await self._resumed()
+                return True
+            except Closed as error:
+                if error.code not in (0, *RESUMABLE) and error.code < 500:
+                    return False
+            except (SshError, ValueError):
+                return False
+            await asyncio.sleep(pause)
+        return False
+
+    async def _resumed(self) -> None:
+        query = {
+            "sid": self._session,
+            "ack": self._received,
+            "newWebsocket": "True",
+            "zone": self._target.zone,
+        }
+        self._socket = await self._tunnels.dial("reconnect", query, self._worker)
+        self._acknowledged = self._received
+        self._ledger.confirm((await self._first(self._socket, Tag.RECONNECT_SUCCESS_ACK)).count)
+        self._room.set()
+        self._ledger.rewind()
+
+    async def _first(self, ws: aiohttp.ClientWebSocketResponse[Any], tag: Tag) -> Frame:
+        """The message that a connection begins with; others that are not known may come before it."""
+        while True:
+            try:
+                frame = await self._next(ws)
+            except ValueError as error:
+                raise Closed(0, str(error)) from None
+            if frame is not None and frame.tag == tag:
+                return frame
+            if frame is not None:
+                raise Closed(0, f"it begins with message {frame.tag}")
+
+    async def _next(self, ws: aiohttp.ClientWebSocketResponse[Any]) -> Frame | None:
+        """The next message, None for one of no meaning here. Raises Closed and ValueError."""
+        from aiohttp import WSMsgType
+
+        message = await ws.receive()
+        if message.type is WSMsgType.BINARY:
+            return decode(message.data)
+        if message.type is WSMsgType.CLOSE:
+            raise Closed(int(message.data or 1000), str(message.extra or ""))
+        if message.type in (WSMsgType.CLOSED, WSMsgType.CLOSING, WSMsgType.ERROR):
+            raise Closed(ws.close_code or 1006)
+        return None

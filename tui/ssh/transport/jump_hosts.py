@@ -1,0 +1,98 @@
+"""Jump hosts: one connection to each, all workers tunnelled through it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tui.pod.worker import MOST_PORT
+from tui.ssh import errors
+from tui.ssh.config.access import Access, Login, ask_login_for
+from tui.text.numbers import parse_integer
+
+if TYPE_CHECKING:
+    import asyncssh
+
+    from tui.ssh.transport.client_callbacks import Client
+    from tui.ssh.transport.login import Dialer
+    from tui.ssh.transport.proxy_command import ProxyCommands
+
+CLOSE_TIMEOUT = 3.0
+
+
+class JumpHosts:
+    """The connections to the jump hosts of one fleet, made when needed and again when lost."""
+
+    def __init__(self, access: Access, dialer: Callable[[], Awaitable[Dialer]], proxies: ProxyCommands) -> None:
+        self._access = access
+        self._dialer = dialer
+        self._proxies = proxies
+        self._live: dict[str, tuple[asyncssh.SSHClientConnection, Client]] = {}
+        self._failed: dict[str, tuple[float, errors.SshError]] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
+
+    async def through(
+        self, jump: str, worker: int, behind: frozenset[str] = frozenset()
+    ) -> asyncssh.SSHClientConnection:
+        """The connection to a jump host, for a worker behind it; `a,b` goes through a to b, as ProxyJump has it.
+
+        `behind` are those that are already on the way from there to the worker: none of them twice.
+        Raises SshError, the worker named; workers that waited for the same attempt share its failure.
+        """
+        asked = asyncio.get_running_loop().time()
+        async with self._locks.setdefault(jump, asyncio.Lock()):
+            if self.lets_through(jump):
+                return self._live[jump][0]
+            when, failure = self._failed.get(jump, (0.0, None))
+            if failure is None or when < asked:
+                failure = await self._dial(jump, worker, behind | {jump})
+            if failure is None:
+                return self._live[jump][0]
+            raise _blamed(failure, jump.rpartition(",")[2], worker)
+
+    def lets_through(self, jump: str) -> bool:
+        """Whether we are logged in to a jump host."""
+        live = self._live.get(jump)
+        return live is not None and not live[1].ended.done()
+
+    async def close(self) -> None:
+        """Close them, the last of a chain first."""
+        live, self._live = list(self._live.values()), {}
+        for connection, _ in reversed(live):
+            connection.close()
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(connection.wait_closed(), CLOSE_TIMEOUT)
+
+    async def _dial(self, jump: str, worker: int, behind: frozenset[str]) -> errors.SshError | None:
+        """Log in to the last of a chain; the first may have a way of its own, from the configuration."""
+        before, _, last = jump.rpartition(",")
+        login = await parse_jump(last, self._access)
+        if not before and login.jump not in behind:
+            before = login.jump or ""
+        proxy = None if before or login.proxy is None else self._proxies.way(login.proxy, None)
+        try:
+            tunnel = await self.through(before, worker, behind) if before else None
+            dialer = await self._dialer()
+            self._live[jump] = await dialer.dial(login, worker=None, tunnel=tunnel, through=proxy)
+        except errors.SshError as error:
+            self._failed[jump] = (asyncio.get_running_loop().time(), error)
+            return error
+        return None
+
+
+def _blamed(error: errors.SshError, host: str, worker: int) -> errors.SshError:
+    what = f"the jump host {host} did not let us through: {error.what}"
+    return errors.SshError(error.reason, what, worker=worker, why=error.why, remedy=error.remedy)
+
+
+async def parse_jump(text: str, access: Access) -> Login:
+    """`[user@]host[:port]`; the profile's user and port are the workers', not the jump host's."""
+    user, _, rest = text.strip().rpartition("@")
+    host, _, port = rest.rpartition(":")
+    number = parse_integer(port, MOST_PORT)
+    if not host or not number or (":" in host and not host.endswith("]")):
+        host, number = rest, None
+    return await ask_login_for(host.strip("[]"), number, user or None, replace(access, port=None))

@@ -1,0 +1,391 @@
+"""One login: a socket or a tunnel, the handshake, the host key, our keys; each failure told for what it is."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import time
+import warnings
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import asyncssh
+
+from tui.errors import TpuTuiError
+from tui.ssh import errors
+from tui.ssh.config.access import ACCEPT_NEW, Access, Login, Prompter
+from tui.ssh.errors import SshError
+from tui.ssh.keys.client_keys import Keys
+from tui.ssh.keys.known_hosts import HostKeys, Trusted, fingerprint, key_type, refusal, unfiled
+from tui.ssh.transport.client_callbacks import Client
+from tui.ssh.transport.fast_connection import shake_hands
+from tui.ssh.transport.tcp import PATIENCE, Turn, first_words, taking_turns
+from tui.ssh.transport.write_coalescing import Line
+
+KEX = "^curve25519-sha256,curve25519-sha256@libssh.org"
+"""Asked for first because it costs 1 ms of CPU where post-quantum exchanges cost tens; the others stay."""
+COMPRESSION = ("zlib@openssh.com", "zlib", "none")
+"""Asked for where it pays; a server that has none is still spoken to."""
+CIPHERS = "^aes128-gcm@openssh.com,aes256-gcm@openssh.com,chacha20-poly1305@openssh.com"
+KEY_LOGINS = 3
+"""Connections that our keys are tried on, as many on each as the server bears: more look like an attack."""
+MAX_AUTH_TRIES_WORDS = "too many authentication failures"
+GREETING_TIMEOUT = 3.0
+_BUSY = (b"MaxStartups", b"Not allowed at this time")
+"""What OpenSSH says instead of a greeting when it turns somebody away."""
+_SPOKEN = (b"SSH-2.0-", b"SSH-1.99-")
+"""How servers greet that speak SSH 2 (RFC 4253, section 5.1)."""
+
+
+class Through(Protocol):
+    """A way to a worker's SSH port that is neither a plain connection nor a jump host."""
+
+    async def open(self) -> socket.socket:
+        """A socket whose other end is the port. Raises SshError."""
+        ...
+
+    async def failure(self) -> SshError | None:
+        """Why nothing came through what was opened last, where that is known."""
+        ...
+
+    def end(self) -> None:
+        """What was opened last is needed no more."""
+
+
+@dataclass
+class Stages:
+    """How far a login came, and how long each step took (seconds; None: not reached)."""
+
+    connected: float | None = None
+    logged_in: float | None = None
+
+
+@dataclass
+class Dialer:
+    """Logs in to hosts with one access, one set of keys and one view of the known hosts."""
+
+    access: Access
+    keys: Keys
+    host_keys: HostKeys
+    turns: asyncio.Semaphore
+    """Handshakes at once."""
+    prompter: Prompter | None = None
+    _questions: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _templates: dict[bool, asyncssh.SSHClientConnectionOptions] = field(default_factory=dict)
+    """By whether they are for a connection that compresses."""
+
+    async def dial(
+        self,
+        login: Login,
+        *,
+        worker: int | str | None,
+        vouched: tuple[str, ...] = (),
+        tunnel: asyncssh.SSHClientConnection | None = None,
+        through: Through | None = None,
+        stages: Stages | None = None,
+    ) -> tuple[asyncssh.SSHClientConnection, Client]:
+        """A logged-in connection, over `tunnel` or what `through` opens where one is given.
+
+        Raises SshError, or UsageError where our own key is no key. A person who can be asked is asked here: for an
+        unknown host key, for the passphrases of further keys.
+        """
+        await self.keys.load()
+        stages = stages or Stages()
+        trusted = self.host_keys.trusted(login, vouched)
+        asked, untried, logins = False, 0, 0
+        while True:
+            logins += 1
+            seen = self.keys.count
+            offered = self.keys.offered()[-untried:]
+            try:
+                return await self._attempt(login, worker, trusted, tunnel, through, stages, offered)
+            except _Unknown as unknown:
+                if asked:
+                    raise unknown.error from None
+                asked = True
+                trusted = await self._ask(login, worker, vouched, unknown.key, unknown.error)
+            except _Exhausted as exhausted:
+                if logins >= KEY_LOGINS:
+                    raise exhausted.error from None
+                untried = exhausted.untried
+            except SshError as error:
+                untried = 0
+                denied = error.reason is errors.Reason.DENIED and not login.compressing
+                if not denied or not await self.keys.unlock_more(seen):
+                    raise
+
+    async def _ask(
+        self, login: Login, worker: int | str | None, vouched: tuple[str, ...], key: asyncssh.SSHKey, error: SshError
+    ) -> Trusted:
+        if self.prompter is None or login.compressing:
+            raise error
+        async with self._questions:
+            trusted = self.host_keys.trusted(login, vouched)
+            if key in trusted.keys:
+                return trusted
+            name = login.host if worker is None else f"worker {worker} ({login.host})"
+            if not await self.prompter.trust(name, key_type(key), fingerprint(key)):
+                raise error
+            try:
+                self.host_keys.accept(login, key)
+            except OSError as problem:
+                raise unfiled(worker, self.access.own_known_hosts, problem) from problem
+            return Trusted(keys=(key,), names=trusted.names, files=trusted.files)
+
+    async def _attempt(
+        self,
+        login: Login,
+        worker: int | str | None,
+        trusted: Trusted,
+        tunnel: asyncssh.SSHClientConnection | None,
+        through: Through | None,
+        stages: Stages,
+        offered: list[Any],
+    ) -> tuple[asyncssh.SSHClientConnection, Client]:
+        began = time.monotonic()
+        if through is not None:
+            made = await self._attempt_through(through, login, worker, trusted, stages, offered)
+        elif tunnel is not None:
+            async with Turn(self.turns) as turn:
+                stages.connected = time.monotonic() - began
+                made = await self._log_in(login, worker, trusted, tunnel, None, offered, turn)
+        else:
+            timeout = self.access.connect_timeout
+            try:
+                async with taking_turns(self.turns, login.host, login.port, timeout) as (sock, turn):
+                    stages.connected = time.monotonic() - began
+                    made = await self._log_in(login, worker, trusted, None, sock, offered, turn)
+            except (OSError, UnicodeError, asyncio.TimeoutError) as error:
+                raise errors.unconnected(error, worker, login, timeout) from None
+        stages.logged_in = time.monotonic() - began
+        return made
+
+    async def _attempt_through(
+        self,
+        through: Through,
+        login: Login,
+        worker: int | str | None,
+        trusted: Trusted,
+        stages: Stages,
+        offered: list[Any],
+    ) -> tuple[asyncssh.SSHClientConnection, Client]:
+        began = time.monotonic()
+        async with Turn(self.turns) as turn:
+            try:
+                sock = await through.open()
+                stages.connected = time.monotonic() - began
+                made = await self._log_in(login, worker, trusted, None, sock, offered, turn)
+            except SshError as error:
+                why = await through.failure() if error.reason in _UNGREETED else None
+                through.end()
+                raise (why or error) from None
+            except BaseException:
+                through.end()
+                raise
+        made[1].ended.add_done_callback(lambda _: through.end())
+        return made
+
+    async def _log_in(
+        self,
+        login: Login,
+        worker: int | str | None,
+        trusted: Trusted,
+        tunnel: asyncssh.SSHClientConnection | None,
+        sock: socket.socket | None,
+        offered: list[Any],
+        turn: Turn,
+    ) -> tuple[asyncssh.SSHClientConnection, Client]:
+        new = not (trusted.keys or trusted.authorities)
+        accepts = new and self.access.host_keys == ACCEPT_NEW
+        name = login.host if worker is None else f"worker {worker}"
+        client = Client(lambda key: accepts and key not in trusted.revoked, self.prompter, name)
+        via = self.access.jump or login.jump or "configured"
+        try:
+            connecting = self._connecting(login, trusted, tunnel, sock, client, offered)
+            connection = await self._bounded(connecting, client, turn)
+        except asyncio.TimeoutError:
+            if client.connection is None:
+                raise errors.tunnel_silent(worker, login, via, self.access.login_timeout) from None
+            if not client.greeted and client.heard and _is_direct(sock):
+                raise await self._diagnosed(login, worker) from None
+            if not client.greeted:
+                raise errors.silent(worker, login, self.access.login_timeout) from None
+            raise errors.login_timed_out(worker, login, self.access.login_timeout) from None
+        except asyncssh.ChannelOpenError as error:
+            raise errors.tunnel_refused(error.code, error.reason, worker, login, via) from None
+        except (asyncssh.Error, OSError, ValueError) as error:
+            if _is_direct(sock) and not client.greeted:
+                raise await self._diagnosed(login, worker) from None
+            raise self._explained(error, client, login, worker, trusted, len(offered)) from None
+        if client.offered is not None and new:
+            try:
+                self.host_keys.accept(login, client.offered)
+            except OSError as problem:
+                connection.abort()
+                raise unfiled(worker, self.access.own_known_hosts, problem) from problem
+        return connection, client
+
+    def _connecting(
+        self,
+        login: Login,
+        trusted: Trusted,
+        tunnel: asyncssh.SSHClientConnection | None,
+        sock: socket.socket | None,
+        client: Client,
+        offered: list[Any],
+    ) -> asyncio.Future[asyncssh.SSHClientConnection]:
+        """Begin the handshake, with what differs from one worker to the next."""
+        carrier = tunnel if sock is None else Line(sock)
+        assert carrier is not None
+        return shake_hands(
+            self._options(login.compressing),
+            carrier,
+            offered,
+            host=login.host,
+            port=login.port,
+            username=login.user,
+            protocol_factory=lambda: client,
+            known_hosts=lambda *_: (list(trusted.keys), list(trusted.authorities), list(trusted.revoked)),
+            server_host_key_algs=trusted.algorithms,
+        )
+
+    def _options(self, compressing: bool) -> asyncssh.SSHClientConnectionOptions:
+        """What all connections have in common; every option is given, so no file of the user's changes it."""
+        if compressing not in self._templates:
+            # Servers that only do that still get in, without a warning on the screen.
+            warnings.filterwarnings("ignore", message="Diffie-Hellman over finite fields")
+            self._templates[compressing] = asyncssh.SSHClientConnectionOptions(
+                config=None,
+                client_keys=None,
+                agent_path=None,
+                host_key_alias=None,
+                x509_trusted_certs=None,
+                kex_algs=KEX,
+                encryption_algs=CIPHERS,
+                compression_algs=COMPRESSION if compressing else "none",
+                password_auth=False,
+                gss_host=None,
+                gss_auth=False,
+                gss_kex=False,
+                host_based_auth=False,
+                kbdint_auth=self.prompter is not None and not compressing,
+                login_timeout=0,
+                keepalive_interval=self.access.keepalive,
+                keepalive_count_max=self.access.keepalive_count,
+            )
+        return self._templates[compressing]
+
+    async def _bounded(
+        self, task: asyncio.Future[asyncssh.SSHClientConnection], client: Client, turn: Turn
+    ) -> asyncssh.SSHClientConnection:
+        """The login within its time; the clock stands still while a person is being asked.
+
+        A frozen server's port is open, and its greeting does not come: that is waited for without a turn.
+        """
+        left = self.access.login_timeout
+        patience = min(PATIENCE, left)
+        try:
+            done, _ = await asyncio.wait({task}, timeout=patience)
+            if not done and not client.greeted:
+                turn.give()
+            left -= patience
+            while True:
+                done, _ = await asyncio.wait({task}, timeout=left)
+                if done:
+                    return task.result()
+                if not client.asking:
+                    break
+                left = self.access.login_timeout
+        except asyncio.CancelledError:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError, asyncssh.Error, OSError):
+                (await task).abort()
+            raise
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError, asyncssh.Error, OSError):
+            (await task).abort()
+        raise asyncio.TimeoutError
+
+    async def _diagnosed(self, login: Login, worker: int | str | None) -> SshError:
+        """Look once more at a server that never said it speaks SSH: does it say something else?"""
+        try:
+            words = await asyncio.wait_for(first_words(login.host, login.port), GREETING_TIMEOUT)
+        except (OSError, asyncio.TimeoutError):
+            words = b""
+        if words.startswith(b"SSH-") and not words.startswith(_SPOKEN):
+            return errors.no_algorithms(worker, login, f"it speaks {errors.quoted(words)}")
+        if not words or words.startswith(b"SSH-") or any(text in words for text in _BUSY):
+            return errors.closed_early(worker, login)
+        return errors.not_ssh(worker, login, words)
+
+    def _explained(
+        self,
+        error: Exception,
+        client: Client,
+        login: Login,
+        worker: int | str | None,
+        trusted: Trusted,
+        tried: int,
+    ) -> TpuTuiError | _Unknown | _Exhausted:
+        words, everything = str(error), len(self.keys.offered())
+        if isinstance(error, asyncssh.HostKeyNotVerifiable):
+            if client.offered is not None:
+                problem = refusal(worker, login, trusted, client.offered)
+                if problem.reason is errors.Reason.HOST_KEY_UNKNOWN:
+                    return _Unknown(client.offered, problem)
+                return problem
+            return SshError(
+                errors.Reason.HOST_KEY_CHANGED,
+                "its host key is not believed",
+                worker=worker,
+                why=errors.quoted(words),
+                remedy=f"see {', '.join(trusted.files)}",
+            )
+        if isinstance(error, asyncssh.PermissionDenied) and client.wanted:
+            return errors.more_than_a_key(worker, login, client.wanted, client.remark)
+        if isinstance(error, asyncssh.PermissionDenied) and client.unsigned:
+            return errors.unsigned(worker, login)
+        if isinstance(error, asyncssh.PermissionDenied):
+            return errors.denied(worker, login, everything, self.keys.locked, self.access.slice, client.remark)
+        if MAX_AUTH_TRIES_WORDS in words.lower():
+            words = "too many keys were tried: --identity names one"
+            problem = errors.denied(worker, login, everything, self.keys.locked, self.access.slice, words)
+            return _Exhausted(client.untried, problem) if 0 < client.untried < tried else problem
+        if isinstance(error, asyncssh.KeyExchangeFailed):
+            return errors.no_algorithms(worker, login, words)
+        if not client.greeted:
+            return errors.closed_early(worker, login)
+        if isinstance(error, (asyncssh.DisconnectError, OSError)):
+            if not client.encrypted:
+                return errors.cut_in_key_exchange(worker, login)
+            told = "" if isinstance(error, (asyncssh.ConnectionLost, OSError)) else words
+            return errors.cut_in_login(worker, login, client.banner or told)
+        return SshError(errors.Reason.OTHER, "the login failed", worker=worker, why=errors.quoted(words))
+
+
+def _is_direct(sock: socket.socket | None) -> bool:
+    """Whether a socket leads to the server itself, so that another one would too."""
+    return sock is not None and sock.family != socket.AF_UNIX
+
+
+_UNGREETED = (errors.Reason.NOT_SSH, errors.Reason.CLOSED_EARLY)
+"""How a login ends to which nobody ever said that they speak SSH."""
+
+
+class _Unknown(Exception):
+    """A host key nobody vouches for: the person may be asked before this becomes `error`."""
+
+    def __init__(self, key: asyncssh.SSHKey, error: SshError) -> None:
+        super().__init__(error.what)
+        self.key = key
+        self.error = error
+
+
+class _Exhausted(Exception):
+    """The server had enough of keys that it does not know while some, the last ones, were not offered yet."""
+
+    def __init__(self, untried: int, error: SshError) -> None:
+        super().__init__(error.what)
+        self.untried = untried
+        self.error = error
