@@ -100,6 +100,20 @@ def test_a_job_that_took_its_directory_away_is_seen_and_stopped(worker: PipeWork
 
 
 @pytest.mark.parametrize("taken", ELSEWHERE)
+def test_a_directory_taken_away_during_the_stop_hides_no_exit_code(worker: PipeWorker, taken: str) -> None:
+    script = f"cd {HERE}; trap 'sleep 0.3; {TAKEN[taken]}; exit 17' TERM; echo one; while :; do sleep 0.1; done"
+    run = a_run("sh", "-c", f"HERE={HERE}; {script}")
+    worker.launch(run).through()
+    tag = tag_of(worker, run)
+    until(lambda: follow(worker, run, 0, 1)[1] == b"one\n")
+    heard = worker.ask("stop", run, 100, 1, 0)[0]
+    assert not tagged(tag)
+    # Where all of tpu-tui's directory is removed, no record is written again: a follower alone has the code.
+    code = None if taken == "all removed" else 17
+    assert (heard[0].word, outcome_of(heard[0]).exit_code) == ("stopped", code), heard
+
+
+@pytest.mark.parametrize("taken", ELSEWHERE)
 def test_no_second_run_starts_beside_one_whose_directory_is_gone(worker: PipeWorker, taken: str) -> None:
     run = a_run("sh", "-c", job(taken, "sleep 1000"))
     running(worker, run, taken) if taken != "directory removed" else worker.launch(run).through()

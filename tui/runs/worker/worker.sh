@@ -873,6 +873,15 @@ stop_astray() {
   say "stopped exit=unknown unrecorded=1 removed=1"
 }
 
+# Wait a moment for the supervisor's end, and enter its directory: one that was taken away is made again by it, at the
+# latest when it ends.
+supervisor_ended() {
+  if [ . -ef "$tt_d" ] && [ -e alive ]; then flock -w 1 -s alive true; return; fi
+  supervisors "$tt_run" "$tt_worker"
+  [ -z "$tt_supervisors" ] || { sleep 0.1; return 1; }
+  cd "$tt_d" 2>/dev/null || true
+}
+
 # End the run here: $1 is the grace in tenths of a second; with $2 = 1 no further attempt may begin here either; $3 is
 # the tag that the launcher knows, or 0.
 # Confirmed only when nothing is left, by every sign there is.
@@ -897,7 +906,7 @@ stop() {
   tt_swept=$?
   # Whoever holds its log open keeps the supervisor, seen or not: looked for again until that has ended.
   now; tt_patience=$((tt_now + 4000))
-  while [ -e alive ] && ! flock -w 1 -s alive true && now && [ "$tt_now" -lt "$tt_patience" ]; do
+  until supervisor_ended || { now && [ "$tt_now" -ge "$tt_patience" ]; }; do
     sweep 0
     tt_swept=$?
   done
