@@ -102,7 +102,7 @@ def test_a_clock_that_is_off_is_named_and_this_machines_too() -> None:
     (here,) = clock_rows([told(index, 61.0) for index in range(3)], LIMITS)
 
     assert (one.worker, one.status) == (1, "fail")
-    assert one.detail == "its clock is 400 s ahead of the other workers'"
+    assert one.detail == "its clock is 7 min ahead of the other workers'"
     assert (here.worker, here.status) == (None, "warn")
     assert here.detail == "this machine's clock is 61 s behind the workers'"
 
@@ -110,7 +110,7 @@ def test_a_clock_that_is_off_is_named_and_this_machines_too() -> None:
 def test_two_clocks_are_held_against_this_machines() -> None:
     rows = clock_rows([told(0), told(1, -5.0)], LIMITS)
 
-    assert [(row.worker, row.detail) for row in rows] == [(1, "its clock is 5.0 s behind this machine's")]
+    assert [(row.worker, row.detail) for row in rows] == [(1, "its clock is 5 s behind this machine's")]
 
 
 def test_a_slow_answer_is_no_skew_and_no_clock_is_unknown() -> None:

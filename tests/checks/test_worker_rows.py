@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tui.checks.check_thresholds import Thresholds
-from tui.checks.workers.check_facts import Disk, Facts, Lock, Owner, duration, facts_from
+from tui.checks.workers.check_facts import Disk, Facts, Lock, Owner, facts_from
 from tui.checks.workers.worker_rows import GIB, rows_of_facts
 from tui.pod.slice import Slice
 from tui.ssh.exec.script_protocol import answers
@@ -102,10 +102,6 @@ def test_answers_that_make_no_sense_are_left_out_and_strangers_are_not_believed(
     assert owner.pid == 13
     assert "\x1b" not in owner.command
     assert "\x07" not in owner.command
-
-
-def test_spans_of_time_are_told_as_people_do() -> None:
-    assert [duration(seconds) for seconds in (5, 120, 7200, 200_000)] == ["5 s", "2 min", "2 h", "2 d"]
 
 
 def test_thresholds_come_from_a_profile_and_others_are_left_alone() -> None:

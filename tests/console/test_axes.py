@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from textual.app import App, ComposeResult
 
 from tests.console.driving import until
-from tui.console.widgets.charts.chart_axes import RunTime, clock, ticks_within
+from tui.console.widgets.charts.chart_axes import RunTime, ticks_within
 from tui.console.widgets.charts.charts import Plot, readable, time_axis
 from tui.logs.history.history import PodSeries
 
@@ -33,13 +33,6 @@ def test_ticks_are_inside_and_never_too_many(low: float, span: float, most: int)
 @pytest.mark.parametrize("high", [0.0, -1.0, math.nan, math.inf])
 def test_no_range_has_no_ticks(high: float) -> None:
     assert ticks_within(0.0, high, 5) == []
-
-
-@pytest.mark.parametrize(
-    ("seconds", "shown"), [(0, "00:00"), (42, "00:42"), (725, "12:05"), (10800, "3:00:00"), (90061, "25:01:01")]
-)
-def test_time_is_written_as_clocks_do(seconds: int, shown: str) -> None:
-    assert clock(seconds) == shown
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from tui.console.render.safe_text import as_seen, elapsed, fit, fit_right, harmless, harmless_bytes, number
+from tui.console.render.safe_text import as_seen, fit, fit_right, harmless, harmless_bytes, number
 
 
 def test_escape_sequences_become_visible_and_lose_their_effect() -> None:
@@ -72,11 +72,3 @@ def test_what_does_not_fit_ends_in_an_ellipsis() -> None:
     assert fit("abcdef", 4) == "abc…"
     assert fit_right("42", 5) == "   42"
     assert fit_right("1234567", 5) == "1234…"
-
-
-@pytest.mark.parametrize(
-    ("seconds", "told"),
-    [(None, "–"), (0.4, "0s"), (59, "59s"), (187, "3m07s"), (7500, "2h05m"), (273600, "3d04h"), (-3, "0s")],
-)
-def test_durations_are_told_as_people_say_them(seconds: float | None, told: str) -> None:
-    assert elapsed(seconds) == told

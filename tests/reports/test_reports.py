@@ -19,7 +19,6 @@ from tui.reports.curves import MOST_POINTS
 from tui.reports.data import to_document, write_csv, write_curves, write_json
 from tui.reports.facts import summary_of_log
 from tui.reports.html import write_html
-from tui.reports.layout import span
 from tui.reports.markdown import escape, write_markdown
 from tui.reports.summary import RunFacts, Summary, WorkerFact, summarise
 from tui.reports.text import write_text
@@ -323,11 +322,3 @@ class TestPlaces:
     )
     def test_a_file_is_named_as_its_run_or_log(self, title: str, stem: str) -> None:
         assert stem_of(title) == stem
-
-
-@pytest.mark.parametrize(
-    ("seconds", "told"),
-    [(None, "–"), (0.0, "00:00:00"), (0.04, "0.1 s"), (0.4, "0.4 s"), (0.6, "00:00:01"), (90_123.0, "1 d 01:02:03")],
-)
-def test_a_duration_is_never_shown_as_nothing(seconds: float | None, told: str) -> None:
-    assert span(seconds) == told

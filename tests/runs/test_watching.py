@@ -138,7 +138,7 @@ async def test_a_whole_run_that_is_silent_is_one_note_and_ended_workers_are_not_
     async with watched.watch(stalled_after=0.5):
         await until(lambda: watched.told("silent"))
     (silent,) = watched.told("silent")
-    assert silent.get("text") == "no worker has written anything for 0 s: hanging?"
+    assert silent.get("text") == "no worker has written anything for 0.5 s: hanging?"
     assert silent.get("workers") == [0, 1, 2]
 
 

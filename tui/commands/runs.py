@@ -19,8 +19,9 @@ from tui.errors import TpuTuiError, UsageError
 from tui.operator.run_scope import hidden_note
 from tui.pod.log_refs import names_a_log
 from tui.pod.run import LAST_WORDS, RunState, is_run_id
-from tui.runs.keeper.failure_rules import in_time, last_lines_apart
+from tui.runs.keeper.failure_rules import last_lines_apart
 from tui.runs.record.exit_summary import exit_summary
+from tui.text.durations import format_duration
 from tui.text.printable import figure
 
 if TYPE_CHECKING:
@@ -322,7 +323,7 @@ def _print_status(
         ("cores", document["cores"]),
         ("missing", _missing_to_read(document)),
         *_found(document, status),
-        ("newest byte", None if age is None or age < OLD_FIGURES_S else f"came {in_time(age)} ago"),
+        ("newest byte", None if age is None or age < OLD_FIGURES_S else f"came {format_duration(age)} ago"),
         ("out of reach", _out_of_reach(status)),
         ("silent", ", ".join(f"worker {worker}" for worker in document["silent"]) or None),
         ("exit codes", exit_summary(status) if any(code is not None for code in status.exit_codes) else None),

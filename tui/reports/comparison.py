@@ -14,8 +14,9 @@ from statistics import median
 from typing import Any
 
 from tui.logs.snapshot import Spread, json_figure
-from tui.reports.layout import UNKNOWN, number, span
+from tui.reports.layout import number
 from tui.reports.summary import Summary
+from tui.text.durations import UNKNOWN, format_clock
 from tui.text.printable import figure, one_line, significant
 
 _NUMBER = re.compile(r"-\.?\d.*")
@@ -140,7 +141,7 @@ def comparison_rows(compared: Sequence[Compared]) -> list[tuple[str, ...]]:
         ("workers", [_text(one.workers) for one in compared]),
         ("cores", [str(one.cores) for one in compared]),
         ("state", [one.state for one in compared]),
-        ("duration", [None if one.seconds is None else span(one.seconds) for one in compared]),
+        ("duration", [None if one.seconds is None else format_clock(one.seconds) for one in compared]),
         ("restarts", [_text(one.restarts or None) for one in compared]),
         ("epoch", [_text(one.epoch) for one in compared]),
         ("step", [_text(one.step) for one in compared]),

@@ -6,8 +6,9 @@ import html
 from collections.abc import Sequence
 from itertools import groupby
 
-from tui.reports.layout import REPORT_OF, Table, moment, number, rate_title, report_of, sections, span, title, warning
+from tui.reports.layout import REPORT_OF, Table, moment, number, rate_title, report_of, sections, title, warning
 from tui.reports.summary import ChartPoint, Summary
+from tui.text.durations import format_clock
 from tui.text.printable import one_line
 
 _WIDTH, _HEIGHT = 720, 220
@@ -98,7 +99,7 @@ def _figures(summary: Summary) -> str:
     mark = {"succeeded": "good", "failed": "bad", "lost": "bad"}.get(state or "", "")
     shown = [
         ("State", state or "", mark),
-        ("Lasted", span(summary.seconds) if summary.seconds is not None else "", ""),
+        ("Lasted", format_clock(summary.seconds) if summary.seconds is not None else "", ""),
         ("Epoch", "" if summary.epoch is None else str(summary.epoch), ""),
         ("Step", "" if summary.step is None else f"{summary.step:,}", ""),
         ("Loss, median", number(summary.loss.median, 5) if summary.loss else "", ""),

@@ -8,12 +8,12 @@ from datetime import datetime, timezone
 
 from tui.pod.run import rehearses
 from tui.reports.summary import Summary, command_line
+from tui.text.durations import UNKNOWN, format_clock
 from tui.text.printable import figure, one_line
 
 MOST_CORES = 128
 """Rows of the per-core table in a report to be read; the JSON and CSV ones hold every core."""
 
-UNKNOWN = "–"
 
 REPORT_OF = "report_of"
 """The name under which every format says what it is a report of."""
@@ -79,7 +79,7 @@ def _outcome(summary: Summary) -> Section:
     if summary.max_accuracy is not None:
         sentences.append(f"Best accuracy: {number(summary.max_accuracy)} %.")
     if summary.total_train_time is not None:
-        sentences.append(f"The job's own total: {span(summary.total_train_time)}.")
+        sentences.append(f"The job's own total: {format_clock(summary.total_train_time)}.")
     if summary.average_global_rate is not None:
         sentences.append(
             f"Rate of the last epoch, as the job tells it: {number(summary.average_global_rate)} examples/s."
@@ -95,9 +95,9 @@ def _outcome(summary: Summary) -> Section:
 
 def _verdict(summary: Summary) -> str:
     facts = summary.facts
-    lasted = f" after {span(summary.seconds)}" if summary.seconds is not None else ""
+    lasted = f" after {format_clock(summary.seconds)}" if summary.seconds is not None else ""
     if not facts.is_run:
-        covers = f"It covers {span(summary.seconds)}." if summary.seconds is not None else ""
+        covers = f"It covers {format_clock(summary.seconds)}." if summary.seconds is not None else ""
         return f"A saved log of {summary.lines:,} lines, {summary.samples:,} of them training lines. {covers}".strip()
     words = {
         "succeeded": f"Succeeded{lasted}: every worker exited with code 0.",
@@ -177,7 +177,7 @@ def _epochs(summary: Summary) -> Section:
             str(epoch.epoch),
             epoch.train_began or UNKNOWN,
             epoch.train_ended or UNKNOWN,
-            span(epoch.seconds),
+            format_clock(epoch.seconds),
             number(epoch.reduced_global_rate),
             number(epoch.accuracy),
         )
@@ -258,15 +258,3 @@ def number(value: float | None, digits: int = 2) -> str:
     if value is None:
         return UNKNOWN
     return figure(value, digits, apart=True)
-
-
-def span(seconds: float | None) -> str:
-    """A duration as `1 d 02:03:04`, below half a second as `0.4 s`; a dash where it is unknown."""
-    if seconds is None:
-        return UNKNOWN
-    if 0 < seconds < 0.5:
-        return f"{max(seconds, 0.1):.1f} s"
-    whole = round(abs(seconds))
-    days, rest = divmod(whole, 86_400)
-    clock = f"{rest // 3600:02d}:{rest % 3600 // 60:02d}:{rest % 60:02d}"
-    return ("-" if seconds < 0 and whole else "") + (f"{days} d " if days else "") + clock

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from tui.errors import WorkerError
 from tui.ssh.exec.script_protocol import Answer, Call, answers, no_answer
+from tui.text.durations import format_duration
 from tui.text.numbers import parse_integer
 from tui.text.printable import one_line
 
@@ -65,7 +66,7 @@ class Owner:
     run: str | None
 
     def __str__(self) -> str:
-        return f"pid {self.pid} ({self.user}, {duration(self.age)}): {self.command or '?'}"
+        return f"pid {self.pid} ({self.user}, {format_duration(self.age)}): {self.command or '?'}"
 
 
 @dataclass(frozen=True)
@@ -116,14 +117,6 @@ class Facts:
         """Those that hold the file; with None those that hold a chip."""
         lock = self.lock.path if self.lock else None
         return tuple(owner for owner in self.owners if (owner.file == file if file else owner.file != lock))
-
-
-def duration(seconds: float) -> str:
-    """A span of time as a person says it: `12 s`, `3 min`, `5 h`, `2 d`."""
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"
 
 
 @functools.cache

@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tui.checks.check_row import CheckRow
 from tui.checks.check_thresholds import Thresholds
-from tui.checks.workers.check_facts import Clock, Facts, duration
+from tui.checks.workers.check_facts import Clock, Facts
 from tui.pod import accelerator
 from tui.pod.slice import Slice
+from tui.text.durations import format_duration
 from tui.text.printable import one_line
 from tui.text.ranks import format_ranks
 
@@ -20,8 +21,6 @@ _FRAMEWORKS = ("torch", "jax")
 _ABSENT = "none"
 _ENOUGH_TO_VOTE = 3
 """With fewer clocks nobody can tell which one is wrong; this machine's decides then."""
-_IN_SECONDS = 600
-"""Up to this long, seconds say it better than minutes."""
 _RELEASE = re.compile(r"\d+\.\d+")
 _HASH_SHOWN = 12
 """As much of a hash as a person compares."""
@@ -219,19 +218,11 @@ def _apart(ahead: float, error: float) -> float:
 def _clock_row(worker: int | None, ahead: float, error: float, others: str, limits: Thresholds) -> CheckRow:
     status = "fail" if _apart(ahead, error) > limits.clock_fail_seconds else "warn"
     whose = "this machine's clock" if worker is None else "its clock"
-    detail = f"{whose} is {_span(ahead)} {'ahead of' if ahead > 0 else 'behind'} {others}"
+    detail = f"{whose} is {format_duration(abs(ahead))} {'ahead of' if ahead > 0 else 'behind'} {others}"
     where = "here" if worker is None else "there"
     return CheckRow(
         "clock", worker, None, None, status, None, detail, f"set it {where}: sudo systemctl restart chrony"
     )
-
-
-def _span(seconds: float) -> str:
-    """Exact enough to set a clock by: `1.5 s`, `90 s`, `7 h`."""
-    size = abs(seconds)
-    if size < _IN_SECONDS:
-        return f"{size:.1f} s" if size < 10 else f"{size:.0f} s"
-    return duration(size)
 
 
 def _agreed(clocks: Mapping[int, Clock]) -> CheckRow:

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from tui.console.render.safe_text import as_seen, elapsed, harmless, harmless_lines
+from tui.console.render.safe_text import as_seen, harmless, harmless_lines
 from tui.console.widgets.tables.table_columns import Cell
 from tui.errors import TpuTuiError
 from tui.operator.output_groups import Outcome, ending, grouped, heading
+from tui.text.durations import format_elapsed
 from tui.text.ranks import format_ranks
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ class Execution:
         elif waiting and self.done:
             yield Cell(f"given up: no answer yet of {_named(waiting)}", "warn")
         elif waiting:
-            yield Cell(f"waiting for {_named(waiting)}, {elapsed(now - self.begun)} · esc gives up", "busy")
+            yield Cell(f"waiting for {_named(waiting)}, {format_elapsed(now - self.begun)} · esc gives up", "busy")
             heard = [rank for rank in waiting if self._newest.get(rank, b"").strip()]
             for rank in heard[:MOST_HEARD]:
                 newest = self._newest[rank].rstrip().rpartition(b"\n")[2]

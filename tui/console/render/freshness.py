@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tui.console.render.safe_text import elapsed
 from tui.console.widgets.tables.table_columns import Cell
 from tui.pod.run import RunState
+from tui.text.durations import format_elapsed
 
 if TYPE_CHECKING:
     from tui.runs.record.run_status import RunStatus
@@ -47,5 +47,5 @@ def attendance(status: RunStatus, now: float) -> Cell:
         return Cell("attended", "good")
     since = status.attended.since
     if status.attended.stuck:
-        return Cell(f"keeper stuck for {elapsed(status.attended.silent_s)}", "bad")
-    return Cell("unattended" if since is None else f"unattended for {elapsed(now - since)}", "bad")
+        return Cell(f"keeper stuck for {format_elapsed(status.attended.silent_s)}", "bad")
+    return Cell("unattended" if since is None else f"unattended for {format_elapsed(now - since)}", "bad")

@@ -12,7 +12,7 @@ from tui.console.render import state_styles
 from tui.console.render.describe import document
 from tui.console.render.finding_lines import mark_of, of_ended_run, of_live_cores
 from tui.console.render.freshness import attendance, is_launching, left_alone, lost_links, out_of_touch
-from tui.console.render.safe_text import as_seen, elapsed, harmless, number
+from tui.console.render.safe_text import as_seen, harmless, number
 from tui.console.render.tables import exit_codes, run_seconds
 from tui.console.widgets.problem_panel import Told, told_of
 from tui.console.widgets.tables.row_table import Row
@@ -23,6 +23,7 @@ from tui.reports.rates import rate_in_short
 from tui.reports.status import missing_of_run
 from tui.runs.launch.phases import PHASES
 from tui.runs.record.exit_summary import ended_with_the_others
+from tui.text.durations import format_elapsed
 from tui.text.ranks import format_ranks
 
 if TYPE_CHECKING:
@@ -79,7 +80,11 @@ def _identity(feed: Feed, now: float) -> list[Cell]:
     status = feed.status
     if status is None:
         return [state_styles.run_state("saved log"), Cell(feed.title), Cell("replayed, nothing here is live", "dim")]
-    cells = [state_styles.run_state(str(status.state)), Cell(status.run.id), Cell(elapsed(run_seconds(status, now)))]
+    cells = [
+        state_styles.run_state(str(status.state)),
+        Cell(status.run.id),
+        Cell(format_elapsed(run_seconds(status, now))),
+    ]
     cells.append(Cell(f"on {status.run.slice}, {len(status.run.workers)} workers", "dim"))
     if not status.state.is_over:
         cells.append(attendance(status, now))

@@ -69,20 +69,6 @@ def fit_right(text: str, width: int) -> str:
     return " " * (width - length) + text if length < width else fit(text, width)
 
 
-def elapsed(seconds: float | None) -> str:
-    """A duration as people say it: `42s`, `3m07s`, `2h05m`, `3d04h`; `–` when unknown."""
-    if seconds is None:
-        return "–"
-    whole = max(0, int(seconds))
-    if whole < 60:
-        return f"{whole}s"
-    if whole < 3600:
-        return f"{whole // 60}m{whole % 60:02d}s"
-    if whole < 86400:
-        return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
-    return f"{whole // 86400}d{whole % 86400 // 3600:02d}h"
-
-
 def number(value: float | None, decimals: int, room: int = sys.maxsize) -> str:
     """A figure with the digits that mean something and have room, for half a number is another; `–` when unknown."""
     if value is None:

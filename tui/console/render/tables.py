@@ -8,13 +8,14 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from tui.console.render import state_styles
-from tui.console.render.safe_text import elapsed, harmless, harmless_lines
+from tui.console.render.safe_text import harmless, harmless_lines
 from tui.console.widgets.tables.row_table import Row
 from tui.console.widgets.tables.table_columns import Cell, Column
 from tui.pod.slice import Slice
 from tui.pod.worker import Worker
 from tui.reports.findings import marks_of_run
 from tui.runs.record.exit_summary import exit_summary, was_stopped_on_purpose
+from tui.text.durations import format_elapsed
 from tui.text.ranks import format_ranks
 
 if TYPE_CHECKING:
@@ -209,8 +210,8 @@ def attendance(status: RunStatus, now: float) -> Cell:
         return Cell("attended", "good")
     since = status.attended.since
     if status.attended.stuck:
-        return Cell(f"stuck, {elapsed(status.attended.silent_s)}", "bad")
-    return Cell("unattended" if since is None else f"not for {elapsed(now - since)}", "bad")
+        return Cell(f"stuck, {format_elapsed(status.attended.silent_s)}", "bad")
+    return Cell("unattended" if since is None else f"not for {format_elapsed(now - since)}", "bad")
 
 
 def latest(status: RunStatus, glance: Glance | None) -> Cell:
@@ -243,7 +244,7 @@ def run_row(status: RunStatus, now: float, glance: Glance | None = None) -> Row:
         (
             _text(status.run.id),
             state_styles.run_state(str(status.state)),
-            Cell(elapsed(seconds)),
+            Cell(format_elapsed(seconds)),
             _text(status.run.runtime, "dim"),
             _text(status.run.slice, "dim"),
             exit_codes(status),

@@ -9,10 +9,11 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 from textual.widgets import Button, Static
 
-from tui.console.render.safe_text import elapsed, harmless
+from tui.console.render.safe_text import harmless
 from tui.console.screens.dialog import LiveDialog, plain
 from tui.console.widgets.tables.row_table import Row, RowTable
 from tui.console.widgets.tables.table_columns import Cell, Column
+from tui.text.durations import format_elapsed
 from tui.text.ranks import format_ranks
 
 if TYPE_CHECKING:
@@ -68,7 +69,9 @@ class StopProgress:
     def _row(self, index: int, name: str, now: float) -> Row:
         answer = self.answers.get(index)
         if answer is None:
-            waiting = Cell("no answer", "bad") if self.done else Cell(f"saving… {elapsed(now - self.begun)}", "busy")
+            waiting = (
+                Cell("no answer", "bad") if self.done else Cell(f"saving… {format_elapsed(now - self.begun)}", "busy")
+            )
             cells = (waiting, Cell("–", "dim"), Cell("" if self.done else "SIGTERM sent or on its way", "dim"))
         else:
             word = Cell("confirmed", "good") if answer.confirmed else Cell("not confirmed", "bad")

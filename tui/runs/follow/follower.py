@@ -15,7 +15,7 @@ from tui.aio.backoff import backoff
 from tui.errors import TpuTuiError, WorkerError
 from tui.pod.run import RunState
 from tui.runs.health.reachability import Contact
-from tui.runs.keeper.failure_rules import Patience, in_time
+from tui.runs.keeper.failure_rules import Patience
 from tui.runs.record.directory_lock import Claim
 from tui.runs.record.log_mirror import Mirror, record, tell_missed_arrivals
 from tui.runs.record.run_directory import RunDirectory
@@ -23,6 +23,7 @@ from tui.runs.record.run_status import status_of
 from tui.runs.worker.calls import FOLLOW_TIMEOUT, MOST_EXIT_CODE, Outcome, call, outcome_of, pace_of
 from tui.ssh.errors import Reason, SshError
 from tui.ssh.exec.script_protocol import Answer, Call, answers, channel_errors, parse_line
+from tui.text.durations import format_duration
 from tui.text.printable import one_line
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ class Follower:
         """Wait before the next session; the outcome of a worker that is given up instead."""
         if await self.contact.pause(self.worker, next(self._waits)):
             return None
-        out = in_time(self.contact.out_for(self.worker))
+        out = format_duration(self.contact.out_for(self.worker))
         gone = self.contact.gone
         why = f"is gone: {gone}" if gone else f"could not be reached for {out} ({_said(error)})"
         return Outcome(None, size=self._mirror.size, recorded=False, unreachable=why)

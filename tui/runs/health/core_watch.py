@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from tui.pod.run import RunState
 from tui.runs.health.reachability import Contact
-from tui.runs.keeper.failure_rules import Patience, in_time, names_of
+from tui.runs.keeper.failure_rules import Patience, names_of
 from tui.runs.record.findings import AT_THE_END, BEHIND, LOSS, MOST_FINDINGS, OVER, SLOW, STRAGGLING
 from tui.runs.record.log_mirror import record
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import status_of
+from tui.text.durations import format_duration
 from tui.text.ranks import format_ranks
 
 if TYPE_CHECKING:
@@ -123,13 +124,13 @@ class CoreWatch:
         slow = [row for row in rows if row.core in costs and costs[row.core].reason == SLOW]
         behind = [row for row in rows if row not in slow]
         if behind:
-            lag, while_ = max(row.lag or 0 for row in behind), in_time(self.patience.behind_after)
+            lag, while_ = max(row.lag or 0 for row in behind), format_duration(self.patience.behind_after)
             text = f"{_named(behind)}{_on(behind)}: {lag} steps behind the median for {while_}"
             await self._note(text, BEHIND, behind, found=self._with_seconds(_paces(behind, costs), behind, now))
         if slow:
             paces = [pace for row in slow if (pace := costs[row.core].pace) is not None]
             at = f" at {min(paces) * 100:.0f} % of the median pace" if paces else " slower than the others"
-            text = f"{_named(slow)}{_on(slow)}:{at} for {in_time(self.patience.behind_after)}"
+            text = f"{_named(slow)}{_on(slow)}:{at} for {format_duration(self.patience.behind_after)}"
             await self._note(text, SLOW, slow, found=self._with_seconds(_paces(slow, costs), slow, now))
 
     def _with_seconds(self, found: list[dict[str, Any]], rows: list[CoreRow], now: float) -> list[dict[str, Any]]:

@@ -23,10 +23,11 @@ from tui.errors import TpuTuiError
 from tui.runs.health.core_watch import CoreWatch
 from tui.runs.health.reachability import Contact
 from tui.runs.health.slice_monitor import settings_of
-from tui.runs.keeper.failure_rules import Patience, in_time, names_of
+from tui.runs.keeper.failure_rules import Patience, names_of
 from tui.runs.keeper.packet_batching import PAUSE
 from tui.runs.record.log_mirror import record
 from tui.runs.record.run_directory import RunDirectory
+from tui.text.durations import format_duration
 
 if TYPE_CHECKING:
     from tui.logs.demux import Demux
@@ -94,7 +95,7 @@ class Watcher:
         if new:
             everybody = silent == set(alive) and len(alive) > 1
             have = "no worker has written anything" if everybody else f"{_have(new)} written nothing"
-            await self._tell(f"{have} for {in_time(limit)}: hanging?", "silent", new)
+            await self._tell(f"{have} for {format_duration(limit)}: hanging?", "silent", new)
         back = [worker for worker in heard if not self.contact.has_ended(worker)]
         if back:
             await self._tell("writes again" if len(back) == 1 else f"{names_of(back)} write again", "over", back)

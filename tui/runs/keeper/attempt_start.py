@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tui.errors import LaunchError, TpuTuiError
 from tui.pod.run import RunState
-from tui.runs.keeper.failure_rules import Patience, in_time, names_of
+from tui.runs.keeper.failure_rules import Patience, names_of
 from tui.runs.keeper.leadership import Acting
 from tui.runs.keeper.stop_requests import note_stop_elsewhere, stop_everywhere, wish_to_stop
 from tui.runs.launch.gang import Gang
@@ -21,6 +21,7 @@ from tui.runs.record.log_mirror import is_full, patiently, record, set_logs_asid
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import BY_POLICY, STOP_REQUESTED, status_of
 from tui.runs.worker.queries import Found, survey
+from tui.text.durations import format_duration
 
 if TYPE_CHECKING:
     from tui.runs.launch.worker_session import Front
@@ -143,7 +144,7 @@ class Starting:
         try:
             found = await asyncio.wait_for(asking, self.patience.lost_after)
         except asyncio.TimeoutError:
-            while_ = in_time(self.patience.lost_after)
+            while_ = format_duration(self.patience.lost_after)
             return Ended(RunState.LOST, f"what became of its launch could not be asked for {while_}")
         begun = [index for index, what in found.items() if what is not Found.NOTHING]
         if not begun and self._is_to_stop:

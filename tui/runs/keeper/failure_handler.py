@@ -15,7 +15,6 @@ from tui.runs.keeper.failure_rules import (
     explain,
     failed,
     first_failure,
-    in_time,
     is_unexplained,
     last_lines,
     names_of,
@@ -27,6 +26,7 @@ from tui.runs.record.log_mirror import record
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import BY_POLICY, STOP_REQUESTED, status_of
 from tui.runs.worker.calls import Outcome
+from tui.text.durations import format_duration
 
 _DRAINS = 3
 """Drains to wait for the culprit while all who failed only lost a partner."""
@@ -68,7 +68,7 @@ class Blame:
             if not await self._is_left_undone():
                 return
             await self.acting.take_back()
-            while_ = in_time(self.patience.newer_acts)
+            while_ = format_duration(self.patience.newer_acts)
             await record(self.directory, "note", text=f"that keeper did nothing for {while_}: this one acts")
         cause = await self.name_first()
         everybody = len(self.outcomes) == len(self.directory.run.workers)

@@ -114,13 +114,6 @@ def names_of(workers: Iterable[int]) -> str:
     return f"worker{'s' if len(listed) > 1 else ''} {names}"
 
 
-def in_time(seconds: float) -> str:
-    """A while in words, to the unit that matters: `90 s`, `30 min`, `6 h`."""
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"
-
-
 def explain(worker: int, outcome: Outcome, last_lines: str) -> str:
     """One sentence about a worker's failure, with the last lines it wrote."""
     how = outcome.cause or f"exited with {outcome.exit_code}"

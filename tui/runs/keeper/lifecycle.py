@@ -17,7 +17,7 @@ from tui.runs.health.slice_recovery import await_slice, bring_code
 from tui.runs.keeper import packet_batching
 from tui.runs.keeper.attempt import Keeping
 from tui.runs.keeper.attempt_start import Ended
-from tui.runs.keeper.failure_rules import Patience, in_time
+from tui.runs.keeper.failure_rules import Patience
 from tui.runs.keeper.leadership import Acting
 from tui.runs.keeper.on_end_claim import IDENTITY, identity_of
 from tui.runs.keeper.stop_requests import note_stop_elsewhere, wish_to_stop
@@ -29,6 +29,7 @@ from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import BY_POLICY, status_of
 from tui.ssh.config.access import Access
 from tui.ssh.fleet import Fleet
+from tui.text.durations import format_duration
 
 if TYPE_CHECKING:
     from tui.runs.health.local_pod_watch import Tether
@@ -197,7 +198,7 @@ class Life:
 
     async def _renewed_slice(self, ended: Ended) -> bool | Ended:
         """Wait for the slice; True once it is there, code and all, or how the run ended."""
-        while_ = in_time(self.patience.lost_after)
+        while_ = format_duration(self.patience.lost_after)
         text = f"waiting for slice {self.directory.run.slice} to be READY again, for up to {while_}"
         told = f"{text}. {ended.remedy or ''}".strip()
         await record(self.directory, "note", text=told, waits_on_slice=True)
@@ -272,7 +273,7 @@ async def _before(directory: RunDirectory, attempt: int, ended: Ended, pause: fl
     await record(directory, "state", state=str(RunState.PREPARING), attempt=attempt, cause=cause)
     if pause:
         # Reports tell it too, when all of it is past.
-        await record(directory, "note", text=f"a pause of {in_time(pause)} before restart {attempt}")
+        await record(directory, "note", text=f"a pause of {format_duration(pause)} before restart {attempt}")
     await patiently(partial(set_logs_aside, directory, attempt))
     with suppress(asyncio.TimeoutError):
         await asyncio.wait_for(wish_to_stop(directory), pause)

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 from textual_plot import AxisFormatter
 
+from tui.text.durations import format_clock
+
 TIME_STEPS = (1, 2, 5, 10, 20, 30, 60, 120, 180, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
 """Seconds between two ticks: what people count time in."""
 _MANTISSAS = (1.0, 2.0, 5.0, 10.0, 20.0)
@@ -26,7 +28,7 @@ def ticks_within(low: float, high: float, most: int) -> list[float]:
 
 
 class RunTime(AxisFormatter):
-    """Seconds since a run's first sample, written `mm:ss`, from an hour on `h:mm:ss`."""
+    """Seconds since a run's first sample, written `mm:ss`, from an hour on `hh:mm:ss`."""
 
     def get_ticks(self, min_: float, max_: float, max_ticks: int = 8) -> list[float]:
         """Ticks at whole steps of people's time; whole days where a run is longer than all of them."""
@@ -38,12 +40,4 @@ class RunTime(AxisFormatter):
 
     def get_labels_for_ticks(self, ticks: Sequence[float]) -> list[str]:
         """The ticks as clocks show them."""
-        return [clock(tick) for tick in ticks]
-
-
-def clock(seconds: float) -> str:
-    """A time of a run: `00:42`, `12:05`, `3:00:00`."""
-    whole = int(seconds)
-    if whole < 3600:
-        return f"{whole // 60:02d}:{whole % 60:02d}"
-    return f"{whole // 3600}:{whole % 3600 // 60:02d}:{whole % 60:02d}"
+        return [format_clock(tick).removeprefix("00:") for tick in ticks]

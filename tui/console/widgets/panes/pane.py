@@ -12,7 +12,8 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from tui.console.data.store import Reading
-from tui.console.render.safe_text import elapsed, harmless
+from tui.console.render.safe_text import harmless
+from tui.text.durations import format_elapsed
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -100,7 +101,7 @@ class Pane(Vertical):
         age = reading.age(now)
         parts = [note] if note else []
         if age is not None and age > STALE_AFTER:
-            parts.append(f"{elapsed(age)} old")
+            parts.append(f"{format_elapsed(age)} old")
         if reading.busy:
             parts.append(reading.busy)
         self.set_subtitle(" · ".join(parts))

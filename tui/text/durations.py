@@ -1,0 +1,41 @@
+"""Durations as text: in a sentence, in a table's cell, and as a clock shows them."""
+
+from __future__ import annotations
+
+UNKNOWN = "–"
+"""What stands for a duration, or a figure, that is not known."""
+_MINUTE_S, _HOUR_S, _DAY_S = 60, 3_600, 86_400
+
+
+def format_duration(seconds: float) -> str:
+    """Return a duration for a sentence, in the unit that matters: `1.5 s`, `90 s`, `30 min`, `6 h`, `3 d`."""
+    for unit_s, unit in ((_DAY_S, "d"), (_HOUR_S, "h"), (_MINUTE_S, "min")):
+        if seconds >= 2 * unit_s:
+            return f"{seconds / unit_s:.0f} {unit}"
+    return f"{seconds:.1f} s" if seconds < 10 and seconds != int(seconds) else f"{seconds:.0f} s"
+
+
+def format_elapsed(seconds: float | None) -> str:
+    """Return a duration for a table's cell: `42s`, `3m07s`, `2h05m`, `3d04h`; a dash when it is unknown."""
+    if seconds is None:
+        return UNKNOWN
+    whole = max(0, int(seconds))
+    if whole < _MINUTE_S:
+        return f"{whole}s"
+    if whole < _HOUR_S:
+        return f"{whole // _MINUTE_S}m{whole % _MINUTE_S:02d}s"
+    if whole < _DAY_S:
+        return f"{whole // _HOUR_S}h{whole % _HOUR_S // _MINUTE_S:02d}m"
+    return f"{whole // _DAY_S}d{whole % _DAY_S // _HOUR_S:02d}h"
+
+
+def format_clock(seconds: float | None) -> str:
+    """Return a duration as `1 d 02:03:04`, below half a second as `0.4 s`; a dash when it is unknown."""
+    if seconds is None:
+        return UNKNOWN
+    if 0 < seconds < 0.5:
+        return f"{max(seconds, 0.1):.1f} s"
+    whole = round(abs(seconds))
+    days, rest = divmod(whole, _DAY_S)
+    clock = f"{rest // _HOUR_S:02d}:{rest % _HOUR_S // _MINUTE_S:02d}:{rest % _MINUTE_S:02d}"
+    return ("-" if seconds < 0 and whole else "") + (f"{days} d " if days else "") + clock
