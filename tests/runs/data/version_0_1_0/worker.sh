@@ -1,0 +1,1036 @@
+# What runs on a worker: sh, coreutils and util-linux only. Called as
+#   exec sh -c 'tt_s=$(head -c BYTES); eval "$tt_s"' tpu-tui VERB RUN WORKER NONCE ARGS...
+# with this script on stdin, after a line of settings (tt_root tt_bar tt_lease tt_sync tt_pace) and before the
+# verb's data.
+# Answers are lines that begin with @NONCE; anything else is somebody's start-up file talking.
+# All variables begin with tt_, because a variable that the login environment exports is changed for the job too.
+
+tt_verb=$1 tt_run=$2 tt_worker=$3 tt_nonce=$4
+shift 4
+case $tt_root in
+  '~') tt_root=$HOME ;;
+  '~/'*) tt_root=$HOME/${tt_root#'~/'} ;;
+  /*) ;;
+  *) tt_root=$HOME/$tt_root ;;
+esac
+tt_d=$tt_root/runs/$tt_run/$tt_worker
+tt_tab=$(printf '\t')
+tt_reserve=33554432      # bytes of room reserved ahead of the logger: dd's count times its block
+tt_blocks=512
+tt_last=1048576          # bytes kept beyond that for what is still in the pipe when the job has ended on a full disk
+tt_tag=
+umask 077
+
+say() { printf '@%s %s\n' "$tt_nonce" "$*"; }
+tell() { say "$@" >&2; }
+
+# Hundredths of a second since boot, without a fork.
+now() { read -r tt_now tt_rest </proc/uptime; tt_now=${tt_now%.*}${tt_now#*.}; }
+
+boot_id() { cat /proc/sys/kernel/random/boot_id; }
+
+first_line() { IFS= read -r tt_line <"$1" || [ -n "$tt_line" ]; }
+
+# The lines of stdin that match a basic regular expression: the grep that coreutils lack.
+pick() { LC_ALL=C nl -w1 -s"$tt_tab" -bp"$1" | cut -s -f2-; }
+
+# State, process group and start time of a process, from the end of its stat line (its name may hold anything).
+look() {
+  tt_stat=
+  { IFS= read -r tt_stat <"/proc/$1/stat"; } 2>/dev/null || return 1
+  case $tt_stat in *') '*) ;; *) tt_stat=$(cat "/proc/$1/stat" 2>/dev/null) || return 1 ;; esac
+  tt_stat=${tt_stat##*') '}
+  tt_state=${tt_stat%% *}
+  set -f; set -- $tt_stat; set +f
+  tt_group=$3 tt_session=$4 tt_start=${20}
+}
+
+# Whether process $1 lives; a zombie does not.
+lives() { look "$1" && case $tt_state in Z | X | x) return 1 ;; esac; }
+
+# The run's tag in tt_tag, empty where it is not known.
+know_tag() { [ -n "$tt_tag" ] || [ ! -s "$tt_d/tag" ] || { first_line "$tt_d/tag"; tt_tag=$tt_line; }; }
+
+# Every live process of the run, in tt_members. Most are found by the tag, a limit that a process inherits, cannot scrub
+# and may lower; those without it, where there are no others or $1 is `all`, by what else they may have kept.
+members() {
+  tt_members=
+  know_tag
+  if [ -n "$tt_tag" ]; then
+    # head goes on where a process vanishes in between; tail would not.
+    add_members $(head -v -c 4096 /proc/[0-9]*/limits 2>/dev/null |
+      pick "^==> /proc/[0-9]*/limits <==\$\\|^Max file locks  *$tt_tag ")
+  fi
+  if [ -z "$tt_members" ] || [ "${1:-}" = all ]; then unmarked_members; fi
+}
+
+# Adds the live processes whose headers are followed by a line, of the words of such lines.
+add_members() {
+  tt_p=
+  for tt_w; do
+    case $tt_w in
+      /proc/*) tt_p=${tt_w#/proc/}; tt_p=${tt_p%/*} ;;
+      Max | TPU_TUI_MARK=*) add_member "$tt_p" ;;
+    esac
+  done
+}
+
+add_member() {
+  case " $tt_members " in *" $1 "*) return 0 ;; esac
+  lives "$1" && tt_members="$tt_members $1"
+  return 0
+}
+
+# Processes that have the run's variable, the leader, who is in its session, and who has the job's output open. One that
+# gave up all of these and the tag is not found, unless the run has a cgroup.
+unmarked_members() {
+  add_members $(marked "[0-9]*/$tt_run/$tt_worker/")
+  leader
+  [ -z "$tt_leader" ] || add_member "$tt_leader"
+  [ -z "$tt_session_of" ] ||
+    for tt_p in $(cat /proc/[0-9]*/stat 2>/dev/null | tr '\t\\' ' _' |
+      pick "^[0-9][0-9]* (.*) [A-Za-z] [0-9]* [0-9]* $tt_session_of " | cut -d' ' -f1); do
+      lives "$tt_p" && [ "$tt_session" = "$tt_session_of" ] && add_member "$tt_p"
+    done
+  [ -z "$tt_lp" ] || for tt_p in $(holders); do add_member "$tt_p"; done
+}
+
+# Every process with a mark that begins like this, as a header and the mark.
+marked() {
+  head -v -c 2097152 /proc/[0-9]*/environ 2>/dev/null | LC_ALL=C tr '\0\t\\' '\n _' |
+    pick "^==> /proc/[0-9]*/environ <==\$\\|^TPU_TUI_MARK=$1"
+}
+
+# Processes that have the pipe to the logger open, outside the supervisor's family and younger than the leader: what is
+# older, such as a service manager, was handed it. Only what was started after the logger's descriptors has that pipe.
+holders() {
+  [ -s "$tt_d/card" ] && read -r tt_main tt_w <"$tt_d/card" || return 0
+  [ "/proc/$tt_main/fd/8" -ef "$tt_d/alive" ] || return 0
+  for tt_p in $(cat "/proc/$tt_main/task/$tt_main/children" 2>/dev/null); do
+    [ -f "/proc/$tt_p/fd/7" ] && [ "/proc/$tt_p/fd/7" -ef "/proc/$tt_main/fd/7" ] || continue
+    case $(readlink "/proc/$tt_p/fd/0") in
+      pipe:*)
+        for tt_w in /proc/[0-9]*/fd/*; do
+          [ "$tt_w" -ef "/proc/$tt_p/fd/0" ] || continue
+          tt_v=${tt_w#/proc/}; tt_v=${tt_v%%/*}
+          [ "/proc/$tt_v/fd/8" -ef "$tt_d/alive" ] || { look "$tt_v" && [ "$tt_start" -ge "$tt_ls" ] && echo "$tt_v"; }
+        done ;;
+    esac
+  done
+}
+
+# The run's cgroup in tt_cgroup, empty where none could be made.
+cgroup() { tt_cgroup=; [ ! -s "$tt_d/cgroup" ] || { first_line "$tt_d/cgroup"; tt_cgroup=$tt_line; }; }
+
+# Whether a process of the run is left, found or not: one that forks and leaves fast enough is never looked at.
+anybody() {
+  members "$@"
+  [ -z "$tt_members" ] || return 0
+  cgroup
+  [ -n "$tt_cgroup" ] && read -r tt_w tt_v 2>/dev/null <"$tt_cgroup/cgroup.events" && [ "$tt_w $tt_v" = 'populated 1' ]
+}
+
+# The leader's pid in tt_leader, empty when it is gone or its number belongs to another process now; the number of its
+# session in tt_session_of, empty where that is another's.
+leader() {
+  tt_leader= tt_session_of= tt_lp=
+  [ ! -s "$tt_d/pid" ] || read -r tt_lp tt_ls <"$tt_d/pid"
+  [ -n "$tt_lp" ] || return 0
+  tt_session_of=$tt_lp
+  look "$tt_lp" || return 0
+  if [ "$tt_start" != "$tt_ls" ]; then tt_session_of=; else case $tt_state in Z | X | x) ;; *) tt_leader=$tt_lp ;; esac; fi
+  return 0
+}
+
+# The leader's group at once, then who is not in it: a job that saves at its first TERM may take a second for
+# impatience.
+signal_all() {
+  leader
+  [ -n "$tt_leader" ] && kill -s "$1" -- "-$tt_leader" 2>/dev/null
+  tt_others=
+  for tt_p in $tt_members; do
+    [ -n "$tt_leader" ] && look "$tt_p" && [ "$tt_group" = "$tt_leader" ] || tt_others="$tt_others $tt_p"
+  done
+  [ -n "$tt_others" ] && kill -s "$1" $tt_others 2>/dev/null
+  return 0
+}
+
+# Everybody in the run's cgroup at once, however fast they fork.
+kill_cgroup() {
+  cgroup
+  [ -z "$tt_cgroup" ] || { echo 1 >"$tt_cgroup/cgroup.kill"; } 2>/dev/null
+}
+
+# End every process of the run: TERM, grace ($1, tenths of a second), KILL, then freeze and kill what is left.
+# A process that forks faster than it is found cannot while it is stopped, so looks are repeated until two agree.
+sweep() {
+  anybody all || return 0
+  signal_all TERM
+  signal_all CONT
+  now; tt_until=$((tt_now + $1 * 10))
+  while anybody && now && [ "$tt_now" -lt "$tt_until" ]; do sleep 0.1; done
+  anybody all || return 0
+  signal_all KILL
+  kill_cgroup
+  tt_empty=0 tt_rounds=0
+  while [ "$tt_empty" -lt 2 ] && [ "$tt_rounds" -lt 200 ]; do
+    tt_rounds=$((tt_rounds + 1))
+    members
+    if [ -z "$tt_members" ]; then tt_empty=$((tt_empty + 1)); continue; fi
+    tt_empty=0 tt_before=$tt_members
+    kill -s STOP $tt_members 2>/dev/null
+    members
+    [ "$tt_members" = "$tt_before" ] || [ "$tt_rounds" -gt 20 ] && kill -s KILL $tt_members 2>/dev/null
+    [ "$tt_rounds" -gt 3 ] && sleep 0.05
+  done
+  [ "$tt_empty" -ge 2 ]
+}
+
+alive() { [ -e "$tt_d/alive" ] && ! flock -n -s "$tt_d/alive" true; }
+
+# --- what a living supervisor holds open, whatever becomes of the run's directory ---------------------------------------
+#   3 why   4 card   5 pid   6 code   7 log   8 alive   9 the worker's lock
+
+# What the supervisor is known by: its pid, the run's attempt, place and marks; root and cgroup; then the run's record.
+write_card() {
+  first_line oom; tt_w=$tt_line
+  cgroup
+  printf '%s\n' "$$ $tt_tag $(cat attempt) $(cat boot) $(cat place) $tt_w $tt_run $tt_worker" "$tt_root" "$tt_cgroup" |
+    cat - run.json >card
+}
+
+hold() {
+  command exec 3<>why 4<card 5<pid.new 6<>code.new 7>>log
+}
+
+# The processes of supervisors here of a run and a worker (patterns), in tt_supervisors.
+supervisors() {
+  tt_supervisors= tt_p=
+  for tt_w in $(head -v -c 4096 /proc/[0-9]*/cmdline 2>/dev/null | LC_ALL=C tr '\0\t\\' ' __' |
+    pick "^==> /proc/[0-9]*/cmdline <==\$\\|^sh \\./worker\\.sh supervise $1 $2 "); do
+    case $tt_w in
+      /proc/*) tt_p=${tt_w#/proc/}; tt_p=${tt_p%/*} ;;
+      supervise) tt_supervisors="$tt_supervisors $tt_p" ;;
+    esac
+  done
+}
+
+# Read the card of a supervisor's process $1: tt_sup and tt_its_NAME. One of an earlier version has none; what another
+# user's process holds is not believed.
+read_card() {
+  [ -O "/proc/$1" ] && [ -f "/proc/$1/fd/4" ] && [ -f "/proc/$1/fd/8" ] || return 1
+  {
+    IFS=' ' read -r tt_sup tt_its_tag tt_its_attempt tt_its_boot tt_its_place tt_its_oom tt_its_run tt_its_worker
+    IFS= read -r tt_its_root
+    IFS= read -r tt_its_cgroup
+  } 2>/dev/null <"/proc/$1/fd/4" || return 1
+  case $tt_sup in '' | *[!0-9]*) return 1 ;; esac
+  [ "/proc/$tt_sup/fd/8" -ef "/proc/$1/fd/8" ] || tt_sup=$1
+}
+
+# Whether the run's directory has what it needs to be looked at, the lock that its supervisor holds among it.
+is_intact() {
+  [ -e "$tt_d/alive" ] && [ -s "$tt_d/tag" ] && [ -s "$tt_d/boot" ] && [ -s "$tt_d/attempt" ] || return 1
+  [ -s "$tt_d/card" ] && read -r tt_main tt_w <"$tt_d/card" && [ -f "/proc/$tt_main/fd/8" ] || return 0
+  [ "/proc/$tt_main/fd/8" -ef "$tt_d/alive" ]
+}
+
+# A run that is alive although its directory was removed, emptied or lies elsewhere: found by its supervisor, wherever
+# that has its root. In tt_unnamed the supervisor of an earlier version, which cannot say where it is.
+find_alive() {
+  tt_unnamed=
+  supervisors "$tt_run" "$tt_worker"
+  for tt_v in $tt_supervisors; do
+    read_card "$tt_v" || { tt_unnamed=$tt_v; continue; }
+    tt_unnamed= tt_tag=$tt_its_tag tt_root=$tt_its_root tt_d=$tt_its_root/runs/$tt_run/$tt_worker
+    is_intact || give_back "$tt_sup"
+    return 0
+  done
+}
+
+# Write into tt_d what is missing there, of what process $1 holds and its card says.
+give_back() {
+  mkdir -p "$tt_d" 2>/dev/null && cd "$tt_d" || return 1
+  [ alive -ef "/proc/$1/fd/8" ] || link_to "/proc/$1/fd/8" alive
+  [ -e log ] || [ -L log ] || link_to "/proc/$1/fd/7" log
+  if [ ! -s pid ]; then
+    { read -r tt_w && [ -n "$tt_w" ] && put pid "$tt_w"; } <"/proc/$1/fd/5"
+  fi
+  { read -r tt_w && [ -n "$tt_w" ] && put code "$tt_w"; } <"/proc/$1/fd/6"
+  put boot "$tt_its_boot"
+  put place "$tt_its_place"
+  put attempt "$tt_its_attempt"
+  put oom "$tt_its_oom"
+  [ -z "$tt_its_cgroup" ] || put cgroup "$tt_its_cgroup"
+  [ -s card ] || { cat "/proc/$1/fd/4" >"card.$$" && mv "card.$$" card; }
+  [ -s run.json ] || { tail -n +4 "/proc/$1/fd/4" >"run.json.$$" && mv "run.json.$$" run.json; }
+  [ -e aborted ] || : >running
+  : >going
+  put tag "$tt_its_tag"
+} 2>/dev/null
+
+# Give a file that is open another name: as itself where it has one left, else for as long as it is open.
+link_to() { { ln -L "$1" "$2.$$" || ln -s "$1" "$2.$$"; } && mv -T "$2.$$" "$2"; rm -f "$2.$$"; }
+
+put() { [ -s "$1" ] || { echo "$2" >"$1.$$" && mv "$1.$$" "$1"; }; }
+
+# A job may have taken the permissions of directories that are its run's.
+open_up() {
+  for tt_w in "$tt_root" "$tt_root/runs" "$tt_root/runs/$tt_run" "$tt_d"; do
+    [ ! -d "$tt_w" ] || { [ -r "$tt_w" ] && [ -w "$tt_w" ] && [ -x "$tt_w" ]; } || chmod u+rwx "$tt_w" 2>/dev/null
+  done
+}
+
+# The log that the supervisor writes, whatever lies in its place; in tt_log.
+know_log() {
+  tt_log=log
+  [ -s card ] && read -r tt_main tt_v <card && [ "/proc/$tt_main/fd/8" -ef alive ] && tt_log=/proc/$tt_main/fd/7
+  [ -r "$tt_log" ] || chmod u+rw "$tt_log" 2>/dev/null
+  # What a job may have put there instead must not be waited for.
+  [ -f "$tt_log" ] || tt_log=/dev/null
+}
+
+# A process's command line fit for one answer line.
+command_of() { tr '\0\n\r\t' '    ' <"/proc/$1/cmdline" 2>/dev/null | head -c 200; }
+
+# --- devices ----------------------------------------------------------------------------------------------------------
+
+device_list() {
+  if [ -n "${TPU_TUI_DEVICES+given}" ]; then tt_devices=$(printf %s "$TPU_TUI_DEVICES" | tr ':,' '  ')
+  else tt_devices='/dev/accel* /dev/vfio/*'; fi
+  tt_real=
+  for tt_w in $tt_devices; do [ -e "$tt_w" ] && [ "$tt_w" != /dev/vfio/vfio ] && tt_real="$tt_real $tt_w"; done
+  return 0
+}
+
+# Run with sh -c, directly or under sudo -n: prints the pid and device of every owner, or `hidden`.
+tt_owner_script='
+for p in /proc/[0-9]*; do
+  [ -r "$p/fd" ] && [ -x "$p/fd" ] || { [ -d "$p/fd" ] && h=1; continue; }
+  for f in "$p"/fd/*; do for d in "$@"; do
+    [ "$f" -ef "$d" ] && { echo "${p#/proc/} $d"; continue 3; }
+  done; done
+done
+[ -z "$h" ] || echo hidden'
+
+# Owners of the devices: tt_owners has "PID DEVICE" words in pairs, tt_hidden says that some processes could not be seen.
+owners() {
+  tt_owners= tt_hidden=
+  device_list
+  [ -z "$tt_real" ] && return 0
+  tt_found=$(sh -c "$tt_owner_script" sh $tt_real 2>/dev/null)
+  case $tt_found in
+    *hidden*)
+      if sudo -n true </dev/null >/dev/null 2>&1; then
+        tt_found=$(sudo -n sh -c "$tt_owner_script" sh $tt_real 2>/dev/null </dev/null)
+      fi ;;
+  esac
+  case $tt_found in *hidden*) tt_hidden=1 tt_found=${tt_found%hidden*} ;; esac
+  tt_owners=$tt_found
+}
+
+# --- launch -----------------------------------------------------------------------------------------------------------
+
+# Undo what was made here: an earlier attempt's directory comes back to its place. Never twice.
+unmake() {
+  trap '' PIPE
+  remove_cgroup
+  cd /
+  rm -rf "$tt_d"
+  tt_w=$tt_root/runs/$tt_run/keeper-$tt_worker
+  # Where another keeper's launch has taken the place meanwhile, what was set aside stays there.
+  if [ -n "$tt_aside" ]; then mv -T "$tt_aside" "$tt_d" 2>/dev/null; else rm -f "$tt_w" "$tt_w.new"; fi
+  rmdir "$tt_root/runs/$tt_run" 2>/dev/null
+  return 0
+}
+
+refuse() {
+  [ -n "$tt_made$tt_aside" ] && unmake
+  say "refused $*"
+  exit 3
+}
+
+# Before anything is made: a worker that lacks a program would fail later, in ways that do not name it.
+check_programs() {
+  for tt_w in cat chmod cksum cp cut date dd env fallocate flock head ln mkdir mkfifo mv nl od prlimit readlink rm rmdir setsid sleep stat sync \
+    tail timeout tr truncate uname; do
+    command -v "$tt_w" >/dev/null || refuse "program $tt_w"
+  done
+}
+
+# A mark that every process of the run inherits and nothing scrubs: the limit on file locks, which the kernel no longer
+# uses. It can only be lowered without privilege, so inside another run the new one lies a little below that one's.
+choose_tag() {
+  set -- $(od -An -N8 -tu4 /dev/urandom)
+  tt_tag=$(((($1 & 0x1fffffff) << 32 | $2) | 0x2000000000000000))
+  tt_hard=$(prlimit --locks --noheadings --raw --output=HARD --pid $$)
+  case $tt_hard in
+    *[!0-9]* | '') ;;
+    *) [ "$tt_hard" -gt 4294967296 ] || { prlimit --locks="$tt_tag" true 2>/dev/null || refuse "tag the limit on file locks is $tt_hard already"; }
+      prlimit --locks="$tt_tag" true 2>/dev/null || tt_tag=$((tt_hard - 1 - tt_tag % (tt_hard / 4))) ;;
+  esac
+  prlimit --locks="$tt_tag" true || refuse "tag prlimit cannot mark the run's processes"
+  tt_why=$(exec 2>&1; echo "$tt_tag" >"$tt_d/tag") || refuse_write
+}
+
+# A cgroup of the run's own below ours, where this user may make one (root, with cgroup v2 from Linux 5.14 on).
+make_cgroup() {
+  tt_cgroup=
+  for tt_w in /sys/fs/cgroup /sys/fs/cgroup/unified; do [ -w "$tt_w/cgroup.procs" ] && break; done
+  while IFS=: read -r tt_v tt_p tt_line; do [ "$tt_v" != 0 ] || tt_w=$tt_w$tt_line; done </proc/self/cgroup
+  tt_w=${tt_w%/}/tpu-tui-$tt_tag
+  mkdir "$tt_w" 2>/dev/null || return 0
+  if [ -w "$tt_w/cgroup.kill" ]; then echo "$tt_w" >"$tt_d/cgroup"; else rmdir "$tt_w" 2>/dev/null; fi
+}
+
+remove_cgroup() { cgroup; [ -z "$tt_cgroup" ] || rmdir "$tt_cgroup" 2>/dev/null; }
+
+# This worker among those that may share this directory: its name and the address and port it was reached at.
+place() { set -- ${SSH_CONNECTION:-}; printf '%s' "$(uname -n)-${3:-local}-${4:-$tt_worker}" | tr -c 'A-Za-z0-9._-' '-'; }
+
+lock_worker() {
+  tt_lock=$tt_root/lock-$(place)
+  exec 9>>"$tt_lock" || refuse "directory cannot write in $tt_root"
+  flock -n 9 && { look_for_others; printf '%s %s\n' "$tt_run" "$tt_worker" >"$tt_lock"; return 0; }
+  tt_o= tt_ow=
+  read -r tt_o tt_ow <"$tt_lock"
+  tt_lp= tt_c=
+  tt_od=$tt_root/runs/$tt_o/$tt_ow
+  if [ -s "$tt_od/pid" ]; then read -r tt_lp tt_ls <"$tt_od/pid"
+  else
+    supervisors "${tt_o:-[^ ]*}" "${tt_ow:-[^ ]*}"
+    for tt_v in $tt_supervisors; do read_card "$tt_v" && read -r tt_lp tt_ls <"/proc/$tt_v/fd/5" && break; done
+  fi
+  [ -z "$tt_lp" ] || tt_c=$(command_of "$tt_lp")
+  refuse "busy run ${tt_o:-?} pid ${tt_lp:-?} command ${tt_c:-not started yet}"
+}
+
+# A run that is alive although nothing of it is left where it was: its lock is gone, too.
+look_for_others() {
+  supervisors '[^ ]*' '[^ ]*'
+  for tt_v in $tt_supervisors; do
+    read_card "$tt_v" && [ "$tt_its_place $tt_its_root" = "$(place) $tt_root" ] || continue
+    read -r tt_lp tt_ls <"/proc/$tt_v/fd/5"
+    refuse "busy run $tt_its_run pid ${tt_lp:-?} command $(command_of "${tt_lp:-self}")"
+  done
+  tt_members= tt_w=$(mark_of)
+  add_members $(marked "[0-9]*/[^/]*/[^/]*/${tt_w#*/*/*/}\$")
+  for tt_p in $tt_members; do
+    [ -O "/proc/$tt_p" ] || continue
+    tt_o=$(LC_ALL=C tr '\0\t\\' '\n _' <"/proc/$tt_p/environ" 2>/dev/null | pick '^TPU_TUI_MARK=' | cut -d/ -f2)
+    refuse "busy run ${tt_o:-?} pid $tt_p command $(command_of "$tt_p")"
+  done
+}
+
+# What every process of the job has in its environment: tag, run, worker, and where that is.
+mark_of() { printf %s "$tt_tag/$tt_run/$tt_worker/$(place)/$(printf %s "$tt_root" | cksum | cut -d' ' -f1)"; }
+
+check_devices() {
+  owners
+  [ -n "$tt_hidden" ] && say "note device other users' processes cannot be seen here, so whether the TPU is free is unknown"
+  [ -z "$tt_owners" ] && return 0
+  set -- $tt_owners
+  refuse "device $2 pid $1 user $(stat -c %U "/proc/$1" 2>/dev/null) command $(command_of "$1")"
+}
+
+reserve_room() {
+  # What is to be written of the job's beginning and end is written into room that is there already.
+  for tt_w in status.new code.new pid.new why; do
+    tt_why=$(exec 2>&1; head -c 4096 /dev/zero | tr '\0' '\n' >"$tt_w" && [ "$(stat -c %s "$tt_w")" = 4096 ]) ||
+      refuse "full ${tt_why:-no room for $tt_w}"
+  done
+  # A second name keeps the log's bytes reachable when its first one is taken away.
+  ln log log.keep 2>/dev/null
+  tt_why=$(LC_ALL=C fallocate -n -l $((tt_reserve + tt_last)) log 2>&1) && return 0
+  refuse_full
+  : >noreserve
+  say "note reserve this file system cannot reserve room: a full disk would cost the job's output"
+}
+
+refuse_full() { case $tt_why in *'No space'* | *'quota'*) refuse "full $tt_why" ;; esac; }
+
+refuse_write() { refuse_full; refuse "directory $tt_why"; }
+
+# What a login exports. Directories that this session's PATH had and the start-up files dropped stay in front: somebody
+# put them there for these sessions.
+tt_export='tt_new=; IFS=:; set -f
+for tt_w in $1; do case ":$PATH:" in *":$tt_w:"*) ;; *) tt_new=$tt_new$tt_w: ;; esac; done
+export PATH="$tt_new$PATH"
+export -p'
+
+# Asked of a child, so that a start-up file that exits, fails or hangs does no harm.
+login_environment() {
+  tt_sh=sh tt_profile=$HOME/.profile
+  case ${SHELL:-} in
+    */bash) for tt_w in .bash_profile .bash_login; do
+        [ -r "$HOME/$tt_w" ] && { tt_sh=$SHELL tt_profile=$HOME/$tt_w; break; }
+      done ;;
+  esac
+  timeout -s KILL "${TPU_TUI_LOGIN_SECONDS:-20}" "$tt_sh" -c '
+    tt_export=$1 tt_old=$2 tt_profile=$3
+    trap "exec sh -c \"\$tt_export\" sh \"\$tt_old\" >&3" EXIT
+    [ -r /etc/profile ] && . /etc/profile
+    [ -r "$tt_profile" ] && . "$tt_profile"
+    exit 0' sh "$tt_export" "$PATH" "$tt_profile" 3>login </dev/null >/dev/null 2>&1 8>&- 9>&-
+  [ -s login ] || { export -p >login; say "note login the start-up files in $HOME did not end; going on without them"; }
+}
+
+check_command() {
+  tt_why=$(LC_ALL=C sh -c 'tt_check=1; . "$1/login"; cd; . "$1/command" || exit 1
+    case $1 in */*) [ ! -f "$1" ] || [ -x "$1" ] || { echo "command is not executable: $1"; exit 126; } ;; esac
+    command -v -- "$1" >/dev/null || { echo "command not found: $1"; exit 127; }' sh "$tt_d" 2>&1 </dev/null 8>&- 9>&-) && return 0
+  refuse "command $(printf %s "$tt_why" | tr '\n\r\t' '   ' | head -c 400)"
+}
+
+# The attempt that the run's directory here holds.
+attempt_here() { tt_line=0; [ ! -s "$tt_d/attempt" ] || first_line "$tt_d/attempt"; }
+
+# Enter the directory of attempt $1, which a later one may have set aside.
+enter() {
+  attempt_here
+  if [ "$tt_line" = "$1" ] && cd "$tt_d" 2>/dev/null; then return 0; fi
+  cd "$tt_root/runs/$tt_run/attempts/$1/$tt_worker" 2>/dev/null
+}
+
+# Make room for a further attempt: the one before is over, and nobody wanted the run to stay stopped.
+set_aside() {
+  [ ! -e "$tt_root/runs/$tt_run/stopped-$tt_worker" ] || refuse "stopped"
+  [ -d "$tt_d" ] || return 0
+  attempt_here
+  [ "$tt_line" -lt "$tt_attempt" ] || refuse "elsewhere attempt $tt_line is there already"
+  alive && refuse "busy run $tt_run pid ? command its earlier attempt"
+  tt_why=$(mkdir -p "$tt_root/runs/$tt_run/attempts/$tt_line" 2>&1) || refuse "directory $tt_why"
+  tt_aside=$tt_root/runs/$tt_run/attempts/$tt_line/$tt_worker
+  tt_why=$(mv -T "$tt_d" "$tt_aside" 2>&1) || { tt_aside=; refuse "directory $tt_why"; }
+}
+
+# The job's text and the run's record as they were for the attempt before, when a keeper that never knew the secrets
+# in them launches the run again.
+take_over_files() {
+  [ -n "$tt_aside" ] || refuse "cut nothing of an earlier attempt is here to launch again"
+  cp "$tt_aside/command" "$tt_aside/run.json" . || refuse "directory cannot copy the earlier attempt's files"
+}
+
+# Sizes of the job's text and of the run's record, the attempt, the number of the keeper that launches (0: known here
+# already), and for how many seconds the front, once the job is confirmed, goes on as a follower from byte 0 (0: not).
+launch() {
+  tt_csize=$1 tt_jsize=$2 tt_attempt=$3 tt_keeper=${4:-0} tt_seconds=${5:-0} tt_made= tt_aside=
+  check_programs
+  tt_why=$(mkdir -p "$tt_root/runs/$tt_run" 2>&1) || refuse "directory $tt_why"
+  [ "$tt_attempt" = 0 ] || set_aside
+  if ! tt_why=$(mkdir "$tt_d" 2>&1); then
+    [ "$tt_attempt" = 0 ] || [ ! -d "$tt_d" ] || { tt_aside=; refuse "elsewhere its directory was made meanwhile"; }
+    refuse "directory $tt_why"
+  fi
+  tt_made=1
+  # A launcher that is gone is met at the next word to it. Caught, not ignored: what is started here has its default.
+  trap 'unmake; exit 3' PIPE
+  cd "$tt_d" || refuse "directory cannot enter $tt_d"
+  # Held by what is started here as long as it lives: whoever looks meanwhile sees that something is being made.
+  exec 8>>alive
+  flock 8
+  echo "$tt_attempt" >attempt
+  [ "$tt_keeper" = 0 ] || leave_number "$tt_keeper"
+  if [ "$tt_csize" = 0 ]; then
+    take_over_files
+    tt_csize=$(stat -c %s command) tt_jsize=$(stat -c %s run.json)
+  else
+    tt_why=$(exec 8>&- 2>&1; LC_ALL=C head -c "$tt_csize" >command && LC_ALL=C head -c "$tt_jsize" >run.json) || refuse_write
+  fi
+  [ "$(stat -c %s command).$(stat -c %s run.json)" = "$tt_csize.$tt_jsize" ] || refuse "cut what was sent did not arrive whole"
+  printf '%s\n' "$tt_s" >worker.sh
+  boot_id >boot
+  place >place
+  lock_worker
+  choose_tag
+  make_cgroup
+  oom_kills >oom
+  : >log
+  : >room
+  reserve_room
+  mkfifo ack
+  check_devices
+  echo "$tt_real" >devices
+  if [ "$tt_sync" = 1 ]; then
+    say prepared
+    tt_w=$(exec 8>&-; timeout "$tt_bar" head -c 3)
+    [ "$tt_w" = 'chk' ] || refuse "cut the code never came"
+  fi
+  login_environment
+  check_command
+  # The front stays until all is decided: sshd stops feeding standard input once its direct child is gone.
+  exec 4>&1 5<&0
+  tt_w=$(setsid -f sh ./worker.sh supervise "$tt_run" "$tt_worker" "$tt_nonce" "$tt_aside" 3>&1 >&4 <&5 5<&-) ||
+    refuse "program setsid -f"
+  [ -e running ] && [ "$tt_seconds" -gt 0 ] || exit 0
+  trap - PIPE
+  exec 4>&- 5<&- 8>&- 9>&-
+  follow 0 "$tt_seconds" "$tt_attempt"
+}
+
+oom_kills() { pick '^oom_kill ' </proc/vmstat | cut -d' ' -f2; }
+
+supervise() {
+  tt_aside=$1
+  cd "$tt_d" || exit 1
+  trap 'unmake; exit 1' PIPE
+  know_tag
+  tt_noreserve=
+  [ ! -e noreserve ] || tt_noreserve=1
+  write_card
+  say "armed $$ tag=$tt_tag"
+  tt_w=$(timeout "$tt_bar" head -c 3)
+  # The second mark alone is of a stop that came while an earlier attempt was set aside, before this one was there.
+  if [ "$tt_w" != 'go!' ] || [ -e cancel ] || [ -e "../stopped-$tt_worker" ]; then
+    by_person
+    unmake
+    say "disarmed$tt_by"
+    exit 1
+  fi
+  trap - PIPE
+  : >going
+  : >armed
+  exec 5<&0
+  lease <&5 5<&- &
+  exec 5<&- </dev/null >/dev/null 2>>trouble 3>&- 4>&-
+  hold
+  # A machine that is shut down in order sends TERM and HUP to everybody here: the job's last words are still written.
+  job | { trap '' TERM HUP; logger; finish; }
+}
+
+# What an answer says beside its word where a person stopped the run.
+by_person() { tt_by=; [ ! -e "../stopped-$tt_worker" ] || tt_by=' stopped=1'; }
+
+# Ends the job unless the launcher confirms it. A dead launcher must not kill the watch, hence no SIGPIPE.
+lease() {
+  trap '' PIPE
+  exec 2>>trouble
+  tt_w=
+  tt_p=$(timeout "$tt_lease" cat ack)
+  # An empty word is of one that was stopped before it began: there is nothing to confirm.
+  if [ $? != 0 ] || [ -n "$tt_p" ]; then
+    [ -z "$tt_p" ] || say "started $tt_p" >&4
+    tt_w=$(timeout "$tt_lease" head -c 3)
+  fi
+  if [ "$tt_w" = 'ok!' ]; then
+    mv armed running 2>/dev/null
+    say running >&4
+  else
+    echo 20 >cancel
+    mv armed aborted 2>/dev/null
+    sweep 20
+    by_person
+    say "aborted$tt_by" >&4
+  fi
+}
+
+# Tagged before it looks for `cancel`: a stop either is seen here or sees this process.
+tt_job='exec 2>&1 </dev/null 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-
+[ ! -s "$1/cgroup" ] || { IFS= read -r tt_stat <"$1/cgroup" && echo 0 >"$tt_stat/cgroup.procs"; } 2>/dev/null
+[ ! -e "$1/cancel" ] || { : >"$1/ack"; exit 143; }
+IFS= read -r tt_stat </proc/$$/stat
+tt_stat=${tt_stat##*") "}
+tt_first() { shift 19; echo "$1"; }
+{ printf "%s %s\n" $$ "$(tt_first $tt_stat)"; date -u +%Y-%m-%dT%H:%M:%S.%6N+00:00; } 1<>"$1/pid.new"
+mv "$1/pid.new" "$1/pid"
+echo $$ >"$1/ack"
+tt_mark=$TPU_TUI_MARK
+unset tt_stat tt_check
+. "$1/login"
+IFS= read -r TPU_TUI_ATTEMPT <"$1/attempt"
+export TPU_TUI_ATTEMPT
+cd
+. "$1/command"
+export TPU_TUI_MARK="$tt_mark"
+unset tt_mark
+exec "$@"'
+
+job() {
+  trap : TERM HUP  # caught, not ignored: the job has the defaults
+  tt_defaults=
+  env --default-signal true 2>/dev/null && tt_defaults='env --default-signal'
+  tt_w=$(mark_of)
+  # In the foreground, so that INT and QUIT keep their defaults; `why` gets what the shell says of a fatal signal.
+  { TPU_TUI_MARK=$tt_w setsid prlimit --locks="$tt_tag" $tt_defaults sh -c "$tt_job" sh "$tt_d"; tt_rc=$?; } 2>&3
+  printf '%s\n' "$tt_rc" >&6
+  mv code.new code 2>/dev/null
+  date -u +%Y-%m-%dT%H:%M:%S.%6N+00:00 >&6
+  open_up
+  is_intact || [ ! -d "$tt_root" ] || { read_card $$ && give_back $$; }
+  tt_g=20
+  [ -s "$tt_d/cancel" ] && { read -r tt_w <"$tt_d/cancel"; [ "$tt_w" -gt "$tt_g" ] && tt_g=$tt_w; }
+  sweep "$tt_g"
+  echo swept >&6
+}
+
+# Whether nothing of the job is left that would write.
+is_swept() { { read -r tt_w; read -r tt_w; read -r tt_w; } </proc/self/fd/6; [ "$tt_w" = swept ]; } 2>/dev/null
+
+# Whether there is room for what dd reads next, tt_count blocks of which are kept free. Only a lack of room is worth
+# waiting for.
+has_room() {
+  tt_count=$tt_blocks
+  # Where no room can be kept, a block at a time shows whether there is some again.
+  if [ -n "$tt_noreserve" ]; then [ ! -e full ] || tt_count=1; return 0; fi
+  tt_size=$(stat -L -c %s /proc/self/fd/7)
+  if tt_why=$(LC_ALL=C fallocate -n -o "$tt_size" -l $((tt_reserve + tt_last)) /proc/self/fd/7 2>&1); then
+    tt_top=$((tt_size + tt_reserve + tt_last))
+    return 0
+  fi
+  case $tt_why in *'No space'* | *'uota'*) ;; *) return 0 ;; esac
+  # Kept earlier and not used up: a cycle may end after very little.
+  tt_count=$(((tt_top - tt_last - tt_size) / 65536))
+  [ "$tt_count" -gt 0 ]
+}
+
+# Reads a block only when there is room for it: a full disk holds the job in its write, and nothing is lost. Of a job
+# that has ended the rest is in the pipe, for which room was kept.
+logger() {
+  tt_top=$((tt_reserve + tt_last))
+  while :; do
+    until has_room; do
+      is_full
+      ! is_swept || { tt_count=$((tt_last / 65536)); break; }
+      sleep 0.5
+    done
+    [ -n "$tt_noreserve" ] || is_swept || is_roomy
+    tt_w=$(LC_ALL=C dd bs=64k count="$tt_count" status=noxfer 2>&1 >&7)
+    tt_v=$?
+    count_of $tt_w
+    if [ -z "$tt_n" ]; then sleep 0.2
+    elif [ "$tt_v" != 0 ]; then
+      # The block that it could not write is lost; the job goes on all the same.
+      ! is_swept || return 0
+      is_full
+      sleep 0.5
+    else
+      [ -z "$tt_noreserve" ] || is_roomy
+      [ "$tt_n" -ge "$tt_count" ] || return 0
+    fi
+  done
+}
+
+is_full() { [ ! -e room ] || mv room full; } 2>/dev/null
+is_roomy() { [ ! -e full ] || mv full room; } 2>/dev/null
+
+# How many blocks dd says that it read, in tt_n: whole ones and others, behind what it warns of. Killed, it says nothing.
+count_of() {
+  tt_n=
+  for tt_w; do
+    case $tt_w in
+      *[!0-9+]* | *+*+* | +* | *+) ;;
+      *+*) tt_n=$((${tt_w%+*} + ${tt_w#*+})); return ;;
+    esac
+  done
+}
+
+# Put the log back under its name, and what a job may have put there aside.
+put_log_back() {
+  if [ -L log ] || ! [ log -ef /proc/self/fd/7 ]; then
+    case $(readlink log) in /proc/*) rm -f log ;; esac
+    { [ ! -e log ] && [ ! -L log ]; } || mv -T log "log.job-$tt_me" || rm -rf log
+    ln -L /proc/self/fd/7 log || cp /proc/self/fd/7 log
+  fi
+} 2>/dev/null
+
+# How the leader ended, of the files $1 (its code) and $2 (what the shell said of a signal).
+know_end() {
+  tt_rc= tt_until= tt_signal= tt_line= tt_oom=0
+  { read -r tt_rc; read -r tt_until; } 2>/dev/null <"$1"
+  case $tt_rc in '' | *[!0-9]*) return 1 ;; esac
+  { IFS= read -r tt_line; } 2>/dev/null <"$2"
+  [ -n "$tt_line" ] && [ "$tt_rc" -gt 128 ] && tt_signal=$(kill -l "$tt_rc" 2>/dev/null)
+  ! first_line oom 2>/dev/null || tt_oom=$(($(oom_kills) - tt_line))
+}
+
+finish() {
+  IFS=' ' read -r tt_me tt_w </proc/self/stat
+  open_up
+  chmod u+rw /proc/self/fd/7 2>/dev/null
+  # Where all of tpu-tui's was removed nothing is made again: a follower has the end from what is still open.
+  if [ -d "$tt_root" ] && ! { is_intact && [ "$tt_d/alive" -ef /proc/self/fd/8 ]; }; then
+    read_card "$tt_me" && give_back "$tt_me"
+  fi
+  cd "$tt_d" 2>/dev/null
+  truncate -s "$(stat -L -c %s /proc/self/fd/7)" /proc/self/fd/7
+  put_log_back
+  tt_size=$(stat -c %s log) || tt_size=0
+  sync log
+  tt_aborted= tt_since=
+  know_end /proc/self/fd/6 /proc/self/fd/3
+  [ -n "$tt_rc" ] || tt_rc=unknown
+  [ -n "$tt_until" ] || tt_until=$(date -u +%Y-%m-%dT%H:%M:%S.%6N+00:00)
+  [ -e aborted ] && tt_aborted=1
+  { read -r tt_line; read -r tt_since; } </proc/self/fd/5
+  first_line boot
+  printf 'exit=%s signal=%s size=%s oom=%s aborted=%s boot=%s time=%s since=%s\n' \
+    "$tt_rc" "$tt_signal" "$tt_size" "$tt_oom" "$tt_aborted" "$tt_line" "$tt_until" "$tt_since" 1<>status.new
+  sync status.new
+  mv status.new status
+  # What stood for the lock while its holder lived is nothing once that is gone.
+  [ ! -L alive ] || { : >"alive.$tt_me" && mv "alive.$tt_me" alive; }
+  sync .
+  remove_cgroup
+}
+
+# --- follow -----------------------------------------------------------------------------------------------------------
+
+ended() {
+  if [ -s status ]; then
+    first_line status
+    tt_w=$tt_root/runs/$tt_run/stopped-$tt_worker tt_was=
+    # A person's stop; one that came after the end had nothing to do with it.
+    [ ! -e "$tt_w" ] || [ "$tt_w" -nt status ] || tt_was=1
+    tell "end $tt_line stopped=$tt_was"
+  else
+    tt_code=; [ -s code ] && first_line code && tt_code=$tt_line
+    know_log
+    tell "lost size=$(stat -L -c %s "$tt_log" 2>/dev/null || echo 0) boot=$(boot_id) was=$(cat boot) code=$tt_code"
+  fi
+}
+
+# Tells a follower of a live run whether there is room on the disk, then every change, and how the job ended while what
+# it left behind is still being ended. Ends with the shell that started it, which a killed sshd takes along without a
+# chance to end this.
+tell_changes() {
+  tt_told= tt_rc=
+  while kill -0 $$ 2>/dev/null; do
+    [ -n "$tt_rc" ] || [ ! -s code ] || { know_end code why && tell "ending exit=$tt_rc signal=$tt_signal oom=$tt_oom time=$tt_until"; }
+    tt_is=room; [ ! -e full ] || tt_is=full
+    [ "$tt_is" = "$tt_told" ] || tell "$tt_is"
+    tt_told=$tt_is
+    sleep 1 >/dev/null 2>&1 || return
+  done
+}
+
+# Sends attempt $3's log from byte $1 on, for at most $2 seconds, looking for more every $tt_pace.
+follow() {
+  enter "$3" || { say norun; exit 4; }
+  know_log
+  tt_size=$(stat -L -c %s "$tt_log" 2>/dev/null) || tt_size=0
+  if [ "$tt_size" -lt "$1" ]; then
+    say "short $tt_size $(boot_id) $(cat boot)"
+    flock -n -s alive true && ended
+    exit 5
+  fi
+  say "log $tt_size $(boot_id) $(cat boot)"
+  if flock -n -s alive true; then
+    tail -c "+$(($1 + 1))" <"$tt_log"
+  else
+    flock -s alive sleep 0 &
+    tt_w=$!
+    # Read when nothing of the run's directory is left.
+    [ "$tt_log" = log ] || command exec 5<"/proc/$tt_main/fd/6" 6<"/proc/$tt_main/fd/3" 7<"$tt_log"
+    tell_changes &
+    tt_room=$!
+    { timeout "$2" tail -c "+$(($1 + 1))" -s "$tt_pace" --pid="$tt_w" -f <"$tt_log"; kill "$tt_w"; } 2>/dev/null &
+    wait "$tt_w"
+    tt_v=$?
+    kill "$tt_room" 2>/dev/null
+    wait
+    # Its directory may be another one by now, that the supervisor has made.
+    if ! enter "$3"; then
+      [ "$tt_v" = 0 ] && know_end /proc/self/fd/5 /proc/self/fd/6 || exit 124
+      tell "end exit=$tt_rc signal=$tt_signal size=$(stat -L -c %s /proc/self/fd/7) oom=$tt_oom time=$tt_until boot=$(boot_id)"
+      return
+    fi
+    flock -n -s alive true || exit 124
+  fi
+  ended
+}
+
+# --- stop, status, list -----------------------------------------------------------------------------------------------
+
+describe() {
+  tt_text=
+  for tt_p; do tt_text="$tt_text pid $tt_p ($(stat -c %U "/proc/$tt_p" 2>/dev/null): $(command_of "$tt_p"))"; done
+  printf %s "$tt_text" | head -c 600
+}
+
+outcome() { if [ -s status ]; then first_line status; else tt_line="exit=unknown unrecorded=1"; fi; }
+
+# Whose the run's directory is, in tt_whose: `here`, `rebooted` (this machine's, before it started anew) or `other`.
+# One that is still being made has no mark yet, and is here.
+whose() {
+  tt_whose=here
+  [ -s place ] || return 0
+  first_line boot
+  [ "$tt_line" != "$(boot_id)" ] || return 0
+  if [ "$(cat place)" = "$(place)" ]; then tt_whose=rebooted; else tt_whose=other; fi
+}
+
+# End what the launcher knows to have begun here, and whose directory is gone: $1 is the grace, $2 the tag, or 0, or nothing.
+stop_astray() {
+  [ -z "$tt_unnamed" ] || { say "unconfirmed its directory is gone, and its supervisor lives:$(describe "$tt_unnamed")"; exit 0; }
+  [ "${2:-0}" = 0 ] || tt_tag=$2
+  members all
+  [ -n "$tt_members" ] || { say "$tt_never${2:+ gone=1}"; exit 0; }
+  sweep "$1"
+  tt_swept=$?
+  members all
+  [ -z "$tt_members" ] || { say "unconfirmed still there:$(describe $tt_members)"; exit 0; }
+  [ "$tt_swept" = 0 ] || { say "unconfirmed new processes of the run keep appearing"; exit 0; }
+  say "stopped exit=unknown unrecorded=1 removed=1"
+}
+
+# End the run here: $1 is the grace in tenths of a second; with $2 = 1 no further attempt may begin here either; $3 is
+# the tag that the launcher knows, or 0.
+# Confirmed only when nothing is left, by every sign there is.
+stop() {
+  tt_w=$tt_root/runs/$tt_run
+  # The mark's time tells whether it came before an end: that of the first stop stays.
+  [ "$2" != 1 ] || [ ! -d "$tt_w" ] || [ -e "$tt_w/stopped-$tt_worker" ] || : >"$tt_w/stopped-$tt_worker"
+  tt_never='stopped never=1'
+  for tt_p in "$tt_w"/attempts/*/"$tt_worker"; do [ ! -d "$tt_p" ] || tt_never='stopped never=1 before=1'; done
+  if ! cd "$tt_d" 2>/dev/null; then
+    if [ -d "$tt_d" ]; then say "unconfirmed cannot enter $tt_d"; else stop_astray "$1" "${3:-}"; fi
+    exit 0
+  fi
+  whose
+  case $tt_whose in
+    rebooted) outcome; say "stopped $tt_line rebooted=1"; exit 0 ;;
+    other) say "unconfirmed this directory belongs to another machine ($(cat place))"; exit 0 ;;
+  esac
+  { echo "$1" >cancel.new && mv cancel.new cancel; } 2>/dev/null || true >cancel
+  [ -e going ] || { members; [ -z "$tt_members" ] && { say "$tt_never"; exit 0; }; }
+  sweep "$1"
+  tt_swept=$?
+  # Whoever holds its log open keeps the supervisor, seen or not: looked for again until that has ended.
+  now; tt_patience=$((tt_now + 4000))
+  while [ -e alive ] && ! flock -w 1 -s alive true && now && [ "$tt_now" -lt "$tt_patience" ]; do
+    sweep 0
+    tt_swept=$?
+  done
+  members all
+  [ -n "$tt_members" ] && { say "unconfirmed still there:$(describe $tt_members)"; exit 0; }
+  [ "$tt_swept" = 0 ] || { say "unconfirmed new processes of the run keep appearing"; exit 0; }
+  alive && { say "unconfirmed its supervisor has not ended"; exit 0; }
+  anybody && { say "unconfirmed new processes of the run keep appearing"; exit 0; }
+  if [ ! -s status ]; then
+    for tt_w in 1 2 3 4 5; do sleep 0.1; members; [ -n "$tt_members" ] && { say "unconfirmed still there:$(describe $tt_members)"; exit 0; }; done
+  fi
+  owners
+  if [ -n "$tt_owners" ]; then set -- $tt_owners; say "unconfirmed device $2 is still held by$(describe "$1")"; exit 0; fi
+  tt_w=${TPU_TUI_LOCKFILE:-/tmp/libtpu_lockfile}
+  [ -n "$tt_real" ] && [ -z "$tt_hidden" ] && rm -f "$tt_w" 2>/dev/null
+  remove_cgroup
+  outcome
+  say "stopped $tt_line${tt_hidden:+ device=unknown}"
+}
+
+condition() {
+  if alive; then
+    # Aborted and still alive: it is being ended, and what is to be said of that is not written yet.
+    if [ -e running ]; then tt_c=running; elif [ -e going ]; then tt_c=started; else tt_c=armed; fi
+  elif [ -s status ]; then tt_c=ended
+  elif [ ! -e going ]; then tt_c=never
+  else tt_c=lost; fi
+}
+
+# Enter the run's directory. One that was set aside makes way for that of a later attempt, which is about to be made.
+here_or_coming() {
+  for tt_w in 1 2 3 4 5; do
+    cd "$tt_d" 2>/dev/null && return 0
+    tt_v=1
+    for tt_p in "${tt_d%/*}"/attempts/*/"$tt_worker"; do [ ! -d "$tt_p" ] || { tt_v=; sleep 0.1; break; }; done
+    [ -z "$tt_v" ] || return 1
+  done
+  return 1
+}
+
+report() {
+  here_or_coming || { say norun; exit 0; }
+  condition
+  know_log
+  know_tag
+  tt_line=; [ -s status ] && first_line status
+  tt_c="$tt_c log=$(stat -L -c %s "$tt_log" 2>/dev/null) tag=$tt_tag now=$(boot_id) was=$(cat boot) confirmed=$([ -e running ] && echo 1)"
+  tt_keeper=; [ ! -s "$tt_root/runs/$tt_run/keeper-$tt_worker" ] || tt_keeper=$(cat "$tt_root/runs/$tt_run/keeper-$tt_worker")
+  tt_at=$(cat attempt 2>/dev/null)
+  tt_c="$tt_c attempt=${tt_at:-0} keeper=$tt_keeper stopped=$([ -e "../stopped-$tt_worker" ] && echo 1)"
+  say "$1 $tt_run $tt_worker $tt_c $tt_line"
+}
+
+status() { report status; }
+
+list() {
+  tt_here=$tt_root
+  supervisors '[^ ]*' '[^ ]*'
+  for tt_v in $tt_supervisors; do
+    read_card "$tt_v" && [ "$tt_its_root" = "$tt_here" ] || continue
+    tt_d=$tt_root/runs/$tt_its_run/$tt_its_worker
+    is_intact || (give_back "$tt_sup")
+  done
+  for tt_d in "$tt_root"/runs/*/attempts/*/"$tt_worker"; do
+    [ ! -d "$tt_d" ] || { tt_d=${tt_d%/attempts/*}/$tt_worker; (here_or_coming); }
+  done
+  for tt_d in "$tt_root"/runs/*/*/; do
+    tt_d=${tt_d%/}
+    [ -e "$tt_d/boot" ] || continue
+    tt_worker=${tt_d##*/}; tt_run=${tt_d%/*}; tt_run=${tt_run##*/} tt_tag=
+    report run
+  done
+  say listed
+}
+
+# The run.json of a run here, between two answers that tell its size.
+show() {
+  [ -s "$tt_d/run.json" ] || { say norun; exit 0; }
+  say "json $(stat -c %s "$tt_d/run.json")"
+  cat "$tt_d/run.json"
+}
+
+# Whoever looks after the run says so; the newest keeper acts on its policies, the others only mirror it.
+leave_number() {
+  tt_w=$tt_root/runs/$tt_run/keeper-$tt_worker
+  echo "$1" >"$tt_w.new" && mv "$tt_w.new" "$tt_w"
+}
+
+keep() {
+  [ -d "$tt_root/runs/$tt_run" ] || { say norun; exit 0; }
+  leave_number "$1"
+  say kept
+}
+
+# Whose it is to do what was asked for the run's end: that of whoever said so first, which is $1 where nobody did.
+# Linked, so that the first one's number is there whole or not at all.
+entitle() {
+  [ -d "$tt_root/runs/$tt_run" ] || { say norun; exit 0; }
+  tt_w=$tt_root/runs/$tt_run/on-end-$tt_worker
+  echo "$1" >"$tt_w.$1" && { ln "$tt_w.$1" "$tt_w" || (set -C; echo "$1" >"$tt_w"); } 2>/dev/null
+  rm -f "$tt_w.$1"
+  tt_line=; [ ! -s "$tt_w" ] || first_line "$tt_w"
+  say "entitled $tt_line"
+}
+
+# Remove all that is here of a run that is over; what may be alive is kept.
+delete() {
+  tt_all=$tt_root/runs/$tt_run
+  if cd "$tt_d" 2>/dev/null; then
+    whose
+    case $tt_whose in
+      here)
+        alive && { say "alive its supervisor lives"; exit 0; }
+        members
+        [ -z "$tt_members" ] || { say "alive still there:$(describe $tt_members)"; exit 0; } ;;
+      other) say "alive this directory belongs to another machine ($(cat place))"; exit 0 ;;
+    esac
+  fi
+  remove_cgroup
+  cd /
+  tt_why=$(rm -rf "$tt_d" "$tt_all"/attempts/*/"$tt_worker" "$tt_all/keeper-$tt_worker" "$tt_all/stopped-$tt_worker" \
+    "$tt_all/on-end-$tt_worker" 2>&1) ||
+    { say "alive cannot remove it: $(printf %s "$tt_why" | tr '\n\r\t' '   ' | head -c 400)"; exit 0; }
+  rmdir "$tt_all"/attempts/* "$tt_all/attempts" "$tt_all" 2>/dev/null
+  say deleted
+}
+
+tt_unnamed=
+case $tt_verb in
+  launch | supervise | list) ;;
+  *) open_up; is_intact || find_alive ;;
+esac
+case $tt_verb in
+  launch | supervise | follow | stop | status | list | show | keep | entitle | delete) "$tt_verb" "$@" ;;
+  *) say "refused verb $tt_verb"; exit 2 ;;
+esac
