@@ -68,12 +68,12 @@ def commands(pod: Pod, rng: random.Random, rounds: int, until: float) -> str:
 
 def kills(pod: Pod, rng: random.Random, rounds: int, until: float, *, aimed: bool) -> str:
     """Keepers killed while they launch."""
-    brisk, pod.patience = pod.patience, replace(pod.patience, lost_after=PATIENT, gone_after=PATIENT)
+    brisk, pod.timeouts = pod.timeouts, replace(pod.timeouts, lost_after=PATIENT, gone_after=PATIENT)
     tally = Tally()
     span = time_a_launch(pod)
     while tally.total < rounds and time.monotonic() < until:
         kill_a_keeper(pod, rng, tally, aimed=aimed, span=span)
-    pod.patience = brisk
+    pod.timeouts = brisk
     return f"{tally}, over {AIM if aimed else span:.3f} s each"
 
 
@@ -107,7 +107,7 @@ def losses(pod: Pod, root: Path, rng: random.Random, rounds: int, until: float) 
     """Full disks, logs and directories taken away, stopped keepers and hostile workers, `rounds` of each at most."""
     done: Counter[str] = Counter()
     faults = possible_faults(root)
-    brisk, pod.patience = pod.patience, replace(pod.patience, lost_after=PATIENT, gone_after=PATIENT)
+    brisk, pod.timeouts = pod.timeouts, replace(pod.timeouts, lost_after=PATIENT, gone_after=PATIENT)
     while min(done[name] for name in faults) < rounds and time.monotonic() < until:
         name = faults[done.total() % len(faults)]
         seed = rng.randrange(1 << 32)
@@ -117,7 +117,7 @@ def losses(pod: Pod, root: Path, rng: random.Random, rounds: int, until: float) 
             print(f"{name}: failed with seed {seed}, after {dict(done)}", flush=True)
             raise
         done[name] += 1
-    pod.patience = brisk
+    pod.timeouts = brisk
     struck = ", ".join(f"{count} × {name}" for name, count in done.items())
     return f"{done.total()} runs ({struck}): state, exit codes and mirrors true"
 
@@ -128,7 +128,7 @@ def storms(servers: list[OpensshWorker], home: Path, rng: random.Random, rounds:
     runs = 0
     with proxies([worker.port for worker in servers]) as made:
         pod = ProxiedPod(servers, home, made)
-        pod.patience = replace(pod.patience, lost_after=PATIENT, gone_after=PATIENT)
+        pod.timeouts = replace(pod.timeouts, lost_after=PATIENT, gone_after=PATIENT)
         while struck.total() < rounds and time.monotonic() < until:
             struck += storm(
                 pod, rng, lines=STORM_LINES, seconds=STORM_SECONDS, pause=STORM_PAUSE, strikers=STORM_STRIKERS

@@ -153,7 +153,7 @@ def a_file_for_a_root(pod: Pod, victim: int) -> AbstractContextManager[None]:
 @contextmanager
 def occupied(pod: Pod, victim: int) -> Iterator[None]:
     lone = Pod([pod.workers[victim]], pod.home)
-    spec = replace(lone.spec("sleep", "1000"), patience=pod.patience)
+    spec = replace(lone.spec("sleep", "1000"), keeper_timeouts=pod.timeouts)
     directory = RunDirectory.create(pod.home / "runs", spec.run)
     pod.kept.append(directory)
     start_keeper(directory, spec)

@@ -16,11 +16,11 @@ from pathlib import Path
 from tests.runs.pipes import tagged, until
 from tests.runs.ssh_pod import Pod, over, unattended
 from tui.pod.run import RunState
-from tui.runs.keeper.start import attend
+from tui.runs.keeper.start import ensure_keeper
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_index import list_runs
 from tui.runs.record.run_status import status_of
-from tui.runs.worker.queries import Found, survey
+from tui.runs.worker.queries import RemoteState, query_states
 from tui.runs.worker.stop import stop_worker
 from tui.ssh.fleet import Fleet
 
@@ -59,8 +59,8 @@ def decided(pod: Pod, directory: RunDirectory) -> int:
 
     async def ask() -> int:
         async with Fleet(directory.run.workers, access) as fleet:
-            found = list((await survey(directory.run, fleet)).values())
-            running = found.count(Found.RUNNING)
+            found = list((await query_states(directory.run, fleet)).values())
+            running = found.count(RemoteState.RUNNING)
             if running == len(found):
                 stops = [
                     stop_worker(directory.run, fleet, worker.index, grace=1.0) for worker in directory.run.workers
@@ -113,7 +113,7 @@ def _await_start(directory: RunDirectory, workers: int) -> None:
 
 def _taken_over(pod: Pod, directory: RunDirectory, *, partial: bool) -> None:
     """The next keeper tells what it finds; what runs on some workers only it shows by name, and ends."""
-    asyncio.run(attend(directory, pod.access, patience=pod.patience))
+    asyncio.run(ensure_keeper(directory, pod.access, timeouts=pod.timeouts))
     status = over(directory, 90)
     if partial:
         assert status.state is RunState.FAILED, (status, directory.events()[0])

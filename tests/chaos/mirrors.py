@@ -22,7 +22,7 @@ from tests.runs.ssh_pod import Pod, digest, over, unattended
 from tests.sshd import OpensshWorker
 from tui.pod.run import RunState
 from tui.pod.worker import Worker
-from tui.runs.keeper.start import attend
+from tui.runs.keeper.start import ensure_keeper
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import status_of
 
@@ -89,7 +89,7 @@ def replace_keeper(pod: ProxiedPod, directory: RunDirectory) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(attendance.pid, signal.SIGKILL)
     unattended(directory)
-    asyncio.run(attend(directory, pod.access, patience=pod.patience))
+    asyncio.run(ensure_keeper(directory, pod.access, timeouts=pod.timeouts))
 
 
 def storm(

@@ -19,7 +19,7 @@ from tests.runs.pipes import tagged
 from tests.runs.ssh_pod import Pod, digest
 from tui.pod.run import RunState
 from tui.runs.discovery import adopt, discover
-from tui.runs.keeper.start import attend, is_complete
+from tui.runs.keeper.start import ensure_keeper, is_complete
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import RunStatus, status_of
 from tui.runs.worker.stop import StopAnswer
@@ -117,10 +117,10 @@ class Race:
         with ThreadPoolExecutor(2) as both:
             list(both.map(self.attend, [self.here, self.here]))
 
-    def attend(self, directory: RunDirectory) -> None:
+    def ensure_keeper(self, directory: RunDirectory) -> None:
         """A keeper where there is none and still something to do."""
         again = RunDirectory.open(directory.path)
-        asyncio.run(attend(again, self.pod.access, patience=self.pod.patience))
+        asyncio.run(ensure_keeper(again, self.pod.access, timeouts=self.pod.timeouts))
 
     def restart_sshd(self) -> None:
         """One worker out of reach for a moment."""
@@ -169,7 +169,7 @@ class Race:
 def race(pod: Pod, rng: random.Random, root: Path) -> Counter[str]:
     """One run, up to four acts at random moments of its life, and the truth of what is known of it in the end."""
     job = a_job(rng)
-    brisk, pod.patience = pod.patience, replace(pod.patience, lost_after=60.0, gone_after=60.0, newer_acts=5.0)
+    brisk, pod.timeouts = pod.timeouts, replace(pod.timeouts, lost_after=60.0, gone_after=60.0, newer_acts=5.0)
     directory = pod.launch(*job.argv, restarts=job.restarts)
     made = Race(pod, rng, job, directory, root / f"elsewhere-{directory.id}")
     acts: list[Callable[[], None]] = [made.stop, made.stop_there, made.follow_there, made.kill_keeper]
@@ -186,5 +186,5 @@ def race(pod: Pod, rng: random.Random, root: Path) -> Counter[str]:
         done = Counter(acting.map(at_its_moment, chosen, moments))
     for one in filter(None, (made.here, made.there)):
         made.check(one, made.settle(one))
-    pod.patience = brisk
+    pod.timeouts = brisk
     return done

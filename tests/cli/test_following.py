@@ -16,9 +16,8 @@ from tui.errors import UsageError
 from tui.operator import Operator
 from tui.pod.run import Run
 from tui.pod.worker import Worker
-from tui.runs.keeper.failure_rules import explain, last_lines
+from tui.runs.failure_rules import WorkerOutcome, explain, read_last_lines
 from tui.runs.record.run_directory import Attendance, Event, RunDirectory
-from tui.runs.worker.calls import Outcome
 from tui.settings import Settings
 
 
@@ -170,7 +169,7 @@ def test_a_failed_workers_last_lines_stand_one_below_the_other(
     run = Run("night-20261123-100000-abcd", "pod", ("true",), (Worker(0), Worker(1)))
     directory = RunDirectory.create(tmp_path / "runs", run)
     directory.log_path(1).write_text("old\n| Training a | b\n\n| Training c | d\nboom\n")
-    cause = explain(1, Outcome(3), last_lines(directory.log_path(1)))
+    cause = explain(1, WorkerOutcome(3), read_last_lines(directory.log_path(1)))
     teller = Teller(run.id, Output(), directory)
     teller.tell(event("failure", 1, cause=cause))
     teller.tell(event("state", state="stopping", cause=cause))

@@ -16,7 +16,7 @@ from tests.sshd import bare_programs
 from tui.pod.run import Run, make_run_id
 from tui.pod.worker import Worker
 from tui.runs.launch.job_script import job_text
-from tui.runs.worker.calls import call
+from tui.runs.worker.calls import build_call
 from tui.ssh.exec.script_protocol import Answer, Call, answers, parse_line
 
 BARE = ("coreutils", "util-linux")
@@ -74,7 +74,7 @@ class PipeWorker:
 
     def ask(self, verb: str, run: Run, *arguments: int, worker: int = 0) -> tuple[list[Answer], bytes, bytes]:
         """One call to its end: the answers of both streams, stdout and stderr."""
-        made = call(verb, run.id, worker, *arguments, run_root=run.run_root)
+        made = build_call(verb, run.id, worker, *arguments, run_root=run.run_root)
         process = self.open(made)
         out, err = process.communicate(timeout=90)
         return answers(made.nonce, out) + answers(made.nonce, err), out, err
@@ -122,7 +122,7 @@ class Launch:
     ) -> None:
         text = b"" if again else job_text(run, run.workers[0], env).encode()
         record = b"" if again else b"{}"
-        made = call(
+        made = build_call(
             "launch",
             run.id,
             0,

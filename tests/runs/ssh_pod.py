@@ -14,8 +14,8 @@ from tests.runs.pipes import tagged, until
 from tests.sshd import OpensshWorker
 from tui.pod.run import Run, RunState, make_run_id
 from tui.pod.worker import Worker
-from tui.runs.keeper.failure_rules import Patience
 from tui.runs.keeper.start import start_keeper
+from tui.runs.keeper_timeouts import KeeperTimeouts
 from tui.runs.launch.launch_spec import LaunchSpec
 from tui.runs.launch.preflight import Look
 from tui.runs.record.run_directory import RunDirectory
@@ -23,7 +23,7 @@ from tui.runs.record.run_status import RunStatus, status_of
 from tui.runs.worker.stop import StopAnswer, stop_run
 
 SECRET = "hush-hush-hush"
-BRISK = Patience(drain=0.5, lost_after=3.0, gone_after=2.0, answer=1.0, restart_pause=0.2)
+BRISK = KeeperTimeouts(drain=0.5, lost_after=3.0, gone_after=2.0, answer=1.0, restart_pause=0.2)
 """Waits short enough for tests, long enough that a second failure within milliseconds is not taken for the first."""
 
 
@@ -35,7 +35,7 @@ class Pod:
         self.home = home
         self.access = workers[0].access()
         self.kept: list[RunDirectory] = []
-        self.patience = BRISK
+        self.timeouts = BRISK
         self.look: Look | None = None
 
     @property
@@ -47,7 +47,7 @@ class Pod:
         workers = self.nouns
         values: dict[str, object] = {"runtime": "none", "grace": 1.0, "lease": 3.0, **fields}
         run = Run(id=make_run_id("ssh"), slice="ssh", argv=argv, workers=workers, env={"MY_TOKEN": SECRET}, **values)  # type: ignore[arg-type]
-        return LaunchSpec(run, {"MY_TOKEN": SECRET}, self.access, patience=self.patience, look=self.look)
+        return LaunchSpec(run, {"MY_TOKEN": SECRET}, self.access, keeper_timeouts=self.timeouts, look=self.look)
 
     def launch(self, *argv: str, **fields: object) -> RunDirectory:
         spec = self.spec(*argv, **fields)

@@ -15,7 +15,7 @@ from tests.runs.ssh_pod import Pod, over, unattended
 from tests.runs.test_discover import adopted
 from tests.sshd import needs_sshd
 from tui.pod.run import RunState
-from tui.runs.keeper.start import attend
+from tui.runs.keeper.start import ensure_keeper
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import status_of
 
@@ -65,7 +65,7 @@ def test_after_a_restart_that_was_made_elsewhere_a_keeper_goes_on_with_that_atte
     kill_keeper(there)
     for index in out:
         pod.workers[index].stop()
-    asyncio.run(attend(here, pod.access, patience=pod.patience))
+    asyncio.run(ensure_keeper(here, pod.access, timeouts=pod.timeouts))
     time.sleep(1.5)
     for index in out:
         pod.workers[index].start()
@@ -80,7 +80,7 @@ def test_a_keeper_whose_events_were_lost_goes_on_with_the_attempt_that_runs(pod:
     kill_keeper(here)
     os.truncate(here.path / "events.jsonl", 0)
     again = RunDirectory.open(here.path)
-    asyncio.run(attend(again, pod.access, patience=pod.patience))
+    asyncio.run(ensure_keeper(again, pod.access, timeouts=pod.timeouts))
     until(lambda: status_of(again).attempt == 1)
     tell(pod, "end")
     ended_well(pod, again)

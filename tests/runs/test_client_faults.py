@@ -18,7 +18,7 @@ from tests.runs.ssh_pod import Pod, over, unattended
 from tests.sshd import needs_sshd
 from tui.pod.run import Run, RunState
 from tui.pod.worker import Worker
-from tui.runs.keeper.start import attend
+from tui.runs.keeper.start import ensure_keeper
 from tui.runs.read.line_reader import LineReader
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import status_of
@@ -51,7 +51,7 @@ def resume_and_end(pod: Pod, directory: RunDirectory) -> None:
     """A new keeper takes over, the job ends, and every line is here once and in order."""
     before = [length(directory, index) for index in range(3)]
     if not directory.attended().alive:
-        assert asyncio.run(attend(directory, pod.access, patience=pod.patience))
+        assert asyncio.run(ensure_keeper(directory, pod.access, timeouts=pod.timeouts))
     until(lambda: all(length(directory, index) > before[index] + 50 for index in range(3)))
     for worker in pod.workers:
         (worker.home / "end").touch()
@@ -103,7 +103,7 @@ def test_a_suspended_keeper_goes_on_where_it_was_and_nobody_takes_its_place(pod:
         size = length(counting, 2)
         until(lambda: remote.stat().st_size > size + 1000)
         assert counting.attended().alive
-        assert not asyncio.run(attend(counting, pod.access, patience=pod.patience))
+        assert not asyncio.run(ensure_keeper(counting, pod.access, timeouts=pod.timeouts))
     finally:
         os.kill(keeper, signal.SIGCONT)
     resume_and_end(pod, counting)

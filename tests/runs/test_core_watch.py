@@ -14,8 +14,8 @@ from tui.logs.snapshot import Snapshot
 from tui.pod.run import Run, make_run_id
 from tui.pod.worker import Worker
 from tui.runs.health.core_watch import CoreWatch
-from tui.runs.health.reachability import Contact
-from tui.runs.keeper.failure_rules import Patience
+from tui.runs.health.reachability import Reachability
+from tui.runs.keeper_timeouts import KeeperTimeouts
 from tui.runs.record.run_directory import Event, RunDirectory
 from tui.runs.record.run_status import status_of
 
@@ -32,7 +32,7 @@ class Pod:
         self.directory = RunDirectory.create(home / "runs", run)
         self.directory.append_event("state", state="running")
         self.demux = Demux()
-        self.contact = Contact(Patience())
+        self.reachability = Reachability(KeeperTimeouts())
         self.now = 1_700_000_000.0
         self.step = 0
         self.own = 0
@@ -56,7 +56,7 @@ class Pod:
         return self.demux.snapshot(self.now)
 
     def watch(self) -> CoreWatch:
-        return CoreWatch(self.directory, self.contact, Patience(behind_after=0.0))
+        return CoreWatch(self.directory, self.reachability, KeeperTimeouts(behind_after=0.0))
 
     def told(self, stall: str) -> list[Event]:
         return [event for event in self.directory.events()[0] if event.get("stall") == stall]
@@ -79,7 +79,7 @@ async def flagged(pod: Pod) -> CoreWatch:
 
 
 async def test_a_finding_begins_when_the_core_was_first_seen_behind(pod: Pod) -> None:
-    watch = CoreWatch(pod.directory, pod.contact, Patience(behind_after=0.3))
+    watch = CoreWatch(pod.directory, pod.reachability, KeeperTimeouts(behind_after=0.3))
     for _ in range(30):
         pod.train()
     first_look = datetime.now(timezone.utc)
@@ -115,7 +115,7 @@ async def test_a_core_whose_workers_have_ended_has_not_recovered(pod: Pod) -> No
         pod.demux.end(worker)
     await watch.look(pod.snapshot)
     pod.train(behind=False)
-    pod.contact.ended(LAGGING // 2)
+    pod.reachability.mark_ended(LAGGING // 2)
     await watch.look(pod.snapshot)
     assert not pod.told("over")
 
@@ -191,7 +191,7 @@ async def test_a_slow_core_that_keeps_step_is_told_as_slow_and_recovers(pod: Pod
 
 
 async def test_a_core_of_a_worker_out_of_reach_is_not_found_behind(pod: Pod) -> None:
-    pod.contact.lost(LAGGING // 2)
+    pod.reachability.mark_unreachable(LAGGING // 2)
     watch = pod.watch()
     for _ in range(30):
         pod.train()

@@ -18,12 +18,12 @@ from tui.operator.run_events import Following
 from tui.pod.run import RunState
 from tui.runs.discovery import DeleteAnswer, Discovery, adopt, delete_here, delete_on_workers, discover
 from tui.runs.follow.follower import catch_up
-from tui.runs.keeper.failure_rules import Patience
-from tui.runs.keeper.start import attend
+from tui.runs.keeper.start import ensure_keeper
+from tui.runs.keeper_timeouts import KeeperTimeouts
 from tui.runs.read.line_reader import LineReader
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import status_of
-from tui.runs.worker.queries import Found
+from tui.runs.worker.queries import RemoteState
 from tui.settings import Settings
 from tui.ssh.fleet import Fleet
 
@@ -41,7 +41,7 @@ def seen(pod: Pod, **patience: float) -> Discovery:
 def adopted(pod: Pod, runs_home: Path) -> RunDirectory:
     directory = adopt(seen(pod).runs[0], runs_home)
     pod.kept.append(directory)
-    asyncio.run(attend(directory, pod.access, patience=pod.patience))
+    asyncio.run(ensure_keeper(directory, pod.access, timeouts=pod.timeouts))
     return directory
 
 
@@ -71,7 +71,7 @@ def test_a_run_is_found_with_its_record_and_what_each_worker_has(pod: Pod, tmp_p
     assert [(item.run.id, item.run.argv, item.is_alive) for item in found.runs] == [
         (first.id, ("sleep", "1000"), True)
     ]
-    assert found.runs[0].workers == {0: Found.RUNNING, 1: Found.RUNNING}
+    assert found.runs[0].workers == {0: RemoteState.RUNNING, 1: RemoteState.RUNNING}
     assert [(problem.worker, problem.what) for problem in found.problems] == [(2, "it does not tell of its runs")]
     assert "tpu-tui check lab" in found.problems[0].remedy
     assert "hush" not in str(found.runs[0].run)
@@ -154,12 +154,12 @@ def test_a_lost_run_goes_on_or_has_ended_once_its_workers_say_so(pod: Pod) -> No
     state, size = listed()
     assert state is RunState.FAILED
     assert listed() == (state, size)
-    assert asyncio.run(attend(here, pod.access, patience=pod.patience))
+    assert asyncio.run(ensure_keeper(here, pod.access, timeouts=pod.timeouts))
     assert over(here).exit_codes == (3, 3, 3)
 
 
 def test_the_newest_keeper_acts_and_the_older_one_mirrors_the_restart(pod: Pod, tmp_path: Path) -> None:
-    pod.patience = Patience(drain=0.5, restart_pause=0.2)
+    pod.timeouts = KeeperTimeouts(drain=0.5, restart_pause=0.2)
     script = (
         'echo "try $TPU_TUI_ATTEMPT"; while [ ! -e "$HOME/end" ]; do sleep 0.1; done; exit $((1-TPU_TUI_ATTEMPT))'
     )
@@ -188,7 +188,7 @@ def test_the_newest_keeper_acts_and_the_older_one_mirrors_the_restart(pod: Pod, 
 def test_a_newer_keeper_that_lets_a_failure_be_is_not_waited_for_for_ever(
     pod: Pod, tmp_path: Path, everybody: bool
 ) -> None:
-    pod.patience = Patience(drain=0.2, restart_pause=0.2, newer_acts=1.0)
+    pod.timeouts = KeeperTimeouts(drain=0.2, restart_pause=0.2, newer_acts=1.0)
     fails = "true" if everybody else "[ $TPU_TUI_WORKER = 1 ]"
     wait = 'while [ ! -e "$HOME/end" ]; do sleep 0.1; done'
     script = f'[ "$TPU_TUI_ATTEMPT" = 1 ] && exit 0; {wait}; {fails} && exit 3; exec sleep 1000'

@@ -16,8 +16,8 @@ from tests.runs.ssh_pod import Pod, over, unattended
 from tests.sshd import needs_sshd
 from tui.pod.run import RunState
 from tui.reports.facts import facts_of_run
-from tui.runs.keeper.failure_rules import Patience
-from tui.runs.keeper.start import attend, start_keeper
+from tui.runs.keeper.start import ensure_keeper, start_keeper
+from tui.runs.keeper_timeouts import KeeperTimeouts
 from tui.runs.record.exit_summary import exit_summary
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import status_of
@@ -27,7 +27,7 @@ pytestmark = needs_sshd
 
 
 def resume(pod: Pod, directory: RunDirectory) -> bool:
-    return asyncio.run(attend(directory, pod.access, patience=pod.patience))
+    return asyncio.run(ensure_keeper(directory, pod.access, timeouts=pod.timeouts))
 
 
 def followed(directory: RunDirectory, text: bytes = b"on\n") -> None:
@@ -48,7 +48,7 @@ def test_a_run_whose_workers_are_all_gone_is_lost_and_says_which(pod: Pod) -> No
     assert status.state is RunState.LOST
     told = re.match(r"workers 0, 1, 2 could not be reached for (\d+) s \(connection refused", status.cause or "")
     assert told, status.cause
-    assert int(told[1]) >= pod.patience.lost_after
+    assert int(told[1]) >= pod.timeouts.lost_after
     assert "attach" in (status.cause or "")
     assert "attach" in (status.remedy or "")
     unattended(directory)
@@ -75,7 +75,7 @@ def test_a_lost_run_revives_when_its_workers_answer_again(pod: Pod) -> None:
 
 
 def test_a_worker_out_of_reach_is_not_given_up_while_others_run(pod: Pod) -> None:
-    pod.patience = Patience(drain=0.2, lost_after=0.8, gone_after=0.5)
+    pod.timeouts = KeeperTimeouts(drain=0.2, lost_after=0.8, gone_after=0.5)
     directory = pod.running("sh", "-c", "while :; do echo on; sleep 0.1; done")
     pod.workers[1].stop()
     until(lambda: status_of(directory).workers[1].link == "lost")
@@ -109,7 +109,7 @@ def test_of_a_worker_that_was_killed_only_what_is_known_is_said_and_where_the_re
 
 def test_a_worker_that_cannot_be_reached_is_blamed_by_those_who_lost_it(pod: Pod) -> None:
     script = '[ "$TPU_TUI_WORKER" = 2 ] && exec sleep 1000; while [ ! -e "$HOME/end" ]; do sleep 0.1; done; exit 75'
-    pod.patience = Patience(drain=0.3, lost_after=3.0, gone_after=2.0)
+    pod.timeouts = KeeperTimeouts(drain=0.3, lost_after=3.0, gone_after=2.0)
     directory = pod.running("sh", "-c", script)
     pod.workers[2].stop()
     until(lambda: status_of(directory).workers[2].link == "lost")
@@ -277,7 +277,7 @@ def test_what_cannot_start_at_all_is_not_tried_again(pod: Pod) -> None:
 
 
 def test_a_persons_stop_ends_the_restarts(pod: Pod) -> None:
-    pod.patience = Patience(drain=0.2, restart_pause=60)
+    pod.timeouts = KeeperTimeouts(drain=0.2, restart_pause=60)
     directory = pod.launch("sh", "-c", "exit 4", restarts=3)
     until(lambda: status_of(directory).attempt == 1)
     assert [answer.confirmed for answer in pod.stop(directory)] == [True, True, True]
@@ -303,7 +303,7 @@ def test_a_keeper_that_never_knew_the_secrets_restarts_the_run_with_them(pod: Po
 
 
 def test_a_keeper_killed_between_two_attempts_is_replaced_and_the_restart_happens_once(pod: Pod) -> None:
-    pod.patience = Patience(drain=0.2, restart_pause=60)
+    pod.timeouts = KeeperTimeouts(drain=0.2, restart_pause=60)
     directory = pod.launch("sh", "-c", 'echo "try $TPU_TUI_ATTEMPT"; exit $((1 - TPU_TUI_ATTEMPT))', restarts=2)
     until(lambda: status_of(directory).attempt == 1)
     os.kill(directory.attended().pid or 0, signal.SIGKILL)

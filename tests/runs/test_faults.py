@@ -26,7 +26,7 @@ from tests.runs.test_discover import caught_up
 from tests.sshd import OpensshWorker, needs_sshd
 from tui.errors import TpuTuiError
 from tui.pod.run import RunState
-from tui.runs.keeper.start import attend, start_keeper
+from tui.runs.keeper.start import ensure_keeper, start_keeper
 from tui.runs.record.log_mirror import Mirror
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import status_of
@@ -82,7 +82,7 @@ def test_a_storm_of_faults_costs_no_byte(proxied: ProxiedPod) -> None:
 def test_what_takes_files_or_words_away_leaves_state_exit_codes_and_mirrors_true(
     pod: Pod, tmp_path: Path, fault: str
 ) -> None:
-    pod.patience = replace(pod.patience, lost_after=60.0, gone_after=60.0)
+    pod.timeouts = replace(pod.timeouts, lost_after=60.0, gone_after=60.0)
     try:
         LOSSES[fault](pod, random.Random(5), tmp_path)
     except NoDiskError as error:
@@ -182,6 +182,6 @@ def test_a_run_is_stopped_from_a_home_that_cannot_be_written_to(small_disk: Path
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
     assert [answer.confirmed for answer in pod.stop(directory)] == [True] * 3
     with pytest.raises(TpuTuiError, match="no keeper can be started"):
-        asyncio.run(attend(directory, pod.access))
+        asyncio.run(ensure_keeper(directory, pod.access))
     with pytest.raises(TpuTuiError, match="cannot be brought up to date"):
         asyncio.run(caught_up(pod, directory))

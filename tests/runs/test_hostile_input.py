@@ -30,8 +30,8 @@ from tui.runs.record.directory_lock import living_keeper
 from tui.runs.record.run_directory import ARRIVALS_FILE, EVENTS_FILE, KEEPER_FILE, RunDirectory
 from tui.runs.record.run_index import list_runs
 from tui.runs.record.run_status import outline_of, status_of
-from tui.runs.worker.calls import outcome_of
-from tui.runs.worker.queries import attempt_of, found_in, parse_listing, parse_record
+from tui.runs.worker.calls import parse_outcome
+from tui.runs.worker.queries import parse_attempt, parse_listing, parse_record, parse_state
 from tui.settings.profiles import profile_path, read_profile
 from tui.ssh.exec.script_protocol import answers
 from tui.text.bounded_json import MOST_DEPTH, parse_json
@@ -50,11 +50,11 @@ def read_answers(hostility: Hostility, _home: Path) -> None:
     output = hostility.answers()
     heard = answers(NONCE, output)
     for answer in heard:
-        outcome = outcome_of(answer)
+        outcome = parse_outcome(answer)
         assert outcome.exit_code is None or 0 <= outcome.exit_code <= 255
         assert outcome.size is None or 0 <= outcome.size <= MOST_INTEGER
-        assert 0 <= attempt_of(answer, RUN) <= RUN.restarts
-        found_in(answer)
+        assert 0 <= parse_attempt(answer, RUN) <= RUN.restarts
+        parse_state(answer)
         answer.number_at(0)
         str(outcome.cause)
     facts_from(0, heard, 1.0, 2.0)

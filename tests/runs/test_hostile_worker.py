@@ -17,7 +17,7 @@ from tui.pod.run import RunState
 from tui.runs.discovery import Discovery, adopt, discover
 from tui.runs.follow.follower import catch_up
 from tui.runs.record.run_status import status_of
-from tui.runs.worker.queries import Found
+from tui.runs.worker.queries import RemoteState
 from tui.ssh.fleet import Fleet
 
 pytestmark = needs_sshd
@@ -78,7 +78,10 @@ def test_a_worker_that_lists_nonsense_hides_no_run_of_the_others(pod: Pod, tmp_p
     with lying(pod.workers[1], list=listing, show=record, status=f"say status $tt_run 1 running attempt={DIGITS}"):
         found = seen(pod)
     assert [run.run.id for run in found.runs] == [here.id]
-    assert {index: found.runs[0].workers[index] for index in (0, 2)} == {0: Found.RUNNING, 2: Found.RUNNING}
+    assert {index: found.runs[0].workers[index] for index in (0, 2)} == {
+        0: RemoteState.RUNNING,
+        2: RemoteState.RUNNING,
+    }
     adopted = adopt(found.runs[0], tmp_path / "elsewhere")
     assert status_of(adopted).attempt == 0
     told = [problem.sentence for problem in found.problems]

@@ -24,13 +24,20 @@ from tui.pod.slice import Slice
 from tui.pod.worker import Worker
 from tui.runs.discovery import FoundRun, adopt
 from tui.runs.keeper import on_end_claim
-from tui.runs.keeper.failure_rules import Patience
-from tui.runs.keeper.on_end import act, actions_of, check_on_end, describe, left_to_do, parse_action
+from tui.runs.keeper.on_end import (
+    actions_of,
+    check_on_end,
+    describe,
+    parse_action,
+    pending_actions,
+    run_pending_actions,
+)
 from tui.runs.keeper.start import is_complete
+from tui.runs.keeper_timeouts import KeeperTimeouts
 from tui.runs.launch.launch_request import check_request
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import status_of
-from tui.runs.worker.queries import Found
+from tui.runs.worker.queries import RemoteState
 from tui.settings import load
 from tui.ssh.fleet import Fleet
 
@@ -93,10 +100,10 @@ def test_the_actions_are_in_the_record_and_stay_until_they_are_done(tmp_path: Pa
     directory.append_event("state", state="succeeded", cause=None)
     assert not is_complete(directory)
     directory.append_event("note", text="…", on_end="report", status="started")
-    assert [str(action) for action in left_to_do(directory)] == ["report", "command:true"]
+    assert [str(action) for action in pending_actions(directory)] == ["report", "command:true"]
     directory.append_event("note", text="…", on_end="report", status="done")
     directory.append_event("note", text="…", on_end="command:true", status="failed")
-    assert left_to_do(directory) == []
+    assert pending_actions(directory) == []
     assert is_complete(directory)
 
 
@@ -105,12 +112,12 @@ def test_a_launch_that_began_nowhere_takes_nothing_away(tmp_path: Path, phase: s
     directory = RunDirectory.create(tmp_path, run_with("report", "delete-slice"))
     directory.append_event("phase", worker=0, phase=phase, status="failed", detail="no such command")
     directory.append_event("state", state="failed", cause="no such command")
-    assert [str(action) for action in left_to_do(directory)] == (["report", "delete-slice"] * (phase == "start"))
+    assert [str(action) for action in pending_actions(directory)] == (["report", "delete-slice"] * (phase == "start"))
     assert is_complete(directory) == (phase != "start")
 
 
 def test_a_run_that_a_worker_tells_of_brings_no_actions_along(tmp_path: Path) -> None:
-    found = FoundRun(run_with("command:touch /owned", "delete-slice"), {0: Found.RUNNING})
+    found = FoundRun(run_with("command:touch /owned", "delete-slice"), {0: RemoteState.RUNNING})
     directory = adopt(found, tmp_path)
     assert RunDirectory.open(directory.path).run.on_end == ()
     assert "command:touch /owned" in status_of(directory).notes[0]
@@ -126,7 +133,7 @@ class Scene:
     async def launched(self, *argv: str, on_end: tuple[str, ...] = ()) -> RunDirectory:
         request = LaunchRequest(await self.operator.slice("local"), argv, grace=1.0, on_end=on_end)
         spec = await self.operator.plan_launch(request)
-        return await self.operator.launch(replace(spec, patience=Patience(drain=0.2, answer=1.0)))
+        return await self.operator.launch(replace(spec, keeper_timeouts=KeeperTimeouts(drain=0.2, answer=1.0)))
 
     @staticmethod
     async def done(directory: RunDirectory) -> dict[str, str]:
@@ -233,7 +240,7 @@ async def acted(scene: Scene, copy: RunDirectory) -> list[str]:
     """What a keeper of the copy tells once the run has ended."""
     copy.append_event("state", state="succeeded", cause=None)
     async with Fleet(copy.run.workers, await scene.operator.access()) as fleet:
-        await act(copy, fleet)
+        await run_pending_actions(copy, fleet)
     notes = [event for event in copy.events()[0] if event.get("on_end")]
     return [str(note.get("text")) for note in notes if note.get("status") in ("done", "refused")]
 
@@ -258,7 +265,7 @@ async def test_what_was_done_is_not_done_again_by_a_copy_of_the_directory(
         "another copy of this run's directory has seen to it, or does"
     ]
     assert (tmp_path / "did").read_text() == "done\n"
-    assert left_to_do(copy) == []
+    assert pending_actions(copy) == []
 
 
 async def test_a_directory_from_a_backup_does_what_was_asked_for_while_nobody_has_done_it(

@@ -22,15 +22,15 @@ from tui.errors import TpuTuiError, UsageError
 from tui.pod.run import MASK, Run, RunState
 from tui.runs.follow.follower import catch_up
 from tui.runs.keeper import stop_requests
-from tui.runs.keeper.attempt_start import Starting
-from tui.runs.keeper.leadership import Acting
-from tui.runs.keeper.start import attend, start_keeper
+from tui.runs.keeper.attempt_start import AttemptStarter
+from tui.runs.keeper.leadership import Leadership
+from tui.runs.keeper.start import ensure_keeper, start_keeper
 from tui.runs.launch.gang import Gang
 from tui.runs.launch.launch_spec import LaunchSpec, check_spec, dry_run
 from tui.runs.launch.preflight import Look
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import status_of
-from tui.runs.worker.queries import Found, read_record, runs_on, survey
+from tui.runs.worker.queries import RemoteState, list_runs, query_states, read_record
 from tui.runs.worker.stop import stop_run
 from tui.ssh.fleet import Fleet
 
@@ -164,8 +164,8 @@ def test_a_keeper_killed_in_the_middle_is_replaced_and_the_mirror_goes_on_exactl
         os.kill(directory.attended().pid or 0, signal.SIGKILL)
         unattended(directory)
         assert status_of(directory).state is RunState.RUNNING
-        assert asyncio.run(attend(directory, pod.access))
-        assert not asyncio.run(attend(directory, pod.access))
+        assert asyncio.run(ensure_keeper(directory, pod.access))
+        assert not asyncio.run(ensure_keeper(directory, pod.access))
     assert over(directory).state is RunState.SUCCEEDED
     assert pod.mirrors_are_exact(directory)
     for index in range(3):
@@ -220,21 +220,21 @@ def test_a_keeper_killed_while_it_launches_leaves_all_or_none(pod: Pod) -> None:
         os.kill(directory.attended().pid or 0, signal.SIGKILL)
         unattended(directory)
         found = asyncio.run(found_on(pod, directory))
-        asyncio.run(attend(directory, pod.access, patience=pod.patience))
+        asyncio.run(ensure_keeper(directory, pod.access, timeouts=pod.timeouts))
         until(lambda run=directory: status_of(run).state is not RunState.PREPARING)
-        if Found.RUNNING in found and found != {Found.RUNNING}:
+        if RemoteState.RUNNING in found and found != {RemoteState.RUNNING}:
             assert "the launch was cut off while it was confirmed" in (over(directory).cause or "")
         else:
-            assert (status_of(directory).state is RunState.RUNNING) is (Found.RUNNING in found)
+            assert (status_of(directory).state is RunState.RUNNING) is (RemoteState.RUNNING in found)
         pod.stop(directory)
         over(directory)
         assert not any(tagged(tag) for tag in pod.tags(directory))
 
 
-async def found_on(pod: Pod, directory: RunDirectory) -> set[Found]:
+async def found_on(pod: Pod, directory: RunDirectory) -> set[RemoteState]:
     """What the workers say of a run, once each has decided."""
     async with Fleet(directory.run.workers, pod.access) as fleet:
-        return set((await survey(directory.run, fleet)).values())
+        return set((await query_states(directory.run, fleet)).values())
 
 
 def test_a_launch_that_was_cut_off_with_one_worker_unconfirmed_is_ended_everywhere_and_told(pod: Pod) -> None:
@@ -250,7 +250,7 @@ def test_a_launch_that_was_cut_off_with_one_worker_unconfirmed_is_ended_everywhe
             os.kill(pid, signal.SIGKILL)
     until(lambda: (pod.remote(directory, 1) / "status").exists())
     shutil.rmtree(pod.remote(directory, 1))
-    asyncio.run(attend(directory, pod.access))
+    asyncio.run(ensure_keeper(directory, pod.access))
     status = over(directory)
     assert (status.state, status.first_failure) == (RunState.FAILED, 1)
     assert "the launch was cut off while it was confirmed: it does not run on worker 1" in (status.cause or "")
@@ -274,12 +274,12 @@ def test_a_mirror_is_caught_up_without_a_keeper(pod: Pod) -> None:
 def test_another_machine_finds_the_run_on_the_workers(pod: Pod) -> None:
     directory = pod.running("sh", "-c", "echo hello; sleep 1000")
 
-    async def found() -> tuple[dict[str, Found], Run]:
+    async def found() -> tuple[dict[str, RemoteState], Run]:
         async with Fleet(directory.run.workers, pod.access) as fleet:
-            return await runs_on(fleet, 1, "~/.tpu-tui"), await read_record(fleet, 1, directory.id, "~/.tpu-tui")
+            return await list_runs(fleet, 1, "~/.tpu-tui"), await read_record(fleet, 1, directory.id, "~/.tpu-tui")
 
     runs, record = asyncio.run(found())
-    assert runs == {directory.id: Found.RUNNING}
+    assert runs == {directory.id: RemoteState.RUNNING}
     elsewhere = RunDirectory.create(pod.home / "elsewhere", record)
     asyncio.run(caught_up(pod, elsewhere))
     assert elsewhere.log_path(2).read_bytes() == b"hello\n"
@@ -317,7 +317,9 @@ async def test_a_launch_that_fails_because_of_a_stop_was_stopped(pod: Pod, monke
     spec = pod.spec("sleep", "1000")
     directory = RunDirectory.create(pod.home / "runs", spec.run)
     async with Fleet(pod.nouns, pod.access) as fleet:
-        starting = Starting(directory, fleet, spec.patience, Acting(spec.run, fleet), spec=spec, attempt=0)
+        starting = AttemptStarter(
+            directory, fleet, spec.keeper_timeouts, Leadership(spec.run, fleet), spec=spec, attempt=0
+        )
         launching = asyncio.ensure_future(starting.launch())
         await asyncio.to_thread(until, (pod.remote(directory, 2) / "alive").exists)
         assert all([answer.confirmed async for answer in stop_run(directory, pod.access, grace=1.0)])
@@ -342,7 +344,7 @@ async def test_a_launch_whose_session_ended_after_its_checks_opens_another(pod: 
     async with Fleet(pod.nouns, pod.access) as fleet:
         gang = _CutGang(directory, spec, fleet)
         await gang.run()
-        assert set((await survey(spec.run, fleet)).values()) == {Found.RUNNING}
+        assert set((await query_states(spec.run, fleet)).values()) == {RemoteState.RUNNING}
         await asyncio.gather(*(front.close(0.1) for front in gang.fronts.values()))
 
 

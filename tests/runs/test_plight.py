@@ -9,7 +9,7 @@ import pytest
 from tui.pod.run import Run
 from tui.pod.slice import Slice, Symptom
 from tui.pod.worker import Worker
-from tui.runs.health.slice_diagnosis import plight_of
+from tui.runs.health.slice_diagnosis import diagnose
 
 RUN = Run("pod-20261121-101500-00aa", "pod", ("true",), (Worker(0),), zone="z", slice_created="2026-11-21T09:00:00Z")
 BEFORE, AFTER = "2026-11-21T09:00:00Z", "2026-11-21T11:00:00Z"
@@ -32,21 +32,21 @@ def slice_in(state: str | None, created: str = BEFORE, **fields: object) -> Slic
     ],
 )
 def test_states_after_which_nothing_answers_any_more_say_what_to_do(state: str, kind: str, remedy: str) -> None:
-    plight = plight_of(RUN, slice_in(state))
-    assert (plight.kind, plight.is_final, plight.explains) == (kind, True, True)
-    assert f"slice pod {'is being' if kind == 'deleted' else 'was'} {kind}" in plight.text
-    assert state in plight.text
-    assert remedy in plight.remedy
+    diagnosis = diagnose(RUN, slice_in(state))
+    assert (diagnosis.kind, diagnosis.is_final, diagnosis.is_cause) == (kind, True, True)
+    assert f"slice pod {'is being' if kind == 'deleted' else 'was'} {kind}" in diagnosis.text
+    assert state in diagnosis.text
+    assert remedy in diagnosis.remedy
 
 
 def test_the_slice_is_made_again_as_it_was_also_where_only_the_launch_knew_it() -> None:
     spot = replace(RUN, accelerator_type="v3-32", versions={"runtime": "tpu-vm-pt-2.0"}, spot=True)
     again = "tpu-tui slices create pod --zone z --type v3-32 --version tpu-vm-pt-2.0 --spot makes it again"
-    assert plight_of(spot, None).remedy == again
+    assert diagnose(spot, None).remedy == again
     now = slice_in("PREEMPTED", accelerator_type="v3-32", runtime_version="tpu-vm-pt-2.0", preemptible=True)
-    assert plight_of(RUN, now).remedy == f"tpu-tui slices delete pod --zone z, then {again}"
+    assert diagnose(RUN, now).remedy == f"tpu-tui slices delete pod --zone z, then {again}"
     firm = replace(now, preemptible=False, spot=False, runtime_version="odd; rm -rf ~")
-    assert plight_of(spot, firm).remedy.endswith(
+    assert diagnose(spot, firm).remedy.endswith(
         "create pod --zone z --type v3-32 --version 'odd; rm -rf ~' makes it again"
     )
 
@@ -55,36 +55,36 @@ def test_the_slice_is_made_again_as_it_was_also_where_only_the_launch_knew_it() 
     ("state", "kind"), [("REPAIRING", "maintenance"), ("RESTARTING", "maintenance"), ("STARTING", "changing")]
 )
 def test_states_that_pass_leave_hope(state: str, kind: str) -> None:
-    plight = plight_of(RUN, slice_in(state))
-    assert (plight.kind, plight.is_final, plight.explains) == (kind, False, True)
+    diagnosis = diagnose(RUN, slice_in(state))
+    assert (diagnosis.kind, diagnosis.is_final, diagnosis.is_cause) == (kind, False, True)
 
 
 def test_a_slice_that_is_not_there_was_deleted() -> None:
-    plight = plight_of(RUN, None)
-    assert (plight.kind, plight.is_final, plight.text) == ("deleted", True, "slice pod is deleted")
+    diagnosis = diagnose(RUN, None)
+    assert (diagnosis.kind, diagnosis.is_final, diagnosis.text) == ("deleted", True, "slice pod is deleted")
 
 
 def test_a_slice_of_the_same_name_made_at_another_time_is_another_one() -> None:
-    assert plight_of(RUN, slice_in("READY", AFTER)).kind == "replaced"
+    assert diagnose(RUN, slice_in("READY", AFTER)).kind == "replaced"
 
 
 def test_a_ready_slice_is_not_what_is_wrong_but_its_health_may_be() -> None:
-    assert plight_of(RUN, slice_in("READY", health="HEALTHY")).kind == "ready"
-    assert not plight_of(RUN, slice_in("READY")).explains
-    sick = plight_of(RUN, slice_in("READY", health="UNHEALTHY_MAINTENANCE", health_description="host 3 is serviced"))
+    assert diagnose(RUN, slice_in("READY", health="HEALTHY")).kind == "ready"
+    assert not diagnose(RUN, slice_in("READY")).is_cause
+    sick = diagnose(RUN, slice_in("READY", health="UNHEALTHY_MAINTENANCE", health_description="host 3 is serviced"))
     assert (sick.kind, sick.is_final) == ("maintenance", False)
     assert "host 3 is serviced" in sick.text
-    assert plight_of(RUN, slice_in("READY", health="TIMEOUT")).kind == "unhealthy"
+    assert diagnose(RUN, slice_in("READY", health="TIMEOUT")).kind == "unhealthy"
 
 
 def test_what_the_api_says_of_single_workers_is_told_harmlessly() -> None:
     symptom = Symptom("OUT_OF_MEMORY", "2", "killed \x1b[31mpython\n")
-    text = plight_of(RUN, slice_in("READY", symptoms=(symptom,))).text
+    text = diagnose(RUN, slice_in("READY", symptoms=(symptom,))).text
     assert "OUT_OF_MEMORY on worker 2 killed" in text
     assert "\x1b" not in text
     assert "\n" not in text
 
 
 def test_a_state_that_nobody_has_heard_of_is_unknown() -> None:
-    plight = plight_of(RUN, slice_in("MELTED"))
-    assert (plight.kind, plight.is_final, plight.explains) == ("unknown", False, False)
+    diagnosis = diagnose(RUN, slice_in("MELTED"))
+    assert (diagnosis.kind, diagnosis.is_final, diagnosis.is_cause) == ("unknown", False, False)

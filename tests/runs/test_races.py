@@ -16,12 +16,12 @@ from tests.sshd import needs_sshd
 from tui.pod.run import Run, RunState, make_run_id
 from tui.pod.worker import Worker
 from tui.runs.discovery import FoundRun, adopt
-from tui.runs.keeper.attempt_start import Starting
-from tui.runs.keeper.leadership import Acting
-from tui.runs.keeper.start import attend, is_complete
+from tui.runs.keeper.attempt_start import AttemptStarter
+from tui.runs.keeper.leadership import Leadership
+from tui.runs.keeper.start import ensure_keeper, is_complete
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import TOLD, status_of
-from tui.runs.worker.queries import Found
+from tui.runs.worker.queries import RemoteState
 from tui.ssh.fleet import Fleet
 
 needs_pod = needs_sshd
@@ -51,7 +51,9 @@ def test_a_launch_that_a_stop_elsewhere_keeps_from_starting_was_stopped_and_is_n
 
     async def launch() -> None:
         async with Fleet(pod.nouns, pod.access) as fleet:
-            starting = Starting(directory, fleet, spec.patience, Acting(spec.run, fleet), spec=spec, attempt=0)
+            starting = AttemptStarter(
+                directory, fleet, spec.keeper_timeouts, Leadership(spec.run, fleet), spec=spec, attempt=0
+            )
             ended = await starting.launch()
             assert ended is not None
             assert ended.state is RunState.STOPPED, ended
@@ -70,7 +72,7 @@ def test_an_attempt_that_another_keeper_has_launched_is_followed(pod: Pod, tmp_p
 
     async def launch() -> None:
         async with Fleet(pod.nouns, pod.access) as fleet:
-            starting = Starting(mine, fleet, pod.patience, Acting(mine.run, fleet), spec=None, attempt=1)
+            starting = AttemptStarter(mine, fleet, pod.timeouts, Leadership(mine.run, fleet), spec=None, attempt=1)
             assert await starting.launch() is None
 
     asyncio.run(launch())
@@ -92,7 +94,7 @@ def test_a_stop_that_comes_after_the_end_leaves_it_as_it_ended(pod: Pod, kept: b
         os.kill(keeper, signal.SIGCONT)
         over(directory)
     assert (status_of(directory).state, status_of(directory).exit_codes) == (RunState.SUCCEEDED, (0, 0, 0))
-    asyncio.run(attend(directory, pod.access, patience=pod.patience))
+    asyncio.run(ensure_keeper(directory, pod.access, timeouts=pod.timeouts))
     assert over(directory).state is RunState.SUCCEEDED
 
 
@@ -129,7 +131,7 @@ def test_a_run_that_was_stopped_while_another_machine_launched_it_still_needs_a_
 
 
 def test_a_run_whose_directory_was_renamed_is_not_made_a_second_time(tmp_path: Path) -> None:
-    found = FoundRun(Run(make_run_id("found"), "pod", ("true",), (Worker(0),)), {0: Found.RUNNING})
+    found = FoundRun(Run(make_run_id("found"), "pod", ("true",), (Worker(0),)), {0: RemoteState.RUNNING})
     adopt(found, tmp_path).path.rename(tmp_path / "mine")
     assert adopt(found, tmp_path).path == tmp_path / "mine"
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
@@ -143,7 +145,7 @@ def test_a_run_that_is_deleted_on_its_workers_before_its_end_is_known_here_has_n
     end_jobs(pod, directory)
     for index in range(3):
         shutil.rmtree(pod.remote(directory, index).parent)
-    asyncio.run(attend(directory, pod.access, patience=pod.patience))
+    asyncio.run(ensure_keeper(directory, pod.access, timeouts=pod.timeouts))
     status = over(directory)
     assert status.state is RunState.LOST
     assert "its directory was removed there" in (status.cause or "")

@@ -162,9 +162,9 @@ def test_a_log_that_its_job_cut_short_is_told_as_that(pod: Pod) -> None:
     directory = on_one(pod, f"echo 123456789; sleep 1; : >{HERE}/log; echo after; exec sleep 1000")
     mirrored(directory, 1, b"123456789\nafter\n")
     kept_no_more(directory)
-    from tui.runs.keeper.start import attend
+    from tui.runs.keeper.start import ensure_keeper
 
-    asyncio.run(attend(directory, pod.access, patience=pod.patience))
+    asyncio.run(ensure_keeper(directory, pod.access, timeouts=pod.timeouts))
     until(lambda: any("cut it short" in note for note in status_of(directory).notes))
     assert all(answer.confirmed for answer in pod.stop(directory))
     assert over(directory, 90).state is RunState.STOPPED

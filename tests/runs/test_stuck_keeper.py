@@ -20,7 +20,7 @@ from tui.pod.run import Run, RunState
 from tui.pod.worker import Worker
 from tui.procs.liveness import start_time
 from tui.reports.status import status_document
-from tui.runs.keeper.start import attend
+from tui.runs.keeper.start import ensure_keeper
 from tui.runs.record.directory_lock import Claim
 from tui.runs.record.keeper_file import STALE_HEARTBEAT, Attendance, StuckKeeperError, parse_signature
 from tui.runs.record.run_directory import KEEPER_FILE, RunDirectory
@@ -140,7 +140,7 @@ def test_a_frozen_keeper_is_unattended_cannot_be_replaced_and_goes_on_when_it_ma
         attended = here.attended()
         assert (attended.alive, attended.state, attended.pid) == (False, "stuck", keeper)
         with pytest.raises(StuckKeeperError) as raised:
-            asyncio.run(attend(here, pod.access, patience=pod.patience))
+            asyncio.run(ensure_keeper(here, pod.access, timeouts=pod.timeouts))
         assert f"(pid {keeper} on {HERE}) has not moved for 4" in raised.value.sentence
         assert f"kill -9 {keeper}; then tpu-tui attach {here.id}" in raised.value.remedy
         answers = pod.stop(here)
@@ -161,7 +161,7 @@ def test_once_a_stuck_keeper_is_killed_another_one_takes_its_place(pod: Pod) -> 
     os.kill(first, signal.SIGKILL)
     until(lambda: not here.attended().alive)
     assert here.attended().state == "gone"
-    assert asyncio.run(attend(here, pod.access, patience=pod.patience))
+    assert asyncio.run(ensure_keeper(here, pod.access, timeouts=pod.timeouts))
     assert here.attended().pid != first
     for worker in pod.workers:
         (worker.home / "end").touch()

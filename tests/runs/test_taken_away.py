@@ -20,15 +20,15 @@ from tui.localpod.pod import LocalPod
 from tui.operator import LaunchRequest, Operator
 from tui.pod.run import RunState
 from tui.pod.slice import Slice
-from tui.runs.keeper.failure_rules import Patience
-from tui.runs.keeper.start import attend
+from tui.runs.keeper.start import ensure_keeper
+from tui.runs.keeper_timeouts import KeeperTimeouts
 from tui.runs.record.run_directory import Event, RunDirectory
 from tui.runs.record.run_status import RunStatus, status_of
 from tui.settings import load
 
 __all__ = ["pod_home"]
 
-PATIENCE = Patience(drain=0.3, lost_after=600.0, gone_after=600.0, answer=1.0, restart_pause=0.2, ask_after=0.3)
+PATIENCE = KeeperTimeouts(drain=0.3, lost_after=600.0, gone_after=600.0, answer=1.0, restart_pause=0.2, ask_after=0.3)
 """Nobody is given up here for having been out of reach too long: what ends a run is what the API says."""
 JOB = ("sh", "-c", "echo on; exec sleep 1000")
 ENOUGH = 90.0
@@ -44,7 +44,7 @@ class Scene:
     async def running(self, *argv: str, keepalive: float = 15.0, **fields: Any) -> RunDirectory:
         request = LaunchRequest(await self.operator.slice("local"), argv or JOB, grace=1.0, **fields)
         spec = await self.operator.plan_launch(request)
-        spec = replace(spec, patience=PATIENCE, access=replace(spec.access, keepalive=keepalive))
+        spec = replace(spec, keeper_timeouts=PATIENCE, access=replace(spec.access, keepalive=keepalive))
         directory = await self.operator.launch(spec)
         await until(lambda: status_of(directory).state is not RunState.PREPARING, "it runs", ENOUGH)
         await until(lambda: self.followed(directory), "every worker is followed", ENOUGH)
@@ -209,7 +209,7 @@ async def test_a_keeper_killed_while_it_waits_for_a_slice_is_replaced_by_one_tha
     await until(lambda: waits(directory), "it waits", ENOUGH)
     os.kill(directory.attended().pid or 0, signal.SIGKILL)
     await until(lambda: not directory.attended().alive, "nobody keeps it", ENOUGH)
-    await attend(directory, await small_scene.operator.access(), patience=PATIENCE)
+    await ensure_keeper(directory, await small_scene.operator.access(), timeouts=PATIENCE)
     await until(lambda: len(waits(directory)) == 2, "another one waits", ENOUGH)
     await small_scene.change("start")
     status = await small_scene.over(directory)

@@ -23,7 +23,7 @@ from tui.runs.launch.launch_request import LaunchRequest, run_from
 from tui.runs.launch.preflight import Look
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import outline_of, status_of
-from tui.runs.worker.version_query import note_versions
+from tui.runs.worker.version_query import record_versions
 from tui.settings import Settings
 
 RUN = Run("pod-20261123-101500-00aa", "pod", ("x",), (Worker(0), Worker(1), Worker(2)))
@@ -43,7 +43,7 @@ def test_a_run_knows_the_runtime_and_whether_its_machines_are_spot_ones(tmp_path
 
 def test_what_nobody_told_is_null(tmp_path: Path) -> None:
     directory = RunDirectory.create(tmp_path, RUN)
-    note_versions(directory, [Facts(0), Facts(1)])
+    record_versions(directory, [Facts(0), Facts(1)])
     assert directory.events_size() == 0
     document = status_document(status_of(directory), None)
     assert (document["versions"], document["spot"]) == (NOTHING, None)
@@ -62,7 +62,7 @@ def test_versions_that_differ_between_workers_are_mixed(
 ) -> None:
     directory = RunDirectory.create(tmp_path, RUN)
     last = {name: value for name, value in {**XLA, **third}.items() if value}
-    note_versions(directory, [Facts(0, versions=XLA), Facts(1, versions=XLA), Facts(2, versions=last)])
+    record_versions(directory, [Facts(0, versions=XLA), Facts(1, versions=XLA), Facts(2, versions=last)])
     directory.append_event("state", state="failed", cause=None)
     for status in (status_of(directory), outline_of(RunDirectory.open(directory.path))):
         assert status_document(status, None)["versions"] == {**NOTHING, **shown}

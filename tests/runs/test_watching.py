@@ -14,9 +14,9 @@ import pytest
 
 from tui.pod.run import Run, make_run_id
 from tui.pod.worker import Worker
-from tui.runs.health.reachability import Contact
-from tui.runs.health.stall_detector import SAMPLE, Watcher
-from tui.runs.keeper.failure_rules import Patience
+from tui.runs.health.reachability import Reachability
+from tui.runs.health.stall_detector import SAMPLE, StallDetector
+from tui.runs.keeper_timeouts import KeeperTimeouts
 from tui.runs.record.run_directory import Event, RunDirectory
 from tui.runs.record.run_status import status_of
 
@@ -53,7 +53,7 @@ from tui.pod.run import Run, make_run_id
 from tui.pod.worker import Worker
 from tui.runs.health.reachability import Contact
 from tui.runs.record.run_directory import RunDirectory
-from tui.runs.keeper.failure_rules import Patience
+from tui.runs.failure_rules import Patience
 from tui.runs.health.stall_detector import Watcher
 
 directory = RunDirectory.create(Path(sys.argv[1]), Run(make_run_id("w"), "pod", ("true",), (Worker(0),)))
@@ -69,7 +69,7 @@ class Watched:
     def __init__(self, home: Path) -> None:
         run = Run(make_run_id("w"), "pod", ("true",), tuple(Worker(index) for index in range(4)))
         self.directory = RunDirectory.create(home / "runs", run)
-        self.contact = Contact(Patience())
+        self.reachability = Reachability(KeeperTimeouts())
 
     def write(self, worker: int, text: str) -> None:
         with self.directory.log_path(worker).open("a") as log:
@@ -86,8 +86,8 @@ class Watched:
 
     @contextlib.asynccontextmanager
     async def watch(self, **thresholds: float) -> AsyncIterator[None]:
-        patience = Patience(**{"stalled_after": NEVER, "behind_after": NEVER, **thresholds})
-        task = asyncio.ensure_future(Watcher(self.directory, self.contact, patience).run())
+        patience = KeeperTimeouts(**{"stalled_after": NEVER, "behind_after": NEVER, **thresholds})
+        task = asyncio.ensure_future(StallDetector(self.directory, self.reachability, patience).run())
         try:
             yield
         finally:
@@ -134,7 +134,7 @@ async def test_a_silent_worker_is_named_until_it_writes_again(watched: Watched) 
 
 
 async def test_a_whole_run_that_is_silent_is_one_note_and_ended_workers_are_not_in_it(watched: Watched) -> None:
-    watched.contact.ended(3)
+    watched.reachability.mark_ended(3)
     async with watched.watch(stalled_after=0.5):
         await until(lambda: watched.told("silent"))
     (silent,) = watched.told("silent")
@@ -143,7 +143,7 @@ async def test_a_whole_run_that_is_silent_is_one_note_and_ended_workers_are_not_
 
 
 async def test_a_worker_out_of_reach_is_not_called_silent(watched: Watched) -> None:
-    watched.contact.lost(1)
+    watched.reachability.mark_unreachable(1)
     async with watched.watch(stalled_after=0.5):
         await until(lambda: watched.told("silent"))
     assert {worker for event in watched.told("silent") for worker in event.get("workers")} == {0, 2, 3}
@@ -196,13 +196,15 @@ async def test_a_core_far_behind_when_its_run_ends_is_said_to_be_so(watched: Wat
         for worker in (0, 1, 3):
             watched.train(worker, step)
 
-    watcher = Watcher(watched.directory, watched.contact, Patience(stalled_after=NEVER, behind_after=0.5))
+    watcher = StallDetector(
+        watched.directory, watched.reachability, KeeperTimeouts(stalled_after=NEVER, behind_after=0.5)
+    )
     task = asyncio.ensure_future(watcher.run())
     watched.train(2, 0)
     await until(lambda: watched.told("behind"), three_go_on)
     for worker in range(4):
         watched.write(worker, "Total Train Time: 0:10:00\n")
-        watched.contact.ended(worker)
+        watched.reachability.mark_ended(worker)
     await watcher.conclude()
     await asyncio.wait_for(task, 60)
     assert not watched.told("over")

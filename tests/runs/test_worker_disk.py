@@ -13,7 +13,7 @@ import pytest
 from tests.runs.disks import NoDiskError, fill, mounted
 from tests.runs.pipes import PipeWorker, a_run, ended, needs_linux, tag_of, tagged, until
 from tui.pod.run import Run
-from tui.runs.worker.calls import outcome_of
+from tui.runs.worker.calls import parse_outcome
 
 pytestmark = [needs_linux, pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")]
 DISKS = {"ext4": 120, "tmpfs": 80, "ext2": 80}
@@ -69,7 +69,7 @@ def test_a_job_that_fills_the_disk_and_ends_has_its_exit_code_recorded_at_once(
     if disk.name != "ext2-disk":
         assert log == written(lines)
     heard = worker.ask("stop", run, 10, 0)[0]
-    assert (heard[0].word, outcome_of(heard[0]).exit_code) == ("stopped", 7)
+    assert (heard[0].word, parse_outcome(heard[0]).exit_code) == ("stopped", 7)
 
 
 @pytest.mark.parametrize("disk", ["ext4", "tmpfs"], indirect=True)
@@ -79,7 +79,7 @@ def test_a_job_held_in_its_write_is_stopped_and_what_it_wrote_is_kept(worker: Pi
     directory = worker.directory(run)
     until((directory / "full").exists)
     heard = worker.ask("stop", run, 10, 0)[0]
-    assert (heard[0].word, outcome_of(heard[0]).signal) == ("stopped", "TERM"), heard
+    assert (heard[0].word, parse_outcome(heard[0]).signal) == ("stopped", "TERM"), heard
     log = (directory / "log").read_bytes()
     assert int(ended(worker, run)["size"]) == len(log) > 32 << 20
     assert written(20_000_000).startswith(log)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.runs.pipes import PipeWorker, a_run, ended, needs_linux, until
-from tui.runs.worker.calls import MOST_LOOKS, call, pace_of
+from tui.runs.worker.calls import MOST_LOOKS, build_call, poll_interval_s
 from tui.ssh.exec.script_protocol import answers
 
 pytestmark = needs_linux
@@ -82,11 +82,11 @@ def test_a_follower_whose_time_is_up_says_nothing_of_an_end(worker: PipeWorker) 
 
 @pytest.mark.parametrize(("workers", "pace"), [(1, 0.1), (32, 0.1), (64, 0.2), (128, 0.4), (2048, 1.0)])
 def test_workers_of_a_large_pod_look_at_their_logs_less_often(worker: PipeWorker, workers: int, pace: float) -> None:
-    assert pace_of(workers) == pytest.approx(pace)
-    assert workers / pace_of(workers) <= max(MOST_LOOKS, workers)
+    assert poll_interval_s(workers) == pytest.approx(pace)
+    assert workers / poll_interval_s(workers) <= max(MOST_LOOKS, workers)
     run = a_run("sleep", "1000")
     worker.launch(run).through()
-    worker.open(call("follow", run.id, 0, 0, 600, 0, run_root=run.run_root, pace=pace_of(workers)))
+    worker.open(build_call("follow", run.id, 0, 0, 600, 0, run_root=run.run_root, pace=poll_interval_s(workers)))
     until(lambda: f"{pace:.2f}" in _pauses(worker.directory(run)))
     worker.ask("stop", run, 10, 0)
 
@@ -121,7 +121,7 @@ def test_of_many_who_want_to_act_at_a_runs_end_one_is_entitled_and_stays_so(work
     run = a_run("true")
     worker.launch(run).through()
     ended(worker, run)
-    made = [call("entitle", run.id, 0, number, run_root=run.run_root) for number in range(1, 9)]
+    made = [build_call("entitle", run.id, 0, number, run_root=run.run_root) for number in range(1, 9)]
     asking = [worker.open(one) for one in made]
     outs = [process.communicate(timeout=90)[0] for process in asking]
     told = {

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.runs.pipes import PipeWorker, a_run, ended, needs_linux, until
-from tui.runs.worker.calls import outcome_of
+from tui.runs.worker.calls import parse_outcome
 
 pytestmark = needs_linux
 SHED = "prlimit --locks=77"
@@ -48,7 +48,7 @@ def test_a_leader_that_changed_its_limit_is_stopped(worker: PipeWorker, shell: s
     until(lambda: (worker.directory(run) / "log").read_bytes() == b"on\n")
     until(lambda: len(sleeping()) == 2)
     heard = worker.ask("stop", run, 20, 0)[0]
-    assert (heard[0].word, outcome_of(heard[0]).signal) == ("stopped", "TERM"), heard
+    assert (heard[0].word, parse_outcome(heard[0]).signal) == ("stopped", "TERM"), heard
     assert not sleeping()
 
 

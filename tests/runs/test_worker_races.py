@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.runs.pipes import PipeWorker, a_run, ended, needs_linux, until
-from tui.runs.worker.queries import Found, found_in
+from tui.runs.worker.queries import RemoteState, parse_state
 
 pytestmark = [needs_linux, pytest.mark.parametrize("worker", ["dash"], indirect=True)]
 
@@ -25,7 +25,7 @@ def test_a_run_that_is_being_prepared_is_told_as_that_and_not_deleted(worker: Pi
     run = a_run("true")
     launch = worker.launch(run, held_back=1)
     until((worker.directory(run) / "run.json").exists)
-    assert found_in(worker.ask("status", run)[0][0]) is Found.UNDECIDED
+    assert parse_state(worker.ask("status", run)[0][0]) is RemoteState.UNDECIDED
     assert worker.ask("delete", run)[0][0].word == "alive"
     launch.send(b"}")
     launch.through()
@@ -79,9 +79,9 @@ def test_a_launch_that_is_being_undone_is_not_decided_yet(worker: PipeWorker) ->
     until((worker.directory(run) / "aborted").exists)
     answer = worker.ask("status", run)[0][0]
     was_ended = (worker.directory(run) / "status").stat().st_size if answer.number("exit") is not None else 0
-    assert found_in(answer) is (Found.ABORTED if was_ended else Found.UNDECIDED)
+    assert parse_state(answer) is (RemoteState.ABORTED if was_ended else RemoteState.UNDECIDED)
     ended(worker, run)
-    assert found_in(worker.ask("status", run)[0][0]) is Found.ABORTED
+    assert parse_state(worker.ask("status", run)[0][0]) is RemoteState.ABORTED
 
 
 def test_a_second_stop_leaves_it_known_that_the_first_came_before_the_end(worker: PipeWorker) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from tests.runs.pipes import PipeWorker, a_run, ended, needs_linux, tag_of, tagged, until
 from tui.pod.run import Run
-from tui.runs.worker.calls import call, outcome_of
+from tui.runs.worker.calls import build_call, parse_outcome
 from tui.ssh.exec.script_protocol import Answer, answers
 
 pytestmark = needs_linux
@@ -64,7 +64,7 @@ def test_a_log_taken_away_by_its_job_is_followed_to_its_last_byte(worker: PipeWo
     run = a_run("sh", "-c", job(taken))
     launch = worker.launch(run)
     launch.through()
-    made = call("follow", run.id, 0, 0, 600, 0, run_root=run.run_root)
+    made = build_call("follow", run.id, 0, 0, 600, 0, run_root=run.run_root)
     before = worker.open(made)
     until(lambda: follow(worker, run, 0, 1)[1] == b"one\ntwo\n")
     assert follow(worker, run, 4, 1)[1] == b"two\n"
@@ -74,11 +74,11 @@ def test_a_log_taken_away_by_its_job_is_followed_to_its_last_byte(worker: PipeWo
     assert (worker.directory(run) / "log").read_bytes() == b"one\ntwo\nthree\n"
     out, err = before.communicate(timeout=60)
     assert out.partition(b"\n")[2] == b"one\ntwo\nthree\n"
-    assert [(one.word, outcome_of(one).exit_code) for one in answers(made.nonce, err) if one.word == "end"] == [
+    assert [(one.word, parse_outcome(one).exit_code) for one in answers(made.nonce, err) if one.word == "end"] == [
         ("end", 5)
     ]
     heard, rest = follow(worker, run, 8, 5)
-    assert (rest, heard[-1].word, outcome_of(heard[-1]).size) == (b"three\n", "end", 14)
+    assert (rest, heard[-1].word, parse_outcome(heard[-1]).size) == (b"three\n", "end", 14)
 
 
 @pytest.mark.parametrize("taken", TAKEN)
@@ -93,7 +93,7 @@ def test_a_job_that_took_its_directory_away_is_seen_and_stopped(worker: PipeWork
     assert run.id in {answer.text.split()[0] for answer in worker.ask("list", run)[0] if answer.word == "run"}
     assert worker.ask("delete", run)[0][0].word == "alive"
     heard = worker.ask("stop", run, 10, 1, 0)[0]
-    assert (heard[0].word, outcome_of(heard[0]).exit_code) == ("stopped", 143), heard
+    assert (heard[0].word, parse_outcome(heard[0]).exit_code) == ("stopped", 143), heard
     assert not tagged(tag)
     assert worker.ask("status", run)[0][0].text.split()[2] == "ended"
     assert follow(worker, run, 0, 5)[1] == b"one\ntwo\n"
@@ -110,7 +110,7 @@ def test_a_directory_taken_away_during_the_stop_hides_no_exit_code(worker: PipeW
     assert not tagged(tag)
     # Where all of tpu-tui's directory is removed, no record is written again: a follower alone has the code.
     code = None if taken == "all removed" else 17
-    assert (heard[0].word, outcome_of(heard[0]).exit_code) == ("stopped", code), heard
+    assert (heard[0].word, parse_outcome(heard[0]).exit_code) == ("stopped", code), heard
 
 
 @pytest.mark.parametrize("taken", ELSEWHERE)
@@ -198,7 +198,7 @@ def test_a_job_is_found_where_the_home_is_another_one_now(worker: PipeWorker) ->
     worker.home.mkdir()
     until(lambda: follow(worker, run, 0, 1)[1] == b"on\n")
     heard = worker.ask("stop", run, 10, 1, int(tag))[0]
-    assert (heard[0].word, outcome_of(heard[0]).exit_code) == ("stopped", 143), heard
+    assert (heard[0].word, parse_outcome(heard[0]).exit_code) == ("stopped", 143), heard
     assert not tagged(tag)
     worker.home = home
     assert ended(worker, run)["exit"] == "143"

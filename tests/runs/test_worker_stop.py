@@ -16,7 +16,7 @@ import pytest
 
 from tests.runs.pipes import Launch, PipeWorker, a_run, ended, needs_linux, tag_of, tagged, until
 from tui.pod.run import Run
-from tui.runs.worker.calls import outcome_of
+from tui.runs.worker.calls import parse_outcome
 
 pytestmark = needs_linux
 PYTHON = sys.executable
@@ -68,7 +68,7 @@ def test_a_stop_leaves_no_stubborn_process_and_touches_no_neighbour(worker: Pipe
     until(lambda: len(tagged(tag)) >= 6)
     heard, _, _ = worker.ask("stop", run, 5, 0)
     assert heard[0].word == "stopped", heard
-    assert outcome_of(heard[0]).signal == "KILL"
+    assert parse_outcome(heard[0]).signal == "KILL"
     assert tagged(tag) == []
     assert neighbour.poll() is None
     neighbour.kill()
@@ -80,7 +80,7 @@ def test_a_stop_is_answered_the_same_a_second_time(worker: PipeWorker) -> None:
     worker.launch(run).through()
     first, second = (worker.ask("stop", run, 10, 0)[0][0] for _ in range(2))
     assert first == second
-    assert (first.word, outcome_of(first).exit_code, outcome_of(first).signal) == ("stopped", 143, "TERM")
+    assert (first.word, parse_outcome(first).exit_code, parse_outcome(first).signal) == ("stopped", 143, "TERM")
 
 
 def test_a_process_that_ends_at_the_first_word_has_its_grace(worker: PipeWorker) -> None:
@@ -88,7 +88,7 @@ def test_a_process_that_ends_at_the_first_word_has_its_grace(worker: PipeWorker)
     worker.launch(run).through()
     until(lambda: (worker.directory(run) / "log").read_bytes() == b"ready\n")
     heard, _, _ = worker.ask("stop", run, 300, 0)
-    assert outcome_of(heard[0]).exit_code == 0
+    assert parse_outcome(heard[0]).exit_code == 0
     assert (worker.directory(run) / "log").read_bytes().startswith(b"ready\n")
     assert (worker.directory(run) / "log").read_bytes().endswith(b"saved\n")
 

@@ -339,10 +339,10 @@ def test_every_threshold_that_somebody_reads_can_be_set_and_no_other() -> None:
 
     from tui.checks.check_thresholds import Thresholds as OfWorkers
     from tui.logs.state.stragglers import Thresholds as OfCores
-    from tui.runs.keeper.failure_rules import Patience
+    from tui.runs.keeper_timeouts import KeeperTimeouts
     from tui.settings.thresholds import THRESHOLDS
     from tui.ssh.config.access import NUMBERS
 
     read = [item.name for part in (OfCores, OfWorkers) for item in fields(part)]
-    read += [*NUMBERS, *(f"{item.name}_seconds" for item in fields(Patience))]
+    read += [*NUMBERS, *(f"{item.name}_seconds" for item in fields(KeeperTimeouts))]
     assert sorted(read) == sorted(THRESHOLDS)

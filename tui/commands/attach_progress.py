@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tui.commands.terminal.output import ANSWER_IS_NO, Output, to_the_second
 from tui.errors import OutOfReachError, TpuTuiError
 from tui.pod.run import LAST_WORDS, RunState
-from tui.runs.keeper.failure_rules import last_lines_apart
+from tui.runs.failure_rules import split_last_lines
 from tui.text.ranks import format_ranks
 
 if TYPE_CHECKING:
@@ -233,7 +233,7 @@ class Teller:
         """The culprit's last lines, one below the other, and the command that shows more of them."""
         if self._directory is None or self._culprit is None:
             return LAST_WORDS + words
-        lines = last_lines_apart(self._directory.log_path(self._culprit), words)
+        lines = split_last_lines(self._directory.log_path(self._culprit), words)
         more = f"\n  → tpu-tui logs {self._run} --worker {self._culprit} --tail {LINES_SHOWN}"
         return "; its last lines:" + "".join(f"\n    {line}" for line in lines) + more
 

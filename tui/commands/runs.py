@@ -19,7 +19,7 @@ from tui.errors import TpuTuiError, UsageError
 from tui.operator.run_scope import hidden_note
 from tui.pod.log_refs import names_a_log
 from tui.pod.run import LAST_WORDS, RunState, is_run_id
-from tui.runs.keeper.failure_rules import last_lines_apart
+from tui.runs.failure_rules import split_last_lines
 from tui.runs.record.exit_summary import exit_summary
 from tui.text.durations import format_duration
 from tui.text.printable import figure
@@ -286,13 +286,13 @@ async def show_status(args: argparse.Namespace, operator: Operator, out: Output)
 
 def _out_of_reach(status: RunStatus) -> str | None:
     """The workers that cannot be reached, with why; alike ones together."""
-    from tui.runs.keeper.failure_rules import names_of
+    from tui.text.ranks import format_workers
 
     why: dict[str, list[int]] = {}
     for part in status.workers:
         if part.link == "lost" and not part.ended:
             why.setdefault(part.link_detail or "", []).append(part.worker)
-    return "; ".join(f"{names_of(workers)}: {told}" for told, workers in why.items()) or None
+    return "; ".join(f"{format_workers(workers)}: {told}" for told, workers in why.items()) or None
 
 
 def _print_status(
@@ -362,7 +362,7 @@ def _quoted(last_lines: str, status: RunStatus, directory: RunDirectory) -> list
     if not last_lines:
         return []
     first = status.first_failure
-    lines = [last_lines] if first is None else last_lines_apart(directory.log_path(first), last_lines)
+    lines = [last_lines] if first is None else split_last_lines(directory.log_path(first), last_lines)
     return [("last lines" if not place else "", line) for place, line in enumerate(lines)]
 
 

@@ -121,13 +121,13 @@ def _names(chosen: Sequence[Doomed]) -> str:
 
 def _described(one: Doomed, operator: Operator) -> str:
     """Describe a run before it is deleted: its state, how much of it is here, and which workers it ran on."""
-    from tui.runs.keeper.failure_rules import names_of
     from tui.runs.record.damaged_record import NoRecordError
+    from tui.text.ranks import format_workers
 
     size = f"{_bytes_in(one.path) / 1e6:,.1f} MB here"
     if isinstance(one, NoRecordError):
         return f"{one.id} · unreadable · {size} · its workers are not known"
-    workers = names_of(worker.index for worker in one.run.workers) if one.run.workers else "no workers"
+    workers = format_workers(worker.index for worker in one.run.workers) if one.run.workers else "no workers"
     return f"{one.id} · {operator.status_of(one).state} · {size} · {workers} of {one.run.slice}"
 
 

@@ -25,12 +25,12 @@ class Launching(Following):
 
         Raises UsageError for what no worker could run, OutOfReachError for a slice that is not ready.
         """
-        from tui.runs.keeper.failure_rules import Patience
+        from tui.runs.keeper_timeouts import KeeperTimeouts
         from tui.runs.launch.launch_spec import LaunchSpec, check_spec
         from tui.runs.launch.preflight import Look
 
         check_request(request)
-        patience = Patience.from_thresholds(self.settings.thresholds)
+        keeper_timeouts = KeeperTimeouts.from_thresholds(self.settings.thresholds)
         self._require_workers(request.slice_)
         name = None if self.settings.hosts else request.slice_.name
         access = replace(await self.access_to_hand_on(), slice=name)
@@ -41,7 +41,7 @@ class Launching(Following):
             dict(request.env),
             access,
             request.sync,
-            patience=patience,
+            keeper_timeouts=keeper_timeouts,
             timeouts=request.timeouts,
             look=Look.before(request, self.settings) if request.look else None,
         )

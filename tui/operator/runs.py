@@ -173,11 +173,11 @@ class Operator(Launching):
         if self.settings.read_only:
             await self.refresh(directory)
             return False
-        from tui.runs.keeper.failure_rules import Patience
-        from tui.runs.keeper.start import attend
+        from tui.runs.keeper.start import ensure_keeper
+        from tui.runs.keeper_timeouts import KeeperTimeouts
 
-        patience = Patience.from_thresholds(self.settings.thresholds)
-        return await attend(directory, await self.access(), patience=patience)
+        timeouts = KeeperTimeouts.from_thresholds(self.settings.thresholds)
+        return await ensure_keeper(directory, await self.access(), timeouts=timeouts)
 
     async def open_source(
         self, ref: str, *, offline: bool = False, note: Callable[[str], None] = lambda _: None

@@ -17,8 +17,16 @@ from tui.runs.record.directory_lock import Claim
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_index import of_record
 from tui.runs.record.run_status import STOP_REQUESTED, status_of
-from tui.runs.worker.calls import call
-from tui.runs.worker.queries import ASK_TIMEOUT, Found, answers_on, ask_status, attempt_of, found_in, read_record
+from tui.runs.worker.calls import build_call
+from tui.runs.worker.queries import (
+    QUERY_TIMEOUT_S,
+    RemoteState,
+    list_run_answers,
+    parse_attempt,
+    parse_state,
+    query_status,
+    read_record,
+)
 from tui.ssh.exec.script_protocol import Answer, answers, no_answer
 
 if TYPE_CHECKING:
@@ -41,7 +49,7 @@ class FoundRun:
     """
 
     run: Run
-    workers: Mapping[int, Found]
+    workers: Mapping[int, RemoteState]
     attempt: int = 0
     stopped: bool = False
     """Whether a person stopped it for good."""
@@ -51,7 +59,7 @@ class FoundRun:
     @property
     def is_alive(self) -> bool:
         """Whether something of it may be running."""
-        return any(found in (Found.RUNNING, Found.UNDECIDED) for found in self.workers.values())
+        return any(found in (RemoteState.RUNNING, RemoteState.UNDECIDED) for found in self.workers.values())
 
 
 @dataclass(frozen=True)
@@ -102,7 +110,7 @@ async def _heard(
     loop = asyncio.get_running_loop()
     began = loop.time()
     patience = PATIENCE
-    tasks = {index: asyncio.ensure_future(answers_on(fleet, index, run_root)) for index in fleet.workers}
+    tasks = {index: asyncio.ensure_future(list_run_answers(fleet, index, run_root)) for index in fleet.workers}
     pending = set(tasks.values())
     try:
         while pending and (left := began + patience - loop.time()) > 0:
@@ -138,7 +146,7 @@ async def _describe(
     for index in sorted(at):
         try:
             record = await asyncio.wait_for(read_record(fleet, index, run_id, run_root), PATIENCE)
-            status = await asyncio.wait_for(ask_status(record, fleet, index), PATIENCE)
+            status = await asyncio.wait_for(query_status(record, fleet, index), PATIENCE)
         except asyncio.TimeoutError:
             problem = _late(f"it does not tell of {run_id}", index, PATIENCE, slice_name)
             continue
@@ -147,9 +155,9 @@ async def _describe(
             continue
         workers = tuple(fleet.workers.get(worker.index, worker) for worker in record.workers)
         run = replace(record, workers=workers, run_root=run_root)
-        attempt = attempt_of(status, record) if status is not None else 0
+        attempt = parse_attempt(status, record) if status is not None else 0
         stopped = status is not None and status.fields.get("stopped") == "1"
-        found = {index: found_in(answer) for index, answer in sorted(at.items())}
+        found = {index: parse_state(answer) for index, answer in sorted(at.items())}
         return FoundRun(run, found, attempt, stopped, at)
     assert problem is not None
     return problem
@@ -264,9 +272,9 @@ async def delete_on_workers(
 
 
 async def _delete_on(run: Run, fleet: Fleet, index: int) -> DeleteAnswer:
-    made = call("delete", run.id, index, run_root=run.run_root)
+    made = build_call("delete", run.id, index, run_root=run.run_root)
     try:
-        done = await fleet.run(index, made.command, input=made.input, timeout=ASK_TIMEOUT)
+        done = await fleet.run(index, made.command, input=made.input, timeout=QUERY_TIMEOUT_S)
     except TpuTuiError as error:
         return DeleteAnswer(index, False, error.what + (f": {error.why}" if error.why else ""))
     for answer in answers(made.nonce, done.stdout):

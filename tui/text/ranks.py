@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 from tui.errors import UsageError
 
+_LISTED_SINGLY = 4
+
 
 def parse_ranks(text: str, count: int) -> tuple[int, ...]:
     """Read `0-3,7` or `all` for a slice of `count` workers; ascending, each once.
@@ -38,3 +40,10 @@ def format_ranks(ranks: Iterable[int]) -> str:
         else:
             spans.append([rank, rank])
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)
+
+
+def format_workers(workers: Iterable[int]) -> str:
+    """Name workers: `worker 1`, `workers 0, 2, 3` or, where there are many, `workers 0-7,9`."""
+    listed = sorted(workers)
+    names = ", ".join(map(str, listed)) if len(listed) <= _LISTED_SINGLY else format_ranks(listed)
+    return f"worker{'s' if len(listed) > 1 else ''} {names}"

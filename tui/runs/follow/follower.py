@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING
 from tui.aio.backoff import backoff
 from tui.errors import TpuTuiError, WorkerError
 from tui.pod.run import RunState
-from tui.runs.health.reachability import Contact
-from tui.runs.keeper.failure_rules import Patience
+from tui.runs.failure_rules import WorkerOutcome
+from tui.runs.health.reachability import Reachability
+from tui.runs.keeper_timeouts import KeeperTimeouts
 from tui.runs.record.directory_lock import Claim
 from tui.runs.record.log_mirror import Mirror, record, tell_missed_arrivals
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import status_of
-from tui.runs.worker.calls import FOLLOW_TIMEOUT, MOST_EXIT_CODE, Outcome, call, outcome_of, pace_of
+from tui.runs.worker.calls import FOLLOW_TIMEOUT_S, MOST_EXIT_CODE, build_call, parse_outcome, poll_interval_s
 from tui.ssh.errors import Reason, SshError
 from tui.ssh.exec.script_protocol import Answer, Call, answers, channel_errors, parse_line
 from tui.text.durations import format_duration
@@ -54,7 +55,7 @@ EMPTY_PAUSE = 1.0
 class Follower:
     """One worker's log of one attempt, followed to its end.
 
-    `contact` learns when the worker is heard of and lost, and says for how long it is tried; `reached` is called
+    `reachability` learns when the worker is heard of and lost, and says for how long it is tried; `reached` is called
     whenever it answers, `ending` when the job has ended and what it left behind has not. `front` is the session that
     launched the job: it sends the log from its first byte on.
     """
@@ -66,17 +67,17 @@ class Follower:
         worker: int,
         *,
         attempt: int = 0,
-        contact: Contact | None = None,
+        reachability: Reachability | None = None,
         reached: Callable[[], Awaitable[None]] | None = None,
-        ending: Callable[[Outcome], None] | None = None,
+        ending: Callable[[WorkerOutcome], None] | None = None,
         front: Front | None = None,
     ) -> None:
         self.directory = directory
         self.fleet = fleet
         self.worker = worker
         self.attempt = attempt
-        self.outcome: Outcome | None = None
-        self.contact = contact or Contact(Patience())
+        self.outcome: WorkerOutcome | None = None
+        self.reachability = reachability or Reachability(KeeperTimeouts())
         self._reached = reached
         self._ending = ending
         self._front = front
@@ -85,7 +86,7 @@ class Follower:
         self._room = "room"
         self._told: set[str] = set()
 
-    async def run(self) -> Outcome:
+    async def run(self) -> WorkerOutcome:
         """Follow until the worker's part has ended and its mirror is complete, or patience is at its end."""
         try:
             await self._mirror.open()
@@ -97,7 +98,7 @@ class Follower:
         self.outcome = outcome
         return outcome
 
-    async def _attempt(self) -> Outcome | None:
+    async def _attempt(self) -> WorkerOutcome | None:
         """One session; a failed one is told once and followed by a pause that grows."""
         began, size = asyncio.get_running_loop().time(), self._mirror.size
         try:
@@ -110,14 +111,14 @@ class Follower:
             await self._link_lost(error)
             return await self._wait(error)
 
-    async def _wait(self, error: TpuTuiError) -> Outcome | None:
+    async def _wait(self, error: TpuTuiError) -> WorkerOutcome | None:
         """Wait before the next session; the outcome of a worker that is given up instead."""
-        if await self.contact.pause(self.worker, next(self._waits)):
+        if await self.reachability.wait_before_retry(self.worker, next(self._waits)):
             return None
-        out = format_duration(self.contact.out_for(self.worker))
-        gone = self.contact.gone
+        out = format_duration(self.reachability.seconds_unreachable(self.worker))
+        gone = self.reachability.gone_reason
         why = f"is gone: {gone}" if gone else f"could not be reached for {out} ({_said(error)})"
-        return Outcome(None, size=self._mirror.size, recorded=False, unreachable=why)
+        return WorkerOutcome(None, size=self._mirror.size, recorded=False, unreachable=why)
 
     async def catch_up(self) -> None:
         """Bring the mirror to where the log ended when it was asked. Raises WorkerError."""
@@ -127,7 +128,7 @@ class Follower:
         finally:
             self._mirror.close()
 
-    async def _once(self, to_present: bool = False) -> Outcome | None:
+    async def _once(self, to_present: bool = False) -> WorkerOutcome | None:
         """One session: what the log has grown by; the outcome when that is all there will be."""
         process, made = await self._session()
         trailer = asyncio.ensure_future(self._trailer(process, made))
@@ -136,7 +137,7 @@ class Follower:
             await self._link_restored()
             if head.word == "norun":
                 ran = status_of(self.directory).state is RunState.RUNNING
-                return Outcome(None, size=self._mirror.size, recorded=False, absent=not ran, removed=ran)
+                return WorkerOutcome(None, size=self._mirror.size, recorded=False, absent=not ran, removed=ran)
             if head.word == "log":
                 goal = self._size_in(head) if to_present else None
                 await self._copy(process, rest, goal)
@@ -164,9 +165,9 @@ class Follower:
                 return front.process, front.made
             front.process.close()
         run = self.directory.run
-        numbers = (self._mirror.size, FOLLOW_TIMEOUT, self.attempt)
-        pace = pace_of(len(run.workers))
-        made = call("follow", run.id, self.worker, *numbers, run_root=run.run_root, pace=pace)
+        numbers = (self._mirror.size, FOLLOW_TIMEOUT_S, self.attempt)
+        pace = poll_interval_s(len(run.workers))
+        made = build_call("follow", run.id, self.worker, *numbers, run_root=run.run_root, pace=pace)
         process = await self.fleet.process(self.worker, made.command)
         try:
             process.stdin.write(made.input)
@@ -207,9 +208,9 @@ class Follower:
             data = await process.stdout.read(BATCH)
             if not data:
                 return
-            self.contact.heard(self.worker)
+            self.reachability.mark_reachable(self.worker)
 
-    async def _judge(self, head: Answer, trailer: list[Answer]) -> Outcome | None:
+    async def _judge(self, head: Answer, trailer: list[Answer]) -> WorkerOutcome | None:
         """What a session's last words mean; None: open another one."""
         if head.word == "short":
             same_boot = head.word_at(1) == head.word_at(2)
@@ -221,11 +222,11 @@ class Follower:
             size = answer.number("size")
             complete = size is not None and (size == self._mirror.size or head.word == "short")
             if answer.word == "end" and complete:
-                return outcome_of(answer)
+                return parse_outcome(answer)
             if answer.word == "lost" and complete:
                 if answer.name("boot") != answer.name("was"):
                     await self._tell_once("the machine was rebooted; nobody recorded how its part of the run ended")
-                return Outcome(answer.number("code", MOST_EXIT_CODE), size=self._mirror.size, recorded=False)
+                return WorkerOutcome(answer.number("code", MOST_EXIT_CODE), size=self._mirror.size, recorded=False)
         if head.word == "short":
             await asyncio.sleep(SHORT_PAUSE)
         return None
@@ -242,12 +243,12 @@ class Follower:
                     if answer.word in _ROOM:
                         await self._tell_room(answer.word)
                     elif answer.word == "ending":
-                        self._tell_ending(outcome_of(answer))
+                        self._tell_ending(parse_outcome(answer))
                     else:
                         heard = [*heard, answer][-MAX_ANSWERS:]
         return heard
 
-    def _tell_ending(self, outcome: Outcome) -> None:
+    def _tell_ending(self, outcome: WorkerOutcome) -> None:
         if self._ending is not None and outcome.exit_code is not None:
             self._ending(outcome)
 
@@ -260,13 +261,13 @@ class Follower:
     async def _link_lost(self, error: TpuTuiError) -> None:
         """Tell it once, and again where it turns out that only a person can help."""
         stays = isinstance(error, SshError) and error.reason in _FOR_A_PERSON and _said(error) not in self._told
-        if self.contact.lost(self.worker) or stays:
+        if self.reachability.mark_unreachable(self.worker) or stays:
             self._told.add(_said(error))
             await record(self.directory, "link", worker=self.worker, status="lost", detail=_said(error))
 
     async def _link_restored(self) -> None:
-        was_out = self.contact.is_out(self.worker)
-        self.contact.heard(self.worker)
+        was_out = self.reachability.is_unreachable(self.worker)
+        self.reachability.mark_reachable(self.worker)
         if self._reached is not None:
             await self._reached()
         if was_out:

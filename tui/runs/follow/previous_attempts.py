@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING
 
 from tui.errors import TpuTuiError
 from tui.pod.run import RunState
+from tui.runs.failure_rules import WorkerOutcome
 from tui.runs.follow.follower import Follower
-from tui.runs.health.reachability import Contact
-from tui.runs.keeper.failure_rules import Patience, names_of
+from tui.runs.health.reachability import Reachability
+from tui.runs.keeper_timeouts import KeeperTimeouts
 from tui.runs.record.log_mirror import patiently, record, set_logs_aside
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import status_of
-from tui.runs.worker.calls import Outcome
-from tui.runs.worker.queries import ask_status, attempt_of
+from tui.runs.worker.queries import parse_attempt, query_status
 from tui.text.numbers import parse_integer
+from tui.text.ranks import format_workers
 
 if TYPE_CHECKING:
     from tui.ssh.fleet import Fleet
@@ -57,10 +58,10 @@ async def _latest_there(directory: RunDirectory, fleet: Fleet) -> int:
 
 async def _attempt_on(directory: RunDirectory, fleet: Fleet, worker: int) -> int:
     try:
-        answer = await ask_status(directory.run, fleet, worker)
+        answer = await query_status(directory.run, fleet, worker)
     except TpuTuiError:
         return 0
-    return attempt_of(answer, directory.run) if answer is not None else 0
+    return parse_attempt(answer, directory.run) if answer is not None else 0
 
 
 def _wanted(directory: RunDirectory) -> int:
@@ -91,14 +92,16 @@ async def _set_aside(directory: RunDirectory, attempt: int) -> None:
 
 async def _fetch(directory: RunDirectory, fleet: Fleet, attempt: int) -> None:
     """One attempt's logs, from every worker that can be reached."""
-    contact = Contact(Patience())
+    reachability = Reachability(KeeperTimeouts())
     indices = [worker.index for worker in directory.run.workers]
-    followers = {index: Follower(directory, fleet, index, attempt=attempt, contact=contact) for index in indices}
+    followers = {
+        index: Follower(directory, fleet, index, attempt=attempt, reachability=reachability) for index in indices
+    }
     tasks = {index: asyncio.ensure_future(follower.run()) for index, follower in followers.items()}
     try:
         while left := [index for index, task in tasks.items() if not task.done()]:
-            if all(contact.out_for(index) > _OUT_OF_REACH for index in left):
-                text = f"attempt {attempt}: the logs of {names_of(left)} could not be fetched: out of reach"
+            if all(reachability.seconds_unreachable(index) > _OUT_OF_REACH for index in left):
+                text = f"attempt {attempt}: the logs of {format_workers(left)} could not be fetched: out of reach"
                 await record(directory, "note", text=text)
                 break
             await asyncio.wait([tasks[index] for index in left], timeout=_LOOK)
@@ -107,11 +110,11 @@ async def _fetch(directory: RunDirectory, fleet: Fleet, attempt: int) -> None:
             task.cancel()
         ended = await asyncio.gather(*tasks.values(), return_exceptions=True)
     for index, outcome in zip(indices, ended, strict=True):
-        if isinstance(outcome, Outcome) and outcome.unreachable is None:
+        if isinstance(outcome, WorkerOutcome) and outcome.unreachable is None:
             await record_exit(directory, index, outcome)
 
 
-async def record_exit(directory: RunDirectory, worker: int, outcome: Outcome) -> None:
+async def record_exit(directory: RunDirectory, worker: int, outcome: WorkerOutcome) -> None:
     """Write down how a worker's part ended."""
     await record(
         directory,

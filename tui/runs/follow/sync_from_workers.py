@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from tui.errors import TpuTuiError
 from tui.pod.run import Run, RunState
+from tui.runs.failure_rules import WorkerOutcome
 from tui.runs.follow.previous_attempts import EARLIER
 from tui.runs.record.directory_lock import Claim
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import STOP_REQUESTED, TOLD, RunStatus, status_of
-from tui.runs.worker.calls import Outcome, outcome_of
-from tui.runs.worker.queries import Found, ask_status, attempt_of, found_in
+from tui.runs.worker.calls import parse_outcome
+from tui.runs.worker.queries import RemoteState, parse_attempt, parse_state, query_status
 from tui.ssh.exec.script_protocol import Answer
 
 if TYPE_CHECKING:
@@ -22,15 +23,15 @@ if TYPE_CHECKING:
 
 Answers = Mapping[int, "Answer | None"]
 """What each worker that was asked says of a run; None where it knows no such run."""
-_NOT_BEGUN = (Found.NOTHING, Found.UNDECIDED, Found.ABORTED)
-_ALIVE = (Found.RUNNING, Found.UNDECIDED)
-_HAD_ITS_TIME = (Found.ENDED, Found.LOST)
+_NOT_BEGUN = (RemoteState.NOTHING, RemoteState.UNDECIDED, RemoteState.ABORTED)
+_ALIVE = (RemoteState.RUNNING, RemoteState.UNDECIDED)
+_HAD_ITS_TIME = (RemoteState.ENDED, RemoteState.LOST)
 
 
 async def answers_about(run: Run, fleet: Fleet) -> Answers:
     """What each worker that can be reached says of the run."""
     indices = [worker.index for worker in run.workers]
-    heard = await asyncio.gather(*(ask_status(run, fleet, index) for index in indices), return_exceptions=True)
+    heard = await asyncio.gather(*(query_status(run, fleet, index) for index in indices), return_exceptions=True)
     for one in heard:
         if isinstance(one, BaseException) and not isinstance(one, TpuTuiError):
             raise one
@@ -52,16 +53,16 @@ def note_told(directory: RunDirectory, answers: Answers) -> None:
     if status.attended.alive or settled or not set(workers) <= set(answers):
         return
     answers = {index: answers[index] for index in workers}
-    attempts = {attempt_of(answer, directory.run) for answer in answers.values() if answer} or {status.attempt}
+    attempts = {parse_attempt(answer, directory.run) for answer in answers.values() if answer} or {status.attempt}
     attempt = max(attempts)
     if len(attempts) > 1 or attempt < status.attempt:
         return
-    found = {index: found_in(answer) if answer else Found.NOTHING for index, answer in answers.items()}
+    found = {index: parse_state(answer) if answer else RemoteState.NOTHING for index, answer in answers.items()}
     begun = not any(one in _NOT_BEGUN for one in found.values())
     # A further attempt of which nothing is there yet may still be made, by a keeper that takes over.
     was_there = not attempt or any(one in _HAD_ITS_TIME for one in found.values())
     over = was_there and not any(one in _ALIVE for one in found.values())
-    has_come_back = status.state.is_over and Found.NOTHING not in found.values()
+    has_come_back = status.state.is_over and RemoteState.NOTHING not in found.values()
     if not (begun or over) or (status.state.is_over and not has_come_back):
         return
     with suppress(OSError):  # what cannot be written here is asked for again
@@ -78,31 +79,31 @@ def note_told(directory: RunDirectory, answers: Answers) -> None:
 
 
 def _note(
-    directory: RunDirectory, status: RunStatus, attempt: int, answers: Answers, found: Mapping[int, Found]
+    directory: RunDirectory, status: RunStatus, attempt: int, answers: Answers, found: Mapping[int, RemoteState]
 ) -> None:
     later = attempt > status.attempt
     if not status.told and status.state is RunState.PREPARING:
         _note_beginning(directory, later, found)
     stopped = any(answer and answer.fields.get("stopped") == "1" for answer in answers.values())
-    if stopped and not status.stop_requested and Found.RUNNING not in found.values():
+    if stopped and not status.stop_requested and RemoteState.RUNNING not in found.values():
         directory.append_event(STOP_REQUESTED, by="user on another machine", grace=directory.run.grace)
-    ended = [index for index, one in found.items() if one is not Found.RUNNING]
+    ended = [index for index, one in found.items() if one is not RemoteState.RUNNING]
     if later or not {part.worker for part in status.workers if part.ended} >= set(ended):
-        rows = [_end_of(index, None if found[index] is Found.NOTHING else answers[index]) for index in ended]
+        rows = [_end_of(index, None if found[index] is RemoteState.NOTHING else answers[index]) for index in ended]
         before = {EARLIER: attempt} if attempt > status.mirrored else {}
         directory.append_event(TOLD, attempt=attempt, ended=rows, **before)
 
 
-def _note_beginning(directory: RunDirectory, later: bool, found: Mapping[int, Found]) -> None:
+def _note_beginning(directory: RunDirectory, later: bool, found: Mapping[int, RemoteState]) -> None:
     """Note that the attempt known here has begun: one that another followed has, too."""
     if later or any(one in (*_HAD_ITS_TIME, *_ALIVE) for one in found.values()):
-        begun = [index for index, one in found.items() if one is not Found.NOTHING]
+        begun = [index for index, one in found.items() if one is not RemoteState.NOTHING]
         directory.append_events("phase", sorted(begun), phase="confirm", status="done", detail="found")
         directory.append_event("state", state=str(RunState.RUNNING), cause=None, since=directory.run.created or None)
 
 
 def _end_of(worker: int, answer: Answer | None) -> dict[str, Any]:
-    outcome = outcome_of(answer) if answer else Outcome(None, recorded=False, absent=True)
+    outcome = parse_outcome(answer) if answer else WorkerOutcome(None, recorded=False, absent=True)
     return {
         "worker": worker,
         "exit_code": outcome.exit_code,

@@ -12,14 +12,14 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tui.pod.run import RunState
-from tui.runs.health.reachability import Contact
-from tui.runs.keeper.failure_rules import Patience, names_of
+from tui.runs.health.reachability import Reachability
+from tui.runs.keeper_timeouts import KeeperTimeouts
 from tui.runs.record.findings import AT_THE_END, BEHIND, LOSS, MOST_FINDINGS, OVER, SLOW, STRAGGLING
 from tui.runs.record.log_mirror import record
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import status_of
 from tui.text.durations import format_duration
-from tui.text.ranks import format_ranks
+from tui.text.ranks import format_ranks, format_workers
 
 if TYPE_CHECKING:
     from tui.logs.snapshot import CoreRow, Snapshot
@@ -31,10 +31,10 @@ _DECIMALS = 3
 class CoreWatch:
     """What one attempt's cores were found to do; goes on from what an earlier keeper has told."""
 
-    def __init__(self, directory: RunDirectory, contact: Contact, patience: Patience) -> None:
+    def __init__(self, directory: RunDirectory, reachability: Reachability, timeouts: KeeperTimeouts) -> None:
         self.directory = directory
-        self.contact = contact
-        self.patience = patience
+        self.reachability = reachability
+        self.timeouts = timeouts
         self._behind_since: dict[int, float] = {}
         open_ones = [one for one in status_of(directory).findings if one.is_open]
         self._behind = {one.core for one in open_ones if one.is_straggling}
@@ -59,7 +59,7 @@ class CoreWatch:
     async def conclude(self, snapshot: Snapshot | None) -> None:
         """Tell how far those were behind at the end that were never level again."""
         lagging = [] if snapshot is None else [row for row in _rows(snapshot, self._behind) if (row.lag or 0) > 0]
-        rows = [row for row in lagging if row.worker is None or not self.contact.is_out(row.worker)]
+        rows = [row for row in lagging if row.worker is None or not self.reachability.is_unreachable(row.worker)]
         if snapshot is None or not rows:
             return
         attempt = status_of(self.directory).attempt
@@ -91,7 +91,7 @@ class CoreWatch:
         now = asyncio.get_running_loop().time()
         flagged = {row.core: row for row in self._stragglers(snapshot) if row.core is not None}
         self._behind_since = {core: self._behind_since.get(core, now) for core in flagged}
-        late = {core for core, since in self._behind_since.items() if now - since >= self.patience.behind_after}
+        late = {core for core, since in self._behind_since.items() if now - since >= self.timeouts.behind_after}
         new = [flagged[core] for core in sorted(late - self._behind)]
         level = [
             row for row in self._level(snapshot, self._behind) if goes_on and (row.lag, row.pace) != (None, None)
@@ -115,7 +115,9 @@ class CoreWatch:
 
     def _is_away(self, row: CoreRow) -> bool:
         worker = row.worker
-        return worker is not None and (self.contact.is_out(worker) or self.contact.has_ended(worker))
+        return worker is not None and (
+            self.reachability.is_unreachable(worker) or self.reachability.has_ended(worker)
+        )
 
     async def _tell_stragglers(
         self, rows: list[CoreRow], costs: Mapping[int | None, StragglerCost], now: float
@@ -124,13 +126,13 @@ class CoreWatch:
         slow = [row for row in rows if row.core in costs and costs[row.core].reason == SLOW]
         behind = [row for row in rows if row not in slow]
         if behind:
-            lag, while_ = max(row.lag or 0 for row in behind), format_duration(self.patience.behind_after)
+            lag, while_ = max(row.lag or 0 for row in behind), format_duration(self.timeouts.behind_after)
             text = f"{_named(behind)}{_on(behind)}: {lag} steps behind the median for {while_}"
             await self._note(text, BEHIND, behind, found=self._with_seconds(_paces(behind, costs), behind, now))
         if slow:
             paces = [pace for row in slow if (pace := costs[row.core].pace) is not None]
             at = f" at {min(paces) * 100:.0f} % of the median pace" if paces else " slower than the others"
-            text = f"{_named(slow)}{_on(slow)}:{at} for {format_duration(self.patience.behind_after)}"
+            text = f"{_named(slow)}{_on(slow)}:{at} for {format_duration(self.timeouts.behind_after)}"
             await self._note(text, SLOW, slow, found=self._with_seconds(_paces(slow, costs), slow, now))
 
     def _with_seconds(self, found: list[dict[str, Any]], rows: list[CoreRow], now: float) -> list[dict[str, Any]]:
@@ -209,4 +211,4 @@ def _named(rows: Iterable[CoreRow]) -> str:
 def _on(rows: Iterable[CoreRow]) -> str:
     """An event about one worker names it already."""
     workers = {row.worker for row in rows if row.worker is not None}
-    return f" ({names_of(workers)})" if len(workers) > 1 else ""
+    return f" ({format_workers(workers)})" if len(workers) > 1 else ""

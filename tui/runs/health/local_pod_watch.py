@@ -16,11 +16,11 @@ from tui.runs.record.run_directory import RunDirectory
 from tui.settings.profiles import Profile, profile_path, read_profile
 
 POD_GONE = "the local pod that it ran on has ended, and every process of the run with it"
-_LOOK = 0.25
+POLL_INTERVAL_S = 0.25
 """Seconds between two looks; one that finds the file unchanged costs one stat and one kill(2) with signal 0."""
 
 
-class Tether:
+class LocalPodWatch:
     """What ties a run to the local pod that it was launched on."""
 
     def __init__(self, path: Path, pod: str) -> None:
@@ -30,13 +30,13 @@ class Tether:
         self._profile: Profile | None = None
 
     @classmethod
-    def of(cls, directory: RunDirectory) -> Tether | None:
+    def for_run(cls, directory: RunDirectory) -> LocalPodWatch | None:
         """The tether of a run of the profile `local`, None where no pod was ever noted."""
         home = directory.path.parent.parent
         pod = next(_noted_pods(directory), None) or _pod_of(_read(home))
         return cls(profile_path(home, LOCAL_PROFILE), pod) if pod else None
 
-    def holds(self) -> bool:
+    def is_alive(self) -> bool:
         """Whether that pod still lives."""
         try:
             found = self._path.stat()
@@ -48,12 +48,12 @@ class Tether:
             self._seen = signature
         return _pod_of(self._profile) == self.pod and self._profile is not None and self._profile.belongs_to_live_pod
 
-    async def broken(self) -> None:
+    async def wait_gone(self) -> None:
         """Return once the pod is gone."""
         while True:
-            if not self.holds():
+            if not self.is_alive():
                 return
-            await asyncio.sleep(_LOOK)
+            await asyncio.sleep(POLL_INTERVAL_S)
 
 
 def _noted_pods(directory: RunDirectory) -> Iterator[str]:

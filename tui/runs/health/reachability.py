@@ -5,122 +5,124 @@ from __future__ import annotations
 import asyncio
 import math
 
-from tui.runs.keeper.failure_rules import Patience
+from tui.runs.keeper_timeouts import KeeperTimeouts
 
-HOPE = 2.0
+RETRY_OTHERS_AFTER_S = 2.0
 """Seconds within which the others are tried once one worker came back: the network here may be whole again."""
-TOGETHER = 60.0
+SAME_OUTAGE_WINDOW_S = 60.0
 """Workers lost within so many seconds were lost together, by this machine's network as likely as by themselves."""
 
 
-class Contact:
+class Reachability:
     """What is known of every worker's connection. Times are those of the event loop's clock, in seconds.
 
     A worker is *out* from the first session that failed until it answers again, and *going* while its session is
-    open: one that never answered is neither. `at_most` bounds every patience.
+    open: one that never answered is neither. `limit_s` bounds every timeouts.
     """
 
-    def __init__(self, patience: Patience) -> None:
-        self.at_most = math.inf
-        self.gone: str | None = None
+    def __init__(self, timeouts: KeeperTimeouts) -> None:
+        self.limit_s = math.inf
+        self.gone_reason: str | None = None
         """Why no worker that is out will ever answer again, where that is known."""
-        self._patience = patience
+        self._timeouts = timeouts
         self._heard: dict[int, float] = {}
         self._out: dict[int, float] = {}
         self._ended: set[int] = set()
         self._returns = 0
         self._change: asyncio.Future[None] | None = None
 
-    def heard(self, worker: int) -> None:
+    def mark_reachable(self, worker: int) -> None:
         """It answered, or bytes of its log came."""
         self._heard[worker] = _now()
         if self._out.pop(worker, None) is not None:
             self._returns += 1
-            self._tell()
+            self._notify()
 
-    def lost(self, worker: int) -> bool:
+    def mark_unreachable(self, worker: int) -> bool:
         """A session with it failed; whether it was not out before."""
         if worker in self._out:
             return False
         self._out[worker] = _now()
-        self._tell()
+        self._notify()
         return True
 
-    def ended(self, worker: int) -> None:
+    def mark_ended(self, worker: int) -> None:
         """Nothing more is expected of it: its part has ended, or it was given up."""
         self._ended.add(worker)
-        self._tell()
+        self._notify()
 
     def give_up(self, why: str | None) -> None:
         """Workers that are out will not come back (None: they may after all)."""
-        if why != self.gone:
-            self.gone = why
-            self._tell()
+        if why != self.gone_reason:
+            self.gone_reason = why
+            self._notify()
 
     def has_ended(self, worker: int) -> bool:
         """Whether nothing more is expected of it."""
         return worker in self._ended
 
-    def is_out(self, worker: int) -> bool:
+    def is_unreachable(self, worker: int) -> bool:
         """Whether it cannot be reached now."""
         return worker in self._out
 
-    def out_for(self, worker: int) -> float:
+    def seconds_unreachable(self, worker: int) -> float:
         """Seconds since it was lost, 0 while it is in reach."""
         return _now() - self._out[worker] if worker in self._out else 0.0
 
     @property
-    def out_of_reach(self) -> list[int]:
+    def all_unreachable(self) -> list[int]:
         """The workers that are out, the one that was lost first in front; those given up among them."""
         return sorted(self._out, key=lambda worker: self._out[worker])
 
     @property
-    def missed(self) -> list[int]:
+    def unreachable(self) -> list[int]:
         """The workers that are out and still tried."""
-        return [worker for worker in self.out_of_reach if worker not in self._ended]
+        return [worker for worker in self.all_unreachable if worker not in self._ended]
 
-    def allowed(self, worker: int) -> float:
+    def patience_for(self, worker: int) -> float:
         """Seconds that a worker may stay out of reach just now, before it is given up.
 
         For ever while another one's session is open. Where others were heard after it was lost, by a network that is
         therefore fine, less than where all were lost together.
         """
-        if self.gone is not None:
+        if self.gone_reason is not None:
             return 0.0
         others = [other for other in self._heard if other != worker]
         if any(other not in self._out and other not in self._ended for other in others):
-            return self.at_most
+            return self.limit_s
         apart = any(self._was_reached_after(other, worker) for other in others)
-        return min(self.at_most, self._patience.gone_after if apart else self._patience.lost_after)
+        return min(self.limit_s, self._timeouts.gone_after if apart else self._timeouts.lost_after)
 
     def _was_reached_after(self, other: int, worker: int) -> bool:
         since = self._out.get(worker, math.inf)
-        together = other in self._out and abs(self._out[other] - since) < min(TOGETHER, self._patience.gone_after)
+        together = other in self._out and abs(self._out[other] - since) < min(
+            SAME_OUTAGE_WINDOW_S, self._timeouts.gone_after
+        )
         return self._heard[other] > since and not together
 
-    async def pause(self, worker: int, seconds: float) -> bool:
+    async def wait_before_retry(self, worker: int, seconds: float) -> bool:
         """Wait before a lost worker is tried again; False instead when it is to be given up.
 
         Patience that changes meanwhile counts at once: at its end there is one more try, and none after that.
         """
-        if self.out_for(worker) >= self.allowed(worker):
+        if self.seconds_unreachable(worker) >= self.patience_for(worker):
             return False
         until, returns = _now() + seconds, self._returns
         while True:
             if self._returns > returns:
-                until, returns = min(until, _now() + HOPE), self._returns
-            left = min(until - _now(), self.allowed(worker) - self.out_for(worker))
+                until, returns = min(until, _now() + RETRY_OTHERS_AFTER_S), self._returns
+            left = min(until - _now(), self.patience_for(worker) - self.seconds_unreachable(worker))
             if left <= 0:
                 return True
-            await self.change(left)
+            await self.wait_for_change(left)
 
-    async def change(self, timeout: float | None = None) -> None:
+    async def wait_for_change(self, timeout: float | None = None) -> None:
         """Wait until a worker is lost, comes back or ends, for at most so many seconds."""
         if self._change is None or self._change.done():
             self._change = asyncio.get_running_loop().create_future()
         await asyncio.wait({self._change}, timeout=timeout)
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         if self._change is not None and not self._change.done():
             self._change.set_result(None)
 

@@ -23,7 +23,7 @@ _LONGEST = 300
 
 
 @dataclass(frozen=True)
-class Plight:
+class SliceDiagnosis:
     """Why workers of a slice do not answer, as far as the API knows."""
 
     kind: str
@@ -35,43 +35,43 @@ class Plight:
     remedy: str = ""
 
     @property
-    def explains(self) -> bool:
+    def is_cause(self) -> bool:
         """Whether it is the reason of what went wrong, rather than the word that all is well there."""
         return self.kind not in ("ready", "unknown")
 
 
-def plight_of(run: Run, slice_: Slice | None) -> Plight:
+def diagnose(run: Run, slice_: Slice | None) -> SliceDiagnosis:
     """What the run's slice is in; None means that there is no slice of that name any more."""
     again = f"{_create_again(run, slice_)} makes it again"
     delete = delete_command(run.slice, run.zone)
     if slice_ is None:
-        return Plight("deleted", f"slice {run.slice} is deleted", True, again)
+        return SliceDiagnosis("deleted", f"slice {run.slice} is deleted", True, again)
     if run.slice_created and slice_.created and slice_.created != run.slice_created:
         text = f"slice {run.slice} was deleted and made again since: its workers are others"
-        return Plight("replaced", text, True, "launch the run again")
+        return SliceDiagnosis("replaced", text, True, "launch the run again")
     state, said = slice_.state or "", _said(slice_)
     if state in _PREEMPTED:
         remedy = f"{delete}, then {again}"
-        return Plight("preempted", f"slice {run.slice} was preempted ({state}{said})", True, remedy)
+        return SliceDiagnosis("preempted", f"slice {run.slice} was preempted ({state}{said})", True, remedy)
     if state == "TERMINATED":
         remedy = f"{delete}, then {again}"
-        return Plight("terminated", f"slice {run.slice} was terminated ({state}{said})", True, remedy)
+        return SliceDiagnosis("terminated", f"slice {run.slice} was terminated ({state}{said})", True, remedy)
     if state in ("STOPPED", "STOPPING"):
         start = shlex.join(["tpu-tui", "slices", "start", run.slice, *(["--zone", run.zone] if run.zone else [])])
         remedy = f"{start}, then launch the run again"
-        return Plight("stopped", f"slice {run.slice} was stopped ({state}{said})", True, remedy)
+        return SliceDiagnosis("stopped", f"slice {run.slice} was stopped ({state}{said})", True, remedy)
     if state in _BEING_DELETED:
-        return Plight("deleted", f"slice {run.slice} is being deleted ({state}{said})", True, again)
+        return SliceDiagnosis("deleted", f"slice {run.slice} is being deleted ({state}{said})", True, again)
     if state in _REPAIRED or slice_.health == _MAINTENANCE:
         why = state if state in _REPAIRED else slice_.health
-        return Plight("maintenance", f"slice {run.slice} is under maintenance ({why}{said})")
+        return SliceDiagnosis("maintenance", f"slice {run.slice} is under maintenance ({why}{said})")
     if state in _COMING:
-        return Plight("changing", f"slice {run.slice} is {state}{said}")
+        return SliceDiagnosis("changing", f"slice {run.slice} is {state}{said}")
     if slice_.health not in (None, "HEALTHY"):
-        return Plight("unhealthy", f"slice {run.slice} is {state} and {slice_.health}{said}")
+        return SliceDiagnosis("unhealthy", f"slice {run.slice} is {state} and {slice_.health}{said}")
     if state == "READY":
-        return Plight("ready", f"slice {run.slice} is READY and healthy{said}")
-    return Plight("unknown", f"slice {run.slice} is in state {state or 'unknown'}{said}")
+        return SliceDiagnosis("ready", f"slice {run.slice} is READY and healthy{said}")
+    return SliceDiagnosis("unknown", f"slice {run.slice} is in state {state or 'unknown'}{said}")
 
 
 def _create_again(run: Run, slice_: Slice | None) -> str:

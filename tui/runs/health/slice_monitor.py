@@ -8,38 +8,39 @@ from typing import TYPE_CHECKING
 
 from tui.aio.backoff import backoff
 from tui.errors import TpuTuiError
-from tui.runs.health.reachability import Contact
-from tui.runs.keeper.failure_rules import Patience, names_of
+from tui.runs.health.reachability import Reachability
+from tui.runs.keeper_timeouts import KeeperTimeouts
 from tui.runs.record.log_mirror import record
 from tui.runs.record.run_directory import RunDirectory
+from tui.text.ranks import format_workers
 
 if TYPE_CHECKING:
     from tui.cloud.inventory import Inventory
     from tui.pod.slice import Slice
-    from tui.runs.health.slice_diagnosis import Plight
+    from tui.runs.health.slice_diagnosis import SliceDiagnosis
     from tui.settings import Settings
 
-FIRST_WAIT = 5.0
-LONGEST_WAIT = 120.0
+FIRST_QUERY_PAUSE_S = 5.0
+LONGEST_QUERY_PAUSE_S = 120.0
 """Seconds between two questions while workers stay out of reach: they grow from the one to the other."""
-ANSWER_TIME = 25.0
+API_TIMEOUT_S = 25.0
 """Seconds the API has when a failure waits to be named."""
 
 
-class SliceWatch:
+class SliceMonitor:
     """A run's slice as the Cloud TPU API sees it; nothing is opened before it is asked the first time.
 
-    What it says becomes a `note` event with the plight's kind in the field `slice` and `gone`, whether it is final;
-    `contact` learns that too. A run on machines of a hosts file has no API to ask.
+    Its answer becomes a `note` event with the diagnosis's kind in the field `slice` and `gone`, whether it is final;
+    `reachability` learns that too. A run on machines of a hosts file has no API to ask.
     """
 
-    def __init__(self, directory: RunDirectory, contact: Contact, patience: Patience) -> None:
+    def __init__(self, directory: RunDirectory, reachability: Reachability, timeouts: KeeperTimeouts) -> None:
         self.directory = directory
-        self.contact = contact
-        self.plight: Plight | None = None
-        self._patience = patience
+        self.reachability = reachability
+        self.diagnosis: SliceDiagnosis | None = None
+        self._timeouts = timeouts
         self._inventory: Inventory | None = None
-        self._told = ""
+        self._recorded = ""
         self._asking = asyncio.Lock()
 
     @property
@@ -51,59 +52,65 @@ class SliceWatch:
         """Ask whenever a worker has been out of reach for a while, and again as long as it is."""
         if not self.is_possible:
             return
-        waits = backoff(FIRST_WAIT, LONGEST_WAIT)
+        waits = backoff(FIRST_QUERY_PAUSE_S, LONGEST_QUERY_PAUSE_S)
         while True:
-            missed = self.contact.missed
+            missed = self.reachability.unreachable
             if not missed:
-                waits = backoff(FIRST_WAIT, LONGEST_WAIT)
-                await self.contact.change()
+                waits = backoff(FIRST_QUERY_PAUSE_S, LONGEST_QUERY_PAUSE_S)
+                await self.reachability.wait_for_change()
                 continue
-            left = self._patience.ask_after - max(self.contact.out_for(worker) for worker in missed)
+            left = self._timeouts.ask_after - max(self.reachability.seconds_unreachable(worker) for worker in missed)
             if left > 0:
-                await self.contact.change(left)
+                await self.reachability.wait_for_change(left)
                 continue
-            await self.look()
+            await self.query()
             await asyncio.sleep(next(waits))
 
-    async def look(self) -> Plight | None:
+    async def query(self) -> SliceDiagnosis | None:
         """Ask now; None where it cannot be told. Never raises for the API."""
         if not self.is_possible:
             return None
-        from tui.runs.health.slice_diagnosis import plight_of
+        from tui.runs.health.slice_diagnosis import diagnose
 
         async with self._asking:
             try:
-                slice_ = await asyncio.wait_for(self.ask(), ANSWER_TIME)
+                slice_ = await asyncio.wait_for(self.find_slice(), API_TIMEOUT_S)
             except TpuTuiError as error:
-                await self._tell("unknown", f"the Cloud TPU API could not be asked about the slice: {error.sentence}")
+                await self._record_once(
+                    "unknown", f"the Cloud TPU API could not be asked about the slice: {error.sentence}"
+                )
                 return None
             except asyncio.TimeoutError:
-                await self._tell("unknown", "the Cloud TPU API did not answer about the slice")
+                await self._record_once("unknown", "the Cloud TPU API did not answer about the slice")
                 return None
-            self.plight = plight_of(self.directory.run, slice_)
-            self.contact.give_up(self.plight.text if self.plight.is_final else None)
-            told = self._in_words(self.plight)
-            await self._tell(self.plight.kind, told, gone=self.plight.is_final, remedy=self.plight.remedy)
-            return self.plight
+            self.diagnosis = diagnose(self.directory.run, slice_)
+            self.reachability.give_up(self.diagnosis.text if self.diagnosis.is_final else None)
+            told = self._describe(self.diagnosis)
+            await self._record_once(
+                self.diagnosis.kind, told, gone=self.diagnosis.is_final, remedy=self.diagnosis.remedy
+            )
+            return self.diagnosis
 
-    def _in_words(self, plight: Plight) -> str:
-        missed = self.contact.missed
-        text = f"the Cloud TPU API says: {plight.text}"
-        if plight.kind == "ready" and missed:
-            text += f"; so {names_of(missed)} crashed or hangs, or the network between here and there is at fault"
+    def _describe(self, diagnosis: SliceDiagnosis) -> str:
+        missed = self.reachability.unreachable
+        text = f"the Cloud TPU API says: {diagnosis.text}"
+        if diagnosis.kind == "ready" and missed:
+            text += (
+                f"; so {format_workers(missed)} crashed or hangs, or the network between here and there is at fault"
+            )
         return text
 
-    async def _tell(self, kind: str, text: str, *, gone: bool = False, remedy: str = "") -> None:
+    async def _record_once(self, kind: str, text: str, *, gone: bool = False, remedy: str = "") -> None:
         """The same is told once, unless something else was told in between."""
-        if text != self._told:
-            self._told = text
+        if text != self._recorded:
+            self._recorded = text
             await record(self.directory, "note", text=text, slice=kind, gone=gone, remedy=remedy)
 
-    async def ask(self) -> Slice | None:
+    async def find_slice(self) -> Slice | None:
         """The slice of that name and zone, None when the zone has none. Raises TpuTuiError when that is not known."""
         run = self.directory.run
         if self._inventory is None:
-            self._inventory = _open(settings_of(self.directory))
+            self._inventory = _open(slice_settings(self.directory))
         listing = await self._inventory.slices()
         for slice_ in listing.slices:
             if (slice_.name, slice_.zone) == (run.slice, run.zone):
@@ -112,7 +119,7 @@ class SliceWatch:
             raise listing.problems[0]
         return None
 
-    async def host_keys(self, slice_: Slice) -> Slice:
+    async def with_host_keys(self, slice_: Slice) -> Slice:
         """The slice with what the API vouches for of its workers. Raises CloudError."""
         assert self._inventory is not None
         return await self._inventory.host_keys(slice_)
@@ -124,7 +131,7 @@ class SliceWatch:
             await inventory.close()
 
 
-def settings_of(directory: RunDirectory) -> Settings:
+def slice_settings(directory: RunDirectory) -> Settings:
     """The settings that lead to a run's slice. Raises UsageError for a profile that is gone or broken."""
     from tui.settings import load
 

@@ -11,45 +11,45 @@ from typing import TYPE_CHECKING
 from tui.aio.backoff import backoff
 from tui.errors import LaunchError, TpuTuiError
 from tui.pod.run import Run
-from tui.runs.health.reachability import Contact
-from tui.runs.health.slice_monitor import ANSWER_TIME, FIRST_WAIT, LONGEST_WAIT, SliceWatch
-from tui.runs.keeper.failure_rules import Patience
+from tui.runs.health.reachability import Reachability
+from tui.runs.health.slice_monitor import API_TIMEOUT_S, FIRST_QUERY_PAUSE_S, LONGEST_QUERY_PAUSE_S, SliceMonitor
+from tui.runs.keeper_timeouts import KeeperTimeouts
 from tui.runs.record.run_directory import RunDirectory
 
 if TYPE_CHECKING:
     from tui.ssh.fleet import Fleet
 
 
-async def await_slice(directory: RunDirectory, patience: Patience) -> Run | None:
+async def wait_for_slice(directory: RunDirectory, timeouts: KeeperTimeouts) -> Run | None:
     """Wait until a healthy slice of the run's name and size is there; the run on its workers as they are now.
 
-    None when none was there for as long as the run's patience with lost workers lasts.
+    None when none was there for as long as the run's timeouts with lost workers lasts.
     """
-    watch = SliceWatch(directory, Contact(patience), patience)
-    deadline = asyncio.get_running_loop().time() + patience.lost_after
-    waits = backoff(min(FIRST_WAIT, patience.ask_after), LONGEST_WAIT)
+    monitor = SliceMonitor(directory, Reachability(timeouts), timeouts)
+    deadline = asyncio.get_running_loop().time() + timeouts.lost_after
+    waits = backoff(min(FIRST_QUERY_PAUSE_S, timeouts.ask_after), LONGEST_QUERY_PAUSE_S)
     try:
         while asyncio.get_running_loop().time() < deadline:
             with suppress(TpuTuiError, asyncio.TimeoutError):
-                renewed = await asyncio.wait_for(_present(directory.run, watch), ANSWER_TIME)
+                renewed = await asyncio.wait_for(_present(directory.run, monitor), API_TIMEOUT_S)
                 if renewed is not None:
                     return renewed
             await asyncio.sleep(next(waits))
     finally:
-        await watch.close()
+        await monitor.close()
     return None
 
 
-async def _present(run: Run, watch: SliceWatch) -> Run | None:
-    slice_ = await watch.ask()
+async def _present(run: Run, monitor: SliceMonitor) -> Run | None:
+    slice_ = await monitor.find_slice()
     ready = slice_ is not None and slice_.state == "READY" and slice_.health in (None, "HEALTHY")
     if slice_ is None or not ready or len(slice_.workers) != len(run.workers):
         return None
-    known = await watch.host_keys(slice_)
+    known = await monitor.with_host_keys(slice_)
     return replace(run, workers=known.workers, slice_created=slice_.created)
 
 
-async def bring_code(run: Run, fleet: Fleet, tree_path: Path) -> None:
+async def upload_code(run: Run, fleet: Fleet, tree_path: Path) -> None:
     """Copy the run's own code to machines that may be new. Raises LaunchError when it is not here any more."""
     from tui.ssh.sync.bundle import read_parcel
     from tui.ssh.sync.upload import send_parcel

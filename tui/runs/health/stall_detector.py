@@ -21,13 +21,14 @@ from typing import TYPE_CHECKING
 
 from tui.errors import TpuTuiError
 from tui.runs.health.core_watch import CoreWatch
-from tui.runs.health.reachability import Contact
-from tui.runs.health.slice_monitor import settings_of
-from tui.runs.keeper.failure_rules import Patience, names_of
+from tui.runs.health.reachability import Reachability
+from tui.runs.health.slice_monitor import slice_settings
 from tui.runs.keeper.packet_batching import PAUSE
+from tui.runs.keeper_timeouts import KeeperTimeouts
 from tui.runs.record.log_mirror import record
 from tui.runs.record.run_directory import RunDirectory
 from tui.text.durations import format_duration
+from tui.text.ranks import format_workers
 
 if TYPE_CHECKING:
     from tui.logs.demux import Demux
@@ -50,23 +51,23 @@ large that it would be more of all together. Where no fast path knows their form
 in which no other worker's lines are taken."""
 
 
-class Watcher:
+class StallDetector:
     """Watches one attempt's mirrors for as long as its task lives."""
 
-    def __init__(self, directory: RunDirectory, contact: Contact, patience: Patience) -> None:
+    def __init__(self, directory: RunDirectory, reachability: Reachability, timeouts: KeeperTimeouts) -> None:
         self.directory = directory
-        self.contact = contact
-        self.patience = patience
-        self._silence = _Silence(directory, contact)
+        self.reachability = reachability
+        self.timeouts = timeouts
+        self._silence = _Silence(directory, reachability)
         self._tails = _Tails(directory)
         self._silent: set[int] = set()
-        self._cores = CoreWatch(directory, contact, patience)
+        self._cores = CoreWatch(directory, reachability, timeouts)
         self._looking = asyncio.Lock()
         self._concluded = False
 
     async def run(self) -> None:
         """Look again and again."""
-        shortest = min(self.patience.stalled_after, self.patience.behind_after) / _LOOKS
+        shortest = min(self.timeouts.stalled_after, self.timeouts.behind_after) / _LOOKS
         while not self._concluded:
             wanted = max(LOOK, min(self._tails.spent / _SHARE, _FARTHEST * LOOK))
             await asyncio.sleep(max(_SHORTEST_LOOK, min(wanted, shortest)))
@@ -87,18 +88,20 @@ class Watcher:
                 await self._cores.conclude(await self._tails.snapshot(again=True))
 
     async def _look_at_silence(self) -> None:
-        limit = self.patience.stalled_after
+        limit = self.timeouts.stalled_after
         silent = {worker for worker, seconds in self._silence.look().items() if seconds >= limit}
         new, heard = silent - self._silent, self._silent - silent
         self._silent = silent
-        alive = [one.index for one in self.directory.run.workers if not self.contact.has_ended(one.index)]
+        alive = [one.index for one in self.directory.run.workers if not self.reachability.has_ended(one.index)]
         if new:
             everybody = silent == set(alive) and len(alive) > 1
             have = "no worker has written anything" if everybody else f"{_have(new)} written nothing"
             await self._tell(f"{have} for {format_duration(limit)}: hanging?", "silent", new)
-        back = [worker for worker in heard if not self.contact.has_ended(worker)]
+        back = [worker for worker in heard if not self.reachability.has_ended(worker)]
         if back:
-            await self._tell("writes again" if len(back) == 1 else f"{names_of(back)} write again", "over", back)
+            await self._tell(
+                "writes again" if len(back) == 1 else f"{format_workers(back)} write again", "over", back
+            )
 
     async def _tell(self, text: str, stall: str, workers: Iterable[int]) -> None:
         listed = sorted(workers)
@@ -109,9 +112,9 @@ class Watcher:
 class _Silence:
     """For how long each worker has written nothing, while it could be heard."""
 
-    def __init__(self, directory: RunDirectory, contact: Contact) -> None:
+    def __init__(self, directory: RunDirectory, reachability: Reachability) -> None:
         self._directory = directory
-        self._contact = contact
+        self._reachability = reachability
         self._sizes: dict[int, int] = {}
         self._since: dict[int, float] = {}
 
@@ -121,10 +124,10 @@ class _Silence:
         silence = {}
         for index in (worker.index for worker in self._directory.run.workers):
             size = _size(self._directory, index)
-            if size != self._sizes.get(index) or self._contact.is_out(index):
+            if size != self._sizes.get(index) or self._reachability.is_unreachable(index):
                 self._sizes[index] = size
                 self._since[index] = now
-            if not self._contact.has_ended(index):
+            if not self._reachability.has_ended(index):
                 silence[index] = now - self._since[index]
         return silence
 
@@ -182,7 +185,7 @@ class _Tails:
         addresses = {one.index: one.internal_ip or one.external_ip for one in run.workers}
         self._demux = Demux(dialects=BUILT_IN)
         with suppress(TpuTuiError):
-            settings = settings_of(self._directory)
+            settings = slice_settings(self._directory)
             self._demux = Demux(
                 dialects=(*user_dialects(settings.dialects), *BUILT_IN),
                 addresses={index: address for index, address in addresses.items() if address},
@@ -252,4 +255,4 @@ def _bytes(directory: RunDirectory, worker: int, start: int, size: int) -> bytes
 
 def _have(workers: set[int]) -> str:
     """An event about one worker names it already."""
-    return "has" if len(workers) == 1 else f"{names_of(workers)} have"
+    return "has" if len(workers) == 1 else f"{format_workers(workers)} have"

@@ -10,31 +10,32 @@ from typing import TYPE_CHECKING, Any
 
 from tui.errors import TpuTuiError
 from tui.pod.run import RunState
+from tui.runs.failure_rules import WorkerOutcome, final_state, first_failure, has_failed, remedy_of_kill
 from tui.runs.follow.follower import Follower
 from tui.runs.follow.previous_attempts import record_exit
-from tui.runs.health.reachability import Contact
-from tui.runs.health.slice_monitor import SliceWatch
-from tui.runs.health.stall_detector import Watcher
-from tui.runs.keeper.attempt_start import Ended, Starting
-from tui.runs.keeper.failure_handler import Blame
-from tui.runs.keeper.failure_rules import Patience, failed, final_state, first_failure, names_of, remedy_of_kill
-from tui.runs.keeper.leadership import Acting
+from tui.runs.health.reachability import Reachability
+from tui.runs.health.slice_monitor import SliceMonitor
+from tui.runs.health.stall_detector import StallDetector
+from tui.runs.keeper.attempt_start import AttemptResult, AttemptStarter
+from tui.runs.keeper.failure_handler import FailureHandler
+from tui.runs.keeper.leadership import Leadership
 from tui.runs.keeper.packet_batching import PAUSE, unhurried
-from tui.runs.keeper.stop_requests import GIVE_UP, see_to_stop
+from tui.runs.keeper.stop_requests import GIVE_UP_AFTER_S, complete_requested_stop
+from tui.runs.keeper_timeouts import KeeperTimeouts
 from tui.runs.launch.launch_spec import LaunchSpec
 from tui.runs.record.log_mirror import record
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import BY_POLICY, RunStatus, status_of
 from tui.runs.record.worker_status import WorkerStatus
-from tui.runs.worker.calls import Outcome
-from tui.runs.worker.version_query import ask_versions
+from tui.runs.worker.version_query import query_versions
 from tui.ssh.fleet import Fleet
+from tui.text.ranks import format_workers
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
 
-class Keeping:
+class Attempt:
     """One keeper's work on one attempt of a run.
 
     `launching` says that the attempt has to be launched; without `spec` the workers take what they were sent before.
@@ -44,41 +45,41 @@ class Keeping:
         self,
         directory: RunDirectory,
         fleet: Fleet,
-        patience: Patience,
+        timeouts: KeeperTimeouts,
         *,
         spec: LaunchSpec | None = None,
         attempt: int = 0,
         launching: bool = False,
-        acting: Acting | None = None,
+        leadership: Leadership | None = None,
     ) -> None:
         self.directory = directory
         self.fleet = fleet
-        self.patience = patience
+        self.timeouts = timeouts
         self.attempt = attempt
         self.launching = launching
         self.spec = spec
-        self.acting = acting or Acting(directory.run, fleet)
-        self.outcomes: dict[int, Outcome] = {}
-        self._ending: dict[int, Outcome] = {}
-        self.contact = Contact(patience)
-        self.watch = SliceWatch(directory, self.contact, patience)
-        self.starting = Starting(directory, fleet, patience, self.acting, spec=spec, attempt=attempt)
-        self.blame = Blame(
+        self.leadership = leadership or Leadership(directory.run, fleet)
+        self.outcomes: dict[int, WorkerOutcome] = {}
+        self._ending: dict[int, WorkerOutcome] = {}
+        self.reachability = Reachability(timeouts)
+        self.slice_monitor = SliceMonitor(directory, self.reachability, timeouts)
+        self.starting = AttemptStarter(directory, fleet, timeouts, self.leadership, spec=spec, attempt=attempt)
+        self.failure_handler = FailureHandler(
             directory,
             ChainMap(self.outcomes, self._ending),
-            contact=self.contact,
-            watch=self.watch,
-            acting=self.acting,
-            patience=patience,
+            reachability=self.reachability,
+            slice_monitor=self.slice_monitor,
+            leadership=self.leadership,
+            timeouts=timeouts,
         )
         self._was_over = False
         self._ended = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._watcher: Watcher | None = None
+        self._watcher: StallDetector | None = None
 
-    async def run(self) -> Ended | None:
+    async def run(self) -> AttemptResult | None:
         """The whole attempt; None when its end was on record before. Cancelled: the run is left as it is."""
-        self._beside(see_to_stop(self.directory, self.fleet, self.outcomes))
+        self._beside(complete_requested_stop(self.directory, self.fleet, self.outcomes))
         try:
             ended = await (self.starting.launch() if self.launching else self.starting.take_over())
             return ended if ended is not None else await self._follow()
@@ -86,7 +87,7 @@ class Keeping:
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
-            await self.watch.close()
+            await self.slice_monitor.close()
 
     def _beside(self, work: Coroutine[Any, Any, None]) -> None:
         """Do something beside all else, for at most as long as this attempt lasts."""
@@ -95,25 +96,25 @@ class Keeping:
         task.add_done_callback(_raise_in_log)
 
     def _watch_progress(self) -> None:
-        self._watcher = Watcher(self.directory, self.contact, self.patience)
+        self._watcher = StallDetector(self.directory, self.reachability, self.timeouts)
         self._beside(self._watcher.run())
 
-    async def _follow(self) -> Ended | None:
-        """Mirror every worker to its end, acting when one fails; how the attempt ended, None when that is known."""
+    async def _follow(self) -> AttemptResult | None:
+        """Mirror every worker to its end, acting on a failure; return None when the end is on record."""
         before = status_of(self.directory)
         self._was_over = before.state.is_over
-        self._beside(self.watch.run())
+        self._beside(self.slice_monitor.run())
         if self.launching and self.spec is not None:
-            self._beside(ask_versions(self.directory, self.spec, self.fleet))
+            self._beside(query_versions(self.directory, self.spec, self.fleet))
         if self._was_over:
-            self.contact.at_most = GIVE_UP
+            self.reachability.limit_s = GIVE_UP_AFTER_S
         else:
             self._watch_progress()
         settled = before.state.is_over and before.state is not RunState.LOST
         following = [asyncio.ensure_future(self._follow_one(worker)) for worker in before.workers]
         try:
             with unhurried(PAUSE):
-                await asyncio.wait_for(asyncio.gather(*following), GIVE_UP if settled else None)
+                await asyncio.wait_for(asyncio.gather(*following), GIVE_UP_AFTER_S if settled else None)
         except asyncio.TimeoutError:
             await record(self.directory, "note", text="some workers' last bytes could not be fetched: out of reach")
         finally:
@@ -125,10 +126,10 @@ class Keeping:
     async def _reached(self, index: int) -> None:
         """A worker answers: it learns who acts. A run that was given up as lost goes on, or its end can be told."""
         with suppress(TpuTuiError):
-            await self.acting.leave_with(index)
+            await self.leadership.announce_to(index)
         if self._was_over and status_of(self.directory).state is RunState.LOST:
             self._was_over = False
-            self.contact.at_most = math.inf
+            self.reachability.limit_s = math.inf
             self._watch_progress()
             await record(self.directory, "state", state=str(RunState.RUNNING), cause=None, revived=True)
 
@@ -138,27 +139,27 @@ class Keeping:
         if outcome is None:
             outcome = await self._followed(index)
         self.outcomes[index] = outcome
-        self.contact.ended(index)
+        self.reachability.mark_ended(index)
         self._act_on(outcome)
 
-    def _is_ending(self, index: int, outcome: Outcome) -> None:
+    def _is_ending(self, index: int, outcome: WorkerOutcome) -> None:
         """Act on a failure that is known before the worker has cleaned up behind its job, which may take long."""
         self._ending[index] = outcome
         self._act_on(outcome)
 
-    def _act_on(self, outcome: Outcome) -> None:
-        if failed(outcome) and not self._ended.is_set():
+    def _act_on(self, outcome: WorkerOutcome) -> None:
+        if has_failed(outcome) and not self._ended.is_set():
             self._ended.set()
-            self._beside(self.blame.on_failure())
+            self._beside(self.failure_handler.handle_failure())
 
-    async def _followed(self, index: int) -> Outcome:
+    async def _followed(self, index: int) -> WorkerOutcome:
         """Follow one worker to its end, which becomes an event; a worker that was given up has not ended."""
         follower = Follower(
             self.directory,
             self.fleet,
             index,
             attempt=self.attempt,
-            contact=self.contact,
+            reachability=self.reachability,
             reached=lambda: self._reached(index),
             ending=lambda outcome: self._is_ending(index, outcome),
             front=self.starting.fronts.get(index),
@@ -170,11 +171,11 @@ class Keeping:
         await record_exit(self.directory, index, outcome)
         return outcome
 
-    def _from_record(self, before: WorkerStatus) -> Outcome | None:
+    def _from_record(self, before: WorkerStatus) -> WorkerOutcome | None:
         """The outcome that an earlier keeper wrote down, where the mirror is as long as it says."""
         with suppress(OSError):
             if before.size is not None and self.directory.log_path(before.worker).stat().st_size == before.size:
-                return Outcome(
+                return WorkerOutcome(
                     before.exit_code,
                     before.signal,
                     before.size,
@@ -184,10 +185,10 @@ class Keeping:
                 )
         return None
 
-    async def _conclude(self) -> Ended | None:
+    async def _conclude(self) -> AttemptResult | None:
         if self._watcher is not None:
             await self._watcher.conclude()
-        await self.blame.learn_of_a_stop()
+        await self.failure_handler.detect_remote_stop()
         status = status_of(self.directory)
         if status.state.is_over:
             return None
@@ -195,45 +196,47 @@ class Keeping:
         lost = {index: one for index, one in self.outcomes.items() if one.unreachable is not None}
         if lost:
             if len(lost) < len(self.outcomes) and not by_person:
-                await self.blame.name_first()
+                await self.failure_handler.record_first_failure()
                 status = status_of(self.directory)
             return self._lost(status, lost)
-        cause = None if by_person else await self.blame.name_first()
+        cause = None if by_person else await self.failure_handler.record_first_failure()
         first = first_failure(self.outcomes)
         named = status_of(self.directory).first_failure
         state = final_state(
             self.outcomes, stopped_by_person=by_person, first=first if named not in self.outcomes else named
         )
-        plight = self.watch.plight
-        if plight is not None and plight.text in (cause or ""):
-            return Ended(state, cause, remedy=plight.remedy or None)
+        diagnosis = self.slice_monitor.diagnosis
+        if diagnosis is not None and diagnosis.text in (cause or ""):
+            return AttemptResult(state, cause, remedy=diagnosis.remedy or None)
         culprit = first if named is None else named
         killed = None if by_person or culprit not in self.outcomes else self.outcomes[culprit]
         remedy = remedy_of_kill(self.directory.run, culprit, killed) if culprit is not None and killed else None
-        return Ended(state, cause, remedy=remedy)
+        return AttemptResult(state, cause, remedy=remedy)
 
     def _stop_came_late(self) -> bool:
         """Whether every part had ended by itself before a stop was heard of there, and for good."""
         ended = all(one.recorded and not one.stopped for one in self.outcomes.values())
-        again = self.attempt < self.directory.run.restarts and any(failed(one) for one in self.outcomes.values())
+        again = self.attempt < self.directory.run.restarts and any(has_failed(one) for one in self.outcomes.values())
         return ended and not again
 
-    def _lost(self, status: RunStatus, lost: dict[int, Outcome]) -> Ended:
+    def _lost(self, status: RunStatus, lost: dict[int, WorkerOutcome]) -> AttemptResult:
         """The end of a run some of whose workers were given up, after what was known before."""
-        plight = self.watch.plight
-        if plight is not None and plight.is_final:
+        diagnosis = self.slice_monitor.diagnosis
+        if diagnosis is not None and diagnosis.is_final:
             cause = (
-                status.cause if plight.text in (status.cause or "") else f"{plight.text}; with it {names_of(lost)}"
+                status.cause
+                if diagnosis.text in (status.cause or "")
+                else f"{diagnosis.text}; with it {format_workers(lost)}"
             )
-            return Ended(RunState.LOST, cause, remedy=plight.remedy)
+            return AttemptResult(RunState.LOST, cause, remedy=diagnosis.remedy)
         first = next(iter(lost.values()))
         known = f"{status.cause}; " if status.cause else ""
         asked = "; a stop is not confirmed there" if status.stop_requested else ""
         cause = (
-            f"{known}{names_of(lost)} {first.unreachable}{asked}. Deleted, or the network here is gone: "
+            f"{known}{format_workers(lost)} {first.unreachable}{asked}. Deleted, or the network here is gone: "
             "`tpu-tui attach` looks again"
         )
-        return Ended(RunState.LOST, cause, remedy=f"tpu-tui attach {self.directory.id} looks again")
+        return AttemptResult(RunState.LOST, cause, remedy=f"tpu-tui attach {self.directory.id} looks again")
 
 
 def _raise_in_log(task: asyncio.Task[None]) -> None:

@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING
 
 from tui.errors import LaunchError, TpuTuiError
 from tui.pod.run import RunState
-from tui.runs.keeper.failure_rules import Patience, names_of
-from tui.runs.keeper.leadership import Acting
-from tui.runs.keeper.stop_requests import note_stop_elsewhere, stop_everywhere, wish_to_stop
+from tui.runs.keeper.leadership import Leadership
+from tui.runs.keeper.stop_requests import record_remote_stop, stop_everywhere, wait_for_stop_request
+from tui.runs.keeper_timeouts import KeeperTimeouts
 from tui.runs.launch.gang import Gang
 from tui.runs.launch.launch_spec import LaunchSpec
 from tui.runs.launch.worker_session import BegunElsewhereError, StoppedForGoodError
 from tui.runs.record.log_mirror import is_full, patiently, record, set_logs_aside, tell_missed_arrivals
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import BY_POLICY, STOP_REQUESTED, status_of
-from tui.runs.worker.queries import Found, survey
+from tui.runs.worker.queries import RemoteState, query_states
 from tui.text.durations import format_duration
+from tui.text.ranks import format_workers
 
 if TYPE_CHECKING:
     from tui.runs.launch.worker_session import Front
@@ -32,7 +33,7 @@ ABORT_GRACE = 5.0
 
 
 @dataclass(frozen=True)
-class Ended:
+class AttemptResult:
     """How an attempt ended: what its last `state` event is to say, unless it is made again."""
 
     state: RunState
@@ -41,29 +42,29 @@ class Ended:
     remedy: str | None = None
 
 
-class Starting:
+class AttemptStarter:
     """One attempt's beginning. Without `spec` the workers take what they were sent before."""
 
     def __init__(
         self,
         directory: RunDirectory,
         fleet: Fleet,
-        patience: Patience,
-        acting: Acting,
+        timeouts: KeeperTimeouts,
+        leadership: Leadership,
         *,
         spec: LaunchSpec | None,
         attempt: int,
     ) -> None:
         self.directory = directory
         self.fleet = fleet
-        self.patience = patience
-        self.acting = acting
+        self.timeouts = timeouts
+        self.leadership = leadership
         self.spec = spec
         self.attempt = attempt
         self.fronts: dict[int, Front] = {}
         """The sessions of the launch that came about: each goes on with its worker's log."""
 
-    async def launch(self) -> Ended | None:
+    async def launch(self) -> AttemptResult | None:
         """Launch the gang; how that ended where it does not run."""
         spec = self.spec or LaunchSpec(self.directory.run, {}, self.fleet.access)
         gang = Gang(
@@ -72,10 +73,10 @@ class Starting:
             self.fleet,
             attempt=self.attempt,
             again=self.spec is None,
-            keeper=self.acting.number,
+            keeper=self.leadership.number,
         )
         launching = asyncio.ensure_future(gang.run())
-        wish = asyncio.ensure_future(wish_to_stop(self.directory))
+        wish = asyncio.ensure_future(wait_for_stop_request(self.directory))
         try:
             await asyncio.wait({launching, wish}, return_when=asyncio.FIRST_COMPLETED)
             if not launching.done():
@@ -101,21 +102,21 @@ class Starting:
             wish.cancel()
         self.fronts = gang.fronts
         if gang.keeper:
-            self.acting.was_left_with(gang.fronts)
+            self.leadership.mark_announced(gang.fronts)
         await record(self.directory, "state", state=str(RunState.RUNNING), cause=None)
         return None
 
     async def _was_stopped(self, error: TpuTuiError) -> bool:
         """Whether a person's stop is behind an error: workers hear of it before the keeper does, or it alone does."""
         if not self._is_to_stop and isinstance(error, StoppedForGoodError):
-            await note_stop_elsewhere(self.directory)
+            await record_remote_stop(self.directory)
         return self._is_to_stop
 
     @property
     def _is_to_stop(self) -> bool:
         return status_of(self.directory).stop_requested not in (None, BY_POLICY)
 
-    async def _undo(self, gang: Gang, error: TpuTuiError | None) -> Ended:
+    async def _undo(self, gang: Gang, error: TpuTuiError | None) -> AttemptResult:
         """End what a launch that came to nothing may have started; the culprit is named."""
         cause = None if error is None else error.sentence
         if gang.passed_barrier:
@@ -128,9 +129,9 @@ class Starting:
         worker = error.worker if error is not None and isinstance(error.worker, int) else None
         if worker is not None:
             await record(self.directory, "failure", worker=worker, exit_code=None, cause=cause)
-        return Ended(state, cause, worker, error.remedy if error is not None else None)
+        return AttemptResult(state, cause, worker, error.remedy if error is not None else None)
 
-    async def take_over(self) -> Ended | None:
+    async def take_over(self) -> AttemptResult | None:
         """Look what became of a run whose keeper is gone; how it ended where there is nothing to follow."""
         status = status_of(self.directory)
         if status.state is RunState.PREPARING and self.attempt:
@@ -138,41 +139,41 @@ class Starting:
         tell_missed_arrivals(self.directory)
         return await self._as_found() if status.state is RunState.PREPARING else None
 
-    async def _as_found(self) -> Ended | None:
+    async def _as_found(self) -> AttemptResult | None:
         """Go on with what the workers have of the attempt; how it ended where there is nothing to follow."""
-        asking = survey(self.directory.run, self.fleet, self.attempt)
+        asking = query_states(self.directory.run, self.fleet, self.attempt)
         try:
-            found = await asyncio.wait_for(asking, self.patience.lost_after)
+            found = await asyncio.wait_for(asking, self.timeouts.lost_after)
         except asyncio.TimeoutError:
-            while_ = format_duration(self.patience.lost_after)
-            return Ended(RunState.LOST, f"what became of its launch could not be asked for {while_}")
-        begun = [index for index, what in found.items() if what is not Found.NOTHING]
+            while_ = format_duration(self.timeouts.lost_after)
+            return AttemptResult(RunState.LOST, f"what became of its launch could not be asked for {while_}")
+        begun = [index for index, what in found.items() if what is not RemoteState.NOTHING]
         if not begun and self._is_to_stop:
-            return Ended(RunState.STOPPED, None)
+            return AttemptResult(RunState.STOPPED, None)
         if not begun and self.attempt:
             return await self._launch_in_turn()
         if not begun:
             error = LaunchError("the launch was cut off before anything started", remedy="launch it again")
-            return Ended(RunState.FAILED, error.sentence, remedy=error.remedy)
+            return AttemptResult(RunState.FAILED, error.sentence, remedy=error.remedy)
         for index in begun:
             await record(self.directory, "phase", worker=index, phase="confirm", status="done", detail="found")
-        missing = [index for index, what in found.items() if what in (Found.NOTHING, Found.ABORTED)]
+        missing = [index for index, what in found.items() if what in (RemoteState.NOTHING, RemoteState.ABORTED)]
         if missing:
             await self._end_partial(missing)
         else:
             await record(self.directory, "state", state=str(RunState.RUNNING), cause=None)
         return None
 
-    async def _launch_in_turn(self) -> Ended | None:
+    async def _launch_in_turn(self) -> AttemptResult | None:
         """Launch an attempt of which nothing is there, unless a newer keeper does within its time."""
-        if not await self.acting.is_ours(self.attempt):
-            begun = await self.acting.begun_elsewhere(self.attempt, self.patience.newer_acts)
+        if not await self.leadership.is_leader(self.attempt):
+            begun = await self.leadership.wait_for_other(self.attempt, self.timeouts.newer_acts)
             if begun is False:
-                await note_stop_elsewhere(self.directory)
-                return Ended(RunState.STOPPED, None)
+                await record_remote_stop(self.directory)
+                return AttemptResult(RunState.STOPPED, None)
             if begun:
                 return await self._as_found()
-        await self.acting.take_back()
+        await self.leadership.reclaim()
         return await self.launch()
 
     async def _end_partial(self, missing: list[int]) -> None:
@@ -180,7 +181,7 @@ class Starting:
         if self._is_to_stop:
             await stop_everywhere(self.directory, self.fleet, ABORT_GRACE)
             return
-        cause = f"the launch was cut off while it was confirmed: it does not run on {names_of(missing)}"
+        cause = f"the launch was cut off while it was confirmed: it does not run on {format_workers(missing)}"
         await record(self.directory, "failure", worker=missing[0], exit_code=None, cause=cause)
         await record(self.directory, "state", state=str(RunState.STOPPING), cause=cause)
         await record(self.directory, STOP_REQUESTED, by=BY_POLICY, grace=ABORT_GRACE, cause=cause)

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 from tui.errors import TpuTuiError
 from tui.pod.run import LOCAL_PROFILE, Run, RunState
 from tui.runs.follow.previous_attempts import fetch_earlier, learn_of_attempts
-from tui.runs.health.slice_recovery import await_slice, bring_code
+from tui.runs.health.slice_recovery import upload_code, wait_for_slice
 from tui.runs.keeper import packet_batching
-from tui.runs.keeper.attempt import Keeping
-from tui.runs.keeper.attempt_start import Ended
-from tui.runs.keeper.failure_rules import Patience
-from tui.runs.keeper.leadership import Acting
+from tui.runs.keeper.attempt import Attempt
+from tui.runs.keeper.attempt_start import AttemptResult
+from tui.runs.keeper.leadership import Leadership
 from tui.runs.keeper.on_end_claim import IDENTITY, identity_of
-from tui.runs.keeper.stop_requests import note_stop_elsewhere, wish_to_stop
+from tui.runs.keeper.stop_requests import record_remote_stop, wait_for_stop_request
+from tui.runs.keeper_timeouts import KeeperTimeouts
 from tui.runs.launch.launch_spec import LaunchSpec
 from tui.runs.record.directory_lock import Claim
 from tui.runs.record.keeper_file import HEARTBEAT
@@ -32,7 +32,7 @@ from tui.ssh.fleet import Fleet
 from tui.text.durations import format_duration
 
 if TYPE_CHECKING:
-    from tui.runs.health.local_pod_watch import Tether
+    from tui.runs.health.local_pod_watch import LocalPodWatch
 
 
 def keep_in_loop(directory: RunDirectory, claim: Claim, document: Mapping[str, Any]) -> None:
@@ -71,7 +71,7 @@ async def _while_tied(directory: RunDirectory, document: Mapping[str, Any]) -> N
     if tether is None:
         await life
         return
-    broken = asyncio.ensure_future(tether.broken())
+    broken = asyncio.ensure_future(tether.wait_gone())
     try:
         await asyncio.wait({life, broken}, return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -86,26 +86,26 @@ async def _while_tied(directory: RunDirectory, document: Mapping[str, Any]) -> N
         await record(directory, "state", state=str(RunState.LOST), cause=POD_GONE)
 
 
-def _tether(directory: RunDirectory) -> Tether | None:
+def _tether(directory: RunDirectory) -> LocalPodWatch | None:
     """What ties a local pod's run to that pod; nothing ties any other run."""
     if directory.run.profile != LOCAL_PROFILE:
         return None
-    from tui.runs.health.local_pod_watch import Tether
+    from tui.runs.health.local_pod_watch import LocalPodWatch
 
-    return Tether.of(directory)
+    return LocalPodWatch.for_run(directory)
 
 
-async def _keep(directory: RunDirectory, document: Mapping[str, Any], tether: Tether | None) -> None:
+async def _keep(directory: RunDirectory, document: Mapping[str, Any], tether: LocalPodWatch | None) -> None:
     spec = LaunchSpec.from_json(document["spec"]) if "spec" in document else None
     access = spec.access if spec else _access(directory, document)
-    patience = spec.patience if spec else Patience(**document.get("patience", {}))
+    timeouts = spec.keeper_timeouts if spec else KeeperTimeouts(**document.get("patience", {}))
     with suppress(OSError):
         directory.hold_room()
     if spec is not None:
         pod = tether.pod if tether else None
         told: dict[str, Any] = {"pod": pod, IDENTITY: identity_of(directory)}
         await record(directory, "state", state=str(RunState.PREPARING), cause=None, **told)
-    await Life(directory, access, patience, spec).run()
+    await RunLifecycle(directory, access, timeouts, spec).run()
     directory.spend_room()
 
 
@@ -118,17 +118,19 @@ def _access(directory: RunDirectory, document: Mapping[str, Any]) -> Access:
     return access_from(load({"profile": directory.run.profile} if directory.run.profile else {}))
 
 
-class Life:
+class RunLifecycle:
     """A run's attempts one after the other, launched (`spec`) or followed by this keeper, and what comes after."""
 
-    def __init__(self, directory: RunDirectory, access: Access, patience: Patience, spec: LaunchSpec | None) -> None:
+    def __init__(
+        self, directory: RunDirectory, access: Access, timeouts: KeeperTimeouts, spec: LaunchSpec | None
+    ) -> None:
         self.directory = directory
         self.access = access
-        self.patience = patience
+        self.timeouts = timeouts
         self.spec = spec
         self.attempt = 0
         self.fleet = Fleet(directory.run.workers, access)
-        self.acting = Acting(directory.run, self.fleet)
+        self.leadership = Leadership(directory.run, self.fleet)
 
     async def run(self) -> None:
         """Until nothing is left to do. Cancelled: the run is left as it is."""
@@ -142,19 +144,19 @@ class Life:
                 told = {"cause": ended.cause, "remedy": ended.remedy}
                 await record(self.directory, "state", worker=ended.worker, state=str(ended.state), **told)
             if self.directory.run.on_end:
-                from tui.runs.keeper.on_end import act
+                from tui.runs.keeper.on_end import run_pending_actions
 
-                await act(self.directory, self.fleet)
+                await run_pending_actions(self.directory, self.fleet)
         finally:
             await self.fleet.close()
 
-    async def _last_attempt(self) -> Ended | None:
+    async def _last_attempt(self) -> AttemptResult | None:
         """Make as many attempts as the run may have; how the last one ended, None when that was on record before."""
-        launching: bool | Ended = self.spec is not None
+        launching: bool | AttemptResult = self.spec is not None
         if self.spec is None and (known := _waiting_for_slice(self.directory)) is not None:
             launching = await self._renewed_slice(known)
         while True:
-            if isinstance(launching, Ended):
+            if isinstance(launching, AttemptResult):
                 return launching
             ended = await self._keeping(launching).run()
             if ended is None or not may_restart(self.directory, ended):
@@ -163,47 +165,47 @@ class Life:
             gone = status_of(self.directory).slice_is_gone
             launching = await (self._on_renewed_slice(ended) if gone else self._on_same_slice(ended))
 
-    def _keeping(self, launching: bool) -> Keeping:
-        return Keeping(
+    def _keeping(self, launching: bool) -> Attempt:
+        return Attempt(
             self.directory,
             self.fleet,
-            self.patience,
+            self.timeouts,
             spec=self.spec,
             attempt=self.attempt,
             launching=launching,
-            acting=self.acting,
+            leadership=self.leadership,
         )
 
-    async def _on_same_slice(self, ended: Ended) -> bool | Ended:
+    async def _on_same_slice(self, ended: AttemptResult) -> bool | AttemptResult:
         """Get ready for the next attempt: whether it is ours to launch, or how the run ended instead."""
-        pause = self.patience.pause_before(self.attempt)
-        ours = await self.acting.is_ours(self.attempt - 1)
+        pause = self.timeouts.pause_before(self.attempt)
+        ours = await self.leadership.is_leader(self.attempt - 1)
         if not ours:
-            begun = await self.acting.begun_elsewhere(self.attempt, pause + self.patience.newer_acts)
+            begun = await self.leadership.wait_for_other(self.attempt, pause + self.timeouts.newer_acts)
             if begun is False:
-                await note_stop_elsewhere(self.directory)
+                await record_remote_stop(self.directory)
                 return _stopped(ended)
             ours = begun is None
             if ours:
                 text = f"a newer keeper did not begin restart {self.attempt}: this one does"
                 await record(self.directory, "note", text=text)
-                await self.acting.take_back()
+                await self.leadership.reclaim()
         stopped = await _before(self.directory, self.attempt, ended, pause if ours else 0)
         return ours if stopped is None else stopped
 
-    async def _on_renewed_slice(self, ended: Ended) -> bool | Ended:
+    async def _on_renewed_slice(self, ended: AttemptResult) -> bool | AttemptResult:
         """Get ready for the next attempt on a slice that was taken away."""
         stopped = await _before(self.directory, self.attempt, ended, 0)
         return stopped if stopped is not None else await self._renewed_slice(ended)
 
-    async def _renewed_slice(self, ended: Ended) -> bool | Ended:
+    async def _renewed_slice(self, ended: AttemptResult) -> bool | AttemptResult:
         """Wait for the slice; True once it is there, code and all, or how the run ended."""
-        while_ = format_duration(self.patience.lost_after)
+        while_ = format_duration(self.timeouts.lost_after)
         text = f"waiting for slice {self.directory.run.slice} to be READY again, for up to {while_}"
         told = f"{text}. {ended.remedy or ''}".strip()
         await record(self.directory, "note", text=told, waits_on_slice=True)
-        waiting = asyncio.ensure_future(await_slice(self.directory, self.patience))
-        wish = asyncio.ensure_future(wish_to_stop(self.directory))
+        waiting = asyncio.ensure_future(wait_for_slice(self.directory, self.timeouts))
+        wish = asyncio.ensure_future(wait_for_stop_request(self.directory))
         try:
             await asyncio.wait({waiting, wish}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -217,7 +219,7 @@ class Life:
             return replace(ended, cause=f"{ended.cause}; it was not READY again within {while_}")
         return await self._take(renewed)
 
-    async def _take(self, renewed: Run) -> bool | Ended:
+    async def _take(self, renewed: Run) -> bool | AttemptResult:
         """Turn to the slice's present workers."""
         await record(
             self.directory, "note", text=f"slice {renewed.slice} is READY again", slice="ready", waits_on_slice=False
@@ -225,30 +227,30 @@ class Life:
         await patiently(partial(self.directory.amend, renewed))
         await self.fleet.close()
         self.fleet = Fleet(renewed.workers, self.access)
-        self.acting = Acting(renewed, self.fleet)
+        self.leadership = Leadership(renewed, self.fleet)
         if self.spec is not None and self.spec.sync is not None:
             try:
-                await bring_code(renewed, self.fleet, self.spec.sync)
+                await upload_code(renewed, self.fleet, self.spec.sync)
             except TpuTuiError as error:
-                return Ended(RunState.FAILED, error.sentence, remedy=error.remedy or None)
+                return AttemptResult(RunState.FAILED, error.sentence, remedy=error.remedy or None)
         return True
 
 
-def _waiting_for_slice(directory: RunDirectory) -> Ended | None:
+def _waiting_for_slice(directory: RunDirectory) -> AttemptResult | None:
     """What an earlier keeper was waiting out when it was killed: the end of the attempt before; None: nothing."""
     status = status_of(directory)
     told = [event.get("waits_on_slice") for event in directory.events()[0] if event.kind == "note"]
     waits = next((value for value in reversed(told) if value is not None), False)
     if not waits or status.state is not RunState.PREPARING:
         return None
-    return Ended(RunState.LOST, status.cause, remedy=status.remedy)
+    return AttemptResult(RunState.LOST, status.cause, remedy=status.remedy)
 
 
-def _stopped(ended: Ended) -> Ended:
+def _stopped(ended: AttemptResult) -> AttemptResult:
     return replace(ended, state=RunState.STOPPED, cause=None, worker=None, remedy=None)
 
 
-def may_restart(directory: RunDirectory, ended: Ended) -> bool:
+def may_restart(directory: RunDirectory, ended: AttemptResult) -> bool:
     """Whether a failed attempt is to be followed by another one.
 
     The first launch must succeed: what cannot start at all is told at once. After that a launch that fails counts as
@@ -267,7 +269,7 @@ def may_restart(directory: RunDirectory, ended: Ended) -> bool:
     )
 
 
-async def _before(directory: RunDirectory, attempt: int, ended: Ended, pause: float) -> Ended | None:
+async def _before(directory: RunDirectory, attempt: int, ended: AttemptResult, pause: float) -> AttemptResult | None:
     """Set the last attempt's logs aside and wait; how the run ended where a person stopped it meanwhile."""
     cause = f"restart {attempt} of {directory.run.restarts}: {ended.cause}"
     await record(directory, "state", state=str(RunState.PREPARING), attempt=attempt, cause=cause)
@@ -276,6 +278,6 @@ async def _before(directory: RunDirectory, attempt: int, ended: Ended, pause: fl
         await record(directory, "note", text=f"a pause of {format_duration(pause)} before restart {attempt}")
     await patiently(partial(set_logs_aside, directory, attempt))
     with suppress(asyncio.TimeoutError):
-        await asyncio.wait_for(wish_to_stop(directory), pause)
+        await asyncio.wait_for(wait_for_stop_request(directory), pause)
         return _stopped(ended)
     return None

@@ -22,15 +22,17 @@ from tui.errors import TpuTuiError, UsageError
 from tui.pod.run import Run, RunState
 from tui.pod.slice_commands import CANNOT_STOP
 from tui.procs.python_env import python_path
-from tui.runs.health.reachability import Contact
-from tui.runs.health.slice_diagnosis import Plight, plight_of
-from tui.runs.health.slice_monitor import SliceWatch, settings_of
-from tui.runs.keeper.failure_rules import Patience, last_lines, names_of
-from tui.runs.keeper.on_end_claim import hindrance
+from tui.runs.failure_rules import read_last_lines
+from tui.runs.health.reachability import Reachability
+from tui.runs.health.slice_diagnosis import SliceDiagnosis, diagnose
+from tui.runs.health.slice_monitor import SliceMonitor, slice_settings
+from tui.runs.keeper.on_end_claim import refusal_reason
+from tui.runs.keeper_timeouts import KeeperTimeouts
 from tui.runs.record.log_mirror import record
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import status_of
-from tui.runs.worker.queries import Found, runs_on
+from tui.runs.worker.queries import RemoteState, list_runs
+from tui.text.ranks import format_workers
 
 if TYPE_CHECKING:
     from tui.ssh.fleet import Fleet
@@ -40,8 +42,8 @@ ACTIONS = ("report", "stop-slice", "delete-slice", "command")
 REPORT_FORMATS = ("html", "md", "json", "csv", "txt")
 LOG_FILE = "on-end.log"
 """What the last action printed that is a command, in the run's directory."""
-COMMAND_TIMEOUT = 600.0
-ASK_OTHERS_TIMEOUT = 30.0
+COMMAND_TIMEOUT_S = 600.0
+OTHER_RUNS_TIMEOUT_S = 30.0
 """Seconds the workers have to tell whether another run is alive there."""
 _DONE = ("done", "failed", "refused")
 _INTERRUPTED = "it was begun, and its keeper ended meanwhile, so it may have been done"
@@ -111,7 +113,7 @@ def describe(run: Run) -> str:
     return "".join(lines)
 
 
-def left_to_do(directory: RunDirectory) -> list[Action]:
+def pending_actions(directory: RunDirectory) -> list[Action]:
     """The actions that were not carried out yet, by the events; none of a launch that never began to run anywhere.
 
     Nobody wants a slice deleted over a mistyped command: whoever launched it was told, and may launch again.
@@ -135,12 +137,12 @@ def never_began(directory: RunDirectory) -> bool:
     return status.state in (RunState.FAILED, RunState.STOPPED) and not begun
 
 
-async def act(directory: RunDirectory, fleet: Fleet) -> None:
+async def run_pending_actions(directory: RunDirectory, fleet: Fleet) -> None:
     """Do what is left to do; failures are told and keep nothing else from being done."""
     if never_began(directory):
         await record(directory, "note", text="nothing is done on end: the run never began")
-    left, begun = left_to_do(directory), _told(directory, ("started",))
-    hindered = await hindrance(directory, fleet) if left else ""
+    left, begun = pending_actions(directory), _told(directory, ("started",))
+    hindered = await refusal_reason(directory, fleet) if left else ""
     for action in left:
         interrupted = _INTERRUPTED if action.kind == "command" and str(action) in begun else ""
         try:
@@ -161,7 +163,7 @@ async def act(directory: RunDirectory, fleet: Fleet) -> None:
 
 async def _refusal(directory: RunDirectory, action: Action, fleet: Fleet) -> str:
     """Why a slice must not be taken away now; empty when nothing speaks against it."""
-    if action.kind != "report" and settings_of(directory).read_only:
+    if action.kind != "report" and slice_settings(directory).read_only:
         return "refused by --read-only"
     if not action.is_about_slice:
         return ""
@@ -169,21 +171,21 @@ async def _refusal(directory: RunDirectory, action: Action, fleet: Fleet) -> str
     begun = [worker for worker in status.workers if worker.phase in ("start", "confirm")]
     alive = [worker.worker for worker in begun if not worker.ended and not worker.confirmed]
     if alive and not status.slice_is_gone:
-        return f"the run may go on on {names_of(alive)}, which could not be reached"
+        return f"the run may go on on {format_workers(alive)}, which could not be reached"
     if (await _plight(directory)).kind == "replaced":
         return f"{directory.run.slice} was made again since"
     others = await _others_alive(directory, fleet)
     return f"{others} is alive there" if others else ""
 
 
-async def _plight(directory: RunDirectory) -> Plight:
+async def _plight(directory: RunDirectory) -> SliceDiagnosis:
     """What the slice is in now. Raises TpuTuiError where that is not to be known."""
-    patience = Patience()
-    watch = SliceWatch(directory, Contact(patience), patience)
+    timeouts = KeeperTimeouts()
+    monitor = SliceMonitor(directory, Reachability(timeouts), timeouts)
     try:
-        return plight_of(directory.run, await watch.ask())
+        return diagnose(directory.run, await monitor.find_slice())
     finally:
-        await watch.close()
+        await monitor.close()
 
 
 async def _others_alive(directory: RunDirectory, fleet: Fleet) -> str:
@@ -191,10 +193,10 @@ async def _others_alive(directory: RunDirectory, fleet: Fleet) -> str:
 
     async def asked(index: int) -> list[str]:
         try:
-            known = await asyncio.wait_for(runs_on(fleet, index, directory.run.run_root), ASK_OTHERS_TIMEOUT)
+            known = await asyncio.wait_for(list_runs(fleet, index, directory.run.run_root), OTHER_RUNS_TIMEOUT_S)
         except (TpuTuiError, asyncio.TimeoutError):
             return []
-        return [run for run, found in known.items() if found in (Found.RUNNING, Found.UNDECIDED)]
+        return [run for run, found in known.items() if found in (RemoteState.RUNNING, RemoteState.UNDECIDED)]
 
     heard = await asyncio.gather(*(asked(worker.index) for worker in directory.run.workers))
     return next((run for runs in heard for run in sorted(runs) if run != directory.id), "")
@@ -213,7 +215,7 @@ async def _do(directory: RunDirectory, action: Action) -> str:
 async def _change_slice(directory: RunDirectory, action: Action) -> str:
     from tui.cloud.tpu.tpu_api import TpuApi
 
-    api = TpuApi(settings_of(directory))
+    api = TpuApi(slice_settings(directory))
     change = api.delete if action.kind == "delete-slice" else api.stop
     last = ""
     try:
@@ -256,16 +258,16 @@ async def _run(directory: RunDirectory, command: list[str]) -> str:
             start_new_session=True,
         )
     try:
-        code = await asyncio.wait_for(process.wait(), COMMAND_TIMEOUT)
+        code = await asyncio.wait_for(process.wait(), COMMAND_TIMEOUT_S)
     except asyncio.TimeoutError:
-        raise TpuTuiError("it did not end", why=f"killed after {COMMAND_TIMEOUT:.0f} s") from None
+        raise TpuTuiError("it did not end", why=f"killed after {COMMAND_TIMEOUT_S:.0f} s") from None
     finally:
         if process.returncode is None:
             os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
     if code:
-        raise TpuTuiError(f"it ended with {code}", why=last_lines(log))
-    return last_lines(log)
+        raise TpuTuiError(f"it ended with {code}", why=read_last_lines(log))
+    return read_last_lines(log)
 
 
 async def _tell(directory: RunDirectory, action: Action, status: str, text: str) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tui.errors import TpuTuiError
 from tui.runs.record.run_directory import EVENTS_FILE, RunDirectory
 from tui.runs.record.run_status import status_of
-from tui.runs.worker.calls import call
+from tui.runs.worker.calls import build_call
 from tui.ssh.exec.script_protocol import answers
 
 if TYPE_CHECKING:
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 IDENTITY = "launched_from"
 """Field of a launch's first event that says which directory it was launched from."""
-ORIGINAL_FIRST = 30.0
+COPY_DELAY_S = 30.0
 """Seconds that a copy leaves to the directory that it was made of."""
-ASK_TIMEOUT = 30.0
+CLAIM_TIMEOUT_S = 30.0
 _NUMBER_BYTES = 7
 """A shell's numbers have 63 bits."""
 
@@ -33,17 +33,17 @@ def identity_of(directory: RunDirectory) -> str:
     return f"{directory.path.stat().st_ino}-{(directory.path / EVENTS_FILE).stat().st_ino}"
 
 
-def is_a_copy(directory: RunDirectory) -> bool:
+def is_copy(directory: RunDirectory) -> bool:
     """Whether it is not the directory that the run was launched from, as far as its events tell."""
     known = (event.get(IDENTITY) for event in directory.events()[0] if event.kind == "state")
     return next((told for told in known if told), None) not in (None, identity_of(directory))
 
 
-async def hindrance(directory: RunDirectory, fleet: Fleet) -> str:
+async def refusal_reason(directory: RunDirectory, fleet: Fleet) -> str:
     """Why what was asked for the end is not this directory's to do; empty where it is, of which the workers know."""
-    copied = is_a_copy(directory)
+    copied = is_copy(directory)
     if copied:
-        await asyncio.sleep(ORIGINAL_FIRST)
+        await asyncio.sleep(COPY_DELAY_S)
     told = [] if status_of(directory).slice_is_gone else await _told_by_workers(directory, fleet)
     if any(number != _number(directory) for number in told):
         return "another copy of this run's directory has seen to it, or does"
@@ -64,10 +64,10 @@ async def _told_by_workers(directory: RunDirectory, fleet: Fleet) -> list[int]:
 
 
 async def _told_by(directory: RunDirectory, fleet: Fleet, index: int) -> int | None:
-    made = call("entitle", directory.id, index, _number(directory), run_root=directory.run.run_root)
+    made = build_call("entitle", directory.id, index, _number(directory), run_root=directory.run.run_root)
     try:
-        asking = fleet.run(index, made.command, input=made.input, timeout=ASK_TIMEOUT)
-        done = await asyncio.wait_for(asking, ASK_TIMEOUT)
+        asking = fleet.run(index, made.command, input=made.input, timeout=CLAIM_TIMEOUT_S)
+        done = await asyncio.wait_for(asking, CLAIM_TIMEOUT_S)
     except (TpuTuiError, asyncio.TimeoutError):
         return None
     for answer in answers(made.nonce, done.stdout):

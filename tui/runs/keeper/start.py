@@ -27,13 +27,13 @@ from tui.text.numbers import parse_integer
 from tui.text.printable import one_line
 
 if TYPE_CHECKING:
-    from tui.runs.keeper.failure_rules import Patience
+    from tui.runs.keeper_timeouts import KeeperTimeouts
     from tui.runs.launch.launch_spec import LaunchSpec
     from tui.ssh.config.access import Access
 
 YOUNG_OBJECTS = 50_000
 """Objects made before garbage is looked for: those of connections live as long as the run does."""
-OTHERS_TURN = 15.0
+LOCK_TIMEOUT_S = 15.0
 """Seconds that a command has which brings the mirror up to date, where there was no keeper, before one begins."""
 _LAST_WORDS = 400
 """Bytes of keeper.log in which the reason is looked for why a keeper did not start."""
@@ -44,7 +44,7 @@ def start_keeper(
     spec: LaunchSpec | None,
     *,
     access: Access | None = None,
-    patience: Patience | None = None,
+    timeouts: KeeperTimeouts | None = None,
 ) -> int:
     """Start the run's keeper and return its pid; the living one's where there is one.
 
@@ -60,8 +60,8 @@ def start_keeper(
         document = {"spec": spec.to_json()}
     elif access is not None:
         document = {"access": access.to_json()}
-    if patience is not None:
-        document["patience"] = patience.to_json()
+    if timeouts is not None:
+        document["patience"] = timeouts.to_json()
     try:
         log = os.open(directory.path / KEEPER_LOG, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
     except FileNotFoundError as error:
@@ -104,7 +104,7 @@ def start_keeper(
     return pid
 
 
-async def attend(directory: RunDirectory, access: Access, *, patience: Patience | None = None) -> bool:
+async def ensure_keeper(directory: RunDirectory, access: Access, *, timeouts: KeeperTimeouts | None = None) -> bool:
     """Start a keeper for a run that has none and still needs one; whether one was started.
 
     A run that is `lost` because its workers were out of reach needs one: it may run on. Raises StuckKeeperError where
@@ -118,17 +118,17 @@ async def attend(directory: RunDirectory, access: Access, *, patience: Patience 
     import asyncio
 
     # Another interpreter starts: whoever asks goes on meanwhile.
-    await asyncio.to_thread(start_keeper, directory, None, access=access, patience=patience)
+    await asyncio.to_thread(start_keeper, directory, None, access=access, timeouts=timeouts)
     return True
 
 
 def is_complete(directory: RunDirectory) -> bool:
     """Whether nothing is left to do: the run is over, the mirrors have their ends on record, `--on-end` is done."""
-    from tui.runs.keeper.on_end import left_to_do
+    from tui.runs.keeper.on_end import pending_actions
     from tui.runs.record.run_status import status_of
 
     status = status_of(directory)
-    if not status.is_whole or left_to_do(directory):
+    if not status.is_whole or pending_actions(directory):
         return False
     # One that was found and stopped while it was launched has no phases here: its exit codes tell that it began.
     begun = [each for each in status.workers if each.phase in ("start", "confirm") or each.exit_code is not None]
@@ -152,7 +152,7 @@ def main(arguments: list[str]) -> int:
     gc.set_threshold(YOUNG_OBJECTS)
     directory = RunDirectory.open(Path(arguments[0]))
     document = json.loads(sys.stdin.buffer.read() or b"{}")
-    claim = Claim.take(directory, OTHERS_TURN)
+    claim = Claim.take(directory, LOCK_TIMEOUT_S)
     if claim is None:
         keeper = living_keeper(directory)
         if keeper is None:

@@ -10,18 +10,18 @@ from tui.aio.backoff import backoff
 from tui.runs.record.log_mirror import record
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import BY_POLICY, STOP_REQUESTED, RunStatus, status_of
-from tui.runs.worker.stop import ANSWER_TIME, parts_of, record_answer, stop_worker
+from tui.runs.worker.stop import STOP_TIMEOUT_S, parts_of, record_answer, stop_worker
 
 if TYPE_CHECKING:
     from tui.ssh.fleet import Fleet
 
-LOOK = 0.5
+STOP_POLL_INTERVAL_S = 0.5
 """Seconds between two looks for somebody's wish to stop."""
-GIVE_UP = 600.0
+GIVE_UP_AFTER_S = 600.0
 """Seconds for which workers that cannot be reached are tried, when a launch has to be undone or a run is over."""
 
 
-async def wish_to_stop(directory: RunDirectory) -> RunStatus:
+async def wait_for_stop_request(directory: RunDirectory) -> RunStatus:
     """Wait until somebody wants the present attempt stopped; the status that says so."""
     read = 0
     while True:
@@ -29,24 +29,24 @@ async def wish_to_stop(directory: RunDirectory) -> RunStatus:
         wanted, read = directory.has_event(STOP_REQUESTED, read)
         if wanted and (status := status_of(directory)).stop_requested is not None:
             return status
-        await asyncio.sleep(LOOK)
+        await asyncio.sleep(STOP_POLL_INTERVAL_S)
 
 
-async def note_stop_elsewhere(directory: RunDirectory) -> None:
+async def record_remote_stop(directory: RunDirectory) -> None:
     """Put on record, once, that a person stopped the run from another machine, which its workers tell."""
     if status_of(directory).stop_requested in (None, BY_POLICY):
         await record(directory, STOP_REQUESTED, by="user on another machine", grace=directory.run.grace)
 
 
-async def see_to_stop(directory: RunDirectory, fleet: Fleet, done: Container[int]) -> None:
+async def complete_requested_stop(directory: RunDirectory, fleet: Fleet, done: Container[int]) -> None:
     """See to it that a stop that is asked for, by a person or by policy, gets done on every worker but those `done`.
 
     A person's stop asks the workers itself; what it could not reach is finished here when it comes back.
     """
-    status = await wish_to_stop(directory)
+    status = await wait_for_stop_request(directory)
     by_person = status.stop_requested != BY_POLICY
     if by_person:
-        await asyncio.sleep(status.stop_grace + ANSWER_TIME / 3)
+        await asyncio.sleep(status.stop_grace + STOP_TIMEOUT_S / 3)
 
     async def insist(index: int) -> None:
         waits = backoff()
@@ -63,9 +63,9 @@ async def see_to_stop(directory: RunDirectory, fleet: Fleet, done: Container[int
 
 
 async def stop_everywhere(directory: RunDirectory, fleet: Fleet, grace: float) -> list[int]:
-    """Stop every worker, trying those again that do not answer; the ones that did not within `GIVE_UP` seconds."""
+    """Stop every worker, retrying for `GIVE_UP_AFTER_S`; return the workers that did not confirm."""
     left = [worker.index for worker in directory.run.workers]
-    deadline = asyncio.get_running_loop().time() + GIVE_UP
+    deadline = asyncio.get_running_loop().time() + GIVE_UP_AFTER_S
     waits = backoff()
     while True:
         parts = parts_of(directory)

@@ -22,7 +22,7 @@ from tui.runs.record.event_log import to_bytes
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import TAGS
 from tui.runs.record.worker_status import is_tag
-from tui.runs.worker.calls import FOLLOW_TIMEOUT, call, pace_of
+from tui.runs.worker.calls import FOLLOW_TIMEOUT_S, build_call, poll_interval_s
 from tui.ssh.exec.script_protocol import Answer, Call
 from tui.ssh.fleet import Fleet
 
@@ -52,7 +52,7 @@ def launch_call(
     """
     text = b"" if again else job_text(spec.run, worker, spec.env, code).encode("utf-8", "surrogateescape")
     record = b"" if again else record
-    return call(
+    return build_call(
         "launch",
         spec.run.id,
         worker.index,
@@ -60,12 +60,12 @@ def launch_call(
         len(record),
         attempt,
         keeper,
-        FOLLOW_TIMEOUT,
+        FOLLOW_TIMEOUT_S,
         run_root=spec.run.run_root,
         data=text + record,
         lease=spec.run.lease,
         sync=spec.sync is not None,
-        pace=pace_of(len(spec.run.workers)),
+        pace=poll_interval_s(len(spec.run.workers)),
     )
 
 
@@ -122,12 +122,12 @@ class Gang:
                 front.send(b"ok!")
             await self._each("confirm", self._confirmed, self._word_timeout)
         except BaseException:
-            await asyncio.gather(*(front.close(self.spec.patience.answer) for front in self.fronts.values()))
+            await asyncio.gather(*(front.close(self.spec.keeper_timeouts.answer) for front in self.fronts.values()))
             raise
 
     @property
     def _word_timeout(self) -> float:
-        return self.spec.run.lease + self.spec.patience.answer
+        return self.spec.run.lease + self.spec.keeper_timeouts.answer
 
     async def _connect(self, worker: Worker) -> str:
         await self.fleet.connect(worker.index)

@@ -10,7 +10,7 @@ from typing import Any
 from tui.aio.rlimit import check_file_limit
 from tui.errors import UsageError
 from tui.pod.run import Run, mask_secrets
-from tui.runs.keeper.failure_rules import Patience
+from tui.runs.keeper_timeouts import KeeperTimeouts
 from tui.runs.launch.job_script import check_job, job_text
 from tui.runs.launch.phases import PhaseTimeouts
 from tui.runs.launch.preflight import Look
@@ -25,8 +25,7 @@ class LaunchSpec:
     env: Mapping[str, str] = field(repr=False)
     access: Access = field(repr=False)
     sync: Path | None = None
-    patience: Patience = field(default_factory=Patience)
-    """How long the keeper waits for what."""
+    keeper_timeouts: KeeperTimeouts = field(default_factory=KeeperTimeouts)
     look: Look | None = None
     """How the workers are looked at first; None: they are not."""
     timeouts: PhaseTimeouts = field(default_factory=PhaseTimeouts)
@@ -38,7 +37,7 @@ class LaunchSpec:
             "env": dict(self.env),
             "access": self.access.to_json(),
             "sync": str(self.sync) if self.sync else None,
-            "patience": self.patience.to_json(),
+            "patience": self.keeper_timeouts.to_json(),
             "timeouts": self.timeouts.to_json(),
             "look": asdict(self.look) if self.look else None,
         }
@@ -52,7 +51,7 @@ class LaunchSpec:
             env=dict(document["env"]),
             access=Access.from_json(document["access"]),
             sync=Path(sync) if sync else None,
-            patience=Patience(**document.get("patience", {})),
+            keeper_timeouts=KeeperTimeouts(**document.get("patience", {})),
             timeouts=PhaseTimeouts(**document.get("timeouts", {})),
             look=Look(**document["look"]) if document.get("look") else None,
         )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tui.errors import LaunchError
 from tui.runs.launch.job_script import job_text
-from tui.runs.worker.version_query import note_versions
+from tui.runs.worker.version_query import record_versions
 
 if TYPE_CHECKING:
     from tui.checks.grouped_rows import Finding
@@ -97,7 +97,7 @@ async def look(directory: RunDirectory, spec: LaunchSpec, wanted: Look, fleet: F
         told=facts,
     )
     rows = [row async for row in told if row.hinders or row.status == "warn"]
-    note_versions(directory, facts)
+    record_versions(directory, facts)
     if not rows:
         return
     from tui.checks.grouped_rows import digest

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from tui.pod.run import RunState
-from tui.runs.keeper.failure_rules import PARTNER_LOST
+from tui.runs.failure_rules import PARTNER_LOST
 from tui.text.ranks import format_ranks
 
 if TYPE_CHECKING:

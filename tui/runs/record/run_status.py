@@ -244,12 +244,11 @@ def _as_told(status: RunStatus, told: Event) -> RunStatus:
 
 def _with_its_end(status: RunStatus) -> RunStatus:
     """The status of a run every part of which has ended: over, unless it may be launched again."""
-    from tui.runs.keeper.failure_rules import final_state, first_failure
-    from tui.runs.worker.calls import Outcome
+    from tui.runs.failure_rules import WorkerOutcome, final_state, first_failure
 
     parts = {part.worker: part for part in status.workers}
     outcomes = {
-        index: Outcome(part.exit_code, part.signal, time=part.ended_at, recorded=part.recorded)
+        index: WorkerOutcome(part.exit_code, part.signal, time=part.ended_at, recorded=part.recorded)
         for index, part in parts.items()
     }
     by_person = status.stop_requested not in (None, BY_POLICY)

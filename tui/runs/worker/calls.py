@@ -8,16 +8,16 @@ from __future__ import annotations
 import functools
 import os
 import shlex
-from dataclasses import dataclass
 from pathlib import Path
 
 from tui.errors import UsageError
 from tui.pod.run import is_run_id
+from tui.runs.failure_rules import WorkerOutcome
 from tui.ssh.exec.script_protocol import Answer, Call
 
-ARM_TIMEOUT = 600
+ARM_TIMEOUT_S = 600
 """Seconds a prepared worker waits for the go of the gang before it gives up (a slow sync elsewhere counts)."""
-FOLLOW_TIMEOUT = 600
+FOLLOW_TIMEOUT_S = 600
 """Seconds after which a follower on the worker ends and is opened again, so that none outlives a silent client."""
 MOST_EXIT_CODE = 255
 SHORTEST_PACE, LONGEST_PACE = 0.1, 1.0
@@ -32,7 +32,7 @@ def script() -> str:
     return Path(__file__).with_name("worker.sh").read_text(encoding="utf-8")
 
 
-def call(
+def build_call(
     verb: str,
     run_id: str,
     worker: int,
@@ -46,69 +46,22 @@ def call(
     """Build one call; `lease` and `pace` in seconds. Raises UsageError for a run id that cannot stand in a path."""
     if not is_run_id(run_id):
         raise UsageError(f"{run_id!r} is not a run id")
-    numbers = f"tt_bar={ARM_TIMEOUT} tt_lease={max(1, round(lease))} tt_sync={int(sync)}"
+    numbers = f"tt_bar={ARM_TIMEOUT_S} tt_lease={max(1, round(lease))} tt_sync={int(sync)}"
     text = f"tt_root={shlex.quote(run_root)} {numbers} tt_pace={pace:.2f}\n{script()}".encode()
     nonce = os.urandom(8).hex()
     words = " ".join([verb, run_id, str(worker), nonce, *map(str, arguments)])
     return Call(text, words, nonce, data)
 
 
-def pace_of(workers: int) -> float:
+def poll_interval_s(workers: int) -> float:
     """Seconds between two looks of each worker at its log in a pod of so many."""
     return min(LONGEST_PACE, max(SHORTEST_PACE, workers / MOST_LOOKS))
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """How a worker's part ended, as its `status` file says.
-
-    `exit_code` is 128 + number for a signal, as shells count; None means that nobody recorded it. `size` is the log's
-    final length in bytes.
-    """
-
-    exit_code: int | None
-    signal: str | None = None
-    size: int | None = None
-    boot: str | None = None
-    time: str | None = None
-    aborted: bool = False
-    out_of_memory: bool = False
-    recorded: bool = True
-    absent: bool = False
-    """Whether the worker knows no such run: it was never prepared there, or its directory was removed."""
-    removed: bool = False
-    """Whether its directory was removed there, before it was known here how its part ended."""
-    stopped: bool = False
-    """Whether a person had it stopped, from whichever machine."""
-    unreachable: str | None = None
-    """Why the worker could not be reached for so long that it was given up; it may run on."""
-
-    @property
-    def cause(self) -> str | None:
-        """Why it ended, in words, where more is known than the code."""
-        if self.unreachable is not None:
-            return self.unreachable
-        if self.absent:
-            return "knows nothing of the run: it was not started there, or its directory was removed"
-        if self.removed:
-            return "does not tell how it ended: its directory was removed there, as `runs delete` does"
-        if not self.recorded:
-            return "ended without a record: its supervisor was killed, or the machine went down"
-        if self.aborted:
-            return "ended before its launch was confirmed"
-        if self.signal == "KILL" and self.out_of_memory:
-            return "killed (SIGKILL), probably out of memory: the kernel's OOM killer acted on this worker"
-        if self.signal:
-            return f"ended by SIG{self.signal}"
-        if self.exit_code is None:
-            return "ended; its exit code could not be recorded"
-        return None
-
-
-def outcome_of(answer: Answer) -> Outcome:
+def parse_outcome(answer: Answer) -> WorkerOutcome:
     """Read the fields of a status line (`end`, `stopped`, `status` answers carry them)."""
     fields = answer.fields
-    return Outcome(
+    return WorkerOutcome(
         exit_code=answer.number("exit", MOST_EXIT_CODE),
         signal=answer.name("signal"),
         size=answer.number("size"),

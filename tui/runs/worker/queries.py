@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tui.aio.backoff import backoff
 from tui.errors import TpuTuiError, WorkerError
 from tui.pod.run import Run, is_run_id, make_run_id
-from tui.runs.worker.calls import call
+from tui.runs.worker.calls import build_call
 from tui.ssh.exec.script_protocol import Answer, answers, no_answer
 from tui.text.bounded_json import parse_json
 from tui.text.numbers import parse_integer
@@ -17,13 +17,13 @@ from tui.text.numbers import parse_integer
 if TYPE_CHECKING:
     from tui.ssh.fleet import Fleet
 
-ASK_TIMEOUT = 60.0
+QUERY_TIMEOUT_S = 60.0
 MOST_RUNS = 10_000
 """Runs that are taken from one worker's listing."""
 _ID_SHOWN = 200
 
 
-class Found(str, enum.Enum):
+class RemoteState(str, enum.Enum):
     """What a worker has of a run."""
 
     NOTHING = "nothing"
@@ -36,76 +36,76 @@ class Found(str, enum.Enum):
 
 
 _CONDITIONS = {
-    "never": Found.NOTHING,
-    "armed": Found.UNDECIDED,
-    "started": Found.UNDECIDED,
-    "running": Found.RUNNING,
-    "aborted": Found.ABORTED,
-    "lost": Found.LOST,
+    "never": RemoteState.NOTHING,
+    "armed": RemoteState.UNDECIDED,
+    "started": RemoteState.UNDECIDED,
+    "running": RemoteState.RUNNING,
+    "aborted": RemoteState.ABORTED,
+    "lost": RemoteState.LOST,
 }
 
 
-async def survey(run: Run, fleet: Fleet, attempt: int = 0) -> dict[int, Found]:
+async def query_states(run: Run, fleet: Fleet, attempt: int = 0) -> dict[int, RemoteState]:
     """Ask every worker until it has answered and is decided; workers out of reach are asked again and again.
 
     What a worker has of an earlier attempt only is nothing.
     """
     indices = [worker.index for worker in run.workers]
     found = await asyncio.gather(*(_decided(run, fleet, index, attempt) for index in indices))
-    if any(what is not Found.NOTHING for what in found):
+    if any(what is not RemoteState.NOTHING for what in found):
         # One that had nothing may have been asked before a launch got there that another worker then confirmed.
         found = await asyncio.gather(*(_decided(run, fleet, index, attempt) for index in indices))
     return dict(zip(indices, found, strict=True))
 
 
-async def _decided(run: Run, fleet: Fleet, index: int, attempt: int) -> Found:
+async def _decided(run: Run, fleet: Fleet, index: int, attempt: int) -> RemoteState:
     waits = backoff()
     while True:
         try:
-            found = await condition(run, fleet, index, attempt)
-            if found is not Found.UNDECIDED:
+            found = await remote_state(run, fleet, index, attempt)
+            if found is not RemoteState.UNDECIDED:
                 return found
         except TpuTuiError:
             pass
         await asyncio.sleep(next(waits))
 
 
-async def condition(run: Run, fleet: Fleet, index: int, attempt: int = 0) -> Found:
+async def remote_state(run: Run, fleet: Fleet, index: int, attempt: int = 0) -> RemoteState:
     """What one worker has of the run's attempt now. Raises WorkerError when it does not answer."""
-    answer = await ask_status(run, fleet, index)
-    if answer is None or attempt_of(answer, run) < attempt:
-        return Found.NOTHING
-    return found_in(answer)
+    answer = await query_status(run, fleet, index)
+    if answer is None or parse_attempt(answer, run) < attempt:
+        return RemoteState.NOTHING
+    return parse_state(answer)
 
 
-async def ask_status(run: Run, fleet: Fleet, index: int) -> Answer | None:
+async def query_status(run: Run, fleet: Fleet, index: int) -> Answer | None:
     """One worker's answer about the run, None where it knows no such run. Raises WorkerError."""
-    made = call("status", run.id, index, run_root=run.run_root)
-    done = await fleet.run(index, made.command, input=made.input, timeout=ASK_TIMEOUT)
+    made = build_call("status", run.id, index, run_root=run.run_root)
+    done = await fleet.run(index, made.command, input=made.input, timeout=QUERY_TIMEOUT_S)
     for answer in answers(made.nonce, done.stdout):
         if answer.word in ("norun", "status"):
             return answer if answer.word == "status" else None
     raise no_answer(index, "no answer about the run", done.stderr, done.exit_code)
 
 
-def found_in(answer: Answer) -> Found:
+def parse_state(answer: Answer) -> RemoteState:
     """What a worker's answer about a run (`status`, `run`) says that it has of it."""
     word = answer.word_at(2)
     if word == "ended":
         unconfirmed = answer.fields.get("aborted") == "1" or answer.fields.get("confirmed") != "1"
-        return Found.ABORTED if unconfirmed else Found.ENDED
-    return _CONDITIONS.get(word, Found.LOST)
+        return RemoteState.ABORTED if unconfirmed else RemoteState.ENDED
+    return _CONDITIONS.get(word, RemoteState.LOST)
 
 
-async def runs_on(fleet: Fleet, index: int, run_root: str) -> dict[str, Found]:
+async def list_runs(fleet: Fleet, index: int, run_root: str) -> dict[str, RemoteState]:
     """The runs that one worker knows of, by id. Raises WorkerError."""
-    return {run: found_in(answer) for run, answer in (await answers_on(fleet, index, run_root)).items()}
+    return {run: parse_state(answer) for run, answer in (await list_run_answers(fleet, index, run_root)).items()}
 
 
-async def answers_on(fleet: Fleet, index: int, run_root: str) -> dict[str, Answer]:
+async def list_run_answers(fleet: Fleet, index: int, run_root: str) -> dict[str, Answer]:
     """What one worker says of each run that it knows; how another machine finds them. Raises WorkerError."""
-    made = call("list", make_run_id("list"), index, run_root=run_root)
-    done = await fleet.run(index, made.command, input=made.input, timeout=ASK_TIMEOUT)
+    made = build_call("list", make_run_id("list"), index, run_root=run_root)
+    done = await fleet.run(index, made.command, input=made.input, timeout=QUERY_TIMEOUT_S)
     listed = parse_listing(made.nonce, index, done.stdout)
     if listed is None:
         raise no_answer(index, "cannot list the runs there", done.stderr, done.exit_code)
@@ -125,8 +125,8 @@ def parse_listing(nonce: str, index: int, output: bytes) -> dict[str, Answer] | 
 
 async def read_record(fleet: Fleet, index: int, run_id: str, run_root: str) -> Run:
     """The run.json that a worker holds of a run. Raises WorkerError when it holds none."""
-    made = call("show", run_id, index, run_root=run_root)
-    done = await fleet.run(index, made.command, input=made.input, timeout=ASK_TIMEOUT)
+    made = build_call("show", run_id, index, run_root=run_root)
+    done = await fleet.run(index, made.command, input=made.input, timeout=QUERY_TIMEOUT_S)
     try:
         return parse_record(made.nonce, run_id, done.stdout)
     except ValueError as error:
@@ -148,6 +148,6 @@ def parse_record(nonce: str, run_id: str, output: bytes) -> Run:
     return run
 
 
-def attempt_of(answer: Answer, run: Run) -> int:
+def parse_attempt(answer: Answer, run: Run) -> int:
     """Return which attempt a worker is at, from 0; one that the run cannot have is none."""
     return answer.number("attempt", run.restarts) or 0

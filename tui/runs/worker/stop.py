@@ -14,15 +14,15 @@ from tui.runs.record.log_mirror import record
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import BY_POLICY, STOP_REQUESTED, RunStatus, status_of
 from tui.runs.record.worker_status import WorkerStatus
-from tui.runs.worker.calls import call, outcome_of
-from tui.runs.worker.queries import Found, ask_status, attempt_of, found_in
+from tui.runs.worker.calls import build_call, parse_outcome
+from tui.runs.worker.queries import RemoteState, parse_attempt, parse_state, query_status
 from tui.ssh.config.access import Access, Prompter
 from tui.ssh.exec.script_protocol import Answer, answers, no_answer
 
 if TYPE_CHECKING:
     from tui.ssh.fleet import Fleet
 
-ANSWER_TIME = 90.0
+STOP_TIMEOUT_S = 90.0
 """Seconds beyond the grace in which a worker has to answer: killing, verifying, waiting for the log's last bytes."""
 _TENTHS = 10
 _STARTED_PHASES = ("start", "confirm")
@@ -137,11 +137,11 @@ async def _had_ended(before: RunStatus, directory: RunDirectory, fleet: Fleet, i
     """
     if before.stop_requested not in (None, BY_POLICY):
         return False
-    asking = {index: asyncio.ensure_future(ask_status(before.run, fleet, index)) for index in indices}
+    asking = {index: asyncio.ensure_future(query_status(before.run, fleet, index)) for index in indices}
     try:
         for told in asyncio.as_completed(asking.values()):
             answer = await told
-            if answer is None or found_in(answer) is not Found.ENDED or _goes_on(answer, before.run):
+            if answer is None or parse_state(answer) is not RemoteState.ENDED or _goes_on(answer, before.run):
                 return False
     except TpuTuiError:
         return False
@@ -158,7 +158,7 @@ async def _had_ended(before: RunStatus, directory: RunDirectory, fleet: Fleet, i
 
 def _goes_on(answer: Answer, run: Run) -> bool:
     """Whether what ended is to be launched again, as it did not end well."""
-    return answer.number("exit") != 0 and attempt_of(answer, run) < run.restarts
+    return answer.number("exit") != 0 and parse_attempt(answer, run) < run.restarts
 
 
 def _note(directory: RunDirectory, kind: str, *, worker: int | None = None, **fields: Any) -> None:
@@ -192,16 +192,16 @@ async def stop_worker(
     """
     tag = int(part.tag) if part is not None and part.tag else 0
     numbers = (max(0, round(grace * _TENTHS)), int(for_good), tag)
-    made = call("stop", run.id, index, *numbers, run_root=run.run_root)
+    made = build_call("stop", run.id, index, *numbers, run_root=run.run_root)
     try:
-        done = await fleet.run(index, made.command, input=made.input, timeout=grace + ANSWER_TIME)
+        done = await fleet.run(index, made.command, input=made.input, timeout=grace + STOP_TIMEOUT_S)
     except TpuTuiError as error:
         return StopAnswer(index, False, None, f"not reached: {error.what}" + (f": {error.why}" if error.why else ""))
     for answer in answers(made.nonce, done.stdout):
         if answer.word in ("stopped", "unconfirmed"):
             return _answer_of(index, answer, part)
     if done.timed_out:
-        return StopAnswer(index, False, None, f"no answer within {grace + ANSWER_TIME:.0f} s")
+        return StopAnswer(index, False, None, f"no answer within {grace + STOP_TIMEOUT_S:.0f} s")
     problem = no_answer(index, "no answer to the stop", done.stderr, done.exit_code, done.stdout)
     return StopAnswer(index, False, None, f"{problem.what}: {problem.why}")
 
@@ -220,7 +220,7 @@ def _answer_of(index: int, answer: Answer, part: WorkerStatus | None = None) -> 
         return StopAnswer(index, False, None, answer.text)
     if answer.fields.get("never") == "1":
         return _never(index, answer, part)
-    outcome = outcome_of(answer)
+    outcome = parse_outcome(answer)
     removed = answer.fields.get("removed") == "1"
     notes = [f"{_REMOVED}, and with it how it ended" if removed else outcome.cause or ""]
     if answer.fields.get("rebooted") == "1":

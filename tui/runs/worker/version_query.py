@@ -29,7 +29,7 @@ ASKED_AT_ONCE = 16
 """Workers that start an interpreter at the same time."""
 
 
-def note_versions(directory: RunDirectory, all_facts: Sequence[Facts]) -> None:
+def record_versions(directory: RunDirectory, all_facts: Sequence[Facts]) -> None:
     """Put on record which versions the job's interpreter has, where a worker told any."""
     told = {facts.worker: facts.versions for facts in all_facts if facts.versions}
     if told:
@@ -56,7 +56,7 @@ def names_interpreter(run: Run) -> bool:
     return bool(program.startswith(INTERPRETERS) or run.venv or run.conda_env)
 
 
-async def ask_versions(directory: RunDirectory, spec: LaunchSpec, fleet: Fleet) -> None:
+async def query_versions(directory: RunDirectory, spec: LaunchSpec, fleet: Fleet) -> None:
     """Ask the workers of a run that has begun which versions its interpreter has, unless that is on record.
 
     Nothing is asked of a run whose command names no interpreter: a session costs a login, and the answer might be
@@ -82,4 +82,4 @@ async def ask_versions(directory: RunDirectory, spec: LaunchSpec, fleet: Fleet) 
             return None
 
     heard = await asyncio.gather(*map(ask, range(len(run.workers))))
-    note_versions(directory, [facts for facts in heard if facts is not None])
+    record_versions(directory, [facts for facts in heard if facts is not None])
