@@ -37,10 +37,10 @@ async def test_workers_lost_together_are_waited_for_longer_than_one_lost_alone()
         reachability.mark_reachable(1)
         reachability.mark_unreachable(0)
         reachability.mark_reachable(1)
-    together.lost(1)
-    alone.ended(1)
-    assert together.allowed(0) == PATIENCE.lost_after
-    assert alone.allowed(0) == PATIENCE.gone_after
+    together.mark_unreachable(1)
+    alone.mark_ended(1)
+    assert together.patience_for(0) == PATIENCE.lost_after
+    assert alone.patience_for(0) == PATIENCE.gone_after
 
 
 async def test_a_run_that_was_over_is_not_waited_for_long() -> None:

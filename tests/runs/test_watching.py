@@ -51,14 +51,14 @@ import asyncio, sys
 from pathlib import Path
 from tui.pod.run import Run, make_run_id
 from tui.pod.worker import Worker
-from tui.runs.health.reachability import Contact
+from tui.runs.health.reachability import Reachability
 from tui.runs.record.run_directory import RunDirectory
-from tui.runs.failure_rules import Patience
-from tui.runs.health.stall_detector import Watcher
+from tui.runs.keeper_timeouts import KeeperTimeouts
+from tui.runs.health.stall_detector import StallDetector
 
 directory = RunDirectory.create(Path(sys.argv[1]), Run(make_run_id("w"), "pod", ("true",), (Worker(0),)))
 directory.log_path(0).write_text("Epoch=1 Step=2 Loss=3.0\\n")
-asyncio.run(Watcher(directory, Contact(Patience()), Patience()).conclude())
+asyncio.run(StallDetector(directory, Reachability(KeeperTimeouts()), KeeperTimeouts()).conclude())
 print(sorted(name for name in sys.modules if name.startswith("tui.logs.")))
 """
 
