@@ -23,7 +23,7 @@ from tests.runs.ssh_pod import Pod, over, unattended
 from tests.sshd import OpensshWorker, needs_sshd, sshd
 from tui.pod.run import RunState
 from tui.runs.discovery import adopt, discover
-from tui.runs.keeper.start import attend
+from tui.runs.keeper.start import ensure_keeper
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import status_of
 from tui.ssh.fleet import Fleet
@@ -113,7 +113,7 @@ def test_a_run_whose_keeper_was_killed_is_brought_to_its_end(four: Pod, tmp_path
     assert before.unattended_since is not None
     assert all(directory.log_path(index).stat().st_size < logs[index].stat().st_size for index in range(4))
 
-    assert asyncio.run(attend(directory, four.access, patience=four.patience))
+    assert asyncio.run(ensure_keeper(directory, four.access, timeouts=four.timeouts))
     status = over(directory)
     unattended(directory)
     assert (status.state, status.exit_codes, status.cause) == (RunState.SUCCEEDED, (0,) * 4, None)
@@ -182,7 +182,7 @@ def test_a_live_job_of_the_old_script_is_listed_followed_stopped_and_reported(po
     directory = asyncio.run(adopt_listed_run())
     pod.kept.append(directory)
     assert (pod.remote(directory, 2) / "worker.sh").read_bytes().endswith(WORKER_SCRIPT)
-    assert asyncio.run(attend(directory, pod.access, patience=pod.patience))
+    assert asyncio.run(ensure_keeper(directory, pod.access, timeouts=pod.timeouts))
     until(lambda: is_mirrored(pod, directory, 20))
     assert pod.mirrors_are_exact(directory)
     assert status_of(directory).state is RunState.RUNNING
