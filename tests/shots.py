@@ -27,20 +27,20 @@ SIZE = (160, 46)
 async def trained(operator: Operator, directory: RunDirectory) -> None:
     """Wait until every core has told enough steps."""
     while True:
-        snapshot = await operator.snapshot(directory)
+        snapshot = await operator.logs.snapshot(directory)
         if len(snapshot) == WORKERS and snapshot.samples >= STEPS_TO_SHOW * WORKERS:
             return
-        if operator.status_of(directory).state.is_over:
-            raise SystemExit(f"the run ended: {operator.status_of(directory).cause}")
+        if operator.runs.status_of(directory).state.is_over:
+            raise SystemExit(f"the run ended: {operator.runs.status_of(directory).cause}")
         await asyncio.sleep(LOOK_INTERVAL)
 
 
 async def take(pod: dict[str, Any], directory: Path) -> None:
     """Train until there is something to see, and take both screens."""
     operator = Operator(load({"profile": LOCAL_PROFILE}))
-    slice_ = await operator.slice(pod["slices"][0])
+    slice_ = await operator.slices.get(pod["slices"][0])
     request = LaunchRequest(slice_, tuple(local.train_command(pod)), name="resnet")
-    run = await operator.launch(await operator.plan_launch(request))
+    run = await operator.launches.start(await operator.launches.plan(request))
     await trained(operator, run)
     app = ConsoleApp(operator, open_run=run)
     async with app.run_test(size=SIZE) as pilot:
@@ -50,7 +50,7 @@ async def take(pod: dict[str, Any], directory: Path) -> None:
         await pilot.pause(6.0)
         app.save_screenshot("pod.svg", path=str(directory))
     stopper = Operator(load({"profile": LOCAL_PROFILE}))
-    async for answer in stopper.stop(run, grace=5.0):
+    async for answer in stopper.runs.stop(run, grace=5.0):
         print(f"worker {answer.worker}: stopped {answer.confirmed}")
     await stopper.close()
 

@@ -13,8 +13,8 @@ from tests.checks.test_workers_over_ssh import install_python, slice_of
 from tests.sshd import OpensshWorker, free_port, needs_sshd, sshd
 from tui.checks.check_row import CheckRow
 from tui.operator import LaunchRequest
-from tui.operator.checks import check_before_launch
-from tui.operator.slices import Reach
+from tui.operator.connections import Connections
+from tui.operator.launch_checks import check_before_launch
 from tui.pod.slice import Slice
 from tui.runs.launch.preflight import asks_for_versions
 from tui.settings import Settings
@@ -29,15 +29,15 @@ PLENTY = {"load_per_cpu": 1000.0, "disk_free_gib": 0.0, "disk_full_gib": 0.0, "m
 
 
 @pytest.fixture
-async def reach(tmp_path: Path) -> AsyncIterator[Callable[[OpensshWorker], Reach]]:
-    """An operator that logs in with the test servers' key."""
-    made: list[Reach] = []
+async def reach(tmp_path: Path) -> AsyncIterator[Callable[[OpensshWorker], Connections]]:
+    """Connections that logs in with the test servers' key."""
+    made: list[Connections] = []
 
-    class Known(Reach):
+    class Known(Connections):
         async def access(self) -> Access:
             return worker.access()
 
-    def make(one: OpensshWorker) -> Reach:
+    def make(one: OpensshWorker) -> Connections:
         nonlocal worker
         worker = one
         settings = Settings(home=tmp_path / "h", hosts=tmp_path / "hosts", thresholds=PLENTY, runtime="pjrt")
@@ -51,9 +51,9 @@ async def reach(tmp_path: Path) -> AsyncIterator[Callable[[OpensshWorker], Reach
         await one.close()
 
 
-async def rows_of(operator: Reach, slice_: Slice, *argv: str, **fields: object) -> list[CheckRow]:
+async def rows_of(connections: Connections, slice_: Slice, *argv: str, **fields: object) -> list[CheckRow]:
     request = LaunchRequest(slice_, argv, **fields)  # type: ignore[arg-type]
-    return [row async for row in check_before_launch(operator, request)]
+    return [row async for row in check_before_launch(connections, request)]
 
 
 def make_venv(worker: OpensshWorker, path: str, **versions: str) -> None:
@@ -66,7 +66,7 @@ def make_venv(worker: OpensshWorker, path: str, **versions: str) -> None:
 
 
 async def test_a_launch_that_can_work_has_nothing_against_it(
-    sshd: Start, reach: Callable[[OpensshWorker], Reach]
+    sshd: Start, reach: Callable[[OpensshWorker], Connections]
 ) -> None:
     workers = [sshd(environment=NO_CHIPS) for _ in range(3)]
 
@@ -76,7 +76,9 @@ async def test_a_launch_that_can_work_has_nothing_against_it(
     assert {(row.worker, row.peer) for row in rows if row.check == "ports"} == {(1, 0), (2, 0)}
 
 
-async def test_workers_and_buckets_are_told_together(sshd: Start, reach: Callable[[OpensshWorker], Reach]) -> None:
+async def test_workers_and_buckets_are_told_together(
+    sshd: Start, reach: Callable[[OpensshWorker], Connections]
+) -> None:
     worker = sshd(environment=NO_CHIPS)
     slice_ = slice_of(worker, worker)
     slice_ = replace(slice_, workers=(worker.worker, replace(worker.worker, index=1, port=free_port())))
@@ -91,16 +93,16 @@ async def test_workers_and_buckets_are_told_together(sshd: Start, reach: Callabl
 
 
 async def test_the_environment_that_the_run_will_have_is_asked_for_its_versions(
-    sshd: Start, reach: Callable[[OpensshWorker], Reach]
+    sshd: Start, reach: Callable[[OpensshWorker], Connections]
 ) -> None:
     workers = [sshd(bare=True, environment=NO_CHIPS) for _ in range(3)]
     for worker, torch in zip(workers, ("2.9.0", "2.9.0", "2.8.0"), strict=True):
         make_venv(worker, "env with space", torch=torch, torch_xla="2.9.0")
-    operator = reach(workers[0])
+    connections = reach(workers[0])
 
-    rows = await rows_of(operator, slice_of(*workers), "python3", "train.py", venv="~/env with space")
+    rows = await rows_of(connections, slice_of(*workers), "python3", "train.py", venv="~/env with space")
     odd, misfit = (row for row in rows if row.check == "versions")
-    plain = await rows_of(operator, slice_of(*workers), "python3", "train.py")
+    plain = await rows_of(connections, slice_of(*workers), "python3", "train.py")
 
     assert (odd.worker, odd.status, odd.detail) == (2, "fail", "torch 2.8.0 here, 2.9.0 on workers 0-1")
     assert (misfit.worker, "different releases" in misfit.detail) == (2, True)
@@ -108,7 +110,7 @@ async def test_the_environment_that_the_run_will_have_is_asked_for_its_versions(
 
 
 async def test_an_environment_that_is_not_there_is_told_in_its_own_words(
-    sshd: Start, reach: Callable[[OpensshWorker], Reach]
+    sshd: Start, reach: Callable[[OpensshWorker], Connections]
 ) -> None:
     worker = sshd(environment=NO_CHIPS)
 
@@ -145,7 +147,7 @@ def test_an_interpreter_is_asked_where_it_is_named_and_there_before_the_code_com
 
 
 async def test_a_version_of_a_megabyte_with_markup_and_escapes_is_harmless(
-    sshd: Start, reach: Callable[[OpensshWorker], Reach]
+    sshd: Start, reach: Callable[[OpensshWorker], Connections]
 ) -> None:
     worker = sshd(bare=True, environment=NO_CHIPS)
     hostile = "2.9.0\x1b]0;owned\x07[red]\r" + "A" * 1_000_000
@@ -160,7 +162,7 @@ async def test_a_version_of_a_megabyte_with_markup_and_escapes_is_harmless(
 
 
 async def test_an_interpreter_that_floods_does_not_fill_memory(
-    sshd: Start, reach: Callable[[OpensshWorker], Reach]
+    sshd: Start, reach: Callable[[OpensshWorker], Connections]
 ) -> None:
     worker = sshd(environment=NO_CHIPS)
     program = worker.home / "python3-flood"

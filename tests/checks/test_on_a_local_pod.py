@@ -44,7 +44,7 @@ async def test_a_policy_of_the_organisation_that_bars_the_workers_is_named_besid
         pod.compute.policies = [{"name": "77", "displayName": "base", "type": "HIERARCHY", "rules": [rule]}]
         operator = Operator(load({"profile": "local"}))
         try:
-            rows = [row async for row in operator.check(await operator.slice("local"))]
+            rows = [row async for row in operator.slices.check(await operator.slices.get("local"))]
         finally:
             await operator.close()
 

@@ -154,10 +154,10 @@ def test_whoever_follows_a_run_is_told_when_its_directory_goes(tmp_path: Path) -
     operator = Operator(Settings(tmp_path))
 
     async def followed() -> None:
-        async for _ in operator.watch(directory):
+        async for _ in operator.runs.watch(directory):
             shutil.rmtree(directory.path, ignore_errors=True)
 
-    for told in (followed(), operator.status(directory)):
+    for told in (followed(), operator.reports.read_status(directory)):
         with pytest.raises(UsageError, match="is gone") as caught:
             asyncio.run(asyncio.wait_for(told, 60))
         assert "tpu-tui attach" in caught.value.remedy

@@ -12,6 +12,9 @@ from typing import Any
 from tui.checks.check_row import CheckRow
 from tui.errors import CloudError, TpuTuiError
 from tui.operator import LaunchRequest, Operator
+from tui.operator.launches import Launches
+from tui.operator.runs import Runs
+from tui.operator.slices import Slices
 from tui.pod.run import Run
 from tui.pod.slice import Slice
 from tui.pod.worker import Worker
@@ -67,10 +70,13 @@ def a_slice(name: str = "my-tpu", count: int = 4, **more: Any) -> Slice:
 
 
 class StageOperator(Operator):
-    """The operator with its reach cut off: slices, checks and answers are given, runs are real directories."""
+    """The operator with its connections cut off: slices, checks and answers are given, runs are real directories."""
 
     def __init__(self, home: Path, *slices: Slice, read_only: bool = False) -> None:
         super().__init__(Settings(home=home, project="my-project", zones=("europe-west4-a",), read_only=read_only))
+        self.slices = StageSlices(self)
+        self.launches = StageLaunches(self)
+        self.runs = StageRuns(self)
         self.listed = Listed(slices)
         self.rows: list[CheckRow] = []
         self.answers: list[Answered] = []
@@ -79,60 +85,84 @@ class StageOperator(Operator):
         self.deleted: list[str] = []
         self.hang = False
 
-    async def slices(self) -> Any:
-        while self.hang:  # noqa: ASYNC110
+
+class StageSlices(Slices):
+    """The slices that the stage lists."""
+
+    def __init__(self, stage: StageOperator) -> None:
+        super().__init__(stage.connections)
+        self.stage = stage
+
+    async def list_all(self) -> Any:
+        while self.stage.hang:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
-        if isinstance(self.listed, TpuTuiError):
-            raise self.listed
-        return self.listed
+        if isinstance(self.stage.listed, TpuTuiError):
+            raise self.stage.listed
+        return self.stage.listed
 
-    async def slice(self, ref: str) -> Slice:
-        return next(s for s in self.listed.slices if ref in (s.name, s.path))
+    async def get(self, ref: str) -> Slice:
+        return next(s for s in self.stage.listed.slices if ref in (s.name, s.path))
 
-    async def workers(self, slice_: Slice) -> list[Worker]:
+    async def reach_workers(self, slice_: Slice) -> list[Worker]:
         return [
             replace(w, reachable=w.index != 3, error=None if w.index != 3 else "connection refused")
             for w in slice_.workers
         ]
 
     async def check(self, slice_: Slice, ports: Sequence[int] = ()) -> AsyncIterator[Any]:
-        for row in self.rows:
+        for row in self.stage.rows:
             yield row
 
-    async def check_launch(self, request: LaunchRequest) -> AsyncIterator[Any]:
-        for row in self.rows:
+    async def change(self, slice_: Slice, action: str, *, dry_run: bool = False) -> AsyncIterator[str]:
+        yield f"asked to {action} {slice_.name}"
+        if self.stage.release is not None:
+            await self.stage.release.wait()
+        self.stage.deleted.append(slice_.path)
+        yield f"{slice_.name} is {action}d"
+
+
+class StageLaunches(Launches):
+    """Launches that make a run directory and start nothing."""
+
+    def __init__(self, stage: StageOperator) -> None:
+        super().__init__(stage.connections)
+        self.stage = stage
+
+    async def check(self, request: LaunchRequest) -> AsyncIterator[Any]:
+        for row in self.stage.rows:
             yield row
 
-    async def attend(self, directory: RunDirectory) -> bool:
+    async def plan(self, request: LaunchRequest) -> Any:
+        run = make_run(request.slice_, argv=request.argv, name=request.name, env=dict(request.env))
+        return Planned(run, dict(request.env))
+
+    def describe(self, spec: Any) -> str:
+        lines = [f"worker {w.index} {w.name}: {' '.join(spec.run.argv)}" for w in spec.run.workers]
+        return "\n".join([f"run {spec.run.id}", *lines])
+
+    async def start(self, spec: Any) -> RunDirectory:
+        return RunDirectory.create(self.stage.settings.runs_home, spec.run)
+
+
+class StageRuns(Runs):
+    """Runs of directories, without keepers and workers."""
+
+    def __init__(self, stage: StageOperator) -> None:
+        super().__init__(stage.connections, stage.slices, stage.logs)
+        self.stage = stage
+
+    async def ensure_keeper(self, directory: RunDirectory) -> bool:
         return False
 
     async def refresh(self, directory: RunDirectory, fleet: Any = None) -> TpuTuiError | None:
         return None
 
-    async def plan_launch(self, request: LaunchRequest) -> Any:
-        run = make_run(request.slice_, argv=request.argv, name=request.name, env=dict(request.env))
-        return Planned(run, dict(request.env))
-
-    def dry_run(self, spec: Any) -> str:
-        lines = [f"worker {w.index} {w.name}: {' '.join(spec.run.argv)}" for w in spec.run.workers]
-        return "\n".join([f"run {spec.run.id}", *lines])
-
-    async def launch(self, spec: Any) -> RunDirectory:
-        return RunDirectory.create(self.settings.runs_home, spec.run)
-
-    async def change_slice(self, slice_: Slice, action: str) -> AsyncIterator[str]:
-        yield f"asked to {action} {slice_.name}"
-        if self.release is not None:
-            await self.release.wait()
-        self.deleted.append(slice_.path)
-        yield f"{slice_.name} is {action}d"
-
     async def stop(self, directory: RunDirectory, grace: float = 30.0) -> AsyncIterator[Any]:
-        self.stopped.append(directory.id)
-        for answer in self.answers:
-            if self.release is not None:
-                await self.release.wait()
-                self.release.clear()
+        self.stage.stopped.append(directory.id)
+        for answer in self.stage.answers:
+            if self.stage.release is not None:
+                await self.stage.release.wait()
+                self.stage.release.clear()
             yield answer
 
 

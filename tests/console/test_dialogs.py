@@ -29,7 +29,7 @@ async def test_launching_shows_what_will_run_and_only_then_starts_it(operator: S
         await pilot.press("enter")
         await until(pilot, lambda: not launch.disabled)
         assert "worker 3 t1v-n-5f3a91c2-w-3: python3 -m trainer.train --note a b" in dialog_text(app)
-        assert operator.runs() == []
+        assert operator.runs.list_statuses() == []
         app.screen.query_one("#command", Input).value += " --epochs 9"
         await until(pilot, lambda: launch.disabled)
         app.screen.query_one("#command", Input).focus()
@@ -37,7 +37,16 @@ async def test_launching_shows_what_will_run_and_only_then_starts_it(operator: S
         await until(pilot, lambda: not launch.disabled)
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, RunScreen))
-        assert operator.runs()[0].run.argv == ("python3", "-m", "trainer.train", "--note", "a b", "--epochs", "9")
+        launched = operator.runs.list_statuses()[0].run
+        assert launched.argv == (
+            "python3",
+            "-m",
+            "trainer.train",
+            "--note",
+            "a b",
+            "--epochs",
+            "9",
+        )
 
 
 async def test_what_hinders_a_launch_is_told_before_it_with_what_to_do(operator: StageOperator) -> None:
@@ -84,7 +93,7 @@ async def test_a_name_that_an_id_cannot_hold_is_refused_and_one_with_marks_is_ma
         await until(pilot, lambda: not launch.disabled)
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, RunScreen))
-        assert operator.runs()[0].run.name == "grosse-2"
+        assert operator.runs.list_statuses()[0].run.name == "grosse-2"
 
 
 async def test_the_launch_dialog_scales_a_training_from_another_type(operator: StageOperator) -> None:

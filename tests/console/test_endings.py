@@ -10,7 +10,7 @@ def test_each_end_is_told_once_and_none_that_was_there_before(operator: StageOpe
     ended, failing, stopping = (running(operator, id=f"r{n}-20261121-090000-a1b2") for n in range(3))
     ended.append_event("state", state="succeeded")
     endings = Endings()
-    now = lambda: [operator.status_of(directory) for directory in (ended, failing, stopping)]  # noqa: E731
+    now = lambda: [operator.runs.status_of(directory) for directory in (ended, failing, stopping)]  # noqa: E731
     assert endings.among(now()) == []
     fail(failing)
     stopping.append_event("state", state="stopped")

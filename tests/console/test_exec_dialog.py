@@ -29,8 +29,9 @@ class _Reached(StageOperator):
         super().__init__(home, a_slice(workers=tuple(server.worker for server in servers)))
         self.servers = servers
         self._fleet = Fleet([server.worker for server in servers], servers[0].access())
+        self.connections.fleet = self._connect  # type: ignore[method-assign]
 
-    async def fleet(self, slice_: Slice) -> Fleet:
+    async def _connect(self, slice_: Slice) -> Fleet:
         return self._fleet
 
     async def close(self) -> None:

@@ -13,7 +13,7 @@ from textual.pilot import Pilot
 from textual.widgets import Button
 
 from tests.console.driving import FULL, dialog_text, running, table, until
-from tests.console.stage import StageOperator, a_slice, train
+from tests.console.stage import StageLaunches, StageOperator, a_slice, train
 from tui.console.app import ConsoleApp
 from tui.console.screens.dialog import QuitDialog, SecretDialog, TextDialog
 from tui.console.screens.pod import PodScreen
@@ -30,12 +30,17 @@ class _Handing(StageOperator):
     def __init__(self, home: Path) -> None:
         super().__init__(home, a_slice())
         self.taken = asyncio.Event()
+        self.launches = _SlowLaunches(self)
 
-    async def launch(self, spec: Any) -> RunDirectory:
-        await self.taken.wait()
-        if self.problem is not None:
-            raise self.problem
-        return await super().launch(spec)
+
+class _SlowLaunches(StageLaunches):
+    async def start(self, spec: Any) -> RunDirectory:
+        stage = self.stage
+        assert isinstance(stage, _Handing)
+        await stage.taken.wait()
+        if stage.problem is not None:
+            raise stage.problem
+        return await super().start(spec)
 
 
 async def _hand_over(app: ConsoleApp, pilot: Pilot[None]) -> None:
@@ -60,7 +65,7 @@ async def test_a_launch_that_was_handed_over_and_left_takes_no_other_dialog_away
         await until(pilot, lambda: isinstance(app.screen, TextDialog))
         operator.taken.set()
         await until(pilot, lambda: "was handed over" in _told(app))
-        assert operator.runs()[0].run.id in _told(app)
+        assert operator.runs.list_statuses()[0].run.id in _told(app)
         assert isinstance(app.screen, TextDialog)
 
 

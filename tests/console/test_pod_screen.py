@@ -216,8 +216,12 @@ async def test_of_many_ended_runs_nothing_is_read_or_made_again(
     real = tables.run_row
     monkeypatch.setattr(tables, "run_row", lambda status, *rest: (made.append(status.run.id), real(status, *rest))[1])
     looks: list[int] = []
-    look = operator.runs
-    monkeypatch.setattr(operator, "runs", lambda **more: (found := look(**more), looks.append(len(found)))[0])
+    look = operator.runs.list_statuses
+    monkeypatch.setattr(
+        operator.runs,
+        "list_statuses",
+        lambda **more: (found := look(**more), looks.append(len(found)))[0],
+    )
     app = ConsoleApp(operator)
     async with app.run_test(size=FULL) as pilot:
         await until(pilot, lambda: table(app, "runs").row_count() == FIRST_RUNS + 20 and len(looks) > 3)

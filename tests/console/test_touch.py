@@ -38,7 +38,7 @@ def leave_alone(directory: RunDirectory) -> None:
 def test_a_run_is_left_alone_once_its_keeper_is_gone(
     operator: StageOperator, attended: Attendance, told: bool
 ) -> None:
-    status = replace(operator.status_of(running(operator)), attended=attended)
+    status = replace(operator.runs.status_of(running(operator)), attended=attended)
     assert left_alone(status, NOW) is told
     assert out_of_touch(status, NOW) == (frozenset(range(4)) if told else frozenset())
 
@@ -52,7 +52,7 @@ async def test_a_run_left_alone_says_so_and_gets_a_keeper_from_who_looks_on(
         asked.append(directory.id)
         return False
 
-    monkeypatch.setattr(operator, "attend", attend)
+    monkeypatch.setattr(operator.runs, "ensure_keeper", attend)
     directory = running(operator)
     train(directory, range(0, 20, 5))
     app = ConsoleApp(operator, open_run=directory)
@@ -83,8 +83,8 @@ async def test_who_may_only_look_reads_a_run_that_nobody_keeps(
         train(directory, [100])
         return None
 
-    monkeypatch.setattr(operator, "refresh", refresh)
-    monkeypatch.setattr(run_events, "CATCH_UP_EVERY", 0.5)
+    monkeypatch.setattr(operator.runs, "refresh", refresh)
+    monkeypatch.setattr(run_events, "CATCH_UP_INTERVAL_S", 0.5)
     directory = running(operator)
     train(directory, range(0, 20, 5))
     leave_alone(directory)
@@ -113,7 +113,7 @@ async def test_a_run_of_the_list_that_was_left_alone_gets_a_keeper_and_no_crowd_
         asked.append(directory.id)
         return True
 
-    monkeypatch.setattr(operator, "attend", attend)
+    monkeypatch.setattr(operator.runs, "ensure_keeper", attend)
     directory, over = running(operator), running(operator, id="other-20261121-080000-c3d4")
     for left in (directory, over):
         leave_alone(left)
@@ -126,7 +126,7 @@ async def test_a_run_of_the_list_that_was_left_alone_gets_a_keeper_and_no_crowd_
         await until(pilot, lambda: asked)
         for seconds, tries in ((0.0, 1), (ATTEND_EVERY, 2), (ATTEND_EVERY, 2), (ATTEND_EVERY, 3)):
             clock[0] += seconds
-            app.flows.look_after(operator.runs())
+            app.flows.look_after(operator.runs.list_statuses())
             await until(pilot, lambda: not app.tasks.running("attend "))
             assert asked == [directory.id] * tries
         assert any(f"nobody attended {directory.id}" in told.message for told in app._notifications)

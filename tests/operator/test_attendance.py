@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tui.operator.keeper_supervision import PAUSES, UNATTENDED_AFTER, WHILE, AttendanceWatch, Successors
+from tui.operator.keeper_supervision import (
+    RESTART_PAUSES_S,
+    RESTART_WINDOW_S,
+    UNATTENDED_AFTER_S,
+    KeeperWatch,
+    RestartLimiter,
+)
 from tui.pod.run import Run, RunState
 from tui.runs.record.run_directory import Attendance
 from tui.runs.record.run_status import RunStatus
@@ -18,10 +24,10 @@ class Watched:
 
     def __init__(self) -> None:
         self.now = 0.0
-        self._watch = AttendanceWatch(lambda: self.now)
+        self._watch = KeeperWatch(lambda: self.now)
 
     def look(self, attended: Attendance, state: RunState = RunState.RUNNING) -> Attendance | None:
-        return self._watch.change(RunStatus(RUN, state, attended, ()))
+        return self._watch.changed(RunStatus(RUN, state, attended, ()))
 
 
 @pytest.fixture
@@ -32,7 +38,7 @@ def watched() -> Watched:
 def test_an_absence_is_told_once(watched: Watched) -> None:
     assert watched.look(THERE) is None
     assert watched.look(AWAY) is None
-    watched.now = UNATTENDED_AFTER
+    watched.now = UNATTENDED_AFTER_S
     assert watched.look(AWAY) is AWAY
     watched.now = 100.0
     assert watched.look(AWAY) is None
@@ -50,9 +56,9 @@ def test_a_return_is_told_once_and_a_second_absence_again(watched: Watched) -> N
 
 def test_a_moment_between_two_keepers_is_no_news(watched: Watched) -> None:
     watched.look(AWAY)
-    watched.now = UNATTENDED_AFTER / 2
+    watched.now = UNATTENDED_AFTER_S / 2
     assert watched.look(THERE) is None
-    watched.now = UNATTENDED_AFTER
+    watched.now = UNATTENDED_AFTER_S
     assert watched.look(AWAY) is None
 
 
@@ -63,7 +69,7 @@ def test_a_run_that_is_over_needs_nobody(watched: Watched) -> None:
 
 def test_a_keeper_that_came_and_went_unseen_is_a_new_absence(watched: Watched) -> None:
     watched.look(AWAY)
-    watched.now = UNATTENDED_AFTER
+    watched.now = UNATTENDED_AFTER_S
     assert watched.look(AWAY) is AWAY
     gone_again = Attendance(False, 20.0, 2)
     assert watched.look(gone_again) is gone_again
@@ -72,8 +78,8 @@ def test_a_keeper_that_came_and_went_unseen_is_a_new_absence(watched: Watched) -
 
 def test_keepers_follow_one_another_ever_slower_and_not_for_ever() -> None:
     now = [0.0]
-    successors = Successors(lambda: now[0])
-    assert [successors.pause() for _ in PAUSES] == list(PAUSES)
-    assert successors.pause() is None
-    now[0] = WHILE
-    assert successors.pause() == PAUSES[0]
+    restarts = RestartLimiter(lambda: now[0])
+    assert [restarts.next_pause() for _ in RESTART_PAUSES_S] == list(RESTART_PAUSES_S)
+    assert restarts.next_pause() is None
+    now[0] = RESTART_WINDOW_S
+    assert restarts.next_pause() == RESTART_PAUSES_S[0]

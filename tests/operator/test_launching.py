@@ -15,7 +15,7 @@ from tui.settings import load
 
 async def plan():
     operator = Operator(load({"hosts": sys.argv[1], "identity": sys.argv[2]}))
-    spec = await operator.plan_launch(LaunchRequest(slice_=await operator.slice("lab"), argv=("true",)))
+    spec = await operator.launches.plan(LaunchRequest(slice_=await operator.slices.get("lab"), argv=("true",)))
     unneeded = {"asyncssh", "tui.ssh.fleet", "tui.runs.launch.gang", "tui.runs.follow.follower"} & set(sys.modules)
     print(spec.access.identity, spec.access.client_keys, *unneeded)
     await operator.close()

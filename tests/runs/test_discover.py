@@ -14,7 +14,7 @@ from tests.runs.pipes import tagged, until
 from tests.runs.ssh_pod import Pod, digest, over, unattended
 from tests.sshd import needs_sshd
 from tui.errors import UsageError
-from tui.operator.run_events import Following
+from tui.operator import Operator
 from tui.pod.run import RunState
 from tui.runs.discovery import DeleteAnswer, Discovery, adopt, delete_here, delete_on_workers, discover
 from tui.runs.follow.follower import catch_up
@@ -144,7 +144,7 @@ def test_a_lost_run_goes_on_or_has_ended_once_its_workers_say_so(pod: Pod) -> No
     assert listed() == (RunState.LOST, here.events_size())
     pod.workers[2].start()
     settings = Settings(pod.home, identity=pod.workers[0].identity, host_keys="accept-new")
-    assert asyncio.run(Following(settings).refresh(here)) is None  # as `status` does
+    assert asyncio.run(Operator(settings).runs.refresh(here)) is None  # as `status` does
     state, size = status_of(here).state, here.events_size()
     assert state is RunState.RUNNING
     assert listed() == (state, size)

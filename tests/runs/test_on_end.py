@@ -131,9 +131,11 @@ class Scene:
         self.operator = operator
 
     async def launched(self, *argv: str, on_end: tuple[str, ...] = ()) -> RunDirectory:
-        request = LaunchRequest(await self.operator.slice("local"), argv, grace=1.0, on_end=on_end)
-        spec = await self.operator.plan_launch(request)
-        return await self.operator.launch(replace(spec, keeper_timeouts=KeeperTimeouts(drain=0.2, answer=1.0)))
+        request = LaunchRequest(await self.operator.slices.get("local"), argv, grace=1.0, on_end=on_end)
+        spec = await self.operator.launches.plan(request)
+        return await self.operator.launches.start(
+            replace(spec, keeper_timeouts=KeeperTimeouts(drain=0.2, answer=1.0))
+        )
 
     @staticmethod
     async def done(directory: RunDirectory) -> dict[str, str]:
@@ -144,7 +146,7 @@ class Scene:
         return {str(note.get("on_end")): f"{note.get('status')}: {note.get('text')}" for note in notes}
 
     async def names(self) -> list[str]:
-        return [slice_.name for slice_ in (await self.operator.slices()).slices]
+        return [slice_.name for slice_ in (await self.operator.slices.list_all()).slices]
 
 
 @pytest_asyncio.fixture
@@ -205,7 +207,7 @@ async def test_a_failed_action_is_told_and_keeps_no_other_from_being_done(small_
     went = await small_scene.done(directory)
     assert went[bad] == f"failed: on end: {bad} failed: it ended with 7: no room"
     assert went["stop-slice"].startswith("done: "), went
-    assert (await small_scene.operator.slice("local")).state == "STOPPED"
+    assert (await small_scene.operator.slices.get("local")).state == "STOPPED"
     assert status_of(directory).state is RunState.FAILED
 
 
@@ -219,7 +221,7 @@ async def test_a_slice_on_which_another_run_is_alive_is_left_alone(scene: Scene,
     went = await scene.done(first)
     assert went["delete-slice"] == f"refused: on end: delete-slice is not done: {second.id} is alive there"
     assert await scene.names() == ["local"]
-    assert [answer.confirmed async for answer in scene.operator.stop(second, 0.5)] == [True, True]
+    assert [answer.confirmed async for answer in scene.operator.runs.stop(second, 0.5)] == [True, True]
 
 
 async def running_with(scene: Scene, tmp_path: Path, *on_end: str) -> RunDirectory:
@@ -239,7 +241,7 @@ def copied(directory: RunDirectory, home: Path) -> RunDirectory:
 async def acted(scene: Scene, copy: RunDirectory) -> list[str]:
     """What a keeper of the copy tells once the run has ended."""
     copy.append_event("state", state="succeeded", cause=None)
-    async with Fleet(copy.run.workers, await scene.operator.access()) as fleet:
+    async with Fleet(copy.run.workers, await scene.operator.connections.access()) as fleet:
         await run_pending_actions(copy, fleet)
     notes = [event for event in copy.events()[0] if event.get("on_end")]
     return [str(note.get("text")) for note in notes if note.get("status") in ("done", "refused")]
@@ -278,7 +280,7 @@ async def test_a_directory_from_a_backup_does_what_was_asked_for_while_nobody_ha
     (tmp_path / "end").touch()
     assert len(await acted(scene, copy)) == 1
     assert (tmp_path / "did").read_text() == "done\n"
-    assert await scene.operator.attend(directory)
+    assert await scene.operator.runs.ensure_keeper(directory)
     await scene.done(directory)
     assert status_of(directory).state is RunState.SUCCEEDED
     assert "another copy of this run's directory has seen to it" in status_of(directory).notes[-1]
@@ -306,7 +308,7 @@ async def test_a_command_whose_keeper_was_killed_is_not_begun_again(scene: Scene
     await until((tmp_path / "did").exists, "the command runs", ENOUGH)
     os.kill(directory.attended().pid or 0, signal.SIGKILL)
     await until(lambda: not directory.attended().alive, "nobody keeps it", ENOUGH)
-    assert await scene.operator.attend(directory)
+    assert await scene.operator.runs.ensure_keeper(directory)
     went = await scene.done(directory)
     assert went[action].endswith("it was begun, and its keeper ended meanwhile, so it may have been done")
     assert went["report"].startswith("done: ")
@@ -330,13 +332,13 @@ async def test_a_reader_starts_no_keeper_and_read_only_settings_keep_one_from_wh
     await small_scene.done(directory)
     kept = [line for line in events.read_bytes().splitlines(keepends=True) if b"on_end" not in line]
     events.write_bytes(b"".join(kept))
-    async for _ in small_scene.operator.change_slice(await small_scene.operator.slice("local"), "start"):
+    async for _ in small_scene.operator.slices.change(await small_scene.operator.slices.get("local"), "start"):
         pass
     reader = Operator(load({"profile": "local", "read_only": True}))
-    assert not await reader.attend(directory)
+    assert not await reader.runs.ensure_keeper(directory)
     await reader.close()
     monkeypatch.setenv("TPU_TUI_READ_ONLY", "1")
-    assert await small_scene.operator.attend(directory)
+    assert await small_scene.operator.runs.ensure_keeper(directory)
     went: dict[str, Any] = await small_scene.done(directory)
     assert went["stop-slice"] == "refused: on end: stop-slice is not done: refused by --read-only"
-    assert (await small_scene.operator.slice("local")).state == "READY"
+    assert (await small_scene.operator.slices.get("local")).state == "READY"

@@ -15,7 +15,7 @@ import pytest
 from tests.runs.pipes import until
 from tests.runs.ssh_pod import Pod, over
 from tests.sshd import needs_sshd
-from tui.operator.keeper_supervision import AttendanceWatch
+from tui.operator.keeper_supervision import KeeperWatch
 from tui.pod.run import Run, RunState
 from tui.pod.worker import Worker
 from tui.procs.liveness import start_time
@@ -120,9 +120,9 @@ def test_a_run_that_nobody_kept_yet_has_no_keeper(tmp_path: Path) -> None:
 
 def test_that_a_stuck_keeper_was_killed_is_news() -> None:
     moments = iter(range(0, 100, 10))
-    watch = AttendanceWatch(lambda: float(next(moments)))
+    watch = KeeperWatch(lambda: float(next(moments)))
     stuck, gone = Attendance(False, 1.0, 7, HERE, stuck=True), Attendance(False, 1.0, 7, HERE)
-    told = [watch.change(reduce_events(RUN, (), each)) for each in (stuck, stuck, stuck, gone, gone)]
+    told = [watch.changed(reduce_events(RUN, (), each)) for each in (stuck, stuck, stuck, gone, gone)]
     assert told == [stuck, None, None, gone, None]
 
 

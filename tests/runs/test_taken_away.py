@@ -42,10 +42,10 @@ class Scene:
         self.operator = operator
 
     async def running(self, *argv: str, keepalive: float = 15.0, **fields: Any) -> RunDirectory:
-        request = LaunchRequest(await self.operator.slice("local"), argv or JOB, grace=1.0, **fields)
-        spec = await self.operator.plan_launch(request)
+        request = LaunchRequest(await self.operator.slices.get("local"), argv or JOB, grace=1.0, **fields)
+        spec = await self.operator.launches.plan(request)
         spec = replace(spec, keeper_timeouts=PATIENCE, access=replace(spec.access, keepalive=keepalive))
-        directory = await self.operator.launch(spec)
+        directory = await self.operator.launches.start(spec)
         await until(lambda: status_of(directory).state is not RunState.PREPARING, "it runs", ENOUGH)
         await until(lambda: self.followed(directory), "every worker is followed", ENOUGH)
         return directory
@@ -62,7 +62,7 @@ class Scene:
         return status_of(directory)
 
     async def change(self, action: str) -> None:
-        async for _ in self.operator.change_slice(await self.operator.slice("local"), action):
+        async for _ in self.operator.slices.change(await self.operator.slices.get("local"), action):
             pass
 
 
@@ -127,7 +127,7 @@ async def _recreated(scene: Scene, remedy: str) -> Slice:
     words = shlex.split(remedy.removesuffix(" makes it again"))[1:]
     shell = await asyncio.create_subprocess_exec(sys.executable, "-m", "tui.cli", *words)
     assert await shell.wait() == 0
-    return await scene.operator.slice("local")
+    return await scene.operator.slices.get("local")
 
 
 async def test_a_slice_that_somebody_stops_is_not_taken_for_a_crash(small_scene: Scene) -> None:
@@ -153,7 +153,7 @@ async def test_a_worker_that_hangs_in_a_healthy_slice_is_waited_for_and_told_so(
     os.kill(hung, signal.SIGCONT)
     await until(lambda: status_of(directory).workers[1].link == "restored", "it is followed again", ENOUGH)
     scene.pod.service.tell_health("local", "HEALTHY")
-    answers = [answer async for answer in scene.operator.stop(directory, 1.0)]
+    answers = [answer async for answer in scene.operator.runs.stop(directory, 1.0)]
     assert all(answer.confirmed for answer in answers)
 
 
@@ -188,9 +188,9 @@ async def test_a_run_that_may_be_restarted_waits_for_its_slice_and_goes_on_with_
     waiting = status_of(directory)
     assert (waiting.state, waiting.attempt) == (RunState.PREPARING, 1)
     assert (waiting.cause or "").startswith("restart 1 of 1: slice local was preempted")
-    old = await scene.operator.slice("local")
+    old = await scene.operator.slices.get("local")
     await scene.change("delete")
-    async for _ in scene.operator.create_slice("local", str(old.accelerator_type), str(old.runtime_version)):
+    async for _ in scene.operator.slices.create("local", str(old.accelerator_type), str(old.runtime_version)):
         pass
     status = await scene.over(directory)
     assert (status.state, status.exit_codes, status.attempt) == (RunState.SUCCEEDED, (0, 0), 1), status.notes
@@ -209,7 +209,7 @@ async def test_a_keeper_killed_while_it_waits_for_a_slice_is_replaced_by_one_tha
     await until(lambda: waits(directory), "it waits", ENOUGH)
     os.kill(directory.attended().pid or 0, signal.SIGKILL)
     await until(lambda: not directory.attended().alive, "nobody keeps it", ENOUGH)
-    await ensure_keeper(directory, await small_scene.operator.access(), timeouts=PATIENCE)
+    await ensure_keeper(directory, await small_scene.operator.connections.access(), timeouts=PATIENCE)
     await until(lambda: len(waits(directory)) == 2, "another one waits", ENOUGH)
     await small_scene.change("start")
     status = await small_scene.over(directory)
@@ -222,6 +222,6 @@ async def test_a_person_can_end_the_waiting_for_a_slice(small_scene: Scene) -> N
     await until(
         lambda: any("waiting for slice local" in note for note in status_of(directory).notes), "it waits", ENOUGH
     )
-    async for _ in small_scene.operator.stop(directory, 0.5):
+    async for _ in small_scene.operator.runs.stop(directory, 0.5):
         pass
     assert (await small_scene.over(directory)).state is RunState.STOPPED

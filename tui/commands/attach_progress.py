@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from tui.commands.terminal.output import ANSWER_IS_NO, Output, to_the_second
+from tui.commands.terminal.output import ANSWER_IS_NO, Output, format_moment
 from tui.errors import OutOfReachError, TpuTuiError
 from tui.pod.run import LAST_WORDS, RunState
 from tui.runs.failure_rules import split_last_lines
@@ -31,14 +31,14 @@ async def follow(operator: Operator, directory: RunDirectory, out: Output) -> in
     many = len(directory.run.workers) > 1
     looking_after = LookingAfter(operator, directory, Teller(directory.id, out, directory))
     with goes_on_without_us(directory.id, out), looking_after:
-        async for item in operator.watch(directory):
+        async for item in operator.runs.watch(directory):
             if not isinstance(item, LogLine):
                 await looking_after.heed(item)
             elif out.as_json:
                 out.line(item.to_json())
             else:
                 out.text(f"[{item.worker}] {item.text}" if many else item.text)
-    return exit_code(operator.status_of(directory))
+    return exit_code(operator.runs.status_of(directory))
 
 
 @contextlib.contextmanager
@@ -71,12 +71,12 @@ class LookingAfter:
     """
 
     def __init__(self, operator: Operator, directory: RunDirectory, teller: Teller) -> None:
-        from tui.operator.keeper_supervision import Successors
+        from tui.operator.keeper_supervision import RestartLimiter
 
         self._operator = operator
         self._directory = directory
         self._teller = teller
-        self._successors = Successors()
+        self._restarts = RestartLimiter()
         self._later: asyncio.TimerHandle | None = None
 
     def __enter__(self) -> None:
@@ -106,7 +106,7 @@ class LookingAfter:
             return
         await asyncio.sleep(pause)
         try:
-            await self._operator.attend(self._directory)
+            await self._operator.runs.ensure_keeper(self._directory)
         except TpuTuiError as error:
             raise self._left_alone(error.sentence) from error
 
@@ -116,7 +116,7 @@ class LookingAfter:
 
         if self._operator.settings.read_only or not isinstance(item, Attendance) or item.alive or item.stuck:
             return None
-        pause = self._successors.pause()
+        pause = self._restarts.next_pause()
         if pause is None:
             raise self._left_alone("every process that did has ended within the hour")
         return pause
@@ -188,13 +188,12 @@ class Teller:
     def _attendance(self, attended: Attendance, another_in: float | None) -> str:
         if attended.alive:
             return f"{self._run} is looked after again"
-        from tui.operator import rfc3339
         from tui.runs.record.keeper_file import how_it_is_stuck, how_to_end_it
 
         if attended.stuck:
             how, remedy = how_it_is_stuck(attended), how_to_end_it(self._run, attended)
             return f"nobody looks after {self._run}: {how}, and its figures stand still\n  → {remedy}"
-        since = f" since {to_the_second(rfc3339(attended.since))}" if attended.since else ""
+        since = f" since {format_moment(attended.since)}" if attended.since else ""
         if another_in is not None:
             when = f" in {another_in:.0f} s" if another_in else ""
             return (

@@ -49,13 +49,12 @@ def add_check(commands: argparse._SubParsersAction[Any]) -> None:
 async def check_slice(args: argparse.Namespace, operator: Operator, out: Output) -> int:
     """Print what was found, or with --json a row for each thing checked; exit 1 when one failed."""
     from tui.checks.grouped_rows import digest
-    from tui.operator.checks import check_buckets
 
     ports = parse_ports(args.ports or "")
-    slice_ = await operator.slice(args.slice)
+    slice_ = await operator.slices.get(args.slice)
     rows = await _checked(slice_, ports, operator, out)
     if args.bucket:
-        rows += await check_buckets(operator, slice_, [_address(text) for text in args.bucket])
+        rows += await operator.launches.check_buckets(slice_, [_address(text) for text in args.bucket])
     found = digest(rows)
     if out.as_json:
         out.document({"slice": slice_.name, "ok": found.ok, "checks": [row.to_json() for row in rows]})
@@ -73,7 +72,7 @@ async def _checked(slice_: Slice, ports: Sequence[int], operator: Operator, out:
         return [worker.index for worker in slice_.workers if worker.index not in heard]
 
     async with telling_who_is_waited_for(missing, out):
-        async for row in operator.check(slice_, ports):
+        async for row in operator.slices.check(slice_, ports):
             rows.append(row)
             heard.add(row.worker)
     return rows

@@ -52,9 +52,9 @@ async def compare_runs(args: argparse.Namespace, operator: Operator, out: Output
 async def _summary(ref: str, operator: Operator, *, offline: bool) -> tuple[Summary, Any]:
     from tui.runs.record.run_directory import RunDirectory
 
-    source = await operator.open_source(ref, offline=offline)
+    source = await operator.runs.find_source(ref, offline=offline)
     if not isinstance(source, RunDirectory):
-        summary = await operator.summary(source)
+        summary = await operator.reports.summarize(source)
         return summary, source.doubt or source.problem
-    problem = None if offline else await operator.refresh(source)
-    return await operator.summary(source), problem
+    problem = None if offline else await operator.runs.refresh(source)
+    return await operator.reports.summarize(source), problem

@@ -85,12 +85,12 @@ async def execute_command(args: argparse.Namespace, operator: Operator, out: Out
     """Run one command on the workers asked for; identical outputs are printed once with their workers."""
     if not args.argv:
         raise UsageError("no command to run", remedy="tpu-tui exec SLICE -- COMMAND …")
-    slice_ = await operator.slice(args.slice)
+    slice_ = await operator.slices.get(args.slice)
     ranks = parse_ranks(args.worker, len(slice_.workers))
     progress = Progress(out, live=args.live and not out.as_json)
     answers: dict[int, Completed] = {}
     problems: dict[int, TpuTuiError] = {}
-    answering = operator.exec(slice_, args.argv, ranks, args.timeout, progress)
+    answering = operator.slices.execute(slice_, args.argv, ranks, args.timeout, progress)
 
     def missing() -> list[int]:
         return sorted({*ranks} - {*answers, *problems, *progress.running})
@@ -155,15 +155,18 @@ def _print_grouped(
 
     Where they are one, its heading goes to stderr: stdout then holds what every worker said, and nothing else.
     """
-    from tui.operator.output_groups import Outcome, ending, grouped, heading
+    from tui.operator.output_groups import SharedOutput, describe_ending, format_heading, group_outputs
 
-    ended = [*((*one, ending(one[1])) for one in answers.items()), *((*one, "interrupted") for one in cut.items())]
-    groups = grouped(
-        (rank, Outcome(b"", b"", how) if endings_only else Outcome(answer.stdout, answer.stderr, how))
+    ended = [
+        *((*one, describe_ending(one[1])) for one in answers.items()),
+        *((*one, "interrupted") for one in cut.items()),
+    ]
+    groups = group_outputs(
+        (rank, SharedOutput(b"", b"", how) if endings_only else SharedOutput(answer.stdout, answer.stderr, how))
         for rank, answer, how in ended
     )
     for outcome, ranks in groups:
-        told = f"── {heading(outcome, ranks)}"
+        told = f"── {format_heading(outcome, ranks)}"
         out.text(told) if len(groups) > 1 else out.note(told)
         if outcome.stdout:
             out.remote_text(outcome.stdout)
@@ -171,9 +174,9 @@ def _print_grouped(
             out.remote_text(outcome.stderr, on_stderr=True)
     left_out = {rank: answer.omitted for rank, answer in {**answers, **cut}.items() if answer.omitted}
     if left_out and not endings_only:
-        from tui.operator.slices import EXEC_KEEPS
+        from tui.operator.slices import EXEC_OUTPUT_BYTES
 
         told = ", ".join(f"worker {rank} {left_out[rank]:,} bytes" for rank in sorted(left_out))
         if len(left_out) > MOST_NAMED:
             told = f"workers {format_ranks(left_out)} {sum(left_out.values()):,} bytes"
-        out.note(f"Left out, as exec keeps {EXEC_KEEPS >> 20} MiB of all output together: {told}.")
+        out.note(f"Left out, as exec keeps {EXEC_OUTPUT_BYTES >> 20} MiB of all output together: {told}.")

@@ -34,8 +34,8 @@ def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
 
 async def add_key(args: argparse.Namespace, operator: Operator, out: Output) -> int:
     """Add the key where it is not yet, after asking, and wait until every worker lets it in."""
-    slice_ = await operator.slice(args.slice)
-    plan = await operator.plan_key(slice_)
+    slice_ = await operator.slices.get(args.slice)
+    plan = await operator.keys.plan(slice_)
     if not plan.project_known:
         out.note("Whether the project's metadata holds the key could not be read: only the slice's own is looked at.")
     makes = not plan.key.exists
@@ -46,14 +46,14 @@ async def add_key(args: argparse.Namespace, operator: Operator, out: Output) -> 
     else:
         if not args.yes:
             await _ask(plan)
-        plan = await operator.make_key(plan)
+        plan = await operator.keys.make(plan)
         if makes:
             out.note(f"Made {plan.key.path} without a passphrase; ssh-keygen -p -f {plan.key.path} gives it one.")
-        async for step in operator.add_key(slice_, plan):
+        async for step in operator.keys.add(slice_, plan):
             out.note(step)
         out.note(f"{plan.key.path}.pub is in the slice's metadata now, for {plan.user}: {plan.key.fingerprint}")
         out.note("Waiting for the workers to take it, for up to a minute …")
-    reached = [] if args.dry_run else await operator.let_in(slice_)
+    reached = [] if args.dry_run else await operator.keys.wait_until_accepted(slice_)
     _tell(args, plan, reached, makes and not args.dry_run, out)
     return OutOfReachError.exit_code if any(one.error for one in reached) else 0
 

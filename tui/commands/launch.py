@@ -103,7 +103,7 @@ async def launch_run(args: argparse.Namespace, operator: Operator, out: Output) 
     env, timeouts = _parse_env(args.env), PhaseTimeouts.parse(args.phase_timeout)
     name = None if args.name is None else _name_for_a_run(args.name, out)
     request = LaunchRequest(
-        slice_=await operator.slice(args.slice),
+        slice_=await operator.slices.get(args.slice),
         argv=tuple(args.argv),
         name=name,
         env=env,
@@ -120,9 +120,9 @@ async def launch_run(args: argparse.Namespace, operator: Operator, out: Output) 
         look=not args.skip_checks,
         timeouts=timeouts,
     )
-    spec = await operator.plan_launch(request)
+    spec = await operator.launches.plan(request)
     if args.dry_run:
-        text = operator.dry_run(spec)
+        text = operator.launches.describe(spec)
         if out.as_json:
             out.document({"run": spec.run.id, "slice": spec.run.slice, "dry_run": text})
         else:
@@ -154,9 +154,9 @@ async def launch_run(args: argparse.Namespace, operator: Operator, out: Output) 
 async def _launched(spec: LaunchSpec, operator: Operator, out: Output) -> RunDirectory:
     """Give the run to its keeper; Ctrl-C tells of it from the moment on that there is something to come back to."""
     try:
-        return await operator.launch(spec)
+        return await operator.launches.start(spec)
     except asyncio.CancelledError:
-        if operator.has_run(spec.run.id):
+        if operator.runs.is_known(spec.run.id):
             with goes_on_without_us(spec.run.id, out):
                 raise
         raise
@@ -168,23 +168,22 @@ async def _until_started(operator: Operator, directory: RunDirectory, out: Outpu
 
     looking_after = LookingAfter(operator, directory, Teller(directory.id, out, directory))
     with goes_on_without_us(directory.id, out), looking_after:
-        async for item in operator.events(directory):
+        async for item in operator.runs.watch_events(directory):
             await looking_after.heed(item)
             if isinstance(item, Event) and item.kind != "state":
                 continue
-            status = operator.status_of(directory)
+            status = operator.runs.status_of(directory)
             if status.state is RunState.RUNNING or status.state.is_over:
                 return status
-    return operator.status_of(directory)
+    return operator.runs.status_of(directory)
 
 
 async def _check_buckets(request: LaunchRequest, operator: Operator, out: Output) -> None:
     """Look at the buckets that the command names; warnings are shown. Raises what speaks against the launch."""
     from tui.checks.grouped_rows import digest
-    from tui.operator.checks import check_buckets
     from tui.runs.launch.preflight import refusal
 
-    rows = await check_buckets(operator, request.slice_, request.argv, request.env)
+    rows = await operator.launches.check_buckets(request.slice_, request.argv, request.env)
     found = digest([row for row in rows if row.hinders or row.status == "warn"])
     for finding in found.findings:
         out.note(finding.sentence + (f"\n  → {finding.remedy}" if finding.remedy else ""))

@@ -231,8 +231,8 @@ async def _launch(flags: Mapping[str, Any], slice_name: str, argv: Sequence[str]
 
     operator = Operator(load(flags))
     try:
-        request = LaunchRequest(await operator.slice(slice_name), tuple(argv), name=f"demo-{job}")
-        return await operator.launch(await operator.plan_launch(request))
+        request = LaunchRequest(await operator.slices.get(slice_name), tuple(argv), name=f"demo-{job}")
+        return await operator.launches.start(await operator.launches.plan(request))
     finally:
         await operator.close()
 
@@ -244,16 +244,16 @@ async def _stop_runs(flags: Mapping[str, Any], out: Output) -> None:
 
     operator = Operator(load(flags))
     try:
-        for status in operator.runs():
+        for status in operator.runs.list_statuses():
             if status.run.profile == LOCAL_PROFILE and not status.state.is_over:
-                await _stop(operator, operator.open_run(status.run.id), out)
+                await _stop(operator, operator.runs.open(status.run.id), out)
     finally:
         await operator.close()
 
 
 async def _stop(operator: Operator, directory: RunDirectory, out: Output) -> None:
     try:
-        async for answer in operator.stop(directory, grace=5.0):
+        async for answer in operator.runs.stop(directory, grace=5.0):
             if not answer.confirmed:
                 out.note(f"worker {answer.worker}: not confirmed ({answer.detail})")
     except TpuTuiError as error:

@@ -76,9 +76,9 @@ async def opened(args: argparse.Namespace, operator: Operator, out: Output) -> t
     """What the argument names, a run's mirror brought up to date; and the exit code that this alone gives."""
     from tui.runs.record.run_directory import RunDirectory
 
-    source = await operator.open_source(args.ref, offline=args.offline, note=out.note)
+    source = await operator.runs.find_source(args.ref, offline=args.offline, note=out.note)
     if isinstance(source, RunDirectory):
-        behind = None if args.offline else await operator.refresh(source)
+        behind = None if args.offline else await operator.runs.refresh(source)
     else:
         behind = source.doubt
     if behind is None:
@@ -90,7 +90,7 @@ async def opened(args: argparse.Namespace, operator: Operator, out: Output) -> t
 async def show_cores(args: argparse.Namespace, operator: Operator, out: Output) -> int:
     """Print a row for every core."""
     source, code = await opened(args, operator, out)
-    rows = await operator.core_rows(source, args.sort, reverse=args.reverse)
+    rows = await operator.logs.core_rows(source, args.sort, reverse=args.reverse)
     _print_cores(rows, out)
     return told_to_its_end(source, out) or code
 
@@ -214,8 +214,8 @@ async def _nothing_found(operator: Operator, directory: RunDirectory, core: int 
     """Why no line of a run was printed."""
     from tui.commands.logs_empty import about_core
 
-    rows = [] if core is None else await operator.core_rows(directory, "core", reverse=False)
-    yet = "" if operator.status_of(directory).state.is_over else " yet"
+    rows = [] if core is None else await operator.logs.core_rows(directory, "core", reverse=False)
+    yet = "" if operator.runs.status_of(directory).state.is_over else " yet"
     such = f"No line of {directory.id} is such a one{yet}."
     return such if core is None else about_core(directory.id, core, rows) or such
 
@@ -318,14 +318,14 @@ async def _follow(
     from tui.commands.attach_progress import Teller
     from tui.runs.record.run_directory import Attendance
 
-    await operator.attend(directory)
+    await operator.runs.ensure_keeper(directory)
     write, teller = _line_writer(args, out), Teller(directory.id, out, directory)
     workers = None if args.worker is None else (args.worker,)
-    shown: AsyncIterator[Any] = operator.lines(directory, workers=workers, core=args.core)
+    shown: AsyncIterator[Any] = operator.runs.watch_lines(directory, workers=workers, core=args.core)
     if args.tail is not None:
         for line in _stored_lines(directory, args, since):
             write(line)
-        shown = operator.lines(directory, workers=workers, core=args.core, fresh_only=True)
+        shown = operator.runs.watch_lines(directory, workers=workers, core=args.core, fresh_only=True)
     async for line in shown:
         if isinstance(line, Attendance):
             teller.tell(line)
@@ -339,8 +339,8 @@ async def try_dialects(args: argparse.Namespace, operator: Operator, out: Output
     """Print how many lines each dialect matches, the profile's own first, with examples of those."""
     from tui.logs.dialects.registry import BUILT_IN, try_dialects
 
-    own = operator.dialects
-    log = await operator.open_log(args.ref, note=out.note)
+    own = operator.logs.dialects
+    log = await operator.logs.open(args.ref, note=out.note)
     total, trials = try_dialects((line.data for line in log.lines()), (*own, *BUILT_IN))
     if out.as_json:
         out.document({"file": log.name, "lines": total, "dialects": [trial.to_json() for trial in trials]})
@@ -369,7 +369,7 @@ def replay_log(args: argparse.Namespace, flags: Mapping[str, Any], out: Output) 
     from tui.settings import load
 
     require_terminal()
-    log = asyncio.run(Operator(load(flags)).open_log(args.ref, note=out.note))
+    log = asyncio.run(Operator(load(flags)).logs.open(args.ref, note=out.note))
     if log.doubt is not None:
         out.problem(log.doubt)
     return open_console(flags, replay=log)

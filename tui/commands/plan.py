@@ -12,7 +12,7 @@ from tui.commands.terminal.output import Output
 from tui.errors import UsageError
 
 if TYPE_CHECKING:
-    from tui.operator.scaling import Climb
+    from tui.operator.scaling import ScalingReport
     from tui.planning.scaling_ladder import Ladder
 
 _FORM = "tpu-tui plan --from v2-8 --to v2-32 --batch-size 1024, or tpu-tui plan --ladder [RUN …]"
@@ -81,12 +81,11 @@ def _print_plan(document: dict[str, Any], out: Output) -> None:
 
 async def _show_ladders(refs: list[str], flags: Mapping[str, Any], out: Output) -> int:
     from tui.operator import Operator
-    from tui.operator.scaling import climb
     from tui.settings import load
 
     operator = Operator(load(flags))
     try:
-        found = await climb(operator, refs)
+        found = await operator.reports.scaling(refs)
     finally:
         await operator.close()
     if out.as_json:
@@ -97,7 +96,7 @@ async def _show_ladders(refs: list[str], flags: Mapping[str, Any], out: Output) 
     return 0
 
 
-def _print_ladders(found: Climb, out: Output) -> None:
+def _print_ladders(found: ScalingReport, out: Output) -> None:
     for ladder in found.ladders:
         _print_ladder(ladder, out)
     for run, why in found.left_out:

@@ -40,11 +40,11 @@ async def write_report(args: argparse.Namespace, operator: Operator, out: Output
         parse_url(args.upload)
     source, code = await opened(args, operator, out)
     formats = list(dict.fromkeys(args.format or ["md"]))
-    written = await operator.report(source, formats, args.out, force=args.force)
+    written = await operator.reports.write(source, formats, args.out, force=args.force)
     files = [str(path) for path in written]
     if args.upload:
         try:
-            files += await operator.upload_report(source, formats, written, args.upload, force=args.force)
+            files += await operator.reports.upload(source, formats, written, args.upload, force=args.force)
         except TpuTuiError:
             out.note(f"Written here all the same: {', '.join(files)}")
             raise

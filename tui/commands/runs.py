@@ -14,7 +14,7 @@ from tui.commands.parser.argument_types import RUN, seconds
 from tui.commands.stop import stop_run
 from tui.commands.terminal import stdio
 from tui.commands.terminal.os_errors import by_this_machine
-from tui.commands.terminal.output import Output, to_the_second
+from tui.commands.terminal.output import Output, format_moment, to_the_second
 from tui.errors import TpuTuiError, UsageError
 from tui.operator.run_scope import hidden_note
 from tui.pod.log_refs import names_a_log
@@ -103,8 +103,8 @@ def _help_of_deleting(options: argparse.ArgumentParser) -> argparse.ArgumentPars
 
 async def attach_run(args: argparse.Namespace, operator: Operator, out: Output) -> int:
     """Follow the log of a run until it ends."""
-    directory = await operator.find_run(args.ref)
-    await operator.attend(directory)
+    directory = await operator.runs.find(args.ref)
+    await operator.runs.ensure_keeper(directory)
     return await follow(operator, directory, out)
 
 
@@ -132,7 +132,7 @@ async def _found_elsewhere(settings: Settings, ref: str) -> RunDirectory:
 
     operator = Operator(settings, prompter=prompter_for_terminal())
     try:
-        return await operator.find_run(ref)
+        return await operator.runs.find(ref)
     finally:
         await operator.close()
 
@@ -166,14 +166,14 @@ async def list_runs(
     code = max((problem.exit_code for problem in problems), default=0)
     unreadable: list[NoRecordError] = []
     zone, _, name = (slice_name or "").rpartition("/")
-    known = operator.runs(name or None, unreadable)
+    known = operator.runs.list_statuses(name or None, unreadable)
     in_zone = [one for one in known if not zone or one.run.zone in (None, zone)]
-    belonging = operator.belonging
-    statuses = [one for one in in_zone if every or belonging.has(one.run)]
+    scope = operator.runs.scope
+    statuses = [one for one in in_zone if every or scope.includes(one.run)]
     hidden = hidden_note(len(in_zone) - len(statuses), "tpu-tui runs --all lists them")
     out.problems([problem for problem in unreadable if str(problem) not in map(str, problems)])
     if out.as_json:
-        out.document([operator.status_document(status, None) for status in statuses])
+        out.document([operator.reports.status_document(status, None) for status in statuses])
     elif statuses or unreadable:
         _print_runs(statuses, unreadable, operator, out)
     elif not problems and not hidden:
@@ -198,15 +198,15 @@ def _print_runs(
     )
     if len(statuses) > FIGURES_OF:
         out.note(f"Figures of the newest {FIGURES_OF} runs only; `tpu-tui status RUN` tells any run's.")
-    if operator.dialect_problem:
-        out.problem(operator.dialect_problem)
+    if operator.logs.dialect_problem:
+        out.problem(operator.logs.dialect_problem)
 
 
 def _row(status: RunStatus, operator: Operator, *, with_figures: bool) -> tuple[Any, ...]:
     from tui.reports.findings import marks_of_run
 
     cause = (status.cause or "").partition(LAST_WORDS)[0]
-    glance = operator.glance(status) if with_figures else None
+    glance = operator.runs.latest_figures(status) if with_figures else None
     latest = cause or str(glance or "")
     return (
         status.run.id,
@@ -224,7 +224,7 @@ async def _discovered(slice_name: str | None, operator: Operator) -> list[TpuTui
     """Ask the workers for runs of other machines; nothing where no slices are configured at all."""
     configured = operator.settings.hosts or operator.settings.project
     try:
-        return await operator.discover([await operator.slice(slice_name)] if slice_name else None)
+        return await operator.runs.discover([await operator.slices.get(slice_name)] if slice_name else None)
     except UsageError as error:
         if slice_name:
             raise
@@ -241,11 +241,10 @@ async def _discovered(slice_name: str | None, operator: Operator) -> list[TpuTui
 def _attended(status: RunStatus) -> str:
     if status.state.is_over or status.attended.alive:
         return "yes" if status.attended.alive else ""
-    from tui.operator import rfc3339
 
     since = status.attended.since
     how = "stuck" if status.attended.stuck else _UNATTENDED
-    return f"{how} since {to_the_second(rfc3339(since))}" if since else how
+    return f"{how} since {format_moment(since)}" if since else how
 
 
 def _attended_and_remedy(status: RunStatus) -> str:
@@ -263,14 +262,14 @@ def _attended_and_remedy(status: RunStatus) -> str:
 
 async def show_status(args: argparse.Namespace, operator: Operator, out: Output) -> int:
     """Print a run's state, figures and exit codes; with --watch until it ends."""
-    directory = await operator.find_run(args.ref)
-    behind = None if args.offline else await operator.refresh(directory)
+    directory = await operator.runs.find(args.ref)
+    behind = None if args.offline else await operator.runs.refresh(directory)
     while True:
-        document = await operator.status(directory)
+        document = await operator.reports.read_status(directory)
         if out.as_json:
             (out.line if args.watch else out.document)(document)
         else:
-            status = operator.status_of(directory)
+            status = operator.runs.status_of(directory)
             _print_status(document, status, _attended_and_remedy(status), directory, out)
         if not args.watch or RunState(document["state"]).is_over:
             break
@@ -278,7 +277,7 @@ async def show_status(args: argparse.Namespace, operator: Operator, out: Output)
         await asyncio.sleep(WATCH_INTERVAL)
         if not out.as_json and stdio.obeys(sys.stdout):
             print("\x1b[H\x1b[2J", end="")
-    problem = behind or operator.dialect_problem
+    problem = behind or operator.logs.dialect_problem
     if problem:
         out.problem(problem)
     return problem.exit_code if problem else 0

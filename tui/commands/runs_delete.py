@@ -128,7 +128,7 @@ def _described(one: Doomed, operator: Operator) -> str:
     if isinstance(one, NoRecordError):
         return f"{one.id} · unreadable · {size} · its workers are not known"
     workers = format_workers(worker.index for worker in one.run.workers) if one.run.workers else "no workers"
-    return f"{one.id} · {operator.status_of(one).state} · {size} · {workers} of {one.run.slice}"
+    return f"{one.id} · {operator.runs.status_of(one).state} · {size} · {workers} of {one.run.slice}"
 
 
 def _bytes_in(directory: Path) -> int:
@@ -147,7 +147,7 @@ async def _meant(ref: str, operator: Operator) -> Doomed:
 
     found: Doomed
     try:
-        found = await operator.find_run(ref)
+        found = await operator.runs.find(ref)
     except NoRecordError as damaged:
         found = damaged
     if ref != LAST and os.sep not in ref and ref in found.id and f"-{ref}-" not in f"-{found.id}-":
@@ -178,7 +178,7 @@ async def _problem_of_deleting(one: Doomed, where: str, operator: Operator) -> T
 
     try:
         if isinstance(one, NoRecordError):
-            operator.delete_unreadable(one, anyway=where == HERE)
+            operator.runs.delete_unreadable(one, anyway=where == HERE)
         else:
             await _delete(one, where, operator)
     except TpuTuiError as error:
@@ -203,7 +203,7 @@ async def _delete(directory: RunDirectory, where: str, operator: Operator) -> No
     """Delete on the workers first, so that what could not be removed there is still known here."""
     await _let_keeper_go(directory)
     if where != HERE:
-        kept = [answer async for answer in operator.delete_on_workers(directory) if not answer.deleted]
+        kept = [answer async for answer in operator.runs.delete_on_workers(directory) if not answer.deleted]
         if kept:
             why = "; ".join(f"worker {answer.worker}: {answer.detail}" for answer in kept)
             remedy = "try again, or --on here forgets it on this machine only"
@@ -211,7 +211,7 @@ async def _delete(directory: RunDirectory, where: str, operator: Operator) -> No
                 f"{directory.id} is not deleted on {len(kept)} of its workers", why=why, remedy=remedy
             )
     if where != WORKERS:
-        operator.delete_here(directory)
+        operator.runs.delete_here(directory)
 
 
 async def _let_keeper_go(directory: RunDirectory) -> None:
@@ -227,10 +227,10 @@ async def _let_keeper_go(directory: RunDirectory) -> None:
 
 async def _is_live(directory: RunDirectory, operator: Operator) -> bool:
     """Return whether a run goes on as far as is known here; the workers of one that is not attended are asked."""
-    status = operator.status_of(directory)
+    status = operator.runs.status_of(directory)
     if not status.state.is_over and not status.attended.alive:
-        await operator.ask_workers(directory)
-        status = operator.status_of(directory)
+        await operator.runs.sync_from_workers(directory)
+        status = operator.runs.status_of(directory)
     return not (status.state.is_over or directory.is_gone)
 
 
@@ -239,7 +239,9 @@ async def _older(operator: Operator, age: str) -> list[RunDirectory]:
     if moment is None:
         raise UsageError(f"no age: {age!r}", remedy="write it as 7d, 12h or 30m")
     before = moment.isoformat()
-    old = [operator.directory_of(status) for status in operator.runs() if status.run.created < before]
+    old = [
+        operator.runs.directory_of(status) for status in operator.runs.list_statuses() if status.run.created < before
+    ]
     live = {directory.path for directory in old if await _is_live(directory, operator)}
-    ended = {directory.path: operator.status_of(directory).ended for directory in old}
+    ended = {directory.path: operator.runs.status_of(directory).ended for directory in old}
     return [one for one in old if one.path not in live and (ended[one.path] or one.run.created) < before]

@@ -95,7 +95,7 @@ def _add_slices(commands: argparse._SubParsersAction[Any]) -> None:
 
 async def list_slices(_args: argparse.Namespace, operator: Operator, out: Output) -> int:
     """Print every slice; a zone that could not be asked is told and the others are listed."""
-    listing = await operator.slices()
+    listing = await operator.slices.list_all()
     if not listing.problems:
         remember_slices(operator.settings, listing.slices)
     if out.as_json:
@@ -121,7 +121,7 @@ async def list_slices(_args: argparse.Namespace, operator: Operator, out: Output
             right=("workers", "cores"),
         )
     elif not listing.problems:
-        out.note(f"There are no slices in {operator.where}.")
+        out.note(f"There are no slices in {operator.slices.where}.")
     for problem in listing.problems:
         out.problem(problem)
     return max((problem.exit_code for problem in listing.problems), default=0)
@@ -130,12 +130,12 @@ async def list_slices(_args: argparse.Namespace, operator: Operator, out: Output
 async def change_slice(args: argparse.Namespace, operator: Operator, out: Output) -> int:
     """Create, delete, start or stop a slice, and wait with progress."""
     if args.action == "create":
-        steps = operator.create_slice(
+        steps = operator.slices.create(
             args.slice, args.accelerator_type, args.runtime_version, spot=args.spot, dry_run=args.dry_run
         )
     else:
-        slice_ = await operator.slice(args.slice)
-        steps = operator.change_slice(slice_, args.action, dry_run=args.dry_run)
+        slice_ = await operator.slices.get(args.slice)
+        steps = operator.slices.change(slice_, args.action, dry_run=args.dry_run)
         if not (args.yes or args.dry_run):
             await _ask_before(args.action, slice_)
     told = await _tell(steps, out)
@@ -182,9 +182,9 @@ async def _ask_for_name(name: str) -> None:
 
 async def show_workers(args: argparse.Namespace, operator: Operator, out: Output) -> int:
     """Print a slice's workers, each tried over SSH."""
-    slice_ = await operator.slice(args.slice)
+    slice_ = await operator.slices.get(args.slice)
     try:
-        workers = await operator.workers(slice_)
+        workers = await operator.slices.reach_workers(slice_)
     except OutOfReachError as error:
         out.problem(error)
         workers = [replace(one, reachable=False, error=error.sentence) for one in slice_.workers]

@@ -22,7 +22,7 @@ async def stop_run(args: argparse.Namespace, operator: Operator, out: Output) ->
     """Stop a run; exit 1 while any worker has not confirmed that nothing of it is left."""
     if args.grace < 0:
         raise UsageError("--grace is a number of seconds, 0 or more")
-    directory = await operator.find_run(args.ref)
+    directory = await operator.runs.find(args.ref)
     answers: dict[int, StopAnswer] = {}
 
     def missing() -> list[int]:
@@ -30,7 +30,7 @@ async def stop_run(args: argparse.Namespace, operator: Operator, out: Output) ->
 
     try:
         async with telling_who_is_waited_for(missing, out):
-            async for answer in operator.stop(directory, args.grace):
+            async for answer in operator.runs.stop(directory, args.grace):
                 answers[answer.worker] = answer
     except asyncio.CancelledError:
         _tell(directory, answers, out)
@@ -54,10 +54,10 @@ def _tell(directory: RunDirectory, answers: dict[int, StopAnswer], out: Output) 
         ]
         out.document({"run": directory.id, "stopped": stopped, "workers": rows})
         return stopped
-    from tui.operator.output_groups import Outcome, grouped, heading
+    from tui.operator.output_groups import SharedOutput, format_heading, group_outputs
 
-    for outcome, ranks in grouped((a.worker, Outcome(b"", b"", _in_words(a))) for a in ordered):
-        out.text(heading(outcome, ranks))
+    for outcome, ranks in group_outputs((a.worker, SharedOutput(b"", b"", _in_words(a))) for a in ordered):
+        out.text(format_heading(outcome, ranks))
     return stopped
 
 

@@ -64,10 +64,10 @@ async def sync_tree(args: argparse.Namespace, operator: Operator, out: Output) -
     """Copy a directory to every worker and print its hash there."""
     problems: list[TpuTuiError] = []
     rows: list[SyncResult] = []
-    slice_ = await operator.slice(args.slice)
+    slice_ = await operator.slices.get(args.slice)
     meter = Meter(len(slice_.workers))
     try:
-        async for answer in operator.sync(slice_, args.directory, meter):
+        async for answer in operator.slices.sync(slice_, args.directory, meter):
             meter.done()
             if isinstance(answer, TpuTuiError):
                 problems.append(answer)

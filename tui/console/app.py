@@ -206,7 +206,7 @@ class ConsoleApp(App[None]):
 
     def headline(self) -> list[list[Cell]]:
         """The pod screen's first line: where one looks, and in which mode."""
-        cells = [Cell("tpu-tui", "accent"), Cell(self.operator.where)]
+        cells = [Cell("tpu-tui", "accent"), Cell(self.operator.slices.where)]
         if self.demo:
             cells.append(Cell("demo: this pod is on this machine", "busy"))
         if self.read_only:
@@ -220,7 +220,7 @@ class ConsoleApp(App[None]):
     def open_directory(self, run_id: str) -> RunDirectory | None:
         """The run's directory; an error is shown and None returned."""
         try:
-            return self.operator.open_run(run_id)
+            return self.operator.runs.open(run_id)
         except TpuTuiError as error:
             self.flows.say(error)
             return None

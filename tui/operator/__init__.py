@@ -1,8 +1,24 @@
-"""Everything tpu-tui can do, in one place: the console and the commands both call this, and nothing below it."""
+"""Everything tpu-tui can do, in one place, for the console and the commands."""
 
 from __future__ import annotations
 
-from tui.operator.runs import Operator, rfc3339
-from tui.runs.launch.launch_request import LaunchRequest
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["LaunchRequest", "Operator", "rfc3339"]
+if TYPE_CHECKING:
+    from tui.operator.facade import Operator
+    from tui.runs.launch.launch_request import LaunchRequest
+
+__all__ = ["LaunchRequest", "Operator"]
+
+_MODULES = {
+    "LaunchRequest": "tui.runs.launch.launch_request",
+    "Operator": "tui.operator.facade",
+}
+"""Where each name is defined: a command loads only what it uses."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_MODULES[name]), name)

@@ -1,4 +1,4 @@
-"""Whether somebody looks after a run that goes on, and how often another may be asked to. Pure, but for the clock."""
+"""Whether a live run has a keeper, and how often one that has none may get another. Pure, but for the clock."""
 
 from __future__ import annotations
 
@@ -8,55 +8,55 @@ from collections.abc import Callable
 from tui.runs.record.run_directory import Attendance
 from tui.runs.record.run_status import RunStatus
 
-PAUSES = (0.0, 5.0, 30.0)
-"""Seconds to wait before the first, second and third keeper that is to follow another within `WHILE`; no fourth."""
-WHILE = 3600.0
-"""Seconds after which a keeper that ended counts no more."""
-UNATTENDED_AFTER = 1.0
-"""Seconds without a keeper after which it is told: one that just ended its work, or that hands over, is no news."""
+RESTART_PAUSES_S = (0.0, 5.0, 30.0)
+"""Waits before the first, second and third keeper that replaces another within `RESTART_WINDOW_S`; no fourth."""
+RESTART_WINDOW_S = 3600.0
+"""Time after which a keeper that ended no longer counts."""
+UNATTENDED_AFTER_S = 1.0
+"""Time without a keeper after which that is reported: one that just ended its work, or hands over, is no news."""
 
 
-class AttendanceWatch:
-    """Looks at each status of one run. A keeper is taken to be there at first."""
+class KeeperWatch:
+    """Compares the statuses of one run, one after the other; the first one is taken to have a keeper."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._alive = True
-        self._told: tuple[str, float | None] | None = None
-        self._missed_since: float | None = None
+        self._reported: tuple[str, float | None] | None = None
+        self._missing_since: float | None = None
 
-    def change(self, status: RunStatus) -> Attendance | None:
-        """The run's attendance when it is another than the last that was told.
+    def changed(self, status: RunStatus) -> Attendance | None:
+        """Return whether the run has a keeper, when that has changed since it was last reported.
 
-        An absence is told again when a keeper came and went in between, seen or not.
+        An absence is reported again when a keeper came and went in between, seen or not.
         """
         if status.attended.alive or status.is_whole:
-            self._missed_since = None
-            told, self._alive = self._alive, True
-            return None if told or status.is_whole else status.attended
-        if self._missed_since is None:
-            self._missed_since = self._clock()
+            self._missing_since = None
+            was_alive, self._alive = self._alive, True
+            return None if was_alive or status.is_whole else status.attended
+        if self._missing_since is None:
+            self._missing_since = self._clock()
         found = status.attended.state, status.attended.since
-        known = not self._alive and found == self._told
-        if known or self._clock() - self._missed_since < UNATTENDED_AFTER:
+        is_known = not self._alive and found == self._reported
+        if is_known or self._clock() - self._missing_since < UNATTENDED_AFTER_S:
             return None
         self._alive = False
-        self._told = found
+        self._reported = found
         return status.attended
 
 
-class Successors:
-    """The keepers that were started for one run because the one before had ended: not too many, nor too soon."""
+class RestartLimiter:
+    """Limits how many keepers are started for one run after others have ended, and how soon."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._begun: list[float] = []
+        self._starts: list[float] = []
 
-    def pause(self) -> float | None:
-        """Seconds to wait before the next one is started, which this counts; None: too many have ended."""
+    def next_pause(self) -> float | None:
+        """Return the seconds to wait before the next start, which this counts; None where too many have ended."""
         now = self._clock()
-        self._begun = [moment for moment in self._begun if now - moment < WHILE]
-        if len(self._begun) >= len(PAUSES):
+        self._starts = [moment for moment in self._starts if now - moment < RESTART_WINDOW_S]
+        if len(self._starts) >= len(RESTART_PAUSES_S):
             return None
-        self._begun.append(now)
-        return PAUSES[len(self._begun) - 1]
+        self._starts.append(now)
+        return RESTART_PAUSES_S[len(self._starts) - 1]

@@ -1,27 +1,30 @@
-"""Launches: planned, looked at before, and given to the run's keeper."""
+"""Launches: planned, checked, and handed to the run's keeper."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tui.errors import UsageError
-from tui.operator.run_events import Following
+from tui.operator.connections import Connections, require_workers
 from tui.runs.launch.launch_request import LaunchRequest, check_request, run_from
 from tui.runs.record.run_directory import RunDirectory
 
 if TYPE_CHECKING:
     from tui.checks.check_row import CheckRow
+    from tui.pod.slice import Slice
     from tui.runs.launch.launch_spec import LaunchSpec
 
 
-class Launching(Following):
-    """Makes runs of requests; what follows a run then looks at its directory."""
+class Launches:
+    """Makes runs of requests; `operator.runs` then follows them."""
 
-    async def plan_launch(self, request: LaunchRequest) -> LaunchSpec:
-        """Everything a keeper needs, with all questions to the person asked; nothing is started.
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+
+    async def plan(self, request: LaunchRequest) -> LaunchSpec:
+        """Return everything a keeper needs, with all questions to the person asked; nothing is started.
 
         Raises UsageError for what no worker could run, OutOfReachError for a slice that is not ready.
         """
@@ -30,62 +33,69 @@ class Launching(Following):
         from tui.runs.launch.preflight import Look
 
         check_request(request)
-        keeper_timeouts = KeeperTimeouts.from_thresholds(self.settings.thresholds)
-        self._require_workers(request.slice_)
-        name = None if self.settings.hosts else request.slice_.name
-        access = replace(await self.access_to_hand_on(), slice=name)
-        known = await self.inventory.host_keys(request.slice_)
-        run = run_from(request, known, self.settings)
+        settings = self._connections.settings
+        require_workers(request.slice_)
+        name = None if settings.hosts else request.slice_.name
+        access = replace(await self._connections.access_for_keeper(), slice=name)
+        known = await self._connections.inventory.host_keys(request.slice_)
+        run = run_from(request, known, settings)
         spec = LaunchSpec(
             run,
             dict(request.env),
             access,
             request.sync,
-            keeper_timeouts=keeper_timeouts,
+            keeper_timeouts=KeeperTimeouts.from_thresholds(settings.thresholds),
             timeouts=request.timeouts,
-            look=Look.before(request, self.settings) if request.look else None,
+            look=Look.before(request, settings) if request.look else None,
         )
         check_spec(spec)
         return spec
 
-    async def check_launch(self, request: LaunchRequest) -> AsyncIterator[CheckRow]:
-        """What can fail this launch, a row as soon as it is known; its `hinders` tells whether it does."""
-        from tui.operator.checks import check_before_launch
+    async def check(self, request: LaunchRequest) -> AsyncIterator[CheckRow]:
+        """Yield what can fail this launch, a row as soon as it is known; a row's `hinders` is true where it would."""
+        from tui.operator.launch_checks import check_before_launch
 
-        async for row in check_before_launch(self, request):
+        async for row in check_before_launch(self._connections, request):
             yield row
 
-    def dry_run(self, spec: LaunchSpec) -> str:
-        """Exactly what would run, on which workers, secrets masked."""
+    async def check_buckets(
+        self, slice_: Slice, texts: Sequence[str], env: Mapping[str, str] | None = None
+    ) -> list[CheckRow]:
+        """Return a row for each bucket that the texts or the variables' values name with `gs://`."""
+        from tui.operator.launch_checks import check_buckets
+
+        return await check_buckets(self._connections.settings, slice_, texts, env)
+
+    def describe(self, spec: LaunchSpec) -> str:
+        """Return exactly what would run, on which workers, secrets masked."""
         from tui.runs.keeper.on_end import describe
         from tui.runs.launch.launch_spec import dry_run
 
         return dry_run(spec) + describe(spec.run)
 
-    async def launch(self, spec: LaunchSpec) -> RunDirectory:
-        """Make the run directory and give the run to its keeper; what follows is in its events.
+    async def start(self, spec: LaunchSpec) -> RunDirectory:
+        """Create the run directory and start the run's keeper; what follows is in the run's events.
 
-        Unknown host keys are asked about first, for a keeper can ask nobody.
+        Unknown host keys are asked about first, since a keeper can ask no one.
         """
         from tui.runs.keeper.start import start_keeper
 
-        if self.settings.read_only:
-            raise UsageError("launching is refused by --read-only")
-        if self.prompter is not None:
-            spec = await self._with_questions_asked(spec)
-        directory = RunDirectory.create(self.settings.runs_home, spec.run)
+        self._connections.require_changes("launching")
+        if self._connections.prompter is not None:
+            spec = await self._ask_beforehand(spec)
+        directory = RunDirectory.create(self._connections.settings.runs_home, spec.run)
         await asyncio.to_thread(start_keeper, directory, spec)
         return directory
 
-    async def _with_questions_asked(self, spec: LaunchSpec) -> LaunchSpec:
-        """Log in where somebody may have to be asked; what was answered goes to the keeper.
+    async def _ask_beforehand(self, spec: LaunchSpec) -> LaunchSpec:
+        """Log in to the workers whose login may ask the person something; return the spec with the answers.
 
-        That is to workers whose host key nobody vouches for, and to one of the others: what keys it takes, they take.
+        Those are the workers whose host key is not known, and one of the others: the rest accept the same keys.
         """
         from tui.ssh.config.access import ACCEPT_NEW
         from tui.ssh.fleet import Fleet
 
-        async with Fleet(spec.run.workers, spec.access, prompter=self.prompter) as fleet:
-            strangers = [] if spec.access.host_keys == ACCEPT_NEW else fleet.strangers()
-            await asyncio.gather(*(fleet.connect(index) for index in {*strangers, spec.run.workers[0].index}))
+        async with Fleet(spec.run.workers, spec.access, prompter=self._connections.prompter) as fleet:
+            unknown = [] if spec.access.host_keys == ACCEPT_NEW else fleet.strangers()
+            await asyncio.gather(*(fleet.connect(index) for index in {*unknown, spec.run.workers[0].index}))
             return replace(spec, access=fleet.access)

@@ -1,4 +1,4 @@
-"""What one command came to on many workers: the same outcome told once, with all of its workers. Pure."""
+"""Results of one command on many workers, equal ones grouped. Pure."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from tui.ssh.exec.command_result import Completed
 from tui.text.ranks import format_ranks
 
 
-class Outcome(NamedTuple):
+class SharedOutput(NamedTuple):
     """Output and ending that several workers share."""
 
     stdout: bytes
     stderr: bytes
     ending: str
-    """What is to be said of how it ended; empty for exit code 0."""
+    """How it ended; empty for exit code 0."""
 
 
-def ending(answer: Completed) -> str:
-    """How a command ended, where that is not with exit code 0."""
+def describe_ending(answer: Completed) -> str:
+    """Return how a command ended; empty for exit code 0."""
     if answer.timed_out:
         return "timed out"
     if answer.signal:
@@ -27,15 +27,15 @@ def ending(answer: Completed) -> str:
     return "" if answer.exit_code == 0 else f"exit {answer.exit_code}"
 
 
-def grouped(answers: Iterable[tuple[int, Outcome]]) -> list[tuple[Outcome, list[int]]]:
-    """Each different outcome with its workers, ascending; the one of the lowest worker first."""
-    groups: dict[Outcome, list[int]] = {}
-    for rank, outcome in sorted(answers, key=lambda answer: answer[0]):
-        groups.setdefault(outcome, []).append(rank)
+def group_outputs(outputs: Iterable[tuple[int, SharedOutput]]) -> list[tuple[SharedOutput, list[int]]]:
+    """Return each different output with its workers, ascending; the one of the lowest worker first."""
+    groups: dict[SharedOutput, list[int]] = {}
+    for rank, output in sorted(outputs, key=lambda pair: pair[0]):
+        groups.setdefault(output, []).append(rank)
     return list(groups.items())
 
 
-def heading(outcome: Outcome, ranks: list[int]) -> str:
-    """`workers 0-2,7 (4) · exit 1`."""
-    told = f"worker{'s' * (len(ranks) > 1)} {format_ranks(ranks)} ({len(ranks)})"
-    return f"{told} · {outcome.ending}" if outcome.ending else told
+def format_heading(output: SharedOutput, ranks: list[int]) -> str:
+    """Return `workers 0-2,7 (4) · exit 1`."""
+    heading = f"worker{'s' * (len(ranks) > 1)} {format_ranks(ranks)} ({len(ranks)})"
+    return f"{heading} · {output.ending}" if output.ending else heading

@@ -1,4 +1,4 @@
-"""Runs as they go on: their state, their events and their lines, as one who looks on is told of them."""
+"""Runs as they go on: their events and their lines, and whether they have a keeper."""
 
 from __future__ import annotations
 
@@ -6,195 +6,145 @@ import asyncio
 import sys
 import time
 from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from tui.errors import TpuTuiError
-from tui.operator.keeper_supervision import AttendanceWatch
-from tui.operator.slices import Reach
+from tui.operator.keeper_supervision import KeeperWatch
 from tui.runs.record.event_log import utc_now
 from tui.runs.record.run_directory import ARRIVALS_FILE, Attendance, Event, RunDirectory
-from tui.runs.record.run_status import RunStatus, status_and_events, status_of
 
 if TYPE_CHECKING:
-    from tui.runs.read.line_reader import LogLine
-    from tui.settings import Settings
-    from tui.ssh.config.access import Prompter
+    from tui.operator.runs import Runs
+    from tui.runs.read.line_reader import LineReader, LogLine
+    from tui.runs.record.run_status import RunStatus
     from tui.ssh.fleet import Fleet
 
-WATCH_INTERVAL = 0.1
-"""Seconds between two looks at a run directory: what a person reads as at once."""
-REFRESH_TIMEOUT = 5.0
-"""Seconds a command waits for a mirror to catch up before it answers with what there is."""
-CATCH_UP_EVERY, CATCH_UP_SHARE = 2.0, 10
-"""Seconds between two times that a mirror is caught up with for one who may start no keeper, who spends at most one
-part in so many of the time on it."""
+WATCH_INTERVAL_S = 0.1
+"""Time between two polls of a run directory: what a person reads as at once."""
+CATCH_UP_INTERVAL_S, CATCH_UP_SHARE = 2.0, 10
+"""Time between two refreshes of a mirror without a keeper, which take at most one part in so many of the time."""
 
 
-class _Look(NamedTuple):
-    """What one look at a run directory finds: the events since the one before, and whether the run is over."""
+class _Poll(NamedTuple):
+    """What one poll of a run directory finds: the events since the one before, and whether the run is over."""
 
-    fresh: list[Event]
+    events: list[Event]
     is_last: bool
 
 
-class Following(Reach):
-    """Looks at run directories, again and again; what follows a run ends with it.
+class RunWatcher:
+    """Polls a run directory until its run is over.
 
-    Between events and lines comes whether a keeper looks after the run, whenever that changes.
+    Between events and lines it yields whether the run has a keeper, whenever that changes. Who may start no keeper
+    (`--read-only`) has the mirror refreshed instead.
     """
 
-    def __init__(self, settings: Settings, *, prompter: Prompter | None = None) -> None:
-        super().__init__(settings, prompter=prompter)
-        self._known: dict[Path, RunDirectory] = {}
+    def __init__(self, runs: Runs, directory: RunDirectory, *, may_start_keeper: bool) -> None:
+        self._runs = runs
+        self._directory = directory
+        self._may_start_keeper = may_start_keeper
 
-    def status_of(self, directory: RunDirectory) -> RunStatus:
-        """The run's state, from its events alone; only those are read that came since somebody asked last."""
-        return status_of(self._known_as(directory))
-
-    def _known_as(self, directory: RunDirectory) -> RunDirectory:
-        """The object by which a directory was asked about before: what was read of it is remembered with that one."""
-        known = self._known.setdefault(directory.path, directory)
-        if known.run != directory.run:
-            known = self._known[directory.path] = directory
-        return known
-
-    async def events(self, directory: RunDirectory) -> AsyncIterator[Event | Attendance]:
-        """The run's events from the first one on, as they are written."""
-        async for look in self._looks(directory):
-            if isinstance(look, Attendance):
-                yield look
+    async def events(self) -> AsyncIterator[Event | Attendance]:
+        """Yield the run's events from the first one on, as they are written."""
+        async for poll in self._polls():
+            if isinstance(poll, Attendance):
+                yield poll
                 continue
-            for event in look.fresh:
+            for event in poll.events:
                 yield event
 
-    async def watch(self, directory: RunDirectory) -> AsyncIterator[Event | LogLine | Attendance]:
-        """Events and log lines in order of arrival, from the first byte on."""
-        from tui.runs.read.line_reader import LineReader
-
-        reader = LineReader(directory)
-        async for look in self._looks(directory):
-            if isinstance(look, Attendance):
-                yield look
+    async def everything(self) -> AsyncIterator[Event | LogLine | Attendance]:
+        """Yield events and log lines in order of arrival, from the first byte on."""
+        reader = self._line_reader()
+        async for poll in self._polls():
+            if isinstance(poll, Attendance):
+                yield poll
                 continue
-            for line in reader.poll(final=look.is_last, events=look.fresh):
+            for line in reader.poll(final=poll.is_last, events=poll.events):
                 yield line
-            for event in look.fresh:
+            for event in poll.events:
                 yield event
 
     async def lines(
-        self,
-        directory: RunDirectory,
-        *,
-        workers: Sequence[int] | None = None,
-        core: int | None = None,
-        fresh_only: bool = False,
+        self, *, workers: Sequence[int] | None, core: int | None, fresh_only: bool
     ) -> AsyncIterator[LogLine | Attendance]:
-        """The run's lines in order of arrival; `fresh_only` leaves out what is there already."""
-        from tui.runs.read.line_reader import LineReader
-
-        reader = LineReader(directory, workers=workers, core=core)
+        """Yield the run's lines in order of arrival; `fresh_only` leaves out what is there already."""
+        reader = self._line_reader(workers, core)
         if fresh_only:
             for _ in reader.poll(budget_bytes=sys.maxsize):
                 pass
-        async for look in self._looks(directory):
-            if isinstance(look, Attendance):
-                yield look
+        async for poll in self._polls():
+            if isinstance(poll, Attendance):
+                yield poll
                 continue
-            for line in reader.poll(final=look.is_last, events=look.fresh):
+            for line in reader.poll(final=poll.is_last, events=poll.events):
                 yield line
 
-    async def refresh(self, directory: RunDirectory, fleet: Fleet | None = None) -> TpuTuiError | None:
-        """Bring the mirror up to date within `REFRESH_TIMEOUT`; what hindered it, if anything did.
+    def _line_reader(self, workers: Sequence[int] | None = None, core: int | None = None) -> LineReader:
+        from tui.runs.read.line_reader import LineReader
 
-        Of a run that was given up as lost its workers are asked again: they may be in reach by now.
-        `fleet` are connections to the run's workers, where there are some already.
-        """
-        from tui.runs.follow.follower import catch_up
+        return LineReader(self._directory, workers=workers, core=core)
 
-        status = self.status_of(directory)
-        may_come_back = status.was_given_up and not status.slice_is_gone
-        if status.attended.alive or (status.is_whole and not may_come_back):
-            return None
-        try:
-            if fleet is not None:
-                await catch_up(directory, fleet, timeout=REFRESH_TIMEOUT)
-            else:
-                async with await self._fleet_of(directory) as fleet:
-                    await catch_up(directory, fleet, timeout=REFRESH_TIMEOUT)
-        except TpuTuiError as error:
-            return error
-        except OSError as error:
-            why = f"{error.filename or directory.path}: {error.strerror or error}"
-            return TpuTuiError(f"what is known here of {directory.id} cannot be brought up to date", why=why)
-        return None
+    async def _polls(self) -> AsyncIterator[_Poll | Attendance]:
+        """Yield what is new at each poll, the last one when the run is over, and changes of its keeper in between.
 
-    async def _fleet_of(self, directory: RunDirectory) -> Fleet:
-        """Connections to a run's workers, made as they are needed."""
-        from tui.ssh.fleet import Fleet
-
-        return Fleet(directory.run.workers, await self.access())
-
-    async def _looks(self, directory: RunDirectory) -> AsyncIterator[_Look | Attendance]:
-        """What is new every little while, the last time when the run is over, and its attendance between.
-
-        Raises what hinders one who may start no keeper from reading an ended run to its end, and UsageError once the
+        Raises what keeps a reader that may start no keeper from the end of an ended run, and UsageError once the
         directory is gone.
         """
-        watch = AttendanceWatch()
+        watch = KeeperWatch()
         offset = 0
-        told: TpuTuiError | None = None
-        async with CatchingUp(self, directory) as catching_up:
+        reported: TpuTuiError | None = None
+        async with MirrorCatchUp(self._runs, self._directory) as catch_up:
             while True:
-                directory.require()
-                status, fresh, offset = status_and_events(self._known_as(directory), offset)
-                is_last = status.is_whole or catching_up.has_all
-                yield _Look(fresh, is_last)
+                self._directory.require()
+                status, events, offset = self._runs.status_and_events(self._directory, offset)
+                is_last = status.is_whole or catch_up.is_complete
+                yield _Poll(events, is_last)
                 if is_last:
                     return
-                if not self.settings.read_only:
-                    if changed := watch.change(status):
-                        yield changed
-                elif await catching_up.look(status):
-                    stuck = catching_up.stuck
-                    if stuck is not None and status.state.is_over:
-                        raise stuck
-                    if stuck is not None and (told is None or told.sentence != stuck.sentence):
-                        yield _Look([Event(utc_now(), "note", fields={"text": stuck.sentence})], False)
-                    told = stuck
-                await asyncio.sleep(WATCH_INTERVAL)
+                if self._may_start_keeper:
+                    if keeper := watch.changed(status):
+                        yield keeper
+                elif await catch_up.poll(status):
+                    error = catch_up.error
+                    if error is not None and status.state.is_over:
+                        raise error
+                    if error is not None and (reported is None or reported.sentence != error.sentence):
+                        yield _Poll([Event(utc_now(), "note", fields={"text": error.sentence})], False)
+                    reported = error
+                await asyncio.sleep(WATCH_INTERVAL_S)
 
 
-class CatchingUp:
-    """Keeps a mirror up to date for as long as somebody watches who may start no keeper."""
+class MirrorCatchUp:
+    """Refreshes the mirror of a run that has no keeper for as long as someone watches who may start none."""
 
-    def __init__(self, following: Following, directory: RunDirectory) -> None:
-        self._following = following
+    def __init__(self, runs: Runs, directory: RunDirectory) -> None:
+        self._runs = runs
         self._directory = directory
         self._fleet: Fleet | None = None
         self._due = 0.0
         self.problem: TpuTuiError | None = None
-        """What hindered it the last time, if anything did."""
-        self.stuck: TpuTuiError | None = None
-        """The same, where nothing came for all that."""
-        self.has_all = False
-        """Whether all is here of a run whose workers say that it is over."""
+        """What prevented the last refresh, if anything did."""
+        self.error: TpuTuiError | None = None
+        """The same, where the refresh brought nothing."""
+        self.is_complete = False
+        """Whether the mirror of an ended run is complete."""
 
-    async def look(self, status: RunStatus) -> bool:
-        """Catch up when it is time to and no keeper does; whether that was so."""
+    async def poll(self, status: RunStatus) -> bool:
+        """Refresh the mirror when it is time to and the run has no keeper; return whether that was so."""
         if status.attended.alive or time.monotonic() < self._due:
             return False
         if self._fleet is None:
-            self._fleet = await self._following._fleet_of(self._directory)
-        began, before = time.monotonic(), _arrived(self._directory)
-        self.problem = await self._following.refresh(self._directory, self._fleet)
+            self._fleet = await self._runs.connect(self._directory)
+        began, before = time.monotonic(), _arrivals_size(self._directory)
+        self.problem = await self._runs.refresh(self._directory, self._fleet)
         now = time.monotonic()
-        self._due = now + max(CATCH_UP_EVERY, CATCH_UP_SHARE * (now - began))
-        self.has_all = status.state.is_over and self.problem is None
-        self.stuck = None if _arrived(self._directory) > before else self.problem
+        self._due = now + max(CATCH_UP_INTERVAL_S, CATCH_UP_SHARE * (now - began))
+        self.is_complete = status.state.is_over and self.problem is None
+        self.error = None if _arrivals_size(self._directory) > before else self.problem
         return True
 
-    async def __aenter__(self) -> CatchingUp:
+    async def __aenter__(self) -> MirrorCatchUp:
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -203,8 +153,8 @@ class CatchingUp:
             await self._fleet.close()
 
 
-def _arrived(directory: RunDirectory) -> int:
-    """What grows with every batch of a log that is mirrored."""
+def _arrivals_size(directory: RunDirectory) -> int:
+    """Return what grows with every batch of a log that is mirrored."""
     try:
         return (directory.path / ARRIVALS_FILE).stat().st_size
     except FileNotFoundError:

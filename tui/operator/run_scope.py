@@ -1,4 +1,4 @@
-"""Which runs of this machine are on what the settings lead to: a project's slices, or a hosts file's machines."""
+"""Which runs of this machine the settings lead to: those of a project, or of a hosts file's machines."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     from tui.settings import Settings
 
 
-class Belonging:
-    """Tells the runs that belong to the settings from others of this machine; what is not known belongs."""
+class RunScope:
+    """Separates the runs that the settings lead to from others of this machine; in doubt a run is in."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._machines = _machines(settings)
 
-    def has(self, run: Run) -> bool:
-        """Return whether a run is on what the settings lead to. A run of the Cloud TPU API has a zone."""
+    def includes(self, run: Run) -> bool:
+        """Return whether the settings lead to a run's workers. A run of the Cloud TPU API has a zone."""
         if self._settings.hosts:
             return run.zone is None and self._is_on_machines(run)
         if self._settings.project is None:

@@ -1,4 +1,4 @@
-"""The ladder of slice sizes, from the runs that this home knows."""
+"""How runs on slices of several sizes scale, from the runs that this home knows."""
 
 from __future__ import annotations
 
@@ -12,65 +12,64 @@ from tui.pod.run import RunState
 
 if TYPE_CHECKING:
     from tui.logs.snapshot import Snapshot
-    from tui.operator.runs import Operator
+    from tui.operator.logs import Logs
+    from tui.operator.runs import Runs
     from tui.planning.scaling_ladder import Finished, Ladder
     from tui.runs.record.run_directory import RunDirectory
 
 
 @dataclass(frozen=True)
-class Climb:
-    """The ladders, and the runs that stand on none with the reason why."""
+class ScalingReport:
+    """The scaling ladders, and the runs that are on none with the reason why."""
 
     ladders: tuple[Ladder, ...]
     left_out: tuple[tuple[str, str], ...]
 
 
-async def climb(operator: Operator, refs: Sequence[str] = ()) -> Climb:
-    """Hold the runs against each other by slice size; without names all that have ended.
-
-    Raises UsageError for a name that means no run.
-    """
+async def report_scaling(runs: Runs, logs: Logs, refs: Sequence[str]) -> ScalingReport:
+    """Compare the runs by slice size; without names all that have ended. Raises UsageError for an unknown run."""
     from tui.planning.scaling_ladder import is_comparable, ladders
 
-    directories = [await operator.find_run(ref) for ref in refs]
-    named = directories or [operator.directory_of(status) for status in reversed(operator.runs())]
+    named = [await runs.find(ref) for ref in refs]
+    directories = named or [runs.directory_of(status) for status in reversed(runs.list_statuses())]
     finished: list[Finished] = []
     left_out: list[tuple[str, str]] = []
-    for directory in named:
-        if not operator.status_of(directory).state.is_over:
+    for directory in directories:
+        state = runs.status_of(directory).state
+        if not state.is_over:
             left_out.append((directory.id, "it has not ended"))
             continue
-        run = await _finished(operator, directory)
+        run = await _finished(directory, state, logs)
         if is_comparable(run):
             finished.append(run)
         else:
             left_out.append((run.run, "how many cores it had is not known"))
-    return Climb(ladders(finished), tuple(left_out))
+    return ScalingReport(ladders(finished), tuple(left_out))
 
 
-async def _finished(operator: Operator, directory: RunDirectory) -> Finished:
+async def _finished(directory: RunDirectory, state: RunState, logs: Logs) -> Finished:
     from tui.planning.scaling_ladder import Finished
 
     run = directory.run
-    snapshot = await operator.snapshot(directory)
+    snapshot = await logs.snapshot(directory)
     each = run.cores_per_worker
     return Finished(
         run.id,
         run.accelerator_type,
-        operator.status_of(directory).state is RunState.SUCCEEDED,
+        state is RunState.SUCCEEDED,
         steady_rate(snapshot),
         each * len(run.workers) if each else len(snapshot) or None,
     )
 
 
 def steady_rate(snapshot: Snapshot) -> float | None:
-    """Examples/s of the whole slice over as long a time as the job tells of: a last step's rate says little.
+    """Return examples/s of the whole slice over as long a time as the log allows: a last step's rate says little.
 
-    The job's own average where it told one, else the cores' averages since their epoch began, else their rates.
+    The job's own average where it printed one, else the cores' averages since their epoch began, else their rates.
     """
-    told = snapshot.facts.get("average_global_rate")
-    if told is not None:
-        return float(told)
+    average = snapshot.facts.get("average_global_rate")
+    if average is not None:
+        return float(average)
     averages = snapshot.global_rate[~np.isnan(snapshot.global_rate)]
     if len(averages) and len(averages) == len(snapshot):
         return float(averages.sum())

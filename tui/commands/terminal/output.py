@@ -7,6 +7,7 @@ import json
 import math
 import shutil
 import sys
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -142,6 +143,11 @@ def _printable_pieces(data: bytes) -> Iterator[str]:
     for start in range(0, len(data), PIECE_BYTES):
         last = start + PIECE_BYTES >= len(data)
         yield printable(decoder.decode(data[start : start + PIECE_BYTES], last))
+
+
+def format_moment(moment: float) -> str:
+    """Return a Unix time in UTC, as `to_the_second` shows one."""
+    return time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(moment))
 
 
 def to_the_second(moment: str | None) -> str | None:

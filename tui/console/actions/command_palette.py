@@ -42,7 +42,7 @@ def entries(app: ConsoleApp, screen: MainScreen) -> Iterator[Entry]:
     if run is not None:
         if not isinstance(screen, RunScreen):
             yield f"Open {run.id}", "cores, charts, logs", lambda: flows.open_run(run)
-        if not app.read_only and not app.operator.status_of(run).state.is_over:
+        if not app.read_only and not app.operator.runs.status_of(run).state.is_over:
             yield f"Stop {run.id}", "asks first, every worker answers", lambda: flows.stop_run(run)
         yield f"Report of {run.id}", "HTML, Markdown, text and JSON into its directory", lambda: flows.export(run)
     if isinstance(screen, RunScreen):

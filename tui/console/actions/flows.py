@@ -101,7 +101,7 @@ class Flows:
 
     async def _delete(self, slice_: Slice, progress: DeleteProgress) -> None:
         try:
-            async for line in self.app.operator.change_slice(slice_, "delete"):
+            async for line in self.app.operator.slices.change(slice_, "delete"):
                 progress.lines.append(line)
             self.app.notify(f"{slice_.path} is deleted", markup=False, timeout=6)
         except TpuTuiError as error:
@@ -127,7 +127,7 @@ class Flows:
     def _dialects(self) -> tuple[Dialect, ...]:
         """The profile's own; where one cannot be read that is said, and the built-in ones have to do."""
         try:
-            return self.app.operator.dialects
+            return self.app.operator.logs.dialects
         except TpuTuiError as error:
             self.say(error)
             return ()
@@ -164,21 +164,21 @@ class Flows:
             self.app.tasks.start(f"attend {directory.id}", self._attend(directory), self.say)
 
     async def _attend(self, directory: RunDirectory) -> None:
-        if await self.app.operator.attend(directory):
+        if await self.app.operator.runs.ensure_keeper(directory):
             self.app.notify(f"nobody attended {directory.id}; a keeper was started", markup=False, timeout=4)
 
     async def _keep_up(self, directory: RunDirectory) -> None:
         """Catch up with a run's logs every little while, while nobody else does and there is more to come."""
-        from tui.operator.run_events import CATCH_UP_EVERY, CatchingUp
+        from tui.operator.run_events import CATCH_UP_INTERVAL_S, MirrorCatchUp
 
         operator = self.app.operator
-        async with CatchingUp(operator, directory) as catching_up:
-            while not ((status := operator.status_of(directory)).is_whole or catching_up.has_all):
-                if await catching_up.look(status):
-                    self.kept_up[directory.id] = catching_up.problem
+        async with MirrorCatchUp(operator.runs, directory) as catch_up:
+            while not ((status := operator.runs.status_of(directory)).is_whole or catch_up.is_complete):
+                if await catch_up.poll(status):
+                    self.kept_up[directory.id] = catch_up.problem
                 elif status.attended.alive:
                     self.kept_up.pop(directory.id, None)
-                await asyncio.sleep(CATCH_UP_EVERY)
+                await asyncio.sleep(CATCH_UP_INTERVAL_S)
 
     def let_go(self, directory: RunDirectory) -> None:
         """Nobody looks at the run any more."""
@@ -208,7 +208,9 @@ class Flows:
         reading = self.app.store.get(SLICES)
         slices = reading.value or ()
         if not slices:
-            told = [str(problem) for problem in reading.problems] or [f"no slices in {self.app.operator.where}"]
+            told = [str(problem) for problem in reading.problems] or [
+                f"no slices in {self.app.operator.slices.where}"
+            ]
             self.app.notify(harmless_lines("\n".join(["nothing to launch on", *told])), markup=False, timeout=6)
             return
         from tui.console.data.launch_form import Draft
@@ -227,7 +229,7 @@ class Flows:
         reading = self.app.store.get(SLICES)
         if reading.at is not None or reading.problems:
             return False
-        waiting = WaitDialog("new run", f"Listing the slices of {self.app.operator.where} …")
+        waiting = WaitDialog("new run", f"Listing the slices of {self.app.operator.slices.where} …")
         self.app.push_screen(waiting)
         self.app.tasks.start("list first", self._once_listed(waiting, then), self.say)
         return True
@@ -294,7 +296,7 @@ class Flows:
             self.app.notify("no run is chosen", timeout=3)
             return
         going = self.stops.get(directory.id)
-        state = self.app.operator.status_of(directory).state
+        state = self.app.operator.runs.status_of(directory).state
         if going is None and state.is_over and state is not RunState.LOST:
             self.app.notify(f"{directory.id} has ended already", timeout=4)
             return
@@ -308,7 +310,7 @@ class Flows:
 
     async def _stop(self, directory: RunDirectory, progress: StopProgress) -> None:
         try:
-            async for answer in self.app.operator.stop(directory, grace=directory.run.grace):
+            async for answer in self.app.operator.runs.stop(directory, grace=directory.run.grace):
                 progress.answers[answer.worker] = answer
         except TpuTuiError as error:
             progress.problem = error
@@ -326,7 +328,7 @@ class Flows:
         self.app.tasks.start("report", self._export(source), self.say)
 
     async def _export(self, source: RunDirectory | SavedLog) -> None:
-        files = await self.app.operator.report(source, REPORT_FORMATS)
+        files = await self.app.operator.reports.write(source, REPORT_FORMATS)
         names = ", ".join(path.name for path in files)
         where = files[0].parent.absolute() if files else ""
         self.app.notify(f"{names} in {where}", markup=False, timeout=6)

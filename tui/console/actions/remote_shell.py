@@ -41,7 +41,7 @@ class OnWorkers:
         self.app.tasks.start("shell", self._shell(slice_, index), self.app.flows.say)
 
     async def _shell(self, slice_: Slice, worker: int) -> None:
-        argv = await self.app.operator.shell_command(slice_, worker)
+        argv = await self.app.operator.slices.ssh_command(slice_, worker)
         try:
             with self.app.suspend():
                 print(f"{shlex.join(argv)}\nexit comes back to tpu-tui", file=sys.__stderr__, flush=True)
@@ -83,7 +83,7 @@ class OnWorkers:
         run = directory.run
 
         async def find() -> None:
-            then(await self.app.operator.slice(f"{run.zone}/{run.slice}" if run.zone else run.slice))
+            then(await self.app.operator.slices.get(f"{run.zone}/{run.slice}" if run.zone else run.slice))
 
         self.app.tasks.start(f"{name}: find {run.slice}", find(), self.app.flows.say)
 
@@ -102,7 +102,7 @@ class OnWorkers:
         """Ended by `_give_up`, it keeps what came until then."""
         argv = ("sh", "-c", execution.command)
         problem: TpuTuiError | None = None
-        answering = self.app.operator.exec(execution.slice, argv, execution.ranks, on_output=execution.hear)
+        answering = self.app.operator.slices.execute(execution.slice, argv, execution.ranks, on_output=execution.hear)
         try:
             async with contextlib.aclosing(answering):
                 async for answer in answering:

@@ -86,7 +86,7 @@ class Sources:
         while True:
             self.store.busy(SLICES, "" if self.store.get(SLICES).at else "listing…")
             try:
-                listing = await self.operator.slices()
+                listing = await self.operator.slices.list_all()
                 self.store.tell(SLICES, listing.slices, listing.problems)
                 pause = SLICES_EVERY
             except Exception as error:
@@ -120,7 +120,7 @@ class Sources:
 
     def _statuses(self, newest: int | None) -> list[RunStatus]:
         """The runs' states, down to the exit codes that each row shows."""
-        statuses = self.operator.runs(newest=newest)
+        statuses = self.operator.runs.list_statuses(newest=newest)
         for status in statuses:
             _ = status.exit_codes
         return statuses
@@ -141,7 +141,7 @@ class Sources:
             if self._looked_at.get(status.run.id) is status and status.run.id in known:
                 found[status.run.id] = known[status.run.id]
             elif time.perf_counter() < until:
-                found[status.run.id] = self.operator.glance(status)
+                found[status.run.id] = self.operator.runs.latest_figures(status)
                 if status.state.is_over:
                     self._looked_at[status.run.id] = status
             elif status.run.id in known:
@@ -157,7 +157,7 @@ class Sources:
         source = workers_of(slice_)
         self.store.busy(source, f"trying {len(slice_.workers)} workers…")
         try:
-            self.store.tell(source, tuple(await self.operator.workers(slice_)))
+            self.store.tell(source, tuple(await self.operator.slices.reach_workers(slice_)))
         finally:
             self.store.busy(source, "")
 
@@ -173,7 +173,7 @@ class Sources:
         self.store.tell(source, (), busy="checking… esc cancels")
         try:
             due = 0.0
-            async for row in self.operator.check(slice_):
+            async for row in self.operator.slices.check(slice_):
                 rows.append(row)
                 if (now := time.monotonic()) >= due:
                     self.store.tell(source, tuple(rows), busy="checking… esc cancels")

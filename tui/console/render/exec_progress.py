@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tui.console.render.safe_text import as_seen, harmless, harmless_lines
 from tui.console.widgets.tables.table_columns import Cell
 from tui.errors import TpuTuiError
-from tui.operator.output_groups import Outcome, ending, grouped, heading
+from tui.operator.output_groups import SharedOutput, describe_ending, format_heading, group_outputs
 from tui.text.durations import format_elapsed
 from tui.text.ranks import format_ranks
 
@@ -38,7 +38,7 @@ class Execution:
         self.begun = begun
         self.done = False
         self.revision = 0
-        self._answers: dict[int, Outcome] = {}
+        self._answers: dict[int, SharedOutput] = {}
         self._problems: dict[int, TpuTuiError] = {}
         self._running: dict[int, Running] = {}
         self._newest: dict[int, bytes] = {}
@@ -56,7 +56,7 @@ class Execution:
             self._problems[int(answer.worker or 0)] = answer
         else:
             self._running.pop(answer.worker, None)
-            self._answers[answer.worker] = Outcome(answer.stdout, answer.stderr, ending(answer))
+            self._answers[answer.worker] = SharedOutput(answer.stdout, answer.stderr, describe_ending(answer))
         self.revision += 1
 
     def end(self, problem: TpuTuiError | None = None) -> None:
@@ -64,7 +64,7 @@ class Execution:
         for rank in self.waiting:
             if rank in self._running:
                 cut = self._running[rank].so_far()
-                self._answers[rank] = Outcome(cut.stdout, cut.stderr, "given up, it may go on there")
+                self._answers[rank] = SharedOutput(cut.stdout, cut.stderr, "given up, it may go on there")
         self._problem = problem
         self.done = True
         self.revision += 1
@@ -84,10 +84,10 @@ class Execution:
         return shown + list(self._rest(now))
 
     def _outcomes(self) -> Iterator[Cell]:
-        for number, (outcome, ranks) in enumerate(grouped(self._answers.items())):
+        for number, (outcome, ranks) in enumerate(group_outputs(self._answers.items())):
             if number:
                 yield Cell("")
-            yield Cell(heading(outcome, ranks), "bad" if outcome.ending else "good")
+            yield Cell(format_heading(outcome, ranks), "bad" if outcome.ending else "good")
             if not (outcome.stdout or outcome.stderr):
                 yield Cell("no output", "dim")
             yield from _shown(outcome.stdout, "")

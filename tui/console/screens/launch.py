@@ -198,10 +198,10 @@ class LaunchDialog(Dialog["str | None"]):
         self.console.tasks.start(PLAN, self._plan(request), self._failed)
 
     async def _plan(self, request: LaunchRequest) -> None:
-        spec = await self.console.operator.plan_launch(request)
+        spec = await self.console.operator.launches.plan(request)
         self._spec = spec
         note = shell_note(request.argv)
-        script = self.console.operator.dry_run(spec)
+        script = self.console.operator.launches.describe(spec)
         script = f"{note}\n\n{script}" if note else script
         rows = await self._check(request, script)
         button = self.query_one("#launch", Button)
@@ -215,7 +215,7 @@ class LaunchDialog(Dialog["str | None"]):
         rows: list[CheckRow] = []
         due = 0.0
         self._tell(script, check_lines(rows, done=False))
-        async for row in self.console.operator.check_launch(request):
+        async for row in self.console.operator.launches.check(request):
             rows.append(row)
             if (now := time.monotonic()) >= due:
                 self._tell(script, check_lines(rows, done=False))
@@ -253,7 +253,7 @@ class LaunchDialog(Dialog["str | None"]):
             self.console.tasks.start(LAUNCH, self._launch(self._spec, self._sync()), self._failed)
 
     async def _launch(self, spec: LaunchSpec, sync: Path | None) -> None:
-        directory = await self.console.operator.launch(spec)
+        directory = await self.console.operator.launches.start(spec)
         if sync is not None:
             self.console.flows.copied_from[directory.id] = sync
         if not self.is_open:

@@ -131,7 +131,7 @@ class PodScreen(MainScreen):
 
     def no_slices(self) -> str:
         """What an empty list of slices says, and where one comes from."""
-        told = f"no slices in {self.console.operator.where}"
+        told = f"no slices in {self.console.operator.slices.where}"
         if self.console.operator.settings.hosts:
             return told
         return f"{told}\n\ntpu-tui slices create makes one; tpu-tui demo is a pod on this machine"
@@ -168,8 +168,8 @@ class PodScreen(MainScreen):
             return
         reading = self.console.store.get(RUNS)
         every = reading.value or ()
-        belonging = self.console.operator.belonging
-        statuses = [one for one in every if self._shows_every_run or belonging.has(one.run)]
+        scope = self.console.operator.runs.scope
+        statuses = [one for one in every if self._shows_every_run or scope.includes(one.run)]
         hidden = hidden_note(len(every) - len(statuses), "a shows them")
         self._runs = {status.run.id: status for status in statuses}
         looked = self.console.store.get(FIGURES)

@@ -1,0 +1,81 @@
+"""Logs: saved ones on this machine and in buckets, the dialects they are read in, and the cores they are about."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from tui.errors import UsageError
+from tui.pod.log_refs import path_of
+from tui.runs.record.run_directory import RunDirectory
+
+if TYPE_CHECKING:
+    from tui.logs.dialects.registry import Dialect
+    from tui.logs.saved_log import SavedLog
+    from tui.logs.snapshot import Snapshot
+    from tui.settings import Settings
+
+
+class Logs:
+    """Reads saved logs and the mirrors of runs with the profile's dialects."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    async def open(
+        self, ref: str, *, offline: bool = False, note: Callable[[str], None] = lambda _: None
+    ) -> SavedLog:
+        """Open the saved log at a path, at `gs://bucket/object` or piped in (`-`).
+
+        `offline` asks no bucket for a newer log; `note` gets what there is to wait for. Raises UsageError, and
+        CloudError for a bucket that cannot or may not be read.
+        """
+        if ref.startswith("gs://"):
+            from tui.operator.bucket_logs import BucketLogs
+
+            logs = BucketLogs(self._settings)
+            return await logs.open(ref, dialects=self.dialects, offline=offline, note=note)
+        from tui.logs.saved_log import open_log
+
+        return open_log(path_of(ref), dialects=self.dialects)
+
+    @property
+    def dialects(self) -> tuple[Dialect, ...]:
+        """The profile's own dialects. Raises UsageError for one that is malformed."""
+        from tui.logs.dialects.registry import user_dialects
+
+        return user_dialects(self._settings.dialects)
+
+    @cached_property
+    def dialect_problem(self) -> UsageError | None:
+        """What is wrong with the profile's own dialects: without them a run's state is known, its figures are not."""
+        if self._settings.dialects:
+            try:
+                _ = self.dialects
+            except UsageError as error:
+                return error
+        return None
+
+    async def snapshot(self, source: RunDirectory | SavedLog) -> Snapshot:
+        """Return the state of each core after all that a run's mirror or a saved log holds."""
+        if not isinstance(source, RunDirectory):
+            return source.snapshot()
+        from tui.runs.read.sample_reader import RunReader
+
+        reader = RunReader(source, dialects=self.dialects, thresholds=self._settings.thresholds)
+        more = True
+        while more:
+            more = reader.poll()
+            await asyncio.sleep(0)
+        return reader.snapshot()
+
+    async def core_rows(
+        self, source: RunDirectory | SavedLog, by: str = "core", *, reverse: bool = False
+    ) -> list[dict[str, Any]]:
+        """Return the rows that `cores --json` prints; those of a saved log are cached until it changes."""
+        if not isinstance(source, RunDirectory):
+            return source.core_rows(by=by, reverse=reverse, cache=self._settings.home / "cache")
+        snapshot = (await self.snapshot(source)).sorted(by, reverse)
+        return [row.to_json() for row in snapshot.rows()]
