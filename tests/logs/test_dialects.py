@@ -254,7 +254,7 @@ def test_a_trial_counts_what_stands_beneath_a_header_as_a_log_does() -> None:
     demux = Demux()
     demux.feed(None, b"\n".join(lines) + b"\n")
     _, trials = try_dialects(lines, BUILT_IN)
-    assert {trial.name: trial.matched for trial in trials if trial.matched} == demux.matched
+    assert {trial.name: trial.matched for trial in trials if trial.matched} == demux.state.matched
     (table,) = (trial for trial in trials if trial.name == "table")
     assert table.examples[-1] == ("200,2.25", {"step": "200", "loss": "2.25"})
 

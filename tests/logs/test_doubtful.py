@@ -22,18 +22,18 @@ BOTH = ("Ep 1 (Step 20): Train loss 2.61, Val loss 2.67", "Ep 1 (Step 25): Train
 @pytest.mark.parametrize("fast", [True, False])
 def test_a_job_that_tells_both_losses_and_nothing_else_is_read_from_its_first_row(fast: bool) -> None:
     demux = log(*BOTH, fast=fast)
-    assert (told(demux), demux.samples) == ([(1, 25, 1.16, None)], 2)
+    assert (told(demux), demux.state.samples) == ([(1, 25, 1.16, None)], 2)
 
 
 def test_both_losses_between_steps_are_an_evaluations() -> None:
     steps = [f"iter {step}: loss 2.{step}, time 91.2ms" for step in range(20, 30)]
     demux = log(BOTH[0], *steps, BOTH[1], "step 30: train loss 1.1, val loss 1.2")
-    assert (told(demux)[0][1:3], demux.samples) == ((29, 2.29), len(steps))
+    assert (told(demux)[0][1:3], demux.state.samples) == ((29, 2.29), len(steps))
 
 
 def test_one_row_with_both_losses_is_not_believed() -> None:
-    assert log(BOTH[0]).samples == 0
-    assert log(BOTH[0], BOTH[0]).samples == 0
+    assert log(BOTH[0]).state.samples == 0
+    assert log(BOTH[0], BOTH[0]).state.samples == 0
 
 
 DEEPSPEED = (
@@ -50,7 +50,7 @@ def test_deepspeeds_own_steps_are_those_of_a_job_that_tells_none() -> None:
 
 def test_deepspeeds_own_steps_are_none_of_a_job_that_counts_otherwise() -> None:
     demux = log("step 40 loss 2.5", DEEPSPEED.format(10), "step 80 loss 2.25", DEEPSPEED.format(20))
-    assert (told(demux), demux.samples) == ([(None, 80, 2.25, None)], 2)
+    assert (told(demux), demux.state.samples) == ([(None, 80, 2.25, None)], 2)
 
 
 def test_a_loss_told_in_parts_is_not_added_up() -> None:
@@ -68,20 +68,20 @@ def test_a_policys_two_losses_behind_one_name_are_no_whole() -> None:
     "weights", ["step 10 loss_weight=0.5 loss_scale=2.5", "step 10 val loss: 0.5, best loss: 0.25"]
 )
 def test_weights_and_evaluations_are_no_parts(weights: str) -> None:
-    assert log(weights, weights.replace("10", "20")).samples == 0
+    assert log(weights, weights.replace("10", "20")).state.samples == 0
 
 
 def test_a_step_on_a_line_of_its_own_is_told_from_the_first() -> None:
     demux = log("Step: 1", "Loss: 2.5", "Step: 2", "Loss: 2.25")
-    assert (told(demux), demux.samples) == ([(None, 2, 2.25, None)], 2)
+    assert (told(demux), demux.state.samples) == ([(None, 2, 2.25, None)], 2)
 
 
 def test_the_first_plain_loss_beneath_an_epoch_is_trainings() -> None:
     lines = ["Epoch 4/10", "a note", "Loss: 0.375", "Loss: 0.5"]
     demux = log(*lines)
-    assert (told(demux), demux.samples) == ([(4, None, 0.375, None)], 1)
-    assert log("Loss: 0.375").samples == 0
-    assert log("Epoch 4/10", "Validation:", "Loss: 0.375").samples == 0
+    assert (told(demux), demux.state.samples) == ([(4, None, 0.375, None)], 1)
+    assert log("Loss: 0.375").state.samples == 0
+    assert log("Epoch 4/10", "Validation:", "Loss: 0.375").state.samples == 0
 
 
 def test_an_epoch_may_say_how_long_it_took() -> None:
@@ -116,7 +116,7 @@ def test_mlperfs_log_counts_samples() -> None:
         '"metadata": {"file": "train.py", "lineno": 21, "samples_count": 2048, "lr": 0.5}}'
     )
     assert told(log(line)) == [(None, 2048, 5.5, None)]
-    assert log(line.replace("train_loss", "eval_accuracy")).samples == 0
+    assert log(line.replace("train_loss", "eval_accuracy")).state.samples == 0
 
 
 @pytest.mark.parametrize(
@@ -139,4 +139,4 @@ def test_more_shapes(line: str, row: tuple[object, ...]) -> None:
 
 @pytest.mark.parametrize("line", ["Epoch 3 | Train: 0.45 | Val: 0.40", "Epoch 3, Train: 94.5% | Validation: 85.5%"])
 def test_figures_that_may_be_accuracies_are_no_losses(line: str) -> None:
-    assert log(line).samples == 0
+    assert log(line).state.samples == 0

@@ -70,7 +70,7 @@ def test_entries_are_their_workers_in_the_order_in_which_they_were_written(
     data = write(WRITTEN[::order]).encode()  # type: ignore[operator]
     demux = read(data, list(range(0, len(data), most)))
     rows = [(row.worker, row.step, row.loss) for row in demux.snapshot().rows()]
-    assert (rows, demux.samples) == ([(0, 12, 12.0), (1, 12, 12.25)], 6)
+    assert (rows, demux.state.samples) == ([(0, 12, 12.0), (1, 12, 12.25)], 6)
 
 
 @pytest.mark.parametrize("write", [as_json, as_yaml, as_csv])
@@ -102,7 +102,7 @@ def test_fields_of_a_structured_logger_are_read_out_of_an_export() -> None:
 def test_a_log_that_only_begins_like_an_export_is_read_as_it_stands(first: str) -> None:
     lines = [training(0, step) for step in range(0, 20 * MOST_OTHERS, 10)]
     demux = read("\n".join([first, *lines]).encode() + b"\n", [100, 5000, 150_000])
-    assert (demux.samples, demux.fast) == (len(lines), True)
+    assert (demux.state.samples, demux.reads_blocks) == (len(lines), True)
 
 
 @pytest.mark.parametrize("cut_at", [0.3, 0.5, 0.9])
@@ -110,4 +110,4 @@ def test_a_log_that_only_begins_like_an_export_is_read_as_it_stands(first: str) 
 def test_an_export_that_is_cut_off_tells_what_is_whole(write: object, cut_at: float) -> None:
     text = write(WRITTEN)  # type: ignore[operator]
     demux = read(text[: int(len(text) * cut_at)].encode())
-    assert 1 <= demux.samples <= 6
+    assert 1 <= demux.state.samples <= 6

@@ -27,14 +27,23 @@ def _blocks_of_any_size() -> object:
 def state_of(demux: Demux) -> list[object]:
     """Everything a demultiplexer holds, comparable."""
     snapshot = demux.snapshot()
-    table = demux.table
+    table = demux.state.table
     columns = {name: table.column(name).tolist() for name in table.columns}
     history = table.history
     assert history is not None
     trails = [[repr(history.losses(row).tolist()), repr(history.rates(row).tolist())] for row in range(table.size)]
-    slots = sorted(repr(vars(slot)) for slot in demux.slots)
-    columns["slot"] = [(demux.slots[slot].number, demux.slots[slot].address) for slot in columns["slot"]]
-    counts = (demux.lines, demux.bytes, demux.samples, demux.overlong, demux.matched, repr(demux.facts))
+    slots = sorted(repr(vars(slot)) for slot in demux.state.sources)
+    columns["slot"] = [
+        (demux.state.sources[slot].number, demux.state.sources[slot].address) for slot in columns["slot"]
+    ]
+    counts = (
+        demux.state.lines,
+        demux.state.bytes,
+        demux.state.samples,
+        demux.state.overlong,
+        demux.state.matched,
+        repr(demux.state.facts),
+    )
     rows = [row.to_json() for row in snapshot.rows()]
     return [repr(columns), trails, slots, counts, rows, snapshot.epochs, snapshot.first_time, snapshot.last_time]
 
@@ -136,7 +145,7 @@ def test_a_users_pattern_may_match_what_stands_before_a_lines_own_text() -> None
         demux.feed(None, data)
         demux.finish()
         states.append(state_of(demux))
-        assert demux.matched["by-host"] == 60
+        assert demux.state.matched["by-host"] == 60
     assert states[1] == states[0]
 
 

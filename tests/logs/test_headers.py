@@ -26,7 +26,7 @@ def test_warnings_between_its_rows_do_not_end_a_table(fast: bool) -> None:
     noise = ["UserWarning: something is deprecated"] * 300
     demux = read(*noise, FASTAI, *noise, "0         1.25        0.5         0.8       00:10", *noise,
                  "1         0.75        0.4         0.9       00:10", *noise, fast=fast)  # fmt: skip
-    assert (told(demux), demux.samples) == ([(1, None, 0.75)], 2)
+    assert (told(demux), demux.state.samples) == ([(1, None, 0.75)], 2)
 
 
 def test_a_file_of_names_by_commas_ends_with_its_rows() -> None:
@@ -41,7 +41,7 @@ def test_a_row_that_goes_back_is_none() -> None:
 def test_the_next_header_begins_anew() -> None:
     demux = read(FASTAI, "4         1.25        0.5         0.8       00:10", FASTAI,
                  "0         0.75        0.4         0.9       00:10")  # fmt: skip
-    assert (told(demux), demux.samples) == ([(0, None, 0.75)], 2)
+    assert (told(demux), demux.state.samples) == ([(0, None, 0.75)], 2)
 
 
 def test_rows_that_evaluate_are_none() -> None:
@@ -85,7 +85,7 @@ def test_a_configurations_step_is_none_however_often_it_is_printed() -> None:
 def test_steps_told_as_a_configuration_would_are_believed_once_they_go_up() -> None:
     steps = [line for step in (1, 2, 3) for line in (f"step: {step}", f"loss: {step / 4}")]
     demux = read(*CONFIGURATION, *steps)
-    assert (told(demux), demux.samples) == ([(None, 3, 0.75)], 3)
+    assert (told(demux), demux.state.samples) == ([(None, 3, 0.75)], 3)
     assert told(read("step: 100", "  loss: 0.5")) == [(None, 100, 0.5)]
 
 
@@ -107,8 +107,8 @@ def test_a_loss_after_an_evaluation_is_not_the_steps(between: str) -> None:
 def test_rows_beneath_an_evaluations_heading_are_none_until_training_goes_on(heading: str, fast: bool) -> None:
     rows = ["step 80 loss 2.5", "step 90 loss 2.25", heading, "step 1 loss 9.5", "step 90 loss 9.25"]
     demux = read(*rows, fast=fast)
-    assert (told(demux), demux.samples) == ([(None, 90, 2.25)], 2)
-    assert read(*rows, "step 91 loss 2.0", "step 92 loss 2.0", fast=fast).samples == 4
+    assert (told(demux), demux.state.samples) == ([(None, 90, 2.25)], 2)
+    assert read(*rows, "step 91 loss 2.0", "step 92 loss 2.0", fast=fast).state.samples == 4
 
 
 @pytest.mark.parametrize("again", ["Epoch 2/3", "***** Running training *****", "step 1 loss 2.0"])
@@ -137,7 +137,7 @@ def test_an_evaluation_that_goes_on_evenly_may_go_further_than_training_had() ->
         "Evaluating",
         *(f"step {step} loss 9.5" for step in range(0, 60, 10)),
     ]
-    assert read(*rows).samples == 2
+    assert read(*rows).state.samples == 2
     assert told(read(*rows, "step 30 loss 2.0", "step 40 loss 1.5")) == [(None, 40, 1.5)]
 
 

@@ -30,7 +30,7 @@ def owners_of(data: bytes) -> Owners:
     demux = Demux(xla_dist=True)
     demux.feed(None, data)
     demux.finish()
-    return Owners.learned(demux, xla_dist=True)
+    return demux.line_owner(xla_dist=True)
 
 
 def slowly(data: bytes, owners: Owners, choice: Choice) -> list[tuple[int, bytes]]:

@@ -75,13 +75,13 @@ def test_sections_are_their_hosts_in_any_pieces(shape: Shape, most: int) -> None
 @pytest.mark.parametrize(("where", "line"), NO_SAMPLES)
 def test_what_looks_like_a_sample_is_none(where: str, line: str) -> None:
     demux = read(f"{line}\n".encode())
-    assert (demux.samples, told(demux)) == (0, []), where
+    assert (demux.state.samples, told(demux)) == (0, []), where
 
 
 @pytest.mark.parametrize("line", STILL_NO_SAMPLES)
 def test_what_looks_like_a_homemade_sample_is_none(line: str) -> None:
     demux = read(f"{line}\n".encode())
-    assert (demux.samples, told(demux)) == (0, [])
+    assert (demux.state.samples, told(demux)) == (0, [])
 
 
 @pytest.mark.parametrize("shape", MISSED, ids=lambda shape: shape.seen_in)
@@ -101,7 +101,8 @@ def test_any_mixture_in_any_pieces_is_read_as_the_whole(data: bytes, places: lis
         parts.feed(None, piece)
     parts.finish()
     whole = read(data, fast=False)
-    assert (told(parts), parts.samples, parts.matched) == (told(whole), whole.samples, whole.matched)
+    assert told(parts) == told(whole)
+    assert (parts.state.samples, parts.state.matched) == (whole.state.samples, whole.state.matched)
 
 
 @given(
@@ -124,7 +125,7 @@ def test_damaged_lines_are_read_alike_both_ways_and_break_nothing(
         demux.feed(worker, data)
         demux.finish()
         rows = [row.to_json() for row in demux.snapshot().rows()]
-        states.append((rows, demux.samples, demux.lines, demux.matched))
+        states.append((rows, demux.state.samples, demux.state.lines, demux.state.matched))
     assert states[0] == states[1]
 
 
@@ -145,4 +146,4 @@ def test_any_interleaving_of_workers_gives_each_what_it_told(logs: list[bytes], 
         alone = Demux()
         alone.feed(worker, data)
         alone.finish()
-        assert counted[worker] == alone.samples
+        assert counted[worker] == alone.state.samples

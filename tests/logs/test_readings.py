@@ -36,7 +36,7 @@ def varied(log: bytes, chance: random.Random) -> bytes:
 
 def told(demux: Demux) -> object:
     rows = [row.to_json() for row in demux.snapshot().rows()]
-    return rows, demux.samples, demux.matched, demux.facts
+    return rows, demux.state.samples, demux.state.matched, demux.state.facts
 
 
 @pytest.mark.parametrize("dialect", BUILT_IN, ids=[f"{place}-{each.name}" for place, each in enumerate(BUILT_IN)])
@@ -127,7 +127,7 @@ def test_a_pattern_that_tells_digits_apart_is_tried_on_every_line() -> None:
     demux = Demux(dialects=(*mine, *BUILT_IN))
     demux.feed(0, b"v1 at 10 cost 1.5\nv2 at 20 cost 2.5\nv3 at 30 cost 3.5\n")
     (row,) = demux.snapshot().rows()
-    assert (row.step, row.loss, demux.samples) == (20, 2.5, 1)
+    assert (row.step, row.loss, demux.state.samples) == (20, 2.5, 1)
 
 
 def test_a_users_pattern_finds_the_same_behind_a_prefix_and_without_one() -> None:
@@ -137,7 +137,7 @@ def test_a_users_pattern_finds_the_same_behind_a_prefix_and_without_one() -> Non
     demux.feed(None, b"10.164.0.43 [0] at 40 cost 4.5\nat 50 cost 5.5\n10.164.0.44 [1] at 60 cost 6.5\n")
     demux.finish()
     assert [(row.worker, row.step, row.loss) for row in demux.snapshot().rows()] == [(0, 40, 4.5), (1, 60, 6.5)]
-    assert demux.samples == 6
+    assert demux.state.samples == 6
 
 
 @pytest.mark.parametrize("step", ["1e+88", "9.5e+99"])

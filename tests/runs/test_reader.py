@@ -75,8 +75,8 @@ class TestRunReader:
         polls = 0
         while reader.poll(10_000):
             polls += 1
-            assert reader.demux.bytes <= polls * 10_000
-        assert reader.demux.bytes == len(data)
+            assert reader.demux.state.bytes <= polls * 10_000
+        assert reader.demux.state.bytes == len(data)
 
     def test_a_worker_whose_process_ended_is_said_so(self, directory: RunDirectory) -> None:
         write(directory, 0, training(core=0) + "\n")

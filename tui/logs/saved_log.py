@@ -92,7 +92,7 @@ class SavedLog:
                 demux.feed(None, block)
         except UsageError as error:
             self.problem = error
-            if not demux.bytes:
+            if not demux.state.bytes:
                 raise
         demux.finish()
         return demux
@@ -144,7 +144,7 @@ class SavedLog:
             before = self.path.stat()
         demux = self.demux(history=False)
         rows = [row.to_json() for row in demux.snapshot().rows()]
-        summary = Summary(rows, Owners.learned(demux, xla_dist=self.xla_dist))
+        summary = Summary(rows, demux.line_owner(xla_dist=self.xla_dist))
         if cache is not None and self._copy is None and self.problem is None:
             Summaries(cache).save(self.path, before, summary, reading)
         return summary

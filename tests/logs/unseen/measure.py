@@ -47,7 +47,7 @@ def read_log(text: str) -> tuple[int, list[CoreRow]]:
         path = Path(directory, "train.log")
         path.write_bytes(text.encode())
         demux = open_log(path).demux(history=False)
-        return demux.samples, demux.snapshot().rows()
+        return demux.state.samples, demux.snapshot().rows()
 
 
 def is_same(expected: object, value: float | None) -> bool:

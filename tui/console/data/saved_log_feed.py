@@ -77,7 +77,7 @@ class SavedFeed:
         if self._log.compressed:
             return None
         with contextlib.suppress(OSError):
-            return min(1.0, self._demux.bytes / max(1, self._log.path.stat().st_size))
+            return min(1.0, self._demux.state.bytes / max(1, self._log.path.stat().st_size))
         return None
 
     @property
@@ -120,7 +120,7 @@ class SavedFeed:
     def _finish(self) -> None:
         self._blocks = None
         self._demux.finish()
-        self._owners = Owners.learned(self._demux, xla_dist=self._log.xla_dist)
+        self._owners = self._demux.line_owner(xla_dist=self._log.xla_dist)
         self._workers = tuple(sorted(set(self._owners.numbers.values())))
 
     def log(self, which: str) -> LineSource:

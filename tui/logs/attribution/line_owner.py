@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from tui.logs.attribution.cloud_logging import Exports
 from tui.logs.attribution.host_sections import Sections
@@ -12,9 +12,6 @@ from tui.logs.attribution.launcher_prefixes import read_carrier
 from tui.logs.attribution.timestamps import read_when
 from tui.logs.attribution.xla_dist_prefix import read_prefix
 from tui.logs.files.lines import without_escapes
-
-if TYPE_CHECKING:
-    from tui.logs.demux import Demux
 
 
 @dataclass(frozen=True)
@@ -37,21 +34,6 @@ class Owners:
 
     None: no other dates than xla_dist's are looked for.
     """
-
-    @classmethod
-    def learned(cls, demux: Demux, *, xla_dist: bool) -> Owners:
-        """What a demultiplexer has learned from the whole log."""
-        from tui.logs.snapshot import UNKNOWN
-        from tui.logs.state.snapshot_builder import worker_numbers
-
-        numbers = worker_numbers(demux).tolist()
-        known = {(s.number, s.address): n for s, n in zip(demux.slots, numbers, strict=True) if n != UNKNOWN}
-        entries: list[int | None] | None = None
-        if demux.exports is not None:
-            # The last of them is that of entries whose slot is unknown.
-            workers = [*(None if number == UNKNOWN else number for number in numbers), None]
-            entries = [workers[slot] for slot in demux.entry_slots]
-        return cls(known, demux.labels(), xla_dist, demux.is_carried, demux.sections is not None, entries)
 
     @property
     def is_by_place(self) -> bool:

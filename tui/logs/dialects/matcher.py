@@ -1,10 +1,10 @@
-"""What single lines tell: dialects tried on a line, and the samples, epochs and facts in it taken down."""
+"""Try dialects on single lines, and record the samples, epochs and facts they find in the demultiplexer's state."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tui.logs.attribution.xla_dist_prefix import PREFIX, read_dated_clock, read_prefix
 from tui.logs.dialects.dialect import SUFFIXES
@@ -13,13 +13,11 @@ from tui.logs.dialects.match_cache import GLUED_WITHIN, Found, Reader, Reading
 from tui.logs.dialects.multiline import Openings
 from tui.logs.dialects.rates import kind_of, number, rate_of
 from tui.logs.dialects.registry import TRAINING, Dialect, Kind
-from tui.logs.dialects.training_or_eval import Doubtful, Evaluations, Parts, Summaries
+from tui.logs.dialects.training_or_eval import Bars, Doubtful, Evaluations, Parts, Summaries
 from tui.logs.files.line_assembler import Stream
 from tui.logs.snapshot import HAS_GLOBAL_RATE, HAS_LOSS, HAS_RATE, LOG_TIME, NO_TIME, UNKNOWN, WALL_TIME
+from tui.logs.state.demux_state import DemuxState
 from tui.logs.state.samples import CLOCK_BYTES
-
-if TYPE_CHECKING:
-    from tui.logs.demux import Demux
 
 _NAN = float("nan")
 
@@ -28,16 +26,22 @@ _MOST_COUNTED = 1e15
 
 
 class Matcher:
-    """Reads single lines for a demultiplexer, dialect by dialect in their order."""
+    """Reads single lines, dialect by dialect in their order."""
 
-    def __init__(self, demux: Demux, dialects: Sequence[Dialect]) -> None:
-        self._demux = demux
+    def __init__(self, state: DemuxState, dialects: Sequence[Dialect]) -> None:
+        self._state = state
         self._reader = Reader(dialects)
+        self._bars = Bars()
         self._parts = Parts()
         self._summaries = Summaries()
         self._doubtful = Doubtful()
         self._evaluations = Evaluations()
-        self.openings = Openings()
+        self._openings = Openings()
+
+    @property
+    def has_open_header(self) -> bool:
+        """Whether a line may belong to a header before it, though its own text does not show it."""
+        return self._openings.any
 
     def restart(self) -> None:
         """The job was started again, perhaps in the middle of an evaluation: it trains, from an earlier step."""
@@ -58,15 +62,15 @@ class Matcher:
 
     def training(self, stream: Stream, match: re.Match[bytes], now: float | None) -> None:
         """Take down a line that is PyTorch/XLA's own from its beginning to its end."""
-        self._demux.matched[TRAINING.name] = self._demux.matched.get(TRAINING.name, 0) + 1
+        self._state.count_match(TRAINING.name)
         told = {name: value for name, value in match.groupdict().items() if value is not None}
-        slot = self._demux.slot_of(stream) if stream.line_slot is None else stream.line_slot
+        slot = self._state.slot_or_unnamed(stream.known_slot)
         self.sample(stream, TRAINING, told, (slot, stream.line_moment), now)
 
     def _take(self, stream: Stream, reading: Reading, line: bytes, own_text: bytes, now: float | None) -> None:
-        matched, bars = self._demux.matched, self._demux.bars
+        bars = self._bars
         for dialect, found in reading.found:
-            matched[dialect.name] = matched.get(dialect.name, 0) + 1
+            self._state.count_match(dialect.name)
             text = line if dialect.is_own else own_text
             if dialect.is_summary and dialect.is_bar and self._take_beneath(stream, own_text, now):
                 # The step above says more than the epoch further up.
@@ -90,18 +94,18 @@ class Matcher:
                 self._section(self._where(stream, found[0], text)[0], "training" in found[0].told(text))
                 self._take_beneath(stream, own_text, now)
             elif dialect.kind is Kind.HEADER:
-                self.openings.begin(self._where(stream, found[0], text)[0], dialect, found[0].told(text), text)
+                self._openings.begin(self._where(stream, found[0], text)[0], dialect, found[0].told(text), text)
             else:
                 self._note_facts(found[-1].told(text))
-        if self.openings.any and not reading.found:
+        if self._openings.any and not reading.found:
             self._take_beneath(stream, own_text, now)
 
     def _section(self, slot: int, trains: bool) -> None:
         """What a worker tells from here on is training's, or an evaluation's."""
-        self._demux.queue.flush()
-        newest = self._demux.table.newest_of(slot)
+        self._state.flush()
+        newest = self._state.table.newest_of(slot)
         if not trains:
-            self._demux.bars.is_first(slot)
+            self._bars.is_first(slot)
         if trains or newest is None:
             self._evaluations.end(slot)
         else:
@@ -109,12 +113,12 @@ class Matcher:
 
     def _take_beneath(self, stream: Stream, line: bytes, now: float | None) -> bool:
         """Take down what a line tells that stands under a header; whether it does."""
-        if not self.openings.any:
+        if not self._openings.any:
             return False
-        slot = self._demux.slot_of(stream) if stream.line_slot is None else stream.line_slot
-        rows = self.openings.take(slot, line)
+        slot = self._state.slot_or_unnamed(stream.known_slot)
+        rows = self._openings.take(slot, line)
         for dialect, told in rows or ():
-            self._demux.matched[dialect.name] = self._demux.matched.get(dialect.name, 0) + 1
+            self._state.count_match(dialect.name)
             self.sample(stream, dialect, told, (slot, stream.line_moment), now)
         return rows is not None
 
@@ -127,8 +131,8 @@ class Matcher:
                 if glued["address"] is not None:
                     prefix = read_prefix(text, True, glued.start())
                     if prefix is not None:
-                        slot, moment = self._demux.slot_named(prefix.number, prefix.address), prefix.moment or moment
-        return (self._demux.slot_of(stream) if slot is None else slot), moment
+                        slot, moment = self._state.slot_for(prefix.number, prefix.address), prefix.moment or moment
+        return self._state.slot_or_unnamed(stream.slot if slot is None else slot), moment
 
     def sample(
         self,
@@ -156,10 +160,10 @@ class Matcher:
         if has_loss and loss == dialect.ignored_loss:
             has_loss, loss = False, _NAN
         if "worker" in told and stream.slot is None:
-            slot = self._demux.slot_named(_count(told["worker"]), None)
+            slot = self._state.slot_for(_count(told["worker"]), None)
         if dialect.is_bar:
-            epoch = self._demux.bars.epoch_of(slot)
-        if dialect.is_first and not self._demux.bars.is_first(slot):
+            epoch = self._bars.epoch_of(slot)
+        if dialect.is_first and not self._bars.is_first(slot):
             return
         if dialect.is_summary and not self._summaries.is_sample(slot, epoch):
             return
@@ -197,17 +201,13 @@ class Matcher:
             stream.line_offset,
         )
         for each in self._doubtful.samples(slot, step, record) if dialect.is_doubtful else (record,):
-            self._demux.queue.add(each)
-            self._demux.samples += 1
-            self._demux.slots[slot].samples += 1
+            self._state.add_sample(each)
 
     def _test_row(self, told: Mapping[str, bytes], slot: int, now: float | None) -> None:
-        self._demux.queue.flush()
-        row = self._demux.table.row_for(slot, int(told["core"]), _count(told.get("device")))
-        if row >= 0 and now is not None:
-            self._demux.table.columns["seen"][row] = now
+        self._state.flush()
+        self._state.table.add_core(slot, int(told["core"]), _count(told.get("device")), now)
         if "accuracy" in told:
-            self._demux.facts["replica_accuracy"] = _number(told["accuracy"])
+            self._state.facts["replica_accuracy"] = _number(told["accuracy"])
 
     def _epoch_told(self, dialect: Dialect, found: Mapping[str, bytes]) -> None:
         told = {name: value.decode() for name, value in found.items()}
@@ -222,23 +222,23 @@ class Matcher:
                 figures[name] = value
             else:
                 figures[name] = float(value)
-        self._demux.queue.flush()
-        self._demux.book.tell(epoch, figures)
-        self._demux.book.anchor(epoch, dialect.moment, self._demux.table)
+        self._state.flush()
+        self._state.epochs.add_figures(epoch, figures)
+        self._state.epochs.anchor(epoch, dialect.moment, self._state.table)
         accuracy = figures.get("accuracy")
         if accuracy is not None:
-            self._demux.facts["max_accuracy"] = max(self._demux.facts.get("max_accuracy", accuracy), accuracy)
+            self._state.facts["max_accuracy"] = max(self._state.facts.get("max_accuracy", accuracy), accuracy)
 
     def _note_facts(self, told: Mapping[str, bytes]) -> None:
         for name, value in told.items():
             if name == "cluster":
-                self._demux.facts[name] = read_cluster(value.decode("utf-8", "replace"))
+                self._state.facts[name] = read_cluster(value.decode("utf-8", "replace"))
             elif name == "total_train_time":
-                self._demux.facts[name] = read_span(value.decode())
+                self._state.facts[name] = read_span(value.decode())
             elif name == "max_accuracy":
-                self._demux.facts[name] = max(self._demux.facts.get(name, float(value)), float(value))
+                self._state.facts[name] = max(self._state.facts.get(name, float(value)), float(value))
             else:
-                self._demux.facts[name] = float(value)
+                self._state.facts[name] = float(value)
 
 
 def _number(text: bytes | None) -> float:

@@ -126,6 +126,16 @@ class Stream:
     line_offset: int = UNKNOWN
     """Where the text begins that is being looked at, in bytes since the source's log began."""
 
+    @property
+    def known_slot(self) -> int | None:
+        """The slot of the line that is being read; None where neither the line nor the source names a worker."""
+        return self.slot if self.line_slot is None else self.line_slot
+
+    def end_line(self) -> None:
+        """Forget what was known of the line that has ended."""
+        self.at_start = True
+        self.line_slot, self.line_moment = self.slot, None
+
     def begin_log(self) -> None:
         """Count bytes from 0: another log of the source begins, and nothing of the one before is held."""
         self.taken = self.held_at = 0

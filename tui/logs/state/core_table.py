@@ -63,13 +63,23 @@ class CoreTable:
         """
         return self.columns[name][: self.size]
 
-    def row_for(self, slot: int, core: int, device: int) -> int:
+    def _row_for(self, slot: int, core: int, device: int) -> int:
         """The row of one (worker slot, ordinal, device), made when new; -1 when there are too many."""
         row = self._rows.get(int(_key(slot, core, device)))
         if row is None:
             row = self.size if self.size < MOST_ROWS else -1
             self._make_rows(*(np.array([value]) for value in (slot, core, device)))
         return row
+
+    def add_core(self, slot: int, core: int, device: int, now: float | None) -> None:
+        """Note that a core printed a line, at `now` where that is known; make its row when it is new."""
+        row = self._row_for(slot, core, device)
+        if row >= 0 and now is not None:
+            self.columns["seen"][row] = now
+
+    def forget_offsets(self, slot: int) -> None:
+        """Forget where the lines of a source stand, since another log of it begins."""
+        self.first_nans.forget_offsets(places_of(self.column("slot") == slot))
 
     def newest_of(self, slot: int) -> tuple[int, int] | None:
         """Epoch and step (-1: not told) of a worker's newest sample; None where there is none."""

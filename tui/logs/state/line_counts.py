@@ -13,7 +13,7 @@ _NAN = float("nan")
 
 
 @dataclass(eq=False)
-class Slot:
+class LogSource:
     """One worker as the stream tells it: its number, its address, what came from it."""
 
     number: int | None
@@ -33,7 +33,7 @@ class Slot:
             self.last_kind = WALL_TIME if is_wall else LOG_TIME
 
 
-class Tally:
+class LineCounts:
     """Lines and samples of each slot, and its newest time, gathered until somebody asks."""
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class Tally:
         else:
             self._newest[: len(counts)] = np.fmax(self._newest[: len(counts)], _newest_of(slots, seen, len(counts)))
 
-    def settle(self, slots: Sequence[Slot]) -> None:
+    def settle(self, slots: Sequence[LogSource]) -> None:
         """Give the slots what was counted."""
         for place in np.flatnonzero(self._lines).tolist():
             newest = float(self._newest[place])

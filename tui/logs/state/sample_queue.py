@@ -10,7 +10,7 @@ _MOST = 4096
 """Single samples gathered before they go into the table."""
 
 
-class Queue:
+class SampleQueue:
     """Gathers samples; `flush` hands over those of all lines before the one that is being read."""
 
     def __init__(self, table: CoreTable) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from tui.logs.snapshot import (
     HAS_LOSS,
@@ -18,11 +18,10 @@ from tui.logs.snapshot import (
     frozen,
 )
 from tui.logs.state.core_table import CoreTable
+from tui.logs.state.demux_state import DemuxState
+from tui.logs.state.line_counts import LogSource
 from tui.logs.state.stragglers import behind, paces
 from tui.logs.vectorized.numpy_import import np, npt
-
-if TYPE_CHECKING:
-    from tui.logs.demux import Demux, Slot
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -46,10 +45,10 @@ class _Cores:
     slots: Ints
 
 
-def snapshot(demux: Demux, now: float | None, *, partial: bool = False) -> Snapshot:
-    """The view of everything a demultiplexer knows; of some workers less than of others when it is `partial`."""
-    table = demux.table
-    numbers = worker_numbers(demux)
+def build_snapshot(state: DemuxState, now: float | None, *, partial: bool = False) -> Snapshot:
+    """Return the sorted view of everything known; `partial` says that some workers' lines were read further."""
+    table = state.table
+    numbers = worker_numbers(state.sources)
     cores = _cores(table, numbers)
     rows, slots = cores.rows, cores.slots
     workers = numbers[slots]
@@ -60,22 +59,22 @@ def snapshot(demux: Demux, now: float | None, *, partial: bool = False) -> Snaps
     columns = {name: table.column(name)[rows] for name in ("core", "device", "step", "loss", "rate", "global_rate")}
     columns |= {name: table.column(name)[rows] for name in ("known", "time", "time_kind", "clock", "rate_kind")}
     epoch, wraps = table.column("epoch")[rows], table.column("wraps")[rows]
-    sampled = _sampled(demux, rows)
+    sampled = _sampled(state, rows)
     position = _positions(table, np.where(epoch == UNKNOWN, wraps, epoch), columns["step"])
     position[~sampled | (columns["step"] == UNKNOWN)] = np.nan
     lag, middle = _lags(position)
-    if demux.book.offset is not None:
-        epoch = np.where((epoch == UNKNOWN) & sampled, wraps + demux.book.offset, epoch)
-    ended = np.array([slot.ended for slot in demux.slots], bool)[slots]
-    usual = _usual(demux, rows, now)
-    late = behind(lag, usual, table.smallest_step, demux.thresholds) & (not partial)
+    if state.epochs.offset is not None:
+        epoch = np.where((epoch == UNKNOWN) & sampled, wraps + state.epochs.offset, epoch)
+    ended = np.array([slot.ended for slot in state.sources], bool)[slots]
+    usual = _usual(state, rows, now)
+    late = behind(lag, usual, table.smallest_step, state.thresholds) & (not partial)
     counting = sampled & ~ended if (sampled & ~ended).any() else sampled
-    pace, slow = paces(table.recent, rows, columns["rate_kind"], counting, demux.thresholds)
+    pace, slow = paces(table.recent, rows, columns["rate_kind"], counting, state.thresholds)
     slow &= sampled & (not partial)
-    silent = _silent(demux, rows, now, usual)
-    state = _states(sampled, columns["known"], columns["loss"], ended | _is_over(demux), late | slow, silent)
-    facts_of = _workers(demux, numbers, workers)
-    times = [slot for slot in demux.slots if np.isfinite(slot.last_seen)]
+    silent = _silent(state, rows, now, usual)
+    states = _states(sampled, columns["known"], columns["loss"], ended | _is_over(state), late | slow, silent)
+    facts_of = _workers(state, numbers, workers)
+    times = [slot for slot in state.sources if np.isfinite(slot.last_seen)]
     newest = max(times, key=lambda slot: slot.last_seen, default=None)
     return Snapshot(
         **{name: frozen(column) for name, column in columns.items()},
@@ -85,38 +84,37 @@ def snapshot(demux: Demux, now: float | None, *, partial: bool = False) -> Snaps
         pace=frozen(pace),
         behind=frozen(late),
         slow=frozen(slow),
-        state=frozen(state),
+        state=frozen(states),
         slot=frozen(np.searchsorted(np.array([_rank(facts.worker) for facts in facts_of]), _ranks(workers))),
         row=frozen(rows),
         workers=facts_of,
-        epochs=demux.book.summaries(),
-        facts=dict(demux.facts),
-        lines=demux.lines,
-        bytes=demux.bytes,
-        samples=demux.samples,
-        overlong=demux.overlong,
+        epochs=state.epochs.summaries(),
+        facts=dict(state.facts),
+        lines=state.lines,
+        bytes=state.bytes,
+        samples=state.samples,
+        overlong=state.overlong,
         dropped=table.dropped,
-        dialects=dict(demux.matched),
+        dialects=dict(state.matched),
         median_step=None if middle is None else int(columns["step"][middle]),
         median_epoch=None if middle is None or epoch[middle] == UNKNOWN else int(epoch[middle]),
-        first_time=format_time(demux.first_moment, LOG_TIME),
+        first_time=format_time(state.first_moment, LOG_TIME),
         last_time=None if newest is None else format_time(newest.last_seen, newest.last_kind),
         history=table.history,
-        first_nans=table.first_nans.of(rows, demux.book.offset),
+        first_nans=table.first_nans.of(rows, state.epochs.offset),
     )
 
 
-def worker_numbers(demux: Demux) -> Ints:
+def worker_numbers(sources: Sequence[LogSource]) -> Ints:
     """The number of each slot: the log's own; where that does not tell workers apart, counted up by address."""
-    slots = demux.slots
     addresses: dict[int, set[str]] = {}
-    for slot in slots:
+    for slot in sources:
         if slot.number is not None and slot.address is not None:
             addresses.setdefault(slot.number, set()).add(slot.address)
-    numbers = np.full(len(slots), UNKNOWN, np.int64)
+    numbers = np.full(len(sources), UNKNOWN, np.int64)
     ambiguous = any(len(found) > 1 for found in addresses.values())
     places: dict[str, int] = {}
-    for place, slot in enumerate(slots):
+    for place, slot in enumerate(sources):
         if slot.number is not None and not (ambiguous and slot.address is not None):
             numbers[place] = slot.number
         elif slot.address is not None:
@@ -222,20 +220,20 @@ def _lags(position: Floats) -> tuple[Floats, int | None]:
     return position[middle] - position, middle
 
 
-def _sampled(demux: Demux, rows: Ints) -> Bools:
+def _sampled(state: DemuxState, rows: Ints) -> Bools:
     """Rows that have told a step; once any has since a restart, only those: earlier attempts' compare to nothing."""
-    ever: Bools = demux.table.column("count")[rows] > 0
-    since: Bools = demux.table.column("last")[rows] >= demux.begun
+    ever: Bools = state.table.column("count")[rows] > 0
+    since: Bools = state.table.column("last")[rows] >= state.samples_at_restart
     return ever & since if (ever & since).any() else ever
 
 
-def _usual(demux: Demux, rows: Ints, now: float | None) -> float:
+def _usual(state: DemuxState, rows: Ints, now: float | None) -> float:
     """Seconds that usually lie between two lines of a core; NaN where lines tell no times."""
-    table = demux.table
+    table = state.table
     if now is not None:
         return float("nan") if table.history is None else table.history.interval()
     most = int(table.column("count").max(initial=0))
-    return (_newest_date(table, rows) - demux.first_moment) / (most - 1) if most > 1 else float("nan")
+    return (_newest_date(table, rows) - state.first_moment) / (most - 1) if most > 1 else float("nan")
 
 
 def _newest_date(table: CoreTable, rows: Ints) -> float:
@@ -244,9 +242,9 @@ def _newest_date(table: CoreTable, rows: Ints) -> float:
     return float(np.fmax.reduce(table.column("time")[rows][dated], initial=-np.inf))
 
 
-def _silent(demux: Demux, rows: Ints, now: float | None, usual: float) -> Bools:
+def _silent(state: DemuxState, rows: Ints, now: float | None, usual: float) -> Bools:
     """Rows that have told nothing for too long: by the clock in a live run, after the other cores in a saved one."""
-    table, patience = demux.table, np.fmax(demux.thresholds.silent, MISSED * usual)
+    table, patience = state.table, np.fmax(state.thresholds.silent, MISSED * usual)
     if now is not None:
         quiet: Bools = now - table.column("seen")[rows] > patience
         return quiet
@@ -255,9 +253,9 @@ def _silent(demux: Demux, rows: Ints, now: float | None, usual: float) -> Bools:
     return late
 
 
-def _is_over(demux: Demux) -> bool:
+def _is_over(state: DemuxState) -> bool:
     """Whether a saved log holds the job's own last words."""
-    return "total_train_time" in demux.facts or "average_global_rate" in demux.facts
+    return "total_train_time" in state.facts or "average_global_rate" in state.facts
 
 
 def _states(
@@ -282,10 +280,10 @@ def _ranks(workers: Ints) -> Ints:
     return np.where(workers == UNKNOWN, np.iinfo(np.int64).max, workers)
 
 
-def _workers(demux: Demux, numbers: Ints, shown: Ints) -> tuple[WorkerFacts, ...]:
+def _workers(state: DemuxState, numbers: Ints, shown: Ints) -> tuple[WorkerFacts, ...]:
     """Every worker with a number, ascending; a nameless one last, only when rows live on it."""
-    slots: dict[int, list[Slot]] = {}
-    for place, slot in enumerate(demux.slots):
+    slots: dict[int, list[LogSource]] = {}
+    for place, slot in enumerate(state.sources):
         slots.setdefault(int(numbers[place]), []).append(slot)
     cores = Counter(shown.tolist())
     named = sorted(number for number in slots if number != UNKNOWN)

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING
+from functools import cached_property, partial
 
 from tui.logs.attribution.launcher_prefixes import LABELLED_SAMPLE
-from tui.logs.attribution.xla_dist_prefix import PREFIX
-from tui.logs.dialects.registry import LONGEST, TRAINING
+from tui.logs.attribution.xla_dist_prefix import PREFIX, Moments
+from tui.logs.dialects.registry import LONGEST, TRAINING, Dialect
 from tui.logs.files.line_assembler import UNSEEN, Stream
+from tui.logs.single_line_reader import SingleLineReader
+from tui.logs.state.demux_state import DemuxState
 from tui.logs.state.samples import Bools, Floats, Ints, PlainSamples
-from tui.logs.vectorized.hint_search import Signs
+from tui.logs.vectorized.hint_search import Signs, signs_of
 from tui.logs.vectorized.line_scanner import MOMENT, TAILS, Bytes, Found, Heads, Scanner
 from tui.logs.vectorized.numpy_import import np, npt, places_of
 from tui.logs.vectorized.packed_digits import Words
-
-if TYPE_CHECKING:
-    from tui.logs.demux import Demux
 
 BLOCK = 1024 * 1024
 """Bytes looked at together: what fits the caches, with room for the columns made of it."""
@@ -63,11 +62,12 @@ class Part:
         return self.offset + place - self.start
 
 
-class Batch:
+class BlockReader:
     """Lines of any number of streams, gathered to be looked at together."""
 
-    def __init__(self, demux: Demux) -> None:
-        self._demux = demux
+    def __init__(self, state: DemuxState, lines: SingleLineReader, dialects: Sequence[Dialect]) -> None:
+        self._context = _Context(state, lines, tuple(dialects))
+        self._lines = lines
         self._parts: list[Part] = []
         self._scanner: Scanner | None = None
         self.size = 0
@@ -106,22 +106,41 @@ class Batch:
         parts, size = self._parts, self.size
         self._parts, self.size = [], 0
         if size >= LEAST:
-            _Reading(self._demux, self._scanner, parts).read()
+            _Block(self._context, self._scanner, parts).read()
             return
         texts = [self._scanner.text(part.start, part.end - 1) for part in parts]
         self._scanner.clear()
         for part, text in zip(parts, texts, strict=True):
             offset = part.offset
             for line in text.split(b"\n"):
-                self._demux.read_line(part.stream, line, part.now, offset)
+                self._lines.read_line(part.stream, line, part.now, offset)
                 offset += len(line) + 1
 
 
-class _Reading:
-    """One look at a batch."""
+class _Context:
+    """What all blocks share: the state, the reader of single lines, and what depends on the dialects."""
 
-    def __init__(self, demux: Demux, scanner: Scanner, parts: list[Part]) -> None:
-        self.demux = demux
+    def __init__(self, state: DemuxState, lines: SingleLineReader, dialects: tuple[Dialect, ...]) -> None:
+        self.state = state
+        self.lines = lines
+        self.moments = Moments()
+        self.matches_prefixes = any(dialect.is_own for dialect in dialects)
+        """Whether a dialect matches what stands before a line's own text, too."""
+        self._dialects = dialects
+
+    @cached_property
+    def hint_finder(self) -> Signs | None:
+        """Finds lines that a dialect could match, or that hold escapes; None where any line could be one."""
+        return signs_of(self._dialects)
+
+
+class _Block:
+    """The lines of one block, and the parts of streams that they came in."""
+
+    def __init__(self, context: _Context, scanner: Scanner, parts: list[Part]) -> None:
+        self.context = context
+        self.state = context.state
+        self.lines = context.lines
         self.scanner = scanner
         self.parts = parts
         self.is_wall = parts[0].now is not None
@@ -135,7 +154,7 @@ class _Reading:
 
     def read(self) -> None:
         """Take in the batch: samples and what can tell nothing together, then the rest in the order of its lines."""
-        demux = self.demux
+        state = self.state
         found = self.scanner.scan()
         left = np.ones(len(found.ends), bool)
         left[found.lines] = False
@@ -153,17 +172,17 @@ class _Reading:
             left[found.lines[~good[:samples]]] = True
             found = found.part(good[:samples])
             samples, slots, times = len(found), slots[good], times[good]
-        demux.queue.begin(self._samples(found, slots[:samples], times[:samples]), found.lines)
-        demux.samples += samples
+        state.queue.begin(self._samples(found, slots[:samples], times[:samples]), found.lines)
+        state.samples += samples
         if samples:
-            demux.matched[TRAINING.name] = demux.matched.get(TRAINING.name, 0) + samples
+            state.count_match(TRAINING.name, samples)
         heard = self._read_singly(places_of(left), np.sort(silent), found)
         if heard:
             kept = np.ones(len(slots), bool)
             kept[samples:] = np.isin(silent, heard, invert=True)
             slots, times = slots[kept], times[kept]
         self._count(slots, times, samples)
-        demux.queue.end()
+        state.queue.end()
         self._learn()
 
     def _read_prefixes(self, starts: Ints, prefix: Ints, owners: Ints) -> tuple[Ints, Floats, Bools]:
@@ -207,13 +226,13 @@ class _Reading:
             told, times = dates[good], times if self.is_wall else dates
         first, last = float(np.fmin.reduce(told, initial=_NAN)), float(np.fmax.reduce(told, initial=_NAN))
         if first == first:
-            self.demux.note_moments(first, last)
+            self.state.add_moments(first, last)
         return times
 
     def _moments(self, begins: Ints, heads: Heads) -> tuple[list[float | None], Ints]:
         """What runs of lines with the same date and time begin with, as `Moments` reads it, and how long they are."""
         changes = heads.moments_change()
-        read, text = self.demux.moments.read, self.scanner.text
+        read, text = self.context.moments.read, self.scanner.text
         moments = [read(text(start, start + MOMENT)) for start in begins[changes].tolist()]
         return moments, np.concatenate((changes[1:], [len(begins)])) - changes
 
@@ -227,11 +246,13 @@ class _Reading:
     def _homes(self, owners: Ints, bare: Bools) -> Ints:
         """The slot of each line where its stream has lines without a prefix; else -1."""
         if len(self._streams) == 1:
-            return np.full(len(owners), self.demux.slot_of(self._streams[0]) if bare.any() else -1, np.int64)
+            return np.full(
+                len(owners), self.state.slot_or_unnamed(self._streams[0].slot) if bare.any() else -1, np.int64
+            )
         streams = self._stream_of[owners]
         homes = np.full(len(self._streams), -1, np.int64)
         for place in places_of(np.bincount(streams[bare]) > 0).tolist():
-            homes[place] = self.demux.slot_of(self._streams[place])
+            homes[place] = self.state.slot_or_unnamed(self._streams[place].slot)
         slots: Ints = homes[streams]
         return slots
 
@@ -262,10 +283,10 @@ class _Reading:
 
     def _count(self, slots: Ints, times: Floats, samples: int) -> None:
         """What `Demux` counts of every line; the first ones are samples."""
-        self.demux.lines += len(slots)
+        self.state.lines += len(slots)
         if len(slots):
             seen = float(self.nows[0]) if self.is_wall and len(self.parts) == 1 else times
-            self.demux.tally.add(slots, seen, is_wall=self.is_wall, samples=samples)
+            self.state.counts.add(slots, seen, is_wall=self.is_wall, samples=samples)
 
     def _read_singly(self, lines: Ints, silent: Ints, found: Found) -> list[int]:
         """Read these lines one by one, in their order; and which of the silent ones were read among them."""
@@ -274,11 +295,11 @@ class _Reading:
         heard: list[int] = []
         before = 0
         for line, start, end, owner in zip(lines.tolist(), starts.tolist(), ends.tolist(), owners, strict=True):
-            if self.demux.is_beneath_header:
+            if self.lines.has_open_header:
                 heard += self._read_beneath(silent, before, line, found)
             self._read_line(line, start, end, owner)
             before = line
-        if self.demux.is_beneath_header:
+        if self.lines.has_open_header:
             heard += self._read_beneath(silent, before, len(found.ends), found)
         return heard
 
@@ -286,7 +307,7 @@ class _Reading:
         """Read silent lines from one line to another as long as they may belong to a header; which these are."""
         heard = []
         for line in silent[slice(*np.searchsorted(silent, (first, last)))].tolist():
-            if not self.demux.is_beneath_header:
+            if not self.lines.has_open_header:
                 break
             start = found.begins[line : line + 1]
             self._read_line(line, int(start[0]), int(found.ends[line]), int(self._owners(start)[0]))
@@ -294,9 +315,9 @@ class _Reading:
         return heard
 
     def _read_line(self, line: int, start: int, end: int, owner: int) -> None:
-        self.demux.queue.line = line
+        self.state.queue.line = line
         part = self.parts[owner]
-        self.demux.read_line(part.stream, self.scanner.text(start, end), part.now, part.offset_of(start))
+        self.lines.read_line(part.stream, self.scanner.text(start, end), part.now, part.offset_of(start))
 
     def _quiet(self, starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
         """Which lines no dialect can match, and how long the prefix of each could be; none where nobody can tell.
@@ -305,7 +326,7 @@ class _Reading:
         """
         none: Ints = np.zeros(0, np.int64)
         carried = any(stream.is_carried for stream in self._streams)
-        signs = self.demux.signs
+        signs = self.context.hint_finder
         if len(starts) <= _FEW_LINES or signs is None or carried:
             return none, none
         first = self.scanner.octets(starts)
@@ -314,7 +335,7 @@ class _Reading:
         quiet = places_of(~odd)
         begins, stops = starts[quiet], ends[quiet]
         prefix, is_none = self._prefixes(begins, stops, first[quiet])
-        telling = self._telling(signs, begins if self.demux.looks_at_prefixes else begins + prefix, stops)
+        telling = self._telling(signs, begins if self.context.matches_prefixes else begins + prefix, stops)
         for place in telling.tolist():
             if LABELLED_SAMPLE.match(self.scanner.text(int(begins[place]), int(stops[place])).lstrip(b"\r")):
                 return none, none
@@ -377,4 +398,4 @@ class _Reading:
             return -1
         if stream.slot is not None:
             return stream.slot
-        return self.demux.slot_named(int(match["number"]), match["address"].decode())
+        return self.state.slot_for(int(match["number"]), match["address"].decode())

@@ -1,0 +1,212 @@
+"""Lines read one at a time: what tools have put before each is stripped, its worker found, its text matched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tui.logs.attribution.cloud_logging import Chronology, Entry, Exports
+from tui.logs.attribution.host_sections import Sections
+from tui.logs.attribution.launcher_prefixes import label_of, read_carrier
+from tui.logs.attribution.line_owner import Owners
+from tui.logs.attribution.xla_dist_prefix import Prefix, read_prefix
+from tui.logs.dialects.dialect import LONGEST
+from tui.logs.dialects.matcher import Matcher
+from tui.logs.dialects.registry import TRAINING
+from tui.logs.files.line_assembler import Stream
+from tui.logs.files.lines import segments_of, without_escapes
+from tui.logs.snapshot import UNKNOWN
+from tui.logs.state.demux_state import MOST_SOURCES, DemuxState
+
+_NAN = float("nan")
+
+
+class SingleLineReader:
+    """Reads lines of any stream one at a time, and records in the state what they say.
+
+    `is_torch_xla` says that PyTorch/XLA's training lines are to be matched.
+    """
+
+    def __init__(self, state: DemuxState, matcher: Matcher, *, is_torch_xla: bool) -> None:
+        self._state = state
+        self._matcher = matcher
+        self._is_torch_xla = is_torch_xla
+        self._sections: Sections | None = None
+        """Of a saved log in sections, one for each host."""
+        self._exports: Exports | None = None
+        """Of a saved log that Cloud Logging has exported."""
+        self._entry_slots: list[int] = []
+        """The slot of each entry of an export, by its place there; UNKNOWN where it names no worker."""
+        self._chronology = Chronology()
+
+    @property
+    def has_open_header(self) -> bool:
+        """Whether the next line may belong to a header before it."""
+        return self._matcher.has_open_header
+
+    @property
+    def needs_every_line(self) -> bool:
+        """Whether all lines of the log must be read here: a line's place in it tells whose it is."""
+        if self._exports is not None and self._exports.is_none:
+            self._exports = None
+        return self._sections is not None or self._exports is not None
+
+    def read_first_line(self, line: bytes) -> None:
+        """Find out from a saved log's first line whether the log has sections or is an export."""
+        if Sections.begin_with(line):
+            self._sections = Sections()
+        elif Exports.begin_with(line):
+            self._exports = Exports(line)
+
+    def read_lines(self, stream: Stream, block: bytes, now: float | None, offset: int) -> None:
+        """Read lines that begin at an offset of the stream's log."""
+        *lines, rest = block.split(b"\n")
+        for line in lines:
+            self.read_line(stream, line, now, offset)
+            offset += len(line) + 1
+        if rest and self._exports is not None and stream.slot is None:
+            self._exports.hold(rest)
+        elif rest:
+            self._read_segments(stream, rest, now, offset)
+
+    def read_line(self, stream: Stream, line: bytes, now: float | None, offset: int) -> None:
+        """Read one line, or what is left of it after a carriage return, without its end.
+
+        `offset` says where it begins in the stream's log.
+        """
+        self._state.lines += 1
+        if self._exports is not None and stream.slot is None:
+            stream.begun_at = None
+            self._read_export(stream, self._exports.take(line, offset), now, offset + len(line))
+            return
+        if line:
+            self._read_segments(stream, line, now, offset)
+        self._end_line(stream, now)
+
+    def finish(self, stream: Stream, now: float | None) -> None:
+        """Read what is held of a stream to which no more bytes will be added."""
+        if self._exports is not None and stream.slot is None:
+            self._read_export(stream, self._exports.rest(), now, UNKNOWN)
+            self._read_entries(stream, self._chronology.rest(), now)
+        stream.end_line()
+
+    def line_owner(self, numbers: list[int], stream: Stream, *, xla_dist: bool) -> Owners:
+        """Return what the lines of a saved log showed about their workers; `numbers` are those of the slots."""
+        sources = zip(self._state.sources, numbers, strict=True)
+        known = {(source.number, source.address): number for source, number in sources if number != UNKNOWN}
+        entries: list[int | None] | None = None
+        if self._exports is not None:
+            # The last of them is that of entries whose slot is unknown.
+            workers = [*(None if number == UNKNOWN else number for number in numbers), None]
+            entries = [workers[slot] for slot in self._entry_slots]
+        labels = frozenset(stream.labels)
+        return Owners(known, labels, xla_dist, stream.is_carried, self._sections is not None, entries)
+
+    def _end_line(self, stream: Stream, now: float | None) -> None:
+        slot = self._state.slot_or_unnamed(stream.known_slot)
+        moment = stream.line_moment if now is None else now
+        self._state.sources[slot].count(1, 0, _NAN if moment is None else moment, now is not None)
+        stream.end_line()
+
+    def _read_export(
+        self, stream: Stream, parts: Iterable[bytes | tuple[int, Entry]], now: float | None, end: int
+    ) -> None:
+        """Read what lines of an export completed: entries in their order, and lines that belong to none.
+
+        The last of those ends at `end` (-1: not known where).
+        """
+        every = list(parts)
+        offset = end - sum(len(each) + 1 for each in every if isinstance(each, bytes)) + 1
+        for each in every:
+            if not isinstance(each, bytes):
+                self._read_entries(stream, self._chronology.take(*each), now)
+                continue
+            if each:
+                self._read_segments(stream, each, now, UNKNOWN if end == UNKNOWN else offset)
+            offset += len(each) + 1
+            self._end_line(stream, now)
+
+    def _read_entries(self, stream: Stream, entries: Iterable[tuple[int, Entry]], now: float | None) -> None:
+        """Read the lines in entries of an export."""
+        for place, entry in entries:
+            stream.is_carried = True
+            is_named = entry.number is not None or entry.address is not None
+            slot = self._state.slot_for(entry.number, entry.address) if is_named else None
+            self._entry_slots += [UNKNOWN] * (place + 1 - len(self._entry_slots))
+            self._entry_slots[place] = UNKNOWN if slot is None else slot
+            if entry.moment is not None:
+                self._state.add_moments(entry.moment, entry.moment)
+            for line in entry.said.splitlines():
+                stream.line_slot, stream.line_moment, stream.line_offset = slot, entry.moment, entry.offset
+                self._read_segment(stream, line, now)
+                self._end_line(stream, now)
+
+    def _read_segments(self, stream: Stream, line: bytes, now: float | None, offset: int) -> None:
+        stream.look_at(offset)
+        is_plain = stream.at_start and not stream.xla_dist and not stream.labels and self._sections is None
+        if is_plain and self._matcher.match_known(stream, line, now):
+            return
+        place = 0
+        for segment in segments_of(line):
+            if segment:
+                self._read_segment(stream, segment, now)
+            place += len(segment)
+            if line.startswith(b"\r", place):
+                place += 1
+                stream.line_offset = UNKNOWN if offset == UNKNOWN else offset + place
+
+    def _read_segment(self, stream: Stream, text: bytes, now: float | None) -> None:
+        is_clipped = len(text) > LONGEST
+        if is_clipped:
+            text = text[-LONGEST:]
+            self._state.overlong += 1
+        text = without_escapes(text)
+        start, message = 0, None
+        if stream.at_start:
+            stream.at_start = False
+            prefix = None if is_clipped else read_prefix(text, stream.xla_dist)
+            if prefix is not None and self._apply_prefix(stream, prefix):
+                start = prefix.length
+            elif stream.slot is None and not is_clipped:
+                start, message = self._strip_prefix(stream, text)
+                if not start and self._sections is not None:
+                    self._apply_section(stream, self._sections, text)
+        own_text = text[start:] if start else text
+        for own in (own_text,) if message is None else without_escapes(message).splitlines():
+            whole = TRAINING.pattern.fullmatch(own, 2) if self._is_torch_xla and own.startswith(b"| ") else None
+            if whole is not None:
+                self._matcher.training(stream, whole, now)
+            else:
+                self._matcher.match(stream, text, own, now)
+
+    def _apply_prefix(self, stream: Stream, prefix: Prefix) -> bool:
+        """Attribute the line to the worker that xla_dist's prefix names; return whether it is a prefix here."""
+        if stream.slot is not None and prefix.number is not None and prefix.address is None:
+            return False
+        state = self._state
+        stream.xla_dist = True
+        if prefix.moment is not None:
+            stream.line_moment = prefix.moment
+            state.add_moments(prefix.moment, prefix.moment)
+        if stream.slot is None:
+            stream.line_slot = None if prefix.own else state.slot_for(prefix.number, prefix.address)
+        elif prefix.address is not None and state.sources[stream.slot].address is None:
+            state.sources[stream.slot].address = prefix.address
+        return True
+
+    def _strip_prefix(self, stream: Stream, text: bytes) -> tuple[int, bytes | None]:
+        """Attribute the line by what another tool put before it; return its length, and a JSON entry's text."""
+        carrier = read_carrier(text, stream.labels)
+        if carrier is None:
+            return 0, None
+        stream.is_carried = True
+        label = label_of(text)
+        if label is not None and len(stream.labels) < MOST_SOURCES:
+            stream.labels.add(label)
+        if stream.line_slot is None and (carrier.number is not None or carrier.address is not None):
+            stream.line_slot = self._state.slot_for(carrier.number, carrier.address)
+        return carrier.length, carrier.said
+
+    def _apply_section(self, stream: Stream, sections: Sections, text: bytes) -> None:
+        """Attribute the line to the host of its section; a section's header belongs to none."""
+        if not sections.take(text) and sections.host is not None:
+            stream.line_slot = self._state.slot_for(None, sections.host)

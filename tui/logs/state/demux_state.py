@@ -1,0 +1,91 @@
+"""Everything the demultiplexer knows, as one plain object that its readers share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from tui.logs.state.core_table import CoreTable
+from tui.logs.state.epoch_book import EpochBook
+from tui.logs.state.line_counts import LineCounts, LogSource
+from tui.logs.state.sample_queue import SampleQueue
+from tui.logs.state.samples import Record
+from tui.logs.state.stragglers import Thresholds
+
+MOST_SOURCES = 8192
+"""Sources kept apart at most: four times the workers of the largest pod."""
+
+_NAN = float("nan")
+
+
+@dataclass(eq=False)
+class DemuxState:
+    """Sources of lines, the table of cores, samples on their way into it, epochs, facts and counters.
+
+    A `slot` is the place of a source in `sources`.
+    """
+
+    thresholds: Thresholds
+    table: CoreTable
+    queue: SampleQueue = field(init=False)
+    counts: LineCounts = field(default_factory=LineCounts)
+    sources: list[LogSource] = field(default_factory=list)
+    epochs: EpochBook = field(default_factory=EpochBook)
+    facts: dict[str, Any] = field(default_factory=dict)
+    matched: dict[str, int] = field(default_factory=dict)
+    """Lines that each dialect has matched."""
+    lines: int = 0
+    bytes: int = 0
+    samples: int = 0
+    overlong: int = 0
+    """Lines longer than what is read of one."""
+    samples_at_restart: int = 0
+    """Samples in the table when the job was last restarted."""
+    first_moment: float = _NAN
+    last_moment: float = _NAN
+    _slots: dict[tuple[int | None, str | None], int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.queue = SampleQueue(self.table)
+
+    def slot_for(self, number: int | None, address: str | None) -> int:
+        """Return the slot of a worker by its number and address; make it when it is new."""
+        key = (number, address)
+        slot = self._slots.get(key)
+        if slot is None:
+            if len(self.sources) >= MOST_SOURCES:
+                return self._slots.get((None, None), 0)
+            slot = self._slots[key] = len(self.sources)
+            self.sources.append(LogSource(number, address))
+        return slot
+
+    def slot_or_unnamed(self, slot: int | None) -> int:
+        """Return the slot, or that of lines which name no worker."""
+        return self.slot_for(None, None) if slot is None else slot
+
+    def add_sample(self, record: Record) -> None:
+        """Add one sample of the line that is being read."""
+        self.queue.add(record)
+        self.samples += 1
+        self.sources[record[0]].samples += 1
+
+    def count_match(self, dialect: str, lines: int = 1) -> None:
+        """Count lines that a dialect has matched."""
+        self.matched[dialect] = self.matched.get(dialect, 0) + lines
+
+    def add_moments(self, first: float, last: float) -> None:
+        """Widen the time that the log's own dates span."""
+        if not first >= self.first_moment:
+            self.first_moment = first
+        if not last <= self.last_moment:
+            self.last_moment = last
+
+    def flush(self) -> None:
+        """Bring all samples read so far into the table."""
+        self.queue.flush()
+
+    def restart(self) -> None:
+        """Note that the job was restarted on all workers: its earlier samples compare to nothing that follows."""
+        self.flush()
+        self.table.restart()
+        self.samples_at_restart = self.table.sequence

@@ -1,0 +1,53 @@
+"""Figures of every epoch, and the epoch of cores whose samples name none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from tui.logs.snapshot import UNKNOWN, EpochSummary
+from tui.logs.state.core_table import CoreTable
+from tui.logs.vectorized.numpy_import import np
+
+MOST_EPOCHS = 4096
+"""Epochs whose figures are kept: the newest."""
+
+
+class EpochBook:
+    """Collects the figures of every epoch and finds the epoch of samples that name none.
+
+    A core's step going back starts its next epoch; a line that names an epoch, before its samples or after
+    them, says which one that is.
+    """
+
+    def __init__(self) -> None:
+        self.epochs: dict[int, EpochSummary] = {}
+        self.offset: int | None = None
+        """Epoch of a core whose step has never gone back; None while no epoch was named."""
+        self._anchored: dict[tuple[int, str], None] = {}
+
+    def add_figures(self, epoch: int, figures: dict[str, Any]) -> None:
+        """Add figures of an epoch; every worker's master prints them, and the first value of each counts."""
+        known = self.epochs.get(epoch) or EpochSummary(epoch)
+        news = {name: value for name, value in figures.items() if getattr(known, name) is None}
+        self.epochs[epoch] = replace(known, **news)
+        while len(self.epochs) > MOST_EPOCHS:
+            del self.epochs[next(iter(self.epochs))]
+
+    def anchor(self, epoch: int, moment: str, table: CoreTable) -> None:
+        """Note that a line named an epoch: `begin` before its samples, `end` after them."""
+        if not moment or (epoch, moment) in self._anchored:
+            return
+        self._anchored[(epoch, moment)] = None
+        while len(self._anchored) > 2 * MOST_EPOCHS:
+            del self._anchored[next(iter(self._anchored))]
+        counted = (table.column("count") > 0) & (table.column("epoch") == UNKNOWN)
+        if not counted.any():
+            self.offset = epoch if moment == "begin" else epoch + 1
+            return
+        wraps = int(np.median(table.column("wraps")[counted]))
+        self.offset = epoch - wraps - (1 if moment == "begin" else 0)
+
+    def summaries(self) -> tuple[EpochSummary, ...]:
+        """Return every epoch, ascending."""
+        return tuple(self.epochs[epoch] for epoch in sorted(self.epochs))
