@@ -8,7 +8,7 @@ from tui.checks.check_thresholds import Thresholds
 from tui.checks.workers.check_facts import Disk, Facts, Lock, Owner, facts_from
 from tui.checks.workers.worker_rows import GIB, rows_of_facts
 from tui.pod.slice import Slice
-from tui.ssh.exec.script_protocol import answers
+from tui.ssh.exec.script_protocol import parse_answers
 
 POD = Slice("pod", zone="z", accelerator_type="v4-8")
 LOCK = Lock("/tmp/libtpu_lockfile", "root", True)
@@ -92,7 +92,7 @@ def test_answers_that_make_no_sense_are_left_out_and_strangers_are_not_believed(
         ]
     )
 
-    facts = facts_from(0, answers("n", output), 0.0, 1.0)
+    facts = facts_from(0, parse_answers("n", output), 0.0, 1.0)
 
     assert facts.devices == 4
     assert facts.disks == (Disk("tmp", 10240, 20480, None),)

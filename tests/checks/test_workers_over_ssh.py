@@ -21,7 +21,7 @@ from tui.checks.run_checks import run_checks
 from tui.checks.workers.check_facts import Asking, facts_from, make_call
 from tui.checks.workers.worker_rows import rows_of_facts
 from tui.pod.slice import Slice
-from tui.ssh.exec.script_protocol import answers
+from tui.ssh.exec.script_protocol import parse_answers
 from tui.ssh.fleet import Fleet
 from tui.ssh.sync.upload import sync_tree
 
@@ -259,7 +259,7 @@ def test_nobody_elses_processes_are_guessed_at() -> None:
     sent = time.time()
     done = subprocess.run(as_nobody, input=made.input, capture_output=True, env=environment, check=True, cwd="/")
 
-    facts = facts_from(0, answers(made.nonce, done.stdout), sent, time.time())
+    facts = facts_from(0, parse_answers(made.nonce, done.stdout), sent, time.time())
     facts = replace(facts, owners=())
     (row,) = [row for row in rows_of_facts(facts, Slice("lab"), Thresholds()) if row.check == "device"]
 

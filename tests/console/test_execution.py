@@ -7,22 +7,24 @@ from collections.abc import Sequence
 from tests.console.stage import a_slice
 from tui.console.render.exec_progress import MOST_EACH, MOST_LINES, Execution
 from tui.errors import OutOfReachError
-from tui.ssh.exec.command_result import Completed
+from tui.ssh.exec.command_result import CommandResult
 
 
 def _execution(count: int = 4) -> Execution:
     return Execution(a_slice(count=count), "df", range(count), begun=100.0)
 
 
-def _answer(worker: int, out: bytes = b"", err: bytes = b"", *, code: int | None = 0, signal: str = "") -> Completed:
-    return Completed(worker, code, signal or None, out, err, timed_out=False)
+def _answer(
+    worker: int, out: bytes = b"", err: bytes = b"", *, code: int | None = 0, signal: str = ""
+) -> CommandResult:
+    return CommandResult(worker, code, signal or None, out, err, timed_out=False)
 
 
 def _text(execution: Execution, now: float = 112.0) -> list[str]:
     return [cell.text for cell in execution.lines(now)]
 
 
-def _done(answers: Sequence[Completed]) -> Execution:
+def _done(answers: Sequence[CommandResult]) -> Execution:
     execution = _execution(len(answers))
     for answer in answers:
         execution.take(answer)

@@ -17,7 +17,7 @@ from tui.pod.run import Run, make_run_id
 from tui.pod.worker import Worker
 from tui.runs.launch.job_script import job_text
 from tui.runs.worker.calls import build_call
-from tui.ssh.exec.script_protocol import Answer, Call, answers, parse_line
+from tui.ssh.exec.script_protocol import Answer, Call, parse_answers, parse_line
 
 BARE = ("coreutils", "util-linux")
 needs_linux = pytest.mark.skipif(not Path("/proc/self/limits").exists(), reason="workers are Linux machines")
@@ -77,7 +77,7 @@ class PipeWorker:
         made = build_call(verb, run.id, worker, *arguments, run_root=run.run_root)
         process = self.open(made)
         out, err = process.communicate(timeout=90)
-        return answers(made.nonce, out) + answers(made.nonce, err), out, err
+        return parse_answers(made.nonce, out) + parse_answers(made.nonce, err), out, err
 
     def directory(self, run: Run, worker: int = 0) -> Path:
         return self.home / ".tpu-tui" / "runs" / run.id / str(worker)

@@ -17,7 +17,7 @@ from tui.runs.keeper.start import start_keeper
 from tui.runs.launch.launch_spec import LaunchSpec
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import status_of
-from tui.ssh.fleet import Completed, Fleet
+from tui.ssh.fleet import CommandResult, Fleet
 
 pytestmark = needs_sshd
 
@@ -72,5 +72,5 @@ async def test_many_commands_take_turns_beside_one_that_never_ends(pod: Pod) -> 
         assert await endless.stdout.readline() == b"begun\n"
         done = await asyncio.gather(*(fleet.run(0, f"echo {number}") for number in range(12)))
         endless.close()
-        assert [row.stdout for row in done if isinstance(row, Completed)] == [b"%d\n" % n for n in range(12)]
+        assert [row.stdout for row in done if isinstance(row, CommandResult)] == [b"%d\n" % n for n in range(12)]
         assert len(pod.workers[0].connections()) <= 2

@@ -33,7 +33,7 @@ from tui.runs.record.run_status import outline_of, status_of
 from tui.runs.worker.calls import parse_outcome
 from tui.runs.worker.queries import parse_attempt, parse_listing, parse_record, parse_state
 from tui.settings.profiles import profile_path, read_profile
-from tui.ssh.exec.script_protocol import answers
+from tui.ssh.exec.script_protocol import parse_answers
 from tui.text.bounded_json import MOST_DEPTH, parse_json
 from tui.text.numbers import MOST_INTEGER, parse_integer
 
@@ -48,7 +48,7 @@ LOG = b"".join(
 
 def read_answers(hostility: Hostility, _home: Path) -> None:
     output = hostility.answers()
-    heard = answers(NONCE, output)
+    heard = parse_answers(NONCE, output)
     for answer in heard:
         outcome = parse_outcome(answer)
         assert outcome.exit_code is None or 0 <= outcome.exit_code <= 255

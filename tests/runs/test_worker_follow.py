@@ -10,7 +10,7 @@ import pytest
 
 from tests.runs.pipes import PipeWorker, a_run, ended, needs_linux, until
 from tui.runs.worker.calls import MOST_LOOKS, build_call, poll_interval_s
-from tui.ssh.exec.script_protocol import answers
+from tui.ssh.exec.script_protocol import parse_answers
 
 pytestmark = needs_linux
 
@@ -125,7 +125,9 @@ def test_of_many_who_want_to_act_at_a_runs_end_one_is_entitled_and_stays_so(work
     asking = [worker.open(one) for one in made]
     outs = [process.communicate(timeout=90)[0] for process in asking]
     told = {
-        (answer.word, answer.text) for one, out in zip(made, outs, strict=True) for answer in answers(one.nonce, out)
+        (answer.word, answer.text)
+        for one, out in zip(made, outs, strict=True)
+        for answer in parse_answers(one.nonce, out)
     }
     assert len(told) == 1, told
     word, number = told.pop()

@@ -16,7 +16,7 @@ import pytest
 from tests.runs.pipes import PipeWorker, a_run, ended, needs_linux, tag_of, tagged, until
 from tui.pod.run import Run
 from tui.runs.worker.calls import build_call, parse_outcome
-from tui.ssh.exec.script_protocol import Answer, answers
+from tui.ssh.exec.script_protocol import Answer, parse_answers
 
 pytestmark = needs_linux
 HERE = '"$HOME/.tpu-tui/runs/$TPU_TUI_RUN/0"'
@@ -74,9 +74,9 @@ def test_a_log_taken_away_by_its_job_is_followed_to_its_last_byte(worker: PipeWo
     assert (worker.directory(run) / "log").read_bytes() == b"one\ntwo\nthree\n"
     out, err = before.communicate(timeout=60)
     assert out.partition(b"\n")[2] == b"one\ntwo\nthree\n"
-    assert [(one.word, parse_outcome(one).exit_code) for one in answers(made.nonce, err) if one.word == "end"] == [
-        ("end", 5)
-    ]
+    assert [
+        (one.word, parse_outcome(one).exit_code) for one in parse_answers(made.nonce, err) if one.word == "end"
+    ] == [("end", 5)]
     heard, rest = follow(worker, run, 8, 5)
     assert (rest, heard[-1].word, parse_outcome(heard[-1]).size) == (b"three\n", "end", 14)
 

@@ -19,7 +19,7 @@ from tui.settings import load
 from tui.settings.home import loose_home, make_private
 from tui.settings.profiles import read_profile, save_profile
 from tui.ssh.config.access import Access, Login
-from tui.ssh.keys.known_hosts import HostKeys, remember
+from tui.ssh.keys.known_hosts import HostKeys, add_known_host
 
 STRANGER = 54321
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="files of another user can be made by root only")
@@ -98,7 +98,7 @@ def test_accepted_host_keys_that_another_user_put_there_are_not_believed(tmp_pat
 
     path = tmp_path / "home" / "known_hosts"
     key = asyncssh.generate_private_key("ssh-ed25519").convert_to_public()
-    remember(path, "10.0.0.1", key)
+    add_known_host(path, "10.0.0.1", key)
     assert mode_of(path.parent) == 0o700
     login = Login(host="10.0.0.1", port=22, user="me")
     keys = HostKeys(Access(user="me", own_known_hosts=str(path)))

@@ -341,8 +341,8 @@ def test_every_threshold_that_somebody_reads_can_be_set_and_no_other() -> None:
     from tui.logs.state.stragglers import Thresholds as OfCores
     from tui.runs.keeper_timeouts import KeeperTimeouts
     from tui.settings.thresholds import THRESHOLDS
-    from tui.ssh.config.access import NUMBERS
+    from tui.ssh.config.access import THRESHOLD_NAMES
 
     read = [item.name for part in (OfCores, OfWorkers) for item in fields(part)]
-    read += [*NUMBERS, *(f"{item.name}_seconds" for item in fields(KeeperTimeouts))]
+    read += [*THRESHOLD_NAMES, *(f"{item.name}_seconds" for item in fields(KeeperTimeouts))]
     assert sorted(read) == sorted(THRESHOLDS)

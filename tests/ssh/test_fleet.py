@@ -17,7 +17,7 @@ from tests.sshd import OpensshWorker
 from tui.errors import UsageError, WorkerError
 from tui.pod.worker import Worker
 from tui.ssh.errors import Reason, SshError
-from tui.ssh.fleet import Completed, Fleet
+from tui.ssh.fleet import CommandResult, Fleet
 
 Start = Callable[..., OpensshWorker]
 
@@ -35,7 +35,7 @@ async def test_a_command_runs_and_its_bytes_come_back_exactly(sshd: Start) -> No
     data = bytes(range(256)) * 20_000
     async with Fleet([server.worker], server.access()) as fleet:
         done = await fleet.run(0, "cat; printf '\\377' >&2; exit 3", input=data)
-        assert done == Completed(0, 3, None, data, b"\xff", False)
+        assert done == CommandResult(0, 3, None, data, b"\xff", False)
 
 
 async def test_a_command_that_reads_no_input_ends_all_the_same(sshd: Start) -> None:
@@ -76,7 +76,7 @@ async def test_a_timeout_keeps_what_came_and_ends_the_command(sshd: Start) -> No
     async with Fleet([server.worker], server.access()) as fleet:
         await fleet.connect(0)
         done = await fleet.run(0, f"echo $$ >{pid}; echo early; exec sleep 1000", timeout=5.0)
-        assert done == Completed(0, None, None, b"early\n", b"", True)
+        assert done == CommandResult(0, None, None, b"early\n", b"", True)
         await _until(lambda: not Path(f"/proc/{pid.read_text().strip()}").exists())
         assert (await fleet.run(0, "true")).ok
 
@@ -89,7 +89,7 @@ async def test_time_that_is_given_for_a_command_bounds_the_login_too(sshd: Start
         await fleet.connect(1)
         rows = {row.worker: row async for row in fleet.run_all([0, 1], "echo hello", timeout=3.0)}
     silent, answer = rows[0], rows[1]
-    assert isinstance(answer, Completed)
+    assert isinstance(answer, CommandResult)
     assert answer.stdout == b"hello\n"
     assert isinstance(silent, SshError)
     assert silent.sentence == "worker 0: no answer: no login within 3 s"
@@ -124,7 +124,7 @@ async def test_eight_workers_answer_each_for_itself_and_one_failure_stops_none(s
     servers[3].stop()
     async with Fleet([server.worker for server in servers], servers[0].access()) as fleet:
         rows = [row async for row in fleet.run_all(range(8), 'cat; printf %s "$HOME"', input=lambda i: b"%d " % i)]
-    answers = {row.worker: row.stdout for row in rows if isinstance(row, Completed)}
+    answers = {row.worker: row.stdout for row in rows if isinstance(row, CommandResult)}
     assert answers == {i: f"{i} {server.home}".encode() for i, server in enumerate(servers) if i != 3}
     (error,) = [row for row in rows if isinstance(row, WorkerError)]
     assert isinstance(error, SshError)
@@ -136,7 +136,7 @@ async def test_a_reader_who_leaves_early_cancels_the_rest(sshd: Start) -> None:
     async with Fleet([server.worker for server in servers], servers[0].access()) as fleet:
         rows = fleet.run_all([0, 1], 'case $(basename "$(dirname "$HOME")") in sshd-0-*) ;; *) sleep 1000 ;; esac')
         async for row in rows:
-            assert isinstance(row, Completed)
+            assert isinstance(row, CommandResult)
             assert row.worker == 0
             break
         await rows.aclose()
@@ -249,7 +249,7 @@ async def test_silent_workers_keep_the_others_waiting_no_longer_than_a_moment(ss
         access = server.access(handshakes=1, connect_timeout=60)
         async with Fleet([*silent, server.worker], access) as fleet:
             async for row in fleet.run_all([1, 2, 3, 4, 0], "true"):
-                assert isinstance(row, Completed)
+                assert isinstance(row, CommandResult)
                 assert row.worker == 0
                 break
 
@@ -262,7 +262,7 @@ async def test_frozen_workers_keep_the_others_waiting_no_longer_than_a_moment(ss
         access = server.access(handshakes=1, login_timeout=60)
         async with Fleet([*silent, server.worker], access) as fleet:
             async for row in fleet.run_all([1, 2, 3, 4, 0], "true"):
-                assert isinstance(row, Completed)
+                assert isinstance(row, CommandResult)
                 assert row.worker == 0
                 break
 
@@ -272,7 +272,7 @@ async def test_many_logins_at_one_server_all_get_in(sshd: Start) -> None:
     workers = [replace(server.worker, index=index) for index in range(12)]
     async with Fleet(workers, server.access(handshakes=8)) as fleet:
         rows = [row async for row in fleet.run_all(range(12), "true")]
-    assert all(isinstance(row, Completed) for row in rows), rows
+    assert all(isinstance(row, CommandResult) for row in rows), rows
     assert len(rows) == 12
 
 
@@ -286,7 +286,7 @@ async def test_a_jump_host_carries_all_workers_over_one_connection(sshd: Start) 
     (jump.root / "known").write_text(f"[127.0.0.1]:{jump.port} {jump.host_key}\n")
     async with Fleet(workers, access) as fleet:
         rows = [row async for row in fleet.run_all(range(3), 'echo "$SSH_CONNECTION"')]
-        assert all(isinstance(row, Completed) and row.ok for row in rows), rows
+        assert all(isinstance(row, CommandResult) and row.ok for row in rows), rows
         assert len(jump.connections()) == 1
         assert await fleet.probe(0, "127.0.0.1", servers[0].port)
     gone = replace(workers[0], port=1)
@@ -342,7 +342,7 @@ async def test_a_jump_host_that_hangs_is_named_to_those_who_wait_for_less(sshd: 
     jump.process.send_signal(signal.SIGSTOP)
     gate = f"root@127.0.0.1:{jump.port}"
     async with Fleet([server.worker], server.access(jump=gate)) as fleet:
-        reach = await fleet.reach(1, 1.0)
+        reach = await fleet.try_login(1, 1.0)
         rows = [row async for row in fleet.run_all([1], "true", timeout=1.0)]
     for error in (reach.error, *rows):
         assert isinstance(error, SshError)
@@ -361,7 +361,7 @@ async def test_a_worker_that_its_jump_host_does_not_reach_is_named(sshd: Start) 
             sock.connect_ex(listener.getsockname())
         port = listener.getsockname()[1]
         async with Fleet([replace(server.worker, port=port)], replace(access, login_timeout=2.0)) as fleet:
-            reach = await fleet.reach(1)
+            reach = await fleet.try_login(1)
     assert isinstance(reach.error, SshError)
     assert (reach.stage, reach.error.reason) == ("connect", Reason.TIMED_OUT)
     assert f"did not reach 127.0.0.1:{port} within 2 s" in reach.error.why

@@ -19,7 +19,7 @@ from tests.runs.pipes import until
 from tests.sshd import OpensshWorker, needs_sshd
 from tui.errors import WorkerError
 from tui.ssh.fleet import Fleet
-from tui.ssh.sync.bundle import read_parcel
+from tui.ssh.sync.bundle import read_bundle
 from tui.ssh.sync.source_tree import read_tree
 from tui.ssh.sync.upload import FIRST, LARGE, SLOW, SyncResult, sync_tree
 
@@ -130,7 +130,7 @@ async def test_code_over_a_slow_link_is_compressed(sshd: Start, tmp_path: Path) 
     tree = _code(tmp_path / "tree", 3 * LARGE)
     with link_to(server, CRAWL) as link:
         await _sync(server, link, tree)
-    size = read_parcel(tree).size
+    size = read_bundle(tree).size
     assert len(link.sent) == 2
     assert link.sent[0] < min(FIRST, size / 4) * 1.2, "more than the first part went the slow way"
     assert link.sent[1] < size / 2
@@ -143,7 +143,7 @@ async def test_a_fast_link_stays_as_it_is(sshd: Start, tmp_path: Path) -> None:
         # Of so many workers' links this one is a sixty-fourth: no busy machine makes it look slow.
         await _sync(server, link, tree, workers=64)
     assert len(link.sent) == 1
-    assert link.sent[0] > read_parcel(tree).size
+    assert link.sent[0] > read_bundle(tree).size
 
 
 @pytest.mark.parametrize(("reason", "logins"), [("random bytes", 1), ("little", 1), ("a server that does not", 2)])
@@ -157,7 +157,7 @@ async def test_what_would_gain_nothing_is_sent_plainly(sshd: Start, tmp_path: Pa
     with link_to(server, CRAWL) as link:
         await _sync(server, link, tree)
     assert len(link.sent) == logins
-    assert link.sent[0] > read_parcel(tree).size
+    assert link.sent[0] > read_bundle(tree).size
 
 
 async def test_a_disk_that_fills_up_meanwhile_is_told_on_either_way(sshd: Start, tmp_path: Path) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-FIRST = 0.5
-LONGEST = 30.0
+FIRST_WAIT_S = 0.5
+LONGEST_WAIT_S = 30.0
 _GROWTH = 2.0
 
 
-def backoff(first: float = FIRST, longest: float = LONGEST, rng: random.Random | None = None) -> Iterator[float]:
+def backoff(
+    first: float = FIRST_WAIT_S, longest: float = LONGEST_WAIT_S, rng: random.Random | None = None
+) -> Iterator[float]:
     """Seconds to wait before each further attempt, without end.
 
     Exponential with full jitter above half (so between half and all of 0.5, 1, 2, … 30 s): a pod whose workers all

@@ -11,7 +11,7 @@ from tui.errors import TpuTuiError, WorkerError
 _Result = TypeVar("_Result")
 
 
-async def each(
+async def for_each_worker(
     indices: Iterable[int], work: Callable[[int], Awaitable[_Result]]
 ) -> AsyncIterator[tuple[int, _Result | WorkerError]]:
     """Do `work` for every worker at once; what became of each, as it becomes known.

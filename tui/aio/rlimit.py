@@ -9,13 +9,13 @@ from tui.errors import UsageError
 
 _FILES_A_WORKER = 2
 _SPARE_FILES = 512
-FILES_AT_LEAST = 48
+RESERVED_FILES = 48
 """What a keeper has open beside its workers' connections and logs, with some to spare."""
 
 
 def check_file_limit(workers: int) -> None:
     """See that one process can hold a connection and a log for each worker. Raises UsageError."""
-    needed = workers * _FILES_A_WORKER + FILES_AT_LEAST
+    needed = workers * _FILES_A_WORKER + RESERVED_FILES
     limit = _raised_to(needed)
     if limit < needed:
         raise UsageError(
@@ -25,7 +25,7 @@ def check_file_limit(workers: int) -> None:
         )
 
 
-def file_limit_for(workers: int) -> float:
+def raise_file_limit(workers: int) -> float:
     """How many files this process may open, raised as far as so many workers need and its hard limit allows."""
     return _raised_to(workers * _FILES_A_WORKER + _SPARE_FILES)
 

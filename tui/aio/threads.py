@@ -14,7 +14,7 @@ from typing import TypeVar
 _Result = TypeVar("_Result")
 
 
-async def beside_loop(name: str, work: Callable[[], _Result]) -> _Result:
+async def run_in_thread(name: str, work: Callable[[], _Result]) -> _Result:
     """What the work comes to, the event loop free meanwhile; cancelled, it goes on and nobody hears of it.
 
     `name` is the thread's. Raises what the work raises.

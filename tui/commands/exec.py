@@ -17,8 +17,8 @@ from tui.text.ranks import format_ranks, parse_ranks
 
 if TYPE_CHECKING:
     from tui.operator import Operator
-    from tui.ssh.exec.command import Running
-    from tui.ssh.fleet import Completed
+    from tui.ssh.exec.command import RunningCommand
+    from tui.ssh.fleet import CommandResult
 
 LIVE_AFTER = 1.0
 """Seconds after which a person at a terminal is shown what comes, line by line; a quick command is grouped only."""
@@ -35,7 +35,7 @@ class Progress:
     """
 
     def __init__(self, out: Output, *, live: bool) -> None:
-        self.running: dict[int, Running] = {}
+        self.running: dict[int, RunningCommand] = {}
         self._out = out
         self._live = live
         self._watched = live or (sys.stderr.isatty() and not out.as_json)
@@ -45,7 +45,7 @@ class Progress:
         """Whether whoever read our output went away, as `head` does."""
         self._pending: dict[tuple[int, bool], bytes] = {}
 
-    def __call__(self, running: Running, on_stderr: bool, data: bytes) -> None:
+    def __call__(self, running: RunningCommand, on_stderr: bool, data: bytes) -> None:
         """Note what a worker just wrote."""
         self.running[running.worker] = running
         if not self._watched:
@@ -88,7 +88,7 @@ async def execute_command(args: argparse.Namespace, operator: Operator, out: Out
     slice_ = await operator.slices.get(args.slice)
     ranks = parse_ranks(args.worker, len(slice_.workers))
     progress = Progress(out, live=args.live and not out.as_json)
-    answers: dict[int, Completed] = {}
+    answers: dict[int, CommandResult] = {}
     problems: dict[int, TpuTuiError] = {}
     answering = operator.slices.execute(slice_, args.argv, ranks, args.timeout, progress)
 
@@ -106,7 +106,7 @@ async def execute_command(args: argparse.Namespace, operator: Operator, out: Out
     except asyncio.CancelledError:
         if progress.unread:
             raise BrokenPipeError from None
-        cut = {rank: progress.running[rank].so_far() for rank in progress.running if rank not in answers}
+        cut = {rank: progress.running[rank].partial_result() for rank in progress.running if rank not in answers}
         _tell(args, out, ranks, answers, problems, cut)
         raise
     _tell(args, out, ranks, answers, problems, {})
@@ -119,9 +119,9 @@ def _tell(
     args: argparse.Namespace,
     out: Output,
     ranks: Sequence[int],
-    answers: dict[int, Completed],
+    answers: dict[int, CommandResult],
     problems: dict[int, TpuTuiError],
-    cut: dict[int, Completed],
+    cut: dict[int, CommandResult],
 ) -> None:
     """Print what there is; `cut` are commands that still ran when somebody interrupted."""
     if out.as_json:
@@ -135,7 +135,7 @@ def _tell(
         out.note(f"Interrupted: no answer yet of {plural} {format_ranks(unanswered)}.")
 
 
-def _row(rank: int, answer: Completed | None, problem: TpuTuiError | None) -> dict[str, Any]:
+def _row(rank: int, answer: CommandResult | None, problem: TpuTuiError | None) -> dict[str, Any]:
     return {
         "worker": rank,
         "exit_code": answer.exit_code if answer else None,
@@ -149,7 +149,7 @@ def _row(rank: int, answer: Completed | None, problem: TpuTuiError | None) -> di
 
 
 def _print_grouped(
-    answers: dict[int, Completed], cut: dict[int, Completed], out: Output, *, endings_only: bool
+    answers: dict[int, CommandResult], cut: dict[int, CommandResult], out: Output, *, endings_only: bool
 ) -> None:
     """Print what clush -b would: one block for each different outcome, its workers as a range.
 

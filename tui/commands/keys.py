@@ -14,7 +14,7 @@ from tui.errors import OutOfReachError, TpuTuiError, UsageError
 if TYPE_CHECKING:
     from tui.operator import Operator
     from tui.operator.keys import KeyPlan
-    from tui.ssh.exec.port_probe import Reach
+    from tui.ssh.exec.port_probe import LoginResult
 
 
 def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
@@ -58,7 +58,7 @@ async def add_key(args: argparse.Namespace, operator: Operator, out: Output) -> 
     return OutOfReachError.exit_code if any(one.error for one in reached) else 0
 
 
-def _tell(args: argparse.Namespace, plan: KeyPlan, reached: list[Reach], makes: bool, out: Output) -> None:
+def _tell(args: argparse.Namespace, plan: KeyPlan, reached: list[LoginResult], makes: bool, out: Output) -> None:
     out.problems([_after_all(one.error, plan) for one in reached if one.error])
     if not out.as_json:
         if reached and not any(one.error for one in reached):

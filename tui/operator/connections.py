@@ -95,10 +95,10 @@ class Connections:
     async def access_for_keeper(self) -> Access:
         """Return `access` for a keeper, which reads an open key itself, so that asyncssh is not loaded here."""
         from tui.ssh.config.access import access_from
-        from tui.ssh.keys.client_keys import lie_open
+        from tui.ssh.keys.client_keys import has_unencrypted_key
 
         plain = access_from(self.settings)
-        return plain if self._access is None and lie_open(plain) else await self.access()
+        return plain if self._access is None and has_unencrypted_key(plain) else await self.access()
 
     def forget_keys(self) -> None:
         """Have the next connection look for keys again."""

@@ -13,7 +13,7 @@ from tui.pod.slice import Slice
 
 if TYPE_CHECKING:
     from tui.cloud.tpu.tpu_api import TpuApi
-    from tui.ssh.exec.port_probe import Reach
+    from tui.ssh.exec.port_probe import LoginResult
     from tui.ssh.keys.gcloud_key import LoginKey
 
 IN_SLICE = "slice"
@@ -51,7 +51,7 @@ class Keys:
         from tui.cloud.compute import ssh_key_metadata
         from tui.cloud.compute.project_metadata import project_metadata
         from tui.ssh.config.access import access_from, login_to
-        from tui.ssh.keys.gcloud_key import login_key
+        from tui.ssh.keys.gcloud_key import find_login_key
 
         settings = self._connections.settings
         if settings.hosts:
@@ -61,7 +61,7 @@ class Keys:
             )
         require_workers(slice_)
         access = access_from(settings)
-        key = await asyncio.to_thread(login_key, access)
+        key = await asyncio.to_thread(find_login_key, access)
         user = login_to(slice_.workers[0], access).user
         if not ssh_key_metadata.is_user(user):
             raise UsageError(
@@ -106,7 +106,7 @@ class Keys:
         async for step in self._tpu_api().set_metadata(slice_, change):
             yield step
 
-    async def wait_until_accepted(self, slice_: Slice, seconds: float = ACCEPT_TIMEOUT_S) -> list[Reach]:
+    async def wait_until_accepted(self, slice_: Slice, seconds: float = ACCEPT_TIMEOUT_S) -> list[LoginResult]:
         """Log in to each worker again until it accepts the key, fails for another reason, or time is up."""
         from tui.ssh.errors import Reason, SshError
 
@@ -114,9 +114,9 @@ class Keys:
         fleet = await self._connections.fleet(slice_)
         deadline = asyncio.get_running_loop().time() + seconds
 
-        async def wait_for(rank: int) -> Reach:
+        async def wait_for(rank: int) -> LoginResult:
             while True:
-                reached = await fleet.reach(rank, _REACH_TIMEOUT_S)
+                reached = await fleet.try_login(rank, _REACH_TIMEOUT_S)
                 is_denied = isinstance(reached.error, SshError) and reached.error.reason is Reason.DENIED
                 if not is_denied or asyncio.get_running_loop().time() > deadline:
                     return reached

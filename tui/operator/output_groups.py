@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from tui.ssh.exec.command_result import Completed
+from tui.ssh.exec.command_result import CommandResult
 from tui.text.ranks import format_ranks
 
 
@@ -18,7 +18,7 @@ class SharedOutput(NamedTuple):
     """How it ended; empty for exit code 0."""
 
 
-def describe_ending(answer: Completed) -> str:
+def describe_ending(answer: CommandResult) -> str:
     """Return how a command ended; empty for exit code 0."""
     if answer.timed_out:
         return "timed out"

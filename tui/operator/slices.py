@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tui.checks.check_row import CheckRow
     from tui.cloud.inventory import Listing
     from tui.ssh.exec.command import OnOutput
-    from tui.ssh.fleet import Completed
+    from tui.ssh.fleet import CommandResult
     from tui.ssh.sync.upload import OnSent, SyncResult
 
 REACH_TIMEOUT_S = 10.0
@@ -75,7 +75,7 @@ class Slices:
         fleet = await self._connections.fleet(slice_)
 
         async def reach(worker: Worker) -> Worker:
-            reached = await fleet.reach(worker.index, REACH_TIMEOUT_S)
+            reached = await fleet.try_login(worker.index, REACH_TIMEOUT_S)
             if reached.error is None:
                 return replace(worker, reachable=reached.ok)
             return replace(worker, reachable=False, error=reached.error.sentence, remedy=reached.error.remedy or None)
@@ -146,7 +146,7 @@ class Slices:
         ranks: Sequence[int] | None = None,
         timeout: float | None = None,
         on_output: OnOutput | None = None,
-    ) -> AsyncGenerator[Completed | TpuTuiError, None]:
+    ) -> AsyncGenerator[CommandResult | TpuTuiError, None]:
         """Run one command on many workers; yield results as they come, an error for a worker out of reach.
 
         `timeout` is in seconds, for each worker's login and command together. `on_output` gets what is written as it

@@ -27,7 +27,7 @@ from tui.runs.worker.queries import (
     query_status,
     read_record,
 )
-from tui.ssh.exec.script_protocol import Answer, answers, no_answer
+from tui.ssh.exec.script_protocol import Answer, no_answer_error, parse_answers
 
 if TYPE_CHECKING:
     from tui.runs.record.damaged_record import NoRecordError
@@ -277,7 +277,7 @@ async def _delete_on(run: Run, fleet: Fleet, index: int) -> DeleteAnswer:
         done = await fleet.run(index, made.command, input=made.input, timeout=QUERY_TIMEOUT_S)
     except TpuTuiError as error:
         return DeleteAnswer(index, False, error.what + (f": {error.why}" if error.why else ""))
-    for answer in answers(made.nonce, done.stdout):
+    for answer in parse_answers(made.nonce, done.stdout):
         if answer.word in ("deleted", "alive"):
             return DeleteAnswer(index, answer.word == "deleted", answer.text)
-    return DeleteAnswer(index, False, no_answer(index, "no answer", done.stderr, done.exit_code).why)
+    return DeleteAnswer(index, False, no_answer_error(index, "no answer", done.stderr, done.exit_code).why)

@@ -14,12 +14,12 @@ import asyncssh
 
 from tui.aio.backoff import backoff
 from tui.ssh import errors
-from tui.ssh.exec.command import OUTPUT_LIMIT, OnOutput, OutputBudget, Running
-from tui.ssh.exec.command_result import Completed
-from tui.ssh.exec.port_probe import PortState, judge
+from tui.ssh.exec.command import OUTPUT_LIMIT, OnOutput, OutputBudget, RunningCommand
+from tui.ssh.exec.command_result import CommandResult
+from tui.ssh.exec.port_probe import PortState, classify_port
 
 if TYPE_CHECKING:
-    from tui.ssh.transport.client_callbacks import Client
+    from tui.ssh.transport.client_callbacks import LoginClient
 
 STREAM_WINDOW = 256 * 1024
 """Bytes a worker may send ahead of a reader of `process`: bounds memory and keeps one worker from starving others."""
@@ -105,7 +105,7 @@ class WorkerConnection:
         self,
         worker: int,
         connection: asyncssh.SSHClientConnection,
-        client: Client,
+        client: LoginClient,
         sessions: int,
         *,
         single: bool = False,
@@ -143,7 +143,7 @@ class WorkerConnection:
         timeout: float | None = None,
         keep: OutputBudget | None = None,
         on_output: OnOutput | None = None,
-    ) -> Completed:
+    ) -> CommandResult:
         """Run one command to its end; bytes in, bytes out, nothing decoded.
 
         After `timeout` seconds it gets TERM, then KILL, and what it wrote until then comes back with `timed_out`; the
@@ -154,7 +154,7 @@ class WorkerConnection:
         line = command if timeout is None else limited(command, timeout)
         channel, running = await self._open(
             lambda: self.connection.create_session(
-                lambda: Running(self.worker, keep, on_output), line, encoding=None, request_pty=False
+                lambda: RunningCommand(self.worker, keep, on_output), line, encoding=None, request_pty=False
             ),
             timeout,
         )
@@ -195,14 +195,14 @@ class WorkerConnection:
         try:
             done, _ = await asyncio.wait({opening}, timeout=timeout)
             if not done:
-                return judge(None, "", timeout)
+                return classify_port(None, "", timeout)
             channel, _ = opening.result()
             channel.abort()
             return PortState("open", "connected", "connected")
         except asyncssh.ChannelOpenError as error:
             if not self.alive:
                 raise errors.lost(self.worker, self.cause) from None
-            return judge(error.code, error.reason, timeout)
+            return classify_port(error.code, error.reason, timeout)
         except (asyncssh.Error, OSError) as error:
             raise errors.lost(self.worker, str(error)) from None
         finally:
@@ -257,7 +257,7 @@ class WorkerConnection:
         except (asyncssh.Error, OSError) as error:
             raise errors.lost(self.worker, str(error), started=False) from None
 
-    async def _end(self, channel: asyncssh.SSHClientChannel[bytes], running: Running) -> None:
+    async def _end(self, channel: asyncssh.SSHClientChannel[bytes], running: RunningCommand) -> None:
         for signal in ("TERM", "KILL"):
             with contextlib.suppress(OSError, asyncssh.Error):
                 channel.send_signal(signal)
@@ -265,13 +265,13 @@ class WorkerConnection:
             if done:
                 return
 
-    def _completed(self, running: Running, *, timed_out: bool) -> Completed:
-        if running.flooded:
+    def _completed(self, running: RunningCommand, *, timed_out: bool) -> CommandResult:
+        if running.output_limit_exceeded:
             raise errors.flooded(self.worker, OUTPUT_LIMIT)
         silent = running.exit_code is None and running.signal is None
         if not timed_out and silent and (running.ended.result() is not None or not self.alive):
             raise errors.lost(self.worker, self.cause or str(running.ended.result() or ""))
-        return running.so_far(timed_out=timed_out)
+        return running.partial_result(timed_out=timed_out)
 
     def _watch(self, process: asyncssh.SSHClientProcess[bytes]) -> None:
         async def watch() -> None:

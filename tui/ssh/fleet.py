@@ -10,19 +10,19 @@ from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
 from tui.aio.backoff import backoff
-from tui.aio.fan_out import as_worker_error, each
-from tui.aio.rlimit import FILES_AT_LEAST, file_limit_for
+from tui.aio.fan_out import as_worker_error, for_each_worker
+from tui.aio.rlimit import RESERVED_FILES, raise_file_limit
 from tui.errors import TpuTuiError, UsageError, WorkerError
 from tui.pod.worker import Worker
 from tui.ssh import errors
 from tui.ssh.config.access import Access, Login, Prompter, ask_login_to, configured_logins, login_to
-from tui.ssh.exec.command_result import Completed
-from tui.ssh.exec.port_probe import PortState, Reach
-from tui.ssh.keys.client_keys import Keys
+from tui.ssh.exec.command_result import CommandResult
+from tui.ssh.exec.port_probe import LoginResult, PortState
+from tui.ssh.keys.client_keys import ClientKeys
 from tui.ssh.keys.known_hosts import HostKeys
 from tui.ssh.transport.asyncssh_import import load_asyncssh
 from tui.ssh.transport.jump_hosts import JumpHosts
-from tui.ssh.transport.paused_timeout import Asked, within
+from tui.ssh.transport.paused_timeout import PromptClock, wait_for
 from tui.ssh.transport.proxy_command import ProxyCommands
 
 if TYPE_CHECKING:
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
     from tui.ssh.connection import WorkerConnection
     from tui.ssh.exec.command import OnOutput, OutputBudget
-    from tui.ssh.transport.iap_tunnel import Tunnels
-    from tui.ssh.transport.login import Dialer, Stages, Through
+    from tui.ssh.transport.iap_tunnel import IapTunnels
+    from tui.ssh.transport.login import Dialer, LoginTimings, Route
 
-__all__ = ["Completed", "Fleet", "PortState", "Reach"]
+__all__ = ["CommandResult", "Fleet", "LoginResult", "PortState"]
 
 EARLY_ATTEMPTS = 4
 """Logins tried when sshd hangs up before its greeting: beyond MaxStartups it does so at random."""
@@ -62,13 +62,13 @@ class Fleet:
 
     def __init__(self, workers: Sequence[Worker], access: Access, *, prompter: Prompter | None = None) -> None:
         logging.getLogger("asyncssh").addHandler(logging.NullHandler())
-        files = file_limit_for(len(workers))
-        self._room = max(1, files - FILES_AT_LEAST)
+        files = raise_file_limit(len(workers))
+        self._room = max(1, files - RESERVED_FILES)
         """Connections that this process can hold: beyond its limit anything at all may fail to open a file."""
         self._dialing = 0
         self.workers = {worker.index: worker for worker in workers}
         self._access = access
-        self._prompter = Asked(prompter) if prompter else None
+        self._prompter = PromptClock(prompter) if prompter else None
         self._dialer: Dialer | None = None
         self._making_dialer = asyncio.Lock()
         self._host_keys = HostKeys(access)
@@ -76,11 +76,11 @@ class Fleet:
         """How workers were reached last, or tried."""
         self._turns = asyncio.Semaphore(access.handshakes)
         self._live: dict[int, WorkerConnection] = {}
-        self._second: dict[int, WorkerConnection] = {}
+        self._spare: dict[int, WorkerConnection] = {}
         self._compressing: set[WorkerConnection] = set()
         self._proxies = ProxyCommands()
         self._jumps = JumpHosts(access, self._dial, self._proxies)
-        self._tunnels: Tunnels | None = None
+        self._tunnels: IapTunnels | None = None
         self._locks: dict[int, asyncio.Lock] = {}
         self._closed = False
 
@@ -101,7 +101,7 @@ class Fleet:
         """Close every connection; the jump hosts' last, the workers go through them."""
         self._closed = True
         made = self._made()
-        self._live, self._second, self._compressing = {}, {}, set()
+        self._live, self._spare, self._compressing = {}, {}, set()
         await asyncio.gather(*(connection.close() for connection in made), return_exceptions=True)
         await self._jumps.close()
         if self._tunnels:
@@ -110,7 +110,7 @@ class Fleet:
         if self._dialer:
             self._dialer.keys.close()
 
-    def strangers(self) -> list[int]:
+    def unknown_hosts(self) -> list[int]:
         """The workers whose host key neither the API nor a known-hosts file vouches for."""
         load_asyncssh()
         known = self._host_keys
@@ -143,7 +143,7 @@ class Fleet:
         Raises what `connect` raises, and SshError when they are over.
         """
         try:
-            return (await within(seconds, self.connect(index), self._prompter))[1]
+            return (await wait_for(seconds, self.connect(index), self._prompter))[1]
         except asyncio.TimeoutError:
             raise self._no_login_within(index, seconds) from None
 
@@ -156,7 +156,7 @@ class Fleet:
         timeout: float | None = None,
         keep: OutputBudget | None = None,
         on_output: OnOutput | None = None,
-    ) -> Completed:
+    ) -> CommandResult:
         """Run one command on one worker to its end, bytes exact; `timeout` (seconds) counts from its start.
 
         With `keep`, output beyond that budget is left out of its middle; `on_output` hears of all.
@@ -176,24 +176,24 @@ class Fleet:
         timeout: float | None = None,
         keep: OutputBudget | None = None,
         on_output: OnOutput | None = None,
-    ) -> AsyncIterator[Completed | WorkerError]:
+    ) -> AsyncIterator[CommandResult | WorkerError]:
         """Run one command on many workers; what became of each comes as it becomes known.
 
         `timeout` is each worker's, in seconds, for its login and the command together.
         """
 
-        async def one(index: int) -> Completed:
+        async def one(index: int) -> CommandResult:
             data = input(index) if callable(input) else input
             if timeout is None:
                 return await self.run(index, command, input=data, keep=keep, on_output=on_output)
             left = await self.connect_within(index, timeout)
             running = self.run(index, command, input=data, timeout=left, keep=keep, on_output=on_output)
             try:
-                return (await within(left + _TIME_TO_END, running, self._prompter))[0]
+                return (await wait_for(left + _TIME_TO_END, running, self._prompter))[0]
             except asyncio.TimeoutError:
                 raise errors.no_session_within(index, timeout) from None
 
-        async for _, result in each(indices, one):
+        async for _, result in for_each_worker(indices, one):
             yield result
 
     async def process(self, index: int, command: str) -> asyncssh.SSHClientProcess[bytes]:
@@ -220,25 +220,25 @@ class Fleet:
         connection = await self.connect(index)
         return await connection.probe(host, port, timeout)
 
-    async def reach(self, index: int, timeout: float | None = None) -> Reach:
+    async def try_login(self, index: int, timeout: float | None = None) -> LoginResult:
         """How far a fresh login from here comes, within `timeout` seconds of login; never raises for the worker."""
-        from tui.ssh.transport.login import Stages
+        from tui.ssh.transport.login import LoginTimings
 
-        stages = Stages()
+        stages = LoginTimings()
         try:
             connection = await asyncio.wait_for(self._connect(self._worker(index), stages), timeout)
         except asyncio.TimeoutError:
             stage = "connect" if stages.connected is None else "login"
-            return Reach(index, stage, stages.connected, None, self._no_login_within(index, timeout or 0.0))
+            return LoginResult(index, stage, stages.connected, None, self._no_login_within(index, timeout or 0.0))
         except TpuTuiError as problem:
             stage = _STAGE_OF.get(problem.reason, "login") if isinstance(problem, errors.SshError) else "login"
-            return Reach(index, stage, stages.connected, None, as_worker_error(problem, index))
+            return LoginResult(index, stage, stages.connected, None, as_worker_error(problem, index))
         previous = self._live.get(index)
         if (previous is None or not previous.alive) and not self._closed:
             self._live[index] = connection
         else:
             await connection.close()
-        return Reach(index, "ready", stages.connected, stages.logged_in)
+        return LoginResult(index, "ready", stages.connected, stages.logged_in)
 
     async def _with(self, index: int, use: Callable[[WorkerConnection], Awaitable[_Result]]) -> _Result:
         """Use the live connection; one that turns out dead before anything began is made again, once."""
@@ -247,18 +247,20 @@ class Fleet:
             return await use(connection)
         except errors.SshError as error:
             if error.reason is errors.Reason.TAKEN:
-                return await self._beside(index, use)
+                return await self._on_either_connection(index, use)
             if error.started or connection.alive or self._closed:
                 raise
         return await use(await self.connect(index))
 
-    async def _beside(self, index: int, use: Callable[[WorkerConnection], Awaitable[_Result]]) -> _Result:
+    async def _on_either_connection(
+        self, index: int, use: Callable[[WorkerConnection], Awaitable[_Result]]
+    ) -> _Result:
         """Use whichever is free first of two connections to a server that gives one session over each.
 
         A run's follower keeps one of them for as long as the run lasts.
         """
         for wait in backoff(0.05, 1.0):
-            for connect in (self._second_connection, self.connect):
+            for connect in (self._spare_connection, self.connect):
                 try:
                     return await use(await connect(index))
                 except errors.SshError as error:  # noqa: PERF203 - the next one is tried
@@ -267,15 +269,15 @@ class Fleet:
             await asyncio.sleep(wait)
         raise AssertionError("unreachable")
 
-    async def _second_connection(self, index: int) -> WorkerConnection:
+    async def _spare_connection(self, index: int) -> WorkerConnection:
         async with self._locks.setdefault(index, asyncio.Lock()):
-            second = self._second.get(index)
+            second = self._spare.get(index)
             if second is None or not second.alive:
                 second = await self._connect(self._worker(index), single=True)
                 if self._closed:
                     await second.close()
                     raise errors.lost(index, "closed here")
-                self._second[index] = second
+                self._spare[index] = second
             return second
 
     def _worker(self, index: int) -> Worker:
@@ -295,17 +297,17 @@ class Fleet:
                 identities = dict.fromkeys(path for login in logins for path in login.identities)
                 agents = [login.agent for login in logins if login.agent is not None]
                 access = replace(self._access, agent=agents[0] or None) if agents else self._access
-                keys = Keys(access, self._prompter, identities)
+                keys = ClientKeys(access, self._prompter, identities)
                 self._dialer = Dialer(self._access, keys, self._host_keys, self._turns, self._prompter)
             return self._dialer
 
     async def _connect(
-        self, worker: Worker, stages: Stages | None = None, *, single: bool = False, compressing: bool = False
+        self, worker: Worker, stages: LoginTimings | None = None, *, single: bool = False, compressing: bool = False
     ) -> WorkerConnection:
         load_asyncssh()
         login = replace(await ask_login_to(worker, self._access), compressing=compressing)
         self._logins[worker.index] = login
-        through = self._way(worker, login)
+        through = self._route(worker, login)
         jump = None if through else self._access.jump or login.jump
         if jump is None and not self._has_room():
             raise errors.no_room(worker.index)
@@ -316,7 +318,7 @@ class Fleet:
             self._dialing -= 1
 
     def _made(self) -> list[WorkerConnection]:
-        return [*self._live.values(), *self._second.values(), *self._compressing]
+        return [*self._live.values(), *self._spare.values(), *self._compressing]
 
     def _has_room(self) -> bool:
         made = self._made()
@@ -329,8 +331,8 @@ class Fleet:
         worker: Worker,
         login: Login,
         jump: str | None,
-        through: Through | None,
-        stages: Stages | None,
+        through: Route | None,
+        stages: LoginTimings | None,
         single: bool,
     ) -> WorkerConnection:
         """Log in, again where sshd hangs up before its greeting."""
@@ -356,26 +358,26 @@ class Fleet:
             await asyncio.sleep(next(waits))
         raise AssertionError("unreachable")
 
-    def _way(self, worker: Worker, login: Login) -> Through | None:
+    def _route(self, worker: Worker, login: Login) -> Route | None:
         """The way through IAP or a configured command, None where there is a plain one."""
         if self._access.route == "iap":
-            return self._way_through_iap(worker, login.port)
+            return self._iap_route(worker, login.port)
         if self._access.jump is None and login.proxy is not None:
-            return self._proxies.way(login.proxy, worker.index)
+            return self._proxies.route_for(login.proxy, worker.index)
         return None
 
-    def _way_through_iap(self, worker: Worker, port: int) -> Through:
+    def _iap_route(self, worker: Worker, port: int) -> Route:
         """How a socket to the worker is had through IAP. Raises SshError for a worker whose machine has no name."""
         from tui.ssh.transport import iap_errors
-        from tui.ssh.transport.iap_tunnel import Target, Tunnels, TunnelWay
+        from tui.ssh.transport.iap_tunnel import IapRoute, IapTarget, IapTunnels
 
         try:
-            target = Target.of(worker.instance or "", port)
+            target = IapTarget.of(worker.instance or "", port)
         except ValueError:
             raise iap_errors.iap_unnamed(worker.index) from None
         if self._tunnels is None:
-            self._tunnels = Tunnels(self._access)
-        return TunnelWay(self._tunnels, target, worker.index)
+            self._tunnels = IapTunnels(self._access)
+        return IapRoute(self._tunnels, target, worker.index)
 
     def _no_login_within(self, index: int, seconds: float) -> errors.SshError:
         """Nobody let us in, in the time that somebody gave; the jump host is named where it is its doing."""

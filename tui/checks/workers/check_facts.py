@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tui.errors import WorkerError
-from tui.ssh.exec.script_protocol import Answer, Call, answers, no_answer
+from tui.ssh.exec.script_protocol import Answer, Call, no_answer_error, parse_answers
 from tui.text.durations import format_duration
 from tui.text.numbers import parse_integer
 from tui.text.printable import one_line
@@ -168,9 +168,9 @@ def over(fleet: Fleet) -> Ask:
         done = await fleet.run(index, made.command, input=made.input, timeout=ASK_TIMEOUT)
         if done.timed_out:
             raise late(index)
-        heard = answers(made.nonce, done.stdout)
+        heard = parse_answers(made.nonce, done.stdout)
         if not any(answer.word == END for answer in heard):
-            raise no_answer(index, SILENT, done.stderr, done.exit_code, done.stdout)
+            raise no_answer_error(index, SILENT, done.stderr, done.exit_code, done.stdout)
         return heard
 
     return ask

@@ -10,7 +10,7 @@ from tui.checks.merge_rows import Tell, gather_rows
 from tui.pod.slice import Slice
 
 if TYPE_CHECKING:
-    from tui.ssh.fleet import Fleet, Reach
+    from tui.ssh.fleet import Fleet, LoginResult
 
 _STEPS = (("connect", "tcp"), ("greeting", "handshake"), ("host_key", "host_key"), ("login", "reachability"))
 """The stages of a login and the checks they amount to; `reachability` is the last, being let in."""
@@ -33,10 +33,10 @@ def _of_worker(index: int, fleet: Fleet) -> Callable[[Tell], Awaitable[None]]:
 
 async def reach_rows(index: int, fleet: Fleet) -> list[CheckRow]:
     """One worker's rows; the last passes when it let us in, else it carries the sentence why not."""
-    return rows_of_reach(await fleet.reach(index))
+    return rows_of_reach(await fleet.try_login(index))
 
 
-def rows_of_reach(reach: Reach) -> list[CheckRow]:
+def rows_of_reach(reach: LoginResult) -> list[CheckRow]:
     """The rows that a try to log in amounts to: the steps that were passed, then the one where it ended."""
     rows: list[CheckRow] = []
     ended = _COUNTED_AS.get(reach.stage, "login")
@@ -49,7 +49,7 @@ def rows_of_reach(reach: Reach) -> list[CheckRow]:
     return rows
 
 
-def _passed(check: str, reach: Reach) -> str:
+def _passed(check: str, reach: LoginResult) -> str:
     if check == "tcp":
         return "connected" + _after(reach.connected)
     if check == "handshake":

@@ -10,7 +10,7 @@ from tui.errors import TpuTuiError
 from tui.pod import accelerator
 from tui.pod.slice import Slice
 from tui.pod.slice_commands import restart_advice
-from tui.ssh.exec.script_protocol import NothingRunsError
+from tui.ssh.exec.script_protocol import ScriptNotRunError
 
 GIB = 1024**3
 _ALWAYS_TOLD = {"home": "home", "tmp": "/tmp"}
@@ -153,7 +153,7 @@ async def tell_facts(
         facts = await ask_facts(index, ask, asking)
     except TpuTuiError as error:
         detail = f"{error.what}: {error.why}" if error.why else error.what
-        status = "fail" if isinstance(error, NothingRunsError) else "unknown"
+        status = "fail" if isinstance(error, ScriptNotRunError) else "unknown"
         tell(CheckRow("worker", index, None, None, status, None, detail, error.remedy or None))
         return
     told.append(facts)

@@ -15,8 +15,8 @@ from tui.text.ranks import format_ranks
 
 if TYPE_CHECKING:
     from tui.pod.slice import Slice
-    from tui.ssh.exec.command import Running
-    from tui.ssh.exec.command_result import Completed
+    from tui.ssh.exec.command import RunningCommand
+    from tui.ssh.exec.command_result import CommandResult
 
 MOST_LINES = 2000
 """Lines of all outcomes that are shown."""
@@ -40,17 +40,17 @@ class Execution:
         self.revision = 0
         self._answers: dict[int, SharedOutput] = {}
         self._problems: dict[int, TpuTuiError] = {}
-        self._running: dict[int, Running] = {}
+        self._running: dict[int, RunningCommand] = {}
         self._newest: dict[int, bytes] = {}
         self._problem: TpuTuiError | None = None
 
-    def hear(self, running: Running, _on_stderr: bool, data: bytes) -> None:
+    def hear(self, running: RunningCommand, _on_stderr: bool, data: bytes) -> None:
         """Note what a worker just wrote."""
         self._running[running.worker] = running
         self._newest[running.worker] = (self._newest.get(running.worker, b"") + data)[-NEWEST:]
         self.revision += 1
 
-    def take(self, answer: Completed | TpuTuiError) -> None:
+    def take(self, answer: CommandResult | TpuTuiError) -> None:
         """Note how it ended on one worker."""
         if isinstance(answer, TpuTuiError):
             self._problems[int(answer.worker or 0)] = answer
@@ -63,7 +63,7 @@ class Execution:
         """Nothing more will come; what was written until then is kept of those that did not end."""
         for rank in self.waiting:
             if rank in self._running:
-                cut = self._running[rank].so_far()
+                cut = self._running[rank].partial_result()
                 self._answers[rank] = SharedOutput(cut.stdout, cut.stderr, "given up, it may go on there")
         self._problem = problem
         self.done = True

@@ -23,7 +23,7 @@ from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import status_of
 from tui.runs.worker.calls import FOLLOW_TIMEOUT_S, MOST_EXIT_CODE, build_call, parse_outcome, poll_interval_s
 from tui.ssh.errors import Reason, SshError
-from tui.ssh.exec.script_protocol import Answer, Call, answers, channel_errors, parse_line
+from tui.ssh.exec.script_protocol import Answer, Call, channel_errors, parse_answers, parse_line
 from tui.text.durations import format_duration
 from tui.text.printable import one_line
 
@@ -239,7 +239,7 @@ class Follower:
             while data := await process.stderr.read(MAX_TRAILER):
                 lines, newline, rest = (rest + data).rpartition(b"\n")
                 rest = rest[-MAX_TRAILER:]
-                for answer in answers(made.nonce, lines) if newline else []:
+                for answer in parse_answers(made.nonce, lines) if newline else []:
                     if answer.word in _ROOM:
                         await self._tell_room(answer.word)
                     elif answer.word == "ending":

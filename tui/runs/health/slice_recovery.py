@@ -51,16 +51,16 @@ async def _present(run: Run, monitor: SliceMonitor) -> Run | None:
 
 async def upload_code(run: Run, fleet: Fleet, tree_path: Path) -> None:
     """Copy the run's own code to machines that may be new. Raises LaunchError when it is not here any more."""
-    from tui.ssh.sync.bundle import read_parcel
-    from tui.ssh.sync.upload import send_parcel
+    from tui.ssh.sync.bundle import read_bundle
+    from tui.ssh.sync.upload import send_bundle
 
-    parcel = await asyncio.to_thread(read_parcel, tree_path)
+    parcel = await asyncio.to_thread(read_bundle, tree_path)
     if parcel.tree.hash != run.code_hash:
         raise LaunchError(
             "the run's code cannot be copied to the new machines",
             why=f"{tree_path} has changed since the launch",
             remedy="launch the run anew",
         )
-    async for result in send_parcel(fleet, [worker.index for worker in run.workers], parcel, run_root=run.run_root):
+    async for result in send_bundle(fleet, [worker.index for worker in run.workers], parcel, run_root=run.run_root):
         if isinstance(result, TpuTuiError):
             raise result

@@ -14,7 +14,7 @@ from tui.errors import TpuTuiError
 from tui.runs.record.run_directory import EVENTS_FILE, RunDirectory
 from tui.runs.record.run_status import status_of
 from tui.runs.worker.calls import build_call
-from tui.ssh.exec.script_protocol import answers
+from tui.ssh.exec.script_protocol import parse_answers
 
 if TYPE_CHECKING:
     from tui.ssh.fleet import Fleet
@@ -70,7 +70,7 @@ async def _told_by(directory: RunDirectory, fleet: Fleet, index: int) -> int | N
         done = await asyncio.wait_for(asking, CLAIM_TIMEOUT_S)
     except (TpuTuiError, asyncio.TimeoutError):
         return None
-    for answer in answers(made.nonce, done.stdout):
+    for answer in parse_answers(made.nonce, done.stdout):
         if answer.word == "entitled" and (number := answer.number_at(0)) is not None:
             return number
     return None

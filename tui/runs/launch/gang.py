@@ -27,7 +27,7 @@ from tui.ssh.exec.script_protocol import Answer, Call
 from tui.ssh.fleet import Fleet
 
 if TYPE_CHECKING:
-    from tui.ssh.sync.bundle import Parcel
+    from tui.ssh.sync.bundle import Bundle
 
 _DECIDED = (StoppedForGoodError, BegunElsewhereError)
 """Of several failures the one that tells what became of the run, where others only had to end with it."""
@@ -99,7 +99,7 @@ class Gang:
         self.fronts: dict[int, Front] = {}
         self.passed_barrier = False
         self._tags: dict[str, str] = {}
-        self._parcel: Parcel | None = None
+        self._parcel: Bundle | None = None
         self._record = b""
         self._lost: asyncio.Future[TpuTuiError] = asyncio.get_running_loop().create_future()
 
@@ -154,9 +154,9 @@ class Gang:
     async def _read_tree(self) -> None:
         """Read the tree that is to be synced, once, and note its hash in run.json here and on every worker."""
         if self.spec.sync is not None:
-            from tui.ssh.sync.bundle import read_parcel
+            from tui.ssh.sync.bundle import read_bundle
 
-            self._parcel = await asyncio.to_thread(read_parcel, self.spec.sync)
+            self._parcel = await asyncio.to_thread(read_bundle, self.spec.sync)
             self.spec = replace(self.spec, run=replace(self.spec.run, code_hash=self._parcel.tree.hash))
             self.directory.amend(self.spec.run)
         self._record = to_bytes(self.spec.run.to_json())
@@ -192,11 +192,11 @@ class Gang:
         return code_directory(self.spec.run.run_root, self.spec.run.code_hash)
 
     async def _sync(self, worker: Worker) -> str:
-        from tui.ssh.sync.upload import send_parcel
+        from tui.ssh.sync.upload import send_bundle
 
         assert self._parcel is not None
         detail = ""
-        async for result in send_parcel(self.fleet, [worker.index], self._parcel, run_root=self.spec.run.run_root):
+        async for result in send_bundle(self.fleet, [worker.index], self._parcel, run_root=self.spec.run.run_root):
             if isinstance(result, TpuTuiError):
                 raise result
             detail = "there already" if result.skipped else f"{result.bytes} bytes"

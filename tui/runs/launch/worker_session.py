@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tui.errors import LaunchError, TpuTuiError, WorkerError
 from tui.pod.worker import Worker
-from tui.ssh.exec.script_protocol import Answer, Call, channel_errors, no_answer, parse_line
+from tui.ssh.exec.script_protocol import Answer, Call, channel_errors, no_answer_error, parse_line
 
 if TYPE_CHECKING:
     import asyncssh
@@ -156,7 +156,7 @@ class Front:
             return StoppedForGoodError(_REFUSALS["stopped"][0], worker=self.worker.index)
         if self._decided:
             return LaunchError(f"the worker {self._decided} the launch", worker=self.worker.index)
-        return no_answer(self.worker.index, lacking, stderr, self.process.exit_status, self._said)
+        return no_answer_error(self.worker.index, lacking, stderr, self.process.exit_status, self._said)
 
     def _broken(self, error: Exception) -> WorkerError:
         return WorkerError("the connection broke", worker=self.worker.index, why=str(error))

@@ -10,7 +10,7 @@ from tui.aio.backoff import backoff
 from tui.errors import TpuTuiError, WorkerError
 from tui.pod.run import Run, is_run_id, make_run_id
 from tui.runs.worker.calls import build_call
-from tui.ssh.exec.script_protocol import Answer, answers, no_answer
+from tui.ssh.exec.script_protocol import Answer, no_answer_error, parse_answers
 from tui.text.bounded_json import parse_json
 from tui.text.numbers import parse_integer
 
@@ -82,10 +82,10 @@ async def query_status(run: Run, fleet: Fleet, index: int) -> Answer | None:
     """One worker's answer about the run, None where it knows no such run. Raises WorkerError."""
     made = build_call("status", run.id, index, run_root=run.run_root)
     done = await fleet.run(index, made.command, input=made.input, timeout=QUERY_TIMEOUT_S)
-    for answer in answers(made.nonce, done.stdout):
+    for answer in parse_answers(made.nonce, done.stdout):
         if answer.word in ("norun", "status"):
             return answer if answer.word == "status" else None
-    raise no_answer(index, "no answer about the run", done.stderr, done.exit_code)
+    raise no_answer_error(index, "no answer about the run", done.stderr, done.exit_code)
 
 
 def parse_state(answer: Answer) -> RemoteState:
@@ -108,13 +108,13 @@ async def list_run_answers(fleet: Fleet, index: int, run_root: str) -> dict[str,
     done = await fleet.run(index, made.command, input=made.input, timeout=QUERY_TIMEOUT_S)
     listed = parse_listing(made.nonce, index, done.stdout)
     if listed is None:
-        raise no_answer(index, "cannot list the runs there", done.stderr, done.exit_code)
+        raise no_answer_error(index, "cannot list the runs there", done.stderr, done.exit_code)
     return listed
 
 
 def parse_listing(nonce: str, index: int, output: bytes) -> dict[str, Answer] | None:
     """Return what a worker answers of each of its newest runs, by id; None for an output that is no whole listing."""
-    heard = answers(nonce, output)
+    heard = parse_answers(nonce, output)
     if not any(answer.word == "listed" for answer in heard):
         return None
     rows = [answer for answer in heard if answer.word == "run" and answer.number_at(1) == index]

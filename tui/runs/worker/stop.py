@@ -17,7 +17,7 @@ from tui.runs.record.worker_status import WorkerStatus
 from tui.runs.worker.calls import build_call, parse_outcome
 from tui.runs.worker.queries import RemoteState, parse_attempt, parse_state, query_status
 from tui.ssh.config.access import Access, Prompter
-from tui.ssh.exec.script_protocol import Answer, answers, no_answer
+from tui.ssh.exec.script_protocol import Answer, no_answer_error, parse_answers
 
 if TYPE_CHECKING:
     from tui.ssh.fleet import Fleet
@@ -197,12 +197,12 @@ async def stop_worker(
         done = await fleet.run(index, made.command, input=made.input, timeout=grace + STOP_TIMEOUT_S)
     except TpuTuiError as error:
         return StopAnswer(index, False, None, f"not reached: {error.what}" + (f": {error.why}" if error.why else ""))
-    for answer in answers(made.nonce, done.stdout):
+    for answer in parse_answers(made.nonce, done.stdout):
         if answer.word in ("stopped", "unconfirmed"):
             return _answer_of(index, answer, part)
     if done.timed_out:
         return StopAnswer(index, False, None, f"no answer within {grace + STOP_TIMEOUT_S:.0f} s")
-    problem = no_answer(index, "no answer to the stop", done.stderr, done.exit_code, done.stdout)
+    problem = no_answer_error(index, "no answer to the stop", done.stderr, done.exit_code, done.stdout)
     return StopAnswer(index, False, None, f"{problem.what}: {problem.why}")
 
 

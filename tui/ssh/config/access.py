@@ -27,7 +27,7 @@ TOKEN_COMMAND = (sys.executable, "-m", "tui.cloud.token")
 """Prints an access token of the application default credentials."""
 STRICT = "strict"
 ACCEPT_NEW = "accept-new"
-NUMBERS = ("connect_timeout", "login_timeout", "keepalive", "keepalive_count", "handshakes", "sessions")
+THRESHOLD_NAMES = ("connect_timeout", "login_timeout", "keepalive", "keepalive_count", "handshakes", "sessions")
 
 
 class Prompter(Protocol):
@@ -141,7 +141,7 @@ def access_from(settings: Settings, environ: Mapping[str, str] | None = None) ->
     given = tuple(str(Path(path).expanduser().absolute()) for path in settings.known_hosts)
     usual = (str(ssh / GOOGLE_KNOWN_HOSTS), str(ssh / "known_hosts"), "/etc/ssh/ssh_known_hosts")
     numbers: dict[str, Any] = {}
-    for name in NUMBERS:
+    for name in THRESHOLD_NAMES:
         if name in settings.thresholds:
             value = float(settings.thresholds[name])
             numbers[name] = value if name.endswith(("timeout", "keepalive")) else max(1, int(value))

@@ -19,13 +19,13 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from tui.aio.threads import beside_loop
+from tui.aio.threads import run_in_thread
 from tui.errors import UsageError
 from tui.text.printable import one_line
 
-PATIENCE = 10.0
+SSH_TIMEOUT_S = 10.0
 """Seconds that ssh(1) may take: a `Match exec` runs a program of the person's."""
-HOLDS = 60.0
+CACHE_S = 60.0
 """Seconds for which its answer is taken again: such a program may look which network this machine is in."""
 _ONLY_SSH = re.compile(rb"^\s*(match|canonicalize)", re.IGNORECASE | re.MULTILINE)
 """Lines that mean more to ssh(1) than to a reader of one file: a second pass, tokens in conditions, networks."""
@@ -54,7 +54,7 @@ class HostConfig:
     known_hosts: tuple[str, ...] = ()
 
 
-class _Question(NamedTuple):
+class _Query(NamedTuple):
     """What is asked: a file, and the host as far as somebody named port and user."""
 
     path: str
@@ -66,31 +66,31 @@ class _Question(NamedTuple):
 
 _Stamp = tuple[int, int]
 """A file's time of change and size."""
-_answers: dict[_Question, tuple[float, _Stamp, HostConfig]] = {}
+_answers: dict[_Query, tuple[float, _Stamp, HostConfig]] = {}
 """What ssh(1) answered, and when."""
 
 
 def read_config(path: str, host: str, port: int | None, user: str | None, local_user: str) -> HostConfig:
     """What a configuration file says about a host. Raises UsageError when it cannot be read."""
-    asked = _Question(path, host, port, user, local_user)
-    found = _told_at_once(asked)
-    return found if isinstance(found, HostConfig) else _asked_of_ssh(asked, found)
+    asked = _Query(path, host, port, user, local_user)
+    found = _from_cache(asked)
+    return found if isinstance(found, HostConfig) else _from_ssh(asked, found)
 
 
 async def ask_config(path: str, host: str, port: int | None, user: str | None, local_user: str) -> HostConfig:
     """The same, the event loop free while ssh(1) is asked: a `Match exec` runs a program of the person's."""
-    asked = _Question(path, host, port, user, local_user)
-    found = _told_at_once(asked)
+    asked = _Query(path, host, port, user, local_user)
+    found = _from_cache(asked)
     if isinstance(found, HostConfig):
         return found
-    return await beside_loop(f"ssh -G {host}", partial(_asked_of_ssh, asked, found))
+    return await run_in_thread(f"ssh -G {host}", partial(_from_ssh, asked, found))
 
 
-def _told_at_once(asked: _Question) -> HostConfig | str:
+def _from_cache(asked: _Query) -> HostConfig | str:
     """What is read here, or was answered by ssh(1) a moment ago; else why ssh(1) is to be asked."""
     stamp, now = _stamp(asked.path), time.monotonic()
     when, answered_for, answer = _answers.get(asked, (now, stamp, None))
-    if answer is not None and answered_for == stamp and now - when < HOLDS:
+    if answer is not None and answered_for == stamp and now - when < CACHE_S:
         return answer
     return _read(asked, stamp)
 
@@ -104,7 +104,7 @@ def _stamp(path: str) -> _Stamp:
 
 
 @functools.lru_cache(maxsize=4096)
-def _read(asked: _Question, _: _Stamp) -> HostConfig | str:
+def _read(asked: _Query, _: _Stamp) -> HostConfig | str:
     """What the file says as far as that can be read here, else why it cannot."""
     problem = "it uses what only ssh understands"
     with suppress(OSError):
@@ -116,7 +116,7 @@ def _read(asked: _Question, _: _Stamp) -> HostConfig | str:
     return problem
 
 
-def _read_here(asked: _Question) -> HostConfig:
+def _read_here(asked: _Query) -> HostConfig:
     """By asyncssh's reader. Raises ValueError where it does not understand the file."""
     from asyncssh.config import SSHClientConfig
 
@@ -149,16 +149,18 @@ def _read_here(asked: _Question) -> HostConfig:
     )
 
 
-def _asked_of_ssh(asked: _Question, problem: str) -> HostConfig:
+def _from_ssh(asked: _Query, problem: str) -> HostConfig:
     path, host = asked.path, asked.host
     stamp = _stamp(path)
     words = ["ssh", "-G", "-T", "-F", path]
     words += ["-p", str(asked.port)] if asked.port else []
     words += ["-l", asked.user] if asked.user else []
     try:
-        done = subprocess.run([*words, "--", host], stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE)
+        done = subprocess.run(
+            [*words, "--", host], stdin=subprocess.DEVNULL, capture_output=True, timeout=SSH_TIMEOUT_S
+        )
     except subprocess.TimeoutExpired:
-        raise _unreadable(path, f"ssh -G {host} took longer than {PATIENCE:g} s") from None
+        raise _unreadable(path, f"ssh -G {host} took longer than {SSH_TIMEOUT_S:g} s") from None
     except OSError:
         raise _unreadable(path, problem) from None
     if done.returncode:

@@ -9,7 +9,7 @@ from tui.errors import UsageError
 from tui.pod.worker import Worker
 from tui.settings.home import make_private
 from tui.ssh.config.access import Access, address_of, login_to
-from tui.ssh.keys.known_hosts import HostKeys, name_of
+from tui.ssh.keys.known_hosts import HostKeys, host_key_name
 
 VOUCHED_FILE = "vouched_hosts"
 """Beside our known_hosts: host keys the API vouched for, in OpenSSH's format, for `ssh` to read."""
@@ -36,7 +36,7 @@ def shell_command(worker: Worker, access: Access) -> list[str]:
     known = HostKeys(access)
     files, alias = list(known.files(login)), known.alias_of(login)
     if access.own_known_hosts and worker.host_keys:
-        alias = worker.host_key_alias or name_of(login)
+        alias = worker.host_key_alias or host_key_name(login)
         files.insert(0, str(_file_vouched(Path(access.own_known_hosts).with_name(VOUCHED_FILE), alias, worker)))
         words += ["-o", "StrictHostKeyChecking=yes"]
     if alias:

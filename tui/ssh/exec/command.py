@@ -9,7 +9,7 @@ from collections.abc import Callable
 import asyncssh
 
 from tui.ssh import errors
-from tui.ssh.exec.command_result import Completed
+from tui.ssh.exec.command_result import CommandResult
 
 CHUNK = 64 * 1024
 OUTPUT_LIMIT = 256 * 1024 * 1024
@@ -18,7 +18,7 @@ OUTPUT_LIMIT = 256 * 1024 * 1024
 MOST_SHARE_BYTES = 64 * 1024
 """Bytes of a budget that are one stream's alone, at most."""
 
-OnOutput = Callable[["Running", bool, bytes], None]
+OnOutput = Callable[["RunningCommand", bool, bytes], None]
 """Told what just came, and whether it came on stderr."""
 
 
@@ -39,7 +39,7 @@ class OutputBudget:
         return granted
 
 
-class Kept:
+class BoundedOutput:
     """Bytes of one stream: all of them, or the first and the last of them where the budget is used up."""
 
     def __init__(self, budget: OutputBudget | None = None) -> None:
@@ -84,7 +84,7 @@ class Kept:
         return b"".join((self._first, gap, self._last))
 
 
-class Running(asyncssh.SSHClientSession[bytes]):
+class RunningCommand(asyncssh.SSHClientSession[bytes]):
     """A command whose output is collected: cheaper than stream readers by half.
 
     With `keep` its output is cut in the middle beyond that budget and the command goes on; without, one that writes
@@ -95,18 +95,18 @@ class Running(asyncssh.SSHClientSession[bytes]):
         self.worker = worker
         self._keep = keep
         self._on_output = on_output
-        self.out = Kept(keep)
-        self.err = Kept(keep)
+        self.out = BoundedOutput(keep)
+        self.err = BoundedOutput(keep)
         self.exit_code: int | None = None
         self.signal: str | None = None
-        self.flooded = False
+        self.output_limit_exceeded = False
         self.ended: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
         self._writable = asyncio.Event()
         self._writable.set()
 
-    def so_far(self, *, timed_out: bool = False) -> Completed:
+    def partial_result(self, *, timed_out: bool = False) -> CommandResult:
         """What there is of it now; the exit code is None while it runs, and when time ran out."""
-        return Completed(
+        return CommandResult(
             worker=self.worker,
             exit_code=None if timed_out else self.exit_code,
             signal=None if timed_out else self.signal,
@@ -123,7 +123,7 @@ class Running(asyncssh.SSHClientSession[bytes]):
     def data_received(self, data: bytes, datatype: int | None) -> None:
         """Keep what came, and pass it on."""
         if self._keep is None and len(self.out) + len(self.err) + len(data) > OUTPUT_LIMIT:
-            self.flooded = True
+            self.output_limit_exceeded = True
             self._channel.abort()
             return
         (self.out if datatype is None else self.err).add(data)

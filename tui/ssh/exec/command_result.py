@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Completed:
+class CommandResult:
     """What became of one command on one worker; after a timeout the output is what came until then.
 
     `exit_code` is None when a `signal` ended it, when it timed out, or when the server did not say.

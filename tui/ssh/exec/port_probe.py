@@ -73,7 +73,7 @@ class PortState:
 
 
 @dataclass(frozen=True)
-class Reach:
+class LoginResult:
     """How far a login from this client came: `stage` is where it ended, `ready` when it succeeded.
 
     Stages: name, connect, greeting, host_key, login, ready. Times in seconds since the beginning, None: not reached.
@@ -101,7 +101,7 @@ class Reach:
         }
 
 
-def judge(code: int | None, words: str, seconds: float) -> PortState:
+def classify_port(code: int | None, words: str, seconds: float) -> PortState:
     """Read the code and text of a refused channel; code None means no answer within `seconds`.
 
     OpenSSH hands back strerror's text, asyncssh's server `[Errno N] …`.

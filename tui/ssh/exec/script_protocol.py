@@ -123,7 +123,7 @@ def parse_line(nonce: str, line: bytes) -> Answer | None:
     return Answer(word, rest, fields)
 
 
-def answers(nonce: str, output: bytes) -> list[Answer]:
+def parse_answers(nonce: str, output: bytes) -> list[Answer]:
     """All answers in an output, in order."""
     found = [parse_line(nonce, line) for line in output.split(b"\n")]
     return [answer for answer in found if answer is not None]
@@ -136,16 +136,16 @@ def channel_errors() -> tuple[type[Exception], ...]:
     return OSError, asyncssh.Error
 
 
-class NothingRunsError(WorkerError):
+class ScriptNotRunError(WorkerError):
     """A worker that runs nothing of ours as it is set up: something else ran instead, or nothing at all."""
 
 
-def no_answer(worker: int, what: str, stderr: bytes, exit_code: int | None, stdout: bytes = b"") -> WorkerError:
+def no_answer_error(worker: int, what: str, stderr: bytes, exit_code: int | None, stdout: bytes = b"") -> WorkerError:
     """The error for a call that ended without an answer; why is told by what was written instead."""
     complaint, said = _last_line(stderr), _last_line(stdout)
     ended = f"it ended with {exit_code}" if exit_code is not None else "the connection closed"
     why = complaint or (f"{ended} and said: {said}" if said else ended)
-    kind = NothingRunsError if said or exit_code else WorkerError
+    kind = ScriptNotRunError if said or exit_code else WorkerError
     if _PASSWORD.search(why):
         return kind(what, worker=worker, why=why, remedy=_NEW_PASSWORD)
     remedy = (

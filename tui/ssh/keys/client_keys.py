@@ -31,7 +31,7 @@ _NEEDS_PASSPHRASE = "Passphrase must be specified"
 
 
 @dataclass(frozen=True)
-class _Opened:
+class _LoadedKey:
     """A key that can be used, its certificates, and what is tried of them: the certificates first."""
 
     key: asyncssh.SSHKey
@@ -39,7 +39,7 @@ class _Opened:
     pairs: list[asyncssh.SSHKeyPair]
 
     @classmethod
-    def of(cls, key: asyncssh.SSHKey, certificates: list[asyncssh.SSHCertificate]) -> _Opened:
+    def of(cls, key: asyncssh.SSHKey, certificates: list[asyncssh.SSHCertificate]) -> _LoadedKey:
         """The key with those of the certificates that are its own, as ssh(1) has it."""
         import asyncssh
 
@@ -48,7 +48,7 @@ class _Opened:
         return cls(key, own, [*pairs, *asyncssh.load_keypairs(key)])
 
 
-class Keys:
+class ClientKeys:
     """The keys of one fleet, read once for all its connections.
 
     `locked` names the encrypted files that nobody opened yet.
@@ -65,7 +65,7 @@ class Keys:
         self._agent_pairs: list[asyncssh.SSHKeyPair] = []
         self._named: set[bytes | None] = set()
         """The public halves of the keys that the configuration names: the agent's of these are tried first."""
-        self._files: dict[str, _Opened] = {}
+        self._files: dict[str, _LoadedKey] = {}
         self.locked: list[str] = []
 
     async def load(self) -> None:
@@ -103,7 +103,7 @@ class Keys:
                 self._declined = bool(self.locked)
             return self.count > seen
 
-    def offered(self) -> list[asyncssh.SSHKeyPair]:
+    def candidates(self) -> list[asyncssh.SSHKeyPair]:
         """The keys in the order they are tried, for one connection: asyncssh notes on them what a server wants."""
         return [copy.copy(pair) for pair in self._in_order()]
 
@@ -171,7 +171,7 @@ class Keys:
 
         try:
             data = Path(path).read_bytes()
-            self._files[path] = _Opened.of(asyncssh.import_private_key(data), _certificates(path))
+            self._files[path] = _LoadedKey.of(asyncssh.import_private_key(data), _certificates(path))
         except (asyncssh.KeyImportError, asyncssh.KeyEncryptionError) as error:
             if _NEEDS_PASSPHRASE in str(error) or isinstance(error, asyncssh.KeyEncryptionError):
                 if _public_half(path) not in held:
@@ -186,7 +186,7 @@ class Keys:
         import asyncssh
 
         certificates = list(asyncssh.load_certificates(key.certificate.encode())) if key.certificate else []
-        self._files[key.path] = _Opened.of(asyncssh.import_private_key(key.private), certificates)
+        self._files[key.path] = _LoadedKey.of(asyncssh.import_private_key(key.private), certificates)
 
     async def _ask(self, paths: list[str]) -> None:
         import asyncssh
@@ -207,7 +207,7 @@ class Keys:
                     data = await asyncio.to_thread(Path(path).read_bytes)
                     # bcrypt takes 0.1 s and more by design: not on the event loop.
                     key = await asyncio.to_thread(asyncssh.import_private_key, data, secret)
-                    self._files[path] = _Opened.of(key, _certificates(path))
+                    self._files[path] = _LoadedKey.of(key, _certificates(path))
                     self.locked.remove(path)
                     break
 
@@ -231,7 +231,7 @@ def _public_half(path: str) -> bytes | None:
     return None
 
 
-def lie_open(access: Access) -> bool:
+def has_unencrypted_key(access: Access) -> bool:
     """Whether the key that was asked for, else one of the usual ones, is there unencrypted: nobody has to be asked.
 
     Seen from the file's first lines, without asyncssh; a doubtful file counts as locked.
@@ -265,7 +265,7 @@ async def unlock(access: Access, prompter: Prompter | None = None) -> Access:
     Raises OutOfReachError (saying `ssh-add`) when a passphrase is needed and cannot be asked for, UsageError when the
     key that was asked for is no key.
     """
-    keys = Keys(await _with_configured_agent(access), prompter)
+    keys = ClientKeys(await _with_configured_agent(access), prompter)
     try:
         await keys.load()
         return keys.access

@@ -34,7 +34,7 @@ class LoginKey:
         return self.public is not None
 
 
-def login_key(access: Access) -> LoginKey:
+def find_login_key(access: Access) -> LoginKey:
     """The key asked for by name, else gcloud's own. Raises UsageError when it is there and cannot be read.
 
     Only its public half is read, so an encrypted key needs no passphrase where `KEY.pub` lies beside it.
@@ -42,7 +42,7 @@ def login_key(access: Access) -> LoginKey:
     path = Path(access.identity or access.identities[0])
     public = _public_of(path)
     if public is not None:
-        return _told(path, public)
+        return _with_public_half(path, public)
     if path.exists():
         raise UsageError("this is not a private key", why=str(path), remedy=f"ssh-keygen -y -f {path} shows more")
     if access.identity:
@@ -67,7 +67,7 @@ def make_login_key(key: LoginKey) -> LoginKey:
         raise UsageError(
             "the SSH key cannot be made", why=str(error), remedy="or name one with --identity"
         ) from error
-    return _told(key.path, private)
+    return _with_public_half(key.path, private)
 
 
 def _public_of(path: Path) -> asyncssh.SSHKey | None:
@@ -81,7 +81,7 @@ def _public_of(path: Path) -> asyncssh.SSHKey | None:
     return None
 
 
-def _told(path: Path, key: asyncssh.SSHKey) -> LoginKey:
+def _with_public_half(path: Path, key: asyncssh.SSHKey) -> LoginKey:
     return LoginKey(path, key.export_public_key().decode().strip(), key.get_fingerprint())
 
 

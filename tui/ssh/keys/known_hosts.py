@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import asyncssh
     from asyncssh.known_hosts import SSHKnownHosts
 
-OFFERED = (
+HOST_KEY_ALGORITHMS = (
     "ssh-ed25519",
     "ecdsa-sha2-nistp256",
     "ecdsa-sha2-nistp384",
@@ -28,7 +28,7 @@ OFFERED = (
     "rsa-sha2-256",
 )
 """Host key algorithms in the order we ask for them where no key is known, as OpenSSH prefers them."""
-CERTIFICATES = (
+CERTIFICATE_ALGORITHMS = (
     "ssh-ed25519-cert-v01@openssh.com",
     "ecdsa-sha2-nistp256-cert-v01@openssh.com",
     "ecdsa-sha2-nistp384-cert-v01@openssh.com",
@@ -39,7 +39,7 @@ CERTIFICATES = (
 
 
 @dataclass(frozen=True)
-class Trusted:
+class TrustedKeys:
     """What is known about one host: its keys, the authorities that may sign them, the revoked ones."""
 
     keys: tuple[asyncssh.SSHKey, ...] = ()
@@ -58,9 +58,9 @@ class Trusted:
         The others follow, so that a server which only has another key is seen as changed and not as mute.
         """
         known = [name.decode() for key in self.keys for name in key.sig_algorithms]
-        certified = CERTIFICATES if self.authorities else ()
-        usable = [name for name in known if name in OFFERED]
-        return list(dict.fromkeys([*certified, *usable, *OFFERED]))
+        certified = CERTIFICATE_ALGORITHMS if self.authorities else ()
+        usable = [name for name in known if name in HOST_KEY_ALGORITHMS]
+        return list(dict.fromkeys([*certified, *usable, *HOST_KEY_ALGORITHMS]))
 
 
 class HostKeys:
@@ -70,7 +70,7 @@ class HostKeys:
         self._access = access
         self._read: dict[str, tuple[tuple[int, int], SSHKnownHosts]] = {}
 
-    def trusted(self, login: Login, vouched: Sequence[str] = ()) -> Trusted:
+    def trusted(self, login: Login, vouched: Sequence[str] = ()) -> TrustedKeys:
         """What is known about this host; `vouched` are public key lines of the API and win over every file."""
         import asyncssh
 
@@ -79,7 +79,7 @@ class HostKeys:
             with suppress(asyncssh.KeyImportError, UnicodeError):
                 keys.append(asyncssh.import_public_key(line))
         if keys:
-            return Trusted(keys=tuple(keys), vouched=True, names=(name_of(login),))
+            return TrustedKeys(keys=tuple(keys), vouched=True, names=(host_key_name(login),))
         files = self.files(login)
         address = (address_name(login.host, login.port),)
         by_alias = self._search(login.aliases, files)
@@ -91,7 +91,7 @@ class HostKeys:
         """File a key as known from now on, in our own file (0600); several processes may do so at once."""
         if self._access.own_known_hosts is None:
             return
-        remember(Path(self._access.own_known_hosts), name_of(login), key)
+        add_known_host(Path(self._access.own_known_hosts), host_key_name(login), key)
 
     def alias_of(self, login: Login) -> str | None:
         """The alias under which a file has the host's key; None where it is known by its address only, or not."""
@@ -103,7 +103,7 @@ class HostKeys:
         own = (self._access.own_known_hosts,) if self._access.own_known_hosts else ()
         return tuple(dict.fromkeys([*self._access.known_hosts, *login.known_hosts, *own]))
 
-    def _search(self, names: Sequence[str], files: Sequence[str]) -> Trusted:
+    def _search(self, names: Sequence[str], files: Sequence[str]) -> TrustedKeys:
         keys: dict[bytes, asyncssh.SSHKey] = {}
         authorities: dict[bytes, asyncssh.SSHKey] = {}
         revoked: dict[bytes, asyncssh.SSHKey] = {}
@@ -116,7 +116,7 @@ class HostKeys:
                 keys.update((key.public_data, key) for key in matched[0])
                 authorities.update((key.public_data, key) for key in matched[1])
                 revoked.update((key.public_data, key) for key in matched[2])
-        return Trusted(
+        return TrustedKeys(
             tuple(keys.values()),
             tuple(authorities.values()),
             tuple(revoked.values()),
@@ -165,7 +165,7 @@ def address_name(host: str, port: int) -> str:
     return host.lower() if port == 22 else f"[{host.lower()}]:{port}"
 
 
-def name_of(login: Login) -> str:
+def host_key_name(login: Login) -> str:
     """The name a host's key is filed under: its alias where it has one, else its address."""
     return login.aliases[0] if login.aliases else address_name(login.host, login.port)
 
@@ -180,7 +180,7 @@ def key_type(key: asyncssh.SSHKey) -> str:
     return key.get_algorithm()
 
 
-def remember(path: Path, name: str, key: asyncssh.SSHKey) -> None:
+def add_known_host(path: Path, name: str, key: asyncssh.SSHKey) -> None:
     """Append `name key` to a known-hosts file of ours unless it is there already.
 
     The file is made 0600; writers take turns, so several processes add no line twice and tear none.
@@ -199,7 +199,7 @@ def remember(path: Path, name: str, key: asyncssh.SSHKey) -> None:
         os.fsync(file.fileno())
 
 
-def places(trusted: Trusted) -> Iterator[tuple[str, int, asyncssh.SSHKey]]:
+def find_key_lines(trusted: TrustedKeys) -> Iterator[tuple[str, int, asyncssh.SSHKey]]:
     """Where the known keys of a host stand: file, line number from 1, key."""
     import asyncssh
 
@@ -212,7 +212,7 @@ def places(trusted: Trusted) -> Iterator[tuple[str, int, asyncssh.SSHKey]]:
                         yield path, number, key
 
 
-def refusal(worker: int | str | None, login: Login, trusted: Trusted, key: asyncssh.SSHKey) -> SshError:
+def host_key_error(worker: int | str | None, login: Login, trusted: TrustedKeys, key: asyncssh.SSHKey) -> SshError:
     """Why an offered host key was not believed, both fingerprints told where there are two."""
     offered = f"{key_type(key)} {fingerprint(key)}"
     where = f"{login.host}:{login.port}"
@@ -236,7 +236,7 @@ def refusal(worker: int | str | None, login: Login, trusted: Trusted, key: async
     if trusted.vouched:
         remedy = "somebody may be in between, or the worker was made anew: list the slice again and compare"
     else:
-        spots = list(dict.fromkeys((path, number) for path, number, _ in places(trusted)))
+        spots = list(dict.fromkeys((path, number) for path, number, _ in find_key_lines(trusted)))
         lines = ", ".join(f"{path} line {number}" for path, number in spots)
         remove = "; ".join(
             f"ssh-keygen -R '{trusted.names[0]}' -f {path}" for path in dict.fromkeys(p for p, _ in spots)
@@ -252,7 +252,7 @@ def refusal(worker: int | str | None, login: Login, trusted: Trusted, key: async
     )
 
 
-def unfiled(worker: int | str | None, path: str | None, error: OSError) -> TpuTuiError:
+def host_key_not_saved(worker: int | str | None, path: str | None, error: OSError) -> TpuTuiError:
     """An accepted key that could not be written down."""
     return SshError(
         Reason.HOST_KEY_UNKNOWN,

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tui.errors import WorkerError
 from tui.ssh.errors import quoted
-from tui.ssh.sync.source_tree import Entry, Tree, read_tree
+from tui.ssh.sync.source_tree import SourceTree, TreeEntry, read_tree
 
 BLOCK = 1 << 16
 """Bytes read, and sent, at a time."""
@@ -30,13 +30,13 @@ _SAMPLES, _SAMPLE = 16, 32 * 1024
 
 
 @dataclass(frozen=True)
-class Parcel:
+class Bundle:
     """A tree ready to be sent: `script` makes it out of itself and of the `streamed` files' bytes."""
 
-    tree: Tree
+    tree: SourceTree
     script: bytes
     manifest: bytes
-    streamed: tuple[Entry, ...]
+    streamed: tuple[TreeEntry, ...]
 
     @property
     def size(self) -> int:
@@ -47,12 +47,12 @@ class Parcel:
     def blocks(self, worker: int) -> Iterator[bytes]:
         """Those bytes. Raises WorkerError for that worker when a file has become shorter."""
         for text in (self.manifest, self.script):
-            yield number(len(text))
+            yield encode_length(len(text))
             yield from (text[start : start + BLOCK] for start in range(0, len(text), BLOCK))
         for entry in self.streamed:
             yield from self._read(entry, worker)
 
-    def _read(self, entry: Entry, worker: int) -> Iterator[bytes]:
+    def _read(self, entry: TreeEntry, worker: int) -> Iterator[bytes]:
         left = entry.size
         with self._path(entry).open("rb") as file:
             while left:
@@ -86,21 +86,21 @@ class Parcel:
         except OSError:
             return b""
 
-    def _path(self, entry: Entry) -> Path:
+    def _path(self, entry: TreeEntry) -> Path:
         return self.tree.directory / os.fsdecode(entry.path)
 
 
-def number(value: int) -> bytes:
+def encode_length(value: int) -> bytes:
     """A length as the stream carries it."""
     return b"%0*d" % (_NUMBER, value)
 
 
-def read_parcel(directory: Path) -> Parcel:
+def read_bundle(directory: Path) -> Bundle:
     """Read a directory and make it ready to be sent. Blocks; raises UsageError when it cannot be read."""
-    return pack(read_tree(directory))
+    return build_bundle(read_tree(directory))
 
 
-def pack(tree: Tree) -> Parcel:
+def build_bundle(tree: SourceTree) -> Bundle:
     """Make a tree ready to be sent: its program has every name quoted, directories first. Blocks while it reads.
 
     Small texts stand in it as they are, written by the shell itself: a process a file would cost far more. All other
@@ -109,7 +109,7 @@ def pack(tree: Tree) -> Parcel:
     entries = tree.entries
     folders = {entry.path.rpartition(b"/")[0] for entry in entries} | {e.path for e in entries if e.kind == "d"}
     lines = _in_groups(b"mkdir -p", [_quoted(folder) for folder in sorted(folders - {b""})])
-    streamed: list[Entry] = []
+    streamed: list[TreeEntry] = []
     inline = 0
     for entry in entries:
         name = _quoted(entry.path)
@@ -124,7 +124,7 @@ def pack(tree: Tree) -> Parcel:
                 inline += entry.size
                 lines.append(b"printf %s " + _quoted(text, here=False) + b" >" + name)
     lines += _in_groups(b"chmod u+x", [_quoted(entry.path) for entry in entries if entry.kind == "x"])
-    return Parcel(tree, b"\n".join(lines) + b"\n", _manifest(entries), tuple(streamed))
+    return Bundle(tree, b"\n".join(lines) + b"\n", _manifest(entries), tuple(streamed))
 
 
 def _in_groups(command: bytes, names: list[bytes]) -> list[bytes]:
@@ -134,7 +134,7 @@ def _in_groups(command: bytes, names: list[bytes]) -> list[bytes]:
     ]
 
 
-def _small_text(tree: Tree, entry: Entry) -> bytes | None:
+def _small_text(tree: SourceTree, entry: TreeEntry) -> bytes | None:
     """A file's bytes where a shell can carry them: short, no NUL or other control character, valid UTF-8."""
     if entry.size > _INLINE:
         return None
@@ -150,7 +150,7 @@ def _quoted(path: bytes, *, here: bool = True) -> bytes:
     return b"'" + ((b"./" if here else b"") + path).replace(b"'", b"'\"'\"'") + b"'"
 
 
-def _manifest(entries: Iterable[Entry]) -> bytes:
+def _manifest(entries: Iterable[TreeEntry]) -> bytes:
     """What `sha256sum -c` reads: a name with a backslash or newline is escaped and its line begins with one."""
     lines = []
     for entry in entries:

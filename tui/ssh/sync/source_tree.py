@@ -30,7 +30,7 @@ HASH_DIGITS = 40
 
 
 @dataclass(frozen=True)
-class Entry:
+class TreeEntry:
     """One path of a tree, relative, as bytes. `kind`: f(ile), x (executable file), l(ink), d (empty directory)."""
 
     path: bytes
@@ -42,11 +42,11 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Tree:
+class SourceTree:
     """What is sent of a directory; `hash` depends on paths, kinds, executable bits and bytes only."""
 
     directory: Path
-    entries: tuple[Entry, ...]
+    entries: tuple[TreeEntry, ...]
     hash: str
 
     @property
@@ -55,7 +55,7 @@ class Tree:
         return sum(entry.size for entry in self.entries)
 
 
-def read_tree(directory: Path) -> Tree:
+def read_tree(directory: Path) -> SourceTree:
     """Read a directory: tracked and untracked-but-not-ignored files where git knows it, else all but caches.
 
     Blocks while it reads every file. Raises UsageError when the directory or a file in it cannot be read.
@@ -68,7 +68,7 @@ def read_tree(directory: Path) -> Tree:
         entries = tuple(entry for path in paths for entry in [_entry(root, path)] if entry is not None)
     except OSError as error:
         raise UsageError("the code cannot be read", why=one_line(str(error))) from error
-    return Tree(root, entries, _hash(entries))
+    return SourceTree(root, entries, _hash(entries))
 
 
 def _listed(root: Path) -> Iterator[Path]:
@@ -127,7 +127,7 @@ def _left_out(folder: Path) -> bool:
     return (folder / _CACHE_TAG).exists() or (folder / _VENV_MARK).exists()
 
 
-def _entry(root: Path, path: bytes) -> Entry | None:
+def _entry(root: Path, path: bytes) -> TreeEntry | None:
     """One path read; None for what is gone (deleted but still tracked) or is neither file, link nor directory."""
     full = root / os.fsdecode(path)
     try:
@@ -135,9 +135,9 @@ def _entry(root: Path, path: bytes) -> Entry | None:
     except FileNotFoundError:
         return None
     if stat.S_ISLNK(status.st_mode):
-        return Entry(path, "l", target=os.readlink(os.fsencode(full)))  # noqa: PTH115 - a Path drops ./
+        return TreeEntry(path, "l", target=os.readlink(os.fsencode(full)))  # noqa: PTH115 - a Path drops ./
     if stat.S_ISDIR(status.st_mode):
-        return Entry(path, "d")
+        return TreeEntry(path, "d")
     if not stat.S_ISREG(status.st_mode):
         return None
     digest = hashlib.sha256()
@@ -146,10 +146,10 @@ def _entry(root: Path, path: bytes) -> Entry | None:
         while block := file.read(_BLOCK):
             digest.update(block)
             size += len(block)
-    return Entry(path, "x" if status.st_mode & stat.S_IXUSR else "f", size, digest.hexdigest())
+    return TreeEntry(path, "x" if status.st_mode & stat.S_IXUSR else "f", size, digest.hexdigest())
 
 
-def _hash(entries: tuple[Entry, ...]) -> str:
+def _hash(entries: tuple[TreeEntry, ...]) -> str:
     digest = hashlib.sha256()
     for entry in entries:
         for part in (entry.kind.encode(), entry.path, entry.digest.encode() or entry.target):

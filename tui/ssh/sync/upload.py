@@ -19,12 +19,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tui.aio.fan_out import each
+from tui.aio.fan_out import for_each_worker
 from tui.errors import WorkerError
 from tui.ssh.errors import quoted
 from tui.ssh.exec.script_protocol import START_UP_FILES
 from tui.ssh.fleet import Fleet
-from tui.ssh.sync.bundle import BLOCK, Parcel, number, read_parcel
+from tui.ssh.sync.bundle import BLOCK, Bundle, encode_length, read_bundle
 
 if TYPE_CHECKING:
     import asyncssh
@@ -129,15 +129,15 @@ async def sync_tree(
 
     The tree is read once, in a thread of its own, before anything is sent. Raises UsageError when it cannot be read.
     """
-    parcel = await asyncio.to_thread(read_parcel, directory)
-    async for result in send_parcel(fleet, indices, parcel, run_root=run_root, on_sent=on_sent):
+    parcel = await asyncio.to_thread(read_bundle, directory)
+    async for result in send_bundle(fleet, indices, parcel, run_root=run_root, on_sent=on_sent):
         yield result
 
 
-async def send_parcel(
+async def send_bundle(
     fleet: Fleet,
     indices: Iterable[int],
-    parcel: Parcel,
+    parcel: Bundle,
     *,
     run_root: str = RUN_ROOT,
     on_sent: OnSent | None = None,
@@ -145,20 +145,20 @@ async def send_parcel(
     """As `sync_tree`, for a tree that was read before."""
 
     async def one(index: int) -> SyncResult:
-        return await _Errand(fleet, index, parcel, run_root, on_sent).run()
+        return await _Upload(fleet, index, parcel, run_root, on_sent).run()
 
-    async for _, result in each(indices, one):
+    async for _, result in for_each_worker(indices, one):
         yield result
 
 
-class _Silent(Exception):
+class _StalledUpload(Exception):
     """The worker neither takes nor says anything; for how many seconds."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"it neither took nor said anything for {seconds:g} s")
 
 
-class _Refused(Exception):
+class _RefusedUpload(Exception):
     """The worker does not say what was to be heard; its own words, none when it broke off."""
 
     def __init__(self, words: str = "", todo: str = "") -> None:
@@ -169,7 +169,7 @@ class _Refused(Exception):
             self.todo += f"; {START_UP_FILES}"
 
 
-class _Delivery:
+class _UploadSession:
     """One command on a worker that takes the tree in: what is sent to it, and what it answers."""
 
     def __init__(
@@ -190,7 +190,7 @@ class _Delivery:
         try:
             return await asyncio.wait_for(self._next(words), seconds)
         except asyncio.TimeoutError:
-            raise _Silent(seconds) from None
+            raise _StalledUpload(seconds) from None
 
     async def _next(self, words: Sequence[str]) -> str:
         heard = 0
@@ -198,14 +198,14 @@ class _Delivery:
             line = await self._process.stdout.readline()
             heard += len(line)
             if not line:
-                raise _Refused
+                raise _RefusedUpload
             _, found, rest = line.partition(self._mark)
             if found:
                 word, _, more = rest.decode("utf-8", "replace").strip().partition(" ")
                 if word in words:
                     return word
-                raise _Refused(more)
-        raise _Refused("the login shell prints too much", "let its start-up files there (~/.bashrc) print less")
+                raise _RefusedUpload(more)
+        raise _RefusedUpload("the login shell prints too much", "let its start-up files there (~/.bashrc) print less")
 
     async def pour(self, most: float = math.inf) -> None:
         """Send until so many bytes are on their way, or all, and then the end. Raises _Silent when nothing moves."""
@@ -216,7 +216,7 @@ class _Delivery:
                 sent = self._sent
                 await asyncio.wait({pouring}, timeout=MOVES_WITHIN)
             if not pouring.done():
-                raise _Silent(MOVES_WITHIN)
+                raise _StalledUpload(MOVES_WITHIN)
             pouring.result()
         finally:
             pouring.cancel()
@@ -269,16 +269,16 @@ def _send(process: asyncssh.SSHClientProcess[bytes], data: bytes) -> None:
         process.stdin.write(data)
 
 
-class _Errand:
+class _Upload:
     """One tree on its way to one worker."""
 
-    def __init__(self, fleet: Fleet, index: int, parcel: Parcel, run_root: str, on_sent: OnSent | None) -> None:
+    def __init__(self, fleet: Fleet, index: int, parcel: Bundle, run_root: str, on_sent: OnSent | None) -> None:
         self._fleet = fleet
         self._index = index
         self._parcel = parcel
         self._run_root = run_root
         self._on_sent = on_sent
-        self._told = 0
+        self._reported = 0
         self._faster: WorkerConnection | None = None
         """A connection that compresses, made where the link is slow."""
 
@@ -291,14 +291,14 @@ class _Errand:
             last = await self._attempt(partial(self._fleet.process, self._index), measured=self._parcel.size >= LARGE)
             if self._faster is not None:
                 last = await self._attempt(self._faster.process, measured=False)
-        except _Refused as refused:
+        except _RefusedUpload as refused:
             raise WorkerError(
                 "the code did not arrive",
                 worker=self._index,
                 why=quoted(refused.words) or "the worker broke off",
                 remedy=refused.todo,
             ) from None
-        except _Silent as silent:
+        except _StalledUpload as silent:
             raise WorkerError(
                 "the code did not arrive",
                 worker=self._index,
@@ -326,17 +326,17 @@ class _Errand:
         process = await start(f"exec sh -c 's=$(head -c {len(remote)}); eval \"$s\"' tpu-tui {arguments}")
         try:
             _send(process, remote)
-            delivery = _Delivery(process, nonce, self._parcel.blocks(self._index), self._tell)
+            delivery = _UploadSession(process, nonce, self._parcel.blocks(self._index), self._report)
             await delivery.expect("here", within=BEGINS_WITHIN)
             if await delivery.expect("have", "want") == "have":
                 return "have"
             first = min(FIRST, self._parcel.size // 4) if measured else 0
-            _send(process, number(first // 2))
+            _send(process, encode_length(first // 2))
             return await self._sent(delivery, first)
         finally:
             process.close()
 
-    async def _sent(self, delivery: _Delivery, first: int) -> str:
+    async def _sent(self, delivery: _UploadSession, first: int) -> str:
         complaints = asyncio.ensure_future(delivery.last_words())
         try:
             if first and await self._is_slow(delivery, first):
@@ -345,17 +345,17 @@ class _Errand:
                     return "got"
             await delivery.pour()
             return await delivery.expect("done")
-        except _Refused as refused:
+        except _RefusedUpload as refused:
             delivery.give_up()
             await asyncio.wait({complaints}, timeout=_PARTING)
             if complaints.done():
-                raise _Refused(f"{refused.words}: {quoted(complaints.result())}", refused.todo) from None
+                raise _RefusedUpload(f"{refused.words}: {quoted(complaints.result())}", refused.todo) from None
             raise
         finally:
             complaints.cancel()
             await asyncio.gather(complaints, return_exceptions=True)
 
-    async def _is_slow(self, delivery: _Delivery, first: int) -> bool:
+    async def _is_slow(self, delivery: _UploadSession, first: int) -> bool:
         """Send the first part; whether the link is slow, and all of it again but compressed is sooner there."""
         seconds = await delivery.pour_first(first)
         if first / 2 * len(self._fleet.workers) >= SLOW * seconds:
@@ -364,8 +364,8 @@ class _Errand:
         shrinks_to = await asyncio.to_thread(lambda: self._parcel.shrinks_to)
         return self._parcel.size * (1 - shrinks_to) - first > LOGIN * rate
 
-    def _tell(self, sent: int) -> None:
+    def _report(self, sent: int) -> None:
         """Pass on how far it is; what is sent a second time is no step back."""
-        if self._on_sent is not None and sent > self._told:
-            self._told = sent
+        if self._on_sent is not None and sent > self._reported:
+            self._reported = sent
             self._on_sent(self._index, sent, self._parcel.size)

@@ -9,11 +9,11 @@ from typing import Any
 import asyncssh
 
 from tui.ssh.config.access import Prompter
-from tui.ssh.transport.fast_connection import Connection
+from tui.ssh.transport.fast_connection import FastConnection
 from tui.text.printable import one_line
 
 
-class Client(asyncssh.SSHClient):
+class LoginClient(asyncssh.SSHClient):
     """asyncssh's side of one login: judges the host key, remembers what the server said, tells the end."""
 
     def __init__(self, believes: Callable[[asyncssh.SSHKey], bool], prompter: Prompter | None, name: str) -> None:
@@ -76,23 +76,23 @@ class Client(asyncssh.SSHClient):
     @property
     def wanted(self) -> tuple[str, ...]:
         """What the server would let us in with instead of the keys it refused; nothing where another key would do."""
-        wanted = self.connection.wanted if isinstance(self.connection, Connection) else ()
+        wanted = self.connection.wanted if isinstance(self.connection, FastConnection) else ()
         return () if {"publickey", "none"} & set(wanted) else wanted
 
     @property
     def heard(self) -> bool:
         """Whether the server said something that is no greeting."""
-        return isinstance(self.connection, Connection) and self.connection.heard
+        return isinstance(self.connection, FastConnection) and self.connection.heard
 
     @property
     def untried(self) -> int:
         """How many of our keys the server never heard of."""
-        return self.connection.untried if isinstance(self.connection, Connection) else 0
+        return self.connection.untried if isinstance(self.connection, FastConnection) else 0
 
     @property
     def unsigned(self) -> int:
         """How many keys that the server would have taken nobody signed with."""
-        return self.connection.unsigned if isinstance(self.connection, Connection) else 0
+        return self.connection.unsigned if isinstance(self.connection, FastConnection) else 0
 
     @property
     def encrypted(self) -> bool:

@@ -7,7 +7,7 @@ import socket
 from functools import partial
 from typing import Any
 
-from tui.aio.threads import beside_loop
+from tui.aio.threads import run_in_thread
 
 Address = tuple[Any, ...]
 """Family, kind, protocol, canonical name and address, as `socket.getaddrinfo` tells them."""
@@ -33,4 +33,4 @@ def in_turn(found: list[Address]) -> list[Address]:
 
 async def _looked_up(host: str, port: int) -> list[Address]:
     look_up = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
-    return list(await beside_loop(f"look up {host}", look_up))
+    return list(await run_in_thread(f"look up {host}", look_up))

@@ -27,16 +27,16 @@ _CHAINED = "-cbc"
 """How the names of ciphers end whose packets' first block an eavesdropper could choose."""
 
 
-class Carrier(Protocol):
+class Tunnel(Protocol):
     """What a connection goes over: a socket (`corked.Line`), or a connection to a jump host."""
 
     async def create_connection(self, session_factory: Any, remote_host: str, remote_port: int, /) -> Any:
         """Put what the factory makes onto a way to the host."""
 
 
-def shake_hands(
+def connect(
     template: asyncssh.SSHClientConnectionOptions,
-    carrier: Carrier,
+    carrier: Tunnel,
     keys: Sequence[asyncssh.SSHKeyPair],
     **differing: Any,
 ) -> asyncio.Future[asyncssh.SSHClientConnection]:
@@ -52,12 +52,12 @@ def shake_hands(
     return asyncio.ensure_future(_logged_in(options, carrier))
 
 
-async def _logged_in(options: Any, carrier: Carrier) -> asyncssh.SSHClientConnection:
+async def _logged_in(options: Any, carrier: Tunnel) -> asyncssh.SSHClientConnection:
     loop = asyncio.get_running_loop()
     options.waiter = loop.create_future()
     made: Any = None
     try:
-        _, made = await carrier.create_connection(lambda: Connection(loop, options), options.host, options.port)
+        _, made = await carrier.create_connection(lambda: FastConnection(loop, options), options.host, options.port)
         made.set_extra_info(host=options.host, port=options.port)
         await options.waiter
     except BaseException:
@@ -69,7 +69,7 @@ async def _logged_in(options: Any, carrier: Carrier) -> asyncssh.SSHClientConnec
     return cast(asyncssh.SSHClientConnection, made)
 
 
-class Connection(asyncssh.SSHClientConnection):
+class FastConnection(asyncssh.SSHClientConnection):
     """Offers its first key at once, signed; a server that refuses it is asked as usual about the others.
 
     A key that an agent or a device holds is asked about first: its owner may have to confirm each signature, and
@@ -145,7 +145,7 @@ class Connection(asyncssh.SSHClientConnection):
             super().log_received_packet(*args, **kwargs)
 
 
-class _Unread(SSHLogger):
+class _QuietLogger(SSHLogger):
     """A logger of which only warnings and errors are worded."""
 
     def get_child(self, child: str = "", context: str = "") -> SSHLogger:  # noqa: ARG002
@@ -165,4 +165,4 @@ class _Unread(SSHLogger):
 
 
 _LOGGER = logging.getLogger("asyncssh")
-_UNREAD = _Unread(_LOGGER)
+_UNREAD = _QuietLogger(_LOGGER)

@@ -62,7 +62,7 @@ def decode(message: bytes) -> Frame | None:
     return Frame(tag, message[begin : begin + length])
 
 
-class Ledger:
+class ResendBuffer:
     """What we send, kept until it is confirmed: after a new connection the rest is sent again."""
 
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ from urllib.parse import urlencode
 from tui.aio.backoff import backoff
 from tui.ssh.errors import SshError
 from tui.ssh.transport import iap_errors
-from tui.ssh.transport.iap_protocol import ACK_AFTER, MOST_DATA, SUBPROTOCOL, Frame, Ledger, Tag, decode
+from tui.ssh.transport.iap_protocol import ACK_AFTER, MOST_DATA, SUBPROTOCOL, Frame, ResendBuffer, Tag, decode
 from tui.text.printable import one_line
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
 
 
 @dataclass(frozen=True)
-class Target:
+class IapTarget:
     """One machine's port, as Compute Engine names it; for TPU VMs the name is the guest attribute `hostname`."""
 
     project: str
@@ -51,7 +51,7 @@ class Target:
     port: int
 
     @classmethod
-    def of(cls, resource: str, port: int) -> Target:
+    def of(cls, resource: str, port: int) -> IapTarget:
         """Read `projects/P/zones/Z/instances/NAME`; raises ValueError for anything else."""
         words = resource.split("/")
         if len(words) != 6 or words[::2] != ["projects", "zones", "instances"] or not all(words):
@@ -59,7 +59,7 @@ class Target:
         return cls(words[1], words[3], words[5], port)
 
 
-class Closed(Exception):
+class TunnelClosedError(Exception):
     """The tunnel's WebSocket is closed, or never opened; `code` is the close code or HTTP status."""
 
     def __init__(self, code: int, words: str = "") -> None:
@@ -68,7 +68,7 @@ class Closed(Exception):
         self.words = words
 
 
-class Tunnels:
+class IapTunnels:
     """The IAP tunnels of one fleet: one HTTP session and one access token for all."""
 
     def __init__(self, access: Access) -> None:
@@ -80,14 +80,14 @@ class Tunnels:
         self._asking = asyncio.Lock()
         self._relays: set[asyncio.Task[None]] = set()
 
-    async def open(self, target: Target, worker: int) -> socket.socket:
+    async def open(self, target: IapTarget, worker: int) -> socket.socket:
         """A connected socket to the target. Raises SshError, the worker named."""
         relay = _Relay(self, target, worker)
         try:
             outside = await asyncio.wait_for(relay.open(), self._timeout)
         except asyncio.TimeoutError:
             raise iap_errors.iap_failed(worker, target.instance, 0, f"nothing within {self._timeout:g} s") from None
-        except Closed as error:
+        except TunnelClosedError as error:
             raise iap_errors.iap_failed(worker, target.instance, error.code, error.words) from None
         task = asyncio.get_running_loop().create_task(relay.run())
         self._relays.add(task)
@@ -107,14 +107,16 @@ class Tunnels:
     async def dial(self, path: str, query: dict[str, Any], worker: int) -> aiohttp.ClientWebSocketResponse[Any]:
         """Open a WebSocket; an access token that is no longer taken is asked for once more. Raises Closed."""
         try:
-            return await self._dialled(path, query, await self._access_token(worker))
-        except Closed as error:
+            return await self._connect_socket(path, query, await self._access_token(worker))
+        except TunnelClosedError as error:
             if error.code != _UNAUTHORIZED:
                 raise
             self._token = None
-        return await self._dialled(path, query, await self._access_token(worker))
+        return await self._connect_socket(path, query, await self._access_token(worker))
 
-    async def _dialled(self, path: str, query: dict[str, Any], token: str) -> aiohttp.ClientWebSocketResponse[Any]:
+    async def _connect_socket(
+        self, path: str, query: dict[str, Any], token: str
+    ) -> aiohttp.ClientWebSocketResponse[Any]:
         import aiohttp
 
         if self._session is None:
@@ -128,9 +130,9 @@ class Tunnels:
                 max_msg_size=0,
             )
         except aiohttp.WSServerHandshakeError as error:
-            raise Closed(error.status, error.message) from None
+            raise TunnelClosedError(error.status, error.message) from None
         except (aiohttp.ClientError, OSError) as error:
-            raise Closed(0, str(error)) from None
+            raise TunnelClosedError(0, str(error)) from None
 
     async def _access_token(self, worker: int) -> str:
         if not self._command:
@@ -138,10 +140,10 @@ class Tunnels:
         async with self._asking:
             now = asyncio.get_running_loop().time()
             if self._token is None or now - self._token[0] > TOKEN_SECONDS:
-                self._token = (now, await self._asked(worker))
+                self._token = (now, await self._fetch_token(worker))
             return self._token[1]
 
-    async def _asked(self, worker: int) -> str:
+    async def _fetch_token(self, worker: int) -> str:
         """Run the command that prints an access token."""
         process = await asyncio.create_subprocess_exec(
             *self._command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ
@@ -152,10 +154,10 @@ class Tunnels:
         return told.decode().strip()
 
 
-class TunnelWay:
+class IapRoute:
     """One worker's way through IAP: a tunnel for each try, which ends when its socket is closed."""
 
-    def __init__(self, tunnels: Tunnels, target: Target, worker: int) -> None:
+    def __init__(self, tunnels: IapTunnels, target: IapTarget, worker: int) -> None:
         self._tunnels = tunnels
         self._target = target
         self._worker = worker
@@ -174,11 +176,11 @@ class TunnelWay:
 class _Relay:
     """Carries bytes between a local socket and one tunnel session, over as many WebSockets as it takes."""
 
-    def __init__(self, tunnels: Tunnels, target: Target, worker: int) -> None:
+    def __init__(self, tunnels: IapTunnels, target: IapTarget, worker: int) -> None:
         self._tunnels = tunnels
         self._target = target
         self._worker = worker
-        self._ledger = Ledger()
+        self._ledger = ResendBuffer()
         self._received = 0
         self._acknowledged = 0
         self._news = asyncio.Event()
@@ -271,7 +273,7 @@ class _Relay:
                 elif frame.tag == Tag.ACK:
                     self._ledger.confirm(frame.count)
                     self._room.set()
-        except Closed as error:
+        except TunnelClosedError as error:
             return error.code in RESUMABLE
         except (OSError, ValueError):
             return False
@@ -291,12 +293,12 @@ class _Relay:
         for pause in backoff(_FIRST_PAUSE, _LONGEST_PAUSE):
             if self._ended or loop.time() > deadline:
                 return False
-            with contextlib.suppress(Closed):
+            with contextlib.suppress(TunnelClosedError):
                 await self._socket.close()
             try:
                 await self._resumed()
                 return True
-            except Closed as error:
+            except TunnelClosedError as error:
                 if error.code not in (0, *RESUMABLE) and error.code < 500:
                     return False
             except (SshError, ValueError):
@@ -323,11 +325,11 @@ class _Relay:
             try:
                 frame = await self._next(ws)
             except ValueError as error:
-                raise Closed(0, str(error)) from None
+                raise TunnelClosedError(0, str(error)) from None
             if frame is not None and frame.tag == tag:
                 return frame
             if frame is not None:
-                raise Closed(0, f"it begins with message {frame.tag}")
+                raise TunnelClosedError(0, f"it begins with message {frame.tag}")
 
     async def _next(self, ws: aiohttp.ClientWebSocketResponse[Any]) -> Frame | None:
         """The next message, None for one of no meaning here. Raises Closed and ValueError."""
@@ -337,7 +339,7 @@ class _Relay:
         if message.type is WSMsgType.BINARY:
             return decode(message.data)
         if message.type is WSMsgType.CLOSE:
-            raise Closed(int(message.data or 1000), str(message.extra or ""))
+            raise TunnelClosedError(int(message.data or 1000), str(message.extra or ""))
         if message.type in (WSMsgType.CLOSED, WSMsgType.CLOSING, WSMsgType.ERROR):
-            raise Closed(ws.close_code or 1006)
+            raise TunnelClosedError(ws.close_code or 1006)
         return None

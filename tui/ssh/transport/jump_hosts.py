@@ -16,7 +16,7 @@ from tui.text.numbers import parse_integer
 if TYPE_CHECKING:
     import asyncssh
 
-    from tui.ssh.transport.client_callbacks import Client
+    from tui.ssh.transport.client_callbacks import LoginClient
     from tui.ssh.transport.login import Dialer
     from tui.ssh.transport.proxy_command import ProxyCommands
 
@@ -30,7 +30,7 @@ class JumpHosts:
         self._access = access
         self._dialer = dialer
         self._proxies = proxies
-        self._live: dict[str, tuple[asyncssh.SSHClientConnection, Client]] = {}
+        self._live: dict[str, tuple[asyncssh.SSHClientConnection, LoginClient]] = {}
         self._failed: dict[str, tuple[float, errors.SshError]] = {}
         self._locks: dict[str, asyncio.Lock] = {}
 
@@ -72,7 +72,7 @@ class JumpHosts:
         login = await parse_jump(last, self._access)
         if not before and login.jump not in behind:
             before = login.jump or ""
-        proxy = None if before or login.proxy is None else self._proxies.way(login.proxy, None)
+        proxy = None if before or login.proxy is None else self._proxies.route_for(login.proxy, None)
         try:
             tunnel = await self.through(before, worker, behind) if before else None
             dialer = await self._dialer()

@@ -16,12 +16,12 @@ from tui.errors import TpuTuiError
 from tui.ssh import errors
 from tui.ssh.config.access import ACCEPT_NEW, Access, Login, Prompter
 from tui.ssh.errors import SshError
-from tui.ssh.keys.client_keys import Keys
-from tui.ssh.keys.known_hosts import HostKeys, Trusted, fingerprint, key_type, refusal, unfiled
-from tui.ssh.transport.client_callbacks import Client
-from tui.ssh.transport.fast_connection import shake_hands
-from tui.ssh.transport.tcp import PATIENCE, Turn, first_words, taking_turns
-from tui.ssh.transport.write_coalescing import Line
+from tui.ssh.keys.client_keys import ClientKeys
+from tui.ssh.keys.known_hosts import HostKeys, TrustedKeys, fingerprint, host_key_error, host_key_not_saved, key_type
+from tui.ssh.transport.client_callbacks import LoginClient
+from tui.ssh.transport.fast_connection import connect
+from tui.ssh.transport.tcp import PATIENCE, HandshakeSlot, connect_in_turn, read_banner
+from tui.ssh.transport.write_coalescing import SocketTunnel
 
 KEX = "^curve25519-sha256,curve25519-sha256@libssh.org"
 """Asked for first because it costs 1 ms of CPU where post-quantum exchanges cost tens; the others stay."""
@@ -38,7 +38,7 @@ _SPOKEN = (b"SSH-2.0-", b"SSH-1.99-")
 """How servers greet that speak SSH 2 (RFC 4253, section 5.1)."""
 
 
-class Through(Protocol):
+class Route(Protocol):
     """A way to a worker's SSH port that is neither a plain connection nor a jump host."""
 
     async def open(self) -> socket.socket:
@@ -54,7 +54,7 @@ class Through(Protocol):
 
 
 @dataclass
-class Stages:
+class LoginTimings:
     """How far a login came, and how long each step took (seconds; None: not reached)."""
 
     connected: float | None = None
@@ -66,7 +66,7 @@ class Dialer:
     """Logs in to hosts with one access, one set of keys and one view of the known hosts."""
 
     access: Access
-    keys: Keys
+    keys: ClientKeys
     host_keys: HostKeys
     turns: asyncio.Semaphore
     """Handshakes at once."""
@@ -82,30 +82,30 @@ class Dialer:
         worker: int | str | None,
         vouched: tuple[str, ...] = (),
         tunnel: asyncssh.SSHClientConnection | None = None,
-        through: Through | None = None,
-        stages: Stages | None = None,
-    ) -> tuple[asyncssh.SSHClientConnection, Client]:
+        through: Route | None = None,
+        stages: LoginTimings | None = None,
+    ) -> tuple[asyncssh.SSHClientConnection, LoginClient]:
         """A logged-in connection, over `tunnel` or what `through` opens where one is given.
 
         Raises SshError, or UsageError where our own key is no key. A person who can be asked is asked here: for an
         unknown host key, for the passphrases of further keys.
         """
         await self.keys.load()
-        stages = stages or Stages()
+        stages = stages or LoginTimings()
         trusted = self.host_keys.trusted(login, vouched)
         asked, untried, logins = False, 0, 0
         while True:
             logins += 1
             seen = self.keys.count
-            offered = self.keys.offered()[-untried:]
+            offered = self.keys.candidates()[-untried:]
             try:
                 return await self._attempt(login, worker, trusted, tunnel, through, stages, offered)
-            except _Unknown as unknown:
+            except _UnknownHostKey as unknown:
                 if asked:
                     raise unknown.error from None
                 asked = True
                 trusted = await self._ask(login, worker, vouched, unknown.key, unknown.error)
-            except _Exhausted as exhausted:
+            except _AuthTriesExhausted as exhausted:
                 if logins >= KEY_LOGINS:
                     raise exhausted.error from None
                 untried = exhausted.untried
@@ -117,7 +117,7 @@ class Dialer:
 
     async def _ask(
         self, login: Login, worker: int | str | None, vouched: tuple[str, ...], key: asyncssh.SSHKey, error: SshError
-    ) -> Trusted:
+    ) -> TrustedKeys:
         if self.prompter is None or login.compressing:
             raise error
         async with self._questions:
@@ -130,30 +130,30 @@ class Dialer:
             try:
                 self.host_keys.accept(login, key)
             except OSError as problem:
-                raise unfiled(worker, self.access.own_known_hosts, problem) from problem
-            return Trusted(keys=(key,), names=trusted.names, files=trusted.files)
+                raise host_key_not_saved(worker, self.access.own_known_hosts, problem) from problem
+            return TrustedKeys(keys=(key,), names=trusted.names, files=trusted.files)
 
     async def _attempt(
         self,
         login: Login,
         worker: int | str | None,
-        trusted: Trusted,
+        trusted: TrustedKeys,
         tunnel: asyncssh.SSHClientConnection | None,
-        through: Through | None,
-        stages: Stages,
+        through: Route | None,
+        stages: LoginTimings,
         offered: list[Any],
-    ) -> tuple[asyncssh.SSHClientConnection, Client]:
+    ) -> tuple[asyncssh.SSHClientConnection, LoginClient]:
         began = time.monotonic()
         if through is not None:
             made = await self._attempt_through(through, login, worker, trusted, stages, offered)
         elif tunnel is not None:
-            async with Turn(self.turns) as turn:
+            async with HandshakeSlot(self.turns) as turn:
                 stages.connected = time.monotonic() - began
                 made = await self._log_in(login, worker, trusted, tunnel, None, offered, turn)
         else:
             timeout = self.access.connect_timeout
             try:
-                async with taking_turns(self.turns, login.host, login.port, timeout) as (sock, turn):
+                async with connect_in_turn(self.turns, login.host, login.port, timeout) as (sock, turn):
                     stages.connected = time.monotonic() - began
                     made = await self._log_in(login, worker, trusted, None, sock, offered, turn)
             except (OSError, UnicodeError, asyncio.TimeoutError) as error:
@@ -163,15 +163,15 @@ class Dialer:
 
     async def _attempt_through(
         self,
-        through: Through,
+        through: Route,
         login: Login,
         worker: int | str | None,
-        trusted: Trusted,
-        stages: Stages,
+        trusted: TrustedKeys,
+        stages: LoginTimings,
         offered: list[Any],
-    ) -> tuple[asyncssh.SSHClientConnection, Client]:
+    ) -> tuple[asyncssh.SSHClientConnection, LoginClient]:
         began = time.monotonic()
-        async with Turn(self.turns) as turn:
+        async with HandshakeSlot(self.turns) as turn:
             try:
                 sock = await through.open()
                 stages.connected = time.monotonic() - began
@@ -190,16 +190,16 @@ class Dialer:
         self,
         login: Login,
         worker: int | str | None,
-        trusted: Trusted,
+        trusted: TrustedKeys,
         tunnel: asyncssh.SSHClientConnection | None,
         sock: socket.socket | None,
         offered: list[Any],
-        turn: Turn,
-    ) -> tuple[asyncssh.SSHClientConnection, Client]:
+        turn: HandshakeSlot,
+    ) -> tuple[asyncssh.SSHClientConnection, LoginClient]:
         new = not (trusted.keys or trusted.authorities)
         accepts = new and self.access.host_keys == ACCEPT_NEW
         name = login.host if worker is None else f"worker {worker}"
-        client = Client(lambda key: accepts and key not in trusted.revoked, self.prompter, name)
+        client = LoginClient(lambda key: accepts and key not in trusted.revoked, self.prompter, name)
         via = self.access.jump or login.jump or "configured"
         try:
             connecting = self._connecting(login, trusted, tunnel, sock, client, offered)
@@ -223,22 +223,22 @@ class Dialer:
                 self.host_keys.accept(login, client.offered)
             except OSError as problem:
                 connection.abort()
-                raise unfiled(worker, self.access.own_known_hosts, problem) from problem
+                raise host_key_not_saved(worker, self.access.own_known_hosts, problem) from problem
         return connection, client
 
     def _connecting(
         self,
         login: Login,
-        trusted: Trusted,
+        trusted: TrustedKeys,
         tunnel: asyncssh.SSHClientConnection | None,
         sock: socket.socket | None,
-        client: Client,
+        client: LoginClient,
         offered: list[Any],
     ) -> asyncio.Future[asyncssh.SSHClientConnection]:
         """Begin the handshake, with what differs from one worker to the next."""
-        carrier = tunnel if sock is None else Line(sock)
+        carrier = tunnel if sock is None else SocketTunnel(sock)
         assert carrier is not None
-        return shake_hands(
+        return connect(
             self._options(login.compressing),
             carrier,
             offered,
@@ -277,7 +277,7 @@ class Dialer:
         return self._templates[compressing]
 
     async def _bounded(
-        self, task: asyncio.Future[asyncssh.SSHClientConnection], client: Client, turn: Turn
+        self, task: asyncio.Future[asyncssh.SSHClientConnection], client: LoginClient, turn: HandshakeSlot
     ) -> asyncssh.SSHClientConnection:
         """The login within its time; the clock stands still while a person is being asked.
 
@@ -310,7 +310,7 @@ class Dialer:
     async def _diagnosed(self, login: Login, worker: int | str | None) -> SshError:
         """Look once more at a server that never said it speaks SSH: does it say something else?"""
         try:
-            words = await asyncio.wait_for(first_words(login.host, login.port), GREETING_TIMEOUT)
+            words = await asyncio.wait_for(read_banner(login.host, login.port), GREETING_TIMEOUT)
         except (OSError, asyncio.TimeoutError):
             words = b""
         if words.startswith(b"SSH-") and not words.startswith(_SPOKEN):
@@ -322,18 +322,18 @@ class Dialer:
     def _explained(
         self,
         error: Exception,
-        client: Client,
+        client: LoginClient,
         login: Login,
         worker: int | str | None,
-        trusted: Trusted,
+        trusted: TrustedKeys,
         tried: int,
-    ) -> TpuTuiError | _Unknown | _Exhausted:
-        words, everything = str(error), len(self.keys.offered())
+    ) -> TpuTuiError | _UnknownHostKey | _AuthTriesExhausted:
+        words, everything = str(error), len(self.keys.candidates())
         if isinstance(error, asyncssh.HostKeyNotVerifiable):
             if client.offered is not None:
-                problem = refusal(worker, login, trusted, client.offered)
+                problem = host_key_error(worker, login, trusted, client.offered)
                 if problem.reason is errors.Reason.HOST_KEY_UNKNOWN:
-                    return _Unknown(client.offered, problem)
+                    return _UnknownHostKey(client.offered, problem)
                 return problem
             return SshError(
                 errors.Reason.HOST_KEY_CHANGED,
@@ -351,7 +351,7 @@ class Dialer:
         if MAX_AUTH_TRIES_WORDS in words.lower():
             words = "too many keys were tried: --identity names one"
             problem = errors.denied(worker, login, everything, self.keys.locked, self.access.slice, words)
-            return _Exhausted(client.untried, problem) if 0 < client.untried < tried else problem
+            return _AuthTriesExhausted(client.untried, problem) if 0 < client.untried < tried else problem
         if isinstance(error, asyncssh.KeyExchangeFailed):
             return errors.no_algorithms(worker, login, words)
         if not client.greeted:
@@ -373,7 +373,7 @@ _UNGREETED = (errors.Reason.NOT_SSH, errors.Reason.CLOSED_EARLY)
 """How a login ends to which nobody ever said that they speak SSH."""
 
 
-class _Unknown(Exception):
+class _UnknownHostKey(Exception):
     """A host key nobody vouches for: the person may be asked before this becomes `error`."""
 
     def __init__(self, key: asyncssh.SSHKey, error: SshError) -> None:
@@ -382,7 +382,7 @@ class _Unknown(Exception):
         self.error = error
 
 
-class _Exhausted(Exception):
+class _AuthTriesExhausted(Exception):
     """The server had enough of keys that it does not know while some, the last ones, were not offered yet."""
 
     def __init__(self, untried: int, error: SshError) -> None:

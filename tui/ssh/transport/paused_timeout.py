@@ -15,7 +15,7 @@ _GLANCE = 0.2
 _Result = TypeVar("_Result")
 
 
-class Asked:
+class PromptClock:
     """Hands questions to a person, and knows for how long one or more of them have been open."""
 
     def __init__(self, prompter: Prompter) -> None:
@@ -52,7 +52,9 @@ class Asked:
                 self._seconds += time.monotonic() - self._since
 
 
-async def within(seconds: float, work: Coroutine[Any, Any, _Result], asked: Asked | None) -> tuple[_Result, float]:
+async def wait_for(
+    seconds: float, work: Coroutine[Any, Any, _Result], asked: PromptClock | None
+) -> tuple[_Result, float]:
     """What the work comes to, and the seconds that it left of those it had; cancelled it is when they are over.
 
     Raises asyncio.TimeoutError then.

@@ -25,14 +25,14 @@ class ProxyCommands:
     def __init__(self) -> None:
         self._running: set[_Program] = set()
 
-    def way(self, command: str, worker: int | str | None) -> ProxyWay:
+    def route_for(self, command: str, worker: int | str | None) -> ProxyRoute:
         """How a socket through this command is had."""
-        return ProxyWay(self, command, worker)
+        return ProxyRoute(self, command, worker)
 
     def start(self, command: str) -> tuple[_Program, socket.socket]:
         """Start one; the socket leads through it. Raises OSError."""
         for ended in [program for program in self._running if program.has_ended]:
-            ended.let_go()
+            ended.release()
             self._running.discard(ended)
         program = _Program()
         sock = program.start(command)
@@ -46,11 +46,11 @@ class ProxyCommands:
         await asyncio.gather(*(program.wait(_PARTING) for program in self._running))
         for program in self._running:
             program.kill()
-            program.let_go()
+            program.release()
         self._running.clear()
 
 
-class ProxyWay:
+class ProxyRoute:
     """One worker's way through its command: a program for each try."""
 
     def __init__(self, commands: ProxyCommands, command: str, worker: int | str | None) -> None:
@@ -90,7 +90,7 @@ class _Program:
         self._process: subprocess.Popen[bytes] | None = None
         self._loop = asyncio.get_running_loop()
         self._stderr = -1
-        self._said = b""
+        self._stderr_tail = b""
 
     def start(self, command: str) -> socket.socket:
         """Start it; the socket leads to its standard input and output. Raises OSError."""
@@ -111,13 +111,13 @@ class _Program:
             os.close(stderr)
         ours.setblocking(False)
         os.set_blocking(self._stderr, False)
-        self._loop.add_reader(self._stderr, self._hear)
+        self._loop.add_reader(self._stderr, self._read_stderr)
         return ours
 
     @property
     def words(self) -> str:
         """The last that it complained of."""
-        lines = self._said.decode("utf-8", "replace").strip().splitlines()
+        lines = self._stderr_tail.decode("utf-8", "replace").strip().splitlines()
         return lines[-1] if lines else ""
 
     @property
@@ -153,27 +153,27 @@ class _Program:
         if self._process is not None:
             self._process.wait()
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Hear its last words, and listen no more: what it left behind may hold its standard error for ever."""
         if self._stderr >= 0:
-            self._hear()
-        self._deafen()
+            self._read_stderr()
+        self._close_stderr()
 
     def _signal(self, number: signal.Signals) -> None:
         if self._process is not None and not self.has_ended:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, number)
 
-    def _hear(self) -> None:
+    def _read_stderr(self) -> None:
         try:
             heard = os.read(self._stderr, 4096)
         except BlockingIOError:
             return
-        self._said = (self._said + heard)[-_WORDS:]
+        self._stderr_tail = (self._stderr_tail + heard)[-_WORDS:]
         if not heard:
-            self._deafen()
+            self._close_stderr()
 
-    def _deafen(self) -> None:
+    def _close_stderr(self) -> None:
         if self._stderr >= 0:
             self._loop.remove_reader(self._stderr)
             os.close(self._stderr)

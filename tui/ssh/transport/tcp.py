@@ -79,14 +79,14 @@ def _drop(opening: asyncio.Future[socket.socket]) -> None:
         opening.result().close()
 
 
-class Turn:
+class HandshakeSlot:
     """One of so many turns, held while the body runs, or less: who waits for a silent host gives it back before."""
 
     def __init__(self, turns: asyncio.Semaphore) -> None:
         self._turns = turns
         self._held = False
 
-    async def __aenter__(self) -> Turn:
+    async def __aenter__(self) -> HandshakeSlot:
         await self.take()
         return self
 
@@ -106,16 +106,16 @@ class Turn:
 
 
 @contextlib.asynccontextmanager
-async def taking_turns(
+async def connect_in_turn(
     turns: asyncio.Semaphore, host: str, port: int, timeout: float
-) -> AsyncIterator[tuple[socket.socket, Turn]]:
+) -> AsyncIterator[tuple[socket.socket, HandshakeSlot]]:
     """A connected socket, and one of the turns, which is held while the body runs.
 
     A host that does not answer within `PATIENCE` goes on waiting without its turn, so that a pod with many silent
     workers keeps nobody else waiting. Raises what `open_socket` raises; after `timeout` seconds asyncio.TimeoutError,
     or socket.gaierror where until then nobody told the name's address.
     """
-    async with Turn(turns) as turn:
+    async with HandshakeSlot(turns) as turn:
         resolved = asyncio.Event()
         opening = asyncio.ensure_future(open_socket(host, port, resolved))
         patience = min(PATIENCE, timeout)
@@ -138,7 +138,7 @@ def _nobody_resolves() -> socket.gaierror:
     return socket.gaierror(socket.EAI_AGAIN, "no answer")
 
 
-async def first_words(host: str, port: int) -> bytes:
+async def read_banner(host: str, port: int) -> bytes:
     """What a server says to a client that greets it as SSH clients do."""
     loop = asyncio.get_running_loop()
     with await open_socket(host, port) as sock:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 
-class Corked(asyncio.Transport):
+class CoalescingTransport(asyncio.Transport):
     """A transport that passes on what is written when the loop's present turn is over."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
@@ -51,7 +51,7 @@ class Corked(asyncio.Transport):
         return self._transport.get_extra_info(name, default)
 
 
-class Line:
+class SocketTunnel:
     """A connected socket as asyncssh takes it in place of a tunnel."""
 
     def __init__(self, sock: socket.socket) -> None:
@@ -62,11 +62,13 @@ class Line:
     ) -> tuple[asyncio.Transport, asyncio.Protocol]:
         """Put a protocol onto the socket."""
         loop = asyncio.get_running_loop()
-        transport, first = await loop.create_connection(lambda: _Corking(protocol_factory()), sock=self._sock)
+        transport, first = await loop.create_connection(
+            lambda: _CoalescingProtocol(protocol_factory()), sock=self._sock
+        )
         return transport, first.protocol
 
 
-class _Corking(asyncio.Protocol):
+class _CoalescingProtocol(asyncio.Protocol):
     """Hands the socket's transport, corked, to the protocol that it is for, and is no longer asked after that."""
 
     def __init__(self, protocol: asyncio.Protocol) -> None:
@@ -75,4 +77,4 @@ class _Corking(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         plain = cast(asyncio.Transport, transport)
         plain.set_protocol(self.protocol)
-        self.protocol.connection_made(Corked(plain))
+        self.protocol.connection_made(CoalescingTransport(plain))

@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from tui.ssh.transport.write_coalescing import Line
+from tui.ssh.transport.write_coalescing import SocketTunnel
 
 
 class Peer(asyncio.Protocol):
@@ -33,7 +33,7 @@ async def on_stream() -> tuple[Peer, socket.socket, asyncio.Transport]:
     near, far = socket.socketpair()
     near.setblocking(False)
     far.setblocking(False)
-    _, protocol = await Line(near).create_connection(Peer, "host", 22)
+    _, protocol = await SocketTunnel(near).create_connection(Peer, "host", 22)
     assert isinstance(protocol, Peer)
     assert protocol.transport is not None
     return protocol, far, protocol.transport

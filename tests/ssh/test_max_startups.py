@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tests.sshd import OpensshWorker
-from tui.ssh.fleet import Completed, Fleet
+from tui.ssh.fleet import CommandResult, Fleet
 
 Start = Callable[..., OpensshWorker]
 FEW = ("MaxStartups 2:50:4",)
@@ -19,7 +19,7 @@ async def test_thirty_two_logins_at_a_server_that_drops_most_of_them_all_get_in(
     workers = [replace(server.worker, index=index) for index in range(MANY)]
     async with Fleet(workers, server.access()) as fleet:
         rows = [row async for row in fleet.run_all(range(MANY), "true")]
-    assert not [row for row in rows if not isinstance(row, Completed)]
+    assert not [row for row in rows if not isinstance(row, CommandResult)]
     assert len(rows) == MANY
 
 
@@ -30,6 +30,6 @@ async def test_a_jump_host_that_drops_logins_is_logged_in_to_once_for_all(sshd: 
     workers = [replace(server.worker, index=index) for index in range(MANY)]
     async with Fleet(workers, access) as fleet:
         rows = [row async for row in fleet.run_all(range(MANY), "true")]
-        assert not [row for row in rows if not isinstance(row, Completed)]
+        assert not [row for row in rows if not isinstance(row, CommandResult)]
         assert len(jump.connections()) == 1
     assert len(rows) == MANY

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.sshd import OpensshWorker, needs_sshd
-from tui.ssh.exec.command import Kept, OutputBudget, Running
+from tui.ssh.exec.command import BoundedOutput, OutputBudget, RunningCommand
 from tui.ssh.fleet import Fleet
 
 Start = Callable[..., OpensshWorker]
@@ -15,7 +15,7 @@ Start = Callable[..., OpensshWorker]
 
 @given(st.lists(st.binary(max_size=60)), st.integers(2, 80))
 def test_the_first_and_the_last_bytes_are_kept_and_the_rest_is_counted(pieces: list[bytes], limit: int) -> None:
-    kept, everything = Kept(OutputBudget(limit)), b"".join(pieces)
+    kept, everything = BoundedOutput(OutputBudget(limit)), b"".join(pieces)
     for piece in pieces:
         kept.add(piece)
         assert len(kept) <= limit
@@ -30,7 +30,7 @@ def test_the_first_and_the_last_bytes_are_kept_and_the_rest_is_counted(pieces: l
 @given(st.lists(st.tuples(st.integers(0, 3), st.binary(max_size=60)), max_size=40), st.integers(0, 300))
 def test_streams_share_one_budget_and_each_has_a_part_of_its_own(pieces: list[tuple[int, bytes]], total: int) -> None:
     budget = OutputBudget(total, 4)
-    kept = [Kept(budget) for _ in range(4)]
+    kept = [BoundedOutput(budget) for _ in range(4)]
     for stream, piece in pieces:
         kept[stream].add(piece)
         assert sum(map(len, kept)) <= total
@@ -43,14 +43,14 @@ def test_streams_share_one_budget_and_each_has_a_part_of_its_own(pieces: list[tu
 
 def test_what_one_stream_does_not_use_is_there_for_another() -> None:
     budget = OutputBudget(1000, 4)
-    quiet, loud = Kept(budget), Kept(budget)
+    quiet, loud = BoundedOutput(budget), BoundedOutput(budget)
     quiet.add(b"a")
     loud.add(b"b" * 749)
     assert (loud.omitted, len(loud)) == (0, 749)
 
 
 def test_without_a_limit_everything_is_kept() -> None:
-    kept = Kept()
+    kept = BoundedOutput()
     kept.add(b"a" * 1000)
     kept.add(b"b")
     assert kept.bytes() == b"a" * 1000 + b"b"
@@ -61,7 +61,7 @@ async def test_a_flood_is_cut_in_the_middle_and_its_command_goes_on(sshd: Start)
     server = sshd()
     heard = 0
 
-    def count(_running: Running, _on_stderr: bool, data: bytes) -> None:
+    def count(_running: RunningCommand, _on_stderr: bool, data: bytes) -> None:
         nonlocal heard
         heard += len(data)
 
@@ -80,7 +80,7 @@ async def test_what_comes_is_heard_while_the_command_runs(sshd: Start) -> None:
     heard: list[tuple[bool, bytes]] = []
     first = asyncio.Event()
 
-    def hear(_running: Running, on_stderr: bool, data: bytes) -> None:
+    def hear(_running: RunningCommand, on_stderr: bool, data: bytes) -> None:
         heard.append((on_stderr, data))
         first.set()
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.sshd import OpensshWorker
-from tui.ssh.exec.script_protocol import Answer, Call, NothingRunsError, answers, no_answer, parse_line
+from tui.ssh.exec.script_protocol import Answer, Call, ScriptNotRunError, no_answer_error, parse_answers, parse_line
 from tui.ssh.fleet import Fleet
 
 Start = Callable[..., OpensshWorker]
@@ -30,7 +30,7 @@ async def test_what_start_up_files_print_hides_no_answer(sshd: Start, chatter: s
     made = Call(SCRIPT, "0123456789abcdef", "0123456789abcdef", b"data")
     async with Fleet([server.worker], server.access()) as fleet:
         done = await fleet.run(0, made.command, input=made.input)
-    assert answers(made.nonce, done.stdout) == [Answer("one", "a=1", {"a": "1"}), Answer("two")]
+    assert parse_answers(made.nonce, done.stdout) == [Answer("one", "a=1", {"a": "1"}), Answer("two")]
 
 
 async def test_start_up_files_are_read_once_for_a_call_whose_time_is_limited(sshd: Start) -> None:
@@ -39,7 +39,7 @@ async def test_start_up_files_are_read_once_for_a_call_whose_time_is_limited(ssh
     made = Call(SCRIPT, "0123456789abcdef", "0123456789abcdef", b"data")
     async with Fleet([server.worker], server.access()) as fleet:
         done = await fleet.run(0, made.command, input=made.input, timeout=60)
-    assert [answer.word for answer in answers(made.nonce, done.stdout)] == ["one", "two"]
+    assert [answer.word for answer in parse_answers(made.nonce, done.stdout)] == ["one", "two"]
     assert (server.home / "times").read_text() == "read\n"
 
 
@@ -49,26 +49,26 @@ def test_another_calls_answer_is_none() -> None:
 
 
 def test_a_shell_that_repeats_the_script_is_not_repeated() -> None:
-    error = no_answer(3, "no answer", b"> a=1\r\n> say end\nsh: 10: shift: can't shift that many\n\n", 0)
+    error = no_answer_error(3, "no answer", b"> a=1\r\n> say end\nsh: 10: shift: can't shift that many\n\n", 0)
     assert error.sentence == "worker 3: no answer: sh: 10: shift: can't shift that many"
     assert "start-up files" in error.remedy
-    assert no_answer(3, "no answer", b" \n", 4).why == "it ended with 4"
-    assert no_answer(3, "no answer", b"", None).why == "the connection closed"
+    assert no_answer_error(3, "no answer", b" \n", 4).why == "it ended with 4"
+    assert no_answer_error(3, "no answer", b"", None).why == "the connection closed"
 
 
 def test_what_was_said_instead_of_an_answer_is_told_and_not_sshds_own_remark() -> None:
     remark = b"Could not chdir to home directory /home/eve: No such file or directory\r\n"
-    error = no_answer(3, "no answer", remark, 1, b"This account is currently not available.\n")
+    error = no_answer_error(3, "no answer", remark, 1, b"This account is currently not available.\n")
     assert error.why == "it ended with 1 and said: This account is currently not available."
-    assert isinstance(error, NothingRunsError)
-    assert no_answer(3, "no answer", remark, 1).why == "it ended with 1"
-    assert no_answer(3, "no answer", b"sh: not found", 127, b"welcome\n").why == "sh: not found"
-    assert not isinstance(no_answer(3, "no answer", b"", None), NothingRunsError)
+    assert isinstance(error, ScriptNotRunError)
+    assert no_answer_error(3, "no answer", remark, 1).why == "it ended with 1"
+    assert no_answer_error(3, "no answer", b"sh: not found", 127, b"welcome\n").why == "sh: not found"
+    assert not isinstance(no_answer_error(3, "no answer", b"", None), ScriptNotRunError)
 
 
 def test_a_password_that_has_expired_is_not_put_down_to_programs_that_are_missing() -> None:
     said = b"WARNING: Your password has expired.\r\nPassword change required but no TTY available.\r\n"
-    error = no_answer(3, "no answer", said, 1)
+    error = no_answer_error(3, "no answer", said, 1)
     assert error.why == "Password change required but no TTY available."
     assert "chage" in error.remedy
     assert "coreutils" not in error.remedy

@@ -10,7 +10,7 @@ from tui.checks.check_row import CheckRow
 from tui.checks.port_checks import FULL_MATRIX_WORKERS, firewall_remedy, peers_of, scope_rows, smallest_network
 from tui.pod.slice import Slice
 from tui.pod.worker import Worker
-from tui.ssh.exec.port_probe import judge
+from tui.ssh.exec.port_probe import classify_port
 
 
 def pod(count: int, **fields: object) -> Slice:
@@ -98,7 +98,7 @@ def test_where_gcloud_has_no_say_the_remedy_is_in_words() -> None:
 def test_what_a_worker_says_of_a_port_is_told_as_nmap_would(
     code: int | None, words: str, state: str, cause: str
 ) -> None:
-    answer = judge(code, words, 5.0)
+    answer = classify_port(code, words, 5.0)
 
     assert (answer.state, answer.cause) == (state, cause)
     assert bool(answer.remedy) == (cause == "forbidden")

@@ -15,8 +15,8 @@ from tests.sshd import OpensshWorker, free_port, make_key
 from tui.pod.worker import Worker
 from tui.ssh.config.access import Access, ClientKey, Login
 from tui.ssh.errors import Reason, SshError, unconnected
-from tui.ssh.exec.port_probe import judge
-from tui.ssh.fleet import Fleet, Reach
+from tui.ssh.exec.port_probe import classify_port
+from tui.ssh.fleet import Fleet, LoginResult
 
 Start = Callable[..., OpensshWorker]
 
@@ -40,9 +40,11 @@ async def _speaker(say: bytes, *, first: bool = True, hang: bool = False) -> Asy
         server.close()
 
 
-async def _reach(host: str, port: int, timeout: float | None = None, **access: object) -> tuple[Reach, SshError]:
+async def _reach(
+    host: str, port: int, timeout: float | None = None, **access: object
+) -> tuple[LoginResult, SshError]:
     async with Fleet([Worker(0, external_ip=host, port=port)], Access(user="me", **access)) as fleet:  # type: ignore[arg-type]
-        reach = await fleet.reach(0, timeout)
+        reach = await fleet.try_login(0, timeout)
     assert isinstance(reach.error, SshError)
     assert reach.error.remedy
     assert reach.error.worker == 0
@@ -53,7 +55,7 @@ async def _reach(host: str, port: int, timeout: float | None = None, **access: o
 async def test_a_worker_that_lets_us_in_is_ready(sshd: Start) -> None:
     server = sshd()
     async with Fleet([server.worker], server.access()) as fleet:
-        reach = await fleet.reach(0, 20)
+        reach = await fleet.try_login(0, 20)
         assert reach.ok
         assert reach.connected is not None
         assert reach.logged_in is not None
@@ -149,7 +151,7 @@ async def test_a_server_that_hangs_up_in_the_middle_of_the_login_is_no_broken_ne
         worker = Worker(0, external_ip="127.0.0.1", port=server.get_port(), host_keys=(_public(key),))
         access = Access(user="me", client_keys=(ClientKey("k", key.export_private_key().decode()),))
         async with Fleet([worker], access) as fleet:
-            reach = await fleet.reach(0)
+            reach = await fleet.try_login(0)
     assert isinstance(reach.error, SshError)
     assert (reach.stage, reach.error.what) == ("login", "it hung up in the middle of the login")
     assert ("Your account has expired" in reach.error.why) == bool(banner)
@@ -184,7 +186,7 @@ async def test_a_key_that_is_not_let_in_names_the_ways_to_get_in(sshd: Start) ->
     make_key(server.root / "stranger")
     access = server.access(identity=str(server.root / "stranger"))
     async with Fleet([server.worker], access) as fleet:
-        reach = await fleet.reach(0)
+        reach = await fleet.try_login(0)
     assert isinstance(reach.error, SshError)
     assert (reach.stage, reach.error.reason) == ("login", Reason.DENIED)
     for remedy in ("keys add", "gcloud compute tpus tpu-vm ssh", "ssh-add", "--user"):
@@ -194,7 +196,7 @@ async def test_a_key_that_is_not_let_in_names_the_ways_to_get_in(sshd: Start) ->
 async def test_a_server_that_wants_more_than_a_key_is_not_said_to_refuse_the_key(sshd: Start) -> None:
     server = sshd(extra=("AuthenticationMethods publickey,password", "PasswordAuthentication yes"))
     async with Fleet([server.worker], server.access()) as fleet:
-        reach = await fleet.reach(0)
+        reach = await fleet.try_login(0)
     assert isinstance(reach.error, SshError)
     assert (reach.stage, reach.error.reason) == ("login", Reason.DENIED)
     assert "root@127.0.0.1 wants password" in str(reach.error)
@@ -204,14 +206,14 @@ async def test_a_server_that_wants_more_than_a_key_is_not_said_to_refuse_the_key
 async def test_a_server_that_has_no_host_key_we_take_is_told_from_a_broken_network(sshd: Start) -> None:
     server = sshd(host_key_type="rsa", extra=("HostKeyAlgorithms ssh-rsa",))
     async with Fleet([server.worker], server.access()) as fleet:
-        reach = await fleet.reach(0)
+        reach = await fleet.try_login(0)
     assert "no algorithm in common" in str(reach.error)
 
 
 async def test_a_host_key_problem_is_told_as_such(sshd: Start) -> None:
     server = sshd()
     async with Fleet([server.stranger], server.access()) as fleet:
-        assert (await fleet.reach(0)).stage == "host_key"
+        assert (await fleet.try_login(0)).stage == "host_key"
 
 
 async def test_an_old_server_with_other_algorithms_still_lets_in(sshd: Start) -> None:
@@ -267,6 +269,6 @@ async def test_a_worker_that_forbids_forwarding_cannot_be_probed_from(sshd: Star
     ],
 )
 def test_the_words_of_a_refused_channel_are_understood(words: str, state: str, cause: str) -> None:
-    verdict = judge(2, words, 5)
+    verdict = classify_port(2, words, 5)
     assert (verdict.state, verdict.cause) == (state, cause)
     assert "\x1b" not in verdict.detail

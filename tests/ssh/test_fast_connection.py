@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.ssh.test_keys import _add, agent
+from tests.ssh.test_client_keys import _add, agent
 from tests.sshd import OpensshWorker, make_key
 from tui.ssh.config.access import Access
 from tui.ssh.fleet import Fleet

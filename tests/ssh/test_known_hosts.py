@@ -18,7 +18,7 @@ from tui.pod.worker import Worker
 from tui.ssh.config.access import Access
 from tui.ssh.errors import Reason, SshError
 from tui.ssh.fleet import Fleet
-from tui.ssh.keys.known_hosts import remember
+from tui.ssh.keys.known_hosts import add_known_host
 
 Start = Callable[..., OpensshWorker]
 
@@ -210,7 +210,7 @@ def _remember_many(path: str, line: str, together: Barrier) -> None:
     key = asyncssh.import_public_key(line)
     for index in range(50):
         together.wait(30)
-        remember(Path(path), f"host-{index}", key)
+        add_known_host(Path(path), f"host-{index}", key)
 
 
 def test_several_processes_file_keys_without_tearing_or_doubling(tmp_path: Path) -> None:
@@ -250,4 +250,4 @@ async def test_strangers_are_those_whom_neither_the_api_nor_a_file_knows(tmp_pat
         Worker(4, external_ip="10.0.0.5", host_keys=("no key at all",)),
     ]
     async with Fleet(workers, Access(known_hosts=filed)) as fleet:
-        assert fleet.strangers() == [2, 4]
+        assert fleet.unknown_hosts() == [2, 4]

@@ -15,13 +15,13 @@ from pathlib import Path
 import pytest
 
 from tests.runs.pipes import until
+from tests.ssh.test_client_keys import _add, agent
 from tests.ssh.test_fleet import _until
-from tests.ssh.test_keys import _add, agent
 from tests.sshd import OpensshWorker, make_key
 from tui.errors import UsageError
 from tui.ssh.config.access import Access, Login, local_user, login_for
 from tui.ssh.errors import Reason, SshError
-from tui.ssh.fleet import Completed, Fleet
+from tui.ssh.fleet import CommandResult, Fleet
 from tui.ssh.keys.client_keys import unlock
 
 __all__ = ["agent"]
@@ -110,7 +110,7 @@ def test_what_ssh_does_not_understand_is_told_in_its_words(tmp_path: Path) -> No
 
 
 def test_a_condition_that_takes_for_ever_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tui.ssh.config.openssh_config.PATIENCE", 0.5)
+    monkeypatch.setattr("tui.ssh.config.openssh_config.SSH_TIMEOUT_S", 0.5)
     with pytest.raises(UsageError, match="ssh -G tpu took longer than"):
         _login(tmp_path, 'Match exec "exec sleep 5"\n User eve\n')
 
@@ -139,7 +139,7 @@ def test_what_a_condition_said_holds_for_a_while_and_no_longer(
     assert login_for("tpu", None, None, access).jump is None
     (tmp_path / "office").unlink()
     assert login_for("tpu", None, None, access).jump is None
-    monkeypatch.setattr("tui.ssh.config.openssh_config.HOLDS", 0.0)
+    monkeypatch.setattr("tui.ssh.config.openssh_config.CACHE_S", 0.0)
     assert login_for("tpu", None, None, access).jump == "gate"
 
 
@@ -161,7 +161,7 @@ async def test_a_configured_command_leads_to_the_workers_and_ends_with_them(sshd
     workers = [replace(server.worker, index=index) for index in range(3)]
     async with Fleet(workers, access) as fleet:
         rows = [row async for row in fleet.run_all(range(3), "head -c 300000 /dev/zero")]
-        assert [len(row.stdout) for row in rows if isinstance(row, Completed)] == [300000] * 3
+        assert [len(row.stdout) for row in rows if isinstance(row, CommandResult)] == [300000] * 3
         assert len(_running(script)) == 3
         server.cut()
         until(lambda: not server.connections())
@@ -192,7 +192,7 @@ async def test_a_command_that_fails_is_told_in_its_own_words(sshd: Start, tmp_pa
     server = sshd()
     access = _through(server, tmp_path, "sh -c 'echo one >&2; echo no login >&2; exit 1'")
     async with Fleet([server.worker], access) as fleet:
-        reach = await fleet.reach(0)
+        reach = await fleet.try_login(0)
     assert isinstance(reach.error, SshError)
     assert reach.error.what == "its ProxyCommand does not lead to it"
     assert reach.error.why.endswith(": no login")
@@ -203,7 +203,7 @@ async def test_a_command_that_brings_nothing_is_named_and_ended(sshd: Start, tmp
     script = tmp_path / "nothing.sh"
     script.write_text("trap '' TERM\nwhile :; do sleep 1; done\n")
     async with Fleet([server.worker], _through(server, tmp_path, f"sh {script}", login_timeout=1.5)) as fleet:
-        reach = await fleet.reach(0)
+        reach = await fleet.try_login(0)
     assert "ProxyCommand" in str(reach.error)
     assert "nothing comes" in str(reach.error)
     assert _running(script) == []

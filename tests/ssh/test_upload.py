@@ -15,9 +15,9 @@ import pytest
 from tests.sshd import OpensshWorker
 from tui.errors import UsageError, WorkerError
 from tui.ssh.fleet import Fleet
-from tui.ssh.sync.bundle import read_parcel
+from tui.ssh.sync.bundle import read_bundle
 from tui.ssh.sync.source_tree import read_tree
-from tui.ssh.sync.upload import SyncResult, code_directory, send_parcel, sync_tree
+from tui.ssh.sync.upload import SyncResult, code_directory, send_bundle, sync_tree
 
 Start = Callable[..., OpensshWorker]
 
@@ -274,10 +274,10 @@ async def test_a_file_that_changes_meanwhile_is_never_taken_for_the_one_it_was(
     server = sshd()
     (tmp_path / "source").mkdir()
     (tmp_path / "source/a").write_bytes(b"x" * 90_000)
-    parcel = read_parcel(tmp_path / "source")
+    parcel = read_bundle(tmp_path / "source")
     (tmp_path / "source/a").write_bytes(now)
     async with Fleet([server.worker], server.access()) as fleet:
-        (error,) = [row async for row in send_parcel(fleet, [0], parcel)]
+        (error,) = [row async for row in send_bundle(fleet, [0], parcel)]
         assert isinstance(error, WorkerError)
         assert why in error.why
         assert not (server.home / ".tpu-tui/code" / parcel.tree.hash).exists()

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tui.ssh.transport.paused_timeout import Asked, within
+from tui.ssh.transport.paused_timeout import PromptClock, wait_for
 
 
 class Person:
@@ -28,7 +28,7 @@ async def test_work_that_is_done_in_time_leaves_the_rest_of_it() -> None:
     async def work() -> str:
         return "done"
 
-    result, left = await within(60.0, work(), None)
+    result, left = await wait_for(60.0, work(), None)
     assert result == "done"
     assert 0 < left < 60
 
@@ -43,20 +43,20 @@ async def test_work_that_takes_too_long_is_cancelled() -> None:
             cancelled.set()
 
     with pytest.raises(asyncio.TimeoutError):
-        await within(0.05, work(), Asked(Person()))
+        await wait_for(0.05, work(), PromptClock(Person()))
     assert cancelled.is_set()
 
 
 @pytest.mark.parametrize("kind", ["secret", "trust"])
 async def test_no_time_passes_while_a_person_is_asked(kind: str) -> None:
     person = Person()
-    asked = Asked(person)
+    asked = PromptClock(person)
     asyncio.get_running_loop().call_later(1.0, person.answering.set)
 
     async def work() -> object:
         return await (asked.secret("passphrase") if kind == "secret" else asked.trust("0", "ed25519", "SHA256:x"))
 
-    result, left = await within(0.5, work(), asked)
+    result, left = await wait_for(0.5, work(), asked)
     assert result == ("passphrase" if kind == "secret" else True)
     assert left > 0
     assert asked.seconds >= 0.5
@@ -67,4 +67,4 @@ async def test_what_fails_in_time_fails_for_its_own_reason() -> None:
         raise OSError("no way")
 
     with pytest.raises(OSError, match="no way"):
-        await within(60.0, work(), None)
+        await wait_for(60.0, work(), None)

@@ -23,8 +23,8 @@ from tui.pod.worker import Worker
 from tui.ssh.config.access import Access
 from tui.ssh.errors import Reason, SshError
 from tui.ssh.fleet import Fleet
-from tui.ssh.transport.iap_protocol import Frame, Ledger, Tag, decode
-from tui.ssh.transport.iap_tunnel import Target, Tunnels
+from tui.ssh.transport.iap_protocol import Frame, ResendBuffer, Tag, decode
+from tui.ssh.transport.iap_tunnel import IapTarget, IapTunnels
 
 Start = Callable[..., OpensshWorker]
 BIG = 3_000_000
@@ -103,8 +103,8 @@ async def test_a_tunnel_that_is_cut_while_nobody_reads_hands_on_what_it_counted(
 
     async with await asyncio.start_server(machine, "127.0.0.1", 0) as server:
         iap.machines["machine", 22] = server.sockets[0].getsockname()[:2]
-        tunnels = Tunnels(Access(user="me", iap_url=iap.url))
-        local = await tunnels.open(Target("p", "z", "machine", 22), 0)
+        tunnels = IapTunnels(Access(user="me", iap_url=iap.url))
+        local = await tunnels.open(IapTarget("p", "z", "machine", 22), 0)
         with local:
             await _until_still(local, FIONREAD)
             iap.cut_all()
@@ -215,7 +215,7 @@ def test_messages_are_read_as_they_are_written() -> None:
 
 @given(st.lists(st.binary(max_size=40_000), max_size=6), st.lists(st.floats(0, 1), max_size=8))
 def test_whatever_is_confirmed_and_resent_each_byte_arrives_once(pieces: list[bytes], cuts: list[float]) -> None:
-    ledger, arrived = Ledger(), bytearray()
+    ledger, arrived = ResendBuffer(), bytearray()
     for piece in pieces:
         ledger.add(piece)
     for cut in [*cuts, 1.0]:
@@ -230,7 +230,7 @@ def test_whatever_is_confirmed_and_resent_each_byte_arrives_once(pieces: list[by
 
 
 def test_confirmations_that_make_no_sense_are_refused() -> None:
-    ledger = Ledger()
+    ledger = ResendBuffer()
     ledger.add(b"abc")
     with pytest.raises(ValueError, match="more than was sent"):
         ledger.confirm(1)

@@ -4,7 +4,7 @@ import pytest
 
 from tui.checks.workers.login_check import rows_of_reach
 from tui.errors import WorkerError
-from tui.ssh.exec.port_probe import Reach
+from tui.ssh.exec.port_probe import LoginResult
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from tui.ssh.exec.port_probe import Reach
 def test_a_login_ends_where_it_ended_with_its_sentence(stage: str, checks: list[str]) -> None:
     error = WorkerError("cannot log in", worker=3, why="because", remedy="do this")
 
-    rows = rows_of_reach(Reach(3, stage, 0.01, None, error))
+    rows = rows_of_reach(LoginResult(3, stage, 0.01, None, error))
 
     assert [row.check for row in rows] == checks
     assert [row.status for row in rows] == ["pass"] * (len(checks) - 1) + ["fail"]
@@ -29,7 +29,7 @@ def test_a_login_ends_where_it_ended_with_its_sentence(stage: str, checks: list[
 
 
 def test_a_login_tells_how_long_its_steps_took() -> None:
-    rows = rows_of_reach(Reach(0, "ready", 0.010, 0.050))
+    rows = rows_of_reach(LoginResult(0, "ready", 0.010, 0.050))
 
     assert [row.detail for row in rows] == [
         "connected after 10 ms",

@@ -19,7 +19,7 @@ from tui.pod.worker import Worker
 from tui.ssh.config.access import Access
 from tui.ssh.errors import Reason, SshError
 from tui.ssh.fleet import Fleet
-from tui.ssh.keys.client_keys import lie_open, unlock
+from tui.ssh.keys.client_keys import has_unencrypted_key, unlock
 
 Start = Callable[..., OpensshWorker]
 PASSPHRASE = "correct horse"
@@ -320,19 +320,19 @@ def _key(path: Path, *options: str) -> str:
     ],
 )
 def test_a_key_without_a_passphrase_is_seen_as_open(tmp_path: Path, options: tuple[str, ...], open_: bool) -> None:
-    assert lie_open(Access(identity=_key(tmp_path / "key", *options))) is open_
+    assert has_unencrypted_key(Access(identity=_key(tmp_path / "key", *options))) is open_
 
 
 def test_one_open_key_among_the_usual_ones_will_do_and_the_one_asked_for_counts_alone(tmp_path: Path) -> None:
     locked = _key(tmp_path / "locked", "-t", "ed25519", "-N", PASSPHRASE)
     plain = _key(tmp_path / "plain", "-t", "ed25519", "-N", "")
     missing = str(tmp_path / "missing")
-    assert lie_open(Access(identities=(missing, locked, plain)))
-    assert not lie_open(Access(identity=locked, identities=(plain,)))
-    assert not lie_open(Access(identities=(missing, locked)))
+    assert has_unencrypted_key(Access(identities=(missing, locked, plain)))
+    assert not has_unencrypted_key(Access(identity=locked, identities=(plain,)))
+    assert not has_unencrypted_key(Access(identities=(missing, locked)))
 
 
 @pytest.mark.parametrize("text", ["", "junk", "-----BEGIN OPENSSH PRIVATE KEY-----\n", "\x00\xff"])
 def test_a_file_that_is_no_key_does_not_lie_open(tmp_path: Path, text: str) -> None:
     (tmp_path / "key").write_text(text)
-    assert not lie_open(Access(identity=str(tmp_path / "key")))
+    assert not has_unencrypted_key(Access(identity=str(tmp_path / "key")))
