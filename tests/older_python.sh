@@ -40,12 +40,12 @@ leave_out tests/runs/test_worker_follow.py tests/runs/test_worker_job.py tests/r
 # console is the console of tests/console behind a library of its own.
 leave_out tests/checks/test_firewall.py tests/runs/test_taken_away.py tests/ssh/test_slow_links.py tests/cli/test_serve.py
 # Whose host keys are believed is OpenSSH's files and asyncssh's reading of them, the configuration `ssh -G`'s, who is let in
-# sshd's. tests/ssh/test_fleet, test_keys and test_transfer log in on this Python: known, unknown, by jump hosts, again.
-leave_out tests/ssh/test_known_hosts.py tests/ssh/test_openssh_config.py tests/ssh/test_rlimit.py tests/ssh/test_login.py \
+# sshd's. tests/ssh/test_fleet, test_client_keys and test_upload log in on this Python: known, unknown, by jump hosts, again.
+leave_out tests/ssh/test_known_hosts.py tests/ssh/test_openssh_config.py tests/ssh/test_max_startups.py tests/ssh/test_login.py \
     tests/ssh/test_tcp.py
 # Two homes are two machines in tests/runs/test_discover too, and tests/cli/test_local_pod looks for a secret everywhere.
 leave_out tests/cli/test_two_machines.py tests/cli/test_secrets.py
-# Launches that fail, what follows an end, keys and lists of hosts: tests/runs/test_over_ssh and test_ends, tests/ssh/test_keys
+# Launches that fail, what follows an end, keys and lists of hosts: tests/runs/test_over_ssh and test_ends, tests/ssh/test_client_keys
 # and tests/cli/test_exec come by the same modules; odd words and surroundings by those of test_parsing.
 leave_out tests/runs/test_launch_failures.py tests/runs/test_on_end.py tests/runs/test_faults.py tests/cli/test_keys.py \
     tests/cli/test_hosts_file.py tests/cli/test_odd_arguments.py tests/cli/test_odd_surroundings.py
