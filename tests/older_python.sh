@@ -70,8 +70,8 @@ leave_out tests/console/test_keys.py tests/console/test_run_screen.py tests/cons
     tests/console/test_steadiness.py tests/console/test_log_pane.py
 # Patterns are the one thing of the logs that Pythons differ in. test_dialects has lines of every dialect, test_carriers of
 # every launcher, test_demux cuts bytes into samples; the tables of public logs and the other ways to read bring no other.
-leave_out tests/logs/test_public_shapes.py tests/logs/test_readings.py tests/logs/test_archive.py tests/logs/test_fast.py \
-    tests/logs/test_kept.py tests/logs/test_picking.py tests/logs/test_pod_curves.py tests/cli/test_saved_logs.py
+leave_out tests/logs/test_public_shapes.py tests/logs/test_match_cache.py tests/logs/test_saved_log.py tests/logs/test_block_reader.py \
+    tests/logs/test_summary_cache.py tests/logs/test_line_filter.py tests/logs/test_pod_curves.py tests/cli/test_saved_logs.py
 echo "On $($venv/bin/python --version):"
 # shellcheck disable=SC2086
 exec $venv/bin/python -m pytest -q -p no:cacheprovider $options "$@"

@@ -64,6 +64,7 @@ class Reader:
         self._always = {place for place, each in enumerate(dialects) if not each.hints}
         self._hinting = _hinting(tuple(each.hints for each in dialects))
         self._groups = _grouped(tuple(self._hinting))
+        self._any_part = _pattern_of(tuple(self._groups))
         self._young: dict[bytes, Reading] = {}
         self._old: dict[bytes, Reading] = {}
         self._has_own = any(dialect.is_own for dialect in dialects)
@@ -86,7 +87,7 @@ class Reader:
             shape += b"\n%d" % (len(text) - len(own_text))
         reading = self._known(shape)
         if reading is None:
-            hinted = self._hinted(shape)
+            hinted = self.dialects_for(shape)
             reading = self._read(line, own_text, hinted)
             if len(text) <= LONGEST_SHAPE and all(dialect.is_digit_blind for dialect in hinted):
                 self._remember(shape, reading)
@@ -105,8 +106,14 @@ class Reader:
             self._old, self._young = self._young, {}
         self._young[shape] = reading
 
-    def _hinted(self, shape: bytes) -> tuple[Dialect, ...]:
+    def dialects_for(self, shape: bytes) -> tuple[Dialect, ...]:
+        """Return the dialects of which a line of this shape holds a hint.
+
+        One search rejects most lines that hold none: a megabyte of binary data has thousands of them.
+        """
         places = set(self._always)
+        if self._any_part is None or self._any_part.search(shape) is None:
+            return tuple(self._dialects[place] for place in sorted(places))
         for part, hints in self._groups.items():
             if part in shape:
                 for hint in hints:
@@ -152,6 +159,12 @@ def _grouped(hints: tuple[bytes, ...]) -> dict[bytes, list[bytes]]:
     for hint, some in parts.items():
         groups.setdefault(max(some, key=lambda part: (counts[part], part)), []).append(hint)
     return groups
+
+
+@lru_cache(maxsize=4)
+def _pattern_of(parts: tuple[bytes, ...]) -> re.Pattern[bytes] | None:
+    """Return the pattern that finds any of the parts; None where there are none."""
+    return re.compile(b"|".join(map(re.escape, parts))) if parts else None
 
 
 def _found(match: re.Match[bytes], text: bytes) -> Found:

@@ -12,12 +12,13 @@ LONGEST_LINE = 1024 * 1024
 """A longer line is handed out in pieces of this many bytes."""
 
 
-_ESCAPES = re.compile(rb"\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]{0,4096}(?:\x07|\x1b\\)|[@-Z\\^_])")
+ESCAPE = re.compile(rb"\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]{0,4096}(?:\x07|\x1b\\)|[@-Z\\^_])")
+"""What terminals take for a colour or a title."""
 
 
 def without_escapes(text: bytes) -> bytes:
     """The text without what terminals take for colours and titles."""
-    return _ESCAPES.sub(b"", text) if b"\x1b" in text else text
+    return ESCAPE.sub(b"", text) if b"\x1b" in text else text
 
 
 _GLUED = re.compile(rb"(?<=it/s\]|s/it\])(?=[A-Z{\[\t]|(?:epoch|step|iter|train)(?![a-z]))")

@@ -13,7 +13,7 @@ from tui.logs.files.line_assembler import UNSEEN, Stream
 from tui.logs.single_line_reader import SingleLineReader
 from tui.logs.state.demux_state import DemuxState
 from tui.logs.state.samples import Bools, Floats, Ints, PlainSamples
-from tui.logs.vectorized.hint_search import Signs, signs_of
+from tui.logs.vectorized.hint_search import HintFinder, hint_finder_for
 from tui.logs.vectorized.line_scanner import MOMENT, TAILS, Bytes, Found, Heads, Scanner
 from tui.logs.vectorized.numpy_import import np, npt, places_of
 from tui.logs.vectorized.packed_digits import Words
@@ -129,9 +129,9 @@ class _Context:
         self._dialects = dialects
 
     @cached_property
-    def hint_finder(self) -> Signs | None:
+    def hint_finder(self) -> HintFinder | None:
         """Finds lines that a dialect could match, or that hold escapes; None where any line could be one."""
-        return signs_of(self._dialects)
+        return hint_finder_for(self._dialects)
 
 
 class _Block:
@@ -344,7 +344,7 @@ class _Block:
         kept = np.concatenate((places_of(told & (prefix > 0)), places_of(told & (prefix == 0))))
         return quiet[kept], prefix[kept]
 
-    def _telling(self, signs: Signs, starts: Ints, ends: Ints) -> Ints:
+    def _telling(self, signs: HintFinder, starts: Ints, ends: Ints) -> Ints:
         """Which lines hold something that a dialect could match, from these places on."""
         # Each with its line end.
         after = ends + 1

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from tui.logs.dialects.dialect import Dialect
+from tui.logs.files.lines import ESCAPE
 from tui.logs.state.samples import Ints
 from tui.logs.vectorized.numpy_import import np, places_of
 
@@ -26,8 +27,8 @@ _NO_LETTERS = re.compile(rb"[^A-Za-z_\r\n]{0,80}[\r\n]")
 """The rest of a line that says nothing more in words."""
 
 
-class Signs:
-    """Byte strings to look for; those of one or two bytes cost more. `last` ones must have no word behind."""
+class HintFinder:
+    """Finds lines that hold a string, or an escape sequence; `last` ones must have no word behind."""
 
     def __init__(self, strings: Sequence[bytes], last: Sequence[bytes] = ()) -> None:
         self._short = tuple(string for string in (*strings, *last) if len(string) < _WINDOW - 1)
@@ -56,6 +57,8 @@ class Signs:
                     break
         for string in self._short:
             hits += _places_of(string, joined)
+        # A lone escape character changes nothing; binary data is full of them.
+        hits += [place for place in _places_of(b"\x1b", joined) if ESCAPE.match(joined, place)]
         if not hits:
             return np.zeros(0, np.int64)
         lines = np.searchsorted(ends, np.array(hits, np.int64), side="right")
@@ -63,13 +66,13 @@ class Signs:
 
 
 @lru_cache(maxsize=4)
-def signs_of(dialects: tuple[Dialect, ...]) -> Signs | None:
+def hint_finder_for(dialects: tuple[Dialect, ...]) -> HintFinder | None:
     """Finds lines that a dialect could match, or that hold escapes; None where any line could be one."""
     if any(not dialect.hints for dialect in dialects):
         return None
     last = {hint for dialect in dialects if dialect.hints_end for hint in dialect.hints}
     others = {hint for dialect in dialects if not dialect.hints_end for hint in dialect.hints}
-    return Signs((*sorted(others), b"\x1b"), sorted(last - others))
+    return HintFinder(sorted(others), sorted(last - others))
 
 
 def _windows(string: bytes) -> list[tuple[int, int]]:

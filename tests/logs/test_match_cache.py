@@ -19,6 +19,8 @@ from tui.logs.dialects.dialect import Dialect
 from tui.logs.dialects.match_cache import Reader
 from tui.logs.dialects.regex_safety import is_digit_blind
 from tui.logs.dialects.registry import BUILT_IN, user_dialects
+from tui.logs.files.line_assembler import Stream
+from tui.logs.single_line_reader import SingleLineReader
 
 CORPUS = [text(shape) for shape in EVERY + PUBLIC]
 LINES = sorted({line for log in CORPUS for line in log.splitlines()})
@@ -151,3 +153,37 @@ def test_a_loss_beyond_what_a_curve_can_draw_is_still_told() -> None:
     demux = Demux()
     demux.feed(0, b"step 5 loss 2.5e+88\n")
     assert [row.loss for row in demux.snapshot().rows()] == [2.5e88]
+
+
+class CountingBytes(bytes):
+    """Counts how often it is searched for a hint."""
+
+    searches = 0
+
+    def __contains__(self, part: object) -> bool:
+        CountingBytes.searches += 1
+        return super().__contains__(part)  # type: ignore[operator]
+
+
+def test_lines_without_hints_are_searched_for_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CountingBytes, "searches", 0)
+    reader = Reader(BUILT_IN)
+    lines = [b"compiling the graph", *random.Random(5).randbytes(100_000).split(b"\n")]
+    assert {reader.dialects_for(CountingBytes(line)) for line in lines} == {()}
+    assert CountingBytes.searches < len(lines)
+
+
+def test_few_lines_of_binary_data_are_read_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[bytes] = []
+    read_line = SingleLineReader.read_line
+
+    def count(lines: SingleLineReader, stream: Stream, line: bytes, now: float | None, offset: int) -> None:
+        read.append(line)
+        read_line(lines, stream, line, now, offset)
+
+    monkeypatch.setattr(SingleLineReader, "read_line", count)
+    data = random.Random(5).randbytes(1_000_000)
+    demux = Demux()
+    demux.feed(0, data)
+    demux.finish()
+    assert len(read) < 0.25 * demux.state.lines
