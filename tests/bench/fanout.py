@@ -68,7 +68,7 @@ sys.exit(code)
 """Runs a command, waits for it and for whatever outlives it (a run's keeper), and tells what all of them took."""
 _OURS = (
     "import numpy, tui.cli, tui.commands.runs, tui.commands.slices, tui.logs.demux, "
-    "tui.runs.keeper.lifecycle, tui.ssh.transport.login"
+    "tui.runs.keeper.__main__, tui.ssh.transport.login"
 )
 
 

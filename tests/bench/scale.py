@@ -27,7 +27,7 @@ from tests.runs.ssh_pod import Pod, unattended
 from tests.sshd import MISSING, openssh_worker
 from tui.pod.run import Run
 from tui.pod.worker import Worker
-from tui.runs.health.stall_detector import LOOK
+from tui.runs.health.stall_detector import LOAD_DELAY_S
 from tui.runs.read.sample_reader import RunReader
 from tui.runs.record.run_directory import RunDirectory
 
@@ -35,8 +35,8 @@ CORES = 8
 LIVE = (4, 16, 32, 64)
 """Workers reached by real SSH; their jobs and servers share this machine with the keepers."""
 LIVE_SECONDS = 30
-SETTLING_SECONDS = LOOK + 2
-"""Between the last run's launch and the measurement: in it each keeper loads once what looks for stalled cores."""
+SETTLING_SECONDS = LOAD_DELAY_S + 2
+"""Between the last run's launch and the measurement: in it each keeper loads once what watches the cores."""
 SIMULATED = (64, 256, 512, 1024, 2048)
 """Workers of which only the bytes exist."""
 SIMULATED_SECONDS = 20

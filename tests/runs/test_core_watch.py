@@ -72,7 +72,7 @@ async def flagged(pod: Pod) -> CoreWatch:
     watch = pod.watch()
     for _ in range(30):
         pod.train()
-    await watch.look(pod.snapshot)
+    await watch.check_snapshot(pod.snapshot)
     (told,) = pod.told("behind")
     assert (told.worker, told.get("cores")) == (2, [LAGGING])
     return watch
@@ -83,11 +83,11 @@ async def test_a_finding_begins_when_the_core_was_first_seen_behind(pod: Pod) ->
     for _ in range(30):
         pod.train()
     first_look = datetime.now(timezone.utc)
-    await watch.look(pod.snapshot)
+    await watch.check_snapshot(pod.snapshot)
     assert not pod.told("behind")
     while not pod.told("behind"):
         await asyncio.sleep(0.02)
-        await watch.look(pod.snapshot)
+        await watch.check_snapshot(pod.snapshot)
     (finding,) = status_of(pod.directory).findings
     assert finding.since is not None
     found = datetime.fromisoformat(pod.told("behind")[0].time)
@@ -98,7 +98,7 @@ async def test_a_finding_begins_when_the_core_was_first_seen_behind(pod: Pod) ->
 async def test_a_core_that_trains_level_with_the_others_has_recovered_and_its_finding_stays(pod: Pod) -> None:
     watch = await flagged(pod)
     pod.train(behind=False)
-    await watch.look(pod.snapshot)
+    await watch.check_snapshot(pod.snapshot)
     (over,) = pod.told("over")
     assert over.get("text") == f"core {LAGGING}: level with the others again"
     (finding,) = status_of(pod.directory).findings
@@ -113,10 +113,10 @@ async def test_a_core_whose_workers_have_ended_has_not_recovered(pod: Pod) -> No
     watch = await flagged(pod)
     for worker in range(4):
         pod.demux.end(worker)
-    await watch.look(pod.snapshot)
+    await watch.check_snapshot(pod.snapshot)
     pod.train(behind=False)
     pod.reachability.mark_ended(LAGGING // 2)
-    await watch.look(pod.snapshot)
+    await watch.check_snapshot(pod.snapshot)
     assert not pod.told("over")
 
 
@@ -124,10 +124,10 @@ async def test_a_core_that_reaches_the_others_only_because_they_have_stopped_has
     watch = await flagged(pod)
     pod.step -= 1
     pod.train(behind=False, only=(LAGGING,))
-    await watch.look(pod.snapshot)
+    await watch.check_snapshot(pod.snapshot)
     assert not pod.told("over")
     pod.train(behind=False)
-    await watch.look(pod.snapshot)
+    await watch.check_snapshot(pod.snapshot)
     assert len(pod.told("over")) == 1
 
 
@@ -136,7 +136,7 @@ async def test_a_core_that_is_not_among_the_newest_lines_has_not_recovered(pod: 
     pod.demux = Demux()
     for _ in range(5):
         pod.train(only=tuple(core for core in CORES if core != LAGGING))
-    await watch.look(pod.snapshot)
+    await watch.check_snapshot(pod.snapshot)
     assert not pod.told("over")
 
 
@@ -144,9 +144,9 @@ async def test_nothing_is_found_while_a_run_is_being_stopped(pod: Pod) -> None:
     watch = await flagged(pod)
     pod.directory.append_event("stop_requested", by="user")
     pod.train(behind=False)
-    await watch.look(pod.snapshot)
+    await watch.check_snapshot(pod.snapshot)
     assert not pod.told("over")
-    await watch.conclude(pod.snapshot)
+    await watch.conclude_with(pod.snapshot)
     assert not pod.told("end")
 
 
@@ -154,7 +154,7 @@ async def test_what_stands_at_the_end_is_told_with_its_newest_figures(pod: Pod) 
     watch = await flagged(pod)
     for _ in range(30):
         pod.train()
-    await watch.conclude(pod.snapshot)
+    await watch.conclude_with(pod.snapshot)
     (end,) = pod.told("end")
     assert end.get("text") == f"core {LAGGING} was 40 steps behind when the run ended"
     (finding,) = status_of(pod.directory).findings
@@ -165,10 +165,10 @@ async def test_a_keeper_that_takes_over_does_not_tell_it_again_and_can_tell_its_
     await flagged(pod)
     successor = pod.watch()
     pod.train()
-    await successor.look(pod.snapshot)
+    await successor.check_snapshot(pod.snapshot)
     assert len(pod.told("behind")) == 1
     pod.train(behind=False)
-    await successor.look(pod.snapshot)
+    await successor.check_snapshot(pod.snapshot)
     assert len(pod.told("over")) == 1
 
 
@@ -177,7 +177,7 @@ async def test_a_slow_core_that_keeps_step_is_told_as_slow_and_recovers(pod: Pod
     pod.lagging_rate = "3.60"
     for _ in range(40):
         pod.train(behind=False)
-    await watch.look(pod.snapshot)
+    await watch.check_snapshot(pod.snapshot)
     assert not pod.told("behind")
     (slow,) = pod.told("slow")
     assert slow.get("text") == f"core {LAGGING}: at 40 % of the median pace for 0 s"
@@ -186,7 +186,7 @@ async def test_a_slow_core_that_keeps_step_is_told_as_slow_and_recovers(pod: Pod
     pod.lagging_rate = "9.00"
     for _ in range(40):
         pod.train(behind=False)
-    await watch.look(pod.snapshot)
+    await watch.check_snapshot(pod.snapshot)
     assert [event.get("cores") for event in pod.told("over")] == [[LAGGING]]
 
 
@@ -195,16 +195,16 @@ async def test_a_core_of_a_worker_out_of_reach_is_not_found_behind(pod: Pod) -> 
     watch = pod.watch()
     for _ in range(30):
         pod.train()
-    await watch.look(pod.snapshot)
+    await watch.check_snapshot(pod.snapshot)
     assert not pod.told("behind")
 
 
 async def test_a_loss_that_is_a_number_again_is_told_and_what_it_was_stays(pod: Pod) -> None:
     watch = pod.watch()
     pod.train(behind=False, loss="nan")
-    await watch.look(pod.snapshot)
+    await watch.check_snapshot(pod.snapshot)
     pod.train(behind=False)
-    await watch.look(pod.snapshot)
+    await watch.check_snapshot(pod.snapshot)
     assert pod.told("over")[0].get("text") == f"core {LAGGING}: the loss is a number again"
     (finding,) = status_of(pod.directory).findings
     assert (finding.kind, finding.loss, finding.epoch, finding.step) == ("loss", "nan", 1, 1)

@@ -46,9 +46,9 @@ def test_a_run_whose_workers_are_all_gone_is_lost_and_says_which(pod: Pod) -> No
         worker.stop()
     status = over(directory, 50)
     assert status.state is RunState.LOST
-    told = re.match(r"workers 0, 1, 2 could not be reached for (\d+) s \(connection refused", status.cause or "")
+    told = re.match(r"workers 0, 1, 2 could not be reached for ([\d.]+) s \(connection refused", status.cause or "")
     assert told, status.cause
-    assert int(told[1]) >= pod.timeouts.lost_after
+    assert float(told[1]) >= pod.timeouts.lost_after
     assert "attach" in (status.cause or "")
     assert "attach" in (status.remedy or "")
     unattended(directory)
@@ -268,7 +268,7 @@ def test_restarts_come_to_an_end_and_the_last_failure_is_the_cause(pod: Pod) -> 
     assert (status.state, status.attempt, status.exit_codes) == (RunState.FAILED, 1, (4, 4, 4))
     assert (status.cause or "").endswith("exited with 4; its last lines: no 1")
     # What reports tell of it holds afterwards, too.
-    assert facts_of_run(status).notes == ("a pause of 0 s before restart 1",)
+    assert facts_of_run(status).notes == ("a pause of 0.2 s before restart 1",)
 
 
 def test_what_cannot_start_at_all_is_not_tried_again(pod: Pod) -> None:

@@ -24,17 +24,17 @@ from tui.pod.slice import Slice
 from tui.pod.worker import Worker
 from tui.runs.discovery import FoundRun, adopt
 from tui.runs.keeper import on_end_claim
-from tui.runs.keeper.on_end import (
-    actions_of,
-    check_on_end,
-    describe,
-    parse_action,
-    pending_actions,
-    run_pending_actions,
-)
+from tui.runs.keeper.on_end import run_pending_actions
 from tui.runs.keeper.start import is_complete
 from tui.runs.keeper_timeouts import KeeperTimeouts
 from tui.runs.launch.launch_request import check_request
+from tui.runs.launch.on_end_actions import (
+    actions_of,
+    check_on_end,
+    describe_actions,
+    parse_action,
+    pending_actions,
+)
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import status_of
 from tui.runs.worker.queries import RemoteState
@@ -67,13 +67,13 @@ def test_the_slice_is_taken_away_last_and_nothing_is_done_twice() -> None:
 
 
 def test_a_dry_run_says_what_will_be_done(tmp_path: Path) -> None:
-    shown = describe(run_with("delete-slice", "command:echo done", "report:gs://bucket/runs"))
+    shown = describe_actions(run_with("delete-slice", "command:echo done", "report:gs://bucket/runs"))
     assert shown.splitlines() == [
         "on end: run here, with sh: echo done",
         "on end: write the report into the run's directory and upload it to gs://bucket/runs",
-        "on end: delete slice pod, unless something of a run may still be alive there",
+        "on end: delete slice pod, unless part of a run may still be alive there",
     ]
-    assert describe(run_with()) == ""
+    assert describe_actions(run_with()) == ""
 
 
 def test_machines_of_a_hosts_file_and_read_only_mode_are_refused_beforehand() -> None:
@@ -238,11 +238,15 @@ def copied(directory: RunDirectory, home: Path) -> RunDirectory:
     return RunDirectory.open(home / directory.id)
 
 
+async def no_report(_directory: RunDirectory, _folder: str) -> list[str]:
+    return []
+
+
 async def acted(scene: Scene, copy: RunDirectory) -> list[str]:
     """What a keeper of the copy tells once the run has ended."""
     copy.append_event("state", state="succeeded", cause=None)
     async with Fleet(copy.run.workers, await scene.operator.connections.access()) as fleet:
-        await run_pending_actions(copy, fleet)
+        await run_pending_actions(copy, fleet, no_report)
     notes = [event for event in copy.events()[0] if event.get("on_end")]
     return [str(note.get("text")) for note in notes if note.get("status") in ("done", "refused")]
 
@@ -251,7 +255,7 @@ async def acted(scene: Scene, copy: RunDirectory) -> list[str]:
 async def test_what_was_done_is_not_done_again_by_a_copy_of_the_directory(
     scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
-    monkeypatch.setattr(on_end_claim, "ORIGINAL_FIRST", 0.0)
+    monkeypatch.setattr(on_end_claim, "COPY_DELAY_S", 0.0)
     directory = await running_with(scene, tmp_path, f"command:echo done >>{tmp_path}/did")
     copy = copied(directory, tmp_path / "elsewhere")
     (tmp_path / "end").touch()
@@ -264,7 +268,7 @@ async def test_what_was_done_is_not_done_again_by_a_copy_of_the_directory(
         events.write_bytes(b"".join(kept))
     told = await acted(scene, copy)
     assert [text.partition(" is not done: ")[2] for text in told] == [
-        "another copy of this run's directory has seen to it, or does"
+        "another copy of this run's directory does it, or has done it"
     ]
     assert (tmp_path / "did").read_text() == "done\n"
     assert pending_actions(copy) == []
@@ -273,7 +277,7 @@ async def test_what_was_done_is_not_done_again_by_a_copy_of_the_directory(
 async def test_a_directory_from_a_backup_does_what_was_asked_for_while_nobody_has_done_it(
     scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(on_end_claim, "ORIGINAL_FIRST", 0.0)
+    monkeypatch.setattr(on_end_claim, "COPY_DELAY_S", 0.0)
     directory = await running_with(scene, tmp_path, f"command:echo done >>{tmp_path}/did")
     copy = copied(directory, tmp_path / "elsewhere")
     os.kill(directory.attended().pid or 0, signal.SIGKILL)
@@ -283,14 +287,14 @@ async def test_a_directory_from_a_backup_does_what_was_asked_for_while_nobody_ha
     assert await scene.operator.runs.ensure_keeper(directory)
     await scene.done(directory)
     assert status_of(directory).state is RunState.SUCCEEDED
-    assert "another copy of this run's directory has seen to it" in status_of(directory).notes[-1]
+    assert "another copy of this run's directory does it, or has done it" in status_of(directory).notes[-1]
     assert (tmp_path / "did").read_text() == "done\n"
 
 
 async def test_a_copy_does_nothing_once_the_machines_are_gone_that_would_know(
     scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(on_end_claim, "ORIGINAL_FIRST", 0.0)
+    monkeypatch.setattr(on_end_claim, "COPY_DELAY_S", 0.0)
     directory = await running_with(scene, tmp_path, f"command:echo done >>{tmp_path}/did", "delete-slice")
     copy = copied(directory, tmp_path / "elsewhere")
     (tmp_path / "end").touch()
@@ -298,7 +302,7 @@ async def test_a_copy_does_nothing_once_the_machines_are_gone_that_would_know(
     assert await scene.names() == []
     told = await acted(scene, copy)
     assert len(told) == 2
-    assert all("no worker tells whether it was done there" in text for text in told)
+    assert all("no worker knows whether it was done there" in text for text in told)
     assert (tmp_path / "did").read_text() == "done\n"
 
 
@@ -310,7 +314,7 @@ async def test_a_command_whose_keeper_was_killed_is_not_begun_again(scene: Scene
     await until(lambda: not directory.attended().alive, "nobody keeps it", ENOUGH)
     assert await scene.operator.runs.ensure_keeper(directory)
     went = await scene.done(directory)
-    assert went[action].endswith("it was begun, and its keeper ended meanwhile, so it may have been done")
+    assert went[action].endswith("it was started and its keeper ended meanwhile, so it may have been done")
     assert went["report"].startswith("done: ")
     assert (tmp_path / "did").read_text() == "begun\n"
 

@@ -312,7 +312,7 @@ def test_a_stop_during_the_launch_ends_it(pod: Pod) -> None:
 
 
 async def test_a_launch_that_fails_because_of_a_stop_was_stopped(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stop_requests, "LOOK", 60.0)  # The keeper hears of the stop after the workers do.
+    monkeypatch.setattr(stop_requests, "STOP_POLL_INTERVAL_S", 60.0)
     (pod.workers[1].home / ".profile").write_text("sleep 1\n")
     spec = pod.spec("sleep", "1000")
     directory = RunDirectory.create(pod.home / "runs", spec.run)

@@ -6,13 +6,15 @@ import subprocess
 from pathlib import Path
 
 from tests.runs.pipes import PipeWorker, a_run, ended, needs_linux, tag_of, tagged, until
-from tui.runs.worker.calls import script
+from tui.runs.worker.calls import worker_script
 
 pytestmark = needs_linux
 
 
 def test_the_script_calls_no_program_that_a_bare_worker_lacks() -> None:
-    words = {word.strip("$()\";'|") for line in script().splitlines() if "#" not in line for word in line.split()}
+    words = {
+        word.strip("$()\";'|") for line in worker_script().splitlines() if "#" not in line for word in line.split()
+    }
     assert not words & {
         "grep",
         "sed",

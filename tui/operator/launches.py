@@ -68,10 +68,10 @@ class Launches:
 
     def describe(self, spec: LaunchSpec) -> str:
         """Return exactly what would run, on which workers, secrets masked."""
-        from tui.runs.keeper.on_end import describe
         from tui.runs.launch.launch_spec import dry_run
+        from tui.runs.launch.on_end_actions import describe_actions
 
-        return dry_run(spec) + describe(spec.run)
+        return dry_run(spec) + describe_actions(spec.run)
 
     async def start(self, spec: LaunchSpec) -> RunDirectory:
         """Create the run directory and start the run's keeper; what follows is in the run's events.

@@ -140,7 +140,7 @@ class Run:
     grace: float = 30.0
     lease: float = 30.0
     on_end: tuple[str, ...] = ()
-    """What the launching machine does when it has ended (`tui.runs.keeper.on_end`)."""
+    """What the launching machine does when it has ended (`tui.runs.launch.on_end_actions`)."""
     created: str = ""
     """RFC 3339, when the launch was asked for."""
     versions: Mapping[str, str] = field(default_factory=dict)

@@ -1,7 +1,7 @@
-"""A run on a local pod goes with its pod: how a keeper learns that the pod is gone.
+"""The local pod of a run: the run ends with it, so the keeper watches whether it is alive.
 
-The pod writes its id and its process into the profile `local` of the same home, and its guardian removes that file
-first of all, however the pod came to its end.
+The pod writes its id and its process into the profile `local` of the same home. Its guardian removes that file before
+anything else, however the pod ends.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from tui.settings.profiles import Profile, profile_path, read_profile
 
 POD_GONE = "the local pod that it ran on has ended, and every process of the run with it"
 POLL_INTERVAL_S = 0.25
-"""Seconds between two looks; one that finds the file unchanged costs one stat and one kill(2) with signal 0."""
+"""A check that finds the file unchanged costs one stat and one kill(2) with signal 0."""
 
 
 class LocalPodWatch:
-    """What ties a run to the local pod that it was launched on."""
+    """Watches the local pod that a run was launched on; `pod` is its id."""
 
     def __init__(self, path: Path, pod: str) -> None:
         self.pod = pod
@@ -31,13 +31,13 @@ class LocalPodWatch:
 
     @classmethod
     def for_run(cls, directory: RunDirectory) -> LocalPodWatch | None:
-        """The tether of a run of the profile `local`, None where no pod was ever noted."""
+        """Return the watch for a run of the profile `local`; None where no pod is on record."""
         home = directory.path.parent.parent
-        pod = next(_noted_pods(directory), None) or _pod_of(_read(home))
+        pod = next(_recorded_pods(directory), None) or _pod_of(_read(home))
         return cls(profile_path(home, LOCAL_PROFILE), pod) if pod else None
 
     def is_alive(self) -> bool:
-        """Whether that pod still lives."""
+        """Return whether the pod is still alive."""
         try:
             found = self._path.stat()
         except OSError:
@@ -49,14 +49,14 @@ class LocalPodWatch:
         return _pod_of(self._profile) == self.pod and self._profile is not None and self._profile.belongs_to_live_pod
 
     async def wait_gone(self) -> None:
-        """Return once the pod is gone."""
+        """Wait until the pod is gone."""
         while True:
             if not self.is_alive():
                 return
             await asyncio.sleep(POLL_INTERVAL_S)
 
 
-def _noted_pods(directory: RunDirectory) -> Iterator[str]:
+def _recorded_pods(directory: RunDirectory) -> Iterator[str]:
     for event in directory.events()[0]:
         if event.kind == "state" and event.get("pod"):
             yield str(event.get("pod"))

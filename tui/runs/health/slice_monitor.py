@@ -1,37 +1,34 @@
-"""What the API knows when something is wrong: asked only then, and less and less often while it lasts."""
+"""The Cloud TPU API's view of a run's slice, queried only while workers are unreachable, and less and less often."""
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from tui.aio.backoff import backoff
+from tui.cloud.inventory import Inventory, open_inventory
 from tui.errors import TpuTuiError
+from tui.pod.slice import Slice
 from tui.runs.health.reachability import Reachability
+from tui.runs.health.slice_diagnosis import SliceDiagnosis, diagnose
 from tui.runs.keeper_timeouts import KeeperTimeouts
 from tui.runs.record.log_mirror import record
 from tui.runs.record.run_directory import RunDirectory
+from tui.settings import Settings, load
 from tui.text.ranks import format_workers
-
-if TYPE_CHECKING:
-    from tui.cloud.inventory import Inventory
-    from tui.pod.slice import Slice
-    from tui.runs.health.slice_diagnosis import SliceDiagnosis
-    from tui.settings import Settings
 
 FIRST_QUERY_PAUSE_S = 5.0
 LONGEST_QUERY_PAUSE_S = 120.0
-"""Seconds between two questions while workers stay out of reach: they grow from the one to the other."""
+"""Pauses between two queries while workers stay unreachable: they grow from the one to the other."""
 API_TIMEOUT_S = 25.0
-"""Seconds the API has when a failure waits to be named."""
+"""Timeout of a query, for which the explanation of a failure waits."""
 
 
 class SliceMonitor:
-    """A run's slice as the Cloud TPU API sees it; nothing is opened before it is asked the first time.
+    """Queries the Cloud TPU API for a run's slice; opens no connection before the first query.
 
     Its answer becomes a `note` event with the diagnosis's kind in the field `slice` and `gone`, whether it is final;
-    `reachability` learns that too. A run on machines of a hosts file has no API to ask.
+    `reachability` is informed as well. A run on machines of a hosts file has no API.
     """
 
     def __init__(self, directory: RunDirectory, reachability: Reachability, timeouts: KeeperTimeouts) -> None:
@@ -45,11 +42,11 @@ class SliceMonitor:
 
     @property
     def is_possible(self) -> bool:
-        """Whether there is an API that knows the slice."""
+        """Return whether there is an API that knows the slice."""
         return self.directory.run.zone is not None
 
     async def run(self) -> None:
-        """Ask whenever a worker has been out of reach for a while, and again as long as it is."""
+        """Query whenever a worker has been unreachable for a while, and again as long as it is."""
         if not self.is_possible:
             return
         waits = backoff(FIRST_QUERY_PAUSE_S, LONGEST_QUERY_PAUSE_S)
@@ -67,11 +64,9 @@ class SliceMonitor:
             await asyncio.sleep(next(waits))
 
     async def query(self) -> SliceDiagnosis | None:
-        """Ask now; None where it cannot be told. Never raises for the API."""
+        """Query now; return None where the API does not answer. Never raises for the API."""
         if not self.is_possible:
             return None
-        from tui.runs.health.slice_diagnosis import diagnose
-
         async with self._asking:
             try:
                 slice_ = await asyncio.wait_for(self.find_slice(), API_TIMEOUT_S)
@@ -101,16 +96,16 @@ class SliceMonitor:
         return text
 
     async def _record_once(self, kind: str, text: str, *, gone: bool = False, remedy: str = "") -> None:
-        """The same is told once, unless something else was told in between."""
+        """Record a note, skipping an exact repeat of the last one."""
         if text != self._recorded:
             self._recorded = text
             await record(self.directory, "note", text=text, slice=kind, gone=gone, remedy=remedy)
 
     async def find_slice(self) -> Slice | None:
-        """The slice of that name and zone, None when the zone has none. Raises TpuTuiError when that is not known."""
+        """Return the run's slice, None when its zone has none of that name. Raises TpuTuiError for a failed query."""
         run = self.directory.run
         if self._inventory is None:
-            self._inventory = _open(slice_settings(self.directory))
+            self._inventory = open_inventory(slice_settings(self.directory))
         listing = await self._inventory.slices()
         for slice_ in listing.slices:
             if (slice_.name, slice_.zone) == (run.slice, run.zone):
@@ -120,28 +115,20 @@ class SliceMonitor:
         return None
 
     async def with_host_keys(self, slice_: Slice) -> Slice:
-        """The slice with what the API vouches for of its workers. Raises CloudError."""
+        """Return the slice with the workers' host keys that the API vouches for. Raises CloudError."""
         assert self._inventory is not None
         return await self._inventory.host_keys(slice_)
 
     async def close(self) -> None:
-        """Let go of the API."""
+        """Close the connection to the API."""
         inventory, self._inventory = self._inventory, None
         if inventory is not None:
             await inventory.close()
 
 
 def slice_settings(directory: RunDirectory) -> Settings:
-    """The settings that lead to a run's slice. Raises UsageError for a profile that is gone or broken."""
-    from tui.settings import load
-
+    """Return the settings that lead to a run's slice. Raises UsageError for a profile that is gone or broken."""
     run = directory.run
     flags = {"profile": run.profile, "project": run.project, "zone": [run.zone] if run.zone else None}
     settings = load({name: value for name, value in flags.items() if value})
     return replace(settings, hosts=None) if run.zone else settings
-
-
-def _open(settings: Settings) -> Inventory:
-    from tui.cloud.inventory import open_inventory
-
-    return open_inventory(settings)

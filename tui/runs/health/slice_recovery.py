@@ -1,4 +1,4 @@
-"""A slice that was taken away from a run that may be restarted: waited for, and taken as it comes back."""
+"""Recovery of a run whose slice was taken away: wait for the slice and copy the run's code to its new machines."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tui.aio.backoff import backoff
 from tui.errors import LaunchError, TpuTuiError
@@ -15,9 +14,9 @@ from tui.runs.health.reachability import Reachability
 from tui.runs.health.slice_monitor import API_TIMEOUT_S, FIRST_QUERY_PAUSE_S, LONGEST_QUERY_PAUSE_S, SliceMonitor
 from tui.runs.keeper_timeouts import KeeperTimeouts
 from tui.runs.record.run_directory import RunDirectory
-
-if TYPE_CHECKING:
-    from tui.ssh.fleet import Fleet
+from tui.ssh.fleet import Fleet
+from tui.ssh.sync.bundle import read_bundle
+from tui.ssh.sync.upload import send_bundle
 
 
 async def wait_for_slice(directory: RunDirectory, timeouts: KeeperTimeouts) -> Run | None:
@@ -31,7 +30,7 @@ async def wait_for_slice(directory: RunDirectory, timeouts: KeeperTimeouts) -> R
     try:
         while asyncio.get_running_loop().time() < deadline:
             with suppress(TpuTuiError, asyncio.TimeoutError):
-                renewed = await asyncio.wait_for(_present(directory.run, monitor), API_TIMEOUT_S)
+                renewed = await asyncio.wait_for(_find_ready_slice(directory.run, monitor), API_TIMEOUT_S)
                 if renewed is not None:
                     return renewed
             await asyncio.sleep(next(waits))
@@ -40,7 +39,7 @@ async def wait_for_slice(directory: RunDirectory, timeouts: KeeperTimeouts) -> R
     return None
 
 
-async def _present(run: Run, monitor: SliceMonitor) -> Run | None:
+async def _find_ready_slice(run: Run, monitor: SliceMonitor) -> Run | None:
     slice_ = await monitor.find_slice()
     ready = slice_ is not None and slice_.state == "READY" and slice_.health in (None, "HEALTHY")
     if slice_ is None or not ready or len(slice_.workers) != len(run.workers):
@@ -50,17 +49,14 @@ async def _present(run: Run, monitor: SliceMonitor) -> Run | None:
 
 
 async def upload_code(run: Run, fleet: Fleet, tree_path: Path) -> None:
-    """Copy the run's own code to machines that may be new. Raises LaunchError when it is not here any more."""
-    from tui.ssh.sync.bundle import read_bundle
-    from tui.ssh.sync.upload import send_bundle
-
-    parcel = await asyncio.to_thread(read_bundle, tree_path)
-    if parcel.tree.hash != run.code_hash:
+    """Copy the run's code to machines that may be new. Raises LaunchError when the code has changed here."""
+    bundle = await asyncio.to_thread(read_bundle, tree_path)
+    if bundle.tree.hash != run.code_hash:
         raise LaunchError(
             "the run's code cannot be copied to the new machines",
             why=f"{tree_path} has changed since the launch",
-            remedy="launch the run anew",
+            remedy="launch the run again",
         )
-    async for result in send_bundle(fleet, [worker.index for worker in run.workers], parcel, run_root=run.run_root):
+    async for result in send_bundle(fleet, [worker.index for worker in run.workers], bundle, run_root=run.run_root):
         if isinstance(result, TpuTuiError):
             raise result

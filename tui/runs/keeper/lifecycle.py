@@ -1,128 +1,50 @@
-"""A keeper's life: attempt after attempt until the run has ended, a person stops it, or its local pod is gone."""
+"""The lifecycle of a run in its keeper: attempt after attempt until the run has ended, then `--on-end`."""
 
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tui.errors import TpuTuiError
-from tui.pod.run import LOCAL_PROFILE, Run, RunState
+from tui.pod.run import Run, RunState
 from tui.runs.follow.previous_attempts import fetch_earlier, learn_of_attempts
 from tui.runs.health.slice_recovery import upload_code, wait_for_slice
-from tui.runs.keeper import packet_batching
 from tui.runs.keeper.attempt import Attempt
 from tui.runs.keeper.attempt_start import AttemptResult
 from tui.runs.keeper.leadership import Leadership
+from tui.runs.keeper.on_end import ReportWriter, run_pending_actions
 from tui.runs.keeper.on_end_claim import IDENTITY, identity_of
 from tui.runs.keeper.stop_requests import record_remote_stop, wait_for_stop_request
 from tui.runs.keeper_timeouts import KeeperTimeouts
 from tui.runs.launch.launch_spec import LaunchSpec
-from tui.runs.record.directory_lock import Claim
-from tui.runs.record.keeper_file import HEARTBEAT
 from tui.runs.record.log_mirror import patiently, record, set_logs_aside
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import BY_POLICY, status_of
-from tui.ssh.config.access import Access
+from tui.settings import load
+from tui.ssh.config.access import Access, access_from
 from tui.ssh.fleet import Fleet
 from tui.text.durations import format_duration
 
-if TYPE_CHECKING:
-    from tui.runs.health.local_pod_watch import LocalPodWatch
-
-
-def keep_in_loop(directory: RunDirectory, claim: Claim, document: Mapping[str, Any]) -> None:
-    """Keep the run until it is over and its mirror complete.
-
-    Until SIGTERM, too, or until the run's directory is gone: that leaves the run alone.
-    """
-    packet_batching.run(_until_told(directory, claim, document))
-
-
-async def _until_told(directory: RunDirectory, claim: Claim, document: Mapping[str, Any]) -> None:
-    loop = asyncio.get_running_loop()
-    keeping = asyncio.ensure_future(_while_tied(directory, document))
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        loop.add_signal_handler(number, keeping.cancel)
-    beating = asyncio.ensure_future(_beat(claim))
-    beating.add_done_callback(lambda _: keeping.cancel())
-    try:
-        with suppress(asyncio.CancelledError):
-            await keeping
-    finally:
-        beating.cancel()
-
-
-async def _beat(claim: Claim) -> None:
-    """Show signs of life for as long as somebody can see them."""
-    while claim.stands():
-        claim.beat()
-        await asyncio.sleep(HEARTBEAT)
-
-
-async def _while_tied(directory: RunDirectory, document: Mapping[str, Any]) -> None:
-    """Keep the run; a local pod's only for as long as the pod lives."""
-    tether = _tether(directory)
-    life = asyncio.ensure_future(_keep(directory, document, tether))
-    if tether is None:
-        await life
-        return
-    broken = asyncio.ensure_future(tether.wait_gone())
-    try:
-        await asyncio.wait({life, broken}, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        broken.cancel()
-        life.cancel()
-        await asyncio.wait({life})
-    if not life.cancelled():
-        life.result()
-    elif not status_of(directory).state.is_over:
-        from tui.runs.health.local_pod_watch import POD_GONE
-
-        await record(directory, "state", state=str(RunState.LOST), cause=POD_GONE)
-
-
-def _tether(directory: RunDirectory) -> LocalPodWatch | None:
-    """What ties a local pod's run to that pod; nothing ties any other run."""
-    if directory.run.profile != LOCAL_PROFILE:
-        return None
-    from tui.runs.health.local_pod_watch import LocalPodWatch
-
-    return LocalPodWatch.for_run(directory)
-
-
-async def _keep(directory: RunDirectory, document: Mapping[str, Any], tether: LocalPodWatch | None) -> None:
-    spec = LaunchSpec.from_json(document["spec"]) if "spec" in document else None
-    access = spec.access if spec else _access(directory, document)
-    timeouts = spec.keeper_timeouts if spec else KeeperTimeouts(**document.get("patience", {}))
-    with suppress(OSError):
-        directory.hold_room()
-    if spec is not None:
-        pod = tether.pod if tether else None
-        told: dict[str, Any] = {"pod": pod, IDENTITY: identity_of(directory)}
-        await record(directory, "state", state=str(RunState.PREPARING), cause=None, **told)
-    await RunLifecycle(directory, access, timeouts, spec).run()
-    directory.spend_room()
-
-
-def _access(directory: RunDirectory, document: Mapping[str, Any]) -> Access:
-    if "access" in document:
-        return Access.from_json(document["access"])
-    from tui.settings import load
-    from tui.ssh.config.access import access_from
-
-    return access_from(load({"profile": directory.run.profile} if directory.run.profile else {}))
-
 
 class RunLifecycle:
-    """A run's attempts one after the other, launched (`spec`) or followed by this keeper, and what comes after."""
+    """All attempts of a run, launched (`spec`) or followed by this keeper, and the actions after the last one.
+
+    `pod` is the id of the local pod that the run is launched on.
+    """
 
     def __init__(
-        self, directory: RunDirectory, access: Access, timeouts: KeeperTimeouts, spec: LaunchSpec | None
+        self,
+        directory: RunDirectory,
+        access: Access,
+        timeouts: KeeperTimeouts,
+        spec: LaunchSpec | None,
+        write_report: ReportWriter,
+        *,
+        pod: str | None = None,
     ) -> None:
         self.directory = directory
         self.access = access
@@ -131,96 +53,110 @@ class RunLifecycle:
         self.attempt = 0
         self.fleet = Fleet(directory.run.workers, access)
         self.leadership = Leadership(directory.run, self.fleet)
+        self._write_report = write_report
+        self._pod = pod
+
+    @classmethod
+    def from_document(
+        cls, directory: RunDirectory, document: Mapping[str, Any], write_report: ReportWriter, *, pod: str | None
+    ) -> RunLifecycle:
+        """Return the lifecycle that the keeper's input describes."""
+        if "spec" in document:
+            spec = LaunchSpec.from_json(document["spec"])
+            return cls(directory, spec.access, spec.keeper_timeouts, spec, write_report, pod=pod)
+        timeouts = KeeperTimeouts(**document.get("patience", {}))
+        return cls(directory, _access(directory, document), timeouts, None, write_report, pod=pod)
 
     async def run(self) -> None:
-        """Until nothing is left to do. Cancelled: the run is left as it is."""
+        """Keep the run until nothing is left to do. Cancelled: the run is left as it is."""
+        with suppress(OSError):
+            self.directory.hold_room()
         try:
             if self.spec is None:
                 await learn_of_attempts(self.directory, self.fleet)
                 await fetch_earlier(self.directory, self.fleet)
+            else:
+                fields: dict[str, Any] = {"pod": self._pod, IDENTITY: identity_of(self.directory)}
+                await record(self.directory, "state", state=str(RunState.PREPARING), cause=None, **fields)
             self.attempt = status_of(self.directory).attempt
-            ended = await self._last_attempt()
-            if ended is not None:
-                told = {"cause": ended.cause, "remedy": ended.remedy}
-                await record(self.directory, "state", worker=ended.worker, state=str(ended.state), **told)
+            result = await self._run_attempts()
+            if result is not None:
+                fields = {"cause": result.cause, "remedy": result.remedy}
+                await record(self.directory, "state", worker=result.worker, state=str(result.state), **fields)
             if self.directory.run.on_end:
-                from tui.runs.keeper.on_end import run_pending_actions
-
-                await run_pending_actions(self.directory, self.fleet)
+                await run_pending_actions(self.directory, self.fleet, self._write_report)
         finally:
             await self.fleet.close()
+        self.directory.spend_room()
 
-    async def _last_attempt(self) -> AttemptResult | None:
-        """Make as many attempts as the run may have; how the last one ended, None when that was on record before."""
+    async def _run_attempts(self) -> AttemptResult | None:
+        """Run as many attempts as the run may have; return the last result, None when that is on record already."""
         launching: bool | AttemptResult = self.spec is not None
-        if self.spec is None and (known := _waiting_for_slice(self.directory)) is not None:
-            launching = await self._renewed_slice(known)
+        if self.spec is None and (result := _result_before_recovery(self.directory)) is not None:
+            launching = await self._wait_for_slice(result)
         while True:
             if isinstance(launching, AttemptResult):
                 return launching
-            ended = await self._keeping(launching).run()
-            if ended is None or not may_restart(self.directory, ended):
-                return ended
+            attempt = Attempt(
+                self.directory,
+                self.fleet,
+                self.timeouts,
+                spec=self.spec,
+                attempt=self.attempt,
+                launching=launching,
+                leadership=self.leadership,
+            )
+            result = await attempt.run()
+            if result is None or not may_restart(self.directory, result):
+                return result
             self.attempt += 1
-            gone = status_of(self.directory).slice_is_gone
-            launching = await (self._on_renewed_slice(ended) if gone else self._on_same_slice(ended))
+            is_gone = status_of(self.directory).slice_is_gone
+            launching = await (self._restart_on_new_slice(result) if is_gone else self._restart(result))
 
-    def _keeping(self, launching: bool) -> Attempt:
-        return Attempt(
-            self.directory,
-            self.fleet,
-            self.timeouts,
-            spec=self.spec,
-            attempt=self.attempt,
-            launching=launching,
-            leadership=self.leadership,
-        )
-
-    async def _on_same_slice(self, ended: AttemptResult) -> bool | AttemptResult:
-        """Get ready for the next attempt: whether it is ours to launch, or how the run ended instead."""
+    async def _restart(self, result: AttemptResult) -> bool | AttemptResult:
+        """Get ready for the next attempt; return whether this keeper launches it, or how the run ended instead."""
         pause = self.timeouts.pause_before(self.attempt)
-        ours = await self.leadership.is_leader(self.attempt - 1)
-        if not ours:
+        is_leader = await self.leadership.is_leader(self.attempt - 1)
+        if not is_leader:
             begun = await self.leadership.wait_for_other(self.attempt, pause + self.timeouts.newer_acts)
             if begun is False:
                 await record_remote_stop(self.directory)
-                return _stopped(ended)
-            ours = begun is None
-            if ours:
+                return _as_stopped(result)
+            is_leader = begun is None
+            if is_leader:
                 text = f"a newer keeper did not begin restart {self.attempt}: this one does"
                 await record(self.directory, "note", text=text)
                 await self.leadership.reclaim()
-        stopped = await _before(self.directory, self.attempt, ended, pause if ours else 0)
-        return ours if stopped is None else stopped
+        stopped = await _prepare_restart(self.directory, self.attempt, result, pause if is_leader else 0)
+        return is_leader if stopped is None else stopped
 
-    async def _on_renewed_slice(self, ended: AttemptResult) -> bool | AttemptResult:
+    async def _restart_on_new_slice(self, result: AttemptResult) -> bool | AttemptResult:
         """Get ready for the next attempt on a slice that was taken away."""
-        stopped = await _before(self.directory, self.attempt, ended, 0)
-        return stopped if stopped is not None else await self._renewed_slice(ended)
+        stopped = await _prepare_restart(self.directory, self.attempt, result, 0)
+        return stopped if stopped is not None else await self._wait_for_slice(result)
 
-    async def _renewed_slice(self, ended: AttemptResult) -> bool | AttemptResult:
-        """Wait for the slice; True once it is there, code and all, or how the run ended."""
-        while_ = format_duration(self.timeouts.lost_after)
-        text = f"waiting for slice {self.directory.run.slice} to be READY again, for up to {while_}"
-        told = f"{text}. {ended.remedy or ''}".strip()
-        await record(self.directory, "note", text=told, waits_on_slice=True)
+    async def _wait_for_slice(self, result: AttemptResult) -> bool | AttemptResult:
+        """Wait until the slice is there again with the run's code; return True, or how the run ended."""
+        limit = format_duration(self.timeouts.lost_after)
+        text = f"waiting for slice {self.directory.run.slice} to be READY again, for up to {limit}"
+        await record(self.directory, "note", text=f"{text}. {result.remedy or ''}".strip(), waits_on_slice=True)
         waiting = asyncio.ensure_future(wait_for_slice(self.directory, self.timeouts))
-        wish = asyncio.ensure_future(wait_for_stop_request(self.directory))
+        stop = asyncio.ensure_future(wait_for_stop_request(self.directory))
         try:
-            await asyncio.wait({waiting, wish}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({waiting, stop}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            wish.cancel()
+            stop.cancel()
             waiting.cancel()
-            await asyncio.gather(waiting, wish, return_exceptions=True)
+            await asyncio.gather(waiting, stop, return_exceptions=True)
         if waiting.cancelled():
-            return _stopped(ended)
+            return _as_stopped(result)
         renewed = waiting.result()
         if renewed is None:
-            return replace(ended, cause=f"{ended.cause}; it was not READY again within {while_}")
-        return await self._take(renewed)
+            return replace(result, cause=f"{result.cause}; it was not READY again within {limit}")
+        return await self._use_slice(renewed)
 
-    async def _take(self, renewed: Run) -> bool | AttemptResult:
-        """Turn to the slice's present workers."""
+    async def _use_slice(self, renewed: Run) -> bool | AttemptResult:
+        """Continue on the slice's present workers."""
         await record(
             self.directory, "note", text=f"slice {renewed.slice} is READY again", slice="ready", waits_on_slice=False
         )
@@ -236,48 +172,56 @@ class RunLifecycle:
         return True
 
 
-def _waiting_for_slice(directory: RunDirectory) -> AttemptResult | None:
-    """What an earlier keeper was waiting out when it was killed: the end of the attempt before; None: nothing."""
+def _access(directory: RunDirectory, document: Mapping[str, Any]) -> Access:
+    if "access" in document:
+        return Access.from_json(document["access"])
+    return access_from(load({"profile": directory.run.profile} if directory.run.profile else {}))
+
+
+def _result_before_recovery(directory: RunDirectory) -> AttemptResult | None:
+    """Return the result of the attempt before, where an earlier keeper was killed while it waited for the slice."""
     status = status_of(directory)
-    told = [event.get("waits_on_slice") for event in directory.events()[0] if event.kind == "note"]
-    waits = next((value for value in reversed(told) if value is not None), False)
-    if not waits or status.state is not RunState.PREPARING:
+    notes = [event.get("waits_on_slice") for event in directory.events()[0] if event.kind == "note"]
+    is_waiting = next((value for value in reversed(notes) if value is not None), False)
+    if not is_waiting or status.state is not RunState.PREPARING:
         return None
     return AttemptResult(RunState.LOST, status.cause, remedy=status.remedy)
 
 
-def _stopped(ended: AttemptResult) -> AttemptResult:
-    return replace(ended, state=RunState.STOPPED, cause=None, worker=None, remedy=None)
+def _as_stopped(result: AttemptResult) -> AttemptResult:
+    return replace(result, state=RunState.STOPPED, cause=None, worker=None, remedy=None)
 
 
-def may_restart(directory: RunDirectory, ended: AttemptResult) -> bool:
-    """Whether a failed attempt is to be followed by another one.
+def may_restart(directory: RunDirectory, result: AttemptResult) -> bool:
+    """Return whether a failed attempt is followed by another one.
 
-    The first launch must succeed: what cannot start at all is told at once. After that a launch that fails counts as
-    an attempt. A run on workers that are out of reach is not launched again: it may run on there, unless the Cloud
-    TPU API says that they are gone.
+    The first launch must succeed: a job that cannot start at all fails at once. After that a launch that fails counts
+    as an attempt. A run on unreachable workers is not launched again, because it may still be running there, unless
+    the Cloud TPU API says that they are gone.
     """
     status = status_of(directory)
     started = status.started is not None
     over = status.slice_is_gone or all(worker.ended for worker in status.workers)
-    unrecorded = ended.state is RunState.LOST and over
+    unrecorded = result.state is RunState.LOST and over
     return (
         started
-        and (ended.state is RunState.FAILED or unrecorded)
+        and (result.state is RunState.FAILED or unrecorded)
         and status.stop_requested in (None, BY_POLICY)
         and status.attempt < directory.run.restarts
     )
 
 
-async def _before(directory: RunDirectory, attempt: int, ended: AttemptResult, pause: float) -> AttemptResult | None:
-    """Set the last attempt's logs aside and wait; how the run ended where a person stopped it meanwhile."""
-    cause = f"restart {attempt} of {directory.run.restarts}: {ended.cause}"
+async def _prepare_restart(
+    directory: RunDirectory, attempt: int, result: AttemptResult, pause: float
+) -> AttemptResult | None:
+    """Archive the last attempt's logs and wait; return how the run ended where a person stopped it meanwhile."""
+    cause = f"restart {attempt} of {directory.run.restarts}: {result.cause}"
     await record(directory, "state", state=str(RunState.PREPARING), attempt=attempt, cause=cause)
     if pause:
-        # Reports tell it too, when all of it is past.
+        # In a report, the whole pause is over.
         await record(directory, "note", text=f"a pause of {format_duration(pause)} before restart {attempt}")
     await patiently(partial(set_logs_aside, directory, attempt))
     with suppress(asyncio.TimeoutError):
         await asyncio.wait_for(wait_for_stop_request(directory), pause)
-        return _stopped(ended)
+        return _as_stopped(result)
     return None

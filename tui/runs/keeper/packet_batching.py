@@ -1,6 +1,7 @@
-"""An event loop that takes what many workers send in batches: waking up for each packet costs more than reading it.
+"""An event loop that reads the packets of many workers in batches: a wake-up for each costs more than reading it.
 
-A wake-up finds cold caches, asks the kernel, looks at timers; one that finds eight packets does so once for eight.
+A wake-up finds cold caches, enters the kernel and checks the timers. One that finds eight packets does so once for
+eight.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ import time
 from collections.abc import Coroutine, Iterator
 from typing import Any
 
-PAUSE = 0.025
-"""Seconds; a quarter of the shortest time between two looks of a worker at its log, which delays lines anyway."""
+BATCH_INTERVAL_S = 0.025
+"""A quarter of the shortest poll interval of a worker's follower, which delays lines anyway."""
 
 
-class _Patient(selectors.DefaultSelector):
-    """Lets `pause` seconds pass between two answers, unless the loop has something else to do meanwhile."""
+class _BatchingSelector(selectors.DefaultSelector):
+    """Lets `pause` seconds pass between two results, unless a timer of the loop is due before."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -25,7 +26,7 @@ class _Patient(selectors.DefaultSelector):
         self._next = 0.0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """What is ready; a timer that is due (`timeout`, in seconds) waits for nothing."""
+        """Return what is ready; wait for at most `timeout` seconds, the time to the next timer."""
         if self.pause and (timeout is None or timeout > 0):
             early = self._next - time.monotonic()
             if early > 0:
@@ -38,34 +39,34 @@ class _Patient(selectors.DefaultSelector):
         return ready
 
 
-class Loop(asyncio.SelectorEventLoop):
-    """asyncio's loop, which `unhurried` slows down."""
+class BatchingLoop(asyncio.SelectorEventLoop):
+    """asyncio's event loop, which `batched_reads` slows down."""
 
     def __init__(self) -> None:
-        self.patient = _Patient()
-        super().__init__(self.patient)
+        self.selector = _BatchingSelector()
+        super().__init__(self.selector)
 
 
 @contextlib.contextmanager
-def unhurried(pause: float) -> Iterator[None]:
-    """While the body runs, the network is looked at once in `pause` seconds at most; no effect on other loops.
+def batched_reads(pause: float) -> Iterator[None]:
+    """Read the network at most once in `pause` seconds while the body runs; no effect on other loops.
 
-    What came meanwhile waits in the kernel. The first packet after a silence is taken at once.
+    Packets wait in the kernel meanwhile. The first packet after a silence is read at once.
     """
     loop = asyncio.get_running_loop()
-    if not isinstance(loop, Loop):
+    if not isinstance(loop, BatchingLoop):
         yield
         return
-    before, loop.patient.pause = loop.patient.pause, pause
+    before, loop.selector.pause = loop.selector.pause, pause
     try:
         yield
     finally:
-        loop.patient.pause = before
+        loop.selector.pause = before
 
 
-def run(main: Coroutine[Any, Any, None]) -> None:
-    """Run to the end on a loop of that kind, as `asyncio.run` does, which takes no loop before Python 3.12."""
-    loop = Loop()
+def run_in_batches(main: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine on a `BatchingLoop`, as `asyncio.run` does, which takes no loop factory before Python 3.12."""
+    loop = BatchingLoop()
     try:
         loop.run_until_complete(main)
     finally:

@@ -38,7 +38,7 @@ class LaunchRequest:
     """How many times the gang is launched again after a failure."""
     grace: float = 30.0
     on_end: tuple[str, ...] = ()
-    """What is done when the run has ended: `tui.runs.keeper.on_end` knows the actions."""
+    """What is done when the run has ended: `tui.runs.launch.on_end_actions` knows the actions."""
     look: bool = False
     """Whether its keeper looks at the workers before it launches, and does not where a check fails."""
     timeouts: PhaseTimeouts = field(default_factory=PhaseTimeouts)
@@ -53,7 +53,7 @@ def check_request(request: LaunchRequest) -> None:
     if request.sync and not request.sync.is_dir():
         raise UsageError(f"{request.sync} is no directory", remedy="--sync takes the directory to copy")
     if request.on_end:
-        from tui.runs.keeper.on_end import check_on_end
+        from tui.runs.launch.on_end_actions import check_on_end
 
         check_on_end(request.on_end, request.slice_.zone, workers=len(request.slice_.workers))
 

@@ -27,7 +27,7 @@ MOST_LOOKS = 320
 
 
 @functools.cache
-def script() -> str:
+def worker_script() -> str:
     """The worker script's text."""
     return Path(__file__).with_name("worker.sh").read_text(encoding="utf-8")
 
@@ -47,7 +47,7 @@ def build_call(
     if not is_run_id(run_id):
         raise UsageError(f"{run_id!r} is not a run id")
     numbers = f"tt_bar={ARM_TIMEOUT_S} tt_lease={max(1, round(lease))} tt_sync={int(sync)}"
-    text = f"tt_root={shlex.quote(run_root)} {numbers} tt_pace={pace:.2f}\n{script()}".encode()
+    text = f"tt_root={shlex.quote(run_root)} {numbers} tt_pace={pace:.2f}\n{worker_script()}".encode()
     nonce = os.urandom(8).hex()
     words = " ".join([verb, run_id, str(worker), nonce, *map(str, arguments)])
     return Call(text, words, nonce, data)

@@ -1,4 +1,4 @@
-"""Runs that live and get nowhere are told by name, and told again when they go on."""
+"""Runs that are alive without progress are reported by name, and again when they continue."""
 
 from __future__ import annotations
 
@@ -14,38 +14,15 @@ import pytest
 
 from tui.pod.run import Run, make_run_id
 from tui.pod.worker import Worker
+from tui.runs.health import stall_detector
+from tui.runs.health.log_tails import SAMPLE
 from tui.runs.health.reachability import Reachability
-from tui.runs.health.stall_detector import SAMPLE, StallDetector
+from tui.runs.health.stall_detector import StallDetector
 from tui.runs.keeper_timeouts import KeeperTimeouts
 from tui.runs.record.run_directory import Event, RunDirectory
 from tui.runs.record.run_status import status_of
 
 NEVER = 10_000.0
-_LOADED_IN_TURNS = """
-import asyncio, sys
-import tui.runs.keeper.lifecycle
-from tui.runs.health.stall_detector import load_apart
-
-async def beside(turns):
-    seen = set(sys.modules)
-    while True:
-        turns.append({name for name in set(sys.modules) - seen if name.startswith("tui.logs.")})
-        seen = set(sys.modules)
-        await asyncio.sleep(0)
-
-async def main():
-    turns = []
-    other = asyncio.ensure_future(beside(turns))
-    await load_apart("tui.logs.demux")
-    await asyncio.sleep(0)
-    other.cancel()
-    assert "tui.logs.demux" in set().union(*turns)
-    return [sorted(turn) for turn in turns if len(turn) > 1]
-
-print(asyncio.run(main()))
-"""
-"""Runs what reads logs beside a task that notes what was loaded from one of its turns to the next."""
-
 _ENDED_WITHOUT_STRAGGLERS = """
 import asyncio, sys
 from pathlib import Path
@@ -86,8 +63,8 @@ class Watched:
 
     @contextlib.asynccontextmanager
     async def watch(self, **thresholds: float) -> AsyncIterator[None]:
-        patience = KeeperTimeouts(**{"stalled_after": NEVER, "behind_after": NEVER, **thresholds})
-        task = asyncio.ensure_future(StallDetector(self.directory, self.reachability, patience).run())
+        timeouts = KeeperTimeouts(**{"stalled_after": NEVER, "behind_after": NEVER, **thresholds})
+        task = asyncio.ensure_future(StallDetector(self.directory, self.reachability, timeouts).run())
         try:
             yield
         finally:
@@ -95,15 +72,11 @@ class Watched:
             await asyncio.gather(task, return_exceptions=True)
 
 
-def test_what_reads_logs_is_loaded_a_module_at_a_time_with_the_workers_lines_between() -> None:
-    loading = subprocess.run([sys.executable, "-c", _LOADED_IN_TURNS], capture_output=True, text=True, check=True)
-    assert loading.stdout.strip() == "[]"
-
-
 @pytest.fixture
 def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Watched:
     monkeypatch.setenv("TPU_TUI_HOME", str(tmp_path))
-    monkeypatch.setattr("tui.runs.health.stall_detector.LOOK", 0.1)
+    monkeypatch.setattr(stall_detector, "POLL_INTERVAL_S", 0.1)
+    monkeypatch.setattr(stall_detector, "LOAD_DELAY_S", 0.1)
     return Watched(tmp_path)
 
 
