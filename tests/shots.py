@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tui.commands import local
+from tui.commands import demo
 from tui.commands.terminal.output import Output
 from tui.console.app import ConsoleApp
 from tui.operator import LaunchRequest, Operator
@@ -39,7 +39,7 @@ async def take(pod: dict[str, Any], directory: Path) -> None:
     """Train until there is something to see, and take both screens."""
     operator = Operator(load({"profile": LOCAL_PROFILE}))
     slice_ = await operator.slices.get(pod["slices"][0])
-    request = LaunchRequest(slice_, tuple(local.train_command(pod)), name="resnet")
+    request = LaunchRequest(slice_, tuple(demo.train_command(pod)), name="resnet")
     run = await operator.launches.start(await operator.launches.plan(request))
     await trained(operator, run)
     app = ConsoleApp(operator, open_run=run)
@@ -62,8 +62,8 @@ def main() -> int:
     directory = parser.parse_args().directory.absolute()
     with tempfile.TemporaryDirectory() as home:
         os.environ["TPU_TUI_HOME"] = home
-        with local.local_pod(WORKERS, 1) as pod:
-            local.make_shards(pod, WORKERS, Output())
+        with demo.local_pod(WORKERS, 1) as pod:
+            demo.make_shards(pod, WORKERS, Output())
             asyncio.run(take(pod, directory))
     print(f"{directory}/run.svg and pod.svg")
     return 0

@@ -20,7 +20,7 @@ from tui.pod.run_names import readable_name
 def test_what_is_no_number_of_seconds_is_refused(shell: Shell, words: tuple[str, ...], seconds: str) -> None:
     answer = shell.call(*words, seconds)
     assert answer.code == 2
-    assert f"{words[-1]}: {seconds!r} is no number of seconds" in answer.errors
+    assert f"{words[-1]}: must be a number of seconds, not {seconds!r}" in answer.errors
 
 
 def test_a_long_name_is_cut_and_an_odd_one_made_fit_for_files(pod: LocalPod) -> None:
@@ -85,7 +85,7 @@ def test_a_command_in_utf_8_goes_out_as_it_is_from_a_locale_without_it(
 
 @pytest.mark.parametrize("number", ["1,2", "1_2", "1,", ",1", "0-3", "-1", "٣", "1,0000", "1_000,000"])
 def test_two_numbers_are_not_taken_for_one(number: str) -> None:
-    with pytest.raises(ArgumentTypeError, match="is no whole number"):
+    with pytest.raises(ArgumentTypeError, match="must be a whole number"):
         whole(number)
 
 

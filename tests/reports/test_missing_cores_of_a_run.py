@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.console.stage import a_slice, begin, make_run, training_line, write
-from tui.commands.runs import _missing_to_read
+from tui.commands.status import _missing_to_read
 from tui.reports.facts import summary_of_run
 from tui.reports.status import status_document
 from tui.runs.read.sample_reader import RunReader

@@ -8,9 +8,10 @@ import sys
 import textwrap
 from collections.abc import Sequence
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tui.commands.parser.argument_types import SLICE, given
+from tui.commands.parser.commands import Commands
 from tui.commands.terminal.output import ANSWER_IS_NO, Output
 from tui.commands.terminal.waiting_notice import telling_who_is_waited_for
 from tui.errors import UsageError
@@ -30,9 +31,9 @@ MOST_PORTS = 64
 """Ports that one check probes: each is tried between every two workers."""
 
 
-def add_check(commands: argparse._SubParsersAction[Any]) -> None:
+def add_command(commands: Commands) -> None:
     """Add the command's parser."""
-    check = commands.add_parser("check", help="whether a slice can work; what is wrong, and where")
+    check = commands.add("check", help="whether a slice can work; what is wrong, and where")
     check.add_argument("slice", metavar="SLICE", help=SLICE)
     check.add_argument("--ports", type=given, help="further TCP ports to probe between workers, as 8470,8476-8479")
     check.add_argument(

@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from tui.commands.parser.argument_types import LOG, given
+from tui.commands.parser.commands import Commands
 from tui.commands.terminal.output import Output
 from tui.errors import OutOfReachError, UsageError
 
@@ -14,9 +15,9 @@ if TYPE_CHECKING:
     from tui.reports.summary import Summary
 
 
-def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
-    """Add this family's parser."""
-    compare = commands.add_parser("compare", help="runs or saved logs side by side: loss, rate per core, efficiency")
+def add_command(commands: Commands) -> None:
+    """Add the command's parser."""
+    compare = commands.add("compare", help="runs or saved logs side by side: loss, rate per core, efficiency")
     told = f"the first is what the others are told against; {LOG}"
     compare.add_argument("refs", metavar="RUN|FILE", nargs="+", type=given, help=told)
     compare.add_argument("--offline", action="store_true", help="only what is on this machine")

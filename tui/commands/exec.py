@@ -10,6 +10,8 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from tui.commands.parser.argument_types import some_seconds
+from tui.commands.parser.commands import Commands
 from tui.commands.terminal.output import ANSWER_IS_NO, Output
 from tui.commands.terminal.waiting_notice import telling_who_is_waited_for
 from tui.errors import OutOfReachError, TpuTuiError, UsageError
@@ -79,6 +81,18 @@ class Progress:
             # Raised here, within a connection, it would be taken for the worker's.
             self.unread = True
             self._waiting.cancel()
+
+
+def add_command(commands: Commands) -> None:
+    """Add the command's parser."""
+    execute = commands.add("exec", help="one command on every worker; identical outputs are grouped")
+    execute.add_argument("slice", metavar="SLICE -- COMMAND …", help="the slice, and what to run on its workers")
+    execute.add_argument("--worker", default="all", metavar="N", help="which workers, e.g. 0-3,7 (default: all)")
+    execute.add_argument(
+        "--timeout", type=some_seconds, metavar="S", help="seconds that each worker has for the login and the command"
+    )
+    execute.add_argument("--live", action="store_true", help="each line at once, with its worker; nothing is grouped")
+    execute.set_defaults(run=execute_command, takes_job=True, changes=True)
 
 
 async def execute_command(args: argparse.Namespace, operator: Operator, out: Output) -> int:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tui.commands.parser.argument_types import SLICE
+from tui.commands.parser.commands import Commands
 from tui.commands.terminal.output import Output
 from tui.commands.terminal.prompts import agrees
 from tui.errors import OutOfReachError, TpuTuiError, UsageError
@@ -17,9 +18,9 @@ if TYPE_CHECKING:
     from tui.ssh.exec.port_probe import LoginResult
 
 
-def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
-    """Add this family's parser."""
-    keys = commands.add_parser(
+def add_command(commands: Commands) -> None:
+    """Add the command's parser."""
+    keys = commands.add(
         "keys",
         help="add: your public SSH key to a slice's metadata, as gcloud's ssh does",
         description="Adds your public SSH key to a slice's metadata, as gcloud's first ssh does, "

@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tui.commands.attach_progress import LookingAfter, Teller, exit_code, follow, goes_on_without_us
 from tui.commands.parser.argument_types import as_text, directory, given, seconds, whole
+from tui.commands.parser.commands import Commands
 from tui.commands.terminal.output import Output
 from tui.errors import UsageError
 from tui.pod.run import RunState
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
     from tui.runs.record.run_status import RunStatus
 
 
-def add_launch(commands: argparse._SubParsersAction[Any]) -> None:
+def add_command(commands: Commands) -> None:
     """Add the command's parser."""
-    launch = commands.add_parser("launch", help="start a command on every worker of a slice, or on none")
+    launch = commands.add("launch", help="start a command on every worker of a slice, or on none")
     launch.add_argument("slice", metavar="SLICE -- COMMAND …", help="the slice, and what to run on its workers")
     launch.add_argument("--name", type=given, help="what the run is called (default: the slice)")
     launch.add_argument(

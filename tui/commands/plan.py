@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tui.commands.parser.argument_types import whole
+from tui.commands.parser.commands import Commands
 from tui.commands.terminal.output import Output
 from tui.errors import UsageError
 
@@ -18,9 +19,9 @@ if TYPE_CHECKING:
 _FORM = "tpu-tui plan --from v2-8 --to v2-32 --batch-size 1024, or tpu-tui plan --ladder [RUN …]"
 
 
-def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
-    """Add this family's parser."""
-    plan = commands.add_parser(
+def add_command(commands: Commands) -> None:
+    """Add the command's parser."""
+    plan = commands.add(
         "plan", help="batch, steps and learning rate from one slice type to another; whether to go up"
     )
     plan.add_argument("--from", dest="source", metavar="TYPE", help="where it runs now, as v2-8")

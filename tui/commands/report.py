@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tui.commands.logs import add_ref, opened, told_to_its_end
+from tui.commands.log_source import add_ref, opened, told_to_its_end
 from tui.commands.parser.argument_types import directory, given
+from tui.commands.parser.commands import Commands
 from tui.commands.terminal.os_errors import by_read_only
 from tui.commands.terminal.output import Output
 from tui.errors import TpuTuiError
@@ -17,9 +18,9 @@ if TYPE_CHECKING:
 REPORT_FORMATS = ("html", "md", "json", "csv", "txt")
 
 
-def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
-    """Add this family's parser."""
-    report = commands.add_parser("report", help="what happened, as a file to keep")
+def add_command(commands: Commands) -> None:
+    """Add the command's parser."""
+    report = commands.add("report", help="what happened, as a file to keep")
     add_ref(report)
     report.add_argument(
         "--format", action="append", choices=REPORT_FORMATS, help="repeatable (default: md); csv: cores and curves"

@@ -11,7 +11,8 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from tui.commands.parser.argument_types import ago
+from tui.commands.parser.argument_types import RUN, ago
+from tui.commands.parser.commands import Parser
 from tui.commands.terminal.os_errors import by_read_only
 from tui.commands.terminal.output import ANSWER_IS_NO, Output
 from tui.commands.terminal.prompts import agrees, has_terminal
@@ -34,6 +35,25 @@ _NOT_CONFIRMED = "not confirmed"
 _PLACES = {BOTH: "here and on their workers", HERE: "here only", WORKERS: "on their workers only"}
 _NAMED_AT_MOST = 5
 """Runs that an error message names."""
+
+
+def add_delete_options(parser: Parser) -> None:
+    """Add the options of `runs delete`, which `runs` itself parses."""
+    parser.add_argument("--on", choices=(WORKERS, HERE, BOTH), help="delete: where (default: both)")
+    parser.add_argument("--older-than", metavar="T", help="delete: all runs that ended before, e.g. 7d or 12h ago")
+    parser.add_argument("--yes", action="store_true", help="delete: do not ask; the runs are named then, not `last`")
+
+
+def delete_parser() -> Parser:
+    """Return what prints the help of `runs delete`."""
+    parser = Parser(
+        prog="tpu-tui runs delete",
+        description="Remove ended runs and their logs, here and on their workers. At a terminal the command lists "
+        "what goes and asks; elsewhere it needs --yes. A live run is never deleted.",
+    )
+    add_delete_options(parser)
+    parser.add_argument("words", metavar="RUN", nargs="*", help=RUN)
+    return parser
 
 
 async def delete_runs(args: argparse.Namespace, operator: Operator, out: Output) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tui.commands.parser.commands import Commands
 from tui.commands.terminal.output import Output
 from tui.errors import UsageError
 
@@ -19,9 +20,9 @@ LOOPBACK = "127.0.0.1"
 DEFAULT_PORT = 8000
 
 
-def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
-    """Add this family's parser."""
-    serve = commands.add_parser(
+def add_command(commands: Commands) -> None:
+    """Add the command's parser."""
+    serve = commands.add(
         "serve",
         help="the console in a browser",
         description="Serve the console on this machine's loopback address until Ctrl-C or SIGTERM. The printed "

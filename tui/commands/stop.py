@@ -7,6 +7,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from tui.commands.parser.argument_types import RUN, seconds
+from tui.commands.parser.commands import Commands
 from tui.commands.terminal.output import ANSWER_IS_NO, Output
 from tui.commands.terminal.waiting_notice import telling_who_is_waited_for
 from tui.errors import UsageError
@@ -16,6 +18,16 @@ if TYPE_CHECKING:
     from tui.operator import Operator
     from tui.runs.record.run_directory import RunDirectory
     from tui.runs.worker.stop import StopAnswer
+
+
+def add_command(commands: Commands) -> None:
+    """Add the command's parser."""
+    stop = commands.add("stop", help="stop a run on every worker and confirm each one")
+    stop.add_argument("ref", metavar="RUN", help=RUN)
+    stop.add_argument(
+        "--grace", type=seconds, default=30.0, metavar="S", help="seconds between SIGTERM and SIGKILL (default: 30)"
+    )
+    stop.set_defaults(run=stop_run, changes=True)
 
 
 async def stop_run(args: argparse.Namespace, operator: Operator, out: Output) -> int:

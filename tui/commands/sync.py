@@ -7,6 +7,8 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from tui.commands.parser.argument_types import SLICE, directory
+from tui.commands.parser.commands import Commands
 from tui.commands.terminal import stdio
 from tui.commands.terminal.output import Output
 from tui.errors import OutOfReachError, TpuTuiError
@@ -58,6 +60,14 @@ class Meter:
 
 def _size(count: int) -> str:
     return f"{count} B" if count < _KB else f"{count / _KB:.1f} kB" if count < _MB else f"{count / _MB:,.1f} MB"
+
+
+def add_command(commands: Commands) -> None:
+    """Add the command's parser."""
+    sync = commands.add("sync", help="copy a working tree to every worker, as git sees it")
+    sync.add_argument("slice", metavar="SLICE", help=SLICE)
+    sync.add_argument("directory", metavar="DIR", type=directory, help="the top of the tree")
+    sync.set_defaults(run=sync_tree, changes=True)
 
 
 async def sync_tree(args: argparse.Namespace, operator: Operator, out: Output) -> int:

@@ -1,4 +1,4 @@
-"""What words on the command line may be, for argparse."""
+"""Types of command-line arguments, for argparse."""
 
 from __future__ import annotations
 
@@ -13,40 +13,40 @@ from tui.errors import UsageError
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _WHOLE = re.compile(r"[0-9]+|[0-9]{1,3}(?:,[0-9]{3})+|[0-9]{1,3}(?:_[0-9]{3})+")
-"""Thousands may be apart; `1,2` are two numbers."""
+"""Thousands may be separated; `1,2` is not one number."""
 _MOST_DIGITS = 18
-"""Of a whole number: those of a 64-bit count. No list is that long, and no log."""
+"""Digits of a whole number, those of a 64-bit count: no list is that long, and no log."""
 
 SLICE = "a slice by its name, or ZONE/NAME where several zones have it"
-RUN = "a run: its id, a part of it that no other has, `last`, or its directory"
-LOG = f"{RUN}; or a saved log: a file (packed ones too), `-` or gs://BUCKET/OBJECT"
-FILE = "a saved log: a file (packed ones too), `-` or gs://BUCKET/OBJECT"
-"""What the words of a command line name, as its help says it."""
+RUN = "a run: its ID, a unique part of it, `last`, or its directory"
+FILE = "a log file (compressed is fine), `-` for stdin, or gs://BUCKET/OBJECT"
+LOG = f"{RUN}; or {FILE}"
+"""Help for arguments that many commands take."""
 
 
 def seconds(text: str) -> float:
-    """Seconds as a person gives them: finite and not negative."""
+    """Parse seconds: finite and not negative."""
     try:
         value = float(text)
     except ValueError:
         value = math.nan
     if not 0 <= value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds")
+        raise argparse.ArgumentTypeError(f"must be a number of seconds, not {text!r}")
     return value
 
 
 def some_seconds(text: str) -> float:
-    """The same, more than none: time in which something is to happen."""
+    """Parse seconds, more than none."""
     value = seconds(text)
     if value == 0:
-        raise argparse.ArgumentTypeError("in 0 seconds nothing happens: leave it out for no limit")
+        raise argparse.ArgumentTypeError("must be more than 0 seconds; leave it out for no limit")
     return value
 
 
 def whole(text: str) -> int:
-    """0 or more, as `4096`, also written `4,096` or `4_096`."""
+    """Parse a whole number from 0 on: `4096`, also written `4,096` or `4_096`."""
     if not _WHOLE.fullmatch(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number")
+        raise argparse.ArgumentTypeError(f"must be a whole number, not {text!r}")
     bare = text.replace(",", "").replace("_", "")
     if len(bare) > _MOST_DIGITS:
         raise argparse.ArgumentTypeError(f"a number of {len(bare)} digits is too large")
@@ -54,14 +54,14 @@ def whole(text: str) -> int:
 
 
 def given(text: str) -> str:
-    """Any text but the empty one: an option with an unset variable behind it is not taken for one left out."""
+    """Refuse an empty text: an option with an unset variable after it is not taken for one left out."""
     if not text:
         raise argparse.ArgumentTypeError("its value is empty")
     return text
 
 
 def as_text(word: str) -> str:
-    """A word as its UTF-8 reads, whatever this machine's locale is; one that is none stays as it is."""
+    """Return a word decoded as UTF-8, whatever this machine's locale is; one that is not UTF-8 stays as it is."""
     try:
         return os.fsencode(word).decode()
     except UnicodeError:
@@ -69,17 +69,17 @@ def as_text(word: str) -> str:
 
 
 def file(text: str) -> Path:
-    """A path; an empty word, as an unset variable leaves it, is not taken for the current directory."""
+    """Return a path; an empty word, as an unset variable leaves it, is not taken for the current directory."""
     return Path(given(text))
 
 
 def directory(text: str) -> Path:
-    """The same, of a directory."""
+    """Return the path of a directory."""
     return file(text)
 
 
 def ago(text: str) -> datetime | None:
-    """The moment so long before now: `30s`, `10m`, `2h`, `7d`, as far back as dates go; None for any other text."""
+    """Return the time so long before now: `30s`, `10m`, `2h`, `7d`, as far back as dates go; None for other text."""
     if not (text[:-1].isdecimal() and text[-1] in _UNITS):
         return None
     try:
@@ -89,7 +89,7 @@ def ago(text: str) -> datetime | None:
 
 
 def moment(text: str | None) -> float | None:
-    """A Unix time from a duration back from now, or from RFC 3339 (UTC unless it says otherwise); None for None.
+    """Return the Unix time of a duration before now, or of an RFC 3339 time (UTC by default); None for None.
 
     Raises UsageError for any other text.
     """
@@ -98,7 +98,7 @@ def moment(text: str | None) -> float | None:
     if (back := ago(text)) is not None:
         return back.timestamp()
     try:
-        told = datetime.fromisoformat(text.replace("Z", "+00:00"))
+        parsed = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:
-        raise UsageError(f"no time: {text!r}", remedy="write it as 10m, 2h or 2026-01-31T18:00:00Z") from None
-    return (told if told.tzinfo else told.replace(tzinfo=timezone.utc)).timestamp()
+        raise UsageError(f"{text!r} is not a time", remedy="write it as 10m, 2h or 2026-01-31T18:00:00Z") from None
+    return (parsed if parsed.tzinfo else parsed.replace(tzinfo=timezone.utc)).timestamp()

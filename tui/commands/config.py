@@ -1,0 +1,57 @@
+"""`config show`: every setting with its meaning and its source."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from tui.commands.terminal.output import Output
+
+if TYPE_CHECKING:
+    from tui.operator import Operator
+from tui.commands.parser.commands import Commands
+
+BEYOND_PROFILES = {
+    "home": "holds runs, profiles and accepted host keys",
+    "profile": "settings kept under this name",
+    "account": "who gcloud is logged in as",
+}
+"""What settings mean that no profile holds."""
+
+
+def add_command(commands: Commands) -> None:
+    """Add the command's parser."""
+    config = commands.add("config", help="show every setting, its meaning and its source")
+    config.add_argument("action", metavar="show", choices=("show",))
+    config.set_defaults(run=show_config)
+
+
+async def show_config(_args: argparse.Namespace, operator: Operator, out: Output) -> int:
+    """Print each setting, its value, where it came from and what it means."""
+    from tui.settings.fields import FIELDS
+
+    meanings = BEYOND_PROFILES | {field.name: field.meaning for field in FIELDS}
+    told = [(s.name, _plain(s.value), s.origin, meanings.get(s.name)) for s in operator.settings.origins.values()]
+    if out.as_json:
+        names = ("name", "value", "origin", "meaning")
+        out.document([dict(zip(names, one, strict=True)) for one in told])
+    else:
+        rows = [(name, _in_words(value), origin, meaning) for name, value, origin, meaning in told]
+        out.table(("setting", "value", "from", "meaning"), rows)
+    return 0
+
+
+def _in_words(value: Any) -> Any:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_in_words(item)}" for name, item in value.items()) or None
+    return (", ".join(value) or None) if isinstance(value, list) else value
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [str(item) for item in value]
+    if value is None or isinstance(value, (bool, int, float)):
+        return value
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    return str(value)

@@ -1,0 +1,74 @@
+"""`cores`: loss, rate and lag of every core, sorted."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tui.commands.terminal.output import Output
+from tui.text.printable import figure
+
+if TYPE_CHECKING:
+    from tui.operator import Operator
+from tui.commands.log_source import add_ref, open_file, opened, told_to_its_end
+from tui.commands.parser.commands import Commands
+
+SORT_KEYS = ("core", "worker", "epoch", "step", "loss", "rate", "lag")
+CORE_COLUMNS = (
+    *("core", "device", "worker", "address", "epoch", "step"),
+    *("loss", "rate", "global rate", "clock", "lag", "state"),
+)
+
+
+def add_command(commands: Commands) -> None:
+    """Add the command's parser."""
+    cores = commands.add("cores", help="loss, rate and lag of every core, sorted")
+    add_ref(cores)
+    cores.add_argument("--sort", choices=SORT_KEYS, default="core", help="sort column, ascending (default: core)")
+    cores.add_argument("--reverse", action="store_true", help="sort descending; NaN and unknown stay last")
+    cores.set_defaults(run=show_cores, run_on_file=show_cores_of_file)
+
+
+async def show_cores(args: argparse.Namespace, operator: Operator, out: Output) -> int:
+    """Print a row for every core."""
+    source, code = await opened(args, operator, out)
+    rows = await operator.logs.core_rows(source, args.sort, reverse=args.reverse)
+    _print_cores(rows, out)
+    return told_to_its_end(source, out) or code
+
+
+def show_cores_of_file(args: argparse.Namespace, flags: Mapping[str, Any], out: Output) -> int | None:
+    """Print a row for every core of a saved log; None where the argument names no file."""
+    opened = open_file(args.ref, flags)
+    if opened is None:
+        return None
+    log, cache = opened
+    rows = log.core_rows(by=args.sort, reverse=args.reverse, cache=cache)
+    _print_cores(rows, out)
+    return told_to_its_end(log, out)
+
+
+def _print_cores(rows: Sequence[Mapping[str, Any]], out: Output) -> None:
+    if out.as_json:
+        out.document(rows)
+        return
+    if not rows:
+        out.note("No line of this log is about a core yet.")
+        return
+    names = [column.replace(" ", "_") for column in CORE_COLUMNS]
+    cells = [[_shown_loss(row[name]) if name == "loss" else row[name] for name in names] for row in rows]
+    rate = _rate_title(rows)
+    titles = [rate if column == "rate" else column for column in CORE_COLUMNS]
+    out.table(titles, cells, right=("core", "worker", "epoch", "step", "loss", rate, "global rate", "lag"))
+
+
+def _rate_title(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The title of the column of rates, with the unit that all of them have."""
+    units = {row["rate_unit"] for row in rows if row["rate"] is not None}
+    unit = units.pop() if len(units) == 1 else None
+    return f"rate {unit}" if unit else "rate"
+
+
+def _shown_loss(loss: Any) -> Any:
+    return figure(loss, 5) if isinstance(loss, float) else loss

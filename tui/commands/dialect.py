@@ -1,0 +1,51 @@
+"""`dialect test`: which lines of a log each dialect understands."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from tui.commands.parser.argument_types import FILE, given
+from tui.commands.terminal.output import Output
+
+if TYPE_CHECKING:
+    from tui.operator import Operator
+from tui.commands.parser.commands import Commands
+
+
+def add_command(commands: Commands) -> None:
+    """Add the command's parser."""
+    dialect = commands.add(
+        "dialect",
+        help="which lines of a log each dialect understands",
+        description="Counts the lines of a log that each dialect (form of logs) understands: your profile's own, "
+        "with examples, and those built in.",
+    )
+    dialect.add_argument("action", metavar="test", choices=("test",))
+    dialect.add_argument("ref", metavar="FILE", type=given, help=FILE)
+    dialect.set_defaults(run=try_dialects)
+
+
+async def try_dialects(args: argparse.Namespace, operator: Operator, out: Output) -> int:
+    """Print how many lines each dialect matches, the profile's own first, with examples of those."""
+    from tui.logs.dialects.registry import BUILT_IN, try_dialects
+
+    own = operator.logs.dialects
+    log = await operator.logs.open(args.ref, note=out.note)
+    total, trials = try_dialects((line.data for line in log.lines()), (*own, *BUILT_IN))
+    if out.as_json:
+        out.document({"file": log.name, "lines": total, "dialects": [trial.to_json() for trial in trials]})
+        return 0
+    out.note(f"{total} line{'' if total == 1 else 's'}")
+    told = [
+        (trial.name, trial.matched) for trial in trials if trial.matched or trial.name in {one.name for one in own}
+    ]
+    if told:
+        out.table(("dialect", "lines"), told, right=("lines",))
+    else:
+        out.note("No dialect understands any of them.")
+    for trial in trials[: len(own)]:
+        for text, columns in trial.examples:
+            out.text(f"{trial.name}: {text}")
+            out.text("    " + "  ".join(f"{name}={value}" for name, value in columns.items()))
+    return 0

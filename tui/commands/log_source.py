@@ -1,0 +1,69 @@
+"""The run or the saved log that a command reads."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tui.commands.parser.argument_types import LOG, given
+from tui.commands.terminal.output import Output
+from tui.errors import OutOfReachError, UsageError
+from tui.pod.log_refs import names_a_file, path_of
+
+if TYPE_CHECKING:
+    from tui.logs.saved_log import SavedLog
+    from tui.operator import Operator
+    from tui.runs.record.run_directory import RunDirectory
+from tui.commands.parser.commands import Parser
+
+
+def add_ref(parser: Parser) -> None:
+    """Add what every command that reads a run or a log takes."""
+    parser.add_argument("ref", metavar="RUN|FILE", type=given, help=LOG)
+    parser.add_argument("--offline", action="store_true", help="only what is on this machine")
+
+
+async def opened(args: argparse.Namespace, operator: Operator, out: Output) -> tuple[RunDirectory | SavedLog, int]:
+    """What the argument names, a run's mirror brought up to date; and the exit code that this alone gives."""
+    from tui.runs.record.run_directory import RunDirectory
+
+    source = await operator.runs.find_source(args.ref, offline=args.offline, note=out.note)
+    if isinstance(source, RunDirectory):
+        behind = None if args.offline else await operator.runs.refresh(source)
+    else:
+        behind = source.doubt
+    if behind is None:
+        return source, 0
+    out.problem(behind)
+    return source, OutOfReachError.exit_code
+
+
+def told_to_its_end(source: RunDirectory | SavedLog, out: Output) -> int:
+    """Tell why a saved log could not be read to its end; the exit code that this gives."""
+    problem: UsageError | None = getattr(source, "problem", None)
+    if problem is None:
+        return 0
+    out.problem(problem)
+    return problem.exit_code
+
+
+def open_file(ref: str, flags: Mapping[str, Any]) -> tuple[SavedLog, Path] | None:
+    """A saved log, `-` for what is piped in, and where to keep what it comes to; None where no file is named.
+
+    It is read with the profile's dialects too.
+    """
+    if not names_a_file(ref):
+        return None
+    path = path_of(ref)
+    from tui.logs.saved_log import open_log
+    from tui.settings import load
+
+    settings = load(flags)
+    cache = settings.home / "cache"
+    if not settings.dialects:
+        return open_log(path), cache
+    from tui.logs.dialects.registry import user_dialects
+
+    return open_log(path, dialects=user_dialects(settings.dialects)), cache

@@ -1,0 +1,36 @@
+"""`replay`: the console on a saved log."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tui.commands.parser.argument_types import FILE, given
+from tui.commands.terminal.output import Output
+
+if TYPE_CHECKING:
+    pass
+from tui.commands.parser.commands import Commands
+
+
+def add_command(commands: Commands) -> None:
+    """Add the command's parser."""
+    replay = commands.add("replay", help="open the console on a saved log")
+    replay.add_argument("ref", metavar="FILE", type=given, help=FILE)
+    replay.set_defaults(run_blocking=replay_log)
+
+
+def replay_log(args: argparse.Namespace, flags: Mapping[str, Any], out: Output) -> int:
+    """Open the console on a saved log."""
+    import asyncio
+
+    from tui.commands.console import open_console, require_terminal
+    from tui.operator import Operator
+    from tui.settings import load
+
+    require_terminal()
+    log = asyncio.run(Operator(load(flags)).logs.open(args.ref, note=out.note))
+    if log.doubt is not None:
+        out.problem(log.doubt)
+    return open_console(flags, replay=log)

@@ -1,0 +1,50 @@
+"""`workers`: the workers of a slice, each tried over SSH."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tui.commands.parser.argument_types import SLICE
+from tui.commands.terminal.output import Output
+from tui.errors import OutOfReachError
+
+if TYPE_CHECKING:
+    from tui.operator import Operator
+    from tui.pod.worker import Worker
+from tui.commands.parser.commands import Commands
+
+OUT_OF_REACH = OutOfReachError.exit_code
+
+
+def add_command(commands: Commands) -> None:
+    """Add the command's parser."""
+    workers = commands.add("workers", help="the workers of a slice, and whether each can be reached")
+    workers.add_argument("slice", metavar="SLICE", help=SLICE)
+    workers.set_defaults(run=show_workers)
+
+
+async def show_workers(args: argparse.Namespace, operator: Operator, out: Output) -> int:
+    """Print a slice's workers, each tried over SSH."""
+    slice_ = await operator.slices.get(args.slice)
+    try:
+        workers = await operator.slices.reach_workers(slice_)
+    except OutOfReachError as error:
+        out.problem(error)
+        workers = [replace(one, reachable=False, error=error.sentence) for one in slice_.workers]
+    if out.as_json:
+        out.document([worker.to_json() for worker in workers])
+    elif workers:
+        _print_workers(workers, out)
+    return 0 if workers and all(worker.reachable for worker in workers) else OUT_OF_REACH
+
+
+def _print_workers(workers: Sequence[Worker], out: Output) -> None:
+    names = ("worker", "hostname", "internal ip", "external ip", "port", "reachable", "error")
+    errors = [(one.error or "").removeprefix(f"worker {one.index}: ") or None for one in workers]
+    cells = [(w.index, w.hostname, w.internal_ip, w.external_ip, w.port, w.reachable) for w in workers]
+    out.table(names, [(*row, error) for row, error in zip(cells, errors, strict=True)], right=("worker", "port"))
+    for remedy in dict.fromkeys(one.remedy for one in workers if one.remedy):
+        out.note(f"  → {remedy}")
