@@ -5,11 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import json
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from tests.logs.shapes import cut, training
+from tui.errors import UsageError
+from tui.logs.attribution import cloud_logging
 from tui.logs.attribution.cloud_logging import MOST_OTHERS
 from tui.logs.demux import Demux
 from tui.logs.saved_log import open_log
@@ -53,6 +56,13 @@ def as_csv(entries: list[tuple[int, int]]) -> str:
     return text.getvalue()
 
 
+WRITERS = [
+    as_json,
+    pytest.param(as_yaml, marks=pytest.mark.skipif(find_spec("yaml") is None, reason="PyYAML is not installed")),
+    as_csv,
+]
+
+
 def read(data: bytes, places: list[int] | None = None) -> Demux:
     demux = Demux()
     for piece in cut(data, places or []):
@@ -61,7 +71,7 @@ def read(data: bytes, places: list[int] | None = None) -> Demux:
     return demux
 
 
-@pytest.mark.parametrize("write", [as_json, as_yaml, as_csv])
+@pytest.mark.parametrize("write", WRITERS)
 @pytest.mark.parametrize("order", [1, -1], ids=["oldest first", "newest first"])
 @pytest.mark.parametrize("most", [1, 61, 100_000])
 def test_entries_are_their_workers_in_the_order_in_which_they_were_written(
@@ -73,7 +83,7 @@ def test_entries_are_their_workers_in_the_order_in_which_they_were_written(
     assert (rows, demux.state.samples) == ([(0, 12, 12.0), (1, 12, 12.25)], 6)
 
 
-@pytest.mark.parametrize("write", [as_json, as_yaml, as_csv])
+@pytest.mark.parametrize("write", WRITERS)
 def test_lines_of_a_worker_come_out_of_an_export(write: object, tmp_path: Path) -> None:
     path = tmp_path / "export"
     path.write_text(write(WRITTEN[::-1]), newline="")  # type: ignore[operator]
@@ -106,8 +116,29 @@ def test_a_log_that_only_begins_like_an_export_is_read_as_it_stands(first: str) 
 
 
 @pytest.mark.parametrize("cut_at", [0.3, 0.5, 0.9])
-@pytest.mark.parametrize("write", [as_json, as_yaml, as_csv])
+@pytest.mark.parametrize("write", WRITERS)
 def test_an_export_that_is_cut_off_tells_what_is_whole(write: object, cut_at: float) -> None:
     text = write(WRITTEN)  # type: ignore[operator]
     demux = read(text[: int(len(text) * cut_at)].encode())
     assert 1 <= demux.state.samples <= 6
+
+
+def test_an_export_in_yaml_without_pyyaml_is_refused_in_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cloud_logging, "_import_yaml", lambda: None)
+    path = tmp_path / "export"
+    path.write_text(as_yaml(WRITTEN))
+    with pytest.raises(UsageError, match="PyYAML is not installed"):
+        open_log(path)
+    path.write_text("---\nstep: 1, loss: 2.5\n")
+    assert [row["step"] for row in open_log(path).core_rows()] == [1]
+
+
+@pytest.mark.skipif(find_spec("yaml") is None, reason="PyYAML is not installed")
+def test_a_document_that_repeats_itself_costs_little() -> None:
+    levels = [
+        f"l{depth}: &l{depth}\n" + "".join(f"  k{n}: *l{depth - 1}\n" for n in range(90)) for depth in range(1, 9)
+    ]
+    demux = read(f"---\nl0: &l0\n  a: b\n{''.join(levels)}textPayload: step 5 loss 2.5\n---\n".encode())
+    assert demux.state.samples == 1

@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given
 
 from tests.logs.shapes import LOGS, training
+from tui.logs import catalogue
 from tui.logs.demux import Demux
+from tui.logs.dialects import registry
 from tui.logs.dialects.registry import user_dialects
-from tui.logs.files.summary_cache import sort_rows
+from tui.logs.files.summary_cache import READER_DIRECTORY, sort_rows
 from tui.logs.saved_log import open_log
 from tui.logs.snapshot import SORT_KEYS
 
@@ -86,21 +88,30 @@ def test_a_dialect_of_ones_own_makes_another_summary(log: Path, tmp_path: Path) 
     assert kept.read_bytes() != before
 
 
-def test_what_other_code_made_of_a_log_does_not_hold(
-    log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("changed", ["dialects/matcher.py", "catalogue/patterns.toml", "catalogue/data"])
+def test_a_summary_is_valid_for_the_code_and_the_patterns_that_made_it_only(
+    log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str
 ) -> None:
-    cache, sources = tmp_path / "cache", tmp_path / "sources"
-    sources.mkdir()
-    (sources / "dialects.py").write_text("A = 1\n")
-    monkeypatch.setattr("tui.logs.files.summary_cache._SOURCES", sources)
+    cache, reader = tmp_path / "cache", tmp_path / "reader"
+    (reader / "dialects" / "__pycache__").mkdir(parents=True)
+    (reader / "catalogue").mkdir()
+    (reader / changed).write_text("pattern = 'loss 1'")
+    (reader / "catalogue" / "newer.toml").write_text("")
+    monkeypatch.setattr("tui.logs.files.summary_cache.READER_DIRECTORY", reader)
     assert cores(log, cache) == [1, 2]
-    (kept,) = cache.iterdir()
-    before = kept.stat().st_ino
+    (entry,) = cache.iterdir()
+    before = entry.stat().st_ino
+    (reader / "dialects" / "__pycache__" / "matcher.cpython-313.pyc").write_bytes(b"compiled")
     assert cores(log, cache) == [1, 2]
-    assert kept.stat().st_ino == before
-    (sources / "dialects.py").write_text("A = 12\n")
+    assert entry.stat().st_ino == before
+    (reader / changed).write_text("pattern = 'loss 2'")
+    os.utime(reader / changed, (1e9, 1e9))
     assert cores(log, cache) == [1, 2]
-    assert kept.stat().st_ino != before
+    assert entry.stat().st_ino != before
+
+
+def test_the_cache_covers_the_catalogue() -> None:
+    assert Path(registry.__file__).parents[1] == READER_DIRECTORY == Path(catalogue.__file__).parents[1]
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"mark": 1}', b"\xff"])

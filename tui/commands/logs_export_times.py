@@ -34,27 +34,27 @@ class EntryTimes:
         blocks = log.blocks()
         head = next(blocks, b"")
         first = head.partition(b"\n")[0]
-        if not Exports.begin_with(first):
+        if not Exports.is_export_start(first):
             return None
         times, exports = cls(), Exports(first)
         start = 0
         for stretch in forwards(chain((head,), blocks)):
             start = stretch.offset if stretch.begins else start
             if not stretch.ends:
-                exports.hold(stretch.data)
+                exports.hold_part(stretch.data)
                 continue
             for line in stretch.data.removesuffix(b"\n").split(b"\n"):
                 times._take(start, line, exports)
                 start += len(line) + 1
-        times._note(exports.rest())
+        times._note(exports.finish())
         return times if any(moment is not None for moment in times._moments) else None
 
     def _take(self, offset: int, line: bytes, exports: Exports) -> None:
-        before = exports.begun
-        told = list(exports.take(line))
-        if exports.begun == before and any(isinstance(each, bytes) for each in told):
+        before = exports.started
+        told = list(exports.add_line(line))
+        if exports.started == before and any(isinstance(each, bytes) for each in told):
             self._begin(offset)
-        for _ in range(before, exports.begun):
+        for _ in range(before, exports.started):
             self._places.append(len(self._starts))
             self._begin(offset)
         self._note(told)

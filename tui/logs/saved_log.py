@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from tui.errors import OutOfReachError, UsageError
-from tui.logs.attribution.cloud_logging import Exports
+from tui.logs.attribution.cloud_logging import Exports, check_yaml
 from tui.logs.attribution.host_sections import Sections
 from tui.logs.attribution.launcher_prefixes import read_carrier
 from tui.logs.attribution.line_owner import Listener, Owners
@@ -21,7 +21,7 @@ from tui.logs.files.lines import Cutter, LogLine, without_escapes
 if TYPE_CHECKING:
     from tui.logs.demux import Demux
     from tui.logs.dialects.registry import Dialect
-    from tui.logs.files.summary_cache import Summary
+    from tui.logs.files.summary_cache import LogSummary
     from tui.logs.snapshot import Snapshot
 
 
@@ -132,21 +132,21 @@ class SavedLog:
         entries = (worker for worker in owners.entries or () if worker is not None)
         return sorted({*owners.numbers.values(), *entries})
 
-    def _summary(self, cache: Path | None) -> Summary:
+    def _summary(self, cache: Path | None) -> LogSummary:
         """What the log comes to: kept from before, or made by reading it through."""
-        from tui.logs.files.summary_cache import Summaries, Summary
+        from tui.logs.files.summary_cache import LogSummary, SummaryCache
 
         reading = [f"{dialect.name} {dialect.source!r}" for dialect in self._own_dialects]
-        kept = None if cache is None else Summaries(cache).load(self.path, reading)
+        kept = None if cache is None else SummaryCache(cache).load(self.path, reading)
         if kept is not None:
             return kept
         with told(self.path):
             before = self.path.stat()
         demux = self.demux(history=False)
         rows = [row.to_json() for row in demux.snapshot().rows()]
-        summary = Summary(rows, demux.line_owner(xla_dist=self.xla_dist))
+        summary = LogSummary(rows, demux.line_owner(xla_dist=self.xla_dist))
         if cache is not None and self._copy is None and self.problem is None:
-            Summaries(cache).save(self.path, before, summary, reading)
+            SummaryCache(cache).save(self.path, before, summary, reading)
         return summary
 
     def lines(
@@ -221,6 +221,7 @@ def open_log(
     name = name or str(path)
     path, piped = regular(Path(path))
     head, packing = head_of(path, name)
+    check_yaml(name, head)
     first = head.splitlines()[0]
     carried = any(read_carrier(line) is not None for line in without_escapes(head).split(b"\n"))
     return SavedLog(
@@ -228,7 +229,7 @@ def open_log(
         packing=packing,
         xla_dist=_is_xla_dist(head),
         carried=carried,
-        by_place=Sections.begin_with(first) or Exports.begin_with(first),
+        by_place=Sections.begin_with(first) or Exports.is_export_start(first),
         dialects=dialects,
         copy=copy or piped,
         name=name,

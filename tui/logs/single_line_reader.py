@@ -46,7 +46,7 @@ class SingleLineReader:
     @property
     def needs_every_line(self) -> bool:
         """Whether all lines of the log must be read here: a line's place in it tells whose it is."""
-        if self._exports is not None and self._exports.is_none:
+        if self._exports is not None and self._exports.is_refuted:
             self._exports = None
         return self._sections is not None or self._exports is not None
 
@@ -54,7 +54,7 @@ class SingleLineReader:
         """Find out from a saved log's first line whether the log has sections or is an export."""
         if Sections.begin_with(line):
             self._sections = Sections()
-        elif Exports.begin_with(line):
+        elif Exports.is_export_start(line):
             self._exports = Exports(line)
 
     def read_lines(self, stream: Stream, block: bytes, now: float | None, offset: int) -> None:
@@ -64,7 +64,7 @@ class SingleLineReader:
             self.read_line(stream, line, now, offset)
             offset += len(line) + 1
         if rest and self._exports is not None and stream.slot is None:
-            self._exports.hold(rest)
+            self._exports.hold_part(rest)
         elif rest:
             self._read_segments(stream, rest, now, offset)
 
@@ -76,7 +76,7 @@ class SingleLineReader:
         self._state.lines += 1
         if self._exports is not None and stream.slot is None:
             stream.begun_at = None
-            self._read_export(stream, self._exports.take(line, offset), now, offset + len(line))
+            self._read_export(stream, self._exports.add_line(line, offset), now, offset + len(line))
             return
         if line:
             self._read_segments(stream, line, now, offset)
@@ -85,8 +85,8 @@ class SingleLineReader:
     def finish(self, stream: Stream, now: float | None) -> None:
         """Read what is held of a stream to which no more bytes will be added."""
         if self._exports is not None and stream.slot is None:
-            self._read_export(stream, self._exports.rest(), now, UNKNOWN)
-            self._read_entries(stream, self._chronology.rest(), now)
+            self._read_export(stream, self._exports.finish(), now, UNKNOWN)
+            self._read_entries(stream, self._chronology.finish(), now)
         stream.end_line()
 
     def line_owner(self, numbers: list[int], stream: Stream, *, xla_dist: bool) -> Owners:
@@ -118,7 +118,7 @@ class SingleLineReader:
         offset = end - sum(len(each) + 1 for each in every if isinstance(each, bytes)) + 1
         for each in every:
             if not isinstance(each, bytes):
-                self._read_entries(stream, self._chronology.take(*each), now)
+                self._read_entries(stream, self._chronology.add_entry(*each), now)
                 continue
             if each:
                 self._read_segments(stream, each, now, UNKNOWN if end == UNKNOWN else offset)
@@ -135,7 +135,7 @@ class SingleLineReader:
             self._entry_slots[place] = UNKNOWN if slot is None else slot
             if entry.moment is not None:
                 self._state.add_moments(entry.moment, entry.moment)
-            for line in entry.said.splitlines():
+            for line in entry.text.splitlines():
                 stream.line_slot, stream.line_moment, stream.line_offset = slot, entry.moment, entry.offset
                 self._read_segment(stream, line, now)
                 self._end_line(stream, now)

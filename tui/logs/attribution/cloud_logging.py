@@ -1,4 +1,4 @@
-"""Exports of Cloud Logging: entries over many lines (JSON, gcloud's YAML) or rows of CSV, often the newest first."""
+"""Read exports of Cloud Logging: JSON, CSV or gcloud's YAML, often with the newest entry first."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
+from importlib import import_module
 from typing import Any, Protocol
 
+from tui.errors import UsageError
 from tui.logs.attribution.xla_dist_prefix import read_moment
 
 MOST_LINES = 1024
-"""Lines that an entry can have; more are none."""
+"""Lines that an entry can have; longer ones are read as plain lines."""
 
 LONGEST_ENTRY = 256 * 1024
 """Bytes of an entry that is put together."""
@@ -21,14 +24,13 @@ MOST_OTHERS = 1024
 """Lines in a row that belong to no entry, after which a log is no export."""
 
 MOST_HELD = 32 * 1024 * 1024
-"""Bytes that entries say which are held until the oldest has come, where the newest comes first."""
+"""Bytes of text held where the newest entry comes first, so that the oldest can be read first."""
 
 _TEXTS = ("text_payload", "message", "msg", "log")
 _HOSTS = ("pod_name", "resource_name", "node_id", "instance_name", "hostname", "instance_id")
-"""What tells whose an entry is, the clearest first; a node's own is told beside the number of its worker."""
+"""Fields that name the machine of an entry, the clearest first."""
 
 _TIMES = ("timestamp", "receive_timestamp")
-_FIELDS = {*_TEXTS, *_HOSTS, *_TIMES, "worker_id"}
 
 _CSV_HEADER = re.compile(
     rb"(?=[^\n]{0,4000}(?:text_?[pP]ayload|(?<![\w.])message|[pP]ayload\.message))"
@@ -36,21 +38,20 @@ _CSV_HEADER = re.compile(
     rb"[\w./\"-]{1,200}(?:,[\w./\"-]{1,200}){1,200}\r?$"
 )
 _MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(\.\d{1,6})?")
-_YAML = re.compile(r"( *)(?:- )?([\w./\"'-]{1,200}):(?: (.*)|)$")
-_YAML_BLOCK = re.compile(r"[|>][+-]?\d?[+-]?$")
+_YAML_ENTRY = re.compile(rb"^(?:insertId|logName|textPayload|jsonPayload):", re.MULTILINE)
 _RULE = b"---"
 _CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What somebody said at some time; number and address are None where the export does not name them."""
+    """A message and its time; number and address are None where the export names no worker."""
 
     number: int | None
     address: str | None
     moment: float | None
     """Its date and time, in seconds as if it were UTC."""
-    said: bytes
+    text: bytes
     offset: int = -1
     """Where its first line begins in the export, in bytes; -1 unknown."""
 
@@ -67,7 +68,7 @@ class _Format(Protocol):
         ...
 
     def fields(self, lines: Sequence[bytes]) -> Mapping[str, str] | None:
-        """What a whole entry tells, by lower-case names without what they belong to."""
+        """Return the fields of a whole entry, by lower-case names without their parents'."""
         ...
 
 
@@ -86,17 +87,11 @@ class _Json:
             document = json.loads(b"\n".join(lines).rstrip(b"\r ,"), strict=False)
         except (ValueError, RecursionError):
             return None
-        found = _flat(document)
-        payload = document.get("jsonPayload") if isinstance(document, dict) else None
-        said = next((found[name] for name in _TEXTS if name in found), "")
-        if isinstance(payload, dict) and not any(map(str.isdigit, said)):
-            # What it tells, its fields tell.
-            found["text_payload"] = json.dumps(payload)
-        return found
+        return _fields_of(document)
 
 
 class _Yaml:
-    """gcloud's own way: documents between rules of dashes."""
+    """gcloud's default format: documents between rules of dashes, parsed by PyYAML where it is installed."""
 
     def begins(self, line: bytes) -> bool:
         return line.rstrip() == _RULE
@@ -105,22 +100,35 @@ class _Yaml:
         return len(lines) > 1 and lines[-1].rstrip() == _RULE
 
     def fields(self, lines: Sequence[bytes]) -> Mapping[str, str] | None:
-        found: dict[str, str] = {}
-        name, within, between = "", 0, " "
-        for line in (each.decode("utf-8", "replace").rstrip("\r") for each in lines[1:]):
-            indent = len(line) - len(line.lstrip(" "))
-            match = _YAML.match(line)
-            if name and indent > within:
-                found[name] += (between if found[name] else "") + line.strip()
-            elif match is not None:
-                told, within = match[3] or "", indent
-                name = _name_of(match[2].strip("'\"")) if told else ""
-                if name in _FIELDS and name not in found:
-                    is_block = _YAML_BLOCK.match(told) is not None
-                    found[name], between = "" if is_block else told, "\n" if told[0] == "|" else " "
-                else:
-                    name = ""
-        return {name: _unquoted(text) for name, text in found.items()}
+        yaml = _import_yaml()
+        if yaml is None:
+            return None
+        text = b"\n".join(line for line in lines if line.rstrip() != _RULE).decode("utf-8", "replace")
+        try:
+            # All scalars stay text, and no tag makes an object.
+            document = yaml.load(text, getattr(yaml, "CBaseLoader", yaml.BaseLoader))
+        except (yaml.YAMLError, ValueError, RecursionError):
+            return None
+        return _fields_of(document)
+
+
+@cache
+def _import_yaml() -> Any:
+    """Import PyYAML, which only exports in YAML need; return None where it is not installed."""
+    try:
+        return import_module("yaml")
+    except ImportError:
+        return None
+
+
+def check_yaml(name: str, head: bytes) -> None:
+    """Raise UsageError where a log begins as an export in YAML and PyYAML is not installed."""
+    if head.startswith(_RULE) and _YAML_ENTRY.search(head) and _import_yaml() is None:
+        raise UsageError(
+            f"cannot read {name}",
+            why="it is a Cloud Logging export in YAML, and PyYAML is not installed",
+            remedy="export it again with gcloud logging read --format=json, or install PyYAML",
+        )
 
 
 class _Csv:
@@ -155,7 +163,7 @@ class _Csv:
 
 
 class Exports:
-    """Entries out of the lines of an export, in its order."""
+    """Puts lines of an export together to entries, in its order."""
 
     def __init__(self, first: bytes) -> None:
         self._header: bytes | None = None
@@ -169,25 +177,25 @@ class Exports:
         self._lines: list[bytes] = []
         self._size = 0
         self._others = 0
-        self.begun = 0
-        """Entries begun so far, and what looked like one: the last of them is that of the line taken last."""
+        self.started = 0
+        """Entries started so far, and what looked like one; the line added last belongs to the newest."""
 
     @staticmethod
-    def begin_with(line: bytes) -> bool:
+    def is_export_start(line: bytes) -> bool:
         """Whether a log whose first line this is may be an export."""
         return line.rstrip() in (b"[", b"{", _RULE) or _CSV_HEADER.match(line) is not None
 
     @property
-    def is_none(self) -> bool:
-        """Whether this is no export, as so many lines that belong to no entry say."""
+    def is_refuted(self) -> bool:
+        """Whether the log is no export after all: too many lines belong to no entry."""
         return self._others > MOST_OTHERS and not self._lines and not self._part
 
-    def hold(self, part: bytes) -> None:
-        """The beginning of a line, whose rest will be taken."""
+    def hold_part(self, part: bytes) -> None:
+        """Hold the beginning of a line, whose rest will be added."""
         self._part = (self._part + part)[-LONGEST_ENTRY:]
 
-    def take(self, line: bytes, offset: int = -1) -> Iterator[bytes | tuple[int, Entry]]:
-        """What a line brings to its end: an entry with its place (from 0), or lines that belong to none.
+    def add_line(self, line: bytes, offset: int = -1) -> Iterator[bytes | tuple[int, Entry]]:
+        """Add a line; yield what it completes: an entry with its place (from 0), or lines that belong to none.
 
         `offset` says where the line begins (or what of it comes after what was held), in bytes.
         """
@@ -200,43 +208,43 @@ class Exports:
             yield line
             return
         if not self._lines:
-            self.begun += 1
+            self.started += 1
             self._offset = offset
         self._lines.append(line)
         self._size += len(line)
         if self._format.ends(self._lines):
-            yield from self._whole()
+            yield from self._finish_entry()
             if line.rstrip() == _RULE:
                 # What ends a document begins the next.
-                self.begun += 1
+                self.started += 1
                 self._lines, self._size, self._offset = [line], len(line), offset
         elif len(self._lines) > MOST_LINES or self._size > LONGEST_ENTRY:
-            yield from self._given_up()
+            yield from self._give_up()
 
-    def rest(self) -> Iterator[bytes | tuple[int, Entry]]:
-        """What is left at the log's end."""
+    def finish(self) -> Iterator[bytes | tuple[int, Entry]]:
+        """Yield what is left at the log's end."""
         if self._part:
-            yield from self.take(b"")
+            yield from self.add_line(b"")
         if self._lines:
-            yield from self._whole()
+            yield from self._finish_entry()
 
-    def _whole(self) -> Iterator[bytes | tuple[int, Entry]]:
-        found = self._format.fields(self._lines)
-        text = None if found is None else next((found[name] for name in _TEXTS if name in found), None)
-        if found is None or text is None:
-            yield from self._given_up()
+    def _finish_entry(self) -> Iterator[bytes | tuple[int, Entry]]:
+        fields = self._format.fields(self._lines)
+        text = None if fields is None else next((fields[name] for name in _TEXTS if name in fields), None)
+        if fields is None or text is None:
+            yield from self._give_up()
             return
         self._lines, self._size, self._others = [], 0, 0
-        yield self.begun - 1, replace(_entry(found, text), offset=self._offset)
+        yield self.started - 1, replace(_entry(fields, text), offset=self._offset)
 
-    def _given_up(self) -> Iterator[bytes]:
+    def _give_up(self) -> Iterator[bytes]:
         lines, self._lines, self._size = self._lines, [], 0
         self._others += len(lines)
         yield from lines
 
 
 class Chronology:
-    """Puts entries in the order in which they were written: exports begin with the newest more often than not."""
+    """Puts entries in the order in which they were written: most exports begin with the newest."""
 
     def __init__(self) -> None:
         self._newest: float | None = None
@@ -244,19 +252,19 @@ class Chronology:
         self._held: list[tuple[int, Entry]] = []
         self._size = 0
 
-    def take(self, place: int, entry: Entry) -> list[tuple[int, Entry]]:
-        """The entries whose turn has come with this one; none as long as older ones are to come."""
+    def add_entry(self, place: int, entry: Entry) -> list[tuple[int, Entry]]:
+        """Add an entry and return those whose turn has come; none while older ones may follow."""
         moment, newest = entry.moment, self._newest
         if moment is not None:
             if self._is_backwards is None and newest is not None and moment != newest:
                 self._is_backwards = moment < newest
             self._newest = moment
         self._held.append((place, entry))
-        self._size += len(entry.said)
-        return self.rest() if self._is_backwards is False or self._size > MOST_HELD else []
+        self._size += len(entry.text)
+        return self.finish() if self._is_backwards is False or self._size > MOST_HELD else []
 
-    def rest(self) -> list[tuple[int, Entry]]:
-        """All that are left."""
+    def finish(self) -> list[tuple[int, Entry]]:
+        """Return all that are left."""
         held, self._held, self._size = self._held, [], 0
         return held[::-1] if self._is_backwards else held
 
@@ -279,34 +287,33 @@ def _moment(text: str) -> float | None:
     return None if whole is None else whole + float(match[3] or 0)
 
 
-def _flat(document: Any, depth: int = 4) -> dict[str, str]:
-    """The fields of an object, those of objects in it behind its own."""
-    found: dict[str, str] = {}
+def _fields_of(document: Any) -> dict[str, str]:
+    """Return the fields of an entry by their plain names; a payload without a number in its text becomes the text."""
+    fields: dict[str, str] = {}
+    _add_fields(document, fields, set())
+    payload = document.get("jsonPayload") if isinstance(document, dict) else None
+    text = next((fields[name] for name in _TEXTS if name in fields), "")
+    if isinstance(payload, dict) and not any(map(str.isdigit, text)):
+        fields["text_payload"] = json.dumps(payload)
+    return fields
+
+
+def _add_fields(document: Any, fields: dict[str, str], visited: set[int], depth: int = 4) -> None:
+    """Add the fields of an object, then those of objects in it; an object that is repeated counts once."""
+    if not isinstance(document, dict) or id(document) in visited or depth < 0:
+        return
+    visited.add(id(document))
     inner: list[tuple[str, Any]] = []
-    for name, value in document.items() if isinstance(document, dict) else ():
+    for name, value in document.items():
         if isinstance(value, (str, int, float)):
-            found.setdefault(_name_of(name), str(value))
+            fields.setdefault(_name_of(str(name)), str(value))
         else:
-            inner.append((name, value))
-    # The payload last: what a program tells of itself is not what its machine is called.
+            inner.append((str(name), value))
+    # The payload last: a program's own fields do not name its machine.
     for _, value in sorted(inner, key=lambda each: each[0] == "jsonPayload"):
-        for name, told in (_flat(value, depth - 1) if depth else {}).items():
-            found.setdefault(name, told)
-    return found
+        _add_fields(value, fields, visited, depth - 1)
 
 
 def _name_of(name: str) -> str:
-    """`resource.labels.worker_id` or `textPayload` as the other formats call it."""
+    """Return the plain name of a field: `worker_id` of `labels.worker_id`, `text_payload` of `textPayload`."""
     return _CAPITAL.sub("_", re.split(r"[./]", name)[-1]).lower()
-
-
-def _unquoted(text: str) -> str:
-    text = text.strip()
-    if len(text) > 1 and text[0] == text[-1] == "'":
-        return text[1:-1].replace("''", "'")
-    if len(text) > 1 and text[0] == text[-1] == '"':
-        try:
-            return str(json.loads(text.replace("\\ ", ""), strict=False))
-        except ValueError:
-            return text[1:-1]
-    return text

@@ -105,8 +105,8 @@ class _ExportListener:
         """As `Owners.read`; what stands between entries is read as it stands."""
         if self._exports is None:
             self._exports = Exports(line)
-        belongs_to_none = any(isinstance(each, bytes) for each in self._exports.take(line))
-        place = self._exports.begun - 1
+        belongs_to_none = any(isinstance(each, bytes) for each in self._exports.add_line(line))
+        place = self._exports.started - 1
         if belongs_to_none or not 0 <= place < len(self._entries):
             return self._owners.read(line)
         return self._entries[place], None

@@ -1,4 +1,4 @@
-"""What a saved log came to, kept beside it in a cache: a second opening reads no log and loads no numpy."""
+"""Cache summaries of saved logs, so that a second opening neither reads the log nor loads numpy."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ from tui.text.bounded_json import parse_json
 Row = dict[str, Any]
 """A row as `cores --json` prints it."""
 
-MOST_KEPT = 256
-"""Summaries kept; the oldest go first."""
+MOST_SUMMARIES = 256
+"""Summaries in the cache; the oldest are removed first."""
 
 MOST_BYTES = 64 * 1024 * 1024
-"""Bytes of summaries kept."""
+"""Bytes of summaries in the cache."""
 
 _EDGE = 4096
-"""Bytes of a log's beginning and of its end that must be the same for its summary to hold."""
+"""Bytes of a log's beginning and of its end that its summary is checked against."""
 
-_SOURCES = Path(__file__).parents[1]
-"""The code that reads logs: what other code made of a log does not hold, whatever its version says."""
+READER_DIRECTORY = Path(__file__).parents[1]
+"""The code and patterns that read logs: a summary is valid only for those that made it."""
 
-_SETTLED = 2.0
-"""Seconds since a file was last written before its times are trusted to tell a later change."""
+_SETTLED_AFTER_S = 2.0
+"""Seconds since a file was last written after which its times reveal a later change."""
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
-    """What a log came to: a row for every core, and who says its lines."""
+class LogSummary:
+    """The result of reading a log: a row for every core, and how to find the worker of a line."""
 
     rows: list[Row]
     owners: Owners
 
     def to_json(self) -> dict[str, Any]:
-        """The summary as it is kept."""
+        """Return the summary as JSON for the cache."""
         owners = self.owners
         return {
             "rows": self.rows,
@@ -58,44 +58,44 @@ class Summary:
         }
 
     @classmethod
-    def from_json(cls, kept: Mapping[str, Any]) -> Summary:
-        """The summary that was kept. Raises KeyError, TypeError or ValueError for anything else."""
-        numbers = {(number, address): int(worker) for number, address, worker in kept["numbers"]}
-        labels = frozenset(label.encode("latin-1") for label in kept["labels"])
-        told = {name: bool(kept[name]) for name in ("xla_dist", "carried", "sectioned")}
-        entries = None if kept["entries"] is None else list(kept["entries"])
-        owners = Owners(numbers, labels, entries=entries, **told)
-        return cls([dict(row) for row in kept["rows"]], owners)
+    def from_json(cls, document: Mapping[str, Any]) -> LogSummary:
+        """Parse a summary from the cache. Raises KeyError, TypeError or ValueError for anything else."""
+        numbers = {(number, address): int(worker) for number, address, worker in document["numbers"]}
+        labels = frozenset(label.encode("latin-1") for label in document["labels"])
+        flags = {name: bool(document[name]) for name in ("xla_dist", "carried", "sectioned")}
+        entries = None if document["entries"] is None else list(document["entries"])
+        owners = Owners(numbers, labels, entries=entries, **flags)
+        return cls([dict(row) for row in document["rows"]], owners)
 
 
-class Summaries:
-    """A directory of summaries, one for each log; every trouble with it means only that the log is read."""
+class SummaryCache:
+    """A directory of summaries, one for each log; if it cannot be used, logs are read."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
 
-    def load(self, log: Path, reading: Iterable[str] = ()) -> Summary | None:
-        """What a log came to that has not changed since; None otherwise. `reading`: what else that depends on."""
+    def load(self, log: Path, reader: Iterable[str] = ()) -> LogSummary | None:
+        """Return the summary of a log that has not changed since; else None. `reader` is what else it depends on."""
         try:
-            kept = parse_json(self._place(log).read_bytes())
-            if kept["mark"] != _mark(os.stat(log), reading) or kept["edges"] != _edges(log):  # noqa: PTH116
+            document = parse_json(self._path_of(log).read_bytes())
+            if document["mark"] != _fingerprint(os.stat(log), reader) or document["edges"] != _hash_edges(log):  # noqa: PTH116
                 return None
-            return Summary.from_json(kept)
+            return LogSummary.from_json(document)
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
 
-    def save(self, log: Path, before: os.stat_result, summary: Summary, reading: Iterable[str] = ()) -> None:
-        """Keep what a log came to that was as `before` says when reading began; not one that is being written."""
-        place = self._place(log)
+    def save(self, log: Path, before: os.stat_result, summary: LogSummary, reader: Iterable[str] = ()) -> None:
+        """Store the summary of a log that was as `before` when reading began, unless it is being written."""
+        place = self._path_of(log)
         temporary = place.with_suffix(f".{os.getpid()}")
-        mark = _mark(before, reading)
+        mark = _fingerprint(before, reader)
         with suppress(OSError):
-            changed = _mark(os.stat(log), reading) != mark  # noqa: PTH116
-            if changed or time.time() - before.st_mtime < _SETTLED:
+            changed = _fingerprint(os.stat(log), reader) != mark  # noqa: PTH116
+            if changed or time.time() - before.st_mtime < _SETTLED_AFTER_S:
                 return
             make_private(self.directory)
             with os.fdopen(os.open(temporary, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "w") as file:
-                file.write(json.dumps({"mark": mark, "edges": _edges(log), **summary.to_json()}))
+                file.write(json.dumps({"mark": mark, "edges": _hash_edges(log), **summary.to_json()}))
             temporary.replace(place)
             self._prune()
 
@@ -104,16 +104,16 @@ class Summaries:
         room = MOST_BYTES
         for count, (found, path) in enumerate(newest):
             room -= found.st_size
-            if count >= MOST_KEPT or room < 0:
+            if count >= MOST_SUMMARIES or room < 0:
                 path.unlink(missing_ok=True)
 
-    def _place(self, log: Path) -> Path:
+    def _path_of(self, log: Path) -> Path:
         name = hashlib.sha256(os.fsencode(os.path.realpath(log))).hexdigest()
         return self.directory / f"{name}.json"
 
 
-def _edges(log: Path) -> str:
-    """A digest of the log's beginning and end: times can be set back, and some file systems' are coarse."""
+def _hash_edges(log: Path) -> str:
+    """Return a digest of the log's beginning and end: times can be set back, and some file systems' are coarse."""
     with log.open("rb", buffering=0) as file:
         digest = hashlib.sha256(file.read(_EDGE))
         file.seek(max(0, os.fstat(file.fileno()).st_size - _EDGE))
@@ -121,21 +121,24 @@ def _edges(log: Path) -> str:
     return digest.hexdigest()
 
 
-def _mark(stat: os.stat_result, reading: Iterable[str]) -> list[Any]:
-    """What must be the same for a summary to hold."""
-    return [__version__, _code(), stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, *reading]
+def _fingerprint(stat: os.stat_result, reader: Iterable[str]) -> list[Any]:
+    """Return what must be the same for a summary to be valid."""
+    return [__version__, _hash_reader(), stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, *reader]
 
 
-def _code() -> list[int]:
-    """What changes with the code that reads logs: how many bytes it has, and when it was last written (ns)."""
+def _hash_reader() -> str:
+    """Return a digest of every file's path, size and time of change below `READER_DIRECTORY`, patterns included."""
+    digest = hashlib.sha256()
     with suppress(OSError):
-        stats = [file.stat() for file in _SOURCES.rglob("*.*")]
-        return [sum(stat.st_size for stat in stats), max((stat.st_mtime_ns for stat in stats), default=0)]
-    return []
+        for path in sorted(READER_DIRECTORY.rglob("*")):
+            if "__pycache__" not in path.parts and not path.is_dir():
+                stat = path.stat()
+                digest.update(f"{path}\0{stat.st_size}\0{stat.st_mtime_ns}\n".encode(errors="surrogateescape"))
+    return digest.hexdigest()
 
 
 def sort_rows(rows: list[Row], by: str, reverse: bool) -> list[Row]:
-    """Rows as `Snapshot.sorted` orders them: ties by core, unknown and nan last both ways."""
+    """Sort rows as `Snapshot.sorted` does: ties by core, unknown and NaN last both ways."""
 
     def key(row: Row) -> tuple[bool, float, bool, int]:
         value = row[by]
