@@ -60,9 +60,9 @@ leave_out tests/cli/test_bad_input.py tests/cli/test_launch_checks.py tests/cli/
 leave_out tests/localpod/test_pod.py tests/localpod/test_api_errors.py tests/localpod/test_api_faults.py \
     tests/localpod/test_api_gcloud.py tests/localpod/test_api_lists.py tests/localpod/test_api_nodes.py \
     tests/localpod/test_api_operations.py tests/localpod/test_api_queued_resources.py tests/localpod/test_api_rest.py \
-    tests/localpod/test_api_server.py tests/localpod/test_bucket.py tests/localpod/test_keepers.py \
+    tests/localpod/test_api_server.py tests/localpod/test_bucket.py tests/localpod/test_keeper_sweep.py \
     tests/localpod/test_owner_only.py tests/localpod/test_request_gate.py tests/localpod/test_socket_owner.py \
-    tests/localpod/test_rehearsal.py tests/localpod/test_session.py
+    tests/localpod/test_rehearsal.py tests/localpod/test_ssh_session.py
 # Screens are drawn by test_snapshots, with what texts and sizes they have, and driven by test_pod_screen.
 leave_out tests/console/test_keys.py tests/console/test_run_screen.py tests/console/test_dialogs.py \
     tests/console/test_tiny.py tests/console/test_text.py tests/console/test_exec_dialog.py \

@@ -199,7 +199,7 @@ def hostile_worker(pod: Pod, rng: random.Random, root: Path) -> None:
 def hostile(rng: random.Random) -> str:
     """A program in place of sh that takes a call's arguments and answers nonsense, to standard output and error."""
     chosen = rng.sample(GARBAGE, rng.randint(1, 5))
-    lines = [f"@$7 {line}".format(digits="9" * rng.choice((5, 30, 5000))) for line in chosen]
+    lines = [f"@$7 {line}".format(digits="9" * rng.choice((30, 5000))) for line in chosen]
     noise = rng.randbytes(rng.choice((0, 10, 3000))).hex()
     said = "".join(f'printf "{line}\\n"; printf "{line}\\n" >&2\n' for line in lines)
     return f"#!/bin/bash\nprintf '{noise}'\n{said}sleep {rng.uniform(0, 0.3):.2f}\nexit {rng.choice((0, 1, 255))}\n"

@@ -15,7 +15,7 @@ from tui.checks.check_row import CheckRow
 from tui.checks.firewall.firewall_rows import read_rules, rows_of_rules
 from tui.cloud.compute.firewall_rules import FirewallRules, Policy, Rule, Traffic
 from tui.errors import CloudError
-from tui.localpod.api.compute_api import Compute
+from tui.localpod.api.compute_api import ComputeService
 from tui.pod.slice import Slice
 from tui.pod.worker import Worker
 from tui.settings import Settings
@@ -25,13 +25,13 @@ from tui.settings import Settings
 class Served:
     """A pod's Compute Engine API, and our reader of it."""
 
-    compute: Compute
+    compute: ComputeService
     reader: FirewallRules
 
 
 @pytest.fixture
 async def served(tmp_path: Path) -> AsyncIterator[Served]:
-    compute = Compute(lambda: [("t1v-n-0-w-0", "127.1.0.1")], zone="local-a")
+    compute = ComputeService(lambda: [("t1v-n-0-w-0", "127.1.0.1")], zone="local-a")
     app = web.Application()
     app.add_routes(compute.routes())
     runner = web.AppRunner(app)
@@ -214,7 +214,7 @@ async def test_without_any_permission_the_row_says_which_and_nothing_fails(serve
 
 
 async def test_a_service_that_knows_no_policies_is_asked_for_its_rules(tmp_path: Path) -> None:
-    compute = Compute(list, zone="local-a")
+    compute = ComputeService(list, zone="local-a")
     app = web.Application()
     app.add_routes([route for route in compute.routes() if "Effective" not in route.path])
     runner = web.AppRunner(app)

@@ -7,14 +7,14 @@ import pytest
 from aiohttp import web
 
 from tui.cloud.compute.project_metadata import project_metadata
-from tui.localpod.api.compute_api import Compute
+from tui.localpod.api.compute_api import ComputeService
 from tui.settings import Settings
 
 
 @pytest.fixture
-async def compute() -> AsyncIterator[tuple[Compute, str]]:
+async def compute() -> AsyncIterator[tuple[ComputeService, str]]:
     """A Compute Engine service, and where it listens."""
-    service = Compute(lambda: (), zone="local-a")
+    service = ComputeService(lambda: (), zone="local-a")
     app = web.Application()
     app.add_routes(service.routes())
     runner = web.AppRunner(app)
@@ -25,7 +25,7 @@ async def compute() -> AsyncIterator[tuple[Compute, str]]:
     await runner.cleanup()
 
 
-async def test_a_projects_metadata_is_read(compute: tuple[Compute, str], tmp_path: Path) -> None:
+async def test_a_projects_metadata_is_read(compute: tuple[ComputeService, str], tmp_path: Path) -> None:
     service, url = compute
     settings = Settings(home=tmp_path, project="local", endpoints={"compute": url})
     assert await project_metadata(settings) == {}
@@ -33,7 +33,7 @@ async def test_a_projects_metadata_is_read(compute: tuple[Compute, str], tmp_pat
     assert await project_metadata(settings) == service.metadata
 
 
-async def test_what_may_not_or_cannot_be_read_is_unknown(compute: tuple[Compute, str], tmp_path: Path) -> None:
+async def test_what_may_not_or_cannot_be_read_is_unknown(compute: tuple[ComputeService, str], tmp_path: Path) -> None:
     service, url = compute
     service.denied.add("compute.projects.get")
     assert await project_metadata(Settings(home=tmp_path, project="local", endpoints={"compute": url})) is None

@@ -20,7 +20,7 @@ from tests.localpod.api_clients import until
 from tui.cloud.inventory import open_inventory
 from tui.cloud.tpu.tpu_api import TpuApi
 from tui.errors import CloudError, UsageError
-from tui.localpod.api.faults import FOR_EVER
+from tui.localpod.api.faults import FOREVER
 from tui.pod.slice import Slice
 from tui.settings import Settings
 
@@ -99,7 +99,7 @@ async def test_only_configured_zones_are_listed_and_none_means_all(cloud: Cloud)
 
 async def test_a_zone_that_fails_is_a_problem_and_the_others_are_listed(cloud: Cloud) -> None:
     await asyncio.gather(cloud.make("near"), cloud.make("next", zone="local-b"))
-    cloud.service.behaviour.unavailable["local-b"] = FOR_EVER
+    cloud.service.behaviour.unavailable["local-b"] = FOREVER
 
     listing = await cloud.connect(patience=0.5, zones=("local-a", "local-b")).slices()
 
@@ -112,7 +112,7 @@ async def test_a_zone_that_fails_is_a_problem_and_the_others_are_listed(cloud: C
 
 async def test_asking_every_zone_names_those_that_did_not_answer(cloud: Cloud) -> None:
     await asyncio.gather(cloud.make("near"), cloud.make("next", zone="local-b"))
-    cloud.service.behaviour.unavailable["local-b"] = FOR_EVER
+    cloud.service.behaviour.unavailable["local-b"] = FOREVER
 
     listing = await cloud.connect(zones=()).slices()
 
@@ -145,7 +145,7 @@ async def test_an_api_that_is_down_is_told_with_how_long_it_was_tried(cloud: Clo
 
 
 async def test_an_expired_token_says_how_to_log_in_again(cloud: Cloud) -> None:
-    cloud.service.behaviour.expired_token = FOR_EVER
+    cloud.service.behaviour.expired_token = FOREVER
 
     (problem,) = (await cloud.api.slices()).problems
 

@@ -18,7 +18,7 @@ from google.longrunning import operations_pb2
 from google.oauth2.credentials import Credentials
 
 from tests.localpod.api_hosts import SocketHosts
-from tui.localpod.api.faults import Behaviour
+from tui.localpod.api.faults import ServiceFaults
 from tui.localpod.api.server import TpuService
 
 PLACE = "projects/local/locations/local-a"
@@ -114,7 +114,7 @@ async def pod(transport: str, **options: Any) -> AsyncIterator[Pod]:
 async def serving(**options: Any) -> AsyncIterator[tuple[TpuService, SocketHosts]]:
     """A service of its own over socket hosts, with quick operations."""
     hosts = SocketHosts()
-    options.setdefault("behaviour", Behaviour(operation_seconds=0.02))
+    options.setdefault("behaviour", ServiceFaults(operation_seconds=0.02))
     service = TpuService(hosts, **options)
     await service.start()
     try:

@@ -10,7 +10,7 @@ import pytest
 from google.api_core import exceptions
 
 from tests.localpod.api_clients import PLACE, TRANSPORTS, named, node, pod
-from tui.localpod.api.faults import FOR_EVER, Behaviour
+from tui.localpod.api.faults import FOREVER, ServiceFaults
 
 over_each_transport = pytest.mark.parametrize("transport", TRANSPORTS)
 over_grpc = pytest.mark.parametrize("transport", ["grpc", "grpc_asyncio"])
@@ -29,7 +29,7 @@ async def test_a_zone_is_unavailable_as_often_as_was_asked(transport: str) -> No
 
 async def test_a_zone_can_be_away_until_it_is_told_to_come_back() -> None:
     async with pod("grpc_asyncio") as one:
-        one.service.behaviour.unavailable["local-a"] = FOR_EVER
+        one.service.behaviour.unavailable["local-a"] = FOREVER
         for _ in range(3):
             with pytest.raises(exceptions.ServiceUnavailable):
                 await one.call("get_node", name=named("x"))
@@ -39,7 +39,7 @@ async def test_a_zone_can_be_away_until_it_is_told_to_come_back() -> None:
 
 @over_grpc
 async def test_an_expired_token_is_told_as_such(transport: str) -> None:
-    async with pod(transport, behaviour=Behaviour(expired_token=1)) as one:
+    async with pod(transport, behaviour=ServiceFaults(expired_token=1)) as one:
         with pytest.raises(exceptions.Unauthenticated) as caught:
             await one.call("list_nodes", parent=PLACE)
         assert caught.value.reason == "ACCESS_TOKEN_EXPIRED"
@@ -48,7 +48,7 @@ async def test_an_expired_token_is_told_as_such(transport: str) -> None:
 
 
 async def test_an_expired_token_over_http_is_a_401_that_asks_for_a_bearer() -> None:
-    async with pod("rest", behaviour=Behaviour(expired_token=FOR_EVER)) as one, aiohttp.ClientSession() as session:
+    async with pod("rest", behaviour=ServiceFaults(expired_token=FOREVER)) as one, aiohttp.ClientSession() as session:
         url = f"http://127.0.0.1:{one.service.rest_port}/v2/{PLACE}/nodes"
         for _ in range(2):
             async with session.get(url, headers={"Authorization": f"Bearer {one.service.token}"}) as answer:

@@ -10,7 +10,7 @@ import pytest
 from google.api_core import exceptions
 
 from tests.localpod.api_clients import PLACE, TRANSPORTS, Pod, named, node, pod, until
-from tui.localpod.api.faults import Behaviour
+from tui.localpod.api.faults import ServiceFaults
 
 State = tpu.QueuedResourceState.State
 Spec = tpu.QueuedResource.Tpu.NodeSpec
@@ -67,7 +67,7 @@ async def test_a_request_is_accepted_then_provisioned_then_active_with_its_node(
 
 
 async def test_its_node_is_creating_while_it_is_provisioned() -> None:
-    async with pod("grpc_asyncio", behaviour=Behaviour(operation_seconds=0.02, worker_capacity=0)) as one:
+    async with pod("grpc_asyncio", behaviour=ServiceFaults(operation_seconds=0.02, worker_capacity=0)) as one:
         await ask(one, one_node())
         await reached(one, State.WAITING_FOR_RESOURCES)
         one.service.behaviour.hold_operations()
@@ -117,7 +117,7 @@ async def test_an_active_one_is_deleted_by_force_only_and_takes_its_nodes_along(
 
 
 async def test_one_that_is_being_provisioned_can_be_deleted_by_force() -> None:
-    async with pod("grpc_asyncio", behaviour=Behaviour(operation_seconds=0.02, worker_capacity=0)) as one:
+    async with pod("grpc_asyncio", behaviour=ServiceFaults(operation_seconds=0.02, worker_capacity=0)) as one:
         await ask(one, one_node())
         await reached(one, State.WAITING_FOR_RESOURCES)
         one.service.behaviour.hold_operations()
@@ -170,7 +170,7 @@ async def test_a_node_that_took_the_name_meanwhile_fails_it_and_stays() -> None:
 
 
 async def test_a_quota_used_up_meanwhile_fails_it_and_leaves_none_of_its_nodes() -> None:
-    async with pod("grpc_asyncio", behaviour=Behaviour(operation_seconds=0.02, worker_quota=2)) as one:
+    async with pod("grpc_asyncio", behaviour=ServiceFaults(operation_seconds=0.02, worker_quota=2)) as one:
         one.service.behaviour.hold_operations()
         await ask(one, several(2))
         await one.service.add_slice("other", 1, 8)
@@ -182,7 +182,7 @@ async def test_a_quota_used_up_meanwhile_fails_it_and_leaves_none_of_its_nodes()
 
 @over_each_transport
 async def test_a_waiting_one_is_deleted_without_force(transport: str) -> None:
-    async with pod(transport, behaviour=Behaviour(operation_seconds=0.02, worker_capacity=0)) as one:
+    async with pod(transport, behaviour=ServiceFaults(operation_seconds=0.02, worker_capacity=0)) as one:
         await ask(one, one_node())
         await reached(one, State.WAITING_FOR_RESOURCES)
         await one.call.succeeded(await one.call("delete_queued_resource", name=NAME))
@@ -190,7 +190,7 @@ async def test_a_waiting_one_is_deleted_without_force(transport: str) -> None:
 
 
 async def test_one_that_waited_too_long_has_failed_and_says_why() -> None:
-    async with pod("grpc_asyncio", behaviour=Behaviour(operation_seconds=0.02, worker_capacity=0)) as one:
+    async with pod("grpc_asyncio", behaviour=ServiceFaults(operation_seconds=0.02, worker_capacity=0)) as one:
         policy = tpu.QueuedResource.QueueingPolicy(valid_until_duration=timedelta(milliseconds=1))
         await ask(one, one_node(queueing_policy=policy))
         failed = await reached(one, State.FAILED)
@@ -255,7 +255,7 @@ async def test_a_request_that_makes_no_sense_is_refused(transport: str, wanted: 
 
 
 async def test_more_workers_than_the_quota_are_refused_at_once() -> None:
-    async with pod("grpc_asyncio", behaviour=Behaviour(worker_quota=2)) as one:
+    async with pod("grpc_asyncio", behaviour=ServiceFaults(worker_quota=2)) as one:
         with pytest.raises(exceptions.ResourceExhausted, match="Quota limit"):
             await ask(one, several(3))
 

@@ -13,11 +13,11 @@ from tests.pods import PodProcess, local_pod, log_in, pod_home, pod_process, run
 from tui.cloud.inventory import open_inventory
 from tui.cloud.tpu.tpu_api import TpuApi
 from tui.errors import TpuTuiError, UsageError
-from tui.localpod import memory_requirement
+from tui.localpod import requirements
 from tui.localpod.host import loopback_addresses
 from tui.localpod.host.loopback_addresses import free_net
-from tui.localpod.memory_requirement import GIB, check_memory, memory_available, memory_needed
 from tui.localpod.pod import LocalPod
+from tui.localpod.requirements import GIB, check_memory, memory_available, memory_needed
 from tui.settings import load
 
 __all__ = ["local_pod", "pod_home", "pod_process"]
@@ -118,9 +118,9 @@ def test_a_net_stays_claimed_while_its_workers_are_down(monkeypatch: pytest.Monk
 
 
 def test_more_workers_than_one_net_holds_get_the_next_one_too() -> None:
-    net = free_net(loopback_addresses.HOSTS_A_NET + 5)
+    net = free_net(loopback_addresses.HOSTS_PER_NET + 5)
     net.close()
-    assert len({address for address, _ in net.addresses}) == loopback_addresses.HOSTS_A_NET + 5
+    assert len({address for address, _ in net.addresses}) == loopback_addresses.HOSTS_PER_NET + 5
 
 
 def test_a_port_that_somebody_uses_everywhere_is_left_to_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,7 +159,7 @@ def test_the_demos_memory_grows_with_its_cores() -> None:
 
 
 def test_too_little_memory_is_said_with_what_would_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory_requirement, "memory_available", lambda: 3 * GIB)
+    monkeypatch.setattr(requirements, "memory_available", lambda: 3 * GIB)
     with pytest.raises(TpuTuiError, match=r"3\.0 GiB are free") as refused:
         check_memory(4, 1)
     assert "--workers 2" in refused.value.remedy

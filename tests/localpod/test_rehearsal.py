@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tui.localpod.rehearsal.log_format import PREFIXES, SPEECHES
+from tui.localpod.rehearsal.log_format import LOG_FORMATS, PREFIXES
 
 TRAINING = re.compile(
     r"\| Training Device=xla:(?P<device>\d+)/(?P<core>\d+) Epoch=(?P<epoch>\d+) Step=(?P<step>\d+) "
@@ -55,7 +55,7 @@ def start(*options: str, **streams: int) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-m", "tui.localpod.rehearsal", *options], **streams)
 
 
-@pytest.mark.parametrize("dialect", sorted(SPEECHES))
+@pytest.mark.parametrize("dialect", sorted(LOG_FORMATS))
 def test_it_says_first_that_nothing_is_trained(dialect: str) -> None:
     done = rehearse("--steps", "1", "--epochs", "1", "--dialect", dialect)
     first, *_, last = done.stdout.decode().splitlines()
@@ -64,7 +64,7 @@ def test_it_says_first_that_nothing_is_trained(dialect: str) -> None:
     assert done.returncode == 0
 
 
-@pytest.mark.parametrize("dialect", sorted(SPEECHES))
+@pytest.mark.parametrize("dialect", sorted(LOG_FORMATS))
 def test_every_dialect_has_its_shape(dialect: str) -> None:
     lines = rehearse("--steps", "3", "--epochs", "1", "--dialect", dialect).stdout.decode().splitlines()
     assert sum(bool(re.fullmatch(SHAPES[dialect], line)) for line in lines) >= 3, lines
@@ -121,7 +121,7 @@ def test_a_crash_comes_at_its_step_on_its_worker_with_its_code() -> None:
     crashed, other = (rehearse(*options, TPU_TUI_WORKER=worker, TPU_TUI_WORKERS="2") for worker in "10")
     assert (crashed.returncode, other.returncode) == (7, 0)
     assert len(training_lines(crashed)) == 12
-    assert b"RuntimeError: REHEARSAL: worker 1 crashes as it was told to" in crashed.stderr
+    assert b"RuntimeError: REHEARSAL: worker 1 crashes on request" in crashed.stderr
     assert other.stderr == b""
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.localpod.other_user import AS_NOBODY, NOBODY, NOBODYS_PYTHON, needs_other_user
-from tui.localpod.bucket.network_namespace import refusal
+from tui.localpod.bucket.network_namespace import refusal_reason
 from tui.localpod.bucket.socket_owner import SocketOwners
 
 _CONNECT = """
@@ -94,7 +94,7 @@ def test_a_connection_that_is_not_there_is_nobodys(listener: socket.socket) -> N
         owners.close()
 
 
-@pytest.mark.skipif(refusal() is not None, reason="no network namespace can be made here")
+@pytest.mark.skipif(refusal_reason() is not None, reason="no network namespace can be made here")
 def test_sockets_outside_are_seen_from_a_namespace_of_ones_own() -> None:
     done = subprocess.run([sys.executable, "-c", _FROM_INSIDE], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["True", "None", "refused", "loopback works"]

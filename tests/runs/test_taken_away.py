@@ -147,12 +147,12 @@ async def test_a_worker_that_hangs_in_a_healthy_slice_is_waited_for_and_told_so(
     said = asked(directory)[0]
     assert (said.get("slice"), said.get("gone")) == ("ready", False)
     assert "READY and healthy; so worker 1 crashed or hangs, or the network" in str(said.get("text"))
-    scene.pod.service.tell_health("local", "UNHEALTHY_MAINTENANCE", "the host is being serviced")
+    scene.pod.service.set_health("local", "UNHEALTHY_MAINTENANCE", "the host is being serviced")
     await until(lambda: status_of(directory).slice_plight == "maintenance", "maintenance is told", ENOUGH)
     assert status_of(directory).state is RunState.RUNNING
     os.kill(hung, signal.SIGCONT)
     await until(lambda: status_of(directory).workers[1].link == "restored", "it is followed again", ENOUGH)
-    scene.pod.service.tell_health("local", "HEALTHY")
+    scene.pod.service.set_health("local", "HEALTHY")
     answers = [answer async for answer in scene.operator.runs.stop(directory, 1.0)]
     assert all(answer.confirmed for answer in answers)
 

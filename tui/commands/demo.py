@@ -48,8 +48,7 @@ def add_command(commands: Commands) -> None:
 
 def run_demo(args: argparse.Namespace, flags: Mapping[str, Any], out: Output) -> int:
     """Start a pod, put a job on it and open the console; when the console closes, nothing is left."""
-    from tui.localpod.memory_requirement import check_memory
-    from tui.localpod.requirements import require_linux
+    from tui.localpod.requirements import check_memory, require_linux
 
     require_linux()
     require_terminal()

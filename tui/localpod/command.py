@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from tui.errors import UsageError
-from tui.localpod.cleanup.keeper_sweep import await_keepers, keepers
+from tui.localpod.cleanup.keeper_sweep import await_keepers, living_keepers
+from tui.localpod.pod import LocalPod
 
 EXPOSED = (
     "The pod's bucket is open to the other users of this machine: its server cannot have a network namespace of its "
@@ -46,8 +47,6 @@ async def _run(
     warn: Callable[[str], None],
     with_parent: bool,
 ) -> None:
-    from tui.localpod.pod import LocalPod
-
     end = asyncio.Event()
     _end_on_signals(end)
     if with_parent:
@@ -67,7 +66,7 @@ async def _run(
         for task in (starting, ending):
             task.cancel()
         await asyncio.gather(starting, ending, return_exceptions=True)
-        known = keepers(home / "runs")
+        known = living_keepers(home / "runs")
         await pod.close()
         await await_keepers(known)
 
@@ -76,7 +75,7 @@ def _end_on_signals(end: asyncio.Event) -> None:
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGINT, end.set)
     loop.add_signal_handler(signal.SIGTERM, end.set)
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup asked for it to be ignored
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # under nohup it stays ignored
         loop.add_signal_handler(signal.SIGHUP, end.set)
 
 

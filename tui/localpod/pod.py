@@ -1,4 +1,4 @@
-"""The local pod: API, workers, bucket and guardian together, told to other commands by the profile `local`."""
+"""The local pod: API, workers, bucket and guardian together. Other commands find it by the profile `local`."""
 
 from __future__ import annotations
 
@@ -13,22 +13,18 @@ from typing import TYPE_CHECKING, Any
 from tui.errors import TpuTuiError, UsageError
 from tui.localpod.api.owner import make_token
 from tui.localpod.bucket.bucket import DEFAULT_LOCATION, Bucket, find_binary
-from tui.localpod.cleanup.guardian_client import Wards
+from tui.localpod.cleanup.guardian_client import GuardianClient
 from tui.localpod.cleanup.process_sweep import POD_VARIABLE, WORKER_VARIABLE, Mark
-from tui.localpod.command import run_local_up
 from tui.localpod.host.host_spec import TOKEN_FILE
 from tui.localpod.host.machines import Machines
-from tui.localpod.memory_requirement import check_memory, memory_needed
 from tui.localpod.requirements import require_linux
 from tui.procs.python_env import PACKAGE_ROOT, python_path
 from tui.settings import LOCAL_PROFILE, profile_path, save_profile
 from tui.settings.profiles import read_profile
 
 if TYPE_CHECKING:
-    from tui.localpod.api.compute_api import Compute
+    from tui.localpod.api.compute_api import ComputeService
     from tui.localpod.api.server import TpuService
-
-__all__ = ["LocalPod", "check_memory", "memory_needed", "run_local_up"]
 
 PROJECT = "local"
 ZONE = "local-a"
@@ -79,11 +75,11 @@ class LocalPod:
         self.identity = Path()
         self.slices: tuple[str, ...] = ()
         self._location = location
-        self._wards: Wards | None = None
+        self._wards: GuardianClient | None = None
         self._machines: Machines | None = None
         self._bucket: Bucket | None = None
         self._service: TpuService | None = None
-        self.compute: Compute | None = None
+        self.compute: ComputeService | None = None
         """Its firewall rules, which can be turned; None until it is started."""
 
     @property
@@ -133,7 +129,7 @@ class LocalPod:
     async def _start(self, workers: int, cores: int, slices: int) -> None:
         plain = _plain_environment()
         marked = plain | Mark(self.id).environment
-        self._wards = Wards(self.id, self.directory, profile_path(self.home, LOCAL_PROFILE))
+        self._wards = GuardianClient(self.id, self.directory, profile_path(self.home, LOCAL_PROFILE))
         await self._wards.open(plain)
         self.directory.mkdir(mode=0o700)
         self.identity, public_key = _make_login_key(self.directory)
@@ -154,10 +150,10 @@ class LocalPod:
         save_profile(self.home, LOCAL_PROFILE, self.profile())
 
     async def _start_service(self, cores: int) -> TpuService:
-        from tui.localpod.api.compute_api import Compute
+        from tui.localpod.api.compute_api import ComputeService
         from tui.localpod.api.server import TpuService
 
-        self.compute = Compute(self._instances, zone=ZONE)
+        self.compute = ComputeService(self._instances, zone=ZONE)
         routes = self.compute.routes()
         self._service = TpuService(
             self.machines, project=PROJECT, zone=ZONE, cores=cores, rest_routes=routes, token=self.token
@@ -176,7 +172,7 @@ class LocalPod:
         return {"tpu": f"127.0.0.1:{self.service.grpc_port}", "compute": rest, "storage": self._bucket.endpoint}
 
     def profile(self) -> dict[str, Any]:
-        """What the profile `local` says."""
+        """Return the content of the profile `local`."""
         assert self._bucket is not None
         return {
             "project": PROJECT,

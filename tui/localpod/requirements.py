@@ -1,10 +1,19 @@
-"""What a local pod asks of the machine it runs on."""
+"""What a local pod needs of the machine that it runs on: Linux, and memory for the demo's training."""
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
-from tui.errors import UsageError
+from tui.errors import TpuTuiError, UsageError
+
+GIB = 1 << 30
+TRAINER_BYTES = int(1.1 * GIB)
+"""One trainer process on XLA's CPU device with the demo's small ResNet: most of it is PyTorch and the compiler."""
+WORKER_BYTES = 20 << 20
+"""One worker's host process, and the processes that supervise a job."""
+POD_BYTES = int(0.5 * GIB)
+"""The API, the bucket and the console together."""
 
 
 def require_linux() -> None:
@@ -15,3 +24,51 @@ def require_linux() -> None:
             why=f"its guardian looks processes up in /proc, which {sys.platform} has not",
             remedy="Run it in a Linux machine or container; tpu-tui replay FILE shows a saved log here.",
         )
+
+
+def memory_needed(workers: int, cores: int) -> int:
+    """Bytes that a pod of this shape takes while the demo trains on it: one trainer process a core."""
+    return POD_BYTES + workers * (WORKER_BYTES + cores * TRAINER_BYTES)
+
+
+def memory_available(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) -> int | None:
+    """Return the bytes free for new processes: the machine's or this cgroup's (v2), the lesser; None if unknown."""
+    figures = [figure for figure in (_machine(proc), _cgroup(proc, cgroups)) if figure is not None]
+    return min(figures, default=None)
+
+
+def _machine(proc: Path) -> int | None:
+    try:
+        lines = (proc / "meminfo").read_text().splitlines()
+    except OSError:
+        return None
+    found = [line.split()[1] for line in lines if line.startswith("MemAvailable:")]
+    return int(found[0]) * 1024 if found else None
+
+
+def _cgroup(proc: Path, cgroups: Path) -> int | None:
+    try:
+        path = next(line[3:] for line in (proc / "self/cgroup").read_text().splitlines() if line.startswith("0::"))
+        directory = cgroups / path.lstrip("/")
+        limit = (directory / "memory.max").read_text().strip()
+        if limit == "max":
+            return None
+        statistics = dict(line.split() for line in (directory / "memory.stat").read_text().splitlines())
+        used = int((directory / "memory.current").read_text()) - int(statistics.get("inactive_file", 0))
+        return max(0, int(limit) - used)
+    except (OSError, StopIteration, ValueError):
+        return None
+
+
+def check_memory(workers: int, cores: int) -> None:
+    """Raise TpuTuiError when the demo's training would not fit; where nothing is known, it is tried."""
+    available, needed = memory_available(), memory_needed(workers, cores)
+    if available is None or available >= needed:
+        return
+    fits = max((n for n in range(1, workers) if memory_needed(n, cores) <= available), default=0)
+    smaller = f"--workers {fits}" if fits else "--workers 1"
+    raise TpuTuiError(
+        f"The demo needs {needed / GIB:.1f} GiB to train on {workers} workers with {cores} cores each",
+        why=f"{available / GIB:.1f} GiB are free",
+        remedy=f"Use {smaller}{' --cores 1' if cores > 1 else ''}, or --job rehearsal, which does not train.",
+    )

@@ -1,4 +1,4 @@
-"""Whether a process still lives: its number alone is used again, its start time tells it apart."""
+"""Whether a process still runs. Numbers of processes are reused, so a start time identifies one."""
 
 from __future__ import annotations
 
@@ -27,3 +27,11 @@ def is_living(pid: int, started: str) -> bool:
     except PermissionError:
         pass
     return True
+
+
+def is_running(pid: int) -> bool:
+    """Return whether a process of Linux runs; one that has exited and waits to be reaped does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
+    except (OSError, IndexError):
+        return False

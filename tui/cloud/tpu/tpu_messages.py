@@ -25,7 +25,7 @@ CORES_LABEL = "cores-per-worker"
 _HOSTNAME_INDEX = re.compile(r"-w-(\d+)$")
 _KEY_TYPE = re.compile(r"[a-z0-9@.-]+")
 _KEY = re.compile(r"[A-Za-z0-9+/]+={0,2}")
-_TWO_CORES_A_CHIP = {"V2": "v2", "V3": "v3", "V4": "v4", "V5P": "v5p"}
+_TWO_CORES_PER_CHIP = {"V2": "v2", "V3": "v3", "V4": "v4", "V5P": "v5p"}
 _NUMBER_COUNTS_CHIPS = {"V5LITE_POD": "v5litepod", "V6E": "v6e"}
 
 
@@ -169,8 +169,8 @@ def _accelerator_type(node: tpu_v2.Node) -> str | None:
     if not all(side.isdecimal() for side in sides):
         return None
     chips = math.prod(int(side) for side in sides)
-    if kind in _TWO_CORES_A_CHIP:
-        return f"{_TWO_CORES_A_CHIP[kind]}-{2 * chips}"
+    if kind in _TWO_CORES_PER_CHIP:
+        return f"{_TWO_CORES_PER_CHIP[kind]}-{2 * chips}"
     return f"{_NUMBER_COUNTS_CHIPS[kind]}-{chips}" if kind in _NUMBER_COUNTS_CHIPS else None
 
 

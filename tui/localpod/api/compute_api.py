@@ -38,11 +38,11 @@ _DEFAULTS: tuple[dict[str, Any], ...] = (
 """What a default network begins with (VPC documentation, pre-populated rules), with the pod's own range."""
 
 Instances = Callable[[], Iterable[tuple[str, str]]]
-"""Tells the pod's machines: name and internal address."""
+"""Return the pod's machines: name and internal address of each."""
 
 
-class Compute:
-    """Firewall rules and instances of a pod; permissions in `denied` are refused, for whoever rehearses that."""
+class ComputeService:
+    """Firewall rules and instances of a pod. Requests that need a permission in `denied` are refused, for tests."""
 
     def __init__(self, instances: Instances, *, zone: str, network: str = "default") -> None:
         self._instances = instances
@@ -53,7 +53,7 @@ class Compute:
         """The project's common instance metadata."""
         self.firewalls: dict[str, dict[str, Any]] = {}
         self.policies: list[dict[str, Any]] = []
-        """Firewall policies that hold for the network, in the JSON in which the API tells effective ones."""
+        """Firewall policies that hold for the network, in the JSON of the API's effective firewalls."""
         self.policies_first = False
         """Whether the network's policies are asked before its rules."""
         for rule in _DEFAULTS:

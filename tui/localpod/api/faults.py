@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 from tui.localpod.api import rpc_errors
 
-FOR_EVER = -1
+FOREVER = -1
 """As a count of answers: never stop."""
 
 
 @dataclass
-class Behaviour:
+class ServiceFaults:
     """The knobs of the service; tests and demonstrations turn them while clients are connected."""
 
     operation_seconds: float = 0.5
@@ -24,9 +24,9 @@ class Behaviour:
     worker_capacity: int | None = None
     """Workers that exist in a zone; beyond it operations fail and queued resources wait. None: as many as wanted."""
     unavailable: dict[str, int] = field(default_factory=dict)
-    """By zone, how many more requests are answered UNAVAILABLE (`FOR_EVER` for all)."""
+    """By zone, how many more requests are answered UNAVAILABLE (`FOREVER` for all)."""
     expired_token: int = 0
-    """How many more requests are answered UNAUTHENTICATED, as for an expired access token (`FOR_EVER` for all)."""
+    """How many more requests are answered UNAUTHENTICATED, as for an expired access token (`FOREVER` for all)."""
 
     _released: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
 

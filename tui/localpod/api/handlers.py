@@ -11,19 +11,19 @@ from google.longrunning import operations_pb2
 from google.protobuf import empty_pb2
 
 from tui.localpod.api import rpc_errors
-from tui.localpod.api.faults import Behaviour
+from tui.localpod.api.faults import ServiceFaults
 from tui.localpod.api.resources import catalogue
 from tui.localpod.api.resources.guest_attributes import guest_attributes
 from tui.localpod.api.resources.nodes import Nodes
 from tui.localpod.api.resources.operations import Operations
 from tui.localpod.api.resources.paging import page
 from tui.localpod.api.resources.queued_resources import QueuedResources
-from tui.localpod.api.resources.resource_names import ANY_ZONE, Place, id_of, parse_place
+from tui.localpod.api.resources.resource_names import ANY_ZONE, ResourceLocation, id_of, parse_place
 
 T = TypeVar("T")
 
 
-class Calls:
+class ApiHandlers:
     """One coroutine a method: request message in, answer message out; all raise ApiError."""
 
     def __init__(
@@ -33,7 +33,7 @@ class Calls:
         nodes: Nodes,
         queued: QueuedResources,
         operations: Operations,
-        behaviour: Behaviour,
+        behaviour: ServiceFaults,
     ) -> None:
         self.project = project
         self.zones = tuple(zones)
@@ -42,7 +42,7 @@ class Calls:
         self._operations = operations
         self.behaviour = behaviour
 
-    def _gather(self, parent: str, in_place: Callable[[Place], list[T]]) -> tuple[list[T], list[str]]:
+    def _gather(self, parent: str, in_place: Callable[[ResourceLocation], list[T]]) -> tuple[list[T], list[str]]:
         """What the parent's zone, or every zone, holds, and the zones that did not answer."""
         place = parse_place(parent)
         if place.zone != ANY_ZONE:
@@ -50,7 +50,7 @@ class Calls:
         found: list[T] = []
         unreachable: list[str] = []
         for zone in self.zones:
-            one = Place(place.project, zone)
+            one = ResourceLocation(place.project, zone)
             if self.behaviour.is_unavailable(zone):
                 unreachable.append(str(one))
             else:
@@ -165,7 +165,7 @@ class Calls:
 
     def _location(self, zone: str) -> Any:
         return locations_pb2.Location(
-            name=str(Place(self.project, zone)),
+            name=str(ResourceLocation(self.project, zone)),
             location_id=zone,
             labels={"cloud.googleapis.com/region": zone.rpartition("-")[0] or zone},
         )

@@ -1,4 +1,4 @@
-"""What the API asks of whoever runs the worker machines."""
+"""The protocol through which the API starts, stops and reaches worker machines."""
 
 from __future__ import annotations
 
@@ -44,4 +44,4 @@ class WorkerHosts(Protocol):
         """Whether each worker's machine still runs, in worker order; empty for a slice that is not there."""
 
     def authorize(self, slice_name: str, ssh_keys: str) -> None:
-        """Let in whoever the node's metadata `ssh-keys` names, and nobody it no longer names."""
+        """Authorize exactly the keys of the node's metadata `ssh-keys`."""

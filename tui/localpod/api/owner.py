@@ -9,7 +9,7 @@ from collections.abc import Sequence
 TOKEN_BYTES = 32
 _SCHEME = "bearer"
 _HARMLESS_SITES = frozenset({"same-origin", "none"})
-"""Values of Sec-Fetch-Site with which a browser says that no other site is behind a request (W3C Fetch Metadata)."""
+"""Values of Sec-Fetch-Site of requests that no other site caused (W3C Fetch Metadata)."""
 _EXPECTED = (
     "Expected OAuth 2 access token, login cookie or other valid authentication credential. "
     "See https://developers.google.com/identity/sign-in/web/devconsole-project."

@@ -11,7 +11,7 @@ from google.cloud.location import locations_pb2
 from google.longrunning import operations_pb2
 
 from tui.localpod.api import rpc_errors
-from tui.localpod.api.handlers import Calls
+from tui.localpod.api.handlers import ApiHandlers
 from tui.localpod.api.resources.resource_names import ANY_ZONE, parse_place
 
 TPU = "google.cloud.tpu.v2.Tpu"
@@ -20,13 +20,13 @@ LOCATIONS = "google.cloud.location.Locations"
 
 
 @dataclass(frozen=True)
-class Method:
+class ApiMethod:
     """One method: its gRPC service, its request's type, the permission it needs, what answers it."""
 
     service: str
     request: Any
     permission: str
-    run: Callable[[Calls, Any], Awaitable[Any]]
+    run: Callable[[ApiHandlers, Any], Awaitable[Any]]
 
     @property
     def name(self) -> str:
@@ -35,36 +35,40 @@ class Method:
 
 
 METHODS = (
-    Method(TPU, tpu.ListNodesRequest, "tpu.nodes.list", Calls.list_nodes),
-    Method(TPU, tpu.GetNodeRequest, "tpu.nodes.get", Calls.get_node),
-    Method(TPU, tpu.CreateNodeRequest, "tpu.nodes.create", Calls.create_node),
-    Method(TPU, tpu.DeleteNodeRequest, "tpu.nodes.delete", Calls.delete_node),
-    Method(TPU, tpu.StopNodeRequest, "tpu.nodes.stop", Calls.stop_node),
-    Method(TPU, tpu.StartNodeRequest, "tpu.nodes.start", Calls.start_node),
-    Method(TPU, tpu.UpdateNodeRequest, "tpu.nodes.update", Calls.update_node),
-    Method(TPU, tpu.ListQueuedResourcesRequest, "tpu.queuedResources.list", Calls.list_queued_resources),
-    Method(TPU, tpu.GetQueuedResourceRequest, "tpu.queuedResources.get", Calls.get_queued_resource),
-    Method(TPU, tpu.CreateQueuedResourceRequest, "tpu.queuedResources.create", Calls.create_queued_resource),
-    Method(TPU, tpu.DeleteQueuedResourceRequest, "tpu.queuedResources.delete", Calls.delete_queued_resource),
-    Method(TPU, tpu.ResetQueuedResourceRequest, "tpu.queuedResources.reset", Calls.reset_queued_resource),
-    Method(TPU, tpu.ListAcceleratorTypesRequest, "tpu.acceleratortypes.list", Calls.list_accelerator_types),
-    Method(TPU, tpu.GetAcceleratorTypeRequest, "tpu.acceleratortypes.get", Calls.get_accelerator_type),
-    Method(TPU, tpu.ListRuntimeVersionsRequest, "tpu.runtimeversions.list", Calls.list_runtime_versions),
-    Method(TPU, tpu.GetRuntimeVersionRequest, "tpu.runtimeversions.get", Calls.get_runtime_version),
-    Method(TPU, tpu.GetGuestAttributesRequest, "tpu.nodes.getGuestAttributes", Calls.get_guest_attributes),
-    Method(
+    ApiMethod(TPU, tpu.ListNodesRequest, "tpu.nodes.list", ApiHandlers.list_nodes),
+    ApiMethod(TPU, tpu.GetNodeRequest, "tpu.nodes.get", ApiHandlers.get_node),
+    ApiMethod(TPU, tpu.CreateNodeRequest, "tpu.nodes.create", ApiHandlers.create_node),
+    ApiMethod(TPU, tpu.DeleteNodeRequest, "tpu.nodes.delete", ApiHandlers.delete_node),
+    ApiMethod(TPU, tpu.StopNodeRequest, "tpu.nodes.stop", ApiHandlers.stop_node),
+    ApiMethod(TPU, tpu.StartNodeRequest, "tpu.nodes.start", ApiHandlers.start_node),
+    ApiMethod(TPU, tpu.UpdateNodeRequest, "tpu.nodes.update", ApiHandlers.update_node),
+    ApiMethod(TPU, tpu.ListQueuedResourcesRequest, "tpu.queuedResources.list", ApiHandlers.list_queued_resources),
+    ApiMethod(TPU, tpu.GetQueuedResourceRequest, "tpu.queuedResources.get", ApiHandlers.get_queued_resource),
+    ApiMethod(TPU, tpu.CreateQueuedResourceRequest, "tpu.queuedResources.create", ApiHandlers.create_queued_resource),
+    ApiMethod(TPU, tpu.DeleteQueuedResourceRequest, "tpu.queuedResources.delete", ApiHandlers.delete_queued_resource),
+    ApiMethod(TPU, tpu.ResetQueuedResourceRequest, "tpu.queuedResources.reset", ApiHandlers.reset_queued_resource),
+    ApiMethod(TPU, tpu.ListAcceleratorTypesRequest, "tpu.acceleratortypes.list", ApiHandlers.list_accelerator_types),
+    ApiMethod(TPU, tpu.GetAcceleratorTypeRequest, "tpu.acceleratortypes.get", ApiHandlers.get_accelerator_type),
+    ApiMethod(TPU, tpu.ListRuntimeVersionsRequest, "tpu.runtimeversions.list", ApiHandlers.list_runtime_versions),
+    ApiMethod(TPU, tpu.GetRuntimeVersionRequest, "tpu.runtimeversions.get", ApiHandlers.get_runtime_version),
+    ApiMethod(TPU, tpu.GetGuestAttributesRequest, "tpu.nodes.getGuestAttributes", ApiHandlers.get_guest_attributes),
+    ApiMethod(
         TPU,
         tpu.GenerateServiceIdentityRequest,
         "tpu.locations.generateServiceIdentity",
-        Calls.generate_service_identity,
+        ApiHandlers.generate_service_identity,
     ),
-    Method(LOCATIONS, locations_pb2.ListLocationsRequest, "tpu.locations.list", Calls.list_locations),
-    Method(LOCATIONS, locations_pb2.GetLocationRequest, "tpu.locations.get", Calls.get_location),
-    Method(OPERATIONS, operations_pb2.ListOperationsRequest, "tpu.operations.list", Calls.list_operations),
-    Method(OPERATIONS, operations_pb2.GetOperationRequest, "tpu.operations.get", Calls.get_operation),
-    Method(OPERATIONS, operations_pb2.WaitOperationRequest, "tpu.operations.get", Calls.wait_operation),
-    Method(OPERATIONS, operations_pb2.CancelOperationRequest, "tpu.operations.cancel", Calls.cancel_operation),
-    Method(OPERATIONS, operations_pb2.DeleteOperationRequest, "tpu.operations.delete", Calls.delete_operation),
+    ApiMethod(LOCATIONS, locations_pb2.ListLocationsRequest, "tpu.locations.list", ApiHandlers.list_locations),
+    ApiMethod(LOCATIONS, locations_pb2.GetLocationRequest, "tpu.locations.get", ApiHandlers.get_location),
+    ApiMethod(OPERATIONS, operations_pb2.ListOperationsRequest, "tpu.operations.list", ApiHandlers.list_operations),
+    ApiMethod(OPERATIONS, operations_pb2.GetOperationRequest, "tpu.operations.get", ApiHandlers.get_operation),
+    ApiMethod(OPERATIONS, operations_pb2.WaitOperationRequest, "tpu.operations.get", ApiHandlers.wait_operation),
+    ApiMethod(
+        OPERATIONS, operations_pb2.CancelOperationRequest, "tpu.operations.cancel", ApiHandlers.cancel_operation
+    ),
+    ApiMethod(
+        OPERATIONS, operations_pb2.DeleteOperationRequest, "tpu.operations.delete", ApiHandlers.delete_operation
+    ),
 )
 """Everything that is served (google/cloud/tpu/v2/cloud_tpu.proto and the two mix-ins)."""
 
@@ -72,20 +76,20 @@ _EVERY_ZONE = frozenset({"ListNodes", "ListQueuedResources"})
 """Methods that take `locations/-`."""
 
 
-class Api:
+class ApiRouter:
     """Answers requests: latency and faults first, then permissions, then the method itself."""
 
-    def __init__(self, calls: Calls) -> None:
+    def __init__(self, calls: ApiHandlers) -> None:
         self._calls = calls
 
-    async def call(self, method: Method, request: Any) -> Any:
+    async def call(self, method: ApiMethod, request: Any) -> Any:
         """The answer, a proto-plus or protobuf message; raises ApiError."""
         await self._calls.behaviour.delay()
         self._calls.behaviour.check_token()
         self._authorise(method, resource_of(request))
         return await method.run(self._calls, request)
 
-    def _authorise(self, method: Method, resource: str) -> None:
+    def _authorise(self, method: ApiMethod, resource: str) -> None:
         """Raise unless the resource is in the pod's project and in a zone that exists and answers."""
         head, _, rest = resource.partition("/")
         if head == "projects" and rest.partition("/")[0] != self._calls.project:

@@ -95,7 +95,7 @@ def permission_denied(permission: str, resource: str) -> ApiError:
 
 
 def unknown_location(zone: str) -> ApiError:
-    """No such zone; Google does not tell apart missing and forbidden."""
+    """Return the error of an unknown zone; Google's API gives the same for a forbidden one."""
     return ApiError("PERMISSION_DENIED", f"Location {zone} is not found or access is unauthorized.")
 
 

@@ -7,18 +7,18 @@ from typing import Any
 
 import google.cloud.tpu_v2.types as tpu
 
-from tui.localpod.api.faults import Behaviour
-from tui.localpod.api.handlers import Calls
+from tui.localpod.api.faults import ServiceFaults
+from tui.localpod.api.handlers import ApiHandlers
 from tui.localpod.api.host_protocol import WorkerHosts
 from tui.localpod.api.owner import make_token
 from tui.localpod.api.resources import accelerator_types
-from tui.localpod.api.resources.catalogue import usual_runtime
+from tui.localpod.api.resources.catalogue import default_runtime
 from tui.localpod.api.resources.node_fields import CORES_LABEL
 from tui.localpod.api.resources.nodes import COLLECTION, Health, Nodes
 from tui.localpod.api.resources.operations import Operations
 from tui.localpod.api.resources.queued_resources import QueuedResources
-from tui.localpod.api.resources.resource_names import Place
-from tui.localpod.api.routes import Api
+from tui.localpod.api.resources.resource_names import ResourceLocation
+from tui.localpod.api.routes import ApiRouter
 from tui.localpod.api.transport.grpc_service import GrpcService
 from tui.localpod.api.transport.rest_service import RestService
 
@@ -39,7 +39,7 @@ class TpuService:
         zone: str = "local-a",
         more_zones: Sequence[str] = (),
         cores: int = 1,
-        behaviour: Behaviour | None = None,
+        behaviour: ServiceFaults | None = None,
         grpc_port: int = 0,
         rest_port: int = 0,
         rest_routes: Sequence[Any] = (),
@@ -48,12 +48,12 @@ class TpuService:
         self.token = token or make_token()
         self.project = project
         self.zone = zone
-        self.behaviour = behaviour or Behaviour()
+        self.behaviour = behaviour or ServiceFaults()
         self._operations = Operations(self.behaviour)
         self._nodes = Nodes(hosts, self._operations, self.behaviour, first_zone=zone, cores=cores)
         self._queued = QueuedResources(self._nodes, self._operations, self.behaviour)
-        calls = Calls(project, (zone, *more_zones), self._nodes, self._queued, self._operations, self.behaviour)
-        api = Api(calls)
+        calls = ApiHandlers(project, (zone, *more_zones), self._nodes, self._queued, self._operations, self.behaviour)
+        api = ApiRouter(calls)
         self._grpc = GrpcService(api, self.token, grpc_port)
         self._rest = RestService(api, self.token, rest_port, rest_routes)
 
@@ -82,9 +82,9 @@ class TpuService:
         await self._rest.close()
         await self._operations.close()
 
-    def tell_health(self, name: str, health: str, description: str = "") -> None:
+    def set_health(self, name: str, health: str, description: str = "") -> None:
         """Have the API say so of a slice in the pod's own zone: `UNHEALTHY_MAINTENANCE`, `HEALTHY`, …"""
-        node = self._nodes.get(Place(self.project, self.zone).child(COLLECTION, name)).node
+        node = self._nodes.get(ResourceLocation(self.project, self.zone).child(COLLECTION, name)).node
         node.health = Health[health]
         node.health_description = description
 
@@ -104,12 +104,12 @@ class TpuService:
         kind = accelerator_type or accelerator_types.accelerator_type_for(workers, cores)
         wanted = tpu.Node(
             accelerator_type=kind,
-            runtime_version=usual_runtime(kind),
+            runtime_version=default_runtime(kind),
             network_config=tpu.NetworkConfig(enable_external_ips=True),
             labels=dict(labels or {}),
         )
         if kind in accelerator_types.shapes() and accelerator_types.shapes()[kind].cores is None:
             wanted.labels[CORES_LABEL] = str(cores)
-        hosted = self._nodes.admit(Place(self.project, self.zone), name, wanted)
+        hosted = self._nodes.admit(ResourceLocation(self.project, self.zone), name, wanted)
         await self._nodes.bring_up(hosted)
         return tpu.Node(hosted.node)

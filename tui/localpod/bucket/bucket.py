@@ -167,7 +167,7 @@ class Bucket:
     def _last_words(self) -> str:
         log = self._directory / "bucket.log"
         lines = log.read_text(errors="replace").splitlines() if log.exists() else []
-        return lines[-1] if lines else "it said nothing"
+        return lines[-1] if lines else "it printed nothing"
 
     async def close(self) -> None:
         """End the server; its objects stay until the pod's directory goes."""

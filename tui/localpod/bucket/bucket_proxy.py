@@ -3,7 +3,7 @@
 `python -m tui.localpod.bucket.bucket_proxy FD`: FD is the listening socket; the first line on standard input is a
 JSON document: `command` (the server's, without its port), `authority`, `token`, `isolate`. The server starts in a
 network namespace of its own where that is possible, and its port is reachable from nowhere but here. One line of JSON
-on standard output says whether: `{"refusal": null}`. The end of standard input ends both.
+on standard output says whether it could: `{"refusal": null}`. The end of standard input ends both.
 
 A request has to bear the token, or its connection to belong to a process of the owner: Cloud Storage's clients are
 anonymous with `STORAGE_EMULATOR_HOST`.
@@ -21,7 +21,7 @@ from http import HTTPStatus
 from typing import cast
 
 from tui.localpod.api.owner import NotTheOwner, check_site, check_token
-from tui.localpod.bucket.network_namespace import enter_own, refusal
+from tui.localpod.bucket.network_namespace import enter_namespace, refusal_reason
 from tui.localpod.bucket.request_gate import Headers, Refusal, RequestGate
 from tui.localpod.bucket.socket_owner import SocketOwners
 
@@ -143,7 +143,7 @@ class _Client(asyncio.Protocol):
         return self._opening is not None and not self._is_refused
 
     def server_lost(self) -> None:
-        """Close once the client has everything that the server said."""
+        """Close when the client has received everything that the server sent."""
         if not self._is_refused:
             self.transport.close()
 
@@ -258,9 +258,9 @@ def main() -> None:
     with open(0, "rb", buffering=0, closefd=False) as given:
         config = json.loads(given.readline())
     door = Door(config["authority"], config["token"], SocketOwners())
-    why = refusal() if config["isolate"] else "it was not asked for"
+    why = refusal_reason() if config["isolate"] else "it was not asked for"
     if why is None:
-        enter_own()
+        enter_namespace()
     print(json.dumps({"refusal": why}), flush=True)
     asyncio.run(_serve(listener, config["command"], door))
 

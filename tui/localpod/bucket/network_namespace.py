@@ -18,7 +18,7 @@ _REQUEST = struct.Struct("16sh22x")
 """struct ifreq, with the interface's flags."""
 
 
-def refusal() -> str | None:
+def refusal_reason() -> str | None:
     """Return why this process could not have a network namespace of its own; None where it can.
 
     A child tries it: a process that gets half way could not go back.
@@ -27,7 +27,7 @@ def refusal() -> str | None:
     child = os.fork()
     if child == 0:
         try:
-            enter_own()
+            enter_namespace()
             os._exit(0)
         except OSError as error:
             os.write(writer, (error.strerror or str(error)).encode())
@@ -40,7 +40,7 @@ def refusal() -> str | None:
     return None if status == 0 else why or "the attempt failed"
 
 
-def enter_own() -> None:
+def enter_namespace() -> None:
     """Move this process, which has no threads, to a new network namespace with a working loopback device.
 
     Sockets that are open stay where they are. Raises OSError where the system does not allow it.

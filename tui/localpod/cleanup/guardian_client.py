@@ -17,7 +17,7 @@ from tui.localpod.host.host_spec import HostSpec
 END_SECONDS = 30.0
 
 
-class Wards:
+class GuardianClient:
     """What a guardian watches over: the pod's directory, its profile, and every process that carries its mark."""
 
     def __init__(self, pod: str, directory: Path, profile: Path) -> None:
@@ -56,7 +56,7 @@ class Wards:
         return guardian
 
     async def _keep(self) -> None:
-        """Take the guardian's answers, and start another one, with what is still asked for, when it was killed."""
+        """Read the guardian's answers; when it was killed, start another one with the requests that are open."""
         while self._guardian is not None:
             assert self._guardian.stdout is not None
             while line := await self._guardian.stdout.readline():

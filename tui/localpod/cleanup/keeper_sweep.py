@@ -1,4 +1,4 @@
-"""The keepers of a local pod's runs: processes of other commands, which end by themselves once the pod is gone."""
+"""The keepers of a local pod's runs: processes of other commands that end by themselves when the pod has ended."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from tui.procs.liveness import is_running
 from tui.runs.record.run_index import list_runs
 from tui.settings import LOCAL_PROFILE
 
-PATIENCE_SECONDS = 10.0
-"""How long `local up` waits for them; they look for their pod every second."""
-_LOOK_SECONDS = 0.05
+KEEPERS_END_S = 10.0
+"""How long `local up` waits for the keepers. They check four times a second whether their pod runs."""
+_POLL_INTERVAL_S = 0.05
 
 
-def keepers(runs_home: Path) -> set[int]:
-    """The processes on this machine that keep a run of the local pod, by the runs of this home."""
+def living_keepers(runs_home: Path) -> set[int]:
+    """Return the pids of the keepers on this machine whose runs, in this home, are on the local pod."""
     return set(_living(runs_home))
 
 
@@ -24,22 +25,14 @@ def _living(runs_home: Path) -> Iterator[int]:
     for directory in list_runs(runs_home):
         if directory.run.profile == LOCAL_PROFILE:
             attended = directory.attended()
-            if attended.alive and attended.pid is not None and _lives(attended.pid):
+            if attended.alive and attended.pid is not None and is_running(attended.pid):
                 yield attended.pid
 
 
-async def await_keepers(pids: set[int], patience: float = PATIENCE_SECONDS) -> set[int]:
-    """Wait until these processes have ended; those that have not within `patience` seconds."""
+async def await_keepers(pids: set[int], patience: float = KEEPERS_END_S) -> set[int]:
+    """Wait at most `patience` seconds until these processes have ended; return those that have not."""
     deadline = time.monotonic() + patience
-    # Another process's end wakes nobody here.
-    while (left := {pid for pid in pids if _lives(pid)}) and time.monotonic() < deadline:  # noqa: ASYNC110
-        await asyncio.sleep(_LOOK_SECONDS)
+    # The end of a process that is no child cannot be awaited.
+    while (left := {pid for pid in pids if is_running(pid)}) and time.monotonic() < deadline:  # noqa: ASYNC110
+        await asyncio.sleep(_POLL_INTERVAL_S)
     return left
-
-
-def _lives(pid: int) -> bool:
-    """Whether the process runs; one that has ended and whose parent has not asked how counts as gone."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
-    except (OSError, IndexError):
-        return False

@@ -10,7 +10,7 @@ from tui.errors import TpuTuiError
 
 PORTS = (2222, 2022, 22022, 12222)
 """Tried in this order, so that every worker of a pod has the same, as on a real one."""
-HOSTS_A_NET = 250
+HOSTS_PER_NET = 250
 _CLAIM = 254
 """Bound and never listened on while a pod uses the net, so that no other pod takes it when a worker is down."""
 _FIRST_NET, _LAST_NET = 2, 254
@@ -60,11 +60,11 @@ class Net:
 
 def _claim(first: int, workers: int, port: int) -> Net:
     """Claim as many nets in a row as the workers need. Raises OSError when one is taken."""
-    nets = range(first, first + -(-workers // HOSTS_A_NET))
+    nets = range(first, first + -(-workers // HOSTS_PER_NET))
     claims: list[socket.socket] = []
     try:
         claims.extend(_bind(f"127.0.{net}.{_CLAIM}", port, listen=False) for net in nets)
-        places = [(f"127.0.{first + i // HOSTS_A_NET}.{1 + i % HOSTS_A_NET}", port) for i in range(workers)]
+        places = [(f"127.0.{first + i // HOSTS_PER_NET}.{1 + i % HOSTS_PER_NET}", port) for i in range(workers)]
         for place in places:
             _bind(*place, listen=True).close()
     except OSError:
@@ -75,11 +75,11 @@ def _claim(first: int, workers: int, port: int) -> Net:
 
 
 def free_net(workers: int) -> Net:
-    """Addresses for this many workers that nobody uses.
+    """Return free addresses for this many workers.
 
     Raises TpuTuiError when neither a net nor ports are left.
     """
-    last_net = _LAST_NET - (workers - 1) // HOSTS_A_NET
+    last_net = _LAST_NET - (workers - 1) // HOSTS_PER_NET
     try:
         for port, first in itertools.product(PORTS, range(_FIRST_NET, last_net + 1)):
             net = _claim_if_free(first, workers, port)

@@ -17,14 +17,14 @@ from typing import Any
 
 from tui.errors import TpuTuiError
 from tui.localpod.api.host_protocol import HostedWorker
-from tui.localpod.cleanup.guardian_client import Wards
+from tui.localpod.cleanup.guardian_client import GuardianClient
 from tui.localpod.cleanup.process_sweep import POD_SERIAL
 from tui.localpod.host.host_spec import HostSpec, write_metadata_keys
 from tui.localpod.host.loopback_addresses import Net, free_net
 
 READY_SECONDS = 30.0
-CORES_A_CHIP = 2
-"""v2 and v3: what the stand-ins for /dev/accel* are counted by where the type does not tell its chips."""
+CORES_PER_CHIP = 2
+"""Cores per chip of v2 and v3, which number the stand-ins for /dev/accel* where the type has no chip count."""
 
 
 @dataclass
@@ -51,7 +51,7 @@ class _Slice:
 class Machines:
     """Implements `tui.localpod.api.host_protocol.WorkerHosts` with one process a worker."""
 
-    def __init__(self, pod: str, directory: Path, authorized_key: str, wards: Wards) -> None:
+    def __init__(self, pod: str, directory: Path, authorized_key: str, wards: GuardianClient) -> None:
         self._pod = pod
         self._directory = directory
         self._authorized_key = authorized_key
@@ -133,7 +133,9 @@ class Machines:
             raise TpuTuiError(f"Slice {slice_name} could not be started", why="its workers run already")
         if one is None or len(one.machines) != workers:
             await self.remove(slice_name)
-            one = _Slice(slice_name, chips or max(1, cores // CORES_A_CHIP), free_net(workers), secrets.token_hex(4))
+            one = _Slice(
+                slice_name, chips or max(1, cores // CORES_PER_CHIP), free_net(workers), secrets.token_hex(4)
+            )
         self._slices[slice_name] = one
         try:
             await self._start_all(one, workers)
@@ -239,7 +241,7 @@ class Machines:
             shutil.rmtree(self._directory / "slices" / slice_name, ignore_errors=True)
 
     def authorize(self, slice_name: str, ssh_keys: str) -> None:
-        """Let in whoever the metadata `ssh-keys` names for the pod's one user, and nobody it no longer names."""
+        """Authorize exactly the keys that the metadata `ssh-keys` names for the pod's one user."""
         one = self._slices.get(slice_name)
         for machine in one.machines if one else []:
             write_metadata_keys(machine.spec, ssh_keys)

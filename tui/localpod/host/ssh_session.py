@@ -31,7 +31,7 @@ ACCEPTED_VARIABLES = ("LANG", "LC_")
 """What a client may set, as `AcceptEnv LANG LC_*` in Debian's sshd_config."""
 
 
-class Source:
+class OutputPump:
     """What a command writes: a descriptor read whenever there is something and the client takes it."""
 
     def __init__(self, descriptor: int, write: Callable[[bytes], None], ended: Callable[[], None]) -> None:
@@ -50,7 +50,7 @@ class Source:
         except BlockingIOError:
             return
         except OSError as error:
-            if error.errno != errno.EIO:  # a terminal's master: nobody holds the other side any more
+            if error.errno != errno.EIO:  # a terminal's master whose other side is closed
                 raise
             data = b""
         if data:
@@ -60,7 +60,7 @@ class Source:
             self._ended()
 
     def pause(self) -> None:
-        """Read no more until told to go on; the command then blocks in its write."""
+        """Stop reading until `resume`; the command then blocks in its write."""
         if self.is_open and not self._paused:
             self._paused = True
             self._loop.remove_reader(self._descriptor)
@@ -79,7 +79,7 @@ class Source:
             os.close(self._descriptor)
 
 
-class Sink:
+class InputPump:
     """What a command reads: bytes are kept until the descriptor takes them, the client held back meanwhile."""
 
     def __init__(self, descriptor: int, hold: Callable[[], None], go_on: Callable[[], None]) -> None:
@@ -116,7 +116,7 @@ class Sink:
             sent = os.write(self._descriptor, self._buffer)
         except BlockingIOError:
             sent = 0
-        except OSError:  # the command closed its standard input: what comes for it is nobody's
+        except OSError:  # the command closed its standard input: drop the data
             self.close()
             return
         del self._buffer[:sent]
@@ -158,7 +158,7 @@ def _set_size(descriptor: int, columns: int, rows: int) -> None:
     fcntl.ioctl(descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
 
-class Session(asyncssh.SSHServerSession[bytes]):
+class SshSession(asyncssh.SSHServerSession[bytes]):
     """A command, a shell, or SFTP, on one channel.
 
     The channel ends when the command has ended and everybody who could write to it has closed. A channel that goes
@@ -173,8 +173,8 @@ class Session(asyncssh.SSHServerSession[bytes]):
         self._chan: Any = None
         self._process: subprocess.Popen[bytes] | None = None
         self._status: int | None = None
-        self._stdin: Sink | None = None
-        self._sources: list[Source] = []
+        self._stdin: InputPump | None = None
+        self._sources: list[OutputPump] = []
         self._master = -1
         self._is_released = False
         self._sftp: SSHServerStreamSession[bytes] | None = None
@@ -204,7 +204,7 @@ class Session(asyncssh.SSHServerSession[bytes]):
         return True
 
     def session_started(self) -> None:
-        """Start what was asked for."""
+        """Start the command or shell."""
         if self._sftp is not None:
             self._sftp.session_started()
             return
@@ -239,10 +239,10 @@ class Session(asyncssh.SSHServerSession[bytes]):
         for stream in streams:
             if stream is not None:
                 stream.close()
-        self._stdin = Sink(stdin, self._chan.pause_reading, self._chan.resume_reading)
+        self._stdin = InputPump(stdin, self._chan.pause_reading, self._chan.resume_reading)
         self._sources = [
-            Source(stdout, self._chan.write, self._finish_if_over),
-            Source(stderr, self._chan.write_stderr, self._finish_if_over),
+            OutputPump(stdout, self._chan.write, self._finish_if_over),
+            OutputPump(stderr, self._chan.write_stderr, self._finish_if_over),
         ]
 
     def _start_on_terminal(self, arguments: list[str], executable: str, environment: dict[str, str]) -> None:
@@ -256,8 +256,8 @@ class Session(asyncssh.SSHServerSession[bytes]):
             )
         finally:
             os.close(slave)
-        self._stdin = Sink(os.dup(self._master), self._chan.pause_reading, self._chan.resume_reading)
-        self._sources = [Source(self._master, self._chan.write, self._finish_if_over)]
+        self._stdin = InputPump(os.dup(self._master), self._chan.pause_reading, self._chan.resume_reading)
+        self._sources = [OutputPump(self._master, self._chan.write, self._finish_if_over)]
 
     def _exited(self, handle: int) -> None:
         asyncio.get_running_loop().remove_reader(handle)
@@ -286,7 +286,7 @@ class Session(asyncssh.SSHServerSession[bytes]):
             self._stdin.write(data)
 
     def eof_received(self) -> bool:
-        """The client's end of file; what the command still says goes the other way, so the channel stays."""
+        """Close the command's standard input; the channel stays open for its output."""
         if self._sftp is not None:
             self._sftp.eof_received()
             self._chan.exit(0)  # as sftp-server does: scp takes an end without a status for a failure
@@ -317,7 +317,7 @@ class Session(asyncssh.SSHServerSession[bytes]):
                 os.killpg(self._process.pid, number)
 
     def terminal_size_changed(self, width: int, height: int, pixwidth: int, pixheight: int) -> None:  # noqa: ARG002
-        """The client's window has another size; the kernel tells the terminal's jobs."""
+        """Resize the terminal; the kernel notifies its jobs (SIGWINCH)."""
         if self._sources and self._sources[0].is_open and self._master >= 0:
             _set_size(self._master, width, height)
 

@@ -18,7 +18,7 @@ import asyncssh
 from asyncssh.forward import SSHForwarder
 
 from tui.localpod.host.host_spec import HostSpec
-from tui.localpod.host.ssh_session import Session
+from tui.localpod.host.ssh_session import SshSession
 
 MAX_SESSIONS = 10
 """Sessions a connection, sshd_config(5) MaxSessions."""
@@ -52,7 +52,7 @@ def environment_of(spec: HostSpec) -> dict[str, str]:
     }
 
 
-def furnish(spec: HostSpec) -> asyncssh.SSHKey:
+def prepare_home(spec: HostSpec) -> asyncssh.SSHKey:
     """Make home, devices and host key where they are not there yet; returns the host key."""
     directory = Path(spec.directory)
     for name in ("home/.ssh", "etc", "dev"):
@@ -74,7 +74,7 @@ def furnish(spec: HostSpec) -> asyncssh.SSHKey:
     return asyncssh.read_private_key(host_key)
 
 
-class Server(asyncssh.SSHServer):
+class WorkerServer(asyncssh.SSHServer):
     """One connection to the worker: public keys only, `MAX_SESSIONS` sessions, forwarding from its own address."""
 
     def __init__(self, spec: HostSpec) -> None:
@@ -93,12 +93,12 @@ class Server(asyncssh.SSHServer):
             self._connection.set_authorized_keys([str(file) for file in files if file.exists()])
         return True
 
-    def session_requested(self) -> Session:
+    def session_requested(self) -> SshSession:
         """A new session, unless there are too many."""
         if self._sessions >= MAX_SESSIONS:
             raise asyncssh.ChannelOpenError(asyncssh.OPEN_CONNECT_FAILED, "open failed")
         self._sessions += 1
-        return Session(str(self._spec.home), login_shell(), self._environment(), self._session_ended)
+        return SshSession(str(self._spec.home), login_shell(), self._environment(), self._session_ended)
 
     def _session_ended(self) -> None:
         self._sessions -= 1
@@ -119,7 +119,7 @@ class Server(asyncssh.SSHServer):
         orig_host: str,  # noqa: ARG002 - asyncssh's names
         orig_port: int,  # noqa: ARG002
     ) -> Awaitable[Any]:
-        """A TCP connection as seen from this worker; a failure is told in the errno's own words, as sshd does."""
+        """Open a TCP connection from this worker; a failure carries the text of its errno, as with sshd."""
         return self._forward(dest_host, dest_port)
 
     async def _forward(self, host: str, port: int) -> SSHForwarder:
@@ -143,13 +143,13 @@ def _is_loopback(host: str) -> bool:
     return address.version == 4 and address.is_loopback
 
 
-async def serve(spec: HostSpec, listener: socket.socket, ready: Callable[[str], None]) -> None:
+async def serve_worker(spec: HostSpec, listener: socket.socket, ready: Callable[[str], None]) -> None:
     """Be the worker until the process is killed. `ready` is called with the public host key once logins work."""
-    key = furnish(spec)
+    key = prepare_home(spec)
     os.chdir(spec.home)
     await asyncssh.listen(
         sock=listener,
-        server_factory=lambda: Server(spec),
+        server_factory=lambda: WorkerServer(spec),
         server_host_keys=[key],
         encoding=None,
         password_auth=False,

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import NoReturn
 
-from tui.localpod.rehearsal.log_format import PREFIXES, SPEECHES, EpochEnd, Sample, Speech, glued
+from tui.localpod.rehearsal.log_format import LOG_FORMATS, PREFIXES, EpochEnd, LogFormat, RehearsedStep, glued
 from tui.localpod.rehearsal.log_noise import noise
 
 STOPPED = 143
@@ -38,11 +38,11 @@ class _Terminated(Exception):
 
 
 class Rehearsal:
-    """One worker's part. Everything it says follows from the options and the seed, but for the clock."""
+    """One worker's part. Its output depends only on the options, the seed and the clock."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
-        self.speech: Speech = SPEECHES[options.dialect]()
+        self.speech: LogFormat = LOG_FORMATS[options.dialect]()
         self.random = random.Random(f"{options.seed} {options.worker}")
         self.cores = [self._ordinal(local) for local in range(options.cores)]
         self.where = "before the first step"
@@ -57,7 +57,7 @@ class Rehearsal:
         return int(self.options.worker * self.options.cores + local)
 
     def run(self) -> None:
-        """Say everything; raises SystemExit when told to crash, _Terminated on SIGTERM."""
+        """Print the whole log. Raises SystemExit for `--crash-at`, _Terminated on SIGTERM."""
         signal.signal(signal.SIGTERM, signal.SIG_IGN if self.options.ignore_term else self._on_term)
         self.say(
             "REHEARSAL: nothing is trained here; every figure below is made up by python -m tui.localpod.rehearsal "
@@ -102,8 +102,8 @@ class Rehearsal:
         if not lines:
             self._pace(1)
 
-    def _sample(self, local: int, core: int, epoch: int, step: int, total: int) -> Sample | None:
-        """What a core says at this step; the straggler gets to speak at every third only."""
+    def _sample(self, local: int, core: int, epoch: int, step: int, total: int) -> RehearsedStep | None:
+        """Return what a core prints at this step; a straggler prints every third step only."""
         slow = core in self.options.straggler
         if slow and step % STRAGGLER_FACTOR:
             return None
@@ -113,7 +113,7 @@ class Rehearsal:
         loss += self.random.gauss(0, 0.02)
         if any(core == who and total >= when for who, when in self.options.nan):
             loss = math.nan
-        return Sample(
+        return RehearsedStep(
             core=core,
             device=1 if local == 0 and self.options.worker == 0 else 0,
             epoch=epoch,
@@ -152,7 +152,7 @@ class Rehearsal:
         text = (
             "Traceback (most recent call last):\n"
             '  File "rehearsal", line 1, in <module>\n'
-            f"RuntimeError: REHEARSAL: worker {self.options.worker} crashes as it was told to, at {self.where}\n"
+            f"RuntimeError: REHEARSAL: worker {self.options.worker} crashes on request, at {self.where}\n"
         )
         os.write(2, text.encode())
         raise SystemExit(self.options.exit_code)
@@ -244,7 +244,7 @@ def build_parser() -> argparse.ArgumentParser:
     pace = parser.add_mutually_exclusive_group()
     pace.add_argument("--interval", type=float, default=1.0, help="seconds a step (1); 0: as fast as it goes")
     pace.add_argument("--rate", type=float, help="lines a second instead")
-    add("--dialect", choices=tuple(SPEECHES), default="torch_xla")
+    add("--dialect", choices=tuple(LOG_FORMATS), default="torch_xla")
     add("--prefix", choices=tuple(PREFIXES), default="none", help="what the launcher puts before every line")
     add("--cores", type=_positive, default=max(1, _from_environment("TPU_TUI_CORES", 1)), help="cores of this worker")
     add("--worker", type=int, default=_from_environment("TPU_TUI_WORKER", 0))
@@ -267,7 +267,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _hold_devices() -> Iterator[int]:
-    """Open the devices as libtpu would, so that whoever asks finds their owner."""
+    """Open the devices as libtpu would, so that checks find their owner."""
     for path in os.environ.get("TPU_TUI_DEVICES", "").split(":"):
         with contextlib.suppress(OSError):
             yield os.open(path, os.O_RDWR)

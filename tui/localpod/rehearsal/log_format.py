@@ -1,4 +1,4 @@
-"""How trainers talk: the log lines of the frameworks that run on TPUs, written from made-up figures.
+"""The log formats of frameworks that run on TPUs, filled with made-up figures.
 
 Used by the rehearsal only. Every shape is one that a public log of that framework shows.
 """
@@ -14,8 +14,8 @@ BATCH = 128
 
 
 @dataclass(frozen=True)
-class Sample:
-    """What one core says at one step; `total` counts steps over all epochs, `rate` is samples a second."""
+class RehearsedStep:
+    """What one core prints at one step; `total` counts steps over all epochs, `rate` is samples a second."""
 
     core: int
     device: int
@@ -36,7 +36,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class EpochEnd:
-    """What an epoch came to, as the first worker says it."""
+    """The result of an epoch, as the first worker prints it."""
 
     epoch: int
     steps: int
@@ -56,28 +56,28 @@ def _delta(span: timedelta) -> str:
     return str(timedelta(seconds=int(span.total_seconds())))
 
 
-class Speech:
+class LogFormat:
     """torch_xla's own words, 2020 and later."""
 
     name = "torch_xla"
     is_per_core = True
     """Whether every core speaks; else its process does, once a step."""
     tells_beginnings = True
-    """Whether an epoch is announced; older releases told it after its samples."""
+    """Whether the beginning of an epoch is announced; older releases announce it after its samples."""
     tells_epochs = True
     """Whether there are lines about epochs, evaluations and the whole run."""
 
-    def sample(self, one: Sample) -> list[str]:
+    def sample(self, one: RehearsedStep) -> list[str]:
         """One core's line at one step."""
         return [
             f"| Training Device=xla:{one.device}/{one.core} {self._epoch(one)}Step={one.step} Loss={one.loss:.5f} "
             f"Rate={one.rate:.2f} GlobalRate={one.global_rate:.2f} Time={one.clock}"
         ]
 
-    def _epoch(self, one: Sample) -> str:
+    def _epoch(self, one: RehearsedStep) -> str:
         return f"Epoch={one.epoch} "
 
-    def test(self, one: Sample, accuracy: float) -> list[str]:
+    def test(self, one: RehearsedStep, accuracy: float) -> list[str]:
         """One core's line of an evaluation."""
         return [
             f"| Test Device=xla:{one.device}/{one.core} Step={one.step} {self._epoch(one)}"
@@ -85,11 +85,11 @@ class Speech:
         ]
 
     def epoch_begin(self, epoch: int, now: datetime) -> list[str]:
-        """What the first worker says before an epoch."""
+        """Return what the first worker prints before an epoch."""
         return [f"Epoch {epoch} train begin {now:%H:%M:%S}"]
 
     def epoch_end(self, end: EpochEnd) -> list[str]:
-        """What the first worker says after an epoch."""
+        """Return what the first worker prints after an epoch."""
         now = f"{end.ended:%H:%M:%S}"
         lines = [
             f"Epoch {end.epoch} train end {now}, Epoch Time={_delta(end.ended - end.began)}, "
@@ -106,7 +106,7 @@ class Speech:
         return lines
 
     def closing(self, began: datetime, last: EpochEnd) -> list[str]:
-        """What the first worker says at the end of the run."""
+        """Return what the first worker prints at the end of the run."""
         return [
             f"Total Train Time: {_delta(last.ended - began)}",
             f"Max Accuracy: {max(last.accuracy, last.former):.2f}%",
@@ -114,36 +114,36 @@ class Speech:
         ]
 
     def opening(self) -> list[str]:
-        """What the first worker says before anything else."""
+        """Return what the first worker prints first."""
         return ["==> Preparing data.."]
 
 
-class NoEpoch(Speech):
+class NoEpoch(LogFormat):
     """torch_xla's words in scripts that do not name the epoch."""
 
     name = "no-epoch"
 
-    def _epoch(self, one: Sample) -> str:  # noqa: ARG002 - the point is not to say it
+    def _epoch(self, one: RehearsedStep) -> str:  # noqa: ARG002 - the point is not to say it
         return ""
 
 
-class Old(Speech):
+class TorchXla15(LogFormat):
     """torch_xla 1.5 and older: device and ordinal in brackets, the step in parentheses, a long date."""
 
     name = "old"
     tells_beginnings = False
 
-    def _who(self, one: Sample) -> str:
+    def _who(self, one: RehearsedStep) -> str:
         return f"{one.device}/{one.core}"
 
-    def sample(self, one: Sample) -> list[str]:
+    def sample(self, one: RehearsedStep) -> list[str]:
         """One core's line at one step."""
         return [
             f"[xla:{self._who(one)}]({one.step}) Loss={one.loss:.5f} Rate={one.rate:.2f} "
             f"GlobalRate={one.global_rate:.2f} Time={one.time.ctime()}"
         ]
 
-    def test(self, one: Sample, accuracy: float) -> list[str]:
+    def test(self, one: RehearsedStep, accuracy: float) -> list[str]:
         """One core's lines of an evaluation, in the dress of a training line."""
         return [
             f"[xla:{self._who(one)}](0) Acc={accuracy / 100:.5f} Rate=0.00 GlobalRate=0.00 Time={one.time.ctime()}",
@@ -155,16 +155,16 @@ class Old(Speech):
         return [f"Finished training epoch {end.epoch}", f"Epoch {end.epoch} train end {end.ended:%H:%M:%S}"]
 
 
-class Oldest(Old):
+class TorchXlaOrdinalOnly(TorchXla15):
     """The same with the ordinal alone."""
 
     name = "oldest"
 
-    def _who(self, one: Sample) -> str:
+    def _who(self, one: RehearsedStep) -> str:
         return str(one.core)
 
 
-class Framework(Speech):
+class Framework(LogFormat):
     """A framework that prints for the process, not for every core."""
 
     is_per_core = False
@@ -172,11 +172,11 @@ class Framework(Speech):
 
 
 class MaxText(Framework):
-    """MaxText tells each step twice."""
+    """MaxText prints each step twice."""
 
     name = "maxtext"
 
-    def sample(self, one: Sample) -> list[str]:
+    def sample(self, one: RehearsedStep) -> list[str]:
         """The metric logger's line and the trainer's."""
         glog = f"I{one.time:%m%d %H:%M:%S.%f} 140110937163584 "
         return [
@@ -192,7 +192,7 @@ class HuggingFace(Framework):
 
     name = "huggingface"
 
-    def sample(self, one: Sample) -> list[str]:
+    def sample(self, one: RehearsedStep) -> list[str]:
         """Newer releases quote the numbers."""
         epoch = one.epoch - 1 + one.step / one.steps
         return [
@@ -209,7 +209,7 @@ class Lightning(Framework):
     def __init__(self) -> None:
         self._former = math.nan
 
-    def sample(self, one: Sample) -> list[str]:
+    def sample(self, one: RehearsedStep) -> list[str]:
         """Each step twice: the loss shown first is still the former one."""
         share = int(100 * (one.step + 1) / one.steps)
         bar = "█" * (share // 14)
@@ -224,7 +224,7 @@ class Keras(Framework):
 
     name = "keras"
 
-    def sample(self, one: Sample) -> list[str]:
+    def sample(self, one: RehearsedStep) -> list[str]:
         """One update, on a line of its own."""
         bar = "=" * (30 * (one.step + 1) // one.steps)
         pace = f"{1000 * BATCH / one.rate:.0f}ms/step"
@@ -236,7 +236,7 @@ class TorchTitan(Framework):
 
     name = "torchtitan"
 
-    def sample(self, one: Sample) -> list[str]:
+    def sample(self, one: RehearsedStep) -> list[str]:
         """One step."""
         return [
             f"[titan] {one.time:%Y-%m-%d %H:%M:%S},000 - root - INFO - \x1b[31mstep: {one.total:2d}  "
@@ -250,7 +250,7 @@ class Levanter(Framework):
 
     name = "levanter"
 
-    def sample(self, one: Sample) -> list[str]:
+    def sample(self, one: RehearsedStep) -> list[str]:
         """One step."""
         return [
             f"Progress on:train {one.total}it/{one.steps}it rate:{BATCH / one.rate:.1f}s/it remaining:2:16:02 "
@@ -263,7 +263,7 @@ class Megatron(Framework):
 
     name = "megatron"
 
-    def sample(self, one: Sample) -> list[str]:
+    def sample(self, one: RehearsedStep) -> list[str]:
         """One iteration."""
         return [
             f"iteration {one.total:8d}/{one.steps:8d} | consumed samples: {one.total * BATCH:12d} | elapsed time per "
@@ -271,13 +271,13 @@ class Megatron(Framework):
         ]
 
 
-SPEECHES: dict[str, type[Speech]] = {
+LOG_FORMATS: dict[str, type[LogFormat]] = {
     speech.name: speech
     for speech in (
-        Speech,
+        LogFormat,
         NoEpoch,
-        Old,
-        Oldest,
+        TorchXla15,
+        TorchXlaOrdinalOnly,
         MaxText,
         HuggingFace,
         Lightning,

@@ -33,7 +33,7 @@ _PREFERRED = ("v3", "v4", "v6e")
 
 
 @dataclass(frozen=True)
-class Shape:
+class SliceShape:
     """An accelerator type as the pod builds it.
 
     `cores` are XLA devices a worker, None where the creator or the pod decides (`local-N`). `config_type` is the
@@ -49,14 +49,14 @@ class Shape:
 
 
 @functools.lru_cache(maxsize=1)
-def shapes() -> Mapping[str, Shape]:
+def shapes() -> Mapping[str, SliceShape]:
     """Every accelerator type on offer, by name."""
     found = [_real(f"{generation}-{number}") for generation, table in _TOPOLOGIES.items() for number in table]
-    local = [Shape(f"local-{workers}", "local", workers, None) for workers in range(1, MAX_WORKERS + 1)]
+    local = [SliceShape(f"local-{workers}", "local", workers, None) for workers in range(1, MAX_WORKERS + 1)]
     return {shape.name: shape for shape in [*found, *local]}
 
 
-def shape_of_config(config_type: str, topology: str) -> Shape | None:
+def shape_of_config(config_type: str, topology: str) -> SliceShape | None:
     """The type that an AcceleratorConfig asks for (`V4`, `2x2x2`)."""
     wanted = (config_type, topology)
     return next((shape for shape in shapes().values() if (shape.config_type, shape.topology) == wanted), None)
@@ -71,9 +71,9 @@ def accelerator_type_for(workers: int, cores: int) -> str:
     return f"local-{workers}"
 
 
-def _real(name: str) -> Shape:
+def _real(name: str) -> SliceShape:
     found = accelerator.parse(name)
     assert found is not None, name
     generation, _, number = name.rpartition("-")
     topology = _TOPOLOGIES[generation][int(number)]
-    return Shape(name, generation, found.workers, found.devices_per_worker, _CONFIG_TYPES[generation], topology)
+    return SliceShape(name, generation, found.workers, found.devices_per_worker, _CONFIG_TYPES[generation], topology)

@@ -1,4 +1,4 @@
-"""What can be asked for in a zone: accelerator types and runtime versions as the API lists them."""
+"""What a zone offers: accelerator types and runtime versions as the API lists them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 import google.cloud.tpu_v2.types as tpu
 
 from tui.localpod.api import rpc_errors
-from tui.localpod.api.resources.accelerator_types import Shape, shape_of_config, shapes
-from tui.localpod.api.resources.resource_names import Place
+from tui.localpod.api.resources.accelerator_types import SliceShape, shape_of_config, shapes
+from tui.localpod.api.resources.resource_names import ResourceLocation
 
 RUNTIME_VERSIONS = (
     "tpu-ubuntu2204-base",
@@ -37,12 +37,12 @@ _DEFAULT_TYPE = "v2-8"
 """What the API makes of a request that names no accelerator."""
 
 
-def accelerator_types(place: Place) -> list[tpu.AcceleratorType]:
+def accelerator_types(place: ResourceLocation) -> list[tpu.AcceleratorType]:
     """Every type on offer in the place."""
     return [_accelerator_type(place, shape) for shape in shapes().values()]
 
 
-def runtime_versions(place: Place) -> list[tpu.RuntimeVersion]:
+def runtime_versions(place: ResourceLocation) -> list[tpu.RuntimeVersion]:
     """Every runtime version on offer in the place."""
     return [
         tpu.RuntimeVersion(name=place.child("runtimeVersions", version), version=version)
@@ -50,12 +50,12 @@ def runtime_versions(place: Place) -> list[tpu.RuntimeVersion]:
     ]
 
 
-def usual_runtime(accelerator_type: str) -> str:
+def default_runtime(accelerator_type: str) -> str:
     """The runtime version that a type is usually created with."""
     return _RUNTIMES.get(accelerator_type.partition("-")[0], DEFAULT_RUNTIME_VERSION)
 
 
-def wanted_shape(place: Place, node: tpu.Node) -> Shape:
+def requested_shape(place: ResourceLocation, node: tpu.Node) -> SliceShape:
     """The shape that a new node asks for by type or by config; raises INVALID_ARGUMENT."""
     if node.accelerator_type and tpu.Node.pb(node).HasField("accelerator_config"):
         raise rpc_errors.invalid("accelerator_type and accelerator_config are mutually exclusive", "node")
@@ -73,21 +73,21 @@ def wanted_shape(place: Place, node: tpu.Node) -> Shape:
     return shape
 
 
-def check_runtime_version(place: Place, version: str) -> None:
+def check_runtime_version(place: ResourceLocation, version: str) -> None:
     """Raise INVALID_ARGUMENT for a version that is not on offer."""
     if version not in RUNTIME_VERSIONS:
         what = f"the runtime version '{version}' was not found in zone {place.zone}"
         raise rpc_errors.invalid(what, "node.runtime_version")
 
 
-def accelerator_config(shape: Shape) -> tpu.AcceleratorConfig | None:
+def accelerator_config(shape: SliceShape) -> tpu.AcceleratorConfig | None:
     """The shape as type and topology; None for `local-N`, which has neither."""
     if shape.config_type is None:
         return None
     return tpu.AcceleratorConfig(type_=_ConfigType[shape.config_type], topology=shape.topology)
 
 
-def _accelerator_type(place: Place, shape: Shape) -> tpu.AcceleratorType:
+def _accelerator_type(place: ResourceLocation, shape: SliceShape) -> tpu.AcceleratorType:
     config = accelerator_config(shape)
     return tpu.AcceleratorType(
         name=place.child("acceleratorTypes", shape.name),

@@ -1,4 +1,4 @@
-"""What a node tells of itself: the fields of a new one, of its workers, and those that an update may change."""
+"""The fields of a node: of a new one, of its workers, and those that an update may change."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import google.cloud.tpu_v2.types as tpu
 
 from tui.localpod.api import rpc_errors
 from tui.localpod.api.host_protocol import HostedWorker
-from tui.localpod.api.resources.accelerator_types import MAX_CORES, Shape
+from tui.localpod.api.resources.accelerator_types import MAX_CORES, SliceShape
 from tui.localpod.api.resources.catalogue import accelerator_config, check_runtime_version
-from tui.localpod.api.resources.resource_names import Place
+from tui.localpod.api.resources.resource_names import ResourceLocation
 from tui.localpod.api.transport.messages import now
 
 CORES_LABEL = "cores-per-worker"
-"""Label, or metadata key, that says how many devices a worker of a `local-N` node has."""
+"""Label, or metadata key, with the number of devices of a worker of a `local-N` node."""
 MAX_DESCRIPTION = 512
 CIDR_BLOCK = "127.0.0.0/8"
 UPDATABLE = frozenset({"description", "tags", "labels", "metadata", "network_config.enable_external_ips"})
@@ -30,8 +30,8 @@ _ASKED_FOR = ("description", "runtime_version", "service_account", "scheduling_c
 _CAPITAL = re.compile(r"(?<=[a-z0-9])([A-Z])")
 
 
-def new_node(place: Place, name: str, wanted: tpu.Node, shape: Shape, cores: int) -> tpu.Node:
-    """A node in CREATING with what was asked for, and the API's defaults; raises INVALID_ARGUMENT."""
+def new_node(place: ResourceLocation, name: str, wanted: tpu.Node, shape: SliceShape, cores: int) -> tpu.Node:
+    """Return a node in CREATING with the requested fields and the API's defaults. Raises INVALID_ARGUMENT."""
     check_runtime_version(place, wanted.runtime_version)
     _check_description(wanted.description)
     node = tpu.Node(
@@ -60,7 +60,7 @@ def new_node(place: Place, name: str, wanted: tpu.Node, shape: Shape, cores: int
     return node
 
 
-def wanted_cores(wanted: tpu.Node, shape: Shape, default: int) -> int:
+def requested_cores(wanted: tpu.Node, shape: SliceShape, default: int) -> int:
     """Devices a worker: the type's, else as label or metadata say, else the pod's default."""
     if shape.cores is not None:
         return shape.cores
@@ -85,7 +85,7 @@ def set_ready(node: tpu.Node) -> None:
 
 
 def set_preempted(node: tpu.Node, gone: Sequence[int]) -> None:
-    """Mark the node as PREEMPTED, and tell which workers are gone."""
+    """Mark the node as PREEMPTED and name the workers that are gone."""
     which = ", ".join(str(index) for index in gone)
     node.state = State.PREEMPTED
     node.health = Health.TIMEOUT
@@ -132,7 +132,7 @@ def _endpoint(node: tpu.Node, worker: HostedWorker) -> tpu.NetworkEndpoint:
     return endpoint
 
 
-def _network_config(place: Place, wanted: tpu.Node) -> tpu.NetworkConfig:
+def _network_config(place: ResourceLocation, wanted: tpu.Node) -> tpu.NetworkConfig:
     config = tpu.NetworkConfig(wanted.network_configs[0] if wanted.network_configs else wanted.network_config)
     region = place.zone.rpartition("-")[0] or place.zone
     network = config.network.rpartition("/")[2] or "default"

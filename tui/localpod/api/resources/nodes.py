@@ -10,18 +10,18 @@ import google.cloud.tpu_v2.types as tpu
 from google.protobuf import empty_pb2
 
 from tui.localpod.api import rpc_errors
-from tui.localpod.api.faults import Behaviour
+from tui.localpod.api.faults import ServiceFaults
 from tui.localpod.api.host_protocol import HostedWorker, WorkerHosts
 from tui.localpod.api.resources import node_fields
-from tui.localpod.api.resources.accelerator_types import Shape
-from tui.localpod.api.resources.catalogue import wanted_shape
+from tui.localpod.api.resources.accelerator_types import SliceShape
+from tui.localpod.api.resources.catalogue import requested_shape
 from tui.localpod.api.resources.operations import Operations
-from tui.localpod.api.resources.resource_names import Place, check_id, id_of
+from tui.localpod.api.resources.resource_names import ResourceLocation, check_id, id_of
 from tui.pod import accelerator
 
 COLLECTION = "nodes"
 SSH_KEYS = "ssh-keys"
-"""The metadata that says whose keys the machines let in (Compute Engine, "Add SSH keys to VMs")."""
+"""The metadata with the keys that the machines accept (Compute Engine, "Add SSH keys to VMs")."""
 State: Any = tpu.Node.State
 Health: Any = tpu.Node.Health
 
@@ -30,10 +30,10 @@ Health: Any = tpu.Node.Health
 class HostedNode:
     """A node and the machines behind it; `busy` while an operation works on it."""
 
-    place: Place
+    place: ResourceLocation
     slice_name: str
     node: tpu.Node
-    shape: Shape
+    shape: SliceShape
     cores: int
     workers: list[HostedWorker] = field(default_factory=list)
     busy: bool = True
@@ -48,7 +48,7 @@ class Nodes:
     """Every node of the pod, by full name."""
 
     def __init__(
-        self, hosts: WorkerHosts, operations: Operations, behaviour: Behaviour, *, first_zone: str, cores: int
+        self, hosts: WorkerHosts, operations: Operations, behaviour: ServiceFaults, *, first_zone: str, cores: int
     ) -> None:
         self._hosts = hosts
         self._operations = operations
@@ -57,7 +57,7 @@ class Nodes:
         self._cores = cores
         self._nodes: dict[str, HostedNode] = {}
 
-    def in_place(self, place: Place) -> list[tpu.Node]:
+    def in_place(self, place: ResourceLocation) -> list[tpu.Node]:
         """The place's nodes as they are now."""
         return [self._settled(hosted).node for hosted in self._nodes.values() if hosted.place == place]
 
@@ -72,7 +72,7 @@ class Nodes:
         """As `get`, with None where there is no such node."""
         return self._settled(self._nodes[name]) if name in self._nodes else None
 
-    def create(self, place: Place, node_id: str, wanted: tpu.Node) -> Any:
+    def create(self, place: ResourceLocation, node_id: str, wanted: tpu.Node) -> Any:
         """CreateNode: the operation that brings the node up."""
         hosted = self.admit(place, node_id, wanted)
         return self._operations.start(place, "create", hosted.node.name, lambda: self.bring_up(hosted))
@@ -110,22 +110,22 @@ class Nodes:
 
         return self._operations.start(hosted.place, "update", wanted.name, take_over)
 
-    def check_new(self, place: Place, node_id: str, wanted: tpu.Node, field_name: str) -> Shape:
+    def check_new(self, place: ResourceLocation, node_id: str, wanted: tpu.Node, field_name: str) -> SliceShape:
         """Raise what CreateNode raises for such a node, quota aside; the shape that it would get."""
         check_id(node_id, field_name)
         name = place.child(COLLECTION, node_id)
-        shape = wanted_shape(place, wanted)
-        node_fields.new_node(place, name, wanted, shape, node_fields.wanted_cores(wanted, shape, self._cores))
+        shape = requested_shape(place, wanted)
+        node_fields.new_node(place, name, wanted, shape, node_fields.requested_cores(wanted, shape, self._cores))
         if name in self._nodes:
             raise rpc_errors.already_exists(name)
         return shape
 
-    def check_quota(self, place: Place, generation: str, more: int) -> None:
+    def check_quota(self, place: ResourceLocation, generation: str, more: int) -> None:
         """Raise RESOURCE_EXHAUSTED when the project may not have so many more workers."""
         if sum(hosted.shape.workers for hosted in self._nodes.values()) + more > self._behaviour.worker_quota:
             raise rpc_errors.quota_exceeded(generation, self._behaviour.worker_quota, place.zone, place.project)
 
-    def has_capacity(self, place: Place, workers: int) -> bool:
+    def has_capacity(self, place: ResourceLocation, workers: int) -> bool:
         """Whether the zone has so many more workers than those in use."""
         if self._behaviour.worker_capacity is None:
             return True
@@ -133,11 +133,11 @@ class Nodes:
         used = sum(hosted.shape.workers for hosted in in_use if hosted.node.state != State.STOPPED)
         return used + workers <= self._behaviour.worker_capacity
 
-    def admit(self, place: Place, node_id: str, wanted: tpu.Node, queued_resource: str = "") -> HostedNode:
+    def admit(self, place: ResourceLocation, node_id: str, wanted: tpu.Node, queued_resource: str = "") -> HostedNode:
         """Take a new node in as CREATING, claimed for `bring_up`."""
         shape = self.check_new(place, node_id, wanted, "node_id")
         self.check_quota(place, shape.generation, shape.workers)
-        cores = node_fields.wanted_cores(wanted, shape, self._cores)
+        cores = node_fields.requested_cores(wanted, shape, self._cores)
         node = node_fields.new_node(place, place.child(COLLECTION, node_id), wanted, shape, cores)
         node.queued_resource = queued_resource
         hosted = HostedNode(place, self._slice_name(place, node_id), node, shape, cores)
@@ -232,5 +232,5 @@ class Nodes:
             )
         return hosted
 
-    def _slice_name(self, place: Place, node_id: str) -> str:
+    def _slice_name(self, place: ResourceLocation, node_id: str) -> str:
         return node_id if place.zone == self._first_zone else f"{node_id}@{place.zone}"

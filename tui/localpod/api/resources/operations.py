@@ -14,9 +14,9 @@ import google.cloud.tpu_v2.types as tpu
 from google.longrunning import operations_pb2
 
 from tui.localpod.api import rpc_errors
-from tui.localpod.api.faults import Behaviour
+from tui.localpod.api.faults import ServiceFaults
 from tui.localpod.api.resources.paging import page
-from tui.localpod.api.resources.resource_names import Place
+from tui.localpod.api.resources.resource_names import ResourceLocation
 from tui.localpod.api.transport.messages import now
 
 API_VERSION = "v2"
@@ -36,12 +36,12 @@ class _Entry:
 class Operations:
     """Every operation since the service started."""
 
-    def __init__(self, behaviour: Behaviour) -> None:
+    def __init__(self, behaviour: ServiceFaults) -> None:
         self._behaviour = behaviour
         self._entries: dict[str, _Entry] = {}
         self._background: set[asyncio.Task[None]] = set()
 
-    def start(self, place: Place, verb: str, target: str, work: Work) -> Any:
+    def start(self, place: ResourceLocation, verb: str, target: str, work: Work) -> Any:
         """Begin: `work` runs after the operation's time and its result, or ApiError, becomes the operation's."""
         metadata = tpu.OperationMetadata(create_time=now(), target=target, verb=verb, api_version=API_VERSION)
         entry = _Entry(operations_pb2.Operation(name=place.child("operations", _operation_id())), metadata)
@@ -51,7 +51,7 @@ class Operations:
         return _copy(entry.operation)
 
     def background(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run something that no operation tells of; it ends with the service."""
+        """Run a coroutine that has no operation until it ends or the service closes."""
         task = asyncio.get_running_loop().create_task(coroutine)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
@@ -68,7 +68,7 @@ class Operations:
             await asyncio.wait([task], timeout=seconds)
         return self.get(name)
 
-    def page(self, place: Place, page_size: int, page_token: str) -> tuple[list[Any], str]:
+    def page(self, place: ResourceLocation, page_size: int, page_token: str) -> tuple[list[Any], str]:
         """One page of the place's operations, and the next page's token."""
         prefix = place.child("operations", "")
         mine = [entry.operation for name, entry in self._entries.items() if name.startswith(prefix)]

@@ -1,4 +1,4 @@
-"""Lists in pages: a token says after which name to go on, so that deletions between pages skip nothing."""
+"""Lists in pages. A token holds the last name, so that deletions between pages skip nothing."""
 
 from __future__ import annotations
 

@@ -14,11 +14,11 @@ import google.cloud.tpu_v2.types as tpu
 from google.protobuf import empty_pb2
 
 from tui.localpod.api import rpc_errors
-from tui.localpod.api.faults import Behaviour
+from tui.localpod.api.faults import ServiceFaults
 from tui.localpod.api.resources.nodes import COLLECTION as NODES
 from tui.localpod.api.resources.nodes import HostedNode, Nodes
 from tui.localpod.api.resources.operations import Operations
-from tui.localpod.api.resources.resource_names import Place, check_id, id_of
+from tui.localpod.api.resources.resource_names import ResourceLocation, check_id, id_of
 from tui.localpod.api.transport.messages import now
 
 COLLECTION = "queuedResources"
@@ -47,7 +47,7 @@ class NodeRequest:
 class Request:
     """A queued resource and what brings it about; `task` runs while it waits or provisions."""
 
-    place: Place
+    place: ResourceLocation
     resource: tpu.QueuedResource
     nodes: tuple[NodeRequest, ...]
     deadline: float | None
@@ -63,13 +63,13 @@ class Request:
 class QueuedResources:
     """Every queued resource of the pod, by full name."""
 
-    def __init__(self, nodes: Nodes, operations: Operations, behaviour: Behaviour) -> None:
+    def __init__(self, nodes: Nodes, operations: Operations, behaviour: ServiceFaults) -> None:
         self._nodes = nodes
         self._operations = operations
         self._behaviour = behaviour
         self._requests: dict[str, Request] = {}
 
-    def in_place(self, place: Place) -> list[tpu.QueuedResource]:
+    def in_place(self, place: ResourceLocation) -> list[tpu.QueuedResource]:
         """The place's queued resources as they are now."""
         return [self._settled(request).resource for request in self._requests.values() if request.place == place]
 
@@ -80,7 +80,7 @@ class QueuedResources:
             raise rpc_errors.not_found(name)
         return self._settled(self._requests[name])
 
-    def create(self, place: Place, resource_id: str, wanted: tpu.QueuedResource) -> Any:
+    def create(self, place: ResourceLocation, resource_id: str, wanted: tpu.QueuedResource) -> Any:
         """CreateQueuedResource: the operation ends when the request is queued, not when its nodes are there."""
         resource_id = resource_id or f"qr-{secrets.token_hex(4)}"
         check_id(resource_id, "queued_resource_id")
@@ -234,7 +234,7 @@ class QueuedResources:
         request.resource.state = told
 
 
-def _node_requests(place: Place, resource_id: str, wanted: tpu.QueuedResource) -> tuple[NodeRequest, ...]:
+def _node_requests(place: ResourceLocation, resource_id: str, wanted: tpu.QueuedResource) -> tuple[NodeRequest, ...]:
     """The nodes that a request names; raises INVALID_ARGUMENT."""
     requests: list[NodeRequest] = []
     for spec in wanted.tpu.node_spec:

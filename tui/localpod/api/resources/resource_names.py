@@ -17,7 +17,7 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.~+%-]*")
 
 
 @dataclass(frozen=True)
-class Place:
+class ResourceLocation:
     """A project's zone."""
 
     project: str
@@ -31,12 +31,12 @@ class Place:
         return f"{self}/{collection}/{resource_id}"
 
 
-def parse_place(text: str) -> Place:
+def parse_place(text: str) -> ResourceLocation:
     """The place of a parent or of a resource's full name; raises INVALID_ARGUMENT."""
     match = _PLACE.fullmatch(text)
     if match is None:
         raise rpc_errors.invalid(f"the resource name '{text}' is malformed", "name")
-    return Place(match["project"], match["zone"])
+    return ResourceLocation(match["project"], match["zone"])
 
 
 def id_of(name: str, collection: str) -> str:

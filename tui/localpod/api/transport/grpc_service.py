@@ -11,7 +11,7 @@ import grpc.aio
 
 from tui.localpod.api import rpc_errors
 from tui.localpod.api.owner import NotTheOwner, check_token
-from tui.localpod.api.routes import METHODS, Api, Method
+from tui.localpod.api.routes import METHODS, ApiMethod, ApiRouter
 from tui.localpod.api.transport.messages import is_wrapper, plain
 
 _LOG = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ class GrpcService:
     The credentials are those for connections within a machine: gRPC sends no token over an insecure channel.
     """
 
-    def __init__(self, api: Api, token: str, port: int = 0) -> None:
+    def __init__(self, api: ApiRouter, token: str, port: int = 0) -> None:
         self._api = api
         self._token = token
         self._server: grpc.aio.Server | None = None
@@ -55,7 +55,7 @@ class GrpcService:
             )
         return tuple(grpc.method_handlers_generic_handler(name, methods) for name, methods in services.items())
 
-    def _answering(self, method: Method) -> Any:
+    def _answering(self, method: ApiMethod) -> Any:
         async def answer(request: Any, context: Any) -> Any:
             try:
                 check_token(self._token, _authorizations(context))

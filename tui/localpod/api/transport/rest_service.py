@@ -11,7 +11,7 @@ from aiohttp import web
 
 from tui.localpod.api import rpc_errors
 from tui.localpod.api.owner import NotTheOwner, check_site, check_token
-from tui.localpod.api.routes import METHODS, Api
+from tui.localpod.api.routes import METHODS, ApiRouter
 from tui.localpod.api.transport import json_transcoding
 
 _LOG = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @dataclass(frozen=True)
-class Rule:
+class HttpRule:
     """A method's HTTP rule: verb, path below `/v2/projects/P`, the field that the path names, the body's field."""
 
     method: str
@@ -41,30 +41,30 @@ _QUEUED = _Z + "/queuedResources/{id:[^/:]+}"
 _OPERATION = _Z + "/operations/{id:[^/:]+}"
 
 RULES = (
-    Rule("ListNodes", "GET", _Z + "/nodes", "parent"),
-    Rule("CreateNode", "POST", _Z + "/nodes", "parent", "node"),
-    Rule("GetNode", "GET", _NODE, "name"),
-    Rule("DeleteNode", "DELETE", _NODE, "name"),
-    Rule("UpdateNode", "PATCH", _NODE, "node.name", "node"),
-    Rule("StopNode", "POST", _NODE + ":stop", "name", "*"),
-    Rule("StartNode", "POST", _NODE + ":start", "name", "*"),
-    Rule("GetGuestAttributes", "POST", _NODE + ":getGuestAttributes", "name", "*"),
-    Rule("ListQueuedResources", "GET", _Z + "/queuedResources", "parent"),
-    Rule("CreateQueuedResource", "POST", _Z + "/queuedResources", "parent", "queuedResource"),
-    Rule("GetQueuedResource", "GET", _QUEUED, "name"),
-    Rule("DeleteQueuedResource", "DELETE", _QUEUED, "name"),
-    Rule("ResetQueuedResource", "POST", _QUEUED + ":reset", "name", "*"),
-    Rule("ListAcceleratorTypes", "GET", _Z + "/acceleratorTypes", "parent"),
-    Rule("GetAcceleratorType", "GET", _Z + "/acceleratorTypes/{id}", "name"),
-    Rule("ListRuntimeVersions", "GET", _Z + "/runtimeVersions", "parent"),
-    Rule("GetRuntimeVersion", "GET", _Z + "/runtimeVersions/{id}", "name"),
-    Rule("GenerateServiceIdentity", "POST", "/locations/{zone:[^/:]+}:generateServiceIdentity", "parent", "*"),
-    Rule("ListOperations", "GET", _Z + "/operations", "name"),
-    Rule("GetOperation", "GET", _OPERATION, "name"),
-    Rule("DeleteOperation", "DELETE", _OPERATION, "name"),
-    Rule("CancelOperation", "POST", _OPERATION + ":cancel", "name", "*"),
-    Rule("ListLocations", "GET", "/locations", "name"),
-    Rule("GetLocation", "GET", _Z, "name"),
+    HttpRule("ListNodes", "GET", _Z + "/nodes", "parent"),
+    HttpRule("CreateNode", "POST", _Z + "/nodes", "parent", "node"),
+    HttpRule("GetNode", "GET", _NODE, "name"),
+    HttpRule("DeleteNode", "DELETE", _NODE, "name"),
+    HttpRule("UpdateNode", "PATCH", _NODE, "node.name", "node"),
+    HttpRule("StopNode", "POST", _NODE + ":stop", "name", "*"),
+    HttpRule("StartNode", "POST", _NODE + ":start", "name", "*"),
+    HttpRule("GetGuestAttributes", "POST", _NODE + ":getGuestAttributes", "name", "*"),
+    HttpRule("ListQueuedResources", "GET", _Z + "/queuedResources", "parent"),
+    HttpRule("CreateQueuedResource", "POST", _Z + "/queuedResources", "parent", "queuedResource"),
+    HttpRule("GetQueuedResource", "GET", _QUEUED, "name"),
+    HttpRule("DeleteQueuedResource", "DELETE", _QUEUED, "name"),
+    HttpRule("ResetQueuedResource", "POST", _QUEUED + ":reset", "name", "*"),
+    HttpRule("ListAcceleratorTypes", "GET", _Z + "/acceleratorTypes", "parent"),
+    HttpRule("GetAcceleratorType", "GET", _Z + "/acceleratorTypes/{id}", "name"),
+    HttpRule("ListRuntimeVersions", "GET", _Z + "/runtimeVersions", "parent"),
+    HttpRule("GetRuntimeVersion", "GET", _Z + "/runtimeVersions/{id}", "name"),
+    HttpRule("GenerateServiceIdentity", "POST", "/locations/{zone:[^/:]+}:generateServiceIdentity", "parent", "*"),
+    HttpRule("ListOperations", "GET", _Z + "/operations", "name"),
+    HttpRule("GetOperation", "GET", _OPERATION, "name"),
+    HttpRule("DeleteOperation", "DELETE", _OPERATION, "name"),
+    HttpRule("CancelOperation", "POST", _OPERATION + ":cancel", "name", "*"),
+    HttpRule("ListLocations", "GET", "/locations", "name"),
+    HttpRule("GetLocation", "GET", _Z, "name"),
 )
 """The HTTP rules of the Cloud TPU API v2 (discovery document)."""
 
@@ -78,7 +78,7 @@ class RestService:
     `routes` are other APIs on the same port, each with its own paths (Compute Engine's begin with `/compute/v1`).
     """
 
-    def __init__(self, api: Api, token: str, port: int = 0, routes: Sequence[web.RouteDef] = ()) -> None:
+    def __init__(self, api: ApiRouter, token: str, port: int = 0, routes: Sequence[web.RouteDef] = ()) -> None:
         self._token = token
         self._app = web.Application(middlewares=[_errors_as_json, self._only_owner])
         self._app.add_routes([*tpu_routes(api), *routes])
@@ -110,12 +110,12 @@ class RestService:
             self._runner = None
 
 
-def tpu_routes(api: Api) -> list[web.RouteDef]:
+def tpu_routes(api: ApiRouter) -> list[web.RouteDef]:
     """The Cloud TPU API's own routes, for v2 and v2alpha1, and those of v1 that gcloud still uses."""
     return [web.route(rule.verb, _root(rule) + rule.path, _handler(api, rule)) for rule in RULES]
 
 
-def _root(rule: Rule) -> str:
+def _root(rule: HttpRule) -> str:
     versions = [
         json_transcoding.V2,
         json_transcoding.V2_ALPHA,
@@ -124,7 +124,7 @@ def _root(rule: Rule) -> str:
     return f"/{{version:{'|'.join(versions)}}}/projects/{{project}}"
 
 
-def _handler(api: Api, rule: Rule) -> Handler:
+def _handler(api: ApiRouter, rule: HttpRule) -> Handler:
     method = next(method for method in METHODS if method.name == rule.method)
 
     async def handle(request: web.Request) -> web.Response:
