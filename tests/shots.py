@@ -14,6 +14,7 @@ from tui.commands import demo
 from tui.commands.terminal.output import Output
 from tui.console.app import ConsoleApp
 from tui.operator import LaunchRequest, Operator
+from tui.pod.job_options import JobOptions
 from tui.runs.record.run_directory import RunDirectory
 from tui.settings import LOCAL_PROFILE, load
 
@@ -39,7 +40,7 @@ async def take(pod: dict[str, Any], directory: Path) -> None:
     """Train until there is something to see, and take both screens."""
     operator = Operator(load({"profile": LOCAL_PROFILE}))
     slice_ = await operator.slices.get(pod["slices"][0])
-    request = LaunchRequest(slice_, tuple(demo.train_command(pod)), name="resnet")
+    request = LaunchRequest(slice_, JobOptions(tuple(demo.train_command(pod)), runtime="cpu"), name="resnet")
     run = await operator.launches.start(await operator.launches.plan(request))
     await trained(operator, run)
     app = ConsoleApp(operator, open_run=run)

@@ -23,6 +23,7 @@ from tests.logs.shapes import training
 from tests.runs.pipes import until
 from tests.runs.ssh_pod import Pod, over, unattended
 from tests.sshd import MISSING, openssh_worker
+from tui.pod.job_options import JobOptions
 from tui.pod.run import Run
 from tui.pod.worker import Worker
 from tui.runs.read.sample_reader import RunReader
@@ -63,7 +64,7 @@ def figures() -> Iterator[Figure]:
     """The reader's CPU as a share of one core: the run's time is simulated, the files are real."""
     with tempfile.TemporaryDirectory() as name:
         workers = tuple(Worker(index, internal_ip=f"10.0.0.{index + 1}") for index in range(WORKERS))
-        run = Run(id="bench-20260101-000000-abcd", slice="bench", argv=("x",), workers=workers)
+        run = Run(id="bench-20260101-000000-abcd", slice="bench", job=JobOptions(("x",)), workers=workers)
         directory = RunDirectory.create(Path(name), run)
         reader = RunReader(directory)
         spent = _polled(directory, reader)

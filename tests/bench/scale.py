@@ -25,6 +25,7 @@ from tests.bench.figures import Figure, at_least
 from tests.logs.shapes import training
 from tests.runs.ssh_pod import Pod, unattended
 from tests.sshd import MISSING, openssh_worker
+from tui.pod.job_options import JobOptions
 from tui.pod.run import Run
 from tui.pod.worker import Worker
 from tui.runs.health.stall_detector import LOAD_DELAY_S
@@ -187,7 +188,7 @@ def simulated(workers: int) -> Spent:
 def _simulate(workers: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as name:
         nouns = tuple(Worker(index, internal_ip=f"10.0.{index >> 8}.{index & 255}") for index in range(workers))
-        run = Run(id="scale-20260101-000000-abcd", slice="scale", argv=("x",), workers=nouns)
+        run = Run(id="scale-20260101-000000-abcd", slice="scale", job=JobOptions(("x",)), workers=nouns)
         directory = RunDirectory.create(Path(name), run)
         reader = RunReader(directory)
         spent, ends = 0.0, [0] * workers

@@ -71,13 +71,14 @@ def widgets(rows: int) -> dict[str, Any]:
 
 def console() -> dict[str, Any]:
     """The whole console on a run directory that grows as a keeper makes it grow."""
+    from tui.pod.job_options import JobOptions
     from tui.pod.run import Run
     from tui.pod.worker import Worker
     from tui.runs.record.run_directory import RunDirectory
 
     with tempfile.TemporaryDirectory() as name:
         workers = tuple(Worker(index, internal_ip=f"10.0.0.{index + 1}") for index in range(WORKERS))
-        run = Run(id="bench-20260101-000000-abcd", slice="bench", argv=("x",), workers=workers)
+        run = Run(id="bench-20260101-000000-abcd", slice="bench", job=JobOptions(("x",)), workers=workers)
         directory = RunDirectory.create(Path(name), run)
         directory.append_event("state", state="running", cause=None)
         ends = [0] * WORKERS

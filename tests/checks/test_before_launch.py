@@ -15,6 +15,7 @@ from tui.checks.check_row import CheckRow
 from tui.operator import LaunchRequest
 from tui.operator.connections import Connections
 from tui.operator.launch_checks import check_before_launch
+from tui.pod.job_options import OPTIONS, JobOptions
 from tui.pod.slice import Slice
 from tui.runs.launch.preflight import asks_for_versions
 from tui.settings import Settings
@@ -51,8 +52,13 @@ async def reach(tmp_path: Path) -> AsyncIterator[Callable[[OpensshWorker], Conne
         await one.close()
 
 
+def make_request(slice_: Slice, argv: tuple[str, ...], **values: object) -> LaunchRequest:
+    job = {name: values.pop(name) for name in OPTIONS if name in values}
+    return LaunchRequest(slice_, JobOptions(argv, **job), **values)  # type: ignore[arg-type]
+
+
 async def rows_of(connections: Connections, slice_: Slice, *argv: str, **fields: object) -> list[CheckRow]:
-    request = LaunchRequest(slice_, argv, **fields)  # type: ignore[arg-type]
+    request = make_request(slice_, argv, **fields)
     return [row async for row in check_before_launch(connections, request)]
 
 
@@ -141,7 +147,7 @@ async def test_an_environment_that_is_not_there_is_told_in_its_own_words(
 def test_an_interpreter_is_asked_where_it_is_named_and_there_before_the_code_comes(
     program: str, fields: dict[str, object], asked: bool
 ) -> None:
-    request = LaunchRequest(Slice("lab"), (program, "train.py"), **fields)  # type: ignore[arg-type]
+    request = make_request(Slice("lab"), (program, "train.py"), **fields)
 
     assert asks_for_versions(request) == asked
 

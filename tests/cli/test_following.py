@@ -14,6 +14,7 @@ from tui.commands.attach_progress import LookingAfter, Teller
 from tui.commands.terminal.output import Output
 from tui.errors import UsageError
 from tui.operator import Operator
+from tui.pod.job_options import JobOptions
 from tui.pod.run import Run
 from tui.pod.worker import Worker
 from tui.runs.failure_rules import WorkerOutcome, explain, read_last_lines
@@ -132,7 +133,12 @@ async def test_what_is_kept_is_told_soon_and_at_the_end(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attach_progress, "TOGETHER", 0.0)
-    run = Run(id="night-20260102-000000-aaaa", slice="pod", argv=("x",), workers=(Worker(0), Worker(1), Worker(2)))
+    run = Run(
+        id="night-20260102-000000-aaaa",
+        slice="pod",
+        job=JobOptions(("x",)),
+        workers=(Worker(0), Worker(1), Worker(2)),
+    )
     operator, night = Operator(Settings(home=tmp_path)), RunDirectory.create(tmp_path / "runs", run)
     looking_after = LookingAfter(operator, night, Teller("night", Output()))
     with looking_after:
@@ -149,7 +155,9 @@ async def test_what_is_kept_is_told_soon_and_at_the_end(
 
 
 def test_whoever_follows_a_run_is_told_when_its_directory_goes(tmp_path: Path) -> None:
-    directory = RunDirectory.create(tmp_path / "runs", Run("goes-20260101-000000-aaaa", "pod", ("x",), (Worker(0),)))
+    directory = RunDirectory.create(
+        tmp_path / "runs", Run("goes-20260101-000000-aaaa", "pod", JobOptions(("x",)), (Worker(0),))
+    )
     directory.append_event("state", state="running")
     operator = Operator(Settings(tmp_path))
 
@@ -166,7 +174,7 @@ def test_whoever_follows_a_run_is_told_when_its_directory_goes(tmp_path: Path) -
 def test_a_failed_workers_last_lines_stand_one_below_the_other(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = Run("night-20261123-100000-abcd", "pod", ("true",), (Worker(0), Worker(1)))
+    run = Run("night-20261123-100000-abcd", "pod", JobOptions(("true",)), (Worker(0), Worker(1)))
     directory = RunDirectory.create(tmp_path / "runs", run)
     directory.log_path(1).write_text("old\n| Training a | b\n\n| Training c | d\nboom\n")
     cause = explain(1, WorkerOutcome(3), read_last_lines(directory.log_path(1)))

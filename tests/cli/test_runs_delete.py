@@ -11,6 +11,7 @@ import pytest
 
 from tests.cli.commands import DEADLINE, Answer, Shell
 from tests.cli.conftest import LocalPod
+from tui.pod.job_options import JobOptions
 from tui.pod.run import Run
 from tui.pod.worker import Worker
 from tui.runs.record.run_directory import RunDirectory
@@ -22,7 +23,7 @@ DAY = "day-20260101-000000-bbbb"
 def ended(shell: Shell, run: str, state: str = "failed") -> RunDirectory:
     """Make an ended run of four workers that nothing but this machine knows."""
     workers = tuple(Worker(index, internal_ip=f"10.0.0.{index}") for index in range(4))
-    made = Run(id=run, slice="pod", argv=("x",), workers=workers, created="2026-01-01T00:00:00Z")
+    made = Run(id=run, slice="pod", job=JobOptions(("x",)), workers=workers, created="2026-01-01T00:00:00Z")
     directory = RunDirectory.create(shell.home / "runs", made)
     directory.log_path(0).write_bytes(b"x" * 2_500_000)
     directory.append_event("state", state=state, cause=None)

@@ -9,6 +9,7 @@ import pytest
 from tests.cli.commands import Shell
 from tests.logs.shapes import training
 from tui.cli import main
+from tui.pod.job_options import JobOptions
 from tui.pod.run import Run
 from tui.pod.worker import Worker
 from tui.runs.record.run_directory import RunDirectory
@@ -16,7 +17,7 @@ from tui.runs.record.run_directory import RunDirectory
 
 def made(shell: Shell, run: str, zone: str | None = None) -> RunDirectory:
     workers = (Worker(0, internal_ip="10.0.0.1"), Worker(1, internal_ip="10.0.0.2"))
-    made_ = Run(id=run, slice="pod", zone=zone, argv=("x",), workers=workers)
+    made_ = Run(id=run, slice="pod", zone=zone, job=JobOptions(("x",)), workers=workers)
     directory = RunDirectory.create(shell.home / "runs", made_)
     for worker in (0, 1):
         line = training(core=worker, epoch=2, step=30 + worker, loss="1.50000") + "\n"
@@ -189,7 +190,7 @@ def test_runs_of_other_projects_are_counted_and_listed_when_wanted(shell: Shell)
     workers = (Worker(0, internal_ip="10.0.0.1"),)
     told = {"mine": ("ours", "z"), "theirs": ("elsewhere", "z"), "lab": (None, None), "old": (None, "z")}
     for name, (project, zone) in told.items():
-        run = Run(f"{name}-20260102-000000-aaaa", "pod", ("x",), workers, zone=zone, project=project)
+        run = Run(f"{name}-20260102-000000-aaaa", "pod", JobOptions(("x",)), workers, zone=zone, project=project)
         RunDirectory.create(shell.home / "runs", run)
 
     def listed(*words: str) -> tuple[set[str], str]:

@@ -19,6 +19,7 @@ from tests.stores import needs_store
 from tui.cloud.storage.buckets import Buckets, parse_url
 from tui.commands.parser.parser import parse
 from tui.localpod.bucket.bucket import Bucket
+from tui.pod.job_options import JobOptions
 from tui.pod.run import Run
 from tui.pod.worker import Worker
 from tui.runs.record.run_directory import RunDirectory
@@ -185,7 +186,7 @@ def test_last_is_the_newest_run_and_a_file_of_that_name_is_named_with_its_place(
     for words in (("cores",), ("logs",), ("report",)):
         assert run(*words, "last", home=home).returncode == 0  # no run yet: it can only be the file
     directory = RunDirectory.create(
-        home / "runs", Run(id="pod-20260102-000000-aaaa", slice="pod", argv=("x",), workers=(Worker(0),))
+        home / "runs", Run(id="pod-20260102-000000-aaaa", slice="pod", job=JobOptions(("x",)), workers=(Worker(0),))
     )
     directory.log_path(0).write_text(training(core=3, step=1) + "\n")
     for ref, core in (("last", 3), ("./last", 7)):

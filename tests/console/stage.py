@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from tests import run_records
 from tui.checks.check_row import CheckRow
 from tui.errors import CloudError, TpuTuiError
 from tui.operator import LaunchRequest, Operator
@@ -133,11 +134,11 @@ class StageLaunches(Launches):
             yield row
 
     async def plan(self, request: LaunchRequest) -> Any:
-        run = make_run(request.slice_, argv=request.argv, name=request.name, env=dict(request.env))
-        return Planned(run, dict(request.env))
+        run = make_run(request.slice_, argv=request.job.argv, name=request.name, env=dict(request.job.env))
+        return Planned(run, dict(request.job.env))
 
     def describe(self, spec: Any) -> str:
-        lines = [f"worker {w.index} {w.name}: {' '.join(spec.run.argv)}" for w in spec.run.workers]
+        lines = [f"worker {w.index} {w.name}: {' '.join(spec.run.job.argv)}" for w in spec.run.workers]
         return "\n".join([f"run {spec.run.id}", *lines])
 
     async def start(self, spec: Any) -> RunDirectory:
@@ -175,16 +176,16 @@ def unreachable() -> TpuTuiError:
 
 
 def make_run(slice_: Slice, **more: Any) -> Run:
-    told: dict[str, Any] = {
+    values: dict[str, Any] = {
         "id": "resnet-20261121-090000-a1b2",
-        "slice": slice_.name,
         "argv": ("python3", "-m", "trainer.train", "--epochs", "3"),
-        "workers": slice_.workers,
         "zone": slice_.zone,
         "cores_per_worker": 8,
         "created": "2026-11-21T09:00:00Z",
+        **{name: value for name, value in more.items() if value is not None},
     }
-    return Run(**(told | {name: value for name, value in more.items() if value is not None}))
+    run_id = values.pop("id")
+    return run_records.make_run(run_id, slice_=slice_.name, workers=slice_.workers, **values)
 
 
 def begin(directory: RunDirectory) -> None:

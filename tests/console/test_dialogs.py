@@ -38,7 +38,7 @@ async def test_launching_shows_what_will_run_and_only_then_starts_it(operator: S
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, RunScreen))
         launched = operator.runs.list_statuses()[0].run
-        assert launched.argv == (
+        assert launched.job.argv == (
             "python3",
             "-m",
             "trainer.train",
@@ -305,8 +305,8 @@ async def test_the_launch_dialog_asks_for_everything_a_launch_takes(operator: St
             assert dialog.query_one(f"#{name}", Input).region.area
         dialog.query_one("#on-failure", Select).value = "leave"
         request = dialog.request()
-        assert (request.workdir, request.venv, request.conda_env) == ("/data", "~/venv", "torch")
-        assert request.on_failure == "leave"
+        assert (request.job.workdir, request.job.venv, request.job.conda_env) == ("/data", "~/venv", "torch")
+        assert request.job.on_failure == "leave"
 
 
 async def test_code_that_was_copied_for_a_run_is_copied_for_the_next_one(operator: StageOperator) -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tui.checks.check_row import CheckRow
-from tui.console.data.launch_form import check_lines, parse_env, parse_restarts, scaled, shell_note
+from tui.console.data.launch_form import check_lines, parse_option, scaled, shell_note
 from tui.console.widgets.command_line import one_line
 from tui.errors import UsageError
 
@@ -42,9 +42,9 @@ def test_what_hinders_comes_before_what_is_unknown_and_what_warns() -> None:
 
 
 def test_environment_rows_are_read_and_the_odd_one_is_named() -> None:
-    assert parse_env("A=1\n\n B = x=y\n") == {"A": "1", "B": " x=y"}
+    assert parse_option("env", "A=1\n\n B = x=y\n") == {"A": "1", "B": " x=y"}
     with pytest.raises(UsageError, match="row 2 "):
-        parse_env("A=1\nB\n")
+        parse_option("env", "A=1\nB\n")
 
 
 def test_a_command_of_several_lines_is_one() -> None:
@@ -56,13 +56,13 @@ def test_a_command_of_several_lines_is_one() -> None:
 
 @pytest.mark.parametrize(("text", "number"), [("", 0), ("  ", 0), ("3", 3)])
 def test_restarts_are_a_number(text: str, number: int) -> None:
-    assert parse_restarts(text) == number
+    assert parse_option("restarts", text) == number
 
 
 @pytest.mark.parametrize("text", ["-1", "two", "1.5"])
 def test_what_is_no_number_of_restarts_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="no number of restarts"):
-        parse_restarts(text)
+    with pytest.raises(UsageError, match="restarts must be a whole number"):
+        parse_option("restarts", text)
 
 
 def test_nothing_is_scaled_before_both_fields_are_filled() -> None:

@@ -31,6 +31,7 @@ from tui.console.widgets.tables.row_table import RowTable
 from tui.console.widgets.tables.table_columns import Cell
 from tui.logs.demux import Demux
 from tui.logs.snapshot import Snapshot
+from tui.pod.job_options import JobOptions
 
 MOMENT = 1_790_000_000.0
 HOME = Path(tui.console.app.__file__).parent
@@ -126,7 +127,9 @@ def in_trouble() -> Widget:
 
 
 def launching() -> LaunchDialog:
-    draft = Draft((a_slice(),), "europe-west4-a/my-tpu", "python3 train.py", "night", {"LR": "0.1"}, "pjrt")
+    draft = Draft(
+        (a_slice(),), "europe-west4-a/my-tpu", JobOptions(("python3", "train.py"), env={"LR": "0.1"}), "night"
+    )
     return LaunchDialog(draft)
 
 

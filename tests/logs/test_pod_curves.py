@@ -15,6 +15,7 @@ from tests.logs.shapes import training
 from tui.console.widgets.charts.charts import time_axis
 from tui.logs.demux import Demux
 from tui.logs.history.history import History, PodSeries, Runs
+from tui.pod.job_options import JobOptions
 from tui.pod.run import Run
 from tui.pod.worker import Worker
 from tui.runs.read.sample_reader import RunReader
@@ -209,7 +210,7 @@ def test_a_run_that_is_opened_again_is_drawn_as_it_was_live(workers: int, tmp_pa
     pod = SimulatedPod(64, 500)
     pod.time = np.ceil(pod.time * 10) / 10
     addressed = tuple(Worker(index, internal_ip=f"10.0.0.{index + 1}") for index in range(workers))
-    run = Run(id="demo-20260101-000000-abcd", slice="demo", argv=("x",), workers=addressed)
+    run = Run(id="demo-20260101-000000-abcd", slice="demo", job=JobOptions(("x",)), workers=addressed)
     directory = RunDirectory.create(tmp_path, run)
     arrivals, ends = [], [0] * workers
     logs = [bytearray() for _ in range(workers)]

@@ -11,11 +11,12 @@ from tui.operator.keeper_supervision import (
     KeeperWatch,
     RestartLimiter,
 )
+from tui.pod.job_options import JobOptions
 from tui.pod.run import Run, RunState
 from tui.runs.record.run_directory import Attendance
 from tui.runs.record.run_status import RunStatus
 
-RUN = Run(id="r", slice="pod", argv=("true",), workers=())
+RUN = Run(id="r", slice="pod", job=JobOptions(("true",)), workers=())
 THERE, AWAY = Attendance(True, 10.0, 1), Attendance(False, 10.0, 1)
 
 

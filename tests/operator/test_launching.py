@@ -11,11 +11,13 @@ from tests.sshd import make_key
 _PLAN = """
 import asyncio, sys
 from tui.operator import LaunchRequest, Operator
+from tui.pod.job_options import JobOptions
 from tui.settings import load
 
 async def plan():
     operator = Operator(load({"hosts": sys.argv[1], "identity": sys.argv[2]}))
-    spec = await operator.launches.plan(LaunchRequest(slice_=await operator.slices.get("lab"), argv=("true",)))
+    slice_ = await operator.slices.get("lab")
+    spec = await operator.launches.plan(LaunchRequest(slice_, JobOptions(("true",))))
     unneeded = {"asyncssh", "tui.ssh.fleet", "tui.runs.launch.gang", "tui.runs.follow.follower"} & set(sys.modules)
     print(spec.access.identity, spec.access.client_keys, *unneeded)
     await operator.close()

@@ -11,6 +11,7 @@ from tests.logs.shapes import training
 from tui.cli import main
 from tui.logs.demux import Demux
 from tui.operator.scaling import steady_rate
+from tui.pod.job_options import JobOptions
 from tui.pod.run import Run
 from tui.pod.worker import Worker
 from tui.runs.record.run_directory import RunDirectory
@@ -42,7 +43,7 @@ def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytes
 def ended(shell: Shell, name: str, kind: str | None, cores: int, rate: float, state: str = "succeeded") -> str:
     """A run that ended, each of its cores at this rate."""
     workers = tuple(Worker(index, internal_ip=f"10.0.0.{index + 1}") for index in range(max(1, cores // 8)))
-    run = Run(f"{name}-20260101-000000-abcd", "pod", ("x",), workers, accelerator_type=kind)
+    run = Run(f"{name}-20260101-000000-abcd", "pod", JobOptions(("x",)), workers, accelerator_type=kind)
     directory = RunDirectory.create(shell.home / "runs", run)
     directory.append_event("state", state="running")
     for worker in workers:

@@ -5,7 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui.pod.run import MASK, Run, is_run_id, is_secret, make_run_id, mask_secrets, mask_urls
+from tui.pod.job_options import JobOptions
+from tui.pod.run import Run, is_run_id, make_run_id
+from tui.pod.secrets import MASK, is_secret, mask_secrets, mask_urls
 from tui.pod.worker import Worker
 
 WORKERS = (
@@ -69,37 +71,42 @@ def test_a_name_that_only_holds_such_letters_is_not_secret(name: str) -> None:
 def test_the_user_of_a_url_is_masked_and_nothing_else(text: str, shown: str) -> None:
     assert mask_urls(text) == shown
     assert mask_secrets({"PLACE": text}) == {"PLACE": shown}
-    run = Run("a-20260102-030405-beef", "pod", ("x", text), WORKERS, env={"PLACE": text})
+    run = Run("a-20260102-030405-beef", "pod", JobOptions(("x", text), env={"PLACE": text}), WORKERS)
     assert (run.to_json()["argv"], run.to_json()["env"]) == (["x", shown], {"PLACE": shown})
-    assert run.without_secrets().argv == ("x", shown)
+    assert run.without_secrets().job.argv == ("x", shown)
 
 
 def test_what_was_passed_by_name_only_is_secret_and_stays_so() -> None:
     run = Run(
-        "a-20260102-030405-beef", "pod", ("x",), WORKERS, env={"PLAIN": "hush", "N": "1"}, env_by_name=("PLAIN",)
+        "a-20260102-030405-beef",
+        "pod",
+        JobOptions(("x",), env={"PLAIN": "hush", "N": "1"}, env_by_name=("PLAIN",)),
+        WORKERS,
     )
     again = Run.from_json(json.loads(json.dumps(run.to_json())))
-    assert (again.env, again.env_by_name) == ({"PLAIN": MASK, "N": "1"}, ("PLAIN",))
+    assert (again.job.env, again.job.env_by_name) == ({"PLAIN": MASK, "N": "1"}, ("PLAIN",))
     older = {name: value for name, value in run.to_json().items() if name != "env_by_name"}
-    assert Run.from_json(older).env_by_name == ()
+    assert Run.from_json(older).job.env_by_name == ()
 
 
 def test_run_json_never_holds_a_secret_and_reads_back() -> None:
-    run = Run("a-20260102-030405-beef", "pod", ("python", "t.py"), WORKERS, env={"HF_TOKEN": "hush", "N": "1"})
+    run = Run(
+        "a-20260102-030405-beef", "pod", JobOptions(("python", "t.py"), env={"HF_TOKEN": "hush", "N": "1"}), WORKERS
+    )
     text = json.dumps(run.to_json())
     assert "hush" not in text
     again = Run.from_json(json.loads(text))
     assert again.workers == WORKERS
-    assert again.argv == run.argv
-    assert again.env == {"HF_TOKEN": MASK, "N": "1"}
+    assert again.job.argv == run.job.argv
+    assert again.job.env == {"HF_TOKEN": MASK, "N": "1"}
 
 
 def test_fields_of_a_newer_version_are_left_aside() -> None:
-    document = Run("a-20260102-030405-beef", "pod", ("true",), WORKERS).to_json() | {"invented_later": 1}
+    document = Run("a-20260102-030405-beef", "pod", JobOptions(("true",)), WORKERS).to_json() | {"invented_later": 1}
     assert Run.from_json(document).id == "a-20260102-030405-beef"
 
 
-WHOLE = Run("a-20260102-030405-beef", "pod", ("true",), WORKERS).to_json()
+WHOLE = Run("a-20260102-030405-beef", "pod", JobOptions(("true",)), WORKERS).to_json()
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import json
 import random
 from typing import Any
 
+from tui.pod.job_options import JobOptions
 from tui.pod.run import Run
 from tui.pod.worker import Worker
 
@@ -15,10 +16,8 @@ RUN_ID = "pod-20261123-101500-00aa"
 RUN = Run(
     id=RUN_ID,
     slice="pod",
-    argv=("python", "train.py"),
+    job=JobOptions(("python", "train.py"), env={"EPOCHS": "3"}, restarts=2),
     workers=(Worker(0, "w-0", "10.0.0.1", host_keys=("ssh-ed25519 AAAA",)), Worker(1, "w-1", "10.0.0.2")),
-    env={"EPOCHS": "3"},
-    restarts=2,
     cores_per_worker=8,
     created="2026-11-23T10:15:00+00:00",
 )

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.run_records import make_run
 from tests.sshd import bare_programs
 from tui.pod.run import Run, make_run_id
 from tui.pod.worker import Worker
@@ -104,7 +105,7 @@ class PipeWorker:
 
 def a_run(*argv: str, slice_: str = "pipes", **fields: object) -> Run:
     worker = Worker(0, internal_ip="127.0.0.1")
-    return Run(id=make_run_id(slice_), slice=slice_, argv=argv, workers=(worker,), runtime="none", **fields)  # type: ignore[arg-type]
+    return make_run(make_run_id(slice_), slice_, argv, (worker,), runtime="none", **fields)
 
 
 class Launch:

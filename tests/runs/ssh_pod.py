@@ -10,9 +10,10 @@ import signal
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from tests.run_records import make_run
 from tests.runs.pipes import tagged, until
 from tests.sshd import OpensshWorker
-from tui.pod.run import Run, RunState, make_run_id
+from tui.pod.run import RunState, make_run_id
 from tui.pod.worker import Worker
 from tui.runs.keeper.start import start_keeper
 from tui.runs.keeper_timeouts import KeeperTimeouts
@@ -46,7 +47,7 @@ class Pod:
     def spec(self, *argv: str, **fields: object) -> LaunchSpec:
         workers = self.nouns
         values: dict[str, object] = {"runtime": "none", "grace": 1.0, "lease": 3.0, **fields}
-        run = Run(id=make_run_id("ssh"), slice="ssh", argv=argv, workers=workers, env={"MY_TOKEN": SECRET}, **values)  # type: ignore[arg-type]
+        run = make_run(make_run_id("ssh"), "ssh", argv, workers, env={"MY_TOKEN": SECRET}, **values)
         return LaunchSpec(run, {"MY_TOKEN": SECRET}, self.access, keeper_timeouts=self.timeouts, look=self.look)
 
     def launch(self, *argv: str, **fields: object) -> RunDirectory:

@@ -16,6 +16,7 @@ import pytest
 from tests.runs.pipes import until
 from tests.runs.ssh_pod import Pod, over, unattended
 from tests.sshd import needs_sshd
+from tui.pod.job_options import JobOptions
 from tui.pod.run import Run, RunState
 from tui.pod.worker import Worker
 from tui.runs.keeper.start import ensure_keeper
@@ -110,7 +111,7 @@ def test_a_suspended_keeper_goes_on_where_it_was_and_nobody_takes_its_place(pod:
 
 
 def test_a_keeper_that_ends_by_a_fault_of_ours_leaves_word_of_it(tmp_path: Path) -> None:
-    run = Run("night-20260101-000000-abcd", "pod", ("true",), (Worker(0, internal_ip="192.0.2.1"),))
+    run = Run("night-20260101-000000-abcd", "pod", JobOptions(("true",)), (Worker(0, internal_ip="192.0.2.1"),))
     directory = RunDirectory.create(tmp_path, run)
     document = b'{"patience": {"no_such_patience": 1}}'
     subprocess.run([sys.executable, "-m", "tui.runs.keeper", str(directory.path)], input=document, check=True)

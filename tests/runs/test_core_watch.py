@@ -11,6 +11,7 @@ import pytest
 
 from tui.logs.demux import Demux
 from tui.logs.snapshot import Snapshot
+from tui.pod.job_options import JobOptions
 from tui.pod.run import Run, make_run_id
 from tui.pod.worker import Worker
 from tui.runs.health.core_watch import CoreWatch
@@ -28,7 +29,7 @@ class Pod:
 
     def __init__(self, home: Path) -> None:
         workers = tuple(Worker(index, internal_ip=f"10.0.0.{index}") for index in range(4))
-        run = Run(make_run_id("w"), "pod", ("true",), workers, cores_per_worker=2)
+        run = Run(make_run_id("w"), "pod", JobOptions(("true",)), workers, cores_per_worker=2)
         self.directory = RunDirectory.create(home / "runs", run)
         self.directory.append_event("state", state="running")
         self.demux = Demux()

@@ -68,7 +68,7 @@ def test_a_run_is_found_with_its_record_and_what_each_worker_has(pod: Pod, tmp_p
         found = seen(pod, least_patience=0.1)
     finally:
         listening.send_signal(signal.SIGCONT)
-    assert [(item.run.id, item.run.argv, item.is_alive) for item in found.runs] == [
+    assert [(item.run.id, item.run.job.argv, item.is_alive) for item in found.runs] == [
         (first.id, ("sleep", "1000"), True)
     ]
     assert found.runs[0].workers == {0: RemoteState.RUNNING, 1: RemoteState.RUNNING}

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from tui.console.render.tables import exit_codes
+from tui.pod.job_options import JobOptions
 from tui.pod.run import Run, make_run_id
 from tui.pod.worker import Worker
 from tui.runs.record.exit_summary import ended_with_the_others, exit_summary
@@ -20,7 +21,7 @@ def ended(
     codes: Mapping[int, int], state: str, *, first: int | None = None, by: str | None = None, signals: bool = True
 ) -> RunStatus:
     """A run whose workers ended with these codes."""
-    run = Run(make_run_id("x"), "pod", ("true",), tuple(Worker(index) for index in codes))
+    run = Run(make_run_id("x"), "pod", JobOptions(("true",)), tuple(Worker(index) for index in codes))
     names = {143: "TERM", 137: "KILL"}
     told = [Event(TIME, "state", None, {"state": "running"})]
     if first is not None:

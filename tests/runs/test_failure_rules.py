@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tui.pod.job_options import JobOptions
 from tui.pod.run import Run, RunState, make_run_id
 from tui.pod.worker import Worker
 from tui.runs.failure_rules import WorkerOutcome, explain, final_state, first_failure, read_last_lines, remedy_of_kill
@@ -52,7 +53,7 @@ def test_last_lines_are_short_and_cannot_reach_the_terminal_raw(tmp_path: Path) 
 
 
 def test_what_ended_a_killed_worker_is_said_as_far_as_it_is_known() -> None:
-    run = Run(make_run_id("x"), "night", ("true",), tuple(Worker(index) for index in range(8)))
+    run = Run(make_run_id("x"), "night", JobOptions(("true",)), tuple(Worker(index) for index in range(8)))
     by_kernel, by_someone = WorkerOutcome(137, signal="KILL", out_of_memory=True), WorkerOutcome(137, signal="KILL")
     assert "the kernel's OOM killer acted on this worker" in explain(5, by_kernel, "")
     assert "memory" not in explain(5, by_someone, "")

@@ -7,6 +7,7 @@ import pytest
 
 from tests.logs.shapes import training
 from tui.logs.dialects.registry import user_dialects
+from tui.pod.job_options import JobOptions
 from tui.pod.run import Run
 from tui.pod.worker import Worker
 from tui.runs.read.latest_figures import TAIL, WORKERS_READ, Glance, Glances
@@ -17,7 +18,7 @@ def made(tmp_path: Path, workers: int = 3) -> RunDirectory:
     run = Run(
         id="demo-20260101-000000-abcd",
         slice="demo",
-        argv=("x",),
+        job=JobOptions(("x",)),
         workers=tuple(Worker(index, internal_ip=f"10.0.0.{index + 1}") for index in range(workers)),
     )
     return RunDirectory.create(tmp_path, run)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tui.errors import UsageError
+from tui.pod.job_options import JobOptions
 from tui.pod.run import Run
 from tui.pod.worker import Worker
 from tui.runs.discovery import delete_here, delete_unreadable
@@ -17,7 +18,7 @@ from tui.runs.record.directory_lock import Claim
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_index import list_runs, resolve
 
-RUN = Run(id="pod-20261121-101500-00aa", slice="pod", argv=("true",), workers=(Worker(0),))
+RUN = Run(id="pod-20261121-101500-00aa", slice="pod", job=JobOptions(("true",)), workers=(Worker(0),))
 
 
 @pytest.fixture

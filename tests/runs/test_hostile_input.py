@@ -53,7 +53,7 @@ def read_answers(hostility: Hostility, _home: Path) -> None:
         outcome = parse_outcome(answer)
         assert outcome.exit_code is None or 0 <= outcome.exit_code <= 255
         assert outcome.size is None or 0 <= outcome.size <= MOST_INTEGER
-        assert 0 <= parse_attempt(answer, RUN) <= RUN.restarts
+        assert 0 <= parse_attempt(answer, RUN) <= RUN.job.restarts
         parse_state(answer)
         answer.number_at(0)
         str(outcome.cause)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.run_records import make_run
 from tui.errors import UsageError
 from tui.pod.run import Run
 from tui.pod.worker import Worker
@@ -14,14 +15,9 @@ WORKERS = (Worker(0, internal_ip="10.0.0.1"), Worker(1, internal_ip="10.0.0.2"))
 
 
 def a_run(**fields: object) -> Run:
-    values: dict[str, object] = {
-        "id": "r-20261121-101500-00aa",
-        "slice": "pod",
-        "argv": ("true",),
-        "workers": WORKERS,
-        "cores_per_worker": 8,
-    }
-    return Run(**{**values, **fields})  # type: ignore[arg-type]
+    argv = fields.pop("argv", ("true",))
+    assert isinstance(argv, tuple)
+    return make_run("r-20261121-101500-00aa", "pod", argv, WORKERS, **{"cores_per_worker": 8, **fields})
 
 
 def sourced(text: str, tail: str = "env -0", cwd: Path | None = None, shell: str = "sh") -> bytes:

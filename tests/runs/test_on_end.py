@@ -19,6 +19,7 @@ from tui.cloud.storage.buckets import Buckets, parse_url
 from tui.errors import UsageError
 from tui.localpod.pod import LocalPod
 from tui.operator import LaunchRequest, Operator
+from tui.pod.job_options import JobOptions
 from tui.pod.run import Run, RunState, make_run_id
 from tui.pod.slice import Slice
 from tui.pod.worker import Worker
@@ -47,7 +48,7 @@ ENOUGH = 90.0
 
 
 def run_with(*on_end: str) -> Run:
-    return Run(make_run_id("end"), "pod", ("true",), (Worker(0),), zone="z", on_end=on_end)
+    return Run(make_run_id("end"), "pod", JobOptions(("true",), on_end=on_end), (Worker(0),), zone="z")
 
 
 @pytest.mark.parametrize(
@@ -78,7 +79,7 @@ def test_a_dry_run_says_what_will_be_done(tmp_path: Path) -> None:
 
 def test_machines_of_a_hosts_file_and_read_only_mode_are_refused_beforehand() -> None:
     with pytest.raises(UsageError, match="delete-slice"):
-        check_request(LaunchRequest(Slice("lab"), ("true",), on_end=("delete-slice",)))
+        check_request(LaunchRequest(Slice("lab"), JobOptions(("true",), on_end=("delete-slice",))))
     with pytest.raises(UsageError, match="read-only"):
         check_on_end(["stop-slice"], "z", read_only=True)
     check_on_end(["report", "command:true"], None, read_only=True)
@@ -87,11 +88,11 @@ def test_machines_of_a_hosts_file_and_read_only_mode_are_refused_beforehand() ->
 def test_a_slice_of_several_workers_is_not_promised_to_be_stopped() -> None:
     slice_ = Slice("pod", zone="z", workers=(Worker(0), Worker(1)))
     with pytest.raises(UsageError, match="stop-slice") as refused:
-        check_request(LaunchRequest(slice_, ("true",), on_end=("report", "stop-slice")))
+        check_request(LaunchRequest(slice_, JobOptions(("true",), on_end=("report", "stop-slice"))))
     assert "slices of one worker only, and this one has 2" in refused.value.why
     assert "--on-end delete-slice" in refused.value.remedy
-    check_request(LaunchRequest(slice_, ("true",), on_end=("delete-slice",)))
-    check_request(LaunchRequest(replace(slice_, workers=(Worker(0),)), ("true",), on_end=("stop-slice",)))
+    check_request(LaunchRequest(slice_, JobOptions(("true",), on_end=("delete-slice",))))
+    check_request(LaunchRequest(replace(slice_, workers=(Worker(0),)), JobOptions(("true",), on_end=("stop-slice",))))
 
 
 def test_the_actions_are_in_the_record_and_stay_until_they_are_done(tmp_path: Path) -> None:
@@ -119,7 +120,7 @@ def test_a_launch_that_began_nowhere_takes_nothing_away(tmp_path: Path, phase: s
 def test_a_run_that_a_worker_tells_of_brings_no_actions_along(tmp_path: Path) -> None:
     found = FoundRun(run_with("command:touch /owned", "delete-slice"), {0: RemoteState.RUNNING})
     directory = adopt(found, tmp_path)
-    assert RunDirectory.open(directory.path).run.on_end == ()
+    assert RunDirectory.open(directory.path).run.job.on_end == ()
     assert "command:touch /owned" in status_of(directory).notes[0]
 
 
@@ -131,7 +132,8 @@ class Scene:
         self.operator = operator
 
     async def launched(self, *argv: str, on_end: tuple[str, ...] = ()) -> RunDirectory:
-        request = LaunchRequest(await self.operator.slices.get("local"), argv, grace=1.0, on_end=on_end)
+        job = JobOptions(argv, runtime="cpu", grace=1.0, on_end=on_end)
+        request = LaunchRequest(await self.operator.slices.get("local"), job)
         spec = await self.operator.launches.plan(request)
         return await self.operator.launches.start(
             replace(spec, keeper_timeouts=KeeperTimeouts(drain=0.2, answer=1.0))

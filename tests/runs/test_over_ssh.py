@@ -19,7 +19,8 @@ from tests.runs.pipes import tagged, until
 from tests.runs.ssh_pod import SECRET, Pod, over, unattended
 from tests.sshd import needs_sshd
 from tui.errors import TpuTuiError, UsageError
-from tui.pod.run import MASK, Run, RunState
+from tui.pod.run import Run, RunState
+from tui.pod.secrets import MASK
 from tui.runs.follow.follower import catch_up
 from tui.runs.keeper import stop_requests
 from tui.runs.keeper.attempt_start import AttemptStarter
@@ -367,5 +368,5 @@ def test_a_launch_whose_keeper_does_not_start_has_failed_and_says_why(pod: Pod) 
 def test_a_spec_travels_as_json(pod: Pod) -> None:
     spec = pod.spec("a", "b c")
     again = LaunchSpec.from_json(json.loads(json.dumps(spec.to_json())))
-    assert (again.env, again.access, again.run.argv) == (spec.env, spec.access, spec.run.argv)
+    assert (again.env, again.access, again.run.job.argv) == (spec.env, spec.access, spec.run.job.argv)
     assert SECRET not in repr(spec)

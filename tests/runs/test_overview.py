@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tui.pod.job_options import JobOptions
 from tui.pod.run import Run, RunState
 from tui.pod.worker import Worker
 from tui.runs.launch.phases import PHASES
@@ -23,7 +24,7 @@ from tui.runs.record.run_index import resolve
 from tui.runs.record.run_listing import Overview
 from tui.runs.record.run_status import RunStatus, outline_of, status_and_events, status_of
 
-RUN = Run("pod-20261121-101500-0000", "pod", ("true",), (Worker(0), Worker(1)), restarts=1)
+RUN = Run("pod-20261121-101500-0000", "pod", JobOptions(("true",), restarts=1), (Worker(0), Worker(1)))
 
 
 @pytest.fixture

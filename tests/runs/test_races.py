@@ -13,6 +13,7 @@ import pytest
 from tests.runs.pipes import tagged, until
 from tests.runs.ssh_pod import Pod, over, unattended
 from tests.sshd import needs_sshd
+from tui.pod.job_options import JobOptions
 from tui.pod.run import Run, RunState, make_run_id
 from tui.pod.worker import Worker
 from tui.runs.discovery import FoundRun, adopt
@@ -112,7 +113,7 @@ def test_a_keeper_whose_directory_is_renamed_while_it_launches_ends_without_a_fa
 
 
 def test_a_run_that_only_its_workers_told_of_still_needs_a_keeper(tmp_path: Path) -> None:
-    run = Run(make_run_id("told"), "pod", ("true",), (Worker(0),))
+    run = Run(make_run_id("told"), "pod", JobOptions(("true",)), (Worker(0),))
     directory = RunDirectory.create(tmp_path, run)
     directory.append_event(TOLD, attempt=0, ended=[{"worker": 0, "exit_code": None, "recorded": False}])
     assert status_of(directory).state.is_over
@@ -122,7 +123,7 @@ def test_a_run_that_only_its_workers_told_of_still_needs_a_keeper(tmp_path: Path
 def test_a_run_that_was_stopped_while_another_machine_launched_it_still_needs_a_keeper_for_its_logs(
     tmp_path: Path,
 ) -> None:
-    directory = RunDirectory.create(tmp_path, Run(make_run_id("found"), "pod", ("true",), (Worker(0),)))
+    directory = RunDirectory.create(tmp_path, Run(make_run_id("found"), "pod", JobOptions(("true",)), (Worker(0),)))
     directory.append_event("stop", worker=0, confirmed=True, exit_code=143, detail="")
     directory.append_event("state", state="stopped", cause=None)
     assert not is_complete(directory)
@@ -131,7 +132,7 @@ def test_a_run_that_was_stopped_while_another_machine_launched_it_still_needs_a_
 
 
 def test_a_run_whose_directory_was_renamed_is_not_made_a_second_time(tmp_path: Path) -> None:
-    found = FoundRun(Run(make_run_id("found"), "pod", ("true",), (Worker(0),)), {0: RemoteState.RUNNING})
+    found = FoundRun(Run(make_run_id("found"), "pod", JobOptions(("true",)), (Worker(0),)), {0: RemoteState.RUNNING})
     adopt(found, tmp_path).path.rename(tmp_path / "mine")
     assert adopt(found, tmp_path).path == tmp_path / "mine"
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.logs.shapes import generated_log, training
+from tui.pod.job_options import JobOptions
 from tui.pod.run import Run
 from tui.pod.worker import Worker
 from tui.runs.read import line_reader, mirror_tail
@@ -20,7 +21,7 @@ from tui.runs.record.run_directory import RunDirectory
 def directory(tmp_path: Path) -> RunDirectory:
     workers = tuple(Worker(index, internal_ip=f"10.0.0.{index + 1}") for index in range(3))
     return RunDirectory.create(
-        tmp_path, Run(id="demo-20260101-000000-abcd", slice="demo", argv=("x",), workers=workers)
+        tmp_path, Run(id="demo-20260101-000000-abcd", slice="demo", job=JobOptions(("x",)), workers=workers)
     )
 
 
@@ -141,7 +142,7 @@ class TestRunReader:
 
     def test_many_more_workers_than_files_kept_open_are_all_read(self, tmp_path: Path) -> None:
         workers = tuple(Worker(index) for index in range(300))
-        run = Run(id="wide-20260101-000000-abcd", slice="wide", argv=("x",), workers=workers)
+        run = Run(id="wide-20260101-000000-abcd", slice="wide", job=JobOptions(("x",)), workers=workers)
         directory = RunDirectory.create(tmp_path, run)
         reader = RunReader(directory)
         for step in (10, 20):

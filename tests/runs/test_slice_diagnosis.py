@@ -6,12 +6,20 @@ from dataclasses import replace
 
 import pytest
 
+from tui.pod.job_options import JobOptions
 from tui.pod.run import Run
 from tui.pod.slice import Slice, Symptom
 from tui.pod.worker import Worker
 from tui.runs.health.slice_diagnosis import diagnose
 
-RUN = Run("pod-20261121-101500-00aa", "pod", ("true",), (Worker(0),), zone="z", slice_created="2026-11-21T09:00:00Z")
+RUN = Run(
+    "pod-20261121-101500-00aa",
+    "pod",
+    JobOptions(("true",)),
+    (Worker(0),),
+    zone="z",
+    slice_created="2026-11-21T09:00:00Z",
+)
 BEFORE, AFTER = "2026-11-21T09:00:00Z", "2026-11-21T11:00:00Z"
 
 

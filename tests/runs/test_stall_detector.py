@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tui.pod.job_options import JobOptions
 from tui.pod.run import Run, make_run_id
 from tui.pod.worker import Worker
 from tui.runs.health import stall_detector
@@ -33,7 +34,7 @@ from tui.runs.record.run_directory import RunDirectory
 from tui.runs.keeper_timeouts import KeeperTimeouts
 from tui.runs.health.stall_detector import StallDetector
 
-directory = RunDirectory.create(Path(sys.argv[1]), Run(make_run_id("w"), "pod", ("true",), (Worker(0),)))
+directory = RunDirectory.create(Path(sys.argv[1]), Run(make_run_id("w"), "pod", JobOptions(("true",)), (Worker(0),)))
 directory.log_path(0).write_text("Epoch=1 Step=2 Loss=3.0\\n")
 asyncio.run(StallDetector(directory, Reachability(KeeperTimeouts()), KeeperTimeouts()).conclude())
 print(sorted(name for name in sys.modules if name.startswith("tui.logs.")))
@@ -44,7 +45,7 @@ class Watched:
     """A run of four workers whose logs a test writes."""
 
     def __init__(self, home: Path) -> None:
-        run = Run(make_run_id("w"), "pod", ("true",), tuple(Worker(index) for index in range(4)))
+        run = Run(make_run_id("w"), "pod", JobOptions(("true",)), tuple(Worker(index) for index in range(4)))
         self.directory = RunDirectory.create(home / "runs", run)
         self.reachability = Reachability(KeeperTimeouts())
 

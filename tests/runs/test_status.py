@@ -7,12 +7,13 @@ from typing import Any, ClassVar
 
 import pytest
 
+from tui.pod.job_options import JobOptions
 from tui.pod.run import Run, RunState
 from tui.pod.worker import Worker
 from tui.runs.record.run_directory import EVENTS_FILE, Attendance, Event, RunDirectory
 from tui.runs.record.run_status import RunStatus, reduce_events, status_and_events, status_of
 
-RUN = Run(id="r-20261121-101500-00aa", slice="pod", argv=("true",), workers=(Worker(0), Worker(1)))
+RUN = Run(id="r-20261121-101500-00aa", slice="pod", job=JobOptions(("true",)), workers=(Worker(0), Worker(1)))
 
 
 def event(kind: str, worker: int | None = None, **fields: Any) -> Event:
@@ -201,7 +202,7 @@ class TestWhatWorkersTold:
     def seen(self, *ended: dict[str, Any], attempt: int = 0, restarts: int = 0, pid: int | None = None) -> RunStatus:
         events = [event("state", state="running"), event("told", attempt=attempt, ended=ended)]
         attended = Attendance(pid is not None, 1.0, pid)
-        return reduce_events(replace(RUN, restarts=restarts), events, attended)
+        return reduce_events(replace(RUN, job=replace(RUN.job, restarts=restarts)), events, attended)
 
     def test_it_is_over_when_every_part_is(self) -> None:
         seen = self.seen(*self.ENDED)

@@ -16,6 +16,7 @@ from tests.runs.pipes import until
 from tests.runs.ssh_pod import Pod, over
 from tests.sshd import needs_sshd
 from tui.operator.keeper_supervision import KeeperWatch
+from tui.pod.job_options import JobOptions
 from tui.pod.run import Run, RunState
 from tui.pod.worker import Worker
 from tui.procs.liveness import start_time
@@ -26,7 +27,7 @@ from tui.runs.record.keeper_file import STALE_HEARTBEAT, Attendance, StuckKeeper
 from tui.runs.record.run_directory import KEEPER_FILE, RunDirectory
 from tui.runs.record.run_status import reduce_events, status_of
 
-RUN = Run("pod-20261123-101500-00aa", "pod", ("x",), (Worker(0), Worker(1)))
+RUN = Run("pod-20261123-101500-00aa", "pod", JobOptions(("x",)), (Worker(0), Worker(1)))
 HERE = socket.gethostname()
 
 

@@ -18,6 +18,7 @@ import pytest_asyncio
 from tests.pods import pod_home, running_pod, until
 from tui.localpod.pod import LocalPod
 from tui.operator import LaunchRequest, Operator
+from tui.pod.job_options import JobOptions
 from tui.pod.run import RunState
 from tui.pod.slice import Slice
 from tui.runs.keeper.start import ensure_keeper
@@ -42,7 +43,8 @@ class Scene:
         self.operator = operator
 
     async def running(self, *argv: str, keepalive: float = 15.0, **fields: Any) -> RunDirectory:
-        request = LaunchRequest(await self.operator.slices.get("local"), argv or JOB, grace=1.0, **fields)
+        job = JobOptions(argv or JOB, runtime="cpu", grace=1.0, **fields)
+        request = LaunchRequest(await self.operator.slices.get("local"), job)
         spec = await self.operator.launches.plan(request)
         spec = replace(spec, keeper_timeouts=PATIENCE, access=replace(spec.access, keepalive=keepalive))
         directory = await self.operator.launches.start(spec)

@@ -12,6 +12,7 @@ from tests.runs.pipes import until
 from tests.runs.ssh_pod import Pod, over
 from tests.sshd import needs_sshd
 from tui.checks.workers.check_facts import Facts
+from tui.pod.job_options import JobOptions
 from tui.pod.run import Run, RunState
 from tui.pod.slice import Slice
 from tui.pod.worker import Worker
@@ -26,14 +27,14 @@ from tui.runs.record.run_status import outline_of, status_of
 from tui.runs.worker.version_query import record_versions
 from tui.settings import Settings
 
-RUN = Run("pod-20261123-101500-00aa", "pod", ("x",), (Worker(0), Worker(1), Worker(2)))
+RUN = Run("pod-20261123-101500-00aa", "pod", JobOptions(("x",)), (Worker(0), Worker(1), Worker(2)))
 NOTHING = {"runtime": None, "torch": None, "torch_xla": None, "libtpu": None}
 XLA = {"torch": "2.9.0", "torch_xla": "2.9.0", "libtpu": "0.0.21"}
 
 
 def test_a_run_knows_the_runtime_and_whether_its_machines_are_spot_ones(tmp_path: Path) -> None:
     slice_ = Slice("pod", workers=(Worker(0),), runtime_version="tpu-ubuntu2204-base", spot=True)
-    run = run_from(LaunchRequest(slice_, ("x",)), slice_, Settings(tmp_path))
+    run = run_from(LaunchRequest(slice_, JobOptions(("x",))), slice_, Settings(tmp_path))
     directory = RunDirectory.create(tmp_path, run)
     document = status_document(status_of(RunDirectory.open(directory.path)), None)
     assert document["versions"] == {**NOTHING, "runtime": "tpu-ubuntu2204-base"}

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tui.errors import UsageError
+from tui.pod.job_options import JobOptions
 from tui.pod.run import Run
 from tui.pod.worker import Worker
 from tui.runs.record.run_directory import RunDirectory
@@ -37,7 +38,7 @@ def mode_of(path: Path) -> int:
 
 
 def test_a_home_is_made_for_its_owner_alone_whatever_the_umask(tmp_path: Path, loose_umask: None) -> None:
-    run = Run("pod-20261123-101500-00aa", "pod", ("x",), (Worker(0),))
+    run = Run("pod-20261123-101500-00aa", "pod", JobOptions(("x",)), (Worker(0),))
     RunDirectory.create(tmp_path / "a" / "home" / "runs", run)
     save_profile(tmp_path / "b", "p", {"project": "p"})
     make_private(tmp_path / "c")

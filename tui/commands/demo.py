@@ -153,11 +153,13 @@ def rehearsal_command() -> list[str]:
 
 async def _launch(flags: Mapping[str, Any], slice_name: str, argv: Sequence[str], job: str) -> RunDirectory:
     from tui.operator import LaunchRequest, Operator
+    from tui.pod.job_options import JobOptions
     from tui.settings import load
 
     operator = Operator(load(flags))
     try:
-        request = LaunchRequest(await operator.slices.get(slice_name), tuple(argv), name=f"demo-{job}")
+        options = JobOptions(tuple(argv), runtime=operator.settings.runtime)
+        request = LaunchRequest(await operator.slices.get(slice_name), options, name=f"demo-{job}")
         return await operator.launches.start(await operator.launches.plan(request))
     finally:
         await operator.close()

@@ -5,13 +5,15 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from tui.commands.attach_progress import LookingAfter, Teller, exit_code, follow, goes_on_without_us
 from tui.commands.parser.argument_types import as_text, directory, given, seconds, whole
 from tui.commands.parser.commands import Commands
 from tui.commands.terminal.output import Output
 from tui.errors import UsageError
+from tui.pod.job_options import ASKED_OPTIONS, JobOptions, Option, OptionKind
 from tui.pod.run import RunState
 from tui.pod.run_names import readable_name
 
@@ -27,39 +29,9 @@ def add_command(commands: Commands) -> None:
     launch = commands.add("launch", help="start a command on every worker of a slice, or on none")
     launch.add_argument("slice", metavar="SLICE -- COMMAND …", help="the slice, and what to run on its workers")
     launch.add_argument("--name", type=given, help="what the run is called (default: the slice)")
-    launch.add_argument(
-        "--env",
-        action="append",
-        default=[],
-        metavar="K[=V]",
-        help="variable for the job; without =V this shell's own value, which `ps` does not show; repeatable",
-    )
     launch.add_argument("--sync", type=directory, metavar="DIR", help="copy this working tree to every worker first")
-    launch.add_argument("--conda-env", type=given, metavar="E", help="conda environment to activate")
-    launch.add_argument("--venv", type=given, metavar="P", help="virtual environment on the workers to activate")
-    launch.add_argument("--workdir", type=given, metavar="D", help="directory on the workers to start in")
-    launch.add_argument(
-        "--runtime",
-        choices=("pjrt", "cpu", "xrt", "none"),
-        help="variables for torch_xla (default: as the profile says, else pjrt)",
-    )
-    launch.add_argument(
-        "--on-failure", choices=("stop", "leave"), default="stop", help="the others, when one failed (default: stop)"
-    )
-    launch.add_argument(
-        "--restarts", type=whole, default=0, metavar="N", help="launch it again when it failed, N times (default: 0)"
-    )
-    launch.add_argument(
-        "--grace", type=seconds, default=30.0, metavar="S", help="seconds between SIGTERM and SIGKILL (default: 30)"
-    )
-    launch.add_argument(
-        "--on-end",
-        action="append",
-        default=[],
-        metavar="ACTION",
-        help="when the run has ended: report, report:gs://BUCKET/FOLDER, stop-slice, delete-slice or "
-        "command:SHELL COMMAND; repeatable",
-    )
+    for name, option in ASKED_OPTIONS.items():
+        launch.add_argument(_flag(name), **_argument(option))
     launch.add_argument("--skip-checks", action="store_true", help="launch without a look at the workers first")
     launch.add_argument(
         "--phase-timeout",
@@ -71,6 +43,36 @@ def add_command(commands: Commands) -> None:
     launch.add_argument("-d", "--detach", action="store_true", help="come back when the run has started")
     launch.add_argument("--dry-run", action="store_true", help="print exactly what would run, and run nothing")
     launch.set_defaults(run=launch_run, takes_job=True, changes=True)
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _argument(option: Option) -> dict[str, Any]:
+    """Return what argparse needs to know of one of the job's options; None stands for one that is not given."""
+    if option.choices:
+        return {"choices": tuple(option.choices), "help": option.help}
+    if option.kind in (OptionKind.WORDS, OptionKind.VARIABLES):
+        return {"action": "append", "metavar": option.metavar, "help": option.help}
+    return {"type": _TYPES[option.kind], "metavar": option.metavar, "help": option.help}
+
+
+_TYPES: Mapping[OptionKind, Callable[[str], Any]] = {
+    OptionKind.TEXT: given,
+    OptionKind.COUNT: whole,
+    OptionKind.SECONDS: seconds,
+}
+
+
+def job_options(args: argparse.Namespace, runtime: str) -> JobOptions:
+    """Return the job's options by the command line; `runtime` is the profile's."""
+    values = {name: value for name in ASKED_OPTIONS if (value := getattr(args, name)) is not None}
+    pairs = values.pop("env", [])
+    env = _parse_env(pairs)
+    values = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+    by_name = tuple(name for name in env if name in pairs)
+    return JobOptions(**{"argv": tuple(args.argv), "runtime": runtime, "env": env, "env_by_name": by_name, **values})
 
 
 def _parse_env(pairs: list[str]) -> dict[str, str]:
@@ -101,23 +103,13 @@ async def launch_run(args: argparse.Namespace, operator: Operator, out: Output) 
 
     if not args.argv:
         raise UsageError("no command to launch", remedy="tpu-tui launch SLICE -- COMMAND …")
-    env, timeouts = _parse_env(args.env), PhaseTimeouts.parse(args.phase_timeout)
+    job, timeouts = job_options(args, operator.settings.runtime), PhaseTimeouts.parse(args.phase_timeout)
     name = None if args.name is None else _name_for_a_run(args.name, out)
     request = LaunchRequest(
         slice_=await operator.slices.get(args.slice),
-        argv=tuple(args.argv),
+        job=job,
         name=name,
-        env=env,
-        env_by_name=tuple(name for name in env if name in args.env),
         sync=args.sync,
-        conda_env=args.conda_env,
-        venv=args.venv,
-        workdir=args.workdir,
-        runtime=args.runtime,
-        on_failure=args.on_failure,
-        restarts=args.restarts,
-        grace=args.grace,
-        on_end=tuple(args.on_end),
         look=not args.skip_checks,
         timeouts=timeouts,
     )
@@ -129,7 +121,7 @@ async def launch_run(args: argparse.Namespace, operator: Operator, out: Output) 
         else:
             out.text(text.rstrip("\n"))
         return 0
-    if request.look and any("gs://" in text for text in (*request.argv, *request.env.values())):
+    if request.look and any("gs://" in text for text in (*request.job.argv, *request.job.env.values())):
         await _check_buckets(request, operator, out)
     directory = await _launched(spec, operator, out)
     answer = {
@@ -184,7 +176,7 @@ async def _check_buckets(request: LaunchRequest, operator: Operator, out: Output
     from tui.checks.grouped_rows import digest
     from tui.runs.launch.preflight import refusal
 
-    rows = await operator.launches.check_buckets(request.slice_, request.argv, request.env)
+    rows = await operator.launches.check_buckets(request.slice_, request.job.argv, request.job.env)
     found = digest([row for row in rows if row.hinders or row.status == "warn"])
     for finding in found.findings:
         out.note(finding.sentence + (f"\n  → {finding.remedy}" if finding.remedy else ""))

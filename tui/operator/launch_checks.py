@@ -36,13 +36,13 @@ async def check_before_launch(connections: Connections, request: LaunchRequest) 
             fleet,
             thresholds=settings.thresholds,
             run_root=settings.run_root,
-            runtime=request.runtime or settings.runtime,
+            runtime=request.job.runtime,
             job=_job_environment(settings, request),
         ):
             tell(row)
 
     async def buckets(tell: Tell) -> None:
-        for row in await check_buckets(settings, slice_, request.argv, request.env):
+        for row in await check_buckets(settings, slice_, request.job.argv, request.job.env):
             tell(row)
 
     async for row in gather_rows([workers, buckets]):
@@ -71,4 +71,4 @@ def _job_environment(settings: Settings, request: LaunchRequest) -> Callable[[in
         return None
     run = run_from(request, request.slice_, settings)
     by_index = {worker.index: worker for worker in run.workers}
-    return lambda index: job_text(run, by_index[index], request.env)
+    return lambda index: job_text(run, by_index[index], request.job.env)

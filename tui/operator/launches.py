@@ -41,7 +41,7 @@ class Launches:
         run = run_from(request, known, settings)
         spec = LaunchSpec(
             run,
-            dict(request.env),
+            dict(request.job.env),
             access,
             request.sync,
             keeper_timeouts=KeeperTimeouts.from_thresholds(settings.thresholds),

@@ -13,7 +13,8 @@ from typing import Any
 from tui.logs.snapshot import CoreRow, CoreState, EpochSummary, Snapshot, Spread, json_figure
 from tui.logs.state.missing_cores import missing_cores
 from tui.pod.accelerator import parse
-from tui.pod.run import LAST_WORDS, mask_secrets
+from tui.pod.run import LAST_WORDS
+from tui.pod.secrets import mask_secrets
 from tui.reports.curves import CoreCurve, curves_of
 from tui.reports.findings import finding_remarks, findings_of, straggler_rows
 from tui.runs.record.findings import Finding

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tui.errors import TpuTuiError, UsageError, WorkerError
+from tui.pod.job_options import JobOptions
 from tui.pod.run import Run, RunState, is_run_id
 from tui.runs.follow.previous_attempts import EARLIER
 from tui.runs.follow.sync_from_workers import note_told
@@ -174,10 +175,13 @@ def adopt(found: FoundRun, runs_home: Path, *, profile: str | None = None) -> Ru
     if directory := _known_here(found.run.id, runs_home):
         note_told(directory, found.answers)
         return directory
-    directory = RunDirectory.create(runs_home, replace(found.run, profile=profile, on_end=()))
+    directory = RunDirectory.create(
+        runs_home, replace(found.run, profile=profile, job=replace(found.run.job, on_end=()))
+    )
     directory.append_event("state", state=str(RunState.PREPARING), cause=None)
-    if found.run.on_end:
-        text = f"what is to be done at its end is left to the machine that launched it: {', '.join(found.run.on_end)}"
+    if found.run.job.on_end:
+        actions = ", ".join(found.run.job.on_end)
+        text = f"what is to be done at its end is left to the machine that launched it: {actions}"
         directory.append_event("note", text=text)
     if found.attempt:
         text = f"it was launched again before it was found here: attempt {found.attempt}; the earlier logs come first"
@@ -185,7 +189,7 @@ def adopt(found: FoundRun, runs_home: Path, *, profile: str | None = None) -> Ru
     note_told(directory, found.answers)
     if found.stopped and not found.is_alive and not status_of(directory).stop_requested:
         directory.append_event("state", state=str(RunState.RUNNING), cause=None)
-        directory.append_event(STOP_REQUESTED, by="user on another machine", grace=found.run.grace)
+        directory.append_event(STOP_REQUESTED, by="user on another machine", grace=found.run.job.grace)
     return directory
 
 
@@ -215,7 +219,7 @@ def delete_unreadable(damaged: NoRecordError, runs_home: Path, *, anyway: bool =
     path = damaged.path
     if not is_run_id(path.name) or path.parent.resolve() != runs_home.resolve():
         raise damaged
-    directory = RunDirectory(path, Run(path.name, "", (), ()))
+    directory = RunDirectory(path, Run(path.name, "", JobOptions(), ()))
     if not anyway and directory.events_size() and not status_of(directory).state.is_over:
         why = "its record cannot be read, and by its events it is not over"
         remedy = "--on here forgets it on this machine; tpu-tui runs then finds it on its workers again"

@@ -20,6 +20,7 @@ from tui.console.screens.dialog import LossyQuitDialog, QuitDialog, TextDialog, 
 from tui.console.screens.run import ActingRunScreen, RunScreen
 from tui.console.screens.stop import StopDialog, StopProgress
 from tui.errors import TpuTuiError
+from tui.pod.job_options import JobOptions
 from tui.pod.run import RunState
 
 if TYPE_CHECKING:
@@ -218,9 +219,8 @@ class Flows:
         self._launch(
             Draft(
                 slices,
-                chosen=slice_.path if slice_ else slices[0].path,
-                command=shlex.join(self.app.default_command),
-                runtime=self.app.operator.settings.runtime,
+                slice_.path if slice_ else slices[0].path,
+                JobOptions(tuple(self.app.default_command), runtime=self.app.operator.settings.runtime),
             )
         )
 
@@ -260,18 +260,10 @@ class Flows:
             Draft(
                 slices,
                 path,
-                shlex.join(run.argv),
+                run.job,
                 run.name or "",
-                dict(run.env),
-                runtime=run.runtime,
                 sync=str(self.copied_from.get(run.id, "")),
                 had_code=run.code_hash is not None,
-                workdir=run.workdir or "",
-                venv=run.venv or "",
-                conda_env=run.conda_env or "",
-                on_failure=run.on_failure,
-                restarts=run.restarts,
-                on_end=run.on_end,
                 scale_from=run.accelerator_type or "",
             )
         )
@@ -280,7 +272,7 @@ class Flows:
         from tui.console.screens.launch import LaunchDialog
 
         statuses = self.app.store.get(RUNS).value or ()
-        earlier = tuple(shlex.join(status.run.argv) for status in statuses)
+        earlier = tuple(shlex.join(status.run.job.argv) for status in statuses)
         self.app.push_screen(LaunchDialog(replace(draft, earlier=earlier)), self._launched)
 
     def _launched(self, run_id: str | None) -> None:
@@ -310,7 +302,7 @@ class Flows:
 
     async def _stop(self, directory: RunDirectory, progress: StopProgress) -> None:
         try:
-            async for answer in self.app.operator.runs.stop(directory, grace=directory.run.grace):
+            async for answer in self.app.operator.runs.stop(directory, grace=directory.run.job.grace):
                 progress.answers[answer.worker] = answer
         except TpuTuiError as error:
             progress.problem = error

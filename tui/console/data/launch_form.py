@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import re
+import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tui.checks.grouped_rows import digest
 from tui.errors import UsageError
+from tui.pod.job_options import DEFAULTS, OPTIONS, JobOptions, OptionKind
 from tui.pod.slice import Slice
 from tui.text.ranks import format_ranks
 
@@ -31,17 +34,9 @@ class Draft:
     slices: tuple[Slice, ...]
     chosen: str = ""
     """A slice's path."""
-    command: str = ""
+    job: JobOptions = field(default_factory=JobOptions)
     name: str = ""
-    env: Mapping[str, str] = field(default_factory=dict)
-    runtime: str = "pjrt"
     sync: str = ""
-    workdir: str = ""
-    venv: str = ""
-    conda_env: str = ""
-    on_failure: str = "stop"
-    restarts: int = 0
-    on_end: tuple[str, ...] = ()
     earlier: tuple[str, ...] = ()
     """Commands that were launched before, newest first."""
     had_code: bool = False
@@ -50,8 +45,56 @@ class Draft:
     """An accelerator type: where this was trained before."""
 
 
-def parse_env(text: str) -> dict[str, str]:
-    """Rows of `NAME=value`; blank rows are left out. Raises UsageError naming the row."""
+def option_text(name: str, job: JobOptions) -> str:
+    """Return an option of the job as the form's field shows it; empty where it has its default."""
+    value, kind = getattr(job, name), OPTIONS[name].kind
+    if kind is OptionKind.WORDS:
+        return shlex.join(value)
+    if kind is OptionKind.VARIABLES:
+        return "\n".join(f"{variable}={text}" for variable, text in value.items())
+    if kind in (OptionKind.COUNT, OptionKind.SECONDS):
+        return "" if value == DEFAULTS[name] else f"{value:.10g}"
+    return value or ""
+
+
+def parse_option(name: str, text: str) -> Any:
+    """Return an option of the job from the text in its field. Raises UsageError."""
+    kind = OPTIONS[name].kind
+    if kind is OptionKind.VARIABLES:
+        return _parse_env(text)
+    if kind is OptionKind.WORDS:
+        return parse_words(text, label(name))
+    if not text.strip():
+        return DEFAULTS[name]
+    if kind is OptionKind.COUNT:
+        return _parse_count(text.strip(), label(name))
+    if kind is OptionKind.SECONDS:
+        return _parse_seconds(text.strip(), label(name))
+    return text.strip()
+
+
+def label(name: str) -> str:
+    """Return what the form calls an option."""
+    return name.replace("_", " ")
+
+
+def parse_words(text: str, what: str) -> tuple[str, ...]:
+    """Return a field's words as a shell reads them. Raises UsageError."""
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as error:
+        raise UsageError(f"cannot read {what}", why=str(error), remedy="close the quotes") from error
+
+
+def make_job(draft: JobOptions, argv: tuple[str, ...], texts: Mapping[str, str]) -> JobOptions:
+    """Return the job by the form's fields; what the form has no field for is as in the draft. Raises UsageError."""
+    values = {name: parse_option(name, text) for name, text in texts.items()}
+    by_name = tuple(name for name in draft.env_by_name if name in values.get("env", draft.env))
+    return replace(draft, argv=argv, env_by_name=by_name, **values)
+
+
+def _parse_env(text: str) -> dict[str, str]:
+    """Return the variables of rows of `NAME=value`; blank rows are ignored. Raises UsageError naming the row."""
     env: dict[str, str] = {}
     for number, row in enumerate(text.splitlines(), 1):
         if not row.strip():
@@ -63,13 +106,20 @@ def parse_env(text: str) -> dict[str, str]:
     return env
 
 
-def parse_restarts(text: str) -> int:
-    """How many times to launch again; none where nothing is written. Raises UsageError."""
-    if not text.strip():
-        return 0
-    if not text.strip().isdecimal():
-        raise UsageError(f"{text.strip()!r} is no number of restarts", remedy="0, 1, 2 …")
+def _parse_count(text: str, what: str) -> int:
+    if not text.isdecimal():
+        raise UsageError(f"{what} must be a whole number, not {text!r}", remedy="0, 1, 2 …")
     return int(text)
+
+
+def _parse_seconds(text: str, what: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < math.inf:
+        raise UsageError(f"{what} must be a number of seconds, not {text!r}")
+    return value
 
 
 def scaled(source: str, target: str | None, written: str) -> str:

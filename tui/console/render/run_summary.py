@@ -90,7 +90,7 @@ def _identity(feed: Feed, now: float) -> list[Cell]:
         cells.append(attendance(status, now))
     if status.run.is_rehearsal:
         cells.append(Cell("not training", "warn"))
-    elif status.run.runtime == "cpu":
+    elif status.run.job.runtime == "cpu":
         cells.append(Cell("cpu", "dim"))
     if status.state.is_over:
         cells.append(Cell(f"exit {exit_codes(status).text}", exit_codes(status).tone))

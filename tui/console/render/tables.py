@@ -237,7 +237,7 @@ def _latest(status: RunStatus, glance: Glance | None) -> Cell:
 def run_row(status: RunStatus, now: float, glance: Glance | None = None) -> Row:
     """A run of the list, with its newest figures where they were looked at."""
     seconds = run_seconds(status, now)
-    command = " ".join(status.run.argv)
+    command = " ".join(status.run.job.argv)
     news = latest(status, glance)
     return Row(
         status.run.id,
@@ -245,7 +245,7 @@ def run_row(status: RunStatus, now: float, glance: Glance | None = None) -> Row:
             _text(status.run.id),
             state_styles.run_state(str(status.state)),
             Cell(format_elapsed(seconds)),
-            _text(status.run.runtime, "dim"),
+            _text(status.run.job.runtime, "dim"),
             _text(status.run.slice, "dim"),
             exit_codes(status),
             attendance(status, now),
@@ -256,7 +256,7 @@ def run_row(status: RunStatus, now: float, glance: Glance | None = None) -> Row:
             status.run.id[-20:],
             str(status.state),
             seconds,
-            status.run.runtime,
+            status.run.job.runtime,
             status.run.slice,
             None,
             None,

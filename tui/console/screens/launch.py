@@ -15,11 +15,21 @@ from textual.containers import Horizontal, VerticalScroll
 from textual.widget import Widget
 from textual.widgets import Button, Input, Label, Select, Static, TextArea
 
-from tui.console.data.launch_form import Draft, check_lines, parse_env, parse_restarts, scaled, shell_note
+from tui.console.data.launch_form import (
+    Draft,
+    check_lines,
+    label,
+    make_job,
+    option_text,
+    parse_words,
+    scaled,
+    shell_note,
+)
 from tui.console.render.safe_text import harmless
 from tui.console.screens.dialog import Dialog, plain
 from tui.console.widgets.command_line import CommandLine
 from tui.errors import TpuTuiError, UsageError
+from tui.pod.job_options import ASKED_OPTIONS, OPTIONS, JobOptions, OptionKind
 from tui.pod.run_names import readable_name
 
 if TYPE_CHECKING:
@@ -28,14 +38,9 @@ if TYPE_CHECKING:
     from tui.pod.slice import Slice
     from tui.runs.launch.launch_spec import LaunchSpec
 
-ON_FAILURE = (("stop the other workers", "stop"), ("leave the others running", "leave"))
-RUNTIMES = (
-    ("pjrt: torch_xla on TPU VMs", "pjrt"),
-    ("cpu: XLA without a TPU", "cpu"),
-    ("xrt: torch_xla up to 2.0", "xrt"),
-    ("none: no variables for it", "none"),
-)
 CODE, CODE_AGAIN = "a directory, copied to all", "copied before: which directory?"
+_IN_ROWS = tuple(name for name, option in ASKED_OPTIONS.items() if option.kind is not OptionKind.VARIABLES)
+"""The options of a job whose fields are one row high."""
 PLAN = "plan a launch"
 LAUNCH = "launch"
 TELL_EVERY = 0.2
@@ -81,22 +86,15 @@ class LaunchDialog(Dialog["str | None"]):
         draft = self._draft
         yield _labelled("slice", self._slices())
         would = "python3 train.py: as typed on a worker"
-        yield _labelled("command", CommandLine(draft.command, id="command", earlier=draft.earlier, placeholder=would))
+        command = CommandLine(shlex.join(draft.job.argv), id="command", earlier=draft.earlier, placeholder=would)
+        yield _labelled("command", command)
         yield _written("name", "name", draft.name, "the slice's name")
-        yield _labelled("runtime", _choice("runtime", RUNTIMES, draft.runtime))
         yield _written("sync", "sync", draft.sync, CODE_AGAIN if draft.had_code else CODE)
-        yield _written("workdir", "workdir", draft.workdir, "where the command runs")
-        yield _written("venv", "venv", draft.venv, "a virtual environment there")
-        yield _written("conda env", "conda-env", draft.conda_env, "a conda environment there")
-        yield _labelled("on failure", _choice("on-failure", ON_FAILURE, draft.on_failure))
-        yield _written("restarts", "restarts", str(draft.restarts or ""), "0: how often to launch it again")
-        ends = "report, delete-slice, 'command:…'"
-        yield _written("on end", "on-end", shlex.join(draft.on_end), ends)
+        yield from (_option_field(name, draft.job) for name in _IN_ROWS)
         yield _written("scale from", "scale-from", draft.scale_from, "v2-8: type it was trained on")
         yield _written("with", "scale-by", "", "1024 5000 0.1: batch, steps, rate")
-        yield Label("environment, one NAME=value a row")
-        rows = "\n".join(f"{name}={value}" for name, value in draft.env.items())
-        yield TextArea(rows, id="env", compact=True)
+        yield Label("environment (one NAME=value per line)")
+        yield TextArea(option_text("env", draft.job), id="env", compact=True)
 
     def _slices(self) -> Select[str]:
         """The slices, none of them chosen where the one that was meant is not there any more."""
@@ -147,32 +145,23 @@ class LaunchDialog(Dialog["str | None"]):
         slice_ = self._slice()
         if slice_ is None:
             raise UsageError("no slice is chosen")
-        argv = self._words("command")
+        argv = parse_words(self.query_one("#command", Input).value, "the command")
         if not argv:
-            raise UsageError("there is no command", remedy="what would you type on a worker?")
+            raise UsageError("Enter a command. What would you type on a worker?")
         name = self._text("name")
         return LaunchRequest(
             slice_=slice_,
-            argv=argv,
+            job=make_job(self._draft.job, argv, {name: self._option_text(name) for name in ASKED_OPTIONS}),
             name=readable_name(name) if name else None,
-            env=parse_env(self.query_one("#env", TextArea).text),
             sync=self._sync(),
-            runtime=str(self.query_one("#runtime", Select).value),
-            workdir=self._text("workdir"),
-            venv=self._text("venv"),
-            conda_env=self._text("conda-env"),
-            on_failure=str(self.query_one("#on-failure", Select).value),
-            on_end=self._words("on-end"),
-            restarts=parse_restarts(self.query_one("#restarts", Input).value),
         )
 
-    def _words(self, name: str) -> tuple[str, ...]:
-        """A field's words as a shell reads them. Raises UsageError."""
-        try:
-            return tuple(shlex.split(self.query_one(f"#{name}", Input).value))
-        except ValueError as error:
-            what = "the command" if name == "command" else "what is done at the end"
-            raise UsageError(f"{what} cannot be read", why=str(error), remedy="close the quotes") from error
+    def _option_text(self, name: str) -> str:
+        """Return what the field of one of the job's options holds."""
+        field = self.query_one(f"#{_field_id(name)}")
+        if isinstance(field, TextArea):
+            return field.text
+        return str(field.value) if isinstance(field, (Input, Select)) else ""
 
     def _slice(self) -> Slice | None:
         path = self.query_one("#slice", Select).value
@@ -200,7 +189,7 @@ class LaunchDialog(Dialog["str | None"]):
     async def _plan(self, request: LaunchRequest) -> None:
         spec = await self.console.operator.launches.plan(request)
         self._spec = spec
-        note = shell_note(request.argv)
+        note = shell_note(request.job.argv)
         script = self.console.operator.launches.describe(spec)
         script = f"{note}\n\n{script}" if note else script
         rows = await self._check(request, script)
@@ -273,6 +262,19 @@ def _labelled(label: str, field: Widget) -> Widget:
 def _written(label: str, name: str, value: str, told: str) -> Widget:
     """A field to be written in; `told` stands there while it is empty."""
     return _labelled(label, Input(value, placeholder=told, id=name, compact=True))
+
+
+def _option_field(name: str, job: JobOptions) -> Widget:
+    """Return the field of one of the job's options."""
+    option = OPTIONS[name]
+    if option.choices:
+        options = [(text, value) for value, text in option.choices.items()]
+        return _labelled(label(name), _choice(_field_id(name), options, getattr(job, name)))
+    return _written(label(name), _field_id(name), option_text(name, job), option.placeholder)
+
+
+def _field_id(name: str) -> str:
+    return name.replace("_", "-")
 
 
 def _choice(name: str, options: Sequence[tuple[str, str]], value: str) -> Select[str]:

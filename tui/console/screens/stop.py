@@ -102,9 +102,10 @@ class StopDialog(LiveDialog["str | None"]):
         """The question, and a row a worker."""
         workers = format_ranks(worker.index for worker in self._run.workers)
         count = len(self._run.workers)
+        job = self._run.job
         told = (
-            f"{' '.join(self._run.argv)}\n\non {self._run.slice}, worker{'s' if count != 1 else ''} {workers}. "
-            f"Each gets SIGTERM, {self._run.grace:g} s to save, then SIGKILL, and is looked at until nothing is left."
+            f"{' '.join(job.argv)}\n\non {self._run.slice}, worker{'s' if count != 1 else ''} {workers}. "
+            f"Each gets SIGTERM, {job.grace:g} s to save, then SIGKILL, and is looked at until nothing is left."
         )
         return [
             Static(plain(told), markup=False, id="question"),

@@ -36,9 +36,9 @@ async def learn_of_attempts(directory: RunDirectory, fleet: Fleet) -> None:
 
     Whoever followed the last attempt known here would take its end for the run's, and act on it.
     """
-    if not directory.run.restarts:
+    if not directory.run.job.restarts:
         return
-    latest = min(await _latest_there(directory, fleet), directory.run.restarts)
+    latest = min(await _latest_there(directory, fleet), directory.run.job.restarts)
     if latest > max(status_of(directory).mirrored, _wanted(directory)):
         text = f"it was launched again while nobody followed it here: attempt {latest}; the earlier logs come first"
         await record(directory, "note", text=text, **{EARLIER: latest})
@@ -69,7 +69,7 @@ def _wanted(directory: RunDirectory) -> int:
     noted = (event.get(EARLIER) or 0 for event in directory.events()[0])
     kept = (parse_integer(path.name) for path in directory.attempt_path(0).parent.glob("*"))
     aside = (number + 1 for number in kept if number is not None)
-    return min(max((*noted, *aside), default=0), directory.run.restarts)
+    return min(max((*noted, *aside), default=0), directory.run.job.restarts)
 
 
 async def fetch_earlier(directory: RunDirectory, fleet: Fleet) -> None:
@@ -79,7 +79,7 @@ async def fetch_earlier(directory: RunDirectory, fleet: Fleet) -> None:
         await _set_aside(directory, attempt)
         if not directory.attempt_path(attempt).exists():  # it does where the events that told so were lost
             await _fetch(directory, fleet, attempt)
-        state, cause = str(RunState.PREPARING), f"restart {attempt + 1} of {directory.run.restarts}"
+        state, cause = str(RunState.PREPARING), f"restart {attempt + 1} of {directory.run.job.restarts}"
         await record(directory, "state", state=state, attempt=attempt + 1, cause=cause)
     if wanted:
         await _set_aside(directory, min(status_of(directory).mirrored, wanted))

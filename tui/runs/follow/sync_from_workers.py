@@ -86,7 +86,7 @@ def _note(
         _note_beginning(directory, later, found)
     stopped = any(answer and answer.fields.get("stopped") == "1" for answer in answers.values())
     if stopped and not status.stop_requested and RemoteState.RUNNING not in found.values():
-        directory.append_event(STOP_REQUESTED, by="user on another machine", grace=directory.run.grace)
+        directory.append_event(STOP_REQUESTED, by="user on another machine", grace=directory.run.job.grace)
     ended = [index for index, one in found.items() if one is not RemoteState.RUNNING]
     if later or not {part.worker for part in status.workers if part.ended} >= set(ended):
         rows = [_end_of(index, None if found[index] is RemoteState.NOTHING else answers[index]) for index in ended]

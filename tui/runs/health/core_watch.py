@@ -74,7 +74,7 @@ class CoreWatch:
         if snapshot is None or not rows:
             return
         attempt = status_of(self.directory).attempt
-        when = "the run" if not self.directory.run.restarts else f"attempt {attempt + 1}"
+        when = "the run" if not self.directory.run.job.restarts else f"attempt {attempt + 1}"
         furthest = max(row.lag or 0 for row in rows)
         how_far = f"was {furthest}" if len(rows) == 1 else f"were up to {furthest}"
         text = f"{_format_cores(rows)} {how_far} steps behind when {when} ended"

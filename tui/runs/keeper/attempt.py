@@ -216,7 +216,8 @@ class Attempt:
     def _stop_came_late(self) -> bool:
         """Whether every part had ended by itself before a stop was heard of there, and for good."""
         ended = all(one.recorded and not one.stopped for one in self.outcomes.values())
-        again = self.attempt < self.directory.run.restarts and any(has_failed(one) for one in self.outcomes.values())
+        restarts = self.directory.run.job.restarts
+        again = self.attempt < restarts and any(has_failed(one) for one in self.outcomes.values())
         return ended and not again
 
     def _lost(self, status: RunStatus, lost: dict[int, WorkerOutcome]) -> AttemptResult:

@@ -72,16 +72,16 @@ class FailureHandler:
             await record(self.directory, "note", text=f"that keeper did nothing for {while_}: this one acts")
         cause = await self.record_first_failure()
         everybody = len(self.outcomes) == len(self.directory.run.workers)
-        if everybody or self.directory.run.on_failure != "stop":
+        if everybody or self.directory.run.job.on_failure != "stop":
             return
-        grace = self.directory.run.grace
+        grace = self.directory.run.job.grace
         await record(self.directory, STOP_REQUESTED, by=BY_POLICY, grace=grace, cause=cause)
         await record(self.directory, "state", state=str(RunState.STOPPING), cause=cause)
 
     async def _is_left_undone(self) -> bool:
         """Whether a newer keeper let a failure be that the run's policy tells to act on."""
         await asyncio.sleep(self.timeouts.newer_acts)
-        stops = self.directory.run.on_failure == "stop" and not status_of(self.directory).stop_requested
+        stops = self.directory.run.job.on_failure == "stop" and not status_of(self.directory).stop_requested
         return stops and len(self.outcomes) < len(self.directory.run.workers)
 
     async def detect_remote_stop(self) -> None:

@@ -83,7 +83,7 @@ class RunLifecycle:
             if result is not None:
                 fields = {"cause": result.cause, "remedy": result.remedy}
                 await record(self.directory, "state", worker=result.worker, state=str(result.state), **fields)
-            if self.directory.run.on_end:
+            if self.directory.run.job.on_end:
                 await run_pending_actions(self.directory, self.fleet, self._write_report)
         finally:
             await self.fleet.close()
@@ -207,7 +207,7 @@ def may_restart(directory: RunDirectory, result: AttemptResult) -> bool:
         started
         and (result.state is RunState.FAILED or unrecorded)
         and status.stop_requested in (None, BY_POLICY)
-        and status.attempt < directory.run.restarts
+        and status.attempt < directory.run.job.restarts
     )
 
 
@@ -215,7 +215,7 @@ async def _prepare_restart(
     directory: RunDirectory, attempt: int, result: AttemptResult, pause: float
 ) -> AttemptResult | None:
     """Archive the last attempt's logs and wait; return how the run ended where a person stopped it meanwhile."""
-    cause = f"restart {attempt} of {directory.run.restarts}: {result.cause}"
+    cause = f"restart {attempt} of {directory.run.job.restarts}: {result.cause}"
     await record(directory, "state", state=str(RunState.PREPARING), attempt=attempt, cause=cause)
     if pause:
         # In a report, the whole pause is over.

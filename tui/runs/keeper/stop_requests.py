@@ -35,7 +35,7 @@ async def wait_for_stop_request(directory: RunDirectory) -> RunStatus:
 async def record_remote_stop(directory: RunDirectory) -> None:
     """Put on record, once, that a person stopped the run from another machine, which its workers tell."""
     if status_of(directory).stop_requested in (None, BY_POLICY):
-        await record(directory, STOP_REQUESTED, by="user on another machine", grace=directory.run.grace)
+        await record(directory, STOP_REQUESTED, by="user on another machine", grace=directory.run.job.grace)
 
 
 async def complete_requested_stop(directory: RunDirectory, fleet: Fleet, done: Container[int]) -> None:

@@ -86,16 +86,16 @@ def job_text(run: Run, worker: Worker, env: Mapping[str, str], code: str | None 
     workdir (a relative one lies in it).
     """
     lines = [f"export {name}={shlex.quote(value)}" for name, value in job_environment(run, worker, env).items()]
-    lines += [f"cd {_path(directory)} || exit 1" for directory in (code, run.workdir) if directory]
-    if run.conda_env:
-        lines.append(_CONDA.replace("NAME", shlex.quote(run.conda_env)).rstrip("\n"))
-    if run.venv:
-        lines.append(_venv(run.venv))
-    if run.runtime == "xrt":
+    lines += [f"cd {_path(directory)} || exit 1" for directory in (code, run.job.workdir) if directory]
+    if run.job.conda_env:
+        lines.append(_CONDA.replace("NAME", shlex.quote(run.job.conda_env)).rstrip("\n"))
+    if run.job.venv:
+        lines.append(_venv(run.job.venv))
+    if run.job.runtime == "xrt":
         lines.append(
             f'[ -n "$tt_check" ] || python3 -m torch_xla.core.xrt_run_server --port {XRT_PORT} --restart || exit 1'
         )
-    lines.append("set -- " + " ".join(shlex.quote(word) for word in run.argv))
+    lines.append("set -- " + " ".join(shlex.quote(word) for word in run.job.argv))
     return "\n".join(lines) + "\n"
 
 
@@ -117,11 +117,11 @@ def _path(path: str) -> str:
 
 
 def _runtime_environment(run: Run, worker: Worker) -> dict[str, str]:
-    if run.runtime == "pjrt":
+    if run.job.runtime == "pjrt":
         return {"PJRT_DEVICE": "TPU"}
-    if run.runtime == "cpu":
+    if run.job.runtime == "cpu":
         return {"PJRT_DEVICE": "CPU"}
-    if run.runtime == "xrt":
+    if run.job.runtime == "xrt":
         return _xrt_environment(run, worker)
     return {}
 

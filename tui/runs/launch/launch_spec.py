@@ -9,7 +9,8 @@ from typing import Any
 
 from tui.aio.rlimit import check_file_limit
 from tui.errors import UsageError
-from tui.pod.run import Run, mask_secrets
+from tui.pod.run import Run
+from tui.pod.secrets import mask_secrets
 from tui.runs.keeper_timeouts import KeeperTimeouts
 from tui.runs.launch.job_script import check_job, job_text
 from tui.runs.launch.phases import PhaseTimeouts
@@ -33,7 +34,7 @@ class LaunchSpec:
     def to_json(self) -> dict[str, Any]:
         """The document that goes to a keeper's standard input, and nowhere else."""
         return {
-            "run": {**self.run.to_json(), "argv": list(self.run.argv)},
+            "run": {**self.run.to_json(), "argv": list(self.run.job.argv)},
             "env": dict(self.env),
             "access": self.access.to_json(),
             "sync": str(self.sync) if self.sync else None,
@@ -59,11 +60,11 @@ class LaunchSpec:
 
 def check_spec(spec: LaunchSpec) -> None:
     """Refuse what could not run anywhere. Raises UsageError."""
-    check_job(spec.run.argv, spec.env, spec.run.runtime)
+    check_job(spec.run.job.argv, spec.env, spec.run.job.runtime)
     if not spec.run.workers:
         raise UsageError(f"{spec.run.slice} has no workers to launch on")
-    if spec.run.on_failure not in ("stop", "leave"):
-        raise UsageError(f"no failure policy {spec.run.on_failure!r}", remedy="stop or leave")
+    if spec.run.job.on_failure not in ("stop", "leave"):
+        raise UsageError(f"no failure policy {spec.run.job.on_failure!r}", remedy="stop or leave")
     check_file_limit(len(spec.run.workers))
 
 
@@ -79,7 +80,7 @@ def dry_run(spec: LaunchSpec) -> str:
         code = code_directory(spec.run.run_root, read_tree(spec.sync).hash)
         shown.append(f"sync {spec.sync} to {code} on every worker")
     first: list[str] = []
-    run, env = spec.run.without_secrets(), mask_secrets(spec.env, spec.run.env_by_name)
+    run, env = spec.run.without_secrets(), mask_secrets(spec.env, spec.run.job.env_by_name)
     for worker in spec.run.workers:
         lines = [*job_text(run, worker, env, code).splitlines(), 'exec "$@"']
         mine = lines if not first else [line for line in lines if line not in first]

@@ -54,7 +54,7 @@ def parse_action(text: str) -> Action:
 
 def actions_of(run: Run) -> list[Action]:
     """Return the run's actions in the order of execution: those that take the slice away come last."""
-    actions = [parse_action(text) for text in dict.fromkeys(run.on_end)]
+    actions = [parse_action(text) for text in dict.fromkeys(run.job.on_end)]
     return sorted(actions, key=lambda action: action.is_about_slice)
 
 
@@ -92,7 +92,7 @@ def pending_actions(directory: RunDirectory) -> list[Action]:
 
     A mistyped command must not delete a slice: its launch fails at once and can be repeated.
     """
-    if not directory.run.on_end or never_began(directory):
+    if not directory.run.job.on_end or never_began(directory):
         return []
     done = actions_with_status(directory, _FINAL_STATUSES)
     return [action for action in actions_of(directory.run) if str(action) not in done]

@@ -64,15 +64,15 @@ def asks_for_versions(request: LaunchRequest) -> bool:
 
     The one that every login finds is left to `check`: behind a version manager it takes longer than all else.
     """
-    program = request.argv[0] if request.argv else ""
+    program = request.job.argv[0] if request.job.argv else ""
     named = "/" in program and PurePath(program).name.startswith(_PYTHON)
-    return bool(named or request.venv or request.conda_env) and not _comes_with_code(request)
+    return bool(named or request.job.venv or request.job.conda_env) and not _comes_with_code(request)
 
 
 def _comes_with_code(request: LaunchRequest) -> bool:
     """Whether the interpreter or the working directory lies in the tree that only the launch brings."""
-    program = [word for word in request.argv[:1] if "/" in word]
-    paths = [path for path in (request.venv, request.workdir, *program) if path]
+    program = [word for word in request.job.argv[:1] if "/" in word]
+    paths = [path for path in (request.job.venv, request.job.workdir, *program) if path]
     return request.sync is not None and any(not path.startswith(("/", "~")) for path in paths)
 
 
@@ -91,7 +91,7 @@ async def look(directory: RunDirectory, spec: LaunchSpec, wanted: Look, fleet: F
         fleet,
         thresholds=wanted.thresholds,
         run_root=run.run_root,
-        runtime=run.runtime,
+        runtime=run.job.runtime,
         job=(lambda index: job_text(run, by_index[index], spec.env)) if wanted.versions else None,
         ask=ask,
         told=facts,

@@ -228,7 +228,7 @@ def _as_told(status: RunStatus, told: Event) -> RunStatus:
     parts = {part.worker: part for part in status.workers}
     if attempt > status.attempt:
         parts = {index: WorkerStatus(index, phase="confirm", phase_status="done") for index in parts}
-        cause = f"restart {attempt} of {status.run.restarts}"
+        cause = f"restart {attempt} of {status.run.job.restarts}"
         status = replace(status, attempt=attempt, state=RunState.PREPARING, cause=cause, first_failure=None)
     if status.state is RunState.PREPARING:
         begun = RunState.RUNNING if status.stop_requested in (None, BY_POLICY) else RunState.STOPPING
@@ -256,7 +256,7 @@ def _with_its_end(status: RunStatus) -> RunStatus:
     state = final_state(outcomes, stopped_by_person=by_person, first=first)
     failed = None if by_person or first is None else parts[first]
     cause = status.cause if failed is None or status.first_failure is not None else _how_it_failed(failed)
-    restart, restarts = status.attempt + 1, status.run.restarts
+    restart, restarts = status.attempt + 1, status.run.job.restarts
     if failed is not None and restart <= restarts:
         return replace(status, state=RunState.PREPARING, cause=f"{cause}; restart {restart} of {restarts} is to come")
     # Workers whose clocks are behind ours would have it end before it began.

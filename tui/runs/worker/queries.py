@@ -150,4 +150,4 @@ def parse_record(nonce: str, run_id: str, output: bytes) -> Run:
 
 def parse_attempt(answer: Answer, run: Run) -> int:
     """Return which attempt a worker is at, from 0; one that the run cannot have is none."""
-    return answer.number("attempt", run.restarts) or 0
+    return answer.number("attempt", run.job.restarts) or 0

@@ -158,7 +158,7 @@ async def _had_ended(before: RunStatus, directory: RunDirectory, fleet: Fleet, i
 
 def _goes_on(answer: Answer, run: Run) -> bool:
     """Whether what ended is to be launched again, as it did not end well."""
-    return answer.number("exit") != 0 and parse_attempt(answer, run) < run.restarts
+    return answer.number("exit") != 0 and parse_attempt(answer, run) < run.job.restarts
 
 
 def _note(directory: RunDirectory, kind: str, *, worker: int | None = None, **fields: Any) -> None:

@@ -52,8 +52,8 @@ def _of_all(by_worker: dict[int, str | None]) -> str | None:
 
 def names_interpreter(run: Run) -> bool:
     """Return whether a run's command or environment says which Python it uses."""
-    program = PurePath(run.argv[0]).name if run.argv else ""
-    return bool(program.startswith(INTERPRETERS) or run.venv or run.conda_env)
+    program = PurePath(run.job.argv[0]).name if run.job.argv else ""
+    return bool(program.startswith(INTERPRETERS) or run.job.venv or run.job.conda_env)
 
 
 async def query_versions(directory: RunDirectory, spec: LaunchSpec, fleet: Fleet) -> None:

@@ -1,0 +1,182 @@
+"""The options of a job, which a launch request, run.json and the launch form share unchanged.
+
+The command line's options, the launch form's fields and the checks of run.json are made from the fields' `Option`s.
+To add an option, add a field here and use it in `tui.runs.launch.job_script`.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import Field, dataclass, field, fields, replace
+from typing import Any
+
+from tui.pod.secrets import mask_secrets, mask_urls
+from tui.text.numbers import is_integer, is_number
+
+MOST_RESTARTS = 1_000_000
+MOST_SECONDS = 1e9
+
+
+class OptionKind(enum.Enum):
+    """What values an option takes; the value of a kind is what run.json holds, in words."""
+
+    TEXT = "a text or null"
+    CHOICE = "a text"
+    COUNT = f"an integer from 0 to {MOST_RESTARTS}"
+    SECONDS = "a number of seconds"
+    WORDS = "a list of texts"
+    VARIABLES = "a table of texts"
+
+    def accepts(self, value: Any) -> bool:
+        """Return whether a value of run.json is of this kind."""
+        if self is OptionKind.TEXT:
+            return value is None or isinstance(value, str)
+        if self is OptionKind.CHOICE:
+            return isinstance(value, str)
+        if self is OptionKind.COUNT:
+            return is_integer(value, 0, MOST_RESTARTS)
+        if self is OptionKind.SECONDS:
+            return is_number(value, 0, MOST_SECONDS)
+        if self is OptionKind.WORDS:
+            return isinstance(value, (list, tuple)) and all(isinstance(word, str) for word in value)
+        return isinstance(value, Mapping) and all(isinstance(text, str) for pair in value.items() for text in pair)
+
+
+@dataclass(frozen=True)
+class Option:
+    """How a field of `JobOptions` is asked for. Without `help` it has no option of its own."""
+
+    kind: OptionKind
+    help: str = ""
+    """What the command line's help says."""
+    metavar: str | None = None
+    placeholder: str = ""
+    """What the launch form shows while the field is empty."""
+    choices: Mapping[str, str] = field(default_factory=dict)
+    """The values to choose from, with what the launch form calls them."""
+
+
+def _option(default: Any, option: Option) -> Any:
+    if isinstance(default, dict):
+        return field(default_factory=dict, metadata={"option": option})
+    return field(default=default, metadata={"option": option})
+
+
+@dataclass(frozen=True)
+class JobOptions:
+    """What a job runs, where it runs on a worker, and what happens when it ends."""
+
+    argv: tuple[str, ...] = _option((), Option(OptionKind.WORDS))
+    """The command and its arguments."""
+    runtime: str = _option(
+        "pjrt",
+        Option(
+            OptionKind.CHOICE,
+            "variables for torch_xla (default: the profile's, else pjrt)",
+            choices={
+                "pjrt": "pjrt: torch_xla on TPU VMs",
+                "cpu": "cpu: XLA without a TPU",
+                "xrt": "xrt: torch_xla up to 2.0",
+                "none": "none: no variables for it",
+            },
+        ),
+    )
+    workdir: str | None = _option(
+        None, Option(OptionKind.TEXT, "directory on the workers to start in", "D", "where the command runs")
+    )
+    venv: str | None = _option(
+        None,
+        Option(OptionKind.TEXT, "virtual environment on the workers to activate", "P", "a virtual environment there"),
+    )
+    conda_env: str | None = _option(
+        None, Option(OptionKind.TEXT, "conda environment to activate", "E", "a conda environment there")
+    )
+    on_failure: str = _option(
+        "stop",
+        Option(
+            OptionKind.CHOICE,
+            "what to do with the other workers when one fails (default: stop)",
+            choices={"stop": "stop the other workers", "leave": "leave the others running"},
+        ),
+    )
+    restarts: int = _option(
+        0,
+        Option(
+            OptionKind.COUNT,
+            "relaunch up to N times after a failure (default: 0)",
+            "N",
+            "0: relaunches after a failure",
+        ),
+    )
+    grace: float = _option(
+        30.0,
+        Option(
+            OptionKind.SECONDS,
+            "seconds between SIGTERM and SIGKILL (default: 30)",
+            "S",
+            "30: from SIGTERM to SIGKILL",
+        ),
+    )
+    on_end: tuple[str, ...] = _option(
+        (),
+        Option(
+            OptionKind.WORDS,
+            "when the run has ended: report, report:gs://BUCKET/FOLDER, stop-slice, delete-slice or "
+            "command:SHELL COMMAND; repeatable",
+            "ACTION",
+            "report, delete-slice, 'command:…'",
+        ),
+    )
+    """What the launching machine does when the run has ended (`tui.runs.launch.on_end_actions`)."""
+    env: Mapping[str, str] = _option(
+        {},
+        Option(
+            OptionKind.VARIABLES,
+            "environment variable for the job; without =V, taken from this shell (and hidden from `ps`); repeatable",
+            "K[=V]",
+        ),
+    )
+    env_by_name: tuple[str, ...] = _option((), Option(OptionKind.WORDS))
+    """The variables of which only the name was given (`--env NAME`): their values are secret whatever the name."""
+
+    def without_secrets(self) -> JobOptions:
+        """Return the options with secret values masked, as they are on record."""
+        argv = tuple(mask_urls(word) for word in self.argv)
+        return replace(self, argv=argv, env=mask_secrets(self.env, self.env_by_name))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the options' part of run.json, secret values masked."""
+        masked = self.without_secrets()
+        document: dict[str, Any] = {}
+        for name, option in OPTIONS.items():
+            value = getattr(masked, name)
+            if option.kind is OptionKind.WORDS:
+                value = list(value)
+            document[name] = dict(value) if option.kind is OptionKind.VARIABLES else value
+        return document
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> JobOptions:
+        """Read the options' part of run.json. Raises ValueError that names a field of the wrong kind."""
+        values: dict[str, Any] = {}
+        for name, option in OPTIONS.items():
+            value = document.get(name, DEFAULTS[name])
+            if name == "on_end":
+                value = value or ()
+            if not option.kind.accepts(value):
+                raise ValueError(f"not a run.json: {name} should be {option.kind.value}")
+            values[name] = tuple(value) if option.kind is OptionKind.WORDS else value
+        return cls(**values)
+
+
+def _default(of: Field[Any]) -> Any:
+    return {} if of.metadata["option"].kind is OptionKind.VARIABLES else of.default
+
+
+OPTIONS: Mapping[str, Option] = {each.name: each.metadata["option"] for each in fields(JobOptions)}
+"""Every field's `Option`, by the field's name."""
+ASKED_OPTIONS: Mapping[str, Option] = {name: option for name, option in OPTIONS.items() if option.help}
+"""Those that the command line has an option and the launch form a field for."""
+DEFAULTS: Mapping[str, Any] = {each.name: _default(each) for each in fields(JobOptions)}
+"""What each field is unless it is given."""
