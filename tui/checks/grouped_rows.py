@@ -24,7 +24,7 @@ _STATES = {"fail": "filtered", "unknown": "not told"}
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckFinding:
     """Rows that amount to one sentence; `workers` is empty where it is about the slice."""
 
     status: str
@@ -54,7 +54,7 @@ class Digest:
 
     counts: dict[str, int]
     """Findings, not rows: a check counts once, however many workers there are."""
-    findings: tuple[Finding, ...]
+    findings: tuple[CheckFinding, ...]
     matrices: tuple[Matrix, ...]
 
     @property
@@ -84,7 +84,7 @@ def digest(rows: Sequence[CheckRow]) -> Digest:
     return Digest({status: counted[status] for status in STATUSES}, tuple(findings), matrices)
 
 
-def _alike(rows: Iterable[CheckRow]) -> list[Finding]:
+def _alike(rows: Iterable[CheckRow]) -> list[CheckFinding]:
     """What workers passed is one finding a check; of all else what says the same but for numbers."""
     groups: dict[tuple[str, ...], list[CheckRow]] = {}
     for row in rows:
@@ -94,11 +94,11 @@ def _alike(rows: Iterable[CheckRow]) -> list[Finding]:
     return [_finding(group) for group in groups.values()]
 
 
-def _finding(group: Sequence[CheckRow]) -> Finding:
+def _finding(group: Sequence[CheckRow]) -> CheckFinding:
     first = group[0]
     workers = tuple(sorted({row.worker for row in group if row.worker is not None}))
     detail = _together([row.detail for row in group], len(workers))
-    return Finding(first.status, first.check, workers, detail, first.remedy, len(group))
+    return CheckFinding(first.status, first.check, workers, detail, first.remedy, len(group))
 
 
 def _shape(text: str) -> str:
@@ -137,14 +137,14 @@ def _range(numbers: Collection[str]) -> str:
     return low if float(low) == float(high) else f"{low}–{high}"
 
 
-def _of_ports(pairs: Sequence[CheckRow]) -> list[Finding]:
+def _of_ports(pairs: Sequence[CheckRow]) -> list[CheckFinding]:
     tried = Counter(row.port for row in pairs)
     troubled: dict[tuple[str, int | None, str, str | None], list[CheckRow]] = {}
     for row in pairs:
         if row.status != "pass":
             troubled.setdefault((row.status, row.port, row.detail, row.remedy), []).append(row)
     found = [
-        Finding(status, "ports", (), f"tcp:{port} {_pairs(group, tried[port])}: {detail}", remedy, len(group))
+        CheckFinding(status, "ports", (), f"tcp:{port} {_pairs(group, tried[port])}: {detail}", remedy, len(group))
         for (status, port, detail, remedy), group in troubled.items()
     ]
     through = Counter(row.port for row in pairs if row.status == "pass")
@@ -152,7 +152,9 @@ def _of_ports(pairs: Sequence[CheckRow]) -> list[Finding]:
     for port, count in sorted(through.items(), key=lambda item: item[0] or 0):
         by_share.setdefault((count, tried[port]), []).append(port or 0)
     return found + [
-        Finding("pass", "ports", (), f"tcp:{','.join(map(str, ports))} {_share(*share)} get through", None, share[0])
+        CheckFinding(
+            "pass", "ports", (), f"tcp:{','.join(map(str, ports))} {_share(*share)} get through", None, share[0]
+        )
         for share, ports in by_share.items()
     ]
 

@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from tui.commands.terminal.output import ANSWER_IS_NO, Output, format_moment
 from tui.errors import OutOfReachError, TpuTuiError
+from tui.operator import split_last_lines
 from tui.pod.run import LAST_WORDS, RunState
-from tui.runs.failure_rules import split_last_lines
 from tui.text.ranks import format_ranks
 
 if TYPE_CHECKING:
-    from tui.operator import Operator
-    from tui.runs.record.run_directory import Attendance, Event, RunDirectory
-    from tui.runs.record.run_status import RunStatus
+    from tui.operator import Attendance, Event, Operator, RunDirectory, RunStatus
 
 
 LINES_SHOWN = 50
@@ -26,7 +24,7 @@ LINES_SHOWN = 50
 
 async def follow(operator: Operator, directory: RunDirectory, out: Output) -> int:
     """Show a run's lines and events until it has ended; the exit code that says how."""
-    from tui.runs.read.line_reader import LogLine
+    from tui.operator import LogLine
 
     many = len(directory.run.workers) > 1
     looking_after = LookingAfter(operator, directory, Teller(directory.id, out, directory))
@@ -112,7 +110,7 @@ class LookingAfter:
 
     def _pause_after(self, item: Event | Attendance) -> float | None:
         """Seconds until another keeper is started on this news; None: none is, nor ever for one who only looks on."""
-        from tui.runs.record.run_directory import Attendance
+        from tui.operator import Attendance
 
         if self._operator.settings.read_only or not isinstance(item, Attendance) or item.alive or item.stuck:
             return None
@@ -156,7 +154,7 @@ class Teller:
 
     def tell(self, item: Event | Attendance, *, another_in: float | None = None) -> None:
         """Say one thing, where it is worth a line; another keeper is to be there `another_in` seconds."""
-        from tui.runs.record.run_directory import Attendance, Event
+        from tui.operator import Attendance, Event
 
         if isinstance(item, Event) and item.worker is not None and item.kind in ("link", "exit"):
             self._keep(item.worker, _what_happened(item))
@@ -188,7 +186,7 @@ class Teller:
     def _attendance(self, attended: Attendance, another_in: float | None) -> str:
         if attended.alive:
             return f"{self._run} is looked after again"
-        from tui.runs.record.keeper_file import how_it_is_stuck, how_to_end_it
+        from tui.operator import how_it_is_stuck, how_to_end_it
 
         if attended.stuck:
             how, remedy = how_it_is_stuck(attended), how_to_end_it(self._run, attended)

@@ -17,10 +17,7 @@ from tui.commands.terminal.waiting_notice import telling_who_is_waited_for
 from tui.errors import UsageError
 
 if TYPE_CHECKING:
-    from tui.checks.check_row import CheckRow
-    from tui.checks.grouped_rows import Digest, Finding
-    from tui.checks.port_matrix import Matrix
-    from tui.operator import Operator
+    from tui.operator import CheckFinding, CheckRow, Digest, Matrix, Operator
     from tui.pod.slice import Slice
 
 _WORDS = {"fail": "FAIL", "unknown": "????", "warn": "warn", "pass": "pass"}
@@ -49,7 +46,7 @@ def add_command(commands: Commands) -> None:
 
 async def check_slice(args: argparse.Namespace, operator: Operator, out: Output) -> int:
     """Print what was found, or with --json a row for each thing checked; exit 1 when one failed."""
-    from tui.checks.grouped_rows import digest
+    from tui.operator import digest
 
     ports = parse_ports(args.ports or "")
     slice_ = await operator.slices.get(args.slice)
@@ -112,12 +109,12 @@ def _print_digest(name: str, found: Digest, out: Output) -> None:
     for matrix in found.matrices:
         _print_matrix(matrix, min(columns, _WIDEST_MATRIX), out)
     if found.matrices:
-        from tui.checks.port_matrix import LEGEND
+        from tui.operator import LEGEND
 
         out.text(" " * _INDENT + LEGEND)
 
 
-def _print_finding(finding: Finding, columns: int, out: Output, *, with_remedy: bool) -> None:
+def _print_finding(finding: CheckFinding, columns: int, out: Output, *, with_remedy: bool) -> None:
     """A sentence, broken where it is too long for a screen; a remedy never is, for it may be a command to copy."""
     where = f"{finding.where}: " if finding.where and finding.detail else finding.where
     text = f"{finding.check:<12} {where}{finding.detail}"

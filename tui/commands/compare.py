@@ -51,7 +51,7 @@ async def compare_runs(args: argparse.Namespace, operator: Operator, out: Output
 
 
 async def _summary(ref: str, operator: Operator, *, offline: bool) -> tuple[Summary, Any]:
-    from tui.runs.record.run_directory import RunDirectory
+    from tui.operator import RunDirectory
 
     source = await operator.runs.find_source(ref, offline=offline)
     if not isinstance(source, RunDirectory):

@@ -22,8 +22,7 @@ from tui.pod.run import REHEARSAL_MODULE
 from tui.settings import LOCAL_PROFILE
 
 if TYPE_CHECKING:
-    from tui.operator import Operator
-    from tui.runs.record.run_directory import RunDirectory
+    from tui.operator import Operator, RunDirectory
 from tui.commands.local import add_shape
 from tui.commands.parser.commands import Commands
 

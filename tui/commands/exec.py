@@ -18,9 +18,7 @@ from tui.errors import OutOfReachError, TpuTuiError, UsageError
 from tui.text.ranks import format_ranks, parse_ranks
 
 if TYPE_CHECKING:
-    from tui.operator import Operator
-    from tui.ssh.exec.command import RunningCommand
-    from tui.ssh.fleet import CommandResult
+    from tui.operator import CommandResult, Operator, RunningCommand
 
 LIVE_AFTER = 1.0
 """Seconds after which a person at a terminal is shown what comes, line by line; a quick command is grouped only."""

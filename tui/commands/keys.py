@@ -13,9 +13,8 @@ from tui.commands.terminal.prompts import agrees
 from tui.errors import OutOfReachError, TpuTuiError, UsageError
 
 if TYPE_CHECKING:
-    from tui.operator import Operator
+    from tui.operator import LoginResult, Operator
     from tui.operator.keys import KeyPlan
-    from tui.ssh.exec.port_probe import LoginResult
 
 
 def add_command(commands: Commands) -> None:
@@ -85,7 +84,7 @@ def _tell(args: argparse.Namespace, plan: KeyPlan, reached: list[LoginResult], m
 
 def _after_all(error: TpuTuiError, plan: KeyPlan) -> TpuTuiError:
     """Why a worker keeps its door shut although the metadata holds the key: adding it again is no remedy."""
-    from tui.ssh.errors import Reason, SshError
+    from tui.operator import Reason, SshError
 
     if isinstance(error, SshError) and error.reason is Reason.DENIED:
         error.remedy = (

@@ -18,10 +18,7 @@ from tui.pod.run import RunState
 from tui.pod.run_names import readable_name
 
 if TYPE_CHECKING:
-    from tui.operator import LaunchRequest, Operator
-    from tui.runs.launch.launch_spec import LaunchSpec
-    from tui.runs.record.run_directory import RunDirectory
-    from tui.runs.record.run_status import RunStatus
+    from tui.operator import LaunchRequest, LaunchSpec, Operator, RunDirectory, RunStatus
 
 
 def add_command(commands: Commands) -> None:
@@ -98,8 +95,7 @@ def _name_for_a_run(name: str, out: Output) -> str:
 
 async def launch_run(args: argparse.Namespace, operator: Operator, out: Output) -> int:
     """Launch on every worker or on none; then follow, unless detached."""
-    from tui.operator import LaunchRequest
-    from tui.runs.launch.phases import PhaseTimeouts
+    from tui.operator import LaunchRequest, PhaseTimeouts
 
     if not args.argv:
         raise UsageError("no command to launch", remedy="tpu-tui launch SLICE -- COMMAND …")
@@ -157,7 +153,7 @@ async def _launched(spec: LaunchSpec, operator: Operator, out: Output) -> RunDir
 
 async def _until_started(operator: Operator, directory: RunDirectory, out: Output) -> RunStatus:
     """Tell what happens until every worker runs or the launch has failed."""
-    from tui.runs.record.run_directory import Event
+    from tui.operator import Event
 
     looking_after = LookingAfter(operator, directory, Teller(directory.id, out, directory))
     with goes_on_without_us(directory.id, out), looking_after:
@@ -173,8 +169,7 @@ async def _until_started(operator: Operator, directory: RunDirectory, out: Outpu
 
 async def _check_buckets(request: LaunchRequest, operator: Operator, out: Output) -> None:
     """Look at the buckets that the command names; warnings are shown. Raises what speaks against the launch."""
-    from tui.checks.grouped_rows import digest
-    from tui.runs.launch.preflight import refusal
+    from tui.operator import digest, refusal
 
     rows = await operator.launches.check_buckets(request.slice_, request.job.argv, request.job.env)
     found = digest([row for row in rows if row.hinders or row.status == "warn"])

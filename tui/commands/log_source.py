@@ -14,8 +14,7 @@ from tui.pod.log_refs import names_a_file, path_of
 
 if TYPE_CHECKING:
     from tui.logs.saved_log import SavedLog
-    from tui.operator import Operator
-    from tui.runs.record.run_directory import RunDirectory
+    from tui.operator import Operator, RunDirectory
 from tui.commands.parser.commands import Parser
 
 
@@ -27,7 +26,7 @@ def add_ref(parser: Parser) -> None:
 
 async def opened(args: argparse.Namespace, operator: Operator, out: Output) -> tuple[RunDirectory | SavedLog, int]:
     """What the argument names, a run's mirror brought up to date; and the exit code that this alone gives."""
-    from tui.runs.record.run_directory import RunDirectory
+    from tui.operator import RunDirectory
 
     source = await operator.runs.find_source(args.ref, offline=args.offline, note=out.note)
     if isinstance(source, RunDirectory):

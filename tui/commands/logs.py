@@ -17,8 +17,7 @@ from tui.errors import UsageError
 if TYPE_CHECKING:
     from tui.logs.files.lines import LogLine
     from tui.logs.saved_log import SavedLog
-    from tui.operator import Operator
-    from tui.runs.record.run_directory import RunDirectory
+    from tui.operator import Operator, RunDirectory
 from tui.commands.log_source import add_ref, open_file, opened
 from tui.commands.parser.commands import Commands
 
@@ -65,7 +64,7 @@ def _show_saved(log: SavedLog, cache: Path | None, args: argparse.Namespace, out
 
 async def show_logs(args: argparse.Namespace, operator: Operator, out: Output) -> int:
     """Print a log: one worker's bytes as they are, or lines with their worker."""
-    from tui.runs.record.run_directory import RunDirectory
+    from tui.operator import RunDirectory
 
     since = moment(args.since)
     source, code = await opened(args, operator, out)
@@ -109,7 +108,7 @@ def _mirrored(directory: RunDirectory, args: argparse.Namespace) -> Iterable[byt
     """One worker's bytes, straight from its mirror; None where more than that is asked for."""
     from tui.logs.attribution.line_owner import Owners
     from tui.logs.files.line_filter import Choice, Picker, backwards, forwards, last_of, pick
-    from tui.runs.record.run_directory import iterate_log
+    from tui.operator import iterate_log
 
     if args.worker is None:
         return None
@@ -141,7 +140,7 @@ def _copy(blocks: Iterable[bytes], out: Output) -> bool:
 
 def _stored_lines(directory: RunDirectory, args: argparse.Namespace, since: float | None) -> Iterable[LogLine]:
     """A run's wanted lines that are here by now; no more is read than they take."""
-    from tui.runs.read.line_reader import LineReader, last_lines, lines_since
+    from tui.operator import LineReader, last_lines, lines_since
 
     workers = None if args.worker is None else (args.worker,)
     if since is not None:
@@ -193,7 +192,7 @@ async def _follow(
     out: Output,
 ) -> None:
     from tui.commands.attach_progress import Teller
-    from tui.runs.record.run_directory import Attendance
+    from tui.operator import Attendance
 
     await operator.runs.ensure_keeper(directory)
     write, teller = _line_writer(args, out), Teller(directory.id, out, directory)

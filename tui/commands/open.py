@@ -14,8 +14,7 @@ from tui.pod.log_refs import names_a_log
 from tui.pod.run import is_run_id
 
 if TYPE_CHECKING:
-    from tui.runs.record.run_directory import RunDirectory
-    from tui.settings import Settings
+    from tui.operator import Operator, RunDirectory
 from tui.commands.parser.commands import Commands
 
 
@@ -29,26 +28,23 @@ def add_command(commands: Commands) -> None:
 def open_run(args: argparse.Namespace, flags: Mapping[str, Any], _out: Output) -> int:
     """Open the console on one run."""
     from tui.commands.console import open_console, require_terminal
-    from tui.runs.record.run_index import resolve
+    from tui.commands.terminal.prompts import prompter_for_terminal
+    from tui.operator import Operator
     from tui.settings import load
 
     require_terminal()
-    settings = load(flags)
+    operator = Operator(load(flags), prompter=prompter_for_terminal())
     try:
-        directory = resolve(settings.runs_home, args.ref)
+        directory = operator.runs.open(args.ref)
     except UsageError:
         if not (is_run_id(args.ref) or names_a_log(args.ref)):
             raise
-        directory = asyncio.run(_found_elsewhere(settings, args.ref))
+        directory = asyncio.run(_find(args.ref, operator))
     return open_console(flags, open_run=directory)
 
 
-async def _found_elsewhere(settings: Settings, ref: str) -> RunDirectory:
-    """A run that another machine launched, from its workers."""
-    from tui.commands.terminal.prompts import prompter_for_terminal
-    from tui.operator import Operator
-
-    operator = Operator(settings, prompter=prompter_for_terminal())
+async def _find(ref: str, operator: Operator) -> RunDirectory:
+    """Return a run that another machine launched, from its workers."""
     try:
         return await operator.runs.find(ref)
     finally:

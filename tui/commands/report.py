@@ -34,11 +34,9 @@ def add_command(commands: Commands) -> None:
 async def write_report(args: argparse.Namespace, operator: Operator, out: Output) -> int:
     """Write the report in each format asked for and print where it is."""
     if args.upload:
-        from tui.cloud.storage.buckets import parse_url
-
         if operator.settings.read_only:
             raise by_read_only("report --upload", operator.settings)
-        parse_url(args.upload)
+        operator.reports.check_destination(args.upload)
     source, code = await opened(args, operator, out)
     formats = list(dict.fromkeys(args.format or ["md"]))
     written = await operator.reports.write(source, formats, args.out, force=args.force)

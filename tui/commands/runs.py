@@ -14,9 +14,7 @@ from tui.operator.run_scope import hidden_note
 from tui.pod.run import LAST_WORDS
 
 if TYPE_CHECKING:
-    from tui.operator import Operator
-    from tui.runs.record.damaged_record import NoRecordError
-    from tui.runs.record.run_status import RunStatus
+    from tui.operator import NoRecordError, Operator, RunStatus
 from tui.commands.parser.commands import Commands
 
 FIGURES_OF = 100
@@ -129,7 +127,7 @@ async def _discovered(slice_name: str | None, operator: Operator) -> list[TpuTui
             raise
         return [error] if configured else []
     except TpuTuiError as error:
-        from tui.cloud.credentials import NoCredentialsError
+        from tui.operator import NoCredentialsError
 
         return [] if isinstance(error, NoCredentialsError) and not (slice_name or configured) else [error]
     except OSError as error:

@@ -20,9 +20,7 @@ from tui.errors import OutOfReachError, TpuTuiError, UsageError
 from tui.pod.log_refs import LAST
 
 if TYPE_CHECKING:
-    from tui.operator import Operator
-    from tui.runs.record.damaged_record import NoRecordError
-    from tui.runs.record.run_directory import RunDirectory
+    from tui.operator import NoRecordError, Operator, RunDirectory
 
     Doomed = RunDirectory | NoRecordError
     """A run that is to be deleted: its directory, or what is known of one whose record cannot be read."""
@@ -103,7 +101,7 @@ def _print_result(one: Doomed, problem: TpuTuiError | None, out: Output) -> int:
 
 
 def _is_damaged(one: Doomed) -> bool:
-    from tui.runs.record.damaged_record import NoRecordError
+    from tui.operator import NoRecordError
 
     return isinstance(one, NoRecordError)
 
@@ -141,7 +139,7 @@ def _names(chosen: Sequence[Doomed]) -> str:
 
 def _described(one: Doomed, operator: Operator) -> str:
     """Describe a run before it is deleted: its state, how much of it is here, and which workers it ran on."""
-    from tui.runs.record.damaged_record import NoRecordError
+    from tui.operator import NoRecordError
     from tui.text.ranks import format_workers
 
     size = f"{_bytes_in(one.path) / 1e6:,.1f} MB here"
@@ -163,7 +161,7 @@ def _bytes_in(directory: Path) -> int:
 
 async def _meant(ref: str, operator: Operator) -> Doomed:
     """Return the run that is to be deleted; a part of its id must be whole words of it, as a typing error is not."""
-    from tui.runs.record.damaged_record import NoRecordError
+    from tui.operator import NoRecordError
 
     found: Doomed
     try:
@@ -180,7 +178,7 @@ async def _meant(ref: str, operator: Operator) -> Doomed:
 
 async def _refusal(one: Doomed, where: str, operator: Operator) -> TpuTuiError | None:
     """Return why a run must not be deleted there, None where it may be."""
-    from tui.runs.record.damaged_record import NoRecordError
+    from tui.operator import NoRecordError
 
     try:
         if isinstance(one, NoRecordError):
@@ -194,7 +192,7 @@ async def _refusal(one: Doomed, where: str, operator: Operator) -> TpuTuiError |
 
 async def _problem_of_deleting(one: Doomed, where: str, operator: Operator) -> TpuTuiError | None:
     """Delete one run; return what prevented it, if anything did."""
-    from tui.runs.record.damaged_record import NoRecordError
+    from tui.operator import NoRecordError
 
     try:
         if isinstance(one, NoRecordError):
@@ -236,7 +234,7 @@ async def _delete(directory: RunDirectory, where: str, operator: Operator) -> No
 
 async def _let_keeper_go(directory: RunDirectory) -> None:
     """Wait for the keeper of an ended run before anything of it is removed. Raises UsageError where it stays."""
-    from tui.runs.discovery import still_kept
+    from tui.operator import still_kept
 
     end = monotonic() + TIDIES_UP_WITHIN
     while directory.attended().alive:

@@ -10,16 +10,13 @@ from typing import TYPE_CHECKING, Any
 from tui.commands.parser.argument_types import RUN
 from tui.commands.terminal import stdio
 from tui.commands.terminal.output import Output, to_the_second
+from tui.operator import exit_summary, split_last_lines
 from tui.pod.run import LAST_WORDS, RunState
-from tui.runs.failure_rules import split_last_lines
-from tui.runs.record.exit_summary import exit_summary
 from tui.text.durations import format_duration
 from tui.text.printable import figure
 
 if TYPE_CHECKING:
-    from tui.operator import Operator
-    from tui.runs.record.run_directory import RunDirectory
-    from tui.runs.record.run_status import RunStatus
+    from tui.operator import Operator, RunDirectory, RunStatus
 from tui.commands.parser.commands import Commands
 from tui.commands.runs import UNATTENDED, describe_keeper
 
@@ -40,7 +37,7 @@ def add_command(commands: Commands) -> None:
 
 def _attended_and_remedy(status: RunStatus) -> str:
     """Return whether a run is attended and, where it is not, what to do about it."""
-    from tui.runs.record.keeper_file import how_it_is_stuck, how_to_end_it
+    from tui.operator import how_it_is_stuck, how_to_end_it
 
     attended = describe_keeper(status)
     if status.attended.stuck and not status.state.is_over:
@@ -133,8 +130,8 @@ def _missing_to_read(document: dict[str, Any]) -> str | None:
 
 def _found(document: dict[str, Any], status: RunStatus) -> list[tuple[str, str]]:
     """What was found wrong with single cores, stragglers first; what was over stays among it."""
+    from tui.operator import Finding
     from tui.reports.findings import sentences
-    from tui.runs.record.findings import Finding
 
     findings = [Finding.from_json(row) for row in document["findings"]]
     told = sentences(findings, is_over=status.state.is_over)

@@ -15,9 +15,7 @@ from tui.errors import UsageError
 from tui.text.ranks import format_ranks
 
 if TYPE_CHECKING:
-    from tui.operator import Operator
-    from tui.runs.record.run_directory import RunDirectory
-    from tui.runs.worker.stop import StopAnswer
+    from tui.operator import Operator, RunDirectory, StopAnswer
 
 
 def add_command(commands: Commands) -> None:

@@ -14,8 +14,7 @@ from tui.commands.terminal.output import Output
 from tui.errors import OutOfReachError, TpuTuiError
 
 if TYPE_CHECKING:
-    from tui.operator import Operator
-    from tui.ssh.sync.upload import SyncResult
+    from tui.operator import Operator, SyncResult
 
 TELL_EVERY = 0.2
 """Seconds between two looks at the progress, on a terminal."""

@@ -1,4 +1,9 @@
-"""Everything tpu-tui can do, in one place, for the console and the commands."""
+"""Everything tpu-tui can do, in one place, for the console and the commands.
+
+For slices, runs and checks they use `Operator` and the names below, which are what it takes, returns and raises, with
+functions over those. They import no package beneath this one directly, but for pure ones: `tui.logs`, `tui.reports`,
+`tui.planning`, `tui.settings`, `tui.pod` and `tui.text`. `pyproject.toml` has the contract.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +11,83 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tui.operator.facade import Operator
-    from tui.runs.launch.launch_request import LaunchRequest
+    from tui.checks.check_row import CheckRow as CheckRow
+    from tui.checks.grouped_rows import CheckFinding as CheckFinding
+    from tui.checks.grouped_rows import Digest as Digest
+    from tui.checks.grouped_rows import digest as digest
+    from tui.checks.port_matrix import LEGEND as LEGEND
+    from tui.checks.port_matrix import Matrix as Matrix
+    from tui.cloud.credentials import NoCredentialsError as NoCredentialsError
+    from tui.cloud.hosts_file import slice_name as slice_name
+    from tui.operator.facade import Operator as Operator
+    from tui.runs.discovery import still_kept as still_kept
+    from tui.runs.failure_rules import split_last_lines as split_last_lines
+    from tui.runs.launch.launch_request import LaunchRequest as LaunchRequest
+    from tui.runs.launch.launch_spec import LaunchSpec as LaunchSpec
+    from tui.runs.launch.phases import PhaseTimeouts as PhaseTimeouts
+    from tui.runs.launch.preflight import refusal as refusal
+    from tui.runs.read.line_reader import LineReader as LineReader
+    from tui.runs.read.line_reader import LogLine as LogLine
+    from tui.runs.read.line_reader import last_lines as last_lines
+    from tui.runs.read.line_reader import lines_since as lines_since
+    from tui.runs.record.damaged_record import NoRecordError as NoRecordError
+    from tui.runs.record.exit_summary import exit_summary as exit_summary
+    from tui.runs.record.findings import Finding as Finding
+    from tui.runs.record.keeper_file import how_it_is_stuck as how_it_is_stuck
+    from tui.runs.record.keeper_file import how_to_end_it as how_to_end_it
+    from tui.runs.record.run_directory import Attendance as Attendance
+    from tui.runs.record.run_directory import Event as Event
+    from tui.runs.record.run_directory import RunDirectory as RunDirectory
+    from tui.runs.record.run_directory import iterate_log as iterate_log
+    from tui.runs.record.run_status import RunStatus as RunStatus
+    from tui.runs.worker.stop import StopAnswer as StopAnswer
+    from tui.ssh.errors import Reason as Reason
+    from tui.ssh.errors import SshError as SshError
+    from tui.ssh.exec.command import RunningCommand as RunningCommand
+    from tui.ssh.exec.port_probe import LoginResult as LoginResult
+    from tui.ssh.fleet import CommandResult as CommandResult
+    from tui.ssh.sync.upload import SyncResult as SyncResult
 
-__all__ = ["LaunchRequest", "Operator"]
-
-_MODULES = {
-    "LaunchRequest": "tui.runs.launch.launch_request",
-    "Operator": "tui.operator.facade",
-}
+_NAMES = (
+    "tui.checks.check_row.CheckRow",
+    "tui.checks.grouped_rows.CheckFinding",
+    "tui.checks.grouped_rows.Digest",
+    "tui.checks.grouped_rows.digest",
+    "tui.checks.port_matrix.LEGEND",
+    "tui.checks.port_matrix.Matrix",
+    "tui.cloud.credentials.NoCredentialsError",
+    "tui.cloud.hosts_file.slice_name",
+    "tui.operator.facade.Operator",
+    "tui.runs.discovery.still_kept",
+    "tui.runs.failure_rules.split_last_lines",
+    "tui.runs.launch.launch_request.LaunchRequest",
+    "tui.runs.launch.launch_spec.LaunchSpec",
+    "tui.runs.launch.phases.PhaseTimeouts",
+    "tui.runs.launch.preflight.refusal",
+    "tui.runs.read.line_reader.LineReader",
+    "tui.runs.read.line_reader.LogLine",
+    "tui.runs.read.line_reader.last_lines",
+    "tui.runs.read.line_reader.lines_since",
+    "tui.runs.record.damaged_record.NoRecordError",
+    "tui.runs.record.exit_summary.exit_summary",
+    "tui.runs.record.findings.Finding",
+    "tui.runs.record.keeper_file.how_it_is_stuck",
+    "tui.runs.record.keeper_file.how_to_end_it",
+    "tui.runs.record.run_directory.Attendance",
+    "tui.runs.record.run_directory.Event",
+    "tui.runs.record.run_directory.RunDirectory",
+    "tui.runs.record.run_directory.iterate_log",
+    "tui.runs.record.run_status.RunStatus",
+    "tui.runs.worker.stop.StopAnswer",
+    "tui.ssh.errors.Reason",
+    "tui.ssh.errors.SshError",
+    "tui.ssh.exec.command.RunningCommand",
+    "tui.ssh.exec.port_probe.LoginResult",
+    "tui.ssh.fleet.CommandResult",
+    "tui.ssh.sync.upload.SyncResult",
+)
 """Where each name is defined: a command loads only what it uses."""
+_MODULES = {name: module for module, _, name in (path.rpartition(".") for path in _NAMES)}
 
 
 def __getattr__(name: str) -> Any:

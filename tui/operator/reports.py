@@ -77,6 +77,12 @@ class Reports:
         stem = OWN if own is not None and folder.absolute() == own.absolute() else stem_of(summary.facts.title)
         return await asyncio.to_thread(write_report, summary, formats, folder, stem=stem, force=force)
 
+    def check_destination(self, destination: str) -> None:
+        """Raise UsageError for a destination of `upload` that is not a `gs://` URL."""
+        from tui.cloud.storage.buckets import parse_url
+
+        parse_url(destination)
+
     async def upload(
         self,
         source: RunDirectory | SavedLog,

@@ -169,7 +169,7 @@ def _runs(settings: Settings) -> Iterator[str]:
 def _slices(settings: Settings) -> Iterator[str]:
     """Yield the slice of the hosts file, else those of the last listing and of the newest runs with this profile."""
     if settings.hosts:
-        from tui.cloud.hosts_file import slice_name
+        from tui.operator import slice_name
 
         yield slice_name(settings.hosts)
         return

@@ -20,7 +20,7 @@ from tui.text.ranks import format_ranks
 
 if TYPE_CHECKING:
     from tui.checks.check_row import CheckRow
-    from tui.checks.grouped_rows import Digest, Finding
+    from tui.checks.grouped_rows import CheckFinding, Digest
     from tui.runs.read.latest_figures import Glance
     from tui.runs.record.run_status import RunStatus
 
@@ -130,12 +130,12 @@ def check_rows(found: Digest) -> list[Row]:
     return [_check_row(place, finding) for place, finding in enumerate(found.findings)]
 
 
-def finding_key(finding: Finding) -> Hashable:
+def finding_key(finding: CheckFinding) -> Hashable:
     """What names a finding however many more there come."""
     return finding.status, finding.check, finding.detail
 
 
-def _check_row(place: int, finding: Finding) -> Row:
+def _check_row(place: int, finding: CheckFinding) -> Row:
     tone = "bad" if finding.status == "fail" else "warn" if finding.status == "warn" else "dim"
     workers = format_ranks(finding.workers)
     return Row(
@@ -150,7 +150,7 @@ def _check_row(place: int, finding: Finding) -> Row:
     )
 
 
-def check_text(found: Digest, finding: Finding, rows: Iterable[CheckRow], columns: int) -> str:
+def check_text(found: Digest, finding: CheckFinding, rows: Iterable[CheckRow], columns: int) -> str:
     """One finding whole, with what to do, the ports as a square, and the rows that it stands for."""
     from tui.checks.port_matrix import LEGEND
 

@@ -12,7 +12,7 @@ from tui.runs.launch.job_script import job_text
 from tui.runs.worker.version_query import record_versions
 
 if TYPE_CHECKING:
-    from tui.checks.grouped_rows import Finding
+    from tui.checks.grouped_rows import CheckFinding
     from tui.checks.workers.check_facts import Ask, Facts
     from tui.pod.run import Run
     from tui.pod.slice import Slice
@@ -116,7 +116,7 @@ async def look(directory: RunDirectory, spec: LaunchSpec, wanted: Look, fleet: F
         raise refusal(found.findings)
 
 
-def refusal(findings: Sequence[Finding]) -> LaunchError:
+def refusal(findings: Sequence[CheckFinding]) -> LaunchError:
     """Why a launch is not begun: findings, the worst first, of which at least one speaks against it."""
     against = sum(finding.status == "fail" for finding in findings)
     taken = [finding for finding in findings if finding.status == "fail" and finding.check in ("runs", "device")]

@@ -1,0 +1,27 @@
+"""The names that the operator's package hands on."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from tui import operator
+
+
+def test_every_name_is_known_to_the_type_checker_and_at_run_time() -> None:
+    tree = ast.parse(Path(operator.__file__).read_text(encoding="utf-8"))
+    typed = {
+        f"{node.module}.{name.name}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tui.")
+        for name in node.names
+    }
+    assert set(operator._NAMES) == typed
+    assert all(getattr(operator, path.rpartition(".")[2]) is not None for path in typed)
+
+
+def test_another_name_is_an_error() -> None:
+    with pytest.raises(AttributeError, match="nonesuch"):
+        operator.nonesuch  # noqa: B018
