@@ -44,12 +44,25 @@ def pod(three_workers: list[OpensshWorker], tmp_path: Path) -> Iterator[Pod]:
             bare_path(worker.root)
 
 
-@pytest.fixture(params=["dash", "bash"])
-def worker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[PipeWorker]:
-    """A worker over pipes, with each shell for its sh; what its runs left is killed."""
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run tests of a worker with dash for its sh, those marked `bash` with both shells."""
+    if "worker_shell" in metafunc.fixturenames:
+        both = metafunc.definition.get_closest_marker("bash")
+        metafunc.parametrize("worker_shell", ["dash", "bash"] if both else ["dash"], indirect=True)
+
+
+@pytest.fixture
+def worker_shell(request: pytest.FixtureRequest) -> str:
+    """The shell that is a worker's sh."""
     if shutil.which(request.param) is None:
         pytest.skip(f"no {request.param} here")
-    made = PipeWorker(tmp_path, request.param)
+    return str(request.param)
+
+
+@pytest.fixture
+def worker(worker_shell: str, tmp_path: Path) -> Iterator[PipeWorker]:
+    """A worker over pipes; what its runs left is killed."""
+    made = PipeWorker(tmp_path, worker_shell)
     yield made
     tags = [tag.read_text().strip() for tag in (made.home / ".tpu-tui").glob("runs/*/*/tag")]
     for pid in tagged(*tags):

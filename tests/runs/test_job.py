@@ -57,6 +57,7 @@ def test_xrt_gives_each_worker_its_own_variables() -> None:
         check_job(["x"], {"XRT_SHARD_ORDINAL": "1"}, "xrt")
 
 
+@pytest.mark.bash
 @pytest.mark.parametrize("shell", ["dash", "bash"])
 def test_words_and_values_arrive_to_the_byte(shell: str) -> None:
     nasty = ("a b", "it's", '"$HOME" `id` $(id) \\', "line\nbreak\n\n", "ünï \udcff", "*", "-n", "", "~", "!x", "\t")

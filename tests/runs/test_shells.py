@@ -57,6 +57,7 @@ def talkative_pod(request: pytest.FixtureRequest) -> Iterator[Pod]:
         pod.end_runs()
 
 
+@pytest.mark.bash
 def test_words_and_values_arrive_exactly_whatever_the_login_shell_says(talkative_pod: Pod) -> None:
     directory = talkative_pod.launch("sh", "-c", 'printf "%s\\0" "$@" "$MY_TOKEN"', "sh", *WORDS)
     status = over(directory, 90)
@@ -68,6 +69,7 @@ def test_words_and_values_arrive_exactly_whatever_the_login_shell_says(talkative
     unattended(directory)
 
 
+@pytest.mark.bash
 def test_a_stop_is_confirmed_whatever_the_login_shell_says(talkative_pod: Pod) -> None:
     directory = talkative_pod.running("sleep", "1000")
     assert [answer.confirmed for answer in talkative_pod.stop(directory)] == [True]

@@ -11,6 +11,8 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
+
 from tests.runs.pipes import PipeWorker, a_run, ended, needs_linux, tagged, until
 from tests.runs.ssh_pod import Pod, over
 from tests.sshd import MARK, OpensshWorker, needs_sshd
@@ -73,6 +75,7 @@ def test_what_a_job_says_and_does_when_its_vm_is_shut_down_is_on_record(pod: Pod
     assert over(directory).state is RunState.STOPPED
 
 
+@pytest.mark.bash
 def test_a_supervisor_that_is_told_to_end_waits_for_its_job(worker: PipeWorker) -> None:
     """Under both shells, and the job has the defaults all the same."""
     run = a_run("sh", "-c", "echo begun; kill -s HUP $$; echo never")

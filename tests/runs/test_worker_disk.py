@@ -72,6 +72,7 @@ def test_a_job_that_fills_the_disk_and_ends_has_its_exit_code_recorded_at_once(
     assert (heard[0].word, parse_outcome(heard[0]).exit_code) == ("stopped", 7)
 
 
+@pytest.mark.bash
 @pytest.mark.parametrize("disk", ["ext4", "tmpfs"], indirect=True)
 def test_a_job_held_in_its_write_is_stopped_and_what_it_wrote_is_kept(worker: PipeWorker, disk: Path) -> None:
     run = filling(disk, 20_000_000)

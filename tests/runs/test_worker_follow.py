@@ -29,6 +29,7 @@ def test_a_follower_resumes_at_any_byte_and_tells_the_end(worker: PipeWorker) ->
         assert heard[1].fields["size"] == str(size)
 
 
+@pytest.mark.bash
 def test_a_follower_sees_a_live_run_to_its_last_byte(worker: PipeWorker) -> None:
     lines = "i=0; while [ $i -lt 300 ]; do i=$((i+1)); echo line $i; done; sleep 0.4; printf end; exit 5"
     run = a_run("sh", "-c", lines)
@@ -102,6 +103,7 @@ def _pauses(directory: Path) -> list[str]:
     return found
 
 
+@pytest.mark.bash
 def test_status_and_list_tell_what_runs_here(worker: PipeWorker) -> None:
     done, going = a_run("sh", "-c", "exit 2"), a_run("sleep", "1000")
     worker.launch(done).through()

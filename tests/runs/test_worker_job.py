@@ -17,6 +17,7 @@ pytestmark = needs_linux
 PYTHON = sys.executable
 
 
+@pytest.mark.bash
 def test_a_job_runs_and_its_end_is_recorded(worker: PipeWorker) -> None:
     run = a_run("sh", "-c", "echo out; echo err >&2; exit 3")
     worker.launch(run).through()
@@ -30,6 +31,7 @@ def test_a_job_runs_and_its_end_is_recorded(worker: PipeWorker) -> None:
     assert status["boot"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
+@pytest.mark.bash
 @pytest.mark.parametrize(("name", "code"), [("KILL", "137"), ("SEGV", "139"), ("TERM", "143")])
 def test_a_signal_is_told_apart_from_an_exit_code(worker: PipeWorker, name: str, code: str) -> None:
     killed, exited = a_run("sh", "-c", f"kill -s {name} $$"), a_run("sh", "-c", f"exit {code}")
@@ -40,6 +42,7 @@ def test_a_signal_is_told_apart_from_an_exit_code(worker: PipeWorker, name: str,
     assert (ended(worker, exited)["exit"], ended(worker, exited)["signal"]) == (code, "")
 
 
+@pytest.mark.bash
 def test_words_and_secrets_arrive_exactly_and_are_on_no_command_line(worker: PipeWorker) -> None:
     words = ("a b", 'it\'s "$HOME" `x`', "two\nlines\n\n", "ünï", "*", "x" * 100_000)
     run = a_run("sh", "-c", 'printf "%s\\0" "$@" "$MY_TOKEN"; sleep 60', "sh", *words)
@@ -51,6 +54,7 @@ def test_words_and_secrets_arrive_exactly_and_are_on_no_command_line(worker: Pip
     worker.ask("stop", run, 10, 0)
 
 
+@pytest.mark.bash
 def test_the_job_has_three_descriptors_default_signals_and_a_session_of_its_own(worker: PipeWorker) -> None:
     program = "\n".join(
         [
@@ -99,6 +103,7 @@ def test_start_up_files_add_to_the_path_and_hide_nothing_of_it(worker: PipeWorke
         assert (worker.directory(run) / "log").read_text() == f"{said}\n"
 
 
+@pytest.mark.bash
 def test_start_up_files_that_hang_are_left_aside(worker: PipeWorker) -> None:
     (worker.home / ".profile").write_text("exec sleep 1000\n")
     worker.env["TPU_TUI_LOGIN_SECONDS"] = "1"

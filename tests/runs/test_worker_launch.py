@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests.runs.pipes import PipeWorker, a_run, ended, needs_linux, tag_of, tagged, until
 from tui.runs.worker.calls import worker_script
 
@@ -46,6 +48,7 @@ def test_a_script_that_is_not_executable_is_named_before_anything_starts(worker:
     assert not worker.directory(run).exists()
 
 
+@pytest.mark.bash
 def test_a_second_run_is_refused_with_the_first_ones_pid_and_command(worker: PipeWorker) -> None:
     first, second = a_run("sleep", "321"), a_run("true")
     pid = worker.launch(first).through()
@@ -91,6 +94,7 @@ def test_no_go_means_no_trace(worker: PipeWorker) -> None:
     assert not (worker.root / "ran").exists()
 
 
+@pytest.mark.bash
 def test_a_started_job_ends_itself_when_its_launcher_dies_before_the_confirmation(worker: PipeWorker) -> None:
     run = a_run("sleep", "1000")
     launch = worker.launch(run)

@@ -52,6 +52,7 @@ def test_a_leader_that_changed_its_limit_is_stopped(worker: PipeWorker, shell: s
     assert not sleeping()
 
 
+@pytest.mark.bash
 @pytest.mark.parametrize("shed", LEFT)
 def test_a_child_without_one_of_its_marks_is_stopped(worker: PipeWorker, shed: str) -> None:
     run = a_run("sh", "-c", f"{LEFT[shed]} echo on; exec sleep 987123")

@@ -99,6 +99,7 @@ def test_a_job_that_took_its_directory_away_is_seen_and_stopped(worker: PipeWork
     assert follow(worker, run, 0, 5)[1] == b"one\ntwo\n"
 
 
+@pytest.mark.bash
 @pytest.mark.parametrize("taken", ELSEWHERE)
 def test_a_directory_taken_away_during_the_stop_hides_no_exit_code(worker: PipeWorker, taken: str) -> None:
     script = f"cd {HERE}; trap 'sleep 0.3; {TAKEN[taken]}; exit 17' TERM; echo one; while :; do sleep 0.1; done"
@@ -157,6 +158,7 @@ def kill_supervisors(run: Run, worker: int = 0) -> None:
                 os.kill(pid, signal.SIGKILL)
 
 
+@pytest.mark.bash
 def test_a_job_without_directory_and_supervisor_is_found_by_its_tag(worker: PipeWorker) -> None:
     run = a_run("env", "-i", "PATH=/usr/bin:/bin", "sleep", "1000")
     launch = worker.launch(run)

@@ -60,6 +60,7 @@ while :; do sleep 1; done
 """
 
 
+@pytest.mark.bash
 def test_a_stop_leaves_no_stubborn_process_and_touches_no_neighbour(worker: PipeWorker) -> None:
     neighbour = subprocess.Popen(["sleep", "1000"])
     run = a_run("sh", "-c", STUBBORN)
@@ -75,6 +76,7 @@ def test_a_stop_leaves_no_stubborn_process_and_touches_no_neighbour(worker: Pipe
     neighbour.wait()
 
 
+@pytest.mark.bash
 def test_a_stop_is_answered_the_same_a_second_time(worker: PipeWorker) -> None:
     run = a_run("sleep", "1000")
     worker.launch(run).through()
@@ -83,6 +85,7 @@ def test_a_stop_is_answered_the_same_a_second_time(worker: PipeWorker) -> None:
     assert (first.word, parse_outcome(first).exit_code, parse_outcome(first).signal) == ("stopped", 143, "TERM")
 
 
+@pytest.mark.bash
 def test_a_process_that_ends_at_the_first_word_has_its_grace(worker: PipeWorker) -> None:
     run = a_run("sh", "-c", "trap 'sleep 0.5; echo saved; exit 0' TERM; echo ready; while :; do sleep 0.1; done")
     worker.launch(run).through()
@@ -107,6 +110,7 @@ os.write(1, b"heard %d\\n" % heard)
 """
 
 
+@pytest.mark.bash
 def test_a_stop_says_terminate_once_to_each_process(worker: PipeWorker) -> None:
     run = a_run(PYTHON, "-c", COUNTING)
     worker.launch(run).through()
