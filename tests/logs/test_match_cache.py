@@ -44,7 +44,7 @@ def told(demux: Demux) -> object:
 @pytest.mark.parametrize("dialect", BUILT_IN, ids=[f"{place}-{each.name}" for place, each in enumerate(BUILT_IN)])
 def test_no_dialect_tells_one_digit_from_another(dialect: Dialect) -> None:
     assert dialect.is_digit_blind
-    assert is_digit_blind(dialect.source)
+    assert is_digit_blind(dialect.pattern.pattern)
 
 
 def test_nor_does_what_stands_before_a_line() -> None:

@@ -1,1 +1,1 @@
-"""The dialects that tpu-tui knows, framework by framework."""
+"""The dialects that tpu-tui knows, as data: one file for each group of trainers."""

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
+from tui.logs.dialects.catalogue_files import expand_parts
 from tui.logs.state.rate_kinds import RateKind
 
 COLUMNS = ("core", "device", "epoch", "step", "loss", "rate", "global_rate", "clock", "worker")
@@ -19,26 +18,6 @@ LONGEST = 65_536
 
 LOOSE_REACH = 2048
 """`reach` of dialects with loose middles, a user's own among them; real lines are shorter."""
-
-NUMBER = rb"[-+]?(?:\d{1,20}(?:\.\d{1,20})?(?:[eE][-+]?\d{1,3})?|[nN]a[nN]|[iI]nf)"
-CLOCK = rb"\d\d:\d\d:\d\d(?![\d:])"
-DATED = rb"[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}(?!\d)"
-SPAN = rb"(?:-?\d{1,6} days?, )?\d{1,6}:\d\d:\d\d(?:\.\d{1,6})?"
-GROUPED = rb"\d{1,3}(?:,\d{3}){1,5}(?:\.\d{1,9})?|" + NUMBER
-"""A number that may carry thousands' commas, as torchtitan prints them."""
-
-ENDS = rb"(?![\w.])"
-"""A number ends here: what is cut off in its middle is no number."""
-
-DATE = rb"(?:\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?:? )?"
-"""When a line was written, where it says so at its beginning."""
-
-EPOCH = rb"(?P<epoch>\d{1,9})"
-STEP = rb"(?P<step>\d{1,12})"
-LOSS = rb"(?P<loss>" + NUMBER + rb")"
-RATE = rb"(?P<rate>" + GROUPED + rb")"
-OF = rb" ?/ ?\d{1,12}"
-"""How many epochs or steps there will be."""
 
 SUFFIXES = {b"k": 1e3, b"K": 1e3, b"M": 1e6, b"G": 1e9, b"B": 1e9, b"T": 1e12}
 """What stands behind shortened numbers (`2.06k`)."""
@@ -69,7 +48,7 @@ class Dialect:
     kind: Kind
     hints: tuple[bytes, ...]
     source: bytes
-    """The pattern as a regular expression."""
+    """The pattern as a regular expression that may refer to parts of the catalogue (`(?&LOSS)`)."""
     rate: RateKind = RateKind.UNKNOWN
     """What its `rate` counts, and whose it is; unknown: the words beside the number tell it, where any do."""
     moment: str = ""
@@ -105,9 +84,4 @@ class Dialect:
     @cached_property
     def pattern(self) -> re.Pattern[bytes]:
         """The pattern, compiled when the first line is tried: most logs speak one dialect."""
-        return re.compile(self.source)
-
-
-def dialect(name: str, kind: Kind, hints: Sequence[bytes], pattern: bytes, **more: Any) -> Dialect:
-    """A dialect from its parts."""
-    return Dialect(name, kind, tuple(hints), pattern, **more)
+        return re.compile(expand_parts(self.source))

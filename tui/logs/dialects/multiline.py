@@ -6,93 +6,16 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from tui.logs.dialects.dialect import ENDS, EPOCH, LOSS, NUMBER, OF, STEP, Dialect, Kind, dialect
-from tui.logs.dialects.grammar import EVALUATION, LOGGED
+from tui.logs.dialects.catalogue_files import expand_parts
+from tui.logs.dialects.dialect import Dialect, Kind
 
-_WORD = rb"[A-Za-z_(][\w./%()'-]{0,40}"
-_NAME = _WORD + rb"(?: [A-Za-z(][\w./%()'-]{0,40}){0,3}"
-_BAR = rb"(?:\||\xe2\x94[\x82\x83])"
-"""What stands between a table's columns, drawn as boxes are or not."""
+_TABLE = "table"
+_ROW = Dialect(_TABLE, Kind.SAMPLE, (), b"")
+_ROW_OF_EPOCH = Dialect(_TABLE, Kind.SAMPLE, (), b"", is_summary=True)
+_BENEATH = Dialect("step above its loss", Kind.SAMPLE, (), b"")
 
-_TELLS = rb"(?=[^\n]{0,400}?[Ll]oss)(?=[^\n]{0,400}?(?:[Ee]poch|[Ss]tep|[Ii]teration|(?<![A-Za-z])[Ii]ter))"
-
-TABLE = dialect(
-    "table",
-    Kind.HEADER,
-    [
-        b"oss,", b",loss", b"_loss", b"/loss", b"oss\t", b"\tloss", b"oss  ", b"  loss", b"  Loss", b"  LOSS ",
-        b"oss |", b"| loss", b"oss \xe2\x94", b"\tTraining Loss",
-    ],
-    rb"^(?:[^|\n]{0,80}\d\d:\d\d:\d\d[^|\n]{0,60}(?=\|)|\s{0,8})(?:E {2,8}# {2,12}LOSS (?:[ \w.]{1,200})|" + _TELLS
-    + rb"(?:" + _BAR + rb"? {0,40}" + _NAME + rb"(?: {0,40}" + _BAR + rb" {0,40}" + _NAME + rb"){1,40} {0,40}"
-    + _BAR + rb"?"
-    rb"|" + _NAME + rb"(?: {2,40}" + _NAME + rb"){1,40}|" + _NAME + rb"(?:\t" + _NAME + rb"){1,40}"
-    rb"|" + _NAME + rb"(?:, ?" + _NAME + rb"){1,200}))\s{0,60}$",
-)  # fmt: skip
-"""The names over a table: fastai's, Turi Create's, spaCy's, that of a CSV file."""
-
-STEP_ABOVE = dialect(
-    "step above its loss",
-    Kind.HEADER,
-    [b"tep ", b"tep: ", b"teration ", b"teration: ", b"atch ", b"atch: ", b"tep=", b"iter ", b"iter: ", b"Iter ",
-     b"poch: [", b"Epoch ["],
-    rb"^" + LOGGED + rb"(?P<v>[^\w\n]{0,60})(?:[Ee]poch[:=]? {0,4}\[?" + EPOCH + rb"(?:" + OF
-    + rb")?\]?(?:[ ,|]{1,4}|(?=\[)))?"
-    rb"(?:(?:[Gg]lobal[ _]|[Tt]rain(?:ing)? )?(?:[Ss]tep|[Ii]ter(?:ation)?|[Bb]atch)"
-    rb"(?: ?(?P<q>[:=])[ \t]{0,4}|[ \t]{1,4})"
-    rb"|(?<=[\] ])\[ {0,6}(?=\d{1,12} ?/))" + STEP + rb"(?P<total>" + OF
-    + rb")?(?: \(\d{1,3}(?:\.\d{1,4})?%\))?[^\w\n]{0,60}$",
-    hints_end=True,
-)  # fmt: skip
-"""A step on a line of its own, of people's own printing; its loss stands right beneath it, or in its section."""
-
-_EVALUATED = (
-    rb"(?:[Vv]alidati(?:on|ng)|VALIDATION|[Ee]valuati(?:on|ng)|EVALUATION|[Tt]esting|TESTING"
-    rb"|(?:[Vv]al(?:id)?|VAL|[Ee]val|EVAL|[Tt]est|TEST)(?=:))"
-)
-
-_HEADING_WORDS = (
-    b"alidation", b"alidating", b"VALIDATION", b"valuation", b"valuating", b"EVALUATION", b"esting", b"TESTING",
-    b"Val", b"VAL", b"Eval", b"EVAL", b"Test", b"TEST", b"raining", b"TRAINING", b"rain", b"TRAIN",
-)  # fmt: skip
-
-SECTION = dialect(
-    "section",
-    Kind.SECTION,
-    [word + mark for word in _HEADING_WORDS for mark in (b":", b" *", b" =", b" -", b"...")],
-    rb"^(?=[^\n]{0,200}$)(?:[^\n]{0,120}?(?:[\]>|-]|INFO:?|: ) {0,4})??[^\w\n]{0,60}"
-    rb"(?:(?:[Rr]unning|[Ss]tart(?:ing)?|[Bb]egin(?:ning)?|[Pp]erforming|[Dd]oing) )?"
-    rb"(?:[Ee]poch[ :#]{1,3}\d{1,9}(?:" + OF + rb")?[^\w\n]{1,4})?"
-    rb"(?:(?P<training>[Tt]rain(?:ing)?|TRAIN(?:ING)?)|" + _EVALUATED + rb")"
-    rb"(?: [#(\[]?\d{1,9}(?:" + OF + rb")?)?[^\w\n]{0,60}$",
-    hints_end=True,
-)  # fmt: skip
-"""A heading over what is trained or evaluated: `***** Running Evaluation *****`."""
-
-BARE_SECTION = dialect(
-    "section",
-    Kind.SECTION,
-    [b"alidation", b"alidating", b"valuation", b"valuating", b"Testing"],
-    rb"^" + LOGGED + rb"[^\w\n]{0,12}(?:(?:[Rr]unning|[Ss]tart(?:ing)?|[Bb]egin(?:ning)?|[Pp]erforming|[Dd]oing) )?"
-    rb"(?:[Ee]poch[ :#]{1,3}\d{1,9}(?:" + OF + rb")?[^\w\n]{1,4})?"
-    rb"(?:[Vv]alidati(?:on|ng)|[Ee]valuati(?:on|ng)|Testing)\s{0,8}$",
-    hints_end=True,
-)  # fmt: skip
-"""The same without any mark: nothing else stands in the line."""
-
-HEADERS: tuple[Dialect, ...] = (TABLE, STEP_ABOVE, SECTION, BARE_SECTION)
-
-_ROW = dialect("table", Kind.SAMPLE, (), rb"")
-_ROW_OF_EPOCH = dialect("table", Kind.SAMPLE, (), rb"", is_summary=True)
-_BENEATH = dialect("step above its loss", Kind.SAMPLE, (), rb"")
-
-_LOSS_LINE = re.compile(
-    rb"^(?P<v>[^\w\n]{0,12})" + LOGGED + rb"(?:(?:(?:[Tt]rain(?:ing)?|[Tt]otal|[Aa]vg|[Aa]verage)[ _]){0,2}[Ll]oss"
-    rb"(?: ?(?P<q>[:=])| is|(?= ))[ \t]{0,12}|\{(?=(?:[^{}\n]{0,400}?['\"](?P<unit>(?:[a-z]{1,12}/)?"
-    rb"(?:[stf]ps|throughput|[a-z]{1,12}_per_s(?:ec(?:ond)?)?))['\"]: (?P<rate>" + NUMBER + rb")[,}])?)"
-    rb"[^{}\n]{0,400}?['\"](?:train(?:ing)?[/_])?(?:total_)?loss['\"]: )" + LOSS + ENDS
-)
-_EVALUATES = re.compile(rb"(?<![A-Za-z])" + EVALUATION)
+_LOSS_LINE = re.compile(expand_parts(rb"(?&LOSS_LINE)"))
+_EVALUATES = re.compile(expand_parts(rb"(?<![A-Za-z])(?&EVALUATION)"))
 
 _STEPS = ("global_step", "step", "iteration", "iter", "training_step", "train_step", "steps", "update", "batch", "#")
 _EPOCHS = ("epoch", "epochs", "e")
@@ -108,8 +31,8 @@ _RATES = ("samples_sec", "samples_per_sec", "samples_per_second", "tokens_sec", 
 _SPLITS = ("train", "split", "phase", "mode", "stage")
 _TRAINING = (b"true", b"yes")
 
-_VALUE = re.compile(NUMBER + rb"(?=s?$)")
-_FIGURE = re.compile(rb"(?:" + NUMBER + rb"[s%]?|\d{1,3}(?::\d\d){1,2}(?:\.\d{1,6})?|None|#na#)$")
+_VALUE = re.compile(expand_parts(rb"(?&NUMBER)(?=s?$)"))
+_FIGURE = re.compile(expand_parts(rb"(?:(?&NUMBER)[s%]?|\d{1,3}(?::\d\d){1,2}(?:\.\d{1,6})?|None|#na#)$"))
 _SECTION = 60
 """Lines in which a loss may stand beneath a step that heads a section."""
 
@@ -242,7 +165,7 @@ class Openings:
 
     def begin(self, slot: int, header: Dialect, told: Mapping[str, bytes], line: bytes) -> None:
         """A header has come."""
-        if header.name != TABLE.name:
+        if header.name != _TABLE:
             step = StepAbove(told)
             self._opened[slot] = step, step.patience
             return

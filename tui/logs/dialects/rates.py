@@ -9,23 +9,6 @@ from functools import lru_cache
 from tui.logs.dialects.dialect import SUFFIXES
 from tui.logs.state.rate_kinds import RateKind
 
-_STEPS = rb"(?:step|it(?:er(?:ation)?)?|batch(?:es)?|update)"
-_TIME = rb"\d{1,9}(?:\.\d{1,9})?"
-
-_A_STEP = rb"s(?:ec(?:ond)?s?)?(?:/| per )" + _STEPS + rb"(?!\w)"
-
-PACE = (
-    rb"(?<![\w.,/])(?:(?P<pace>" + _TIME + rb") ?(?P<milli>m)?" + _A_STEP
-    + rb"|(?P<named_milli>m)?" + _A_STEP + rb"[ :=]{1,8}(?P<named_pace>" + _TIME + rb")(?!\w))"
-)  # fmt: skip
-"""How long a step takes, by the unit behind it or before: `131.2 ms/step`, `0.158 sec/batch`, `ms/batch 5.4`."""
-
-BAR_RATE = (
-    rb"(?=(?:[^\]\n,]{0,40}, {0,4}(?:(?P<its>" + _TIME + rb"[kM]?) ?(?P<counted>[a-z]{2,12})/s"
-    rb"|(?P<pace>" + _TIME + rb") ?s/(?P<counts>[a-z]{2,12}))[,\]])?)"
-)  # fmt: skip
-"""What tqdm tells behind its clock, right after its bracket: `[00:17<01:02, 4.47s/it]`."""
-
 GROUPS = ("its", "pace", "milli", "named_pace", "named_milli", "unit", "counted", "counts")
 """Groups out of which a rate is made where a line tells none, and those that say what it counts."""
 

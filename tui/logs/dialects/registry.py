@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from tui.errors import UsageError
 from tui.logs.attribution.launcher_prefixes import read_carrier
 from tui.logs.attribution.xla_dist_prefix import read_prefix
-from tui.logs.catalogue.frameworks import TRAINERS
-from tui.logs.catalogue.torch_xla import TORCH_XLA, TRAINING
+from tui.logs.dialects.catalogue_files import join_pattern, read_catalogue
 from tui.logs.dialects.dialect import COLUMNS, LONGEST, LOOSE_REACH, Dialect, Kind
 from tui.logs.dialects.match_cache import Reader
 from tui.logs.dialects.multiline import Openings
 from tui.logs.dialects.rates import GROUPS as PACE_GROUPS
 from tui.logs.dialects.rates import rate_of
 from tui.logs.files.lines import segments_of, without_escapes
+from tui.logs.state.rate_kinds import RateKind
 
 __all__ = [
     "BUILT_IN",
@@ -31,10 +31,28 @@ __all__ = [
     "user_dialects",
 ]
 
-BUILT_IN: tuple[Dialect, ...] = TORCH_XLA + tuple(
-    replace(each, reach=LOOSE_REACH) if each.reach == LONGEST else each for each in TRAINERS
-)
+_FLAGS = ("last_only", "is_bar", "is_part", "is_summary", "is_doubtful", "is_first", "hints_end")
+_VALUES = ("moment", "ignored_loss", "reach", *_FLAGS)
+
+
+def make_dialect(name: str, entry: Mapping[str, Any], **more: Any) -> Dialect:
+    """Return the dialect that a table of the catalogue or of a profile describes."""
+    contains = entry.get("contains", ())
+    return Dialect(
+        name,
+        Kind(entry.get("kind", Kind.SAMPLE.value)),
+        tuple(text.encode() for text in ((contains,) if isinstance(contains, str) else contains)),
+        join_pattern(entry["pattern"]),
+        rate=RateKind[entry.get("rate", RateKind.UNKNOWN.name).upper()],
+        **{"reach": LOOSE_REACH} | {field: entry[field] for field in _VALUES if field in entry} | more,
+    )
+
+
+BUILT_IN: tuple[Dialect, ...] = tuple(make_dialect(entry["name"], entry) for entry in read_catalogue().entries)
 """Every dialect that is known without a profile, PyTorch/XLA's first."""
+
+TRAINING = BUILT_IN[0]
+"""The line of `torch_xla.test.test_utils.print_training_update`, which the trainer prints as well."""
 
 
 def user_dialects(mapping: Mapping[str, Any]) -> tuple[Dialect, ...]:

@@ -1,0 +1,76 @@
+"""Read the catalogue: the data files that describe each dialect, and the named parts of their patterns."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+CATALOGUE_DIR = Path(__file__).parents[1] / "catalogue"
+
+FILES = (
+    "grammar",
+    "torch_xla",
+    "frameworks",
+    "jax",
+    "language_models",
+    "vision_and_speech",
+    "rl_and_benchmarks",
+    "generic",
+    "generic_non_english",
+    "headers",
+)
+"""The files in the order in which their dialects are tried: those whose lines are the most distinctive come first."""
+
+_REFERENCE = re.compile(rb"\(\?&(:?)(\w+)\)")
+_GROUP_NAME = re.compile(rb"\?P<\w+>")
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """The contents of the data files."""
+
+    entries: tuple[Mapping[str, Any], ...]
+    """The `[[dialect]]` tables, in their order."""
+    parts: Mapping[bytes, bytes]
+    """Texts that patterns refer to by name."""
+
+
+@lru_cache(maxsize=1)
+def read_catalogue() -> Catalogue:
+    """Read all data files."""
+    entries: list[Mapping[str, Any]] = []
+    parts: dict[bytes, bytes] = {}
+    for name in FILES:
+        content = tomllib.loads((CATALOGUE_DIR / f"{name}.toml").read_text(encoding="utf-8"))
+        defaults = {"reach": content["reach"]} if "reach" in content else {}
+        entries += ({**defaults, **entry} for entry in content.get("dialect", ()))
+        parts |= {part.encode(): join_pattern(text) for part, text in content.get("parts", {}).items()}
+    return Catalogue(tuple(entries), parts)
+
+
+def join_pattern(pattern: str | list[str]) -> bytes:
+    """Return a pattern that is written in one line or in several."""
+    return (pattern if isinstance(pattern, str) else "".join(pattern)).encode()
+
+
+def expand_parts(pattern: bytes) -> bytes:
+    """Put the texts of the named parts into a pattern: `(?&NAME)`, or `(?&:NAME)` without the names of its groups.
+
+    Raises KeyError for an unknown name.
+    """
+
+    def text_of(reference: re.Match[bytes]) -> bytes:
+        text = expand_parts(read_catalogue().parts[reference[2]])
+        return _GROUP_NAME.sub(b"?:", text) if reference[1] else text
+
+    return _REFERENCE.sub(text_of, pattern)
