@@ -8,7 +8,8 @@ import numpy.typing as npt
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tui.logs.history.history import BUCKETS, MOST_ROWS, History, Runs
+from tui.logs.history.grouping import RowGroups
+from tui.logs.history.history import BUCKETS, MOST_ROWS, History
 
 
 def _trails(
@@ -29,7 +30,7 @@ def filled(
         numbers = np.arange(start, end)
         epochs = np.ones(end - start, np.int64)
         history.add(
-            Runs.of(part),
+            RowGroups.of(part),
             partial(_trails, loss),
             epochs,
             numbers,

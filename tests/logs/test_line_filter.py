@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.logs.shapes import LOGS, generated_log, training
-from tui.logs.attribution.line_owner import Owners
+from tui.logs.attribution.line_owner import LineOwner
 from tui.logs.demux import Demux
 from tui.logs.files import line_filter
 from tui.logs.files.line_filter import Choice, Picker, backwards, forwards, last, last_of, pick
@@ -26,14 +26,14 @@ CHOICES = st.builds(
 )
 
 
-def owners_of(data: bytes) -> Owners:
+def owners_of(data: bytes) -> LineOwner:
     demux = Demux(xla_dist=True)
     demux.feed(None, data)
     demux.finish()
     return demux.line_owner(xla_dist=True)
 
 
-def slowly(data: bytes, owners: Owners, choice: Choice) -> list[tuple[int, bytes]]:
+def slowly(data: bytes, owners: LineOwner, choice: Choice) -> list[tuple[int, bytes]]:
     """Every line asked, with where it begins."""
     found = []
     dated: dict[int | None, float] = {}
@@ -111,7 +111,7 @@ def test_a_small_tail_reads_no_further_than_it_must(tmp_path: Path) -> None:
     path.write_bytes(generated_log(40_000, 8))
     with path.open("rb") as file:
         stretches = backwards(file.fileno(), path.stat().st_size)
-        found = last_of(stretches, Picker(Owners({}), Choice()), 10)
+        found = last_of(stretches, Picker(LineOwner({}), Choice()), 10)
         (left,) = [next(stretches, None)]
     assert len(found) == 10
     assert left is not None

@@ -14,7 +14,8 @@ import pytest
 from tests.logs.shapes import training
 from tui.console.widgets.charts.charts import time_axis
 from tui.logs.demux import Demux
-from tui.logs.history.history import History, PodSeries, Runs
+from tui.logs.history.grouping import RowGroups
+from tui.logs.history.history import History, PodSeries
 from tui.pod.job_options import JobOptions
 from tui.pod.run import Run
 from tui.pod.worker import Worker
@@ -78,13 +79,15 @@ def history_of(pod: SimulatedPod, times: Floats, batch: int) -> History:
     """A history that has taken in the pod's samples in batches of this size."""
     history = History()
 
-    def trails(start: int, places: Ints) -> tuple[Floats, Floats]:
+    def losses_and_rates(start: int, places: Ints) -> tuple[Floats, Floats]:
         return pod.loss[start + places], np.full(len(places), 10.0)
 
     for start in range(0, len(pod), batch):
         part = slice(start, start + batch)
         epoch = np.ones(len(pod.core[part]), np.int64)
-        history.add(Runs.of(pod.core[part]), partial(trails, start), epoch, pod.step[part], times[part])
+        history.add(
+            RowGroups.of(pod.core[part]), partial(losses_and_rates, start), epoch, pod.step[part], times[part]
+        )
     return history
 
 

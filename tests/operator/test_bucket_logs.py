@@ -179,7 +179,7 @@ async def test_what_is_no_log_is_called_by_its_address(store: Store) -> None:
 async def test_without_the_store_the_copy_is_shown_with_a_doubt(store: Store) -> None:
     url = await store.put("out.log", SAMPLE_LOG.read_bytes())
     other = await store.put("other.log", SAMPLE_LOG.read_bytes())
-    assert (await store.logs.open(url)).doubt is None
+    assert (await store.logs.open(url)).staleness_error is None
     with pytest.raises(UsageError, match="not on this machine"):
         await store.logs.open(other, offline=True)
 
@@ -187,10 +187,10 @@ async def test_without_the_store_the_copy_is_shown_with_a_doubt(store: Store) ->
 
     log = await store.logs.open(url)
     assert len(log.snapshot()) == 16
-    assert log.doubt is not None
-    assert log.doubt.exit_code == 3
-    assert "out of reach" in log.doubt.why
-    assert (await store.logs.open(url, offline=True)).doubt is None
+    assert log.staleness_error is not None
+    assert log.staleness_error.exit_code == 3
+    assert "out of reach" in log.staleness_error.why
+    assert (await store.logs.open(url, offline=True)).staleness_error is None
     with pytest.raises(CloudError, match="out of reach"):
         await store.logs.open(other)
 

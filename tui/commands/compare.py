@@ -56,6 +56,6 @@ async def _summary(ref: str, operator: Operator, *, offline: bool) -> tuple[Summ
     source = await operator.runs.find_source(ref, offline=offline)
     if not isinstance(source, RunDirectory):
         summary = await operator.reports.summarize(source)
-        return summary, source.doubt or source.problem
+        return summary, source.staleness_error or source.problem
     problem = None if offline else await operator.runs.refresh(source)
     return await operator.reports.summarize(source), problem

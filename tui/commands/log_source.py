@@ -32,7 +32,7 @@ async def opened(args: argparse.Namespace, operator: Operator, out: Output) -> t
     if isinstance(source, RunDirectory):
         behind = None if args.offline else await operator.runs.refresh(source)
     else:
-        behind = source.doubt
+        behind = source.staleness_error
     if behind is None:
         return source, 0
     out.problem(behind)

@@ -106,7 +106,7 @@ def _require_worker(directory: RunDirectory, worker: int | None) -> None:
 
 def _mirrored(directory: RunDirectory, args: argparse.Namespace) -> Iterable[bytes] | None:
     """One worker's bytes, straight from its mirror; None where more than that is asked for."""
-    from tui.logs.attribution.line_owner import Owners
+    from tui.logs.attribution.line_owner import LineOwner
     from tui.logs.files.line_filter import Choice, Picker, backwards, forwards, last_of, pick
     from tui.operator import iterate_log
 
@@ -117,7 +117,7 @@ def _mirrored(directory: RunDirectory, args: argparse.Namespace) -> Iterable[byt
         return None
     if args.core is None and args.tail is None:
         return iterate_log(path)
-    picker = Picker(Owners({}), Choice(core=args.core))
+    picker = Picker(LineOwner({}), Choice(core=args.core))
     if args.tail is None:
         return (line.data for line in pick(forwards(iterate_log(path)), picker))
     with path.open("rb", buffering=0) as file:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from tui.logs.attribution.cloud_logging import Entry, Exports
+from tui.logs.attribution.cloud_logging import ExportEntry, ExportReader
 from tui.logs.files.line_filter import Choice, Picked, forwards, last
 from tui.logs.saved_log import SavedLine
 
@@ -34,9 +34,9 @@ class EntryTimes:
         blocks = log.blocks()
         head = next(blocks, b"")
         first = head.partition(b"\n")[0]
-        if not Exports.is_export_start(first):
+        if not ExportReader.is_export_start(first):
             return None
-        times, exports = cls(), Exports(first)
+        times, exports = cls(), ExportReader(first)
         start = 0
         for stretch in forwards(chain((head,), blocks)):
             start = stretch.offset if stretch.begins else start
@@ -49,7 +49,7 @@ class EntryTimes:
         times._note(exports.finish())
         return times if any(moment is not None for moment in times._moments) else None
 
-    def _take(self, offset: int, line: bytes, exports: Exports) -> None:
+    def _take(self, offset: int, line: bytes, exports: ExportReader) -> None:
         before = exports.started
         told = list(exports.add_line(line))
         if exports.started == before and any(isinstance(each, bytes) for each in told):
@@ -63,7 +63,7 @@ class EntryTimes:
         self._starts.append(offset)
         self._moments.append(None)
 
-    def _note(self, told: Iterable[bytes | tuple[int, Entry]]) -> None:
+    def _note(self, told: Iterable[bytes | tuple[int, ExportEntry]]) -> None:
         for each in told:
             if isinstance(each, tuple):
                 place, entry = each

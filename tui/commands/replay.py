@@ -31,6 +31,6 @@ def replay_log(args: argparse.Namespace, flags: Mapping[str, Any], out: Output) 
 
     require_terminal()
     log = asyncio.run(Operator(load(flags)).logs.open(args.ref, note=out.note))
-    if log.doubt is not None:
-        out.problem(log.doubt)
+    if log.staleness_error is not None:
+        out.problem(log.staleness_error)
     return open_console(flags, replay=log)

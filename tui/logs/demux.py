@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tui.logs.attribution.line_owner import Owners
+from tui.logs.attribution.line_owner import LineOwner
 from tui.logs.dialects.dialect import LONGEST
 from tui.logs.dialects.matcher import Matcher
 from tui.logs.dialects.registry import BUILT_IN, TRAINING, Dialect
-from tui.logs.files.line_assembler import Piece, Stream
+from tui.logs.files.line_assembler import LogPiece, Stream
 from tui.logs.single_line_reader import SingleLineReader
 from tui.logs.snapshot import Snapshot
 from tui.logs.state.core_table import CoreTable
 from tui.logs.state.demux_state import DemuxState
 from tui.logs.state.snapshot_builder import build_snapshot, worker_numbers
-from tui.logs.state.stragglers import Thresholds
+from tui.logs.state.stragglers import CoreThresholds
 from tui.logs.vectorized.block_reader import BlockReader
 from tui.logs.vectorized.line_scanner import Bytes
 
@@ -39,7 +39,7 @@ class Demux:
         xla_dist: bool = False,
         fast: bool = True,
     ) -> None:
-        limits = Thresholds.from_settings(thresholds or {})
+        limits = CoreThresholds.from_settings(thresholds or {})
         table = CoreTable(history=history, steps=steps, recent=int(limits.slow_samples))
         self.state = DemuxState(limits, table)
         is_torch_xla = TRAINING in dialects
@@ -114,7 +114,7 @@ class Demux:
         self.state.counts.settle(self.state.sources)
         return build_snapshot(self.state, now, partial=partial)
 
-    def line_owner(self, *, xla_dist: bool) -> Owners:
+    def line_owner(self, *, xla_dist: bool) -> LineOwner:
         """Return what a saved log that was read through showed about the workers of its lines."""
         numbers = worker_numbers(self.state.sources).tolist()
         return self._lines.line_owner(numbers, self._stream(None), xla_dist=xla_dist)
@@ -131,7 +131,7 @@ class Demux:
             self._streams[worker] = stream
         return stream
 
-    def _read(self, stream: Stream, piece: Piece, now: float | None) -> None:
+    def _read(self, stream: Stream, piece: LogPiece, now: float | None) -> None:
         """Read bytes that end with a line end: whole lines in blocks, parts of lines alone."""
         data, start, end, offset, begun_at = piece
         first = start

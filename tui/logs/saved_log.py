@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from tui.errors import OutOfReachError, UsageError
-from tui.logs.attribution.cloud_logging import Exports, check_yaml
+from tui.logs.attribution.cloud_logging import ExportReader, check_yaml
 from tui.logs.attribution.host_sections import Sections
-from tui.logs.attribution.launcher_prefixes import read_carrier
-from tui.logs.attribution.line_owner import Listener, Owners
+from tui.logs.attribution.launcher_prefixes import read_launcher_prefix
+from tui.logs.attribution.line_owner import LineOwner, LineOwnerReader
 from tui.logs.attribution.xla_dist_prefix import NUMBERED_SAMPLE, PREFIX
-from tui.logs.files.compressed_files import BLOCK, Packing, head_of, regular, size_of, told, unpacked
+from tui.logs.files.compressed_files import BLOCK, Packing, explain_errors, head_of, regular, size_of, unpacked
 from tui.logs.files.line_filter import Choice, Picked, Picker, backwards, forwards, last, last_of, pick
 from tui.logs.files.lines import Cutter, LogLine, without_escapes
 
@@ -54,7 +54,7 @@ class SavedLog:
         """Whether its beginning shows xla_dist's prefix."""
         self.problem: UsageError | None = None
         """Why the file could not be read to its end, as far as that has been tried; what came before it counts."""
-        self.doubt: OutOfReachError | None = None
+        self.staleness_error: OutOfReachError | None = None
         """Why nobody knows whether this copy of a log that is elsewhere is the newest."""
         self._carried = carried
         self._is_by_place = by_place
@@ -75,7 +75,7 @@ class SavedLog:
 
     def blocks(self, size: int = BLOCK) -> Iterator[bytes]:
         """The file's bytes, unpacked, in blocks; at last raises UsageError when its end cannot be read."""
-        with told(self.path), self.path.open("rb", buffering=0) as file:
+        with explain_errors(self.path), self.path.open("rb", buffering=0) as file:
             if self.packing is not None:
                 yield from unpacked(file, self.packing, size, self.name)
                 return
@@ -103,7 +103,7 @@ class SavedLog:
         Fresh memory for each would cost as much as reading it.
         """
         buffer = bytearray(BLOCK)
-        with told(self.path), self.path.open("rb", buffering=0) as file:
+        with explain_errors(self.path), self.path.open("rb", buffering=0) as file:
             while size := file.readinto(buffer):
                 if size < len(buffer):
                     del buffer[size:]
@@ -140,7 +140,7 @@ class SavedLog:
         kept = None if cache is None else SummaryCache(cache).load(self.path, reading)
         if kept is not None:
             return kept
-        with told(self.path):
+        with explain_errors(self.path):
             before = self.path.stat()
         demux = self.demux(history=False)
         rows = [row.to_json() for row in demux.snapshot().rows()]
@@ -169,7 +169,7 @@ class SavedLog:
         return (SavedLine(each.worker, each.offset, each.time, each.data.removesuffix(b"\n")) for each in picked)
 
     def _all_lines(self, cache: Path | None) -> Iterator[SavedLine]:
-        listener = self._owners(cache).listener()
+        listener = self._owners(cache).reader()
         cutter = Cutter()
         for data in self.blocks():
             yield from (SavedLine(*_placed(listener, offset, line)) for offset, line in cutter.cut(data))
@@ -184,28 +184,28 @@ class SavedLog:
         """
         numbered |= choice.worker is not None
         written = self._written if numbered or choice.since is not None else None
-        owners = self._owners(cache) if numbered else Owners({}, xla_dist=self.xla_dist, written=written)
+        owners = self._owners(cache) if numbered else LineOwner({}, xla_dist=self.xla_dist, written=written)
         if tail is None or self.packing is not None or owners.is_by_place or choice.since is not None:
             found = pick(forwards(self.blocks()), Picker(owners, choice))
             yield from found if tail is None else last(found, tail)
             return
-        with told(self.path), self.path.open("rb", buffering=0) as file:
+        with explain_errors(self.path), self.path.open("rb", buffering=0) as file:
             yield from last_of(backwards(file.fileno(), size_of(file)), Picker(owners, choice), tail)
 
-    def _owners(self, cache: Path | None) -> Owners:
+    def _owners(self, cache: Path | None) -> LineOwner:
         """Who says which line: the whole log is read for it where lines name workers."""
         if not (self.xla_dist or self._carried or self._is_by_place):
-            return Owners({}, written=self._written)
+            return LineOwner({}, written=self._written)
         return replace(self._summary(cache).owners, written=self._written)
 
     @property
     def _written(self) -> float:
         """When the log was last written to, as far as its file tells; a clock that was ahead does not count."""
-        with told(self.path):
+        with explain_errors(self.path):
             return min(self.path.stat().st_mtime, time.time())
 
 
-def _placed(listener: Listener, offset: int, line: bytes) -> tuple[int | None, int, float | None, bytes]:
+def _placed(listener: LineOwnerReader, offset: int, line: bytes) -> tuple[int | None, int, float | None, bytes]:
     number, moment = listener.read(line)
     return number, offset, moment, line
 
@@ -223,13 +223,13 @@ def open_log(
     head, packing = head_of(path, name)
     check_yaml(name, head)
     first = head.splitlines()[0]
-    carried = any(read_carrier(line) is not None for line in without_escapes(head).split(b"\n"))
+    carried = any(read_launcher_prefix(line) is not None for line in without_escapes(head).split(b"\n"))
     return SavedLog(
         path,
         packing=packing,
         xla_dist=_is_xla_dist(head),
         carried=carried,
-        by_place=Sections.begin_with(first) or Exports.is_export_start(first),
+        by_place=Sections.begin_with(first) or ExportReader.is_export_start(first),
         dialects=dialects,
         copy=copy or piped,
         name=name,

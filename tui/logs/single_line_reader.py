@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tui.logs.attribution.cloud_logging import Chronology, Entry, Exports
+from tui.logs.attribution.cloud_logging import Chronology, ExportEntry, ExportReader
 from tui.logs.attribution.host_sections import Sections
-from tui.logs.attribution.launcher_prefixes import label_of, read_carrier
-from tui.logs.attribution.line_owner import Owners
+from tui.logs.attribution.launcher_prefixes import label_of, read_launcher_prefix
+from tui.logs.attribution.line_owner import LineOwner
 from tui.logs.attribution.xla_dist_prefix import Prefix, read_prefix
 from tui.logs.dialects.dialect import LONGEST
 from tui.logs.dialects.matcher import Matcher
@@ -32,7 +32,7 @@ class SingleLineReader:
         self._is_torch_xla = is_torch_xla
         self._sections: Sections | None = None
         """Of a saved log in sections, one for each host."""
-        self._exports: Exports | None = None
+        self._exports: ExportReader | None = None
         """Of a saved log that Cloud Logging has exported."""
         self._entry_slots: list[int] = []
         """The slot of each entry of an export, by its place there; UNKNOWN where it names no worker."""
@@ -54,8 +54,8 @@ class SingleLineReader:
         """Find out from a saved log's first line whether the log has sections or is an export."""
         if Sections.begin_with(line):
             self._sections = Sections()
-        elif Exports.is_export_start(line):
-            self._exports = Exports(line)
+        elif ExportReader.is_export_start(line):
+            self._exports = ExportReader(line)
 
     def read_lines(self, stream: Stream, block: bytes, now: float | None, offset: int) -> None:
         """Read lines that begin at an offset of the stream's log."""
@@ -89,7 +89,7 @@ class SingleLineReader:
             self._read_entries(stream, self._chronology.finish(), now)
         stream.end_line()
 
-    def line_owner(self, numbers: list[int], stream: Stream, *, xla_dist: bool) -> Owners:
+    def line_owner(self, numbers: list[int], stream: Stream, *, xla_dist: bool) -> LineOwner:
         """Return what the lines of a saved log showed about their workers; `numbers` are those of the slots."""
         sources = zip(self._state.sources, numbers, strict=True)
         known = {(source.number, source.address): number for source, number in sources if number != UNKNOWN}
@@ -99,7 +99,7 @@ class SingleLineReader:
             workers = [*(None if number == UNKNOWN else number for number in numbers), None]
             entries = [workers[slot] for slot in self._entry_slots]
         labels = frozenset(stream.labels)
-        return Owners(known, labels, xla_dist, stream.is_carried, self._sections is not None, entries)
+        return LineOwner(known, labels, xla_dist, stream.is_carried, self._sections is not None, entries)
 
     def _end_line(self, stream: Stream, now: float | None) -> None:
         slot = self._state.slot_or_unnamed(stream.known_slot)
@@ -108,7 +108,7 @@ class SingleLineReader:
         stream.end_line()
 
     def _read_export(
-        self, stream: Stream, parts: Iterable[bytes | tuple[int, Entry]], now: float | None, end: int
+        self, stream: Stream, parts: Iterable[bytes | tuple[int, ExportEntry]], now: float | None, end: int
     ) -> None:
         """Read what lines of an export completed: entries in their order, and lines that belong to none.
 
@@ -125,7 +125,7 @@ class SingleLineReader:
             offset += len(each) + 1
             self._end_line(stream, now)
 
-    def _read_entries(self, stream: Stream, entries: Iterable[tuple[int, Entry]], now: float | None) -> None:
+    def _read_entries(self, stream: Stream, entries: Iterable[tuple[int, ExportEntry]], now: float | None) -> None:
         """Read the lines in entries of an export."""
         for place, entry in entries:
             stream.is_carried = True
@@ -141,7 +141,7 @@ class SingleLineReader:
                 self._end_line(stream, now)
 
     def _read_segments(self, stream: Stream, line: bytes, now: float | None, offset: int) -> None:
-        stream.look_at(offset)
+        stream.begin_text(offset)
         is_plain = stream.at_start and not stream.xla_dist and not stream.labels and self._sections is None
         if is_plain and self._matcher.match_known(stream, line, now):
             return
@@ -195,7 +195,7 @@ class SingleLineReader:
 
     def _strip_prefix(self, stream: Stream, text: bytes) -> tuple[int, bytes | None]:
         """Attribute the line by what another tool put before it; return its length, and a JSON entry's text."""
-        carrier = read_carrier(text, stream.labels)
+        carrier = read_launcher_prefix(text, stream.labels)
         if carrier is None:
             return 0, None
         stream.is_carried = True

@@ -16,7 +16,6 @@ from tui.text.printable import significant
 
 if TYPE_CHECKING:
     from tui.logs.history.history import History
-    from tui.logs.state.first_nan import FirstNan, FirstNanColumns
 
 UNKNOWN = -1
 """In integer columns: the log has not told it."""
@@ -46,6 +45,25 @@ class CoreState(enum.IntEnum):
 
     def __str__(self) -> str:
         return self.name.lower()
+
+
+@dataclass(frozen=True, slots=True)
+class FirstNan:
+    """The first non-finite loss of a core since its loss was last finite; None is unknown.
+
+    `offset` says where its line begins in the log of `worker` (a saved log: in the file, unpacked), in bytes; text
+    that a carriage return redraws is a line of its own. Of a sample on several lines it is the last one's.
+    """
+
+    epoch: int | None
+    step: int | None
+    time: str | None
+    worker: int | None
+    offset: int | None
+
+    def to_json(self) -> dict[str, Any]:
+        """The place as `cores --json` prints it."""
+        return {name: getattr(self, name) for name in self.__slots__}
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +153,41 @@ class WorkerFacts:
             "cores": self.cores,
             "ended": self.ended,
         }
+
+
+@dataclass(frozen=True, eq=False)
+class FirstNanColumns:
+    """Records of cores whose loss has been no finite number, as they were at one moment."""
+
+    rows: Ints
+    """The rows that these are of, ascending."""
+    epoch: Ints
+    step: Ints
+    time: npt.NDArray[np.float64]
+    time_kind: npt.NDArray[np.uint8]
+    offset: Ints
+
+    def of_row(self, row: int, worker: int | None) -> FirstNan | None:
+        """The record of a row, which is a core of that worker; None where it has none."""
+        place = int(np.searchsorted(self.rows, row))
+        if place == len(self.rows) or self.rows[place] != row:
+            return None
+        return FirstNan(
+            epoch=optional_int(self.epoch[place]),
+            step=optional_int(self.step[place]),
+            time=format_time(float(self.time[place]), int(self.time_kind[place])),
+            worker=worker,
+            offset=optional_int(self.offset[place]),
+        )
+
+    def earliest(self, rows: Ints) -> tuple[int, int] | None:
+        """The smallest epoch and step (-1: unknown) among the records of these rows."""
+        among: Bools = np.isin(self.rows, rows)
+        if not among.any():
+            return None
+        epochs, steps = self.epoch[among], self.step[among]
+        first = int(np.lexsort((steps, epochs))[0])
+        return int(epochs[first]), int(steps[first])
 
 
 @dataclass(frozen=True, eq=False)

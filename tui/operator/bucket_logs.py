@@ -58,8 +58,8 @@ class BucketLogs:
     ) -> SavedLog:
         """Open the log at `gs://bucket/object`; `offline` takes the copy of before without asking for a newer one.
 
-        A copy is also taken when the service cannot be reached: the log's `doubt` then says so. Raises UsageError
-        when there is no such bucket or object, or no room for it; CloudError when it can or may not be read.
+        A copy is also taken when the service cannot be reached: the log's `staleness_error` then says so.
+        Raises UsageError when there is no such bucket or object, or no room; CloudError when it cannot be read.
         """
         from tui.cloud.storage.buckets import Buckets, parse_url
 
@@ -76,7 +76,7 @@ class BucketLogs:
             if kept is None or not kept.exists():
                 raise
             log = self._opened(kept, url, dialects)
-            log.doubt = CloudError(f"{url} may have changed since {_age_of(kept)}", why=str(error.sentence))
+            log.staleness_error = CloudError(f"{url} may have changed since {_age_of(kept)}", why=str(error.sentence))
             return log
         finally:
             await buckets.close()

@@ -13,7 +13,7 @@ from tui.console.data.line_index import LineSource, Spool
 from tui.console.data.line_search import Chosen
 from tui.console.data.run_feed import FIGURES_EVERY, MERGED
 from tui.errors import TpuTuiError
-from tui.logs.attribution.line_owner import Owners
+from tui.logs.attribution.line_owner import LineOwner
 from tui.logs.demux import Demux
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class SavedFeed:
 
     def __init__(self, log: SavedLog) -> None:
         self.title = log.name
-        self.problem: TpuTuiError | None = log.doubt
+        self.problem: TpuTuiError | None = log.staleness_error
         self.saved: SavedLog | None = log
         self._log = log
         self._demux = Demux(dialects=log.dialects, xla_dist=log.xla_dist)
@@ -38,7 +38,7 @@ class SavedFeed:
         self._unpacked: IO[bytes] | None = tempfile.NamedTemporaryFile() if log.compressed else None  # noqa: SIM115
         self._snapshot: Snapshot | None = None
         self._snapped, self._grown = 0.0, False
-        self._owners = Owners({}, xla_dist=log.xla_dist)
+        self._owners = LineOwner({}, xla_dist=log.xla_dist)
         self._workers: tuple[int, ...] = ()
 
     @property

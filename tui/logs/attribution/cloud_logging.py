@@ -44,7 +44,7 @@ _CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ExportEntry:
     """A message and its time; number and address are None where the export names no worker."""
 
     number: int | None
@@ -162,7 +162,7 @@ class _Csv:
         return found
 
 
-class Exports:
+class ExportReader:
     """Puts lines of an export together to entries, in its order."""
 
     def __init__(self, first: bytes) -> None:
@@ -194,7 +194,7 @@ class Exports:
         """Hold the beginning of a line, whose rest will be added."""
         self._part = (self._part + part)[-LONGEST_ENTRY:]
 
-    def add_line(self, line: bytes, offset: int = -1) -> Iterator[bytes | tuple[int, Entry]]:
+    def add_line(self, line: bytes, offset: int = -1) -> Iterator[bytes | tuple[int, ExportEntry]]:
         """Add a line; yield what it completes: an entry with its place (from 0), or lines that belong to none.
 
         `offset` says where the line begins (or what of it comes after what was held), in bytes.
@@ -221,14 +221,14 @@ class Exports:
         elif len(self._lines) > MOST_LINES or self._size > LONGEST_ENTRY:
             yield from self._give_up()
 
-    def finish(self) -> Iterator[bytes | tuple[int, Entry]]:
+    def finish(self) -> Iterator[bytes | tuple[int, ExportEntry]]:
         """Yield what is left at the log's end."""
         if self._part:
             yield from self.add_line(b"")
         if self._lines:
             yield from self._finish_entry()
 
-    def _finish_entry(self) -> Iterator[bytes | tuple[int, Entry]]:
+    def _finish_entry(self) -> Iterator[bytes | tuple[int, ExportEntry]]:
         fields = self._format.fields(self._lines)
         text = None if fields is None else next((fields[name] for name in _TEXTS if name in fields), None)
         if fields is None or text is None:
@@ -249,10 +249,10 @@ class Chronology:
     def __init__(self) -> None:
         self._newest: float | None = None
         self._is_backwards: bool | None = None
-        self._held: list[tuple[int, Entry]] = []
+        self._held: list[tuple[int, ExportEntry]] = []
         self._size = 0
 
-    def add_entry(self, place: int, entry: Entry) -> list[tuple[int, Entry]]:
+    def add_entry(self, place: int, entry: ExportEntry) -> list[tuple[int, ExportEntry]]:
         """Add an entry and return those whose turn has come; none while older ones may follow."""
         moment, newest = entry.moment, self._newest
         if moment is not None:
@@ -263,15 +263,15 @@ class Chronology:
         self._size += len(entry.text)
         return self.finish() if self._is_backwards is False or self._size > MOST_HELD else []
 
-    def finish(self) -> list[tuple[int, Entry]]:
+    def finish(self) -> list[tuple[int, ExportEntry]]:
         """Return all that are left."""
         held, self._held, self._size = self._held, [], 0
         return held[::-1] if self._is_backwards else held
 
 
-def _entry(found: Mapping[str, str], text: str) -> Entry:
+def _entry(found: Mapping[str, str], text: str) -> ExportEntry:
     number = found.get("worker_id", "")
-    return Entry(
+    return ExportEntry(
         int(number) if number.isascii() and number.isdigit() and len(number) < 6 else None,
         next((found[name][:200] for name in _HOSTS if name in found), None),
         next((moment for moment in (_moment(found.get(name, "")) for name in _TIMES) if moment is not None), None),

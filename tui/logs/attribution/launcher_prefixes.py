@@ -104,7 +104,7 @@ _MOST_NESTED = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Carrier:
+class LauncherPrefix:
     """What a line's label told; both None where it only says that there is one. `length` in bytes."""
 
     number: int | None
@@ -116,12 +116,12 @@ class Carrier:
     """The text behind it, where that is a JSON string: without its escapes, perhaps of several lines."""
 
 
-def read_carrier(line: bytes, labels: Container[bytes] = ()) -> Carrier | None:
+def read_launcher_prefix(line: bytes, labels: Container[bytes] = ()) -> LauncherPrefix | None:
     """The labels at a line's beginning; `labels` are the hosts and tasks that have stood before samples.
 
     Tools pass on what other tools have labelled: the first label that names a worker holds.
     """
-    found: Carrier | None = None
+    found: LauncherPrefix | None = None
     length = 0
     said: bytes | None = None
     for _ in range(_MOST_NESTED):
@@ -134,16 +134,16 @@ def read_carrier(line: bytes, labels: Container[bytes] = ()) -> Carrier | None:
         if found is None or said is None:
             length += inner.length
         told = found if found is not None and (found.number is not None or found.address is not None) else inner
-        found = Carrier(told.number, told.address, length, said)
+        found = LauncherPrefix(told.number, told.address, length, said)
     return found
 
 
-def _one(line: bytes, labels: Container[bytes]) -> Carrier | None:
+def _one(line: bytes, labels: Container[bytes]) -> LauncherPrefix | None:
     match = _SURE.match(line)
     if match is not None:
         number = next((int(match[name]) for name in _NUMBERS if match[name] is not None), None)
         address = next((match[name].decode() for name in _HOSTS if match[name] is not None), None)
-        return Carrier(number, address, match.end())
+        return LauncherPrefix(number, address, match.end())
     if line.startswith((b'{"', b"  ")):
         entry = _entry(line)
         if entry is not None:
@@ -151,15 +151,15 @@ def _one(line: bytes, labels: Container[bytes]) -> Carrier | None:
     match = _LABEL.match(line)
     if match is None:
         return None
-    label = _told(match)
+    label = _label_in(match)
     if label not in labels and LABELLED_SAMPLE.match(line) is None:
         return None
     if match["task"] is not None or match["rank"] is not None:
-        return Carrier(int(label), None, match.end())
-    return Carrier(None, label.decode("ascii", "replace"), match.end())
+        return LauncherPrefix(int(label), None, match.end())
+    return LauncherPrefix(None, label.decode("ascii", "replace"), match.end())
 
 
-def _entry(line: bytes) -> Carrier | None:
+def _entry(line: bytes) -> LauncherPrefix | None:
     match = _JSON.match(line)
     if match is None:
         return None
@@ -171,8 +171,8 @@ def _entry(line: bytes) -> Carrier | None:
     string = _JSON_STRING.match(line, match.end())
     if string is None or not _HAS_DIGITS.search(string[0]):
         # What it tells, other fields tell: a structured logger's.
-        return Carrier(number, address, 0)
-    return Carrier(number, address, match.end(), _unescaped(string[0]))
+        return LauncherPrefix(number, address, 0)
+    return LauncherPrefix(number, address, match.end(), _unescaped(string[0]))
 
 
 def _unescaped(string: bytes) -> bytes:
@@ -185,7 +185,7 @@ def _unescaped(string: bytes) -> bytes:
     return str(text).encode("utf-8", "surrogatepass")
 
 
-def _told(match: re.Match[bytes]) -> bytes:
+def _label_in(match: re.Match[bytes]) -> bytes:
     return next(match[name] for name in _LABELS if match[name] is not None)
 
 
@@ -194,4 +194,4 @@ def label_of(line: bytes) -> bytes | None:
     if LABELLED_SAMPLE.match(line) is None:
         return None
     match = _LABEL.match(line)
-    return None if match is None else _told(match)
+    return None if match is None else _label_in(match)

@@ -6,16 +6,16 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from tui.logs.attribution.cloud_logging import Exports
+from tui.logs.attribution.cloud_logging import ExportReader
 from tui.logs.attribution.host_sections import Sections
-from tui.logs.attribution.launcher_prefixes import read_carrier
+from tui.logs.attribution.launcher_prefixes import read_launcher_prefix
 from tui.logs.attribution.timestamps import read_when
 from tui.logs.attribution.xla_dist_prefix import read_prefix
 from tui.logs.files.lines import without_escapes
 
 
 @dataclass(frozen=True)
-class Owners:
+class LineOwner:
     """What a log that has been read through tells about who says its lines."""
 
     numbers: Mapping[tuple[int | None, str | None], int]
@@ -49,7 +49,7 @@ class Owners:
             return None if prefix.own else self.numbers.get(key, prefix.number), moment
         plain = without_escapes(line)
         moment = self._when(plain)
-        carrier = read_carrier(plain, self.labels) if self.carried else None
+        carrier = read_launcher_prefix(plain, self.labels) if self.carried else None
         if carrier is None:
             return None, moment
         if moment is None:
@@ -59,15 +59,15 @@ class Owners:
     def _when(self, line: bytes) -> float | None:
         return None if self.written is None else read_when(line, self.written)
 
-    def listener(self) -> Listener:
+    def reader(self) -> LineOwnerReader:
         """Reads the log's lines one after the other from its beginning."""
         if self.entries is not None:
             return _ExportListener(self, self.entries)
         return _SectionListener(self) if self.sectioned else self
 
 
-class Listener(Protocol):
-    """Tells of each line who said it and when, as `Owners.read` does."""
+class LineOwnerReader(Protocol):
+    """Tells of each line who said it and when, as `LineOwner.read` does."""
 
     def read(self, line: bytes) -> tuple[int | None, float | None]:
         """The worker that said a line, and the line's own date and time; None for what is not known."""
@@ -77,12 +77,12 @@ class Listener(Protocol):
 class _SectionListener:
     """Lines of a log in sections: what no prefix or label tells, the header before them does."""
 
-    def __init__(self, owners: Owners) -> None:
+    def __init__(self, owners: LineOwner) -> None:
         self._owners = owners
         self._sections = Sections()
 
     def read(self, line: bytes) -> tuple[int | None, float | None]:
-        """As `Owners.read`; headers are nobody's."""
+        """As `LineOwner.read`; headers are nobody's."""
         if read_prefix(line, self._owners.xla_dist) is not None:
             return self._owners.read(line)
         worker, moment = self._owners.read(line)
@@ -96,15 +96,15 @@ class _SectionListener:
 class _ExportListener:
     """Lines of an export: the entry in which they stand tells who said it."""
 
-    def __init__(self, owners: Owners, entries: Sequence[int | None]) -> None:
+    def __init__(self, owners: LineOwner, entries: Sequence[int | None]) -> None:
         self._owners = owners
         self._entries = entries
-        self._exports: Exports | None = None
+        self._exports: ExportReader | None = None
 
     def read(self, line: bytes) -> tuple[int | None, float | None]:
-        """As `Owners.read`; what stands between entries is read as it stands."""
+        """As `LineOwner.read`; what stands between entries is read as it stands."""
         if self._exports is None:
-            self._exports = Exports(line)
+            self._exports = ExportReader(line)
         belongs_to_none = any(isinstance(each, bytes) for each in self._exports.add_line(line))
         place = self._exports.started - 1
         if belongs_to_none or not 0 <= place < len(self._entries):

@@ -69,11 +69,11 @@ def read_when(line: bytes, written: float | None = None) -> float | None:
     for number, form in enumerate(_FORMS):
         match = form.match(line)
         if match is not None:
-            return _told(number, match, written)
+            return _moment_of(number, match, written)
     return None
 
 
-def _told(form: int, match: re.Match[bytes], written: float | None) -> float | None:
+def _moment_of(form: int, match: re.Match[bytes], written: float | None) -> float | None:
     """What a date comes to; those of the same second are worked out once."""
     start, end = match.span("fraction")
     if start < 0:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from tui.logs.attribution.launcher_prefixes import read_carrier
+from tui.logs.attribution.launcher_prefixes import read_launcher_prefix
 from tui.logs.attribution.xla_dist_prefix import PREFIX, read_prefix
 from tui.logs.dialects.dialect import Dialect, Kind
 
@@ -177,4 +177,4 @@ def _found(match: re.Match[bytes], text: bytes) -> Found:
 
 
 def _is_bare(line: bytes) -> bool:
-    return b"\x1b" not in line and read_prefix(line, False) is None and read_carrier(line) is None
+    return b"\x1b" not in line and read_prefix(line, False) is None and read_launcher_prefix(line) is None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tui.errors import UsageError
-from tui.logs.attribution.launcher_prefixes import read_carrier
+from tui.logs.attribution.launcher_prefixes import read_launcher_prefix
 from tui.logs.attribution.xla_dist_prefix import read_prefix
 from tui.logs.dialects.catalogue_files import join_pattern, read_catalogue
 from tui.logs.dialects.dialect import COLUMNS, LONGEST, LOOSE_REACH, Dialect, Kind
@@ -177,7 +177,7 @@ def _own_text(line: bytes) -> bytes:
     prefix = read_prefix(line, False)
     if prefix is not None:
         return line[prefix.length :]
-    carrier = read_carrier(line)
+    carrier = read_launcher_prefix(line)
     if carrier is None:
         return line
     return line[carrier.length :] if carrier.said is None else without_escapes(carrier.said)

@@ -166,7 +166,7 @@ def regular(path: Path) -> tuple[Path, IO[bytes] | None]:
 
     Raises UsageError for a directory or a device, and where there is nothing to be read.
     """
-    with told(path):
+    with explain_errors(path):
         mode = path.stat().st_mode
         if stat.S_ISDIR(mode):
             raise UsageError(f"{path} is a directory", remedy="name a log file, or a run by its id")
@@ -191,7 +191,7 @@ def _device(path: Path) -> UsageError:
 
 def head_of(path: Path, name: str) -> tuple[bytes, Packing | None]:
     """The beginning of a file, unpacked, and how it is packed. Raises UsageError, with that name, for no log."""
-    with told(path), path.open("rb") as file:
+    with explain_errors(path), path.open("rb") as file:
         head = file.read(HEAD)
         packing = next((each for each in PACKINGS if head.startswith(each.magic)), None)
         if packing is not None:
@@ -214,7 +214,7 @@ def _refuse_binary(name: str, head: bytes) -> None:
 
 
 @contextmanager
-def told(path: Path) -> Iterator[Any]:
+def explain_errors(path: Path) -> Iterator[Any]:
     """Errors of the system as sentences."""
     try:
         yield

@@ -82,7 +82,7 @@ def _hashes(tails: Words) -> Words:
     return mixed
 
 
-class Piece(NamedTuple):
+class LogPiece(NamedTuple):
     """Bytes of a stream up to a line end, which stand between two places of a buffer."""
 
     data: Bytes
@@ -140,7 +140,7 @@ class Stream:
         """Count bytes from 0: another log of the source begins, and nothing of the one before is held."""
         self.taken = self.held_at = 0
 
-    def take(self, data: Bytes) -> list[Piece]:
+    def take(self, data: Bytes) -> list[LogPiece]:
         """Add a chunk; everything up to the last line end that has come, in pieces to be read in order.
 
         The rest is held for the next chunk. A large chunk is not copied.
@@ -152,15 +152,15 @@ class Stream:
         if not cut:
             self._hold(bytes(data), before)
             return []
-        pieces: list[Piece] = []
+        pieces: list[LogPiece] = []
         start = 0
         if self.held:
             start = cut if cut <= _WORTH_SPLITTING else data.find(b"\n", 0, cut) + 1 or cut
             block = b"".join((*self.held, data[:start]))
-            pieces.append(Piece(block, 0, len(block), *self._begin(before)))
+            pieces.append(LogPiece(block, 0, len(block), *self._begin(before)))
             self.held, self.held_bytes = [], 0
         if start < cut:
-            pieces.append(Piece(data, start, cut, before + start))
+            pieces.append(LogPiece(data, start, cut, before + start))
         if cut < len(data):
             self._hold(bytes(data[cut:]), before + cut)
         return pieces
@@ -172,7 +172,7 @@ class Stream:
         self.held, self.held_bytes = [], 0
         return block, offset
 
-    def look_at(self, offset: int) -> None:
+    def begin_text(self, offset: int) -> None:
         """Note that text is looked at which begins at an offset of the log, or before that, if it is so long."""
         self.line_offset = offset if self.begun_at is None else self.begun_at
         self.begun_at = None

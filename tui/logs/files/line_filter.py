@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from tui.logs.attribution.line_owner import Owners
+from tui.logs.attribution.line_owner import LineOwner
 from tui.logs.files.lines import LONGEST_LINE, names_core
 
 BLOCK = 1024 * 1024
@@ -45,9 +45,9 @@ class Picked:
 class Picker:
     """Chooses lines; of one worker or core it looks only at lines that hold its name."""
 
-    def __init__(self, owners: Owners, choice: Choice) -> None:
+    def __init__(self, owners: LineOwner, choice: Choice) -> None:
         self._owners = owners
-        self._listener = owners.listener()
+        self._listener = owners.reader()
         self._choice = choice
         self._names = self._names_sought()
         self._is_since: dict[int | None, bool] = {}
@@ -79,15 +79,15 @@ class Picker:
         """Worker and time of a line, with or without its end; None when it is not wanted."""
         choice = self._choice
         # What a line says counts for those after it where its place or its date tells about them.
-        told = self._told(line) if self._owners.is_by_place or choice.since is not None else None
+        told = self._worker_and_time(line) if self._owners.is_by_place or choice.since is not None else None
         if choice.core is not None and not names_core(line, choice.core):
             return None
-        worker, moment, is_since = told or self._told(line)
+        worker, moment, is_since = told or self._worker_and_time(line)
         if not is_since or (choice.worker is not None and worker != choice.worker):
             return None
         return worker, moment
 
-    def _told(self, line: bytes) -> tuple[int | None, float | None, bool]:
+    def _worker_and_time(self, line: bytes) -> tuple[int | None, float | None, bool]:
         """Worker and time of a line, and whether it is as new as is wanted."""
         worker, moment = self._listener.read(line.removesuffix(b"\n"))
         since = self._choice.since

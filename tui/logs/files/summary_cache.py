@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tui import __version__
-from tui.logs.attribution.line_owner import Owners
+from tui.logs.attribution.line_owner import LineOwner
 from tui.settings.home import make_private
 from tui.text.bounded_json import parse_json
 
@@ -42,7 +42,7 @@ class LogSummary:
     """The result of reading a log: a row for every core, and how to find the worker of a line."""
 
     rows: list[Row]
-    owners: Owners
+    owners: LineOwner
 
     def to_json(self) -> dict[str, Any]:
         """Return the summary as JSON for the cache."""
@@ -64,7 +64,7 @@ class LogSummary:
         labels = frozenset(label.encode("latin-1") for label in document["labels"])
         flags = {name: bool(document[name]) for name in ("xla_dist", "carried", "sectioned")}
         entries = None if document["entries"] is None else list(document["entries"])
-        owners = Owners(numbers, labels, entries=entries, **flags)
+        owners = LineOwner(numbers, labels, entries=entries, **flags)
         return cls([dict(row) for row in document["rows"]], owners)
 
 

@@ -22,7 +22,7 @@ def ends_of(values: npt.NDArray[Any]) -> Ints:
 
 
 @dataclass(frozen=True, eq=False)
-class Runs:
+class RowGroups:
     """Samples of a batch brought together by row, in arrival order within each."""
 
     order: Ints
@@ -36,7 +36,7 @@ class Runs:
     sizes: Ints
 
     @classmethod
-    def of(cls, rows: Ints) -> Runs:
+    def of(cls, rows: Ints) -> RowGroups:
         """The rows of a batch, brought together; they fit 16 bits, which numpy sorts fastest."""
         short = rows.astype(np.uint16)
         order = short.argsort(kind="stable")

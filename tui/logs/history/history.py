@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from tui.logs.history.grid import BUCKETS, SeriesGrid
-from tui.logs.history.grouping import MOST_ROWS, Runs, ends_of
+from tui.logs.history.grouping import MOST_ROWS, RowGroups, ends_of
 from tui.logs.history.time_axis import Clocks, SeriesAxis
 from tui.logs.vectorized.numpy_import import np, npt, places_of
 
-__all__ = ["BUCKETS", "MOST_ROWS", "CoreCurve", "History", "PodSeries", "Runs", "median_of"]
+__all__ = ["BUCKETS", "MOST_ROWS", "CoreSeries", "History", "PodSeries", "median_of"]
 
 _ROWS_AT_ONCE = 1024
 """Rows whose cells are moved together: a copy of them is held meanwhile."""
@@ -53,7 +53,7 @@ class PodSeries:
 
 
 @dataclass(frozen=True, eq=False)
-class CoreCurve:
+class CoreSeries:
     """One core's kept samples, oldest first. Epoch, step (-1 unknown) and time (NaN unknown) are the sample's own."""
 
     epoch: Ints
@@ -104,7 +104,7 @@ class History:
         return self._grid.shift
 
     def add(
-        self, runs: Runs, trails: Trails, epoch: Ints, step: Ints, time: Floats, clocks: Clocks | None = None
+        self, runs: RowGroups, trails: Trails, epoch: Ints, step: Ints, time: Floats, clocks: Clocks | None = None
     ) -> None:
         """Take in a batch of samples in arrival order; only those that stay are asked for their losses and rates.
 
@@ -129,7 +129,7 @@ class History:
         for whole, values in zip(self._own, (epoch, step, time), strict=False):
             whole[at] = values[kept]
 
-    def _last_of_each(self, runs: Runs, cells: Ints | int) -> tuple[tuple[Ints, Ints], Ints]:
+    def _last_of_each(self, runs: RowGroups, cells: Ints | int) -> tuple[tuple[Ints, Ints], Ints]:
         """Each row's last sample in each cell: row and cell, and the sample's place in the batch."""
         rows = runs.rows
         if isinstance(cells, int):
@@ -199,12 +199,12 @@ class History:
         trail: Trail = self._pairs[row, self._full(row), 1]
         return trail
 
-    def curve(self, row: int) -> CoreCurve:
+    def curve(self, row: int) -> CoreSeries:
         """A core's kept samples; without `steps` nothing tells which ones they are."""
         cells = self._full(row)
         unknown = np.full(len(cells), -1, np.int64), np.full(len(cells), -1, np.int64), np.full(len(cells), np.nan)
         epoch, step, time = (whole[row, cells] for whole in self._own) if self._own else unknown
-        return CoreCurve(epoch, step, time, self._pairs[row, cells, 0], self._pairs[row, cells, 1])
+        return CoreSeries(epoch, step, time, self._pairs[row, cells, 0], self._pairs[row, cells, 1])
 
     def _newest_values(self, rows: Ints, cells: Ints) -> Trail:
         """Each row's newest loss and rate at the end of each of some cells, by cell and row."""

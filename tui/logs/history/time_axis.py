@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tui.logs.history.grouping import Runs
+from tui.logs.history.grouping import RowGroups
 from tui.logs.vectorized.numpy_import import np, npt
 
 TICKS_PER_S = 1 << 20
@@ -69,7 +69,7 @@ class SeriesAxis:
         self._newest = float("nan")
         self._row_clocks = rows
 
-    def place(self, runs: Runs, time: Floats, clocks: Clocks | None) -> Placed:
+    def place(self, runs: RowGroups, time: Floats, clocks: Clocks | None) -> Placed:
         """Place a batch of samples in arrival order."""
         moments, before, self._taken = time, self._taken, self._taken + len(time)
         if not before and clocks is not None and np.isnan(time[0]):
@@ -98,7 +98,7 @@ class SeriesAxis:
         self._newest = float(moments[-1])
         return moments, low, high
 
-    def _of_clocks(self, runs: Runs, clock: Floats, *, is_first: bool) -> Floats:
+    def _of_clocks(self, runs: RowGroups, clock: Floats, *, is_first: bool) -> Floats:
         """Clocks as moments that go on over midnight: each row's nearest after the one before it."""
         if is_first:
             self.origin = float(clock[0])
@@ -113,7 +113,7 @@ class SeriesAxis:
             return moments
         return self._over_midnight(runs, clock, before, np.where(first, _FIRST_BACK_S, _BACK_S))
 
-    def _over_midnight(self, runs: Runs, clock: Floats, before: Floats, back: Floats) -> Floats:
+    def _over_midnight(self, runs: RowGroups, clock: Floats, before: Floats, back: Floats) -> Floats:
         """Clocks as moments, each row's first at most `back` before its last one `before`."""
         clock, starts = clock[runs.order], runs.starts
         gone = np.empty_like(clock)

@@ -6,11 +6,12 @@ import itertools
 from collections.abc import Mapping
 from typing import Any
 
-from tui.logs.history.history import MOST_ROWS, History, Runs
+from tui.logs.history.grouping import RowGroups
+from tui.logs.history.history import MOST_ROWS, History
 from tui.logs.snapshot import HAS_GLOBAL_RATE, HAS_LOSS, HAS_RATE, NO_TIME, UNKNOWN
 from tui.logs.state.first_nan import FirstNans
 from tui.logs.state.recent_rates import RecentRates
-from tui.logs.state.samples import ALL_KNOWN, SAMPLE_TYPES, TABLE_FIELDS, Ints, PlainSamples, Samples
+from tui.logs.state.samples import ALL_KNOWN, SAMPLE_TYPES, TABLE_FIELDS, Ints, Samples, UnparsedSamples
 from tui.logs.vectorized.numpy_import import np, npt, places_of
 
 MOST_EPOCHS = 4096
@@ -107,7 +108,7 @@ class CoreTable:
             self.columns[name][start:end] = np.nan
         self._rows.update(zip(_key(slots, cores, devices).tolist(), range(start, end), strict=False))
 
-    def _rows_for(self, samples: Samples | PlainSamples) -> Ints:
+    def _rows_for(self, samples: Samples | UnparsedSamples) -> Ints:
         keys = _key(samples.slot, samples.core, samples.device)
         rows = self._index.rows(keys)
         if (rows >= 0).all() or self.size >= MOST_ROWS:
@@ -118,7 +119,7 @@ class CoreTable:
         self._index = _Index(self._rows)
         return self._index.rows(keys)
 
-    def update(self, samples: Samples | PlainSamples) -> None:
+    def update(self, samples: Samples | UnparsedSamples) -> None:
         """Take in a batch; the outcome is the same as taking in its samples one by one."""
         rows = self._rows_for(samples)
         if (rows < 0).any():
@@ -127,7 +128,7 @@ class CoreTable:
             rows, samples = rows[kept], samples.part(kept)
         if not len(rows):
             return
-        if isinstance(samples, PlainSamples):
+        if isinstance(samples, UnparsedSamples):
             self._update_whole(rows, samples)
             return
         whole = samples.known == ALL_KNOWN
@@ -143,18 +144,20 @@ class CoreTable:
         self.recent.restart()
         self.first_nans.restart()
 
-    def _update_whole(self, rows: Ints, samples: Samples | PlainSamples) -> None:
+    def _update_whole(self, rows: Ints, samples: Samples | UnparsedSamples) -> None:
         columns = self.columns
         told = self._note_steps(samples.epoch, samples.step)
         self.recent.take(rows, samples)
         if isinstance(samples, Samples) and self.first_nans.may_take(samples):
             self.first_nans.take(rows, samples, self._wraps_at(rows, samples))
         if self.history is not None or not told:
-            runs = Runs.of(rows)
+            runs = RowGroups.of(rows)
             if not told:
                 self._count_wraps(runs, samples.step, samples.epoch)
             if self.history is not None:
-                self.history.add(runs, samples.trails, samples.epoch, samples.step, samples.time, samples.clocks)
+                self.history.add(
+                    runs, samples.losses_and_rates, samples.epoch, samples.step, samples.time, samples.clocks
+                )
             touched, counts, last = runs.rows, runs.sizes, runs.order[runs.ends]
         else:
             touched, counts, last = self._last_of(rows)
@@ -163,9 +166,9 @@ class CoreTable:
             first = np.empty(self.size, np.int64)
             first[rows[::-1]] = np.arange(len(rows) - 1, -1, -1)
             columns["first"][fresh] = self.sequence + first[fresh]
-        if isinstance(samples, PlainSamples):
+        if isinstance(samples, UnparsedSamples):
             self.first_nans.recover(touched)
-        newest = samples.part(last).whole()
+        newest = samples.part(last).parse()
         for name in TABLE_FIELDS:
             columns[name][touched] = getattr(newest, name)
         columns["count"][touched] += counts
@@ -174,7 +177,7 @@ class CoreTable:
 
     def _update_parts(self, rows: Ints, samples: Samples) -> None:
         """Samples that do not tell everything: together as far as none may add to the step before it."""
-        runs = Runs.of(rows)
+        runs = RowGroups.of(rows)
         adds = np.empty(len(rows), bool)
         adds[runs.order] = samples.step[runs.order] == self._steps_before(runs, samples.step)
         adds &= samples.step != UNKNOWN
@@ -195,7 +198,7 @@ class CoreTable:
         last[rows] = np.arange(len(rows))
         return touched, counts[touched], last[touched]
 
-    def _steps_before(self, runs: Runs, steps: Ints) -> Ints:
+    def _steps_before(self, runs: RowGroups, steps: Ints) -> Ints:
         """The step that each sample's row told before it; samples brought together by row."""
         before: Ints = np.empty_like(steps)
         before[1:] = steps[runs.order[:-1]]
@@ -204,7 +207,7 @@ class CoreTable:
 
     def _wraps_at(self, rows: Ints, samples: Samples) -> Ints:
         """How often the step of each sample's row had gone back when it was told."""
-        runs = Runs.of(rows)
+        runs = RowGroups.of(rows)
         back = samples.step[runs.order] < self._steps_before(runs, samples.step)
         back &= samples.epoch[runs.order] == UNKNOWN
         counted: Ints = np.cumsum(back, dtype=np.int64)
@@ -213,7 +216,7 @@ class CoreTable:
         wraps[runs.order] += counted
         return wraps
 
-    def _count_wraps(self, runs: Runs, steps: Ints, epochs: Ints) -> None:
+    def _count_wraps(self, runs: RowGroups, steps: Ints, epochs: Ints) -> None:
         """Count where a step goes back though no epoch is told."""
         back = (steps[runs.order] < self._steps_before(runs, steps)) & (epochs[runs.order] == UNKNOWN)
         if back.any():

@@ -10,7 +10,7 @@ from tui.logs.state.epoch_book import EpochBook
 from tui.logs.state.line_counts import LineCounts, LogSource
 from tui.logs.state.sample_queue import SampleQueue
 from tui.logs.state.samples import Record
-from tui.logs.state.stragglers import Thresholds
+from tui.logs.state.stragglers import CoreThresholds
 
 MOST_SOURCES = 8192
 """Sources kept apart at most: four times the workers of the largest pod."""
@@ -25,7 +25,7 @@ class DemuxState:
     A `slot` is the place of a source in `sources`.
     """
 
-    thresholds: Thresholds
+    thresholds: CoreThresholds
     table: CoreTable
     queue: SampleQueue = field(init=False)
     counts: LineCounts = field(default_factory=LineCounts)

@@ -2,32 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
-from tui.logs.snapshot import HAS_LOSS, UNKNOWN, format_time, optional_int
-from tui.logs.state.samples import Bools, Ints, Samples
+from tui.logs.snapshot import HAS_LOSS, UNKNOWN, FirstNanColumns
+from tui.logs.state.samples import Ints, Samples
 from tui.logs.vectorized.numpy_import import np, npt, places_of
-
-
-@dataclass(frozen=True, slots=True)
-class FirstNan:
-    """The first of the losses of a core that are no finite numbers, since its loss was last finite; None is unknown.
-
-    `offset` says where its line begins in the log of `worker` (a saved log: in the file, unpacked), in bytes; text
-    that a carriage return redraws is a line of its own. Of a sample told on several lines it is the last one's.
-    """
-
-    epoch: int | None
-    step: int | None
-    time: str | None
-    worker: int | None
-    offset: int | None
-
-    def to_json(self) -> dict[str, Any]:
-        """The place as `cores --json` prints it."""
-        return {name: getattr(self, name) for name in self.__slots__}
-
 
 _RECORD = np.dtype(
     [
@@ -115,38 +94,3 @@ class FirstNans:
         if size > len(self._records):
             more = np.zeros(max(size, 2 * len(self._records)) - len(self._records), _RECORD)
             self._records = np.concatenate((self._records, more))
-
-
-@dataclass(frozen=True, eq=False)
-class FirstNanColumns:
-    """Records of cores whose loss has been no finite number, as they were at one moment."""
-
-    rows: Ints
-    """The rows that these are of, ascending."""
-    epoch: Ints
-    step: Ints
-    time: npt.NDArray[np.float64]
-    time_kind: npt.NDArray[np.uint8]
-    offset: Ints
-
-    def of_row(self, row: int, worker: int | None) -> FirstNan | None:
-        """The record of a row, which is a core of that worker; None where it has none."""
-        place = int(np.searchsorted(self.rows, row))
-        if place == len(self.rows) or self.rows[place] != row:
-            return None
-        return FirstNan(
-            epoch=optional_int(self.epoch[place]),
-            step=optional_int(self.step[place]),
-            time=format_time(float(self.time[place]), int(self.time_kind[place])),
-            worker=worker,
-            offset=optional_int(self.offset[place]),
-        )
-
-    def earliest(self, rows: Ints) -> tuple[int, int] | None:
-        """The smallest epoch and step (-1: unknown) among the records of these rows."""
-        among: Bools = np.isin(self.rows, rows)
-        if not among.any():
-            return None
-        epochs, steps = self.epoch[among], self.step[among]
-        first = int(np.lexsort((steps, epochs))[0])
-        return int(epochs[first]), int(steps[first])

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tui.logs.history.history import Runs
-from tui.logs.state.samples import Floats, Ints, PlainSamples, Samples, rates_from
+from tui.logs.history.grouping import RowGroups
+from tui.logs.state.samples import Floats, Ints, Samples, UnparsedSamples, rates_from
 from tui.logs.vectorized.numpy_import import np, npt, places_of
 
 MOST_DEPTH = 256
@@ -26,9 +26,9 @@ class RecentRates:
         self._pending: list[tuple[Ints, Floats | npt.NDArray[np.uint64]]] = []
         self._waiting = 0
 
-    def take(self, rows: Ints, samples: Samples | PlainSamples) -> None:
+    def take(self, rows: Ints, samples: Samples | UnparsedSamples) -> None:
         """Take in a batch in arrival order; samples that tell no rate count for nothing."""
-        places, rates = samples.told_rates()
+        places, rates = samples.known_rates()
         rows = rows if places is None else rows[places]
         if not len(rows):
             return
@@ -86,7 +86,7 @@ class RecentRates:
                 self._rates[rows, self._counts[rows] % self.depth] = rates_from(rates)
             self._counts[rows] += 1
             return
-        runs = Runs.of(rows)
+        runs = RowGroups.of(rows)
         behind = np.repeat(runs.ends, runs.sizes)
         behind -= np.arange(len(behind))
         kept = places_of(behind < self.depth)

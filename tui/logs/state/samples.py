@@ -50,11 +50,11 @@ class Samples:
         """Some of the samples: a slice or an array of places."""
         return Samples(*(getattr(self, name)[places] for name in SAMPLE_FIELDS))
 
-    def whole(self) -> Samples:
+    def parse(self) -> Samples:
         """The samples with all columns there: these."""
         return self
 
-    def trails(self, places: Ints) -> tuple[Floats, Floats]:
+    def losses_and_rates(self, places: Ints) -> tuple[Floats, Floats]:
         """Losses and rates of some samples as numbers."""
         return self.loss[places], self.rate[places]
 
@@ -62,7 +62,7 @@ class Samples:
         """The seconds of the day that each sample's clock tells, NaN unknown."""
         return clock_seconds(self.clock.view(np.uint64).reshape(len(self), -1)[:, 0])
 
-    def told_rates(self) -> tuple[Ints | None, Floats | Words]:
+    def known_rates(self) -> tuple[Ints | None, Floats | Words]:
         """The rates of the samples that tell one, and which samples these are (None: all)."""
         told = (self.known & HAS_RATE) > 0
         return (None, self.rate) if told.all() else (places_of(told), self.rate[told])
@@ -82,7 +82,7 @@ SAMPLE_TYPES: dict[str, Any] = {
 
 
 @dataclass(eq=False)
-class PlainSamples:
+class UnparsedSamples:
     """A batch of samples that tell everything, their losses and rates still as digits (see `fast.Found`).
 
     Most samples of a long log are superseded within their batch: turning only the last ones into numbers saves a
@@ -104,11 +104,11 @@ class PlainSamples:
     def __len__(self) -> int:
         return len(self.slot)
 
-    def part(self, places: Any) -> PlainSamples:
+    def part(self, places: Any) -> UnparsedSamples:
         """Some of the samples: a slice or an array of places."""
-        return PlainSamples(*(getattr(self, name)[places] for name in _PLAIN_FIELDS))
+        return UnparsedSamples(*(getattr(self, name)[places] for name in _PLAIN_FIELDS))
 
-    def trails(self, places: Ints) -> tuple[Floats, Floats]:
+    def losses_and_rates(self, places: Ints) -> tuple[Floats, Floats]:
         """Losses and rates of some samples as numbers."""
         loss, rate = decimal(np.stack((self.loss[places], self.rate[places])), _DECIMALS[:2])
         return loss, rate
@@ -117,11 +117,11 @@ class PlainSamples:
         """The seconds of the day that each sample's clock tells, NaN unknown."""
         return clock_seconds(self.clock)
 
-    def told_rates(self) -> tuple[Ints | None, Floats | Words]:
+    def known_rates(self) -> tuple[Ints | None, Floats | Words]:
         """The rates, still as digits (see `rates_from`), of all samples."""
         return None, self.rate
 
-    def whole(self) -> Samples:
+    def parse(self) -> Samples:
         """The samples with all columns there and all numbers made."""
         size = len(self)
         clock = np.zeros(size, f"S{CLOCK_BYTES}")
@@ -155,7 +155,7 @@ def rates_from(rates: Floats | Words) -> Floats:
     return decimal(rates.view(np.uint64), RATE_DECIMALS) if rates.dtype == np.uint64 else rates.view(np.float64)
 
 
-_PLAIN_FIELDS = tuple(field.name for field in fields(PlainSamples))
+_PLAIN_FIELDS = tuple(field.name for field in fields(UnparsedSamples))
 
 Record = tuple[int, int, int, int, int, float, float, float, int, bytes, float, int, float, int, int]
 """One sample, in the order of `Samples`' fields."""

@@ -22,7 +22,7 @@ _LEAST = 2
 
 
 @dataclass(frozen=True)
-class Thresholds:
+class CoreThresholds:
     """When a core counts as behind, slow or silent."""
 
     straggler: float = 3.0
@@ -35,12 +35,12 @@ class Thresholds:
     """Seconds without a line of its own; where a core's lines are rarer, a few of them."""
 
     @classmethod
-    def from_settings(cls, values: Mapping[str, float]) -> Thresholds:
+    def from_settings(cls, values: Mapping[str, float]) -> CoreThresholds:
         """The profile's `[thresholds]`; names of other parts are left aside."""
         return cls(**{name: float(values[name]) for name in cls.__dataclass_fields__ if name in values})
 
 
-def behind(lag: Floats, usual: float, smallest_step: int, thresholds: Thresholds) -> Bools:
+def behind(lag: Floats, usual: float, smallest_step: int, thresholds: CoreThresholds) -> Bools:
     """Which cores are so many lines behind the median, which printed what they now print a while ago.
 
     `usual` are the seconds that lie between two lines of a core (NaN unknown), `lag` is told in steps.
@@ -53,7 +53,7 @@ def behind(lag: Floats, usual: float, smallest_step: int, thresholds: Thresholds
 
 
 def paces(
-    recent: RecentRates, rows: Ints, kinds: Kinds, counting: Bools, thresholds: Thresholds
+    recent: RecentRates, rows: Ints, kinds: Kinds, counting: Bools, thresholds: CoreThresholds
 ) -> tuple[Floats, Bools]:
     """Each core's own rate as a share of the median core's (NaN unknown), and which cores are slow.
 

@@ -12,9 +12,9 @@ from tui.logs.dialects.registry import LONGEST, TRAINING, Dialect
 from tui.logs.files.line_assembler import UNSEEN, Stream
 from tui.logs.single_line_reader import SingleLineReader
 from tui.logs.state.demux_state import DemuxState
-from tui.logs.state.samples import Bools, Floats, Ints, PlainSamples
+from tui.logs.state.samples import Bools, Floats, Ints, UnparsedSamples
 from tui.logs.vectorized.hint_search import HintFinder, hint_finder_for
-from tui.logs.vectorized.line_scanner import MOMENT, TAILS, Bytes, Found, Heads, Scanner
+from tui.logs.vectorized.line_scanner import MOMENT, TAILS, Bytes, MatchedLines, PrefixBytes, Scanner
 from tui.logs.vectorized.numpy_import import np, npt, places_of
 from tui.logs.vectorized.packed_digits import Words
 
@@ -66,7 +66,7 @@ class BlockReader:
     """Lines of any number of streams, gathered to be looked at together."""
 
     def __init__(self, state: DemuxState, lines: SingleLineReader, dialects: Sequence[Dialect]) -> None:
-        self._context = _Context(state, lines, tuple(dialects))
+        self._context = _BlockContext(state, lines, tuple(dialects))
         self._lines = lines
         self._parts: list[Part] = []
         self._scanner: Scanner | None = None
@@ -117,7 +117,7 @@ class BlockReader:
                 offset += len(line) + 1
 
 
-class _Context:
+class _BlockContext:
     """What all blocks share: the state, the reader of single lines, and what depends on the dialects."""
 
     def __init__(self, state: DemuxState, lines: SingleLineReader, dialects: tuple[Dialect, ...]) -> None:
@@ -137,7 +137,7 @@ class _Context:
 class _Block:
     """The lines of one block, and the parts of streams that they came in."""
 
-    def __init__(self, context: _Context, scanner: Scanner, parts: list[Part]) -> None:
+    def __init__(self, context: _BlockContext, scanner: Scanner, parts: list[Part]) -> None:
         self.context = context
         self.state = context.state
         self.lines = context.lines
@@ -159,7 +159,7 @@ class _Block:
         left = np.ones(len(found.ends), bool)
         left[found.lines] = False
         others = places_of(left)
-        places, quiet_prefix = self._quiet(found.begins[others], found.ends[others])
+        places, quiet_prefix = self._skippable_lines(found.begins[others], found.ends[others])
         quiet = others[places]
         starts = np.concatenate((found.starts, found.begins[quiet]))
         prefix = np.concatenate((found.prefix, quiet_prefix))
@@ -187,7 +187,7 @@ class _Block:
 
     def _read_prefixes(self, starts: Ints, prefix: Ints, owners: Ints) -> tuple[Ints, Floats, Bools]:
         """Slot and time (NaN none) of each line; and which lines have a prefix seen before, or surely none."""
-        slots = self._homes(owners, prefix == 0)
+        slots = self._default_slots(owners, prefix == 0)
         places = places_of(prefix > 0)
         if not len(places):
             return slots, self.nows[owners], slots >= 0
@@ -195,18 +195,18 @@ class _Block:
         are_first = places[-1] == len(places) - 1
         dated = slice(len(places)) if are_first else places
         begins, lengths = starts[dated], prefix[dated]
-        heads = self.scanner.heads(begins)
+        heads = self.scanner.prefix_bytes(begins)
         tails = heads.tails(lengths)
         moments, sizes = self._moments(begins, heads)
         are_moments = np.array([moment is not None for moment in moments]).repeat(sizes)
         slots[dated] = found = self._find(owners[dated], tails)
-        self._note_new(are_moments & (found == UNSEEN), owners[dated], begins, lengths, tails)
+        self._queue_new_prefixes(are_moments & (found == UNSEEN), owners[dated], begins, lengths, tails)
         good = slots >= 0
         good[dated] &= are_moments
         told = np.array([_NAN if moment is None else moment for moment in moments])
         return slots, self._times(told, sizes, dated, owners, good), good
 
-    def _note_new(self, new: Bools, owners: Ints, begins: Ints, lengths: Ints, tails: Words) -> None:
+    def _queue_new_prefixes(self, new: Bools, owners: Ints, begins: Ints, lengths: Ints, tails: Words) -> None:
         """Keep the prefixes not seen before, to be learned once their lines have been read one by one."""
         if new.any():
             self._news = owners[new], begins[new], lengths[new], tails[:, new]
@@ -229,7 +229,7 @@ class _Block:
             self.state.add_moments(first, last)
         return times
 
-    def _moments(self, begins: Ints, heads: Heads) -> tuple[list[float | None], Ints]:
+    def _moments(self, begins: Ints, heads: PrefixBytes) -> tuple[list[float | None], Ints]:
         """What runs of lines with the same date and time begin with, as `Moments` reads it, and how long they are."""
         changes = heads.moments_change()
         read, text = self.context.moments.read, self.scanner.text
@@ -243,7 +243,7 @@ class _Block:
         owners: Ints = np.searchsorted(self._bounds, starts, side="right").astype(np.int64)
         return owners
 
-    def _homes(self, owners: Ints, bare: Bools) -> Ints:
+    def _default_slots(self, owners: Ints, bare: Bools) -> Ints:
         """The slot of each line where its stream has lines without a prefix; else -1."""
         if len(self._streams) == 1:
             return np.full(
@@ -266,8 +266,8 @@ class _Block:
             slots[mine] = self._streams[place].known.find(tails[:, mine])
         return slots
 
-    def _samples(self, found: Found, slots: Ints, times: Floats) -> PlainSamples:
-        return PlainSamples(
+    def _samples(self, found: MatchedLines, slots: Ints, times: Floats) -> UnparsedSamples:
+        return UnparsedSamples(
             slot=slots,
             core=found.core,
             device=found.device,
@@ -288,7 +288,7 @@ class _Block:
             seen = float(self.nows[0]) if self.is_wall and len(self.parts) == 1 else times
             self.state.counts.add(slots, seen, is_wall=self.is_wall, samples=samples)
 
-    def _read_singly(self, lines: Ints, silent: Ints, found: Found) -> list[int]:
+    def _read_singly(self, lines: Ints, silent: Ints, found: MatchedLines) -> list[int]:
         """Read these lines one by one, in their order; and which of the silent ones were read among them."""
         starts, ends = found.begins[lines], found.ends[lines]
         owners = self._owners(starts).tolist()
@@ -303,7 +303,7 @@ class _Block:
             heard += self._read_beneath(silent, before, len(found.ends), found)
         return heard
 
-    def _read_beneath(self, silent: Ints, first: int, last: int, found: Found) -> list[int]:
+    def _read_beneath(self, silent: Ints, first: int, last: int, found: MatchedLines) -> list[int]:
         """Read silent lines from one line to another as long as they may belong to a header; which these are."""
         heard = []
         for line in silent[slice(*np.searchsorted(silent, (first, last)))].tolist():
@@ -319,7 +319,7 @@ class _Block:
         part = self.parts[owner]
         self.lines.read_line(part.stream, self.scanner.text(start, end), part.now, part.offset_of(start))
 
-    def _quiet(self, starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
+    def _skippable_lines(self, starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
         """Which lines no dialect can match, and how long the prefix of each could be; none where nobody can tell.
 
         Those without a prefix come last.
@@ -335,7 +335,7 @@ class _Block:
         quiet = places_of(~odd)
         begins, stops = starts[quiet], ends[quiet]
         prefix, is_none = self._prefixes(begins, stops, first[quiet])
-        telling = self._telling(signs, begins if self.context.matches_prefixes else begins + prefix, stops)
+        telling = self._lines_with_hints(signs, begins if self.context.matches_prefixes else begins + prefix, stops)
         for place in telling.tolist():
             if LABELLED_SAMPLE.match(self.scanner.text(int(begins[place]), int(stops[place])).lstrip(b"\r")):
                 return none, none
@@ -344,7 +344,7 @@ class _Block:
         kept = np.concatenate((places_of(told & (prefix > 0)), places_of(told & (prefix == 0))))
         return quiet[kept], prefix[kept]
 
-    def _telling(self, signs: HintFinder, starts: Ints, ends: Ints) -> Ints:
+    def _lines_with_hints(self, signs: HintFinder, starts: Ints, ends: Ints) -> Ints:
         """Which lines hold something that a dialect could match, from these places on."""
         # Each with its line end.
         after = ends + 1
@@ -387,10 +387,10 @@ class _Block:
         streams = self._stream_of[owners]
         for place in places_of(np.bincount(streams) > 0).tolist():
             mine, stream = places_of(streams == place), self._streams[place]
-            told = partial(self._slot_told, stream, begins[mine], lengths[mine])
+            told = partial(self._slot_in_prefix, stream, begins[mine], lengths[mine])
             stream.known.learn(tails[:, mine], told)
 
-    def _slot_told(self, stream: Stream, begins: Ints, lengths: Ints, place: int) -> int:
+    def _slot_in_prefix(self, stream: Stream, begins: Ints, lengths: Ints, place: int) -> int:
         """The slot of the worker that a prefix names after its moment; -1 where it names none."""
         begin = int(begins[place])
         match = PREFIX.fullmatch(self.scanner.text(begin + MOMENT, begin + int(lengths[place])))

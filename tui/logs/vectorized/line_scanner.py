@@ -18,7 +18,7 @@ from tui.logs.vectorized.packed_digits import (
     LAST,
     TEN,
     Bools,
-    Field,
+    DigitField,
     Ints,
     Words,
     expected,
@@ -64,7 +64,7 @@ _POINTED = {n: expected(b"0" * (7 - n) + b"." + b"0" * n) for n in (LOSS_DECIMAL
 
 
 @dataclass(eq=False)
-class Found:
+class MatchedLines:
     """The lines of a block that are plain training lines; columns in the block's order."""
 
     ends: Ints
@@ -92,10 +92,10 @@ class Found:
     def __len__(self) -> int:
         return len(self.lines)
 
-    def part(self, kept: Bools) -> Found:
+    def part(self, kept: Bools) -> MatchedLines:
         """The lines that are marked."""
         columns = {name: value[kept] for name, value in self.__dict__.items() if name not in _OF_ALL_LINES}
-        return Found(self.ends, self.begins, **columns)
+        return MatchedLines(self.ends, self.begins, **columns)
 
 
 _OF_ALL_LINES = ("ends", "begins")
@@ -117,7 +117,7 @@ class Chunk:
         return words
 
 
-class Heads:
+class PrefixBytes:
     """The beginnings of lines that have a prefix."""
 
     def __init__(self, chunk: Chunk) -> None:
@@ -181,23 +181,23 @@ class Scanner:
         self._filled = 0
 
     def text(self, start: int, end: int) -> bytes:
-        """Bytes of the block, by the places that `Found` gives."""
+        """Bytes of the block, by the places that `MatchedLines` gives."""
         return self._view[_PAD + start : _PAD + end].tobytes()
 
     def octets(self, places: Ints) -> npt.NDArray[np.uint8]:
         """The byte at each of these places, which may lie a little beyond the end (zeros)."""
         return self._octets.take(places + _PAD)
 
-    def heads(self, places: Ints) -> Heads:
+    def prefix_bytes(self, places: Ints) -> PrefixBytes:
         """The beginnings of lines, which are at these places."""
-        return Heads(self._chunks.at(places + _PAD, _HEAD_ROOM))
+        return PrefixBytes(self._chunks.at(places + _PAD, _HEAD_ROOM))
 
     def joined(self, starts: Ints, ends: Ints) -> bytes:
         """These stretches of the block, one after the other."""
         view, spans = self._view, zip((starts + _PAD).tolist(), (ends + _PAD).tolist(), strict=True)
         return b"".join([view[start:end] for start, end in spans])
 
-    def scan(self) -> Found:
+    def scan(self) -> MatchedLines:
         """Find the plain training lines of what was put in; the next `put` begins a new block."""
         end, self._filled = _PAD + self._filled, 0
         self._view[end : end + _PAD] = bytes(_PAD)
@@ -224,7 +224,7 @@ class Scanner:
         ends += start
         return ends
 
-    def _read(self, begins: Ints, ends: Ints) -> Found:
+    def _read(self, begins: Ints, ends: Ints) -> MatchedLines:
         """Of all lines those that are plain training lines, read from their ends to their beginnings."""
         returns = self._octets.take(ends - 1) == ord("\r")
         if returns.any():
@@ -247,7 +247,7 @@ class Scanner:
         prefix = fields.places() - begin
         good = fields.good
         good &= (prefix == 0) | ((prefix >= MOMENT + TAILS.start) & (prefix < MOMENT + TAILS.stop))
-        found = Found(
+        found = MatchedLines(
             *(_NONE, _NONE, lines, begin, prefix),
             core=core,
             device=device,
@@ -269,17 +269,17 @@ class Scanner:
             fields.good &= before.length <= _MOST_ORDINAL
             return np.full(len(numbers), -1, np.int64), numbers
         if has_epoch.all():
-            fields.pass_by(len(_EPOCH))
+            fields.skip(len(_EPOCH))
             core = fields.integer()
             fields.good &= core.length <= _MOST_ORDINAL
             return numbers, core.number()
-        fields.pass_by(np.where(has_epoch, len(_EPOCH), 0))
+        fields.skip(np.where(has_epoch, len(_EPOCH), 0))
         core = fields.integer(has_epoch)
         fields.good &= np.where(has_epoch, core.length, before.length) <= _MOST_ORDINAL
         return np.where(has_epoch, numbers, -1), np.where(has_epoch, core.number(), numbers)
 
 
-def scan(block: bytes) -> Found:
+def scan(block: bytes) -> MatchedLines:
     """Find the plain training lines of a block that begins at a line's start and ends at a line's end."""
     scanner = Scanner(len(block))
     scanner.put(block, 0, len(block))
@@ -305,7 +305,7 @@ class _Fields:
         """Where each line has been read down to."""
         return self._places - self._passed if self._passed else self._places
 
-    def pass_by(self, length: Ints | int) -> None:
+    def skip(self, length: Ints | int) -> None:
         """Go on before bytes that have been looked at: as many in all lines, or in each its own."""
         if isinstance(length, int):
             self._passed += length
@@ -319,33 +319,33 @@ class _Fields:
         else:
             self.good &= self._words() == word_of(name[-_WORD:])
             self.good &= self._words(len(name) - _WORD) == word_of(name[:_WORD])
-        self.pass_by(len(name))
+        self.skip(len(name))
 
     def ends_with(self, name: bytes) -> Bools:
         """Which lines have a name (of less than eight bytes) next."""
         found: Bools = self._words() & LAST[len(name)] == word_of(name.rjust(_WORD, b"\0"))
         return found
 
-    def integer(self, asked: Bools | None = None) -> Field:
+    def integer(self, asked: Bools | None = None) -> DigitField:
         """Integers of one to eight digits; of the lines asked for."""
         field = field_of(self._words(), DIGITS)
         there = field.length > 0
         self.good &= there if asked is None else there | ~asked
-        self.pass_by(field.length if asked is None else np.where(asked, field.length, 0))
+        self.skip(field.length if asked is None else np.where(asked, field.length, 0))
         return field
 
     def decimal(self, decimals: int) -> Words:
         """Numbers of at most eight characters with so many decimals; their digits hold a zero for the point."""
         field = field_of(self._words(), _POINTED[decimals])
         self.good &= field.length >= decimals + len("0.")
-        self.pass_by(field.length)
+        self.skip(field.length)
         return field.digits
 
     def clock(self) -> Words:
         """The eight bytes of clocks."""
         clock: Words = self._words().copy()
         self.good &= strange_bytes(clock ^ _CLOCK, _ABOVE_CLOCK) == 0
-        self.pass_by(CLOCK)
+        self.skip(CLOCK)
         return clock
 
     def device(self) -> Ints:
@@ -354,14 +354,14 @@ class _Fields:
         device >>= np.uint64(48)
         length = LEAD + len("=xla:0/")
         if is_right.all():
-            self.pass_by(length)
+            self.skip(length)
             return device.view(np.int64)
         longer, is_longer = self._device(1, _TWO_DIGITS)
         is_longer &= self._words() >> np.uint64(56) == ord("/")
         self.good &= is_right | is_longer
         longer >>= np.uint64(48)
         both = (longer & np.uint64(0xFF)) * TEN + (longer >> BYTE)
-        self.pass_by(np.where(is_right, length, length + 1))
+        self.skip(np.where(is_right, length, length + 1))
         return np.where(is_right, device, both).view(np.int64)
 
     def _device(self, after: int, expected: tuple[np.uint64, np.uint64]) -> tuple[Words, Bools]:

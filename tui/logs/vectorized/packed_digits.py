@@ -61,7 +61,7 @@ _LOW = np.uint64(0xFF)
 
 
 @dataclass(frozen=True, eq=False)
-class Field:
+class DigitField:
     """A field of many lines: its digits, right-aligned with zeros before them, and how many bytes it takes."""
 
     digits: Words
@@ -85,7 +85,7 @@ def strange_bytes(values: Words, above: np.uint64) -> Words:
     return strange
 
 
-def field_of(words: Words, shape: tuple[np.uint64, np.uint64]) -> Field:
+def field_of(words: Words, shape: tuple[np.uint64, np.uint64]) -> DigitField:
     """What the words end with (in memory) as long as it is as `expected` said."""
     pattern, above = shape
     values = words ^ pattern
@@ -93,13 +93,13 @@ def field_of(words: Words, shape: tuple[np.uint64, np.uint64]) -> Field:
     length = _common_length(strange)
     if length is not None:
         values &= LAST[length]
-        return Field(values, length)
+        return DigitField(values, length)
     # The highest bit that is set is the number's exponent, as floating point has it; eight of them lie in a byte.
     exponents = strange.astype(np.float64).view(np.int64)
     exponents >>= 55
     lengths: Ints = np.minimum(_NO_DIGITS - exponents, 8)
     values &= LAST.take(lengths)
-    return Field(values, lengths)
+    return DigitField(values, lengths)
 
 
 def _common_length(strange: Words) -> int | None:
