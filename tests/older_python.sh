@@ -38,7 +38,7 @@ leave_out tests/runs/test_worker_follow.py tests/runs/test_worker_job.py tests/r
     tests/runs/test_few_sessions.py tests/localpod/test_guardian.py tests/cli/test_file_limit.py
 # Firewall rules are decided by arithmetic, slices are taken away by the API, slow links are sshd's and a proxy's; a served
 # console is the console of tests/console behind a library of its own.
-leave_out tests/checks/test_firewall.py tests/runs/test_taken_away.py tests/ssh/test_slow_links.py tests/cli/test_serve.py
+leave_out tests/checks/test_firewall.py tests/runs/test_taken_away.py tests/cli/test_serve.py
 # Whose host keys are believed is OpenSSH's files and asyncssh's reading of them, the configuration `ssh -G`'s, who is let in
 # sshd's. tests/ssh/test_fleet, test_client_keys and test_upload log in on this Python: known, unknown, by jump hosts, again.
 leave_out tests/ssh/test_known_hosts.py tests/ssh/test_openssh_config.py tests/ssh/test_max_startups.py tests/ssh/test_login.py \

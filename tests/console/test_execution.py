@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tests.console.stage import a_slice
 from tui.console.render.exec_progress import MOST_EACH, MOST_LINES, Execution
 from tui.errors import OutOfReachError
-from tui.ssh.exec.command_result import CommandResult
+from tui.ssh.exec.command import CommandResult
 
 
 def _execution(count: int = 4) -> Execution:

@@ -14,9 +14,9 @@ import pytest
 from tests.sshd import OpensshWorker, free_port, make_key
 from tui.pod.worker import Worker
 from tui.ssh.config.access import Access, ClientKey, Login
-from tui.ssh.errors import Reason, SshError, unconnected
-from tui.ssh.exec.port_probe import classify_port
-from tui.ssh.fleet import Fleet, LoginResult
+from tui.ssh.errors import Reason, SshError, connect_error
+from tui.ssh.exec.port_probe import LoginResult, classify_port
+from tui.ssh.fleet import Fleet
 
 Start = Callable[..., OpensshWorker]
 
@@ -89,7 +89,7 @@ async def test_silence_to_the_first_packet_is_a_firewall() -> None:
 
 @pytest.mark.parametrize("number", [errno.EHOSTUNREACH, errno.ENETUNREACH])
 def test_no_route_is_told(number: int) -> None:
-    error = unconnected(OSError(number, "x"), 2, Login("10.1.1.1", 22, "me"), 15)
+    error = connect_error(OSError(number, "x"), 2, Login("10.1.1.1", 22, "me"), 15)
     assert (error.reason, error.worker) == (Reason.NO_ROUTE, 2)
 
 
@@ -98,13 +98,13 @@ async def test_a_web_server_is_not_an_ssh_server() -> None:
     async with _speaker(says, first=False) as port:
         reach, error = await _reach("127.0.0.1", port)
     assert (reach.stage, error.reason) == ("greeting", Reason.NOT_SSH)
-    assert error.why == f"what listens on 127.0.0.1:{port} does not speak SSH: it says HTTP/1.1 400 Bad ␛[31mRequest"
+    assert error.why == f'127.0.0.1:{port} is not an SSH server (it answered "HTTP/1.1 400 Bad ␛[31mRequest")'
 
 
 async def test_what_greets_at_length_is_not_repeated_at_length() -> None:
     async with _speaker(b"* OK " + b"x" * 200 + b"\r\n", first=False) as port:
         _, error = await _reach("127.0.0.1", port)
-    assert error.why.endswith(f"it says * OK {'x' * 55}…")
+    assert error.why.endswith('(it answered "* OK ' + "x" * 55 + '…")')
 
 
 async def test_a_server_that_says_nothing_is_not_an_ssh_server() -> None:
@@ -117,7 +117,7 @@ async def test_a_server_that_says_something_else_and_waits_is_named_by_it() -> N
     async with _speaker(b"220 mail ESMTP\r\n", hang=True) as port:
         reach, error = await _reach("127.0.0.1", port, login_timeout=1.0)
     assert (reach.stage, error.reason) == ("greeting", Reason.NOT_SSH)
-    assert error.why.endswith("it says 220 mail ESMTP")
+    assert error.why.endswith('(it answered "220 mail ESMTP")')
 
 
 async def test_a_server_of_the_first_ssh_is_too_old_and_not_busy() -> None:
@@ -199,7 +199,7 @@ async def test_a_server_that_wants_more_than_a_key_is_not_said_to_refuse_the_key
         reach = await fleet.try_login(0)
     assert isinstance(reach.error, SshError)
     assert (reach.stage, reach.error.reason) == ("login", Reason.DENIED)
-    assert "root@127.0.0.1 wants password" in str(reach.error)
+    assert "root@127.0.0.1 requires password" in str(reach.error)
     assert "sshd_config" in reach.error.remedy
 
 

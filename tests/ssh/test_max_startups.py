@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tests.sshd import OpensshWorker
-from tui.ssh.fleet import CommandResult, Fleet
+from tui.ssh.exec.command import CommandResult
+from tui.ssh.fleet import Fleet
 
 Start = Callable[..., OpensshWorker]
 FEW = ("MaxStartups 2:50:4",)

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-
-from tui.ssh.transport.dns import in_turn
 
 _PROLOGUE = """
 import asyncio, socket, sys, threading
@@ -82,11 +79,3 @@ def test_a_silent_dns_server_is_told_and_holds_up_nothing(tmp_path: Path) -> Non
 @needs_namespaces
 def test_a_silent_address_does_not_hide_the_one_that_answers(tmp_path: Path) -> None:
     assert _alone(tmp_path, _TWO_ADDRESSES) == ["True"]
-
-
-def test_families_take_turns_and_no_address_is_left_out() -> None:
-    v6, v4 = socket.AF_INET6, socket.AF_INET
-    found = [(v6, "a"), (v6, "b"), (v6, "c"), (v4, "d")]
-    assert in_turn(found) == [(v6, "a"), (v4, "d"), (v6, "b"), (v6, "c")]
-    assert in_turn(found[::-1]) == [(v4, "d"), (v6, "c"), (v6, "b"), (v6, "a")]
-    assert in_turn([(v4, "a"), (v4, "b")]) == [(v4, "a"), (v4, "b")]

@@ -17,7 +17,7 @@ from tui.errors import UsageError, WorkerError
 from tui.ssh.fleet import Fleet
 from tui.ssh.sync.bundle import read_bundle
 from tui.ssh.sync.source_tree import read_tree
-from tui.ssh.sync.upload import SyncResult, code_directory, send_bundle, sync_tree
+from tui.ssh.sync.upload import SyncResult, UploadTimeouts, code_directory, send_bundle, sync_tree
 
 Start = Callable[..., OpensshWorker]
 
@@ -199,7 +199,7 @@ async def test_a_shell_that_prints_a_lot_or_half_a_line_does_no_harm(
 async def test_a_shell_that_keeps_the_code_from_arriving_is_named(
     sshd: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start_up: str
 ) -> None:
-    monkeypatch.setattr("tui.ssh.sync.upload.BEGINS_WITHIN", 1.5)
+    monkeypatch.setattr("tui.ssh.sync.upload.TIMEOUTS", UploadTimeouts(begin_s=1.5))
     error = await _refused_by(sshd(), tmp_path, start_up, Fleet)
     assert "for 1.5 s" in error.why
     assert "start-up files" in error.remedy
@@ -238,7 +238,7 @@ async def _refused_by(server: OpensshWorker, tmp_path: Path, start_up: str, flee
 async def test_a_shell_that_prints_without_end_is_named(
     sshd: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tui.ssh.sync.upload._MOST_CHATTER", 10_000)
+    monkeypatch.setattr("tui.ssh.sync.upload._MAX_CHATTER_BYTES", 10_000)
     server = sshd()
     (server.home / ".bashrc").write_text("yes\n")
     (tmp_path / "source").mkdir()
@@ -252,7 +252,7 @@ async def test_a_shell_that_prints_without_end_is_named(
 async def test_a_worker_that_takes_no_more_of_the_code_is_named(
     sshd: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tui.ssh.sync.upload.MOVES_WITHIN", 2.0)
+    monkeypatch.setattr("tui.ssh.sync.upload.TIMEOUTS", UploadTimeouts(progress_s=2.0))
     server = sshd()
     stuck = server.root / "stuck"
     stuck.mkdir()
@@ -264,7 +264,7 @@ async def test_a_worker_that_takes_no_more_of_the_code_is_named(
     async with Fleet([server.worker], server.access()) as fleet:
         (error,) = [row async for row in sync_tree(fleet, [0], tmp_path / "source")]
     assert isinstance(error, WorkerError)
-    assert "neither took nor said anything for 2 s" in error.why
+    assert "no progress for 2 s" in error.why
 
 
 @pytest.mark.parametrize(("now", "why"), [(b"short", "became shorter"), (b"y" * 90_000, "not what was sent")])

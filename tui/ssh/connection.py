@@ -14,8 +14,7 @@ import asyncssh
 
 from tui.aio.backoff import backoff
 from tui.ssh import errors
-from tui.ssh.exec.command import OUTPUT_LIMIT, OnOutput, OutputBudget, RunningCommand
-from tui.ssh.exec.command_result import CommandResult
+from tui.ssh.exec.command import OUTPUT_LIMIT, CommandResult, OnOutput, OutputBudget, RunningCommand
 from tui.ssh.exec.port_probe import PortState, classify_port
 
 if TYPE_CHECKING:
@@ -125,15 +124,10 @@ class WorkerConnection:
         return not self.closed.is_set() and not self.connection.is_closed()
 
     @property
-    def compresses(self) -> bool:
-        """Whether what is sent is compressed on the way."""
-        return self.connection.get_extra_info("send_compression") not in (None, "none")
-
-    @property
     def cause(self) -> str:
         """Why the connection ended, in the library's or the server's words; empty while it lives."""
         error = self._ended.result() if self._ended.done() else None
-        return "" if error is None else errors.quoted(str(error))
+        return "" if error is None else errors.quote_remote(str(error))
 
     async def run(
         self,
@@ -201,10 +195,10 @@ class WorkerConnection:
             return PortState("open", "connected", "connected")
         except asyncssh.ChannelOpenError as error:
             if not self.alive:
-                raise errors.lost(self.worker, self.cause) from None
+                raise errors.lost_error(self.worker, self.cause) from None
             return classify_port(error.code, error.reason, timeout)
         except (asyncssh.Error, OSError) as error:
-            raise errors.lost(self.worker, str(error)) from None
+            raise errors.lost_error(self.worker, str(error)) from None
         finally:
             if not opening.done():
                 opening.cancel()
@@ -230,14 +224,14 @@ class WorkerConnection:
         while True:
             attempt += 1
             if not await self._slots.take():
-                raise errors.taken(self.worker)
+                raise errors.SESSION_TAKEN.error(self.worker)
             try:
                 return await self._opened(opener, timeout)
             except asyncssh.ChannelOpenError as error:
                 crowded = self._slots.shrink()
                 self._slots.give()
                 if not crowded and attempt >= OPEN_ATTEMPTS:
-                    raise errors.too_many_sessions(self.worker, error.reason) from None
+                    raise errors.NO_SESSION.error(self.worker, words=error.reason) from None
             except BaseException:
                 self._slots.give()
                 raise
@@ -245,17 +239,17 @@ class WorkerConnection:
 
     async def _opened(self, opener: Callable[[], Awaitable[Any]], timeout: float | None) -> Any:
         if not self.alive:
-            raise errors.lost(self.worker, self.cause, started=False)
+            raise errors.lost_error(self.worker, self.cause, started=False)
         try:
             return await asyncio.wait_for(opener(), timeout)
         except asyncio.TimeoutError:
-            raise errors.no_session_within(self.worker, timeout or 0.0) from None
+            raise errors.no_session_in_time(self.worker, timeout or 0.0) from None
         except asyncssh.ChannelOpenError:
             if not self.alive:
-                raise errors.lost(self.worker, self.cause, started=False) from None
+                raise errors.lost_error(self.worker, self.cause, started=False) from None
             raise
         except (asyncssh.Error, OSError) as error:
-            raise errors.lost(self.worker, str(error), started=False) from None
+            raise errors.lost_error(self.worker, str(error), started=False) from None
 
     async def _end(self, channel: asyncssh.SSHClientChannel[bytes], running: RunningCommand) -> None:
         for signal in ("TERM", "KILL"):
@@ -267,10 +261,10 @@ class WorkerConnection:
 
     def _completed(self, running: RunningCommand, *, timed_out: bool) -> CommandResult:
         if running.output_limit_exceeded:
-            raise errors.flooded(self.worker, OUTPUT_LIMIT)
+            raise errors.TOO_MUCH_OUTPUT.error(self.worker, mebibytes=OUTPUT_LIMIT >> 20)
         silent = running.exit_code is None and running.signal is None
         if not timed_out and silent and (running.ended.result() is not None or not self.alive):
-            raise errors.lost(self.worker, self.cause or str(running.ended.result() or ""))
+            raise errors.lost_error(self.worker, self.cause or str(running.ended.result() or ""))
         return running.partial_result(timed_out=timed_out)
 
     def _watch(self, process: asyncssh.SSHClientProcess[bytes]) -> None:

@@ -1,4 +1,4 @@
-"""Why a worker could not be reached over SSH: each cause its own sentence with its own remedy."""
+"""Why a worker could not be reached over SSH: one table of causes, each with its sentence and its remedy."""
 
 from __future__ import annotations
 
@@ -7,24 +7,33 @@ import enum
 import errno
 import socket
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import Protocol
 
 from tui.errors import WorkerError
 from tui.text.printable import one_line
 
-if TYPE_CHECKING:
-    from tui.ssh.config.access import Login
-
-_REMOTE_TEXT = 200
-"""Characters of a server's own words that a message repeats."""
-_GREETING_TEXT = 60
-"""Of those that stand where an SSH server's greeting should."""
+_MAX_REMOTE_CHARACTERS = 200
+"""The part of a server's own words that a message repeats."""
+_MAX_GREETING_CHARACTERS = 60
+"""The part of them that stands where an SSH server's greeting should."""
 TOO_MANY_FILES = frozenset({errno.EMFILE, errno.ENFILE})
-NO_ROUTE = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN, errno.EADDRNOTAVAIL})
+NO_ROUTE_ERRNOS = frozenset(
+    {errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN, errno.EADDRNOTAVAIL}
+)
+_FORWARDING_PROHIBITED = 1
+"""SSH_OPEN_ADMINISTRATIVELY_PROHIBITED (RFC 4254, section 5.1)."""
+IAP_PORT_CLOSED = 4003
+IAP_NOT_AUTHORIZED = 4033
+IAP_NO_INSTANCE = 4047
+"""Codes with which IAP closes a tunnel that it does not open (Identity-Aware Proxy documentation, TCP forwarding)."""
+_IAP_HTTP_REFUSALS = (401, 403, 404)
+WorkerName = int | str | None
+"""A worker's index, another name for a host, or None for no worker."""
 
 
 class Reason(str, enum.Enum):
-    """What went wrong, for programs; the sentence beside it is for people."""
+    """What went wrong, for programs; the sentence with it is for people."""
 
     NAME = "name"
     NO_ROUTE = "no_route"
@@ -48,347 +57,377 @@ class Reason(str, enum.Enum):
 
 
 class SshError(WorkerError):
-    """A worker's connection failed for a `reason` that programs can tell apart."""
+    """A worker's connection failed for a `reason` that programs can distinguish."""
 
     def __init__(
-        self, reason: Reason, what: str, *, worker: int | str | None = None, why: str = "", remedy: str = ""
+        self, reason: Reason, what: str, *, worker: WorkerName = None, why: str = "", remedy: str = ""
     ) -> None:
         super().__init__(what, worker=worker, why=why, remedy=remedy)
         self.reason = reason
         self.started = reason is Reason.LOST
-        """Whether the command may have begun; one that did not can be given again."""
+        """Whether the command may have begun; one that did not can be repeated."""
 
 
-def quoted(text: str | bytes, most: int = _REMOTE_TEXT) -> str:
-    """A server's own words made harmless and short."""
+class Endpoint(Protocol):
+    """Where a login leads: the parts of a `Login` that messages name."""
+
+    @property
+    def host(self) -> str:
+        """A name or an address."""
+        ...
+
+    @property
+    def port(self) -> int:
+        """The SSH port."""
+        ...
+
+    @property
+    def user(self) -> str:
+        """The account there."""
+        ...
+
+
+@dataclass(frozen=True)
+class Cause:
+    """One way to fail; `why` and `remedy` are templates, in which a login is `{where}`, `{port}` and `{account}`."""
+
+    reason: Reason
+    what: str
+    why: str = ""
+    remedy: str = ""
+
+    def error(self, worker: WorkerName, login: Endpoint | None = None, **values: object) -> SshError:
+        """Return the error for one worker; text among the values is made printable and short."""
+        known: dict[str, object] = {name: _printable(value) for name, value in values.items()}
+        if login is not None:
+            account = f"{one_line(login.user)}@{login.host}"
+            known.update(where=f"{login.host}:{login.port}", port=login.port, account=account)
+        why, remedy = self.why.format(**known), self.remedy.format(**known)
+        return SshError(self.reason, self.what, worker=worker, why=why, remedy=remedy)
+
+
+def quote_remote(text: str | bytes, limit: int = _MAX_REMOTE_CHARACTERS) -> str:
+    """Return a server's own words, printable and short."""
     line = one_line(text)
-    return line if len(line) <= most else line[:most] + "…"
+    return line if len(line) <= limit else line[:limit] + "…"
 
 
-def no_address(worker: int | str | None) -> SshError:
-    """A worker whose source tells no address."""
-    return SshError(
-        Reason.NO_ROUTE,
-        "no address to reach it by",
-        worker=worker,
-        why="the slice tells none",
-        remedy="see `tpu-tui workers`; a slice that is being made gets its addresses last",
-    )
+def _printable(value: object) -> object:
+    return quote_remote(value) if isinstance(value, (str, bytes)) else value
 
 
-def unconnected(error: BaseException, worker: int | str | None, login: Login, seconds: float) -> SshError:
-    """Why no TCP connection came about."""
-    where = f"{login.host}:{login.port}"
-    if isinstance(error, (socket.gaierror, UnicodeError)):
-        return SshError(
-            Reason.NAME,
-            "its name does not resolve",
-            worker=worker,
-            why=one_line(login.host),
-            remedy="check the address, and that this machine's DNS works",
-        )
-    if isinstance(error, asyncio.TimeoutError) or getattr(error, "errno", None) == errno.ETIMEDOUT:
-        return SshError(
-            Reason.TIMED_OUT,
-            "no answer",
-            worker=worker,
-            why=f"{where} was silent for {seconds:g} s, as behind a firewall that drops packets",
-            remedy=f"allow tcp:{login.port} from here (gcloud compute firewall-rules create allow-ssh "
-            f"--allow=tcp:{login.port}), or go by another route (internal addresses, a jump host)",
-        )
+_SERIAL_CONSOLE = "the worker may be out of memory or its disk stuck: see its serial console, or restart it"
+_FILE_LIMIT = (
+    "raise the hard limit on open files to a few more than twice the workers (ulimit -Hn; "
+    "limits.conf, LimitNOFILE= or docker run --ulimit nofile=), or name fewer workers"
+)
+_ACCOUNT_LOG = "sshd's log there says why (journalctl -u ssh)"
+
+NO_ADDRESS = Cause(
+    Reason.NO_ROUTE,
+    "no address to reach it by",
+    "the slice lists none",
+    "see `tpu-tui workers`; a slice that is being created gets its addresses last",
+)
+NAME_UNRESOLVED = Cause(
+    Reason.NAME,
+    "its name does not resolve",
+    "{host}",
+    "check the address, and that this machine's DNS works",
+)
+NO_CONNECT_ANSWER = Cause(
+    Reason.TIMED_OUT,
+    "no answer",
+    "{where} was silent for {seconds:g} s, as behind a firewall that drops packets",
+    "allow tcp:{port} from here (gcloud compute firewall-rules create allow-ssh --allow=tcp:{port}), "
+    "or use another route (internal addresses, a jump host)",
+)
+REFUSED = Cause(
+    Reason.REFUSED,
+    "connection refused",
+    "nothing listens on {where}",
+    "a worker that is still booting answers within a minute or two; else check the port and its sshd",
+)
+NO_ROUTE = Cause(
+    Reason.NO_ROUTE,
+    "no route to it",
+    "{where}",
+    "check this machine's network; an internal address is reachable from inside its network only "
+    "(use route external, or a jump host)",
+)
+CONNECT_FAILED = Cause(Reason.OTHER, "the connection failed", "{where}: {words}")
+FILE_LIMIT = Cause(
+    Reason.OTHER,
+    "no connection more fits into this process",
+    "it has as many files open as it may",
+    _FILE_LIMIT,
+)
+NO_FORWARDING = Cause(
+    Reason.ROUTE_MISSING,
+    "the jump host does not forward",
+    "the jump host {jump} says: {words}",
+    "AllowTcpForwarding yes in the jump host's sshd_config",
+)
+JUMP_REFUSED = Cause(
+    Reason.REFUSED,
+    "connection refused",
+    "nothing listens on {where} (the jump host {jump} says: {words})",
+    "check the port and the worker's sshd",
+)
+JUMP_TIMED_OUT = Cause(
+    Reason.TIMED_OUT,
+    "no answer",
+    "{where} is silent (the jump host {jump} says: {words})",
+    "allow tcp:22 between the jump host and the worker",
+)
+JUMP_NO_ROUTE = Cause(
+    Reason.NO_ROUTE,
+    "no route to it",
+    "the jump host {jump} says: {words}",
+    "is this the jump host of its network?",
+)
+JUMP_NAME = Cause(Reason.NAME, "its name does not resolve", "the jump host {jump} says: {words}", "check the address")
+JUMP_FAILED = Cause(
+    Reason.OTHER,
+    "the jump host could not connect to it",
+    "the jump host {jump} says: {words}",
+    "check the address",
+)
+JUMP_SILENT = Cause(
+    Reason.TIMED_OUT,
+    "no answer",
+    "the jump host {jump} did not reach {where} within {seconds:g} s",
+    "allow tcp:{port} between the jump host and the worker, and see whether the jump host hangs",
+)
+JUMP_LOGIN_TIMED_OUT = Cause(
+    Reason.TIMED_OUT,
+    "no answer",
+    "the jump host {jump} did not let us through within {seconds:g} s",
+    "see whether the jump host answers at all: ssh to it, or its serial console",
+)
+PROXY_FAILED = Cause(
+    Reason.ROUTE_MISSING,
+    "its ProxyCommand does not lead to it",
+    "{command}: {words}",
+    "run that command by itself: an SSH server's first line begins with SSH-2.0",
+)
+NOT_SSH = Cause(
+    Reason.NOT_SSH,
+    "not an SSH server",
+    "{where} is not an SSH server{answer}",
+    "check the port: another service uses it, or a proxy/VPN is intercepting it",
+)
+NO_GREETING = Cause(
+    Reason.NOT_SSH,
+    "no SSH server answers",
+    "{where} accepts the connection and sends nothing for {seconds:g} s",
+    "a worker that hangs does so: see its serial console, or stop and start it; else check the port",
+)
+CLOSED_EARLY = Cause(
+    Reason.CLOSED_EARLY,
+    "it closed the connection before the login",
+    "{where} hung up at once, as sshd does beyond MaxStartups or while it boots",
+    "try again in a moment; fewer logins at once (handshakes) or a higher MaxStartups help",
+)
+UNSIGNED = Cause(
+    Reason.DENIED,
+    "permission denied",
+    "{account} accepts a key, but the agent or device that holds it did not sign",
+    "confirm when it asks (a touch, a PIN, `ssh-add -c`), unlock it (`ssh-add -X`), or use `--identity FILE`",
+)
+_DENIED = Cause(
+    Reason.DENIED,
+    "permission denied",
+    "{rejected} for {account}{remark}",
+    "{unlock}`tpu-tui keys add {slice}`, or once `gcloud compute tpus tpu-vm ssh {slice}`{copy_id}; "
+    "else check `--user` and `--identity`, and `ssh-add -l` for keys of an agent; an account that is locked or "
+    f"not allowed to log in looks the same from here: {_ACCOUNT_LOG}",
+)
+_MORE_THAN_A_KEY = Cause(
+    Reason.DENIED,
+    "permission denied",
+    "{account} requires {methods} in addition to or instead of a key{remark}",
+    "{terminal}let a key suffice there: `AuthenticationMethods publickey` in its sshd_config",
+)
+CUT_IN_KEY_EXCHANGE = Cause(
+    Reason.LOST,
+    "it hung up in the middle of the key exchange",
+    "{where} broke down, or has no algorithm in common with us",
+    "try again; if it persists, see its own log or `ssh -v`",
+)
+CUT_IN_LOGIN = Cause(
+    Reason.LOST,
+    "it hung up in the middle of the login",
+    "{where} broke off while logging in {account}{remark}",
+    "try again; if it persists, the account there may be expired, locked or not allowed to log in: " + _ACCOUNT_LOG,
+)
+LOGIN_TIMED_OUT = Cause(
+    Reason.LOGIN_TIMED_OUT,
+    "the login did not finish",
+    "{where} answered and was then silent for {seconds:g} s",
+    _SERIAL_CONSOLE,
+)
+NO_LOGIN_IN_TIME = Cause(
+    Reason.TIMED_OUT,
+    "no answer",
+    "no login within {seconds:g} s",
+    "see whether its sshd answers at all: nc -vz, or the worker's serial console",
+)
+_NO_SESSION_IN_TIME = Cause(
+    Reason.TIMED_OUT, "no answer", "it began no command within {seconds:g} s", _SERIAL_CONSOLE
+)
+NO_ALGORITHMS = Cause(
+    Reason.ALGORITHMS,
+    "no algorithm in common",
+    "{where}: {words}",
+    "its SSH server is very old or very restricted: update it",
+)
+HOST_KEY_REJECTED = Cause(Reason.HOST_KEY_CHANGED, "its host key is not trusted", "{words}", "see {files}")
+LOGIN_FAILED = Cause(Reason.OTHER, "the login failed", "{words}")
+NO_SESSION = Cause(
+    Reason.SESSIONS, "it opens no session", "{words}", "raise MaxSessions in its sshd_config, and see its log"
+)
+SESSION_TAKEN = Cause(Reason.TAKEN, "its one session is taken", "MaxSessions is 1")
+"""The one session per connection is open: the command needs another connection, or that session's end."""
+_LOST = Cause(
+    Reason.LOST,
+    "the connection was lost",
+    "{words}",
+    "check the network; a worker that was preempted shows in `tpu-tui slices`",
+)
+TOO_MUCH_OUTPUT = Cause(
+    Reason.OTHER,
+    "the command writes too much",
+    "more than {mebibytes} MiB of output",
+    "redirect its output to a file on the worker, or launch it as a run",
+)
+IAP_UNNAMED = Cause(
+    Reason.ROUTE_MISSING,
+    "IAP cannot find it",
+    "its guest attributes contain no hostname, and the route is iap",
+    "the organisation may forbid guest attributes (compute.disableGuestAttributesAccess), or the slice is "
+    "not READY; else use another route: a profile's `route` or `jump`",
+)
+IAP_NO_TOKEN = Cause(
+    Reason.ROUTE_MISSING, "no access token for IAP", "{words}", "gcloud auth application-default login"
+)
+_IAP_PORT_CLOSED = Cause(
+    Reason.REFUSED,
+    "IAP cannot reach its SSH port",
+    "{why}",
+    "gcloud compute firewall-rules create allow-iap-ssh --allow=tcp:22 --source-ranges=35.235.240.0/20; "
+    "a worker that is still booting answers within a minute or two",
+)
+_IAP_DENIED = Cause(
+    Reason.ROUTE_MISSING,
+    "IAP does not let us through",
+    "{why}",
+    "ask the project's owner for roles/iap.tunnelResourceAccessor, and that the IAP API is enabled",
+)
+_IAP_NO_INSTANCE = Cause(
+    Reason.NO_ROUTE, "IAP does not find it", "{why}", "`tpu-tui slices` shows whether the slice is READY"
+)
+_IAP_NO_TUNNEL = Cause(
+    Reason.TIMED_OUT,
+    "no tunnel through IAP",
+    "{why}",
+    "check the network: tunnel.cloudproxy.app, port 443, must be reachable",
+)
+
+
+def connect_error(error: BaseException, worker: WorkerName, login: Endpoint, seconds: float) -> SshError:
+    """Return why no TCP connection came about."""
     number = getattr(error, "errno", None)
+    if isinstance(error, (socket.gaierror, UnicodeError)):
+        return NAME_UNRESOLVED.error(worker, host=login.host)
+    if isinstance(error, asyncio.TimeoutError) or number == errno.ETIMEDOUT:
+        return NO_CONNECT_ANSWER.error(worker, login, seconds=seconds)
     if number == errno.ECONNREFUSED:
-        return SshError(
-            Reason.REFUSED,
-            "connection refused",
-            worker=worker,
-            why=f"nothing listens on {where}",
-            remedy="a worker that still boots answers within a minute or two; else check the port and its sshd",
-        )
-    if number in NO_ROUTE:
-        return SshError(
-            Reason.NO_ROUTE,
-            "no route to it",
-            worker=worker,
-            why=where,
-            remedy="check this machine's network; an internal address is reached from inside its network only "
-            "(route external, or a jump host)",
-        )
+        return REFUSED.error(worker, login)
+    if number in NO_ROUTE_ERRNOS:
+        return NO_ROUTE.error(worker, login)
     if number in TOO_MANY_FILES:
-        return no_room(worker)
-    return SshError(Reason.OTHER, "the connection failed", worker=worker, why=f"{where}: {one_line(str(error))}")
+        return FILE_LIMIT.error(worker)
+    return CONNECT_FAILED.error(worker, login, words=str(error))
 
 
-def no_room(worker: int | str | None) -> SshError:
-    """This process may not open as many files as it has workers to connect to."""
-    return SshError(
-        Reason.OTHER,
-        "no connection more fits into this process",
-        worker=worker,
-        why="it has as many files open as it may",
-        remedy="raise the hard limit on open files to a few more than twice the workers (ulimit -Hn; "
-        "limits.conf, LimitNOFILE= or docker run --ulimit nofile=), or name fewer workers",
-    )
-
-
-def tunnel_refused(code: int, words: str, worker: int | str | None, login: Login, jump: str) -> SshError:
-    """Why a jump host did not lead to the worker; `words` are the jump host's."""
+def jump_host_error(code: int, words: str, worker: WorkerName, login: Endpoint, jump: str) -> SshError:
+    """Return why a jump host did not lead to the worker; `words` are the jump host's."""
     lowered = words.lower()
-    where = f"{login.host}:{login.port}"
-    via = f"the jump host {jump} says: {quoted(words)}"
-    if code == 1:
-        return SshError(
-            Reason.ROUTE_MISSING,
-            "the jump host does not forward",
-            worker=worker,
-            why=via,
-            remedy="AllowTcpForwarding yes in the jump host's sshd_config",
-        )
-    if "refused" in lowered:
-        return SshError(
-            Reason.REFUSED,
-            "connection refused",
-            worker=worker,
-            why=f"nothing listens on {where} ({via})",
-            remedy="check the port and the worker's sshd",
-        )
-    if "timed out" in lowered:
-        return SshError(
-            Reason.TIMED_OUT,
-            "no answer",
-            worker=worker,
-            why=f"{where} is silent ({via})",
-            remedy="allow tcp:22 between the jump host and the worker",
-        )
-    if "route" in lowered or "unreachable" in lowered:
-        return SshError(
-            Reason.NO_ROUTE, "no route to it", worker=worker, why=via, remedy="is this the jump host of its network?"
-        )
-    if "name" in lowered or "known" in lowered:
-        return SshError(Reason.NAME, "its name does not resolve", worker=worker, why=via, remedy="check the address")
-    return SshError(
-        Reason.OTHER, "the jump host could not connect to it", worker=worker, why=via, remedy="check the address"
-    )
+    if code == _FORWARDING_PROHIBITED:
+        cause = NO_FORWARDING
+    elif "refused" in lowered:
+        cause = JUMP_REFUSED
+    elif "timed out" in lowered:
+        cause = JUMP_TIMED_OUT
+    elif "route" in lowered or "unreachable" in lowered:
+        cause = JUMP_NO_ROUTE
+    elif "name" in lowered or "known" in lowered:
+        cause = JUMP_NAME
+    else:
+        cause = JUMP_FAILED
+    return cause.error(worker, login, jump=jump, words=words)
 
 
-def tunnel_silent(worker: int | str | None, login: Login, jump: str, seconds: float) -> SshError:
-    """A jump host that let us in says neither that it reached the worker nor that it did not."""
-    return SshError(
-        Reason.TIMED_OUT,
-        "no answer",
-        worker=worker,
-        why=f"the jump host {jump} did not reach {login.host}:{login.port} within {seconds:g} s",
-        remedy=f"allow tcp:{login.port} between the jump host and the worker, and see whether the jump host hangs",
-    )
+def not_ssh_error(worker: WorkerName, login: Endpoint, greeting: bytes = b"") -> SshError:
+    """Return that something else listens there; the first line of its `greeting` shows what."""
+    line = next(iter(greeting.strip().splitlines()), b"")
+    answer = f' (it answered "{quote_remote(line, _MAX_GREETING_CHARACTERS)}")' if line else ""
+    return NOT_SSH.error(worker, login, answer=answer)
 
 
-def proxy_failed(worker: int | str | None, command: str, words: str) -> SshError:
-    """Nothing came through the command that is configured to lead to it."""
-    return SshError(
-        Reason.ROUTE_MISSING,
-        "its ProxyCommand does not lead to it",
-        worker=worker,
-        why=f"{quoted(command)}: {quoted(words)}",
-        remedy="try that command by itself: an SSH server greets with a line that begins with SSH-2.0",
-    )
-
-
-def not_ssh(worker: int | str | None, login: Login, words: bytes = b"") -> SshError:
-    """Something answered that does not speak SSH; of its `words` the first line tells what it is."""
-    line = next(iter(words.strip().splitlines()), b"")
-    said = f": it says {quoted(line, _GREETING_TEXT)}" if line else ""
-    return SshError(
-        Reason.NOT_SSH,
-        "not an SSH server",
-        worker=worker,
-        why=f"what listens on {login.host}:{login.port} does not speak SSH{said}",
-        remedy="check the port: another program has it, or a proxy or VPN answers in the worker's place",
-    )
-
-
-def silent(worker: int | str | None, login: Login, seconds: float) -> SshError:
-    """Something took the connection, and never said who it is."""
-    return SshError(
-        Reason.NOT_SSH,
-        "no SSH server answers",
-        worker=worker,
-        why=f"{login.host}:{login.port} takes the connection and says nothing within {seconds:g} s",
-        remedy="a worker that hangs does so: see its serial console, or stop and start it; else check the port",
-    )
-
-
-def closed_early(worker: int | str | None, login: Login) -> SshError:
-    """The server hung up before it said who it is."""
-    return SshError(
-        Reason.CLOSED_EARLY,
-        "it closed the connection before the login",
-        worker=worker,
-        why=f"{login.host}:{login.port} hung up at once, as sshd does beyond MaxStartups or while it boots",
-        remedy="try again in a moment; fewer logins at once (handshakes) or a higher MaxStartups help",
-    )
-
-
-def denied(
-    worker: int | str | None, login: Login, tried: int, locked: list[str], slice_: str | None = None, words: str = ""
+def denied_error(
+    worker: WorkerName, login: Endpoint, tried: int, locked: list[str], slice_: str | None = None, words: str = ""
 ) -> SshError:
-    """The server knows none of our keys."""
-    keys = f"none of {tried} keys was accepted" if tried else "we have no key to offer"
-    said = f" ({quoted(words)})" if words else ""
-    opened = f"ssh-add {locked[0]} (it is encrypted); else " if locked else ""
-    name = slice_ or "SLICE"
-    own = "" if slice_ else f" (`ssh-copy-id {one_line(login.user)}@{login.host}` for a machine of your own)"
-    return SshError(
-        Reason.DENIED,
-        "permission denied",
-        worker=worker,
-        why=f"{keys} for {one_line(login.user)}@{login.host}{said}",
-        remedy=f"{opened}`tpu-tui keys add {name}`, or once `gcloud compute tpus tpu-vm ssh {name}`{own}; "
-        "else check `--user` and `--identity`, and `ssh-add -l` for keys of an agent; an account that is locked or "
-        "not allowed to log in looks the same from here: sshd's log there tells (journalctl -u ssh)",
+    """Return that the server accepts none of the keys; `locked` are key files that are still encrypted."""
+    keys = "1 SSH key" if tried == 1 else f"{tried} SSH keys"
+    copy_id = f" (`ssh-copy-id {one_line(login.user)}@{login.host}` for a machine of your own)"
+    return _DENIED.error(
+        worker,
+        login,
+        rejected=f"the server rejected your {keys}" if tried else "there is no SSH key to offer",
+        remark=f" ({quote_remote(words)})" if words else "",
+        unlock=f"ssh-add {locked[0]} (it is encrypted); else " if locked else "",
+        slice=slice_ or "SLICE",
+        copy_id="" if slice_ else copy_id,
     )
 
 
-def unsigned(worker: int | str | None, login: Login) -> SshError:
-    """A key was welcome, and what holds it did not sign."""
-    return SshError(
-        Reason.DENIED,
-        "permission denied",
-        worker=worker,
-        why=f"{one_line(login.user)}@{login.host} takes a key, but the agent or device that holds it did not sign",
-        remedy="confirm when it asks (a touch, a PIN, `ssh-add -c`), unlock it (`ssh-add -X`), or `--identity FILE`",
+def more_than_a_key_error(worker: WorkerName, login: Endpoint, methods: Sequence[str], words: str = "") -> SshError:
+    """Return that the server accepts no login by a key alone; `words` are its own."""
+    asks = "keyboard-interactive" in methods
+    return _MORE_THAN_A_KEY.error(
+        worker,
+        login,
+        methods=" or ".join(methods),
+        remark=f": {quote_remote(words)}" if words else "",
+        terminal="run it in a terminal, where its question can be answered; or " if asks else "",
     )
 
 
-def more_than_a_key(worker: int | str | None, login: Login, wanted: Sequence[str], words: str = "") -> SshError:
-    """The server lets nobody in with a key alone; `words` are its own."""
-    said = f": {quoted(words)}" if words else ""
-    asks = "keyboard-interactive" in wanted
-    todo = "run it in a terminal, where its question can be answered; or " if asks else ""
-    return SshError(
-        Reason.DENIED,
-        "permission denied",
-        worker=worker,
-        why=f"{one_line(login.user)}@{login.host} wants {' or '.join(wanted)} beside or instead of a key{said}",
-        remedy=f"{todo}let a key do there: `AuthenticationMethods publickey` in its sshd_config",
-    )
-
-
-def cut_in_key_exchange(worker: int | str | None, login: Login) -> SshError:
-    """The server greeted us and hung up before anything was encrypted."""
-    return SshError(
-        Reason.LOST,
-        "it hung up in the middle of the key exchange",
-        worker=worker,
-        why=f"{login.host}:{login.port} broke down, or has no algorithm in common with us",
-        remedy="try again; if it stays like that, its own log or `ssh -v` tells more",
-    )
-
-
-def cut_in_login(worker: int | str | None, login: Login, words: str) -> SshError:
-    """The server hung up when it knew who we are; `words` are its own, none where it broke off without any."""
-    said = f": {quoted(words)}" if words else ""
-    return SshError(
-        Reason.LOST,
-        "it hung up in the middle of the login",
-        worker=worker,
-        why=f"{login.host}:{login.port} broke off when {one_line(login.user)} logged in{said}",
-        remedy="try again; if it stays like that, the account there may be expired, locked or not allowed to log in: "
-        "sshd's log tells (journalctl -u ssh)",
-    )
-
-
-def login_timed_out(worker: int | str | None, login: Login, seconds: float) -> SshError:
-    """The server answered and then did not finish the login."""
-    return SshError(
-        Reason.LOGIN_TIMED_OUT,
-        "the login did not finish",
-        worker=worker,
-        why=f"{login.host}:{login.port} answered and was silent for {seconds:g} s",
-        remedy="the worker may be out of memory or its disk stuck: see its serial console, or restart it",
-    )
-
-
-def no_login_within(worker: int | str | None, seconds: float) -> SshError:
-    """The time that somebody gave it was over before it had let us in."""
-    return SshError(
-        Reason.TIMED_OUT,
-        "no answer",
-        worker=worker,
-        why=f"no login within {seconds:g} s",
-        remedy="see whether its sshd answers at all: nc -vz, or the worker's serial console",
-    )
-
-
-def no_jump_within(worker: int | str | None, seconds: float, jump: str) -> SshError:
-    """The same, spent in front of the jump host."""
-    return SshError(
-        Reason.TIMED_OUT,
-        "no answer",
-        worker=worker,
-        why=f"the jump host {jump} did not let us through within {seconds:g} s",
-        remedy="see whether the jump host answers at all: ssh to it, or its serial console",
-    )
-
-
-def no_session_within(worker: int | str | None, seconds: float) -> SshError:
-    """The connection stands, and the server does not say whether it opens a session."""
-    error = SshError(
-        Reason.TIMED_OUT,
-        "no answer",
-        worker=worker,
-        why=f"it began no command within {round(seconds, 1):g} s",
-        remedy="the worker may be out of memory or its disk stuck: see its serial console, or restart it",
-    )
+def no_session_in_time(worker: WorkerName, seconds: float) -> SshError:
+    """Return that the connection stands and the server does not answer whether it opens a session."""
+    error = _NO_SESSION_IN_TIME.error(worker, seconds=round(seconds, 1))
     error.started = True
     return error
 
 
-def no_algorithms(worker: int | str | None, login: Login, words: str) -> SshError:
-    """Nothing in common to encrypt with."""
-    return SshError(
-        Reason.ALGORITHMS,
-        "no algorithm in common",
-        worker=worker,
-        why=f"{login.host}:{login.port}: {quoted(words)}",
-        remedy="its SSH server is very old or very restricted: update it",
-    )
-
-
-def too_many_sessions(worker: int | str | None, words: str) -> SshError:
-    """The server opens no session although none of ours is open."""
-    return SshError(
-        Reason.SESSIONS,
-        "it opens no session",
-        worker=worker,
-        why=quoted(words),
-        remedy="raise MaxSessions in its sshd_config, and see its log",
-    )
-
-
-def taken(worker: int | str | None) -> SshError:
-    """The one session that the server gives a connection is open: another connection, or its end, is needed."""
-    return SshError(Reason.TAKEN, "its one session is taken", worker=worker, why="MaxSessions is 1")
-
-
-def lost(worker: int | str | None, words: str, *, started: bool = True) -> SshError:
-    """The connection broke off; `started` False when the command surely never began."""
-    error = SshError(
-        Reason.LOST,
-        "the connection was lost",
-        worker=worker,
-        why=quoted(words) or "it was closed",
-        remedy="check the network; a worker that was preempted shows in `tpu-tui slices`",
-    )
+def lost_error(worker: WorkerName, words: str, *, started: bool = True) -> SshError:
+    """Return that the connection broke off; `started` False when the command surely never began."""
+    error = _LOST.error(worker, words=words or "it was closed")
     error.started = started
     return error
 
 
-def flooded(worker: int | str | None, limit: int) -> SshError:
-    """A command wrote more than is kept in memory."""
-    return SshError(
-        Reason.OTHER,
-        "the command writes too much",
-        worker=worker,
-        why=f"more than {limit >> 20} MiB of output",
-        remedy="redirect its output to a file on the worker, or launch it as a run",
-    )
+def iap_error(worker: WorkerName, instance: str, code: int, words: str) -> SshError:
+    """Return why IAP opened no tunnel; `code` is a WebSocket close code or an HTTP status, 0 for neither."""
+    if code == IAP_PORT_CLOSED:
+        cause = _IAP_PORT_CLOSED
+    elif code == IAP_NOT_AUTHORIZED or code in _IAP_HTTP_REFUSALS:
+        cause = _IAP_DENIED
+    elif code == IAP_NO_INSTANCE:
+        cause = _IAP_NO_INSTANCE
+    else:
+        cause = _IAP_NO_TUNNEL
+    status = f" ({code})" if code else ""
+    return cause.error(worker, why=f"{instance}: {quote_remote(words) or 'no reason given'}{status}")

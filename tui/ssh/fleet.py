@@ -16,7 +16,6 @@ from tui.errors import TpuTuiError, UsageError, WorkerError
 from tui.pod.worker import Worker
 from tui.ssh import errors
 from tui.ssh.config.access import Access, Login, Prompter, ask_login_to, configured_logins, login_to
-from tui.ssh.exec.command_result import CommandResult
 from tui.ssh.exec.port_probe import LoginResult, PortState
 from tui.ssh.keys.client_keys import ClientKeys
 from tui.ssh.keys.known_hosts import HostKeys
@@ -29,11 +28,9 @@ if TYPE_CHECKING:
     import asyncssh
 
     from tui.ssh.connection import WorkerConnection
-    from tui.ssh.exec.command import OnOutput, OutputBudget
+    from tui.ssh.exec.command import CommandResult, OnOutput, OutputBudget
     from tui.ssh.transport.iap_tunnel import IapTunnels
     from tui.ssh.transport.login import Dialer, LoginTimings, Route
-
-__all__ = ["CommandResult", "Fleet", "LoginResult", "PortState"]
 
 EARLY_ATTEMPTS = 4
 """Logins tried when sshd hangs up before its greeting: beyond MaxStartups it does so at random."""
@@ -74,10 +71,9 @@ class Fleet:
         self._host_keys = HostKeys(access)
         self._logins: dict[int, Login] = {}
         """How workers were reached last, or tried."""
-        self._turns = asyncio.Semaphore(access.handshakes)
+        self._handshake_slots = asyncio.Semaphore(access.handshakes)
         self._live: dict[int, WorkerConnection] = {}
         self._spare: dict[int, WorkerConnection] = {}
-        self._compressing: set[WorkerConnection] = set()
         self._proxies = ProxyCommands()
         self._jumps = JumpHosts(access, self._dial, self._proxies)
         self._tunnels: IapTunnels | None = None
@@ -101,7 +97,7 @@ class Fleet:
         """Close every connection; the jump hosts' last, the workers go through them."""
         self._closed = True
         made = self._made()
-        self._live, self._spare, self._compressing = {}, {}, set()
+        self._live, self._spare = {}, {}
         await asyncio.gather(*(connection.close() for connection in made), return_exceptions=True)
         await self._jumps.close()
         if self._tunnels:
@@ -133,7 +129,7 @@ class Fleet:
             connection = await self._connect(self._worker(index))
             if self._closed:
                 await connection.close()
-                raise errors.lost(index, "closed here")
+                raise errors.lost_error(index, "closed here")
             self._live[index] = connection
             return connection
 
@@ -191,7 +187,7 @@ class Fleet:
             try:
                 return (await wait_for(left + _TIME_TO_END, running, self._prompter))[0]
             except asyncio.TimeoutError:
-                raise errors.no_session_within(index, timeout) from None
+                raise errors.no_session_in_time(index, timeout) from None
 
         async for _, result in for_each_worker(indices, one):
             yield result
@@ -199,21 +195,6 @@ class Fleet:
     async def process(self, index: int, command: str) -> asyncssh.SSHClientProcess[bytes]:
         """A command whose streams the caller reads and writes, as bytes; the caller closes it."""
         return await self._with(index, lambda connection: connection.process(command))
-
-    async def compressing(self, index: int) -> WorkerConnection | None:
-        """One more connection to a worker, which compresses; None where none is to be had.
-
-        The caller closes it. Nobody is asked anything for it.
-        """
-        try:
-            connection = await self._connect(self._worker(index), compressing=True)
-        except TpuTuiError:
-            return None
-        if connection.compresses and not self._closed:
-            self._compressing = {other for other in self._compressing if other.alive} | {connection}
-            return connection
-        await connection.close()
-        return None
 
     async def probe(self, index: int, host: str, port: int, timeout: float = 5.0) -> PortState:
         """Whether `host:port` answers, seen from the worker. Raises what `connect` raises."""
@@ -276,7 +257,7 @@ class Fleet:
                 second = await self._connect(self._worker(index), single=True)
                 if self._closed:
                     await second.close()
-                    raise errors.lost(index, "closed here")
+                    raise errors.lost_error(index, "closed here")
                 self._spare[index] = second
             return second
 
@@ -298,19 +279,19 @@ class Fleet:
                 agents = [login.agent for login in logins if login.agent is not None]
                 access = replace(self._access, agent=agents[0] or None) if agents else self._access
                 keys = ClientKeys(access, self._prompter, identities)
-                self._dialer = Dialer(self._access, keys, self._host_keys, self._turns, self._prompter)
+                self._dialer = Dialer(self._access, keys, self._host_keys, self._handshake_slots, self._prompter)
             return self._dialer
 
     async def _connect(
-        self, worker: Worker, stages: LoginTimings | None = None, *, single: bool = False, compressing: bool = False
+        self, worker: Worker, stages: LoginTimings | None = None, *, single: bool = False
     ) -> WorkerConnection:
         load_asyncssh()
-        login = replace(await ask_login_to(worker, self._access), compressing=compressing)
+        login = await ask_login_to(worker, self._access)
         self._logins[worker.index] = login
         through = self._route(worker, login)
         jump = None if through else self._access.jump or login.jump
         if jump is None and not self._has_room():
-            raise errors.no_room(worker.index)
+            raise errors.FILE_LIMIT.error(worker.index)
         self._dialing += 1
         try:
             return await self._dialed(worker, login, jump, through, stages, single)
@@ -318,7 +299,7 @@ class Fleet:
             self._dialing -= 1
 
     def _made(self) -> list[WorkerConnection]:
-        return [*self._live.values(), *self._spare.values(), *self._compressing]
+        return [*self._live.values(), *self._spare.values()]
 
     def _has_room(self) -> bool:
         made = self._made()
@@ -368,13 +349,12 @@ class Fleet:
 
     def _iap_route(self, worker: Worker, port: int) -> Route:
         """How a socket to the worker is had through IAP. Raises SshError for a worker whose machine has no name."""
-        from tui.ssh.transport import iap_errors
         from tui.ssh.transport.iap_tunnel import IapRoute, IapTarget, IapTunnels
 
         try:
             target = IapTarget.of(worker.instance or "", port)
         except ValueError:
-            raise iap_errors.iap_unnamed(worker.index) from None
+            raise errors.IAP_UNNAMED.error(worker.index) from None
         if self._tunnels is None:
             self._tunnels = IapTunnels(self._access)
         return IapRoute(self._tunnels, target, worker.index)
@@ -384,5 +364,5 @@ class Fleet:
         login = self._logins.get(index)
         jump = None if self._access.route == "iap" else self._access.jump or (login.jump if login else None)
         if jump and not self._jumps.lets_through(jump):
-            return errors.no_jump_within(index, seconds, jump)
-        return errors.no_login_within(index, seconds)
+            return errors.JUMP_LOGIN_TIMED_OUT.error(index, seconds=seconds, jump=jump)
+        return errors.NO_LOGIN_IN_TIME.error(index, seconds=seconds)

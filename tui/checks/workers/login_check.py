@@ -10,7 +10,8 @@ from tui.checks.merge_rows import Tell, gather_rows
 from tui.pod.slice import Slice
 
 if TYPE_CHECKING:
-    from tui.ssh.fleet import Fleet, LoginResult
+    from tui.ssh.exec.port_probe import LoginResult
+    from tui.ssh.fleet import Fleet
 
 _STEPS = (("connect", "tcp"), ("greeting", "handshake"), ("host_key", "host_key"), ("login", "reachability"))
 """The stages of a login and the checks they amount to; `reachability` is the last, being let in."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tui.errors import TpuTuiError
 from tui.pod.worker import SSH_PORT, Worker
 from tui.ssh.config.openssh_config import HostConfig, ask_config, read_config
-from tui.ssh.errors import no_address
+from tui.ssh.errors import NO_ADDRESS
 
 if TYPE_CHECKING:
     from tui.settings import Settings
@@ -121,8 +121,6 @@ class Login:
     """Names under which its host key may be filed besides the address, the most telling first."""
     identities: tuple[str, ...] = ()
     known_hosts: tuple[str, ...] = ()
-    compressing: bool = False
-    """For one more connection, made because it compresses: nobody is asked anything for it again."""
 
 
 def local_user() -> str:
@@ -235,6 +233,6 @@ def _named(worker: Worker, access: Access) -> tuple[str, int | None, str | None]
     """The host, port and user of a worker, as far as somebody named them."""
     host = address_of(worker, access.route)
     if host is None:
-        raise no_address(worker.index)
+        raise NO_ADDRESS.error(worker.index)
     port = access.port or (worker.port if worker.port != SSH_PORT else None)
     return host, port, worker.user or access.user

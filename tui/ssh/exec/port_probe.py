@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tui.errors import WorkerError
-from tui.ssh.errors import quoted
+from tui.ssh.errors import quote_remote
 
 ADMINISTRATIVELY_PROHIBITED = 1
 """SSH_OPEN_ADMINISTRATIVELY_PROHIBITED (RFC 4254, 5.1): the server's configuration forbids it."""
@@ -124,6 +124,6 @@ def classify_port(code: int | None, words: str, seconds: float) -> PortState:
     if cause is None and code == CONNECT_FAILED and lowered == _FAILED_AT_ONCE:
         cause = "no way"
     if cause is None:
-        return PortState("unknown", f"the worker says: {quoted(words)}", "other")
+        return PortState("unknown", f"the worker says: {quote_remote(words)}", "other")
     state, detail = _VERDICTS[cause]
     return PortState(state, detail, cause)

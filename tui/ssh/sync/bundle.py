@@ -4,29 +4,23 @@ from __future__ import annotations
 
 import os
 import re
-import zlib
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import accumulate
 from pathlib import Path
 
 from tui.errors import WorkerError
-from tui.ssh.errors import quoted
+from tui.ssh.errors import quote_remote
 from tui.ssh.sync.source_tree import SourceTree, TreeEntry, read_tree
 
-BLOCK = 1 << 16
+BLOCK_BYTES = 1 << 16
 """Bytes read, and sent, at a time."""
-_NUMBER = 20
+_LENGTH_DIGITS = 20
 """Digits of a length in the stream, padded with zeros."""
-_INLINE = 32 * 1024
+_MAX_INLINE_BYTES = 32 * 1024
 """Bytes of a text that a shell still writes by itself."""
-_INLINE_TOTAL = 8 * 1024 * 1024
-_NAMES_A_COMMAND = 100
+_MAX_INLINE_TOTAL_BYTES = 8 * 1024 * 1024
+_NAMES_PER_COMMAND = 100
 _CONTROL = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]")
-_SAMPLES, _SAMPLE = 16, 32 * 1024
-"""Places at which content is tried, and bytes at each."""
 
 
 @dataclass(frozen=True)
@@ -41,14 +35,14 @@ class Bundle:
     @property
     def size(self) -> int:
         """Bytes that travel to a worker."""
-        texts = len(self.manifest) + len(self.script) + 2 * _NUMBER
+        texts = len(self.manifest) + len(self.script) + 2 * _LENGTH_DIGITS
         return texts + sum(entry.size for entry in self.streamed)
 
     def blocks(self, worker: int) -> Iterator[bytes]:
         """Those bytes. Raises WorkerError for that worker when a file has become shorter."""
         for text in (self.manifest, self.script):
             yield encode_length(len(text))
-            yield from (text[start : start + BLOCK] for start in range(0, len(text), BLOCK))
+            yield from (text[start : start + BLOCK_BYTES] for start in range(0, len(text), BLOCK_BYTES))
         for entry in self.streamed:
             yield from self._read(entry, worker)
 
@@ -56,35 +50,16 @@ class Bundle:
         left = entry.size
         with self._path(entry).open("rb") as file:
             while left:
-                block = file.read(min(left, BLOCK))
+                block = file.read(min(left, BLOCK_BYTES))
                 if not block:
                     raise WorkerError(
                         "the code did not arrive",
                         worker=worker,
-                        why=f"{quoted(entry.path)} became shorter while it was sent",
+                        why=f"{quote_remote(entry.path)} became shorter while it was sent",
                         remedy="sync again when nothing writes there",
                     )
                 left -= len(block)
                 yield block
-
-    @cached_property
-    def shrinks_to(self) -> float:
-        """The share that zlib leaves of it, tried on samples; reads them, blocking."""
-        ends = list(accumulate((entry.size for entry in self.streamed), initial=len(self.script)))
-        samples = [self._sample(ends, ends[-1] * place // _SAMPLES) for place in range(_SAMPLES)]
-        return sum(len(zlib.compress(sample)) for sample in samples) / max(1, sum(map(len, samples)))
-
-    def _sample(self, ends: list[int], offset: int) -> bytes:
-        """Content from an offset on, of the script or of one of the files behind it, which end at `ends`."""
-        which = bisect_right(ends, offset)
-        if which == 0:
-            return self.script[offset : offset + _SAMPLE]
-        try:
-            with self._path(self.streamed[which - 1]).open("rb") as file:
-                file.seek(offset - ends[which - 1])
-                return file.read(_SAMPLE)
-        except OSError:
-            return b""
 
     def _path(self, entry: TreeEntry) -> Path:
         return self.tree.directory / os.fsdecode(entry.path)
@@ -92,7 +67,7 @@ class Bundle:
 
 def encode_length(value: int) -> bytes:
     """A length as the stream carries it."""
-    return b"%0*d" % (_NUMBER, value)
+    return b"%0*d" % (_LENGTH_DIGITS, value)
 
 
 def read_bundle(directory: Path) -> Bundle:
@@ -108,35 +83,35 @@ def build_bundle(tree: SourceTree) -> Bundle:
     """
     entries = tree.entries
     folders = {entry.path.rpartition(b"/")[0] for entry in entries} | {e.path for e in entries if e.kind == "d"}
-    lines = _in_groups(b"mkdir -p", [_quoted(folder) for folder in sorted(folders - {b""})])
+    lines = _in_groups(b"mkdir -p", [_shell_quoted(folder) for folder in sorted(folders - {b""})])
     streamed: list[TreeEntry] = []
     inline = 0
     for entry in entries:
-        name = _quoted(entry.path)
+        name = _shell_quoted(entry.path)
         if entry.kind == "l":
-            lines.append(b"ln -s -- " + _quoted(entry.target, here=False) + b" " + name)
+            lines.append(b"ln -s -- " + _shell_quoted(entry.target, here=False) + b" " + name)
         elif entry.kind in ("f", "x"):
-            text = _small_text(tree, entry) if inline + entry.size <= _INLINE_TOTAL else None
+            text = _small_text(tree, entry) if inline + entry.size <= _MAX_INLINE_TOTAL_BYTES else None
             if text is None:
                 streamed.append(entry)
                 lines.append(b"head -c %d >%s" % (entry.size, name))
             else:
                 inline += entry.size
-                lines.append(b"printf %s " + _quoted(text, here=False) + b" >" + name)
-    lines += _in_groups(b"chmod u+x", [_quoted(entry.path) for entry in entries if entry.kind == "x"])
+                lines.append(b"printf %s " + _shell_quoted(text, here=False) + b" >" + name)
+    lines += _in_groups(b"chmod u+x", [_shell_quoted(entry.path) for entry in entries if entry.kind == "x"])
     return Bundle(tree, b"\n".join(lines) + b"\n", _manifest(entries), tuple(streamed))
 
 
 def _in_groups(command: bytes, names: list[bytes]) -> list[bytes]:
     return [
-        command + b" " + b" ".join(names[start : start + _NAMES_A_COMMAND])
-        for start in range(0, len(names), _NAMES_A_COMMAND)
+        command + b" " + b" ".join(names[start : start + _NAMES_PER_COMMAND])
+        for start in range(0, len(names), _NAMES_PER_COMMAND)
     ]
 
 
 def _small_text(tree: SourceTree, entry: TreeEntry) -> bytes | None:
     """A file's bytes where a shell can carry them: short, no NUL or other control character, valid UTF-8."""
-    if entry.size > _INLINE:
+    if entry.size > _MAX_INLINE_BYTES:
         return None
     try:
         data = (tree.directory / os.fsdecode(entry.path)).read_bytes()
@@ -146,7 +121,7 @@ def _small_text(tree: SourceTree, entry: TreeEntry) -> bytes | None:
     return None if len(data) != entry.size or _CONTROL.search(data) else data
 
 
-def _quoted(path: bytes, *, here: bool = True) -> bytes:
+def _shell_quoted(path: bytes, *, here: bool = True) -> bytes:
     return b"'" + ((b"./" if here else b"") + path).replace(b"'", b"'\"'\"'") + b"'"
 
 

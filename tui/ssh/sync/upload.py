@@ -1,59 +1,50 @@
-"""Code to every worker: one command a worker, whose script and files come on its standard input.
+"""Send code to every worker: one command per worker, whose script and files arrive on its standard input.
 
-A worker needs sh and coreutils only. Files are cut out of the stream with `head -c`, checked with sha256sum, and the
-finished directory is renamed into place, so nobody ever sees half of it. Where the link turns out to be slow, all of
-it goes over a connection that compresses.
+A worker needs sh and coreutils only. The script cuts files out of the stream with `head -c`, checks them with
+sha256sum and renames the finished directory into place, so no reader ever sees half of it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import math
 import secrets
 import shlex
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tui.aio.fan_out import for_each_worker
 from tui.errors import WorkerError
-from tui.ssh.errors import quoted
+from tui.ssh.errors import quote_remote
 from tui.ssh.exec.script_protocol import START_UP_FILES
 from tui.ssh.fleet import Fleet
-from tui.ssh.sync.bundle import BLOCK, Bundle, encode_length, read_bundle
+from tui.ssh.sync.bundle import BLOCK_BYTES, Bundle, read_bundle
 
 if TYPE_CHECKING:
     import asyncssh
 
-    from tui.ssh.connection import WorkerConnection
-
 RUN_ROOT = "~/.tpu-tui"
-SLOW = 2_000_000
-"""Bytes per second to all workers together below which compression pays: zlib takes in some 15 MB of code a second of
-one core and leaves a quarter, so it keeps a link of up to 4 MB/s busy, and needs half a core for one of 2 MB/s.
-"""
-FIRST = 1 << 20
-"""Bytes that are sent before the link is judged, by how long their second half takes; a quarter of a smaller tree.
-TCP has sped up by then: where the round trip is 100 ms, it sends half a MiB in one.
-"""
-LARGE = 2 << 20
-"""Bytes of a tree for which the link is judged at all: it costs a round trip."""
-LOGIN = 2.0
-"""Seconds that must be saved, after the first bytes were sent twice: the login that this takes needs one or two."""
-_WORDS = 160
-"""Bytes of a worker's complaints that a message repeats."""
-_PARTING = 2.0
-"""Seconds to wait for the last of them."""
-_MOST_CHATTER = 1 << 20
-"""Bytes a login shell may print before our own answer."""
-BEGINS_WITHIN = 90.0
-"""Seconds in which a login shell must have come to our script: some of them sleep, some never come to an end."""
-MOVES_WITHIN = 600.0
-"""Seconds in which a worker must take or say something: to check gigabytes on a slow disk takes minutes."""
+_STDERR_TAIL_BYTES = 160
+"""The part of a worker's complaints that a message repeats."""
+_MAX_CHATTER_BYTES = 1 << 20
+"""What a login shell may print before the script answers."""
+
+
+@dataclass(frozen=True)
+class UploadTimeouts:
+    """How long an upload waits for a worker, in seconds."""
+
+    begin_s: float = 90.0
+    """For the login shell to reach the script: some start-up files sleep, some never end."""
+    progress_s: float = 600.0
+    """For the worker to take or answer something: checking gigabytes on a slow disk takes minutes."""
+    complaint_s: float = 2.0
+    """For the rest of its complaints after a failure."""
+
+
+TIMEOUTS = UploadTimeouts()
 _REMOTE = r"""
 umask 077; LC_ALL=C; export LC_ALL
 nonce=$1 hash=$2 root=$3
@@ -88,16 +79,13 @@ unpack() {
   say done
 }
 say want
-half=$(number)
-[ "$half" != 0 ] || { unpack; exit; }
-exec 3>&1
-{ for _ in 1 2; do head -c "$half"; say got >&3; done; exec cat; } | unpack
+unpack
 """
 
 
 @dataclass(frozen=True)
 class SyncResult:
-    """What one worker has now: the tree with this `hash`; `bytes` sent, none when it was there (`skipped`)."""
+    """What one worker has now: the tree with this `hash`; `bytes` sent, 0 when it was already there (`skipped`)."""
 
     worker: int
     hash: str
@@ -106,15 +94,12 @@ class SyncResult:
 
 
 def code_directory(run_root: str, hash_: str) -> str:
-    """Where a synced tree lies on a worker; a leading `~` is the worker's home."""
+    """Return where a synced tree lies on a worker; a leading `~` is the worker's home."""
     return f"{run_root.rstrip('/')}/code/{hash_}"
 
 
 OnSent = Callable[[int, int, int], None]
-"""Told how far a worker is: its index, bytes sent to it and bytes to send, script and checksums included."""
-OnBytes = Callable[[int], None]
-Start = Callable[[str], Awaitable["asyncssh.SSHClientProcess[bytes]"]]
-"""Starts a command on a worker."""
+"""Called with a worker's index, the bytes sent to it and the bytes to send, script and checksums included."""
 
 
 async def sync_tree(
@@ -125,55 +110,59 @@ async def sync_tree(
     run_root: str = RUN_ROOT,
     on_sent: OnSent | None = None,
 ) -> AsyncIterator[SyncResult | WorkerError]:
-    """Bring a directory to workers as `<run_root>/code/<hash>/`; what became of each, as it becomes known.
+    """Copy a directory to workers as `<run_root>/code/<hash>/`; yield each worker's result as it becomes known.
 
-    The tree is read once, in a thread of its own, before anything is sent. Raises UsageError when it cannot be read.
+    The tree is read once, in a thread, before anything is sent. Raises UsageError when it cannot be read.
     """
-    parcel = await asyncio.to_thread(read_bundle, directory)
-    async for result in send_bundle(fleet, indices, parcel, run_root=run_root, on_sent=on_sent):
+    bundle = await asyncio.to_thread(read_bundle, directory)
+    async for result in send_bundle(fleet, indices, bundle, run_root=run_root, on_sent=on_sent):
         yield result
 
 
 async def send_bundle(
     fleet: Fleet,
     indices: Iterable[int],
-    parcel: Bundle,
+    bundle: Bundle,
     *,
     run_root: str = RUN_ROOT,
     on_sent: OnSent | None = None,
 ) -> AsyncIterator[SyncResult | WorkerError]:
-    """As `sync_tree`, for a tree that was read before."""
+    """Copy a tree that was read before, as `sync_tree` does."""
 
-    async def one(index: int) -> SyncResult:
-        return await _Upload(fleet, index, parcel, run_root, on_sent).run()
+    async def upload(index: int) -> SyncResult:
+        return await _Upload(fleet, index, bundle, run_root, on_sent).run()
 
-    async for _, result in for_each_worker(indices, one):
+    async for _, result in for_each_worker(indices, upload):
         yield result
 
 
 class _StalledUpload(Exception):
-    """The worker neither takes nor says anything; for how many seconds."""
+    """The worker neither reads nor answers for so many seconds."""
 
     def __init__(self, seconds: float) -> None:
-        super().__init__(f"it neither took nor said anything for {seconds:g} s")
+        super().__init__(f"no progress for {seconds:g} s")
 
 
 class _RefusedUpload(Exception):
-    """The worker does not say what was to be heard; its own words, none when it broke off."""
+    """The worker gives another answer than expected; `words` are its own, empty when it broke off."""
 
-    def __init__(self, words: str = "", todo: str = "") -> None:
+    def __init__(self, words: str = "", remedy: str = "") -> None:
         super().__init__(words)
         self.words = words
-        self.todo = todo or "see its disk (`df`), and that sh, head, sha256sum and mv are on its PATH"
+        self.remedy = remedy or "check its disk (`df`), and that sh, head, sha256sum and mv are on its PATH"
         if not words:
-            self.todo += f"; {START_UP_FILES}"
+            self.remedy += f"; {START_UP_FILES}"
 
 
 class _UploadSession:
-    """One command on a worker that takes the tree in: what is sent to it, and what it answers."""
+    """One command on a worker that takes the tree in: sends the bundle and reads the answers."""
 
     def __init__(
-        self, process: asyncssh.SSHClientProcess[bytes], nonce: str, blocks: Iterator[bytes], on_sent: OnBytes
+        self,
+        process: asyncssh.SSHClientProcess[bytes],
+        nonce: str,
+        blocks: Iterator[bytes],
+        on_sent: Callable[[int], None],
     ) -> None:
         self._process = process
         self._mark = f"@{nonce} ".encode()
@@ -181,22 +170,22 @@ class _UploadSession:
         self._on_sent = on_sent
         self._sent = 0
 
-    async def expect(self, *words: str, within: float | None = None) -> str:
-        """The worker's next word, one of these; a login shell's chatter is left out.
+    async def expect(self, *words: str, within_s: float | None = None) -> str:
+        """Return the worker's next word, one of these; skip the login shell's chatter.
 
-        Raises _Refused for another, _Silent for none within so many seconds (`MOVES_WITHIN` unless given).
+        Raises _RefusedUpload for another word, _StalledUpload for none in time (`progress_s` by default).
         """
-        seconds = MOVES_WITHIN if within is None else within
+        seconds = TIMEOUTS.progress_s if within_s is None else within_s
         try:
-            return await asyncio.wait_for(self._next(words), seconds)
+            return await asyncio.wait_for(self._read_answer(words), seconds)
         except asyncio.TimeoutError:
             raise _StalledUpload(seconds) from None
 
-    async def _next(self, words: Sequence[str]) -> str:
-        heard = 0
-        while heard < _MOST_CHATTER:
+    async def _read_answer(self, words: Sequence[str]) -> str:
+        received = 0
+        while received < _MAX_CHATTER_BYTES:
             line = await self._process.stdout.readline()
-            heard += len(line)
+            received += len(line)
             if not line:
                 raise _RefusedUpload
             _, found, rest = line.partition(self._mark)
@@ -207,165 +196,110 @@ class _UploadSession:
                 raise _RefusedUpload(more)
         raise _RefusedUpload("the login shell prints too much", "let its start-up files there (~/.bashrc) print less")
 
-    async def pour(self, most: float = math.inf) -> None:
-        """Send until so many bytes are on their way, or all, and then the end. Raises _Silent when nothing moves."""
-        pouring = asyncio.ensure_future(self._pour(most))
+    def write(self, data: bytes) -> None:
+        """Send bytes; a command that has ended takes none, and its answer says why."""
+        with suppress(BrokenPipeError):
+            self._process.stdin.write(data)
+
+    async def send(self) -> None:
+        """Send the whole bundle and the end of input. Raises _StalledUpload when nothing moves."""
+        sending = asyncio.ensure_future(self._send_blocks())
         sent = -1
         try:
-            while not pouring.done() and self._sent > sent:
+            while not sending.done() and self._sent > sent:
                 sent = self._sent
-                await asyncio.wait({pouring}, timeout=MOVES_WITHIN)
-            if not pouring.done():
-                raise _StalledUpload(MOVES_WITHIN)
-            pouring.result()
+                await asyncio.wait({sending}, timeout=TIMEOUTS.progress_s)
+            if not sending.done():
+                raise _StalledUpload(TIMEOUTS.progress_s)
+            sending.result()
         finally:
-            pouring.cancel()
+            sending.cancel()
 
-    async def _pour(self, most: float) -> None:
-        # A worker that gave up reads no further: its answer says why.
+    async def _send_blocks(self) -> None:
+        # A worker that failed reads no further: its answer says why.
         with suppress(BrokenPipeError):
-            while self._sent < most:
-                block = next(self._blocks, b"")
-                if not block:
-                    self._process.stdin.write_eof()
-                    return
+            for block in self._blocks:
                 self._process.stdin.write(block)
                 await self._process.stdin.drain()
                 self._sent += len(block)
                 self._on_sent(self._sent)
-
-    async def pour_first(self, first: int) -> float:
-        """Send so many bytes; how many seconds their second half took."""
-        halves = asyncio.ensure_future(self._second_half())
-        try:
-            await self.pour(first)
-            return await halves
-        finally:
-            halves.cancel()
-            await asyncio.gather(halves, return_exceptions=True)
-
-    async def _second_half(self) -> float:
-        await self.expect("got")
-        began = time.monotonic()
-        await self.expect("got")
-        return time.monotonic() - began
-
-    async def last_words(self) -> bytes:
-        """The end of what the worker's programs complain about."""
-        kept = b""
-        while block := await self._process.stderr.read(BLOCK):
-            kept = (kept + block)[-_WORDS:]
-        return kept
-
-    def give_up(self) -> None:
-        """Send no more: the worker's programs end."""
-        with suppress(OSError):
             self._process.stdin.write_eof()
 
+    async def read_complaints(self) -> bytes:
+        """Return the end of what the worker's programs write to standard error."""
+        tail = b""
+        while block := await self._process.stderr.read(BLOCK_BYTES):
+            tail = (tail + block)[-_STDERR_TAIL_BYTES:]
+        return tail
 
-def _send(process: asyncssh.SSHClientProcess[bytes], data: bytes) -> None:
-    """Send to a worker's command; one that has ended by then takes nothing, and its answer says why."""
-    with suppress(BrokenPipeError):
-        process.stdin.write(data)
+    def end_input(self) -> None:
+        """Send no more, so that the worker's programs end."""
+        with suppress(OSError):
+            self._process.stdin.write_eof()
 
 
 class _Upload:
     """One tree on its way to one worker."""
 
-    def __init__(self, fleet: Fleet, index: int, parcel: Bundle, run_root: str, on_sent: OnSent | None) -> None:
+    def __init__(self, fleet: Fleet, index: int, bundle: Bundle, run_root: str, on_sent: OnSent | None) -> None:
         self._fleet = fleet
         self._index = index
-        self._parcel = parcel
+        self._bundle = bundle
         self._run_root = run_root
         self._on_sent = on_sent
-        self._reported = 0
-        self._faster: WorkerConnection | None = None
-        """A connection that compresses, made where the link is slow."""
 
     async def run(self) -> SyncResult:
-        """Bring it there. Raises WorkerError."""
+        """Bring the tree to the worker. Raises WorkerError."""
         import asyncssh
 
-        tree = self._parcel.tree
         try:
-            last = await self._attempt(partial(self._fleet.process, self._index), measured=self._parcel.size >= LARGE)
-            if self._faster is not None:
-                last = await self._attempt(self._faster.process, measured=False)
+            answer = await self._send()
         except _RefusedUpload as refused:
-            raise WorkerError(
-                "the code did not arrive",
-                worker=self._index,
-                why=quoted(refused.words) or "the worker broke off",
-                remedy=refused.todo,
-            ) from None
-        except _StalledUpload as silent:
-            raise WorkerError(
-                "the code did not arrive",
-                worker=self._index,
-                why=str(silent),
-                remedy=f"see its disk and load (`tpu-tui exec`); {START_UP_FILES}",
-            ) from None
+            raise self._failed(quote_remote(refused.words) or "the worker broke off", refused.remedy) from None
+        except _StalledUpload as stalled:
+            raise self._failed(str(stalled), f"check its disk and load (`tpu-tui exec`); {START_UP_FILES}") from None
         except (OSError, asyncssh.Error) as error:
-            raise WorkerError(
-                "the code did not arrive",
-                worker=self._index,
-                why=quoted(str(error)) or "the connection broke off",
-                remedy="check the network to that worker, and send it again",
-            ) from error
-        finally:
-            if self._faster is not None:
-                await self._faster.close()
-        skipped = last == "have"
+            why = quote_remote(str(error)) or "the connection broke off"
+            raise self._failed(why, "check the network to that worker, and sync again") from error
+        tree, skipped = self._bundle.tree, answer == "have"
         return SyncResult(self._index, tree.hash, 0 if skipped else tree.bytes, skipped)
 
-    async def _attempt(self, start: Start, *, measured: bool) -> str:
-        """The worker's last word: `done`, `have` when it was there, `got` when it is left to a faster way."""
+    def _failed(self, why: str, remedy: str) -> WorkerError:
+        return WorkerError("the code did not arrive", worker=self._index, why=why, remedy=remedy)
+
+    async def _send(self) -> str:
+        """Return the worker's last word: `done`, or `have` when the tree was already there."""
         nonce = secrets.token_hex(8)
         remote = _REMOTE.encode()
-        arguments = shlex.join([nonce, self._parcel.tree.hash, self._run_root])
-        process = await start(f"exec sh -c 's=$(head -c {len(remote)}); eval \"$s\"' tpu-tui {arguments}")
+        arguments = shlex.join([nonce, self._bundle.tree.hash, self._run_root])
+        command = f"exec sh -c 's=$(head -c {len(remote)}); eval \"$s\"' tpu-tui {arguments}"
+        process = await self._fleet.process(self._index, command)
         try:
-            _send(process, remote)
-            delivery = _UploadSession(process, nonce, self._parcel.blocks(self._index), self._report)
-            await delivery.expect("here", within=BEGINS_WITHIN)
-            if await delivery.expect("have", "want") == "have":
+            session = _UploadSession(process, nonce, self._bundle.blocks(self._index), self._report)
+            session.write(remote)
+            await session.expect("here", within_s=TIMEOUTS.begin_s)
+            if await session.expect("have", "want") == "have":
                 return "have"
-            first = min(FIRST, self._parcel.size // 4) if measured else 0
-            _send(process, encode_length(first // 2))
-            return await self._sent(delivery, first)
+            return await self._send_bundle(session)
         finally:
             process.close()
 
-    async def _sent(self, delivery: _UploadSession, first: int) -> str:
-        complaints = asyncio.ensure_future(delivery.last_words())
+    async def _send_bundle(self, session: _UploadSession) -> str:
+        complaints = asyncio.ensure_future(session.read_complaints())
         try:
-            if first and await self._is_slow(delivery, first):
-                self._faster = await self._fleet.compressing(self._index)
-                if self._faster is not None:
-                    return "got"
-            await delivery.pour()
-            return await delivery.expect("done")
+            await session.send()
+            return await session.expect("done")
         except _RefusedUpload as refused:
-            delivery.give_up()
-            await asyncio.wait({complaints}, timeout=_PARTING)
+            session.end_input()
+            await asyncio.wait({complaints}, timeout=TIMEOUTS.complaint_s)
             if complaints.done():
-                raise _RefusedUpload(f"{refused.words}: {quoted(complaints.result())}", refused.todo) from None
+                words = f"{refused.words}: {quote_remote(complaints.result())}"
+                raise _RefusedUpload(words, refused.remedy) from None
             raise
         finally:
             complaints.cancel()
             await asyncio.gather(complaints, return_exceptions=True)
 
-    async def _is_slow(self, delivery: _UploadSession, first: int) -> bool:
-        """Send the first part; whether the link is slow, and all of it again but compressed is sooner there."""
-        seconds = await delivery.pour_first(first)
-        if first / 2 * len(self._fleet.workers) >= SLOW * seconds:
-            return False
-        rate = first / 2 / seconds
-        shrinks_to = await asyncio.to_thread(lambda: self._parcel.shrinks_to)
-        return self._parcel.size * (1 - shrinks_to) - first > LOGIN * rate
-
     def _report(self, sent: int) -> None:
-        """Pass on how far it is; what is sent a second time is no step back."""
-        if self._on_sent is not None and sent > self._reported:
-            self._reported = sent
-            self._on_sent(self._index, sent, self._parcel.size)
+        if self._on_sent is not None:
+            self._on_sent(self._index, sent, self._bundle.size)

@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from tui.aio.backoff import backoff
+from tui.ssh import errors
 from tui.ssh.errors import SshError
-from tui.ssh.transport import iap_errors
 from tui.ssh.transport.iap_protocol import ACK_AFTER, MOST_DATA, SUBPROTOCOL, Frame, ResendBuffer, Tag, decode
-from tui.text.printable import one_line
 
 if TYPE_CHECKING:
     import aiohttp
@@ -86,9 +85,9 @@ class IapTunnels:
         try:
             outside = await asyncio.wait_for(relay.open(), self._timeout)
         except asyncio.TimeoutError:
-            raise iap_errors.iap_failed(worker, target.instance, 0, f"nothing within {self._timeout:g} s") from None
+            raise errors.iap_error(worker, target.instance, 0, f"nothing within {self._timeout:g} s") from None
         except TunnelClosedError as error:
-            raise iap_errors.iap_failed(worker, target.instance, error.code, error.words) from None
+            raise errors.iap_error(worker, target.instance, error.code, error.words) from None
         task = asyncio.get_running_loop().create_task(relay.run())
         self._relays.add(task)
         task.add_done_callback(self._relays.discard)
@@ -150,7 +149,7 @@ class IapTunnels:
         )
         told, said = await process.communicate()
         if process.returncode:
-            raise iap_errors.no_token(worker, one_line(said.decode("utf-8", "replace")))
+            raise errors.IAP_NO_TOKEN.error(worker, words=said.decode("utf-8", "replace"))
         return told.decode().strip()
 
 

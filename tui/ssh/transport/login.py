@@ -20,13 +20,11 @@ from tui.ssh.keys.client_keys import ClientKeys
 from tui.ssh.keys.known_hosts import HostKeys, TrustedKeys, fingerprint, host_key_error, host_key_not_saved, key_type
 from tui.ssh.transport.client_callbacks import LoginClient
 from tui.ssh.transport.fast_connection import connect
-from tui.ssh.transport.tcp import PATIENCE, HandshakeSlot, connect_in_turn, read_banner
+from tui.ssh.transport.tcp import SLOT_PATIENCE_S, HandshakeSlot, connect_in_turn, read_banner
 from tui.ssh.transport.write_coalescing import SocketTunnel
 
 KEX = "^curve25519-sha256,curve25519-sha256@libssh.org"
 """Asked for first because it costs 1 ms of CPU where post-quantum exchanges cost tens; the others stay."""
-COMPRESSION = ("zlib@openssh.com", "zlib", "none")
-"""Asked for where it pays; a server that has none is still spoken to."""
 CIPHERS = "^aes128-gcm@openssh.com,aes256-gcm@openssh.com,chacha20-poly1305@openssh.com"
 KEY_LOGINS = 3
 """Connections that our keys are tried on, as many on each as the server bears: more look like an attack."""
@@ -68,12 +66,11 @@ class Dialer:
     access: Access
     keys: ClientKeys
     host_keys: HostKeys
-    turns: asyncio.Semaphore
+    slots: asyncio.Semaphore
     """Handshakes at once."""
     prompter: Prompter | None = None
     _questions: asyncio.Lock = field(default_factory=asyncio.Lock)
-    _templates: dict[bool, asyncssh.SSHClientConnectionOptions] = field(default_factory=dict)
-    """By whether they are for a connection that compresses."""
+    _options: asyncssh.SSHClientConnectionOptions | None = None
 
     async def dial(
         self,
@@ -111,14 +108,14 @@ class Dialer:
                 untried = exhausted.untried
             except SshError as error:
                 untried = 0
-                denied = error.reason is errors.Reason.DENIED and not login.compressing
+                denied = error.reason is errors.Reason.DENIED
                 if not denied or not await self.keys.unlock_more(seen):
                     raise
 
     async def _ask(
         self, login: Login, worker: int | str | None, vouched: tuple[str, ...], key: asyncssh.SSHKey, error: SshError
     ) -> TrustedKeys:
-        if self.prompter is None or login.compressing:
+        if self.prompter is None:
             raise error
         async with self._questions:
             trusted = self.host_keys.trusted(login, vouched)
@@ -147,17 +144,17 @@ class Dialer:
         if through is not None:
             made = await self._attempt_through(through, login, worker, trusted, stages, offered)
         elif tunnel is not None:
-            async with HandshakeSlot(self.turns) as turn:
+            async with HandshakeSlot(self.slots) as slot:
                 stages.connected = time.monotonic() - began
-                made = await self._log_in(login, worker, trusted, tunnel, None, offered, turn)
+                made = await self._log_in(login, worker, trusted, tunnel, None, offered, slot)
         else:
             timeout = self.access.connect_timeout
             try:
-                async with connect_in_turn(self.turns, login.host, login.port, timeout) as (sock, turn):
+                async with connect_in_turn(self.slots, login.host, login.port, timeout) as (sock, slot):
                     stages.connected = time.monotonic() - began
-                    made = await self._log_in(login, worker, trusted, None, sock, offered, turn)
+                    made = await self._log_in(login, worker, trusted, None, sock, offered, slot)
             except (OSError, UnicodeError, asyncio.TimeoutError) as error:
-                raise errors.unconnected(error, worker, login, timeout) from None
+                raise errors.connect_error(error, worker, login, timeout) from None
         stages.logged_in = time.monotonic() - began
         return made
 
@@ -171,11 +168,11 @@ class Dialer:
         offered: list[Any],
     ) -> tuple[asyncssh.SSHClientConnection, LoginClient]:
         began = time.monotonic()
-        async with HandshakeSlot(self.turns) as turn:
+        async with HandshakeSlot(self.slots) as slot:
             try:
                 sock = await through.open()
                 stages.connected = time.monotonic() - began
-                made = await self._log_in(login, worker, trusted, None, sock, offered, turn)
+                made = await self._log_in(login, worker, trusted, None, sock, offered, slot)
             except SshError as error:
                 why = await through.failure() if error.reason in _UNGREETED else None
                 through.end()
@@ -194,7 +191,7 @@ class Dialer:
         tunnel: asyncssh.SSHClientConnection | None,
         sock: socket.socket | None,
         offered: list[Any],
-        turn: HandshakeSlot,
+        slot: HandshakeSlot,
     ) -> tuple[asyncssh.SSHClientConnection, LoginClient]:
         new = not (trusted.keys or trusted.authorities)
         accepts = new and self.access.host_keys == ACCEPT_NEW
@@ -203,17 +200,17 @@ class Dialer:
         via = self.access.jump or login.jump or "configured"
         try:
             connecting = self._connecting(login, trusted, tunnel, sock, client, offered)
-            connection = await self._bounded(connecting, client, turn)
+            connection = await self._bounded(connecting, client, slot)
         except asyncio.TimeoutError:
             if client.connection is None:
-                raise errors.tunnel_silent(worker, login, via, self.access.login_timeout) from None
+                raise errors.JUMP_SILENT.error(worker, login, jump=via, seconds=self.access.login_timeout) from None
             if not client.greeted and client.heard and _is_direct(sock):
                 raise await self._diagnosed(login, worker) from None
             if not client.greeted:
-                raise errors.silent(worker, login, self.access.login_timeout) from None
-            raise errors.login_timed_out(worker, login, self.access.login_timeout) from None
+                raise errors.NO_GREETING.error(worker, login, seconds=self.access.login_timeout) from None
+            raise errors.LOGIN_TIMED_OUT.error(worker, login, seconds=self.access.login_timeout) from None
         except asyncssh.ChannelOpenError as error:
-            raise errors.tunnel_refused(error.code, error.reason, worker, login, via) from None
+            raise errors.jump_host_error(error.code, error.reason, worker, login, via) from None
         except (asyncssh.Error, OSError, ValueError) as error:
             if _is_direct(sock) and not client.greeted:
                 raise await self._diagnosed(login, worker) from None
@@ -239,7 +236,7 @@ class Dialer:
         carrier = tunnel if sock is None else SocketTunnel(sock)
         assert carrier is not None
         return connect(
-            self._options(login.compressing),
+            self._shared_options(),
             carrier,
             offered,
             host=login.host,
@@ -250,12 +247,12 @@ class Dialer:
             server_host_key_algs=trusted.algorithms,
         )
 
-    def _options(self, compressing: bool) -> asyncssh.SSHClientConnectionOptions:
+    def _shared_options(self) -> asyncssh.SSHClientConnectionOptions:
         """What all connections have in common; every option is given, so no file of the user's changes it."""
-        if compressing not in self._templates:
+        if self._options is None:
             # Servers that only do that still get in, without a warning on the screen.
             warnings.filterwarnings("ignore", message="Diffie-Hellman over finite fields")
-            self._templates[compressing] = asyncssh.SSHClientConnectionOptions(
+            self._options = asyncssh.SSHClientConnectionOptions(
                 config=None,
                 client_keys=None,
                 agent_path=None,
@@ -263,32 +260,32 @@ class Dialer:
                 x509_trusted_certs=None,
                 kex_algs=KEX,
                 encryption_algs=CIPHERS,
-                compression_algs=COMPRESSION if compressing else "none",
+                compression_algs="none",
                 password_auth=False,
                 gss_host=None,
                 gss_auth=False,
                 gss_kex=False,
                 host_based_auth=False,
-                kbdint_auth=self.prompter is not None and not compressing,
+                kbdint_auth=self.prompter is not None,
                 login_timeout=0,
                 keepalive_interval=self.access.keepalive,
                 keepalive_count_max=self.access.keepalive_count,
             )
-        return self._templates[compressing]
+        return self._options
 
     async def _bounded(
-        self, task: asyncio.Future[asyncssh.SSHClientConnection], client: LoginClient, turn: HandshakeSlot
+        self, task: asyncio.Future[asyncssh.SSHClientConnection], client: LoginClient, slot: HandshakeSlot
     ) -> asyncssh.SSHClientConnection:
         """The login within its time; the clock stands still while a person is being asked.
 
-        A frozen server's port is open, and its greeting does not come: that is waited for without a turn.
+        A frozen server's port is open, and its greeting does not come: that is waited for without a slot.
         """
         left = self.access.login_timeout
-        patience = min(PATIENCE, left)
+        patience = min(SLOT_PATIENCE_S, left)
         try:
             done, _ = await asyncio.wait({task}, timeout=patience)
             if not done and not client.greeted:
-                turn.give()
+                slot.release()
             left -= patience
             while True:
                 done, _ = await asyncio.wait({task}, timeout=left)
@@ -314,10 +311,10 @@ class Dialer:
         except (OSError, asyncio.TimeoutError):
             words = b""
         if words.startswith(b"SSH-") and not words.startswith(_SPOKEN):
-            return errors.no_algorithms(worker, login, f"it speaks {errors.quoted(words)}")
+            return errors.NO_ALGORITHMS.error(worker, login, words=f"it speaks {errors.quote_remote(words)}")
         if not words or words.startswith(b"SSH-") or any(text in words for text in _BUSY):
-            return errors.closed_early(worker, login)
-        return errors.not_ssh(worker, login, words)
+            return errors.CLOSED_EARLY.error(worker, login)
+        return errors.not_ssh_error(worker, login, words)
 
     def _explained(
         self,
@@ -335,33 +332,28 @@ class Dialer:
                 if problem.reason is errors.Reason.HOST_KEY_UNKNOWN:
                     return _UnknownHostKey(client.offered, problem)
                 return problem
-            return SshError(
-                errors.Reason.HOST_KEY_CHANGED,
-                "its host key is not believed",
-                worker=worker,
-                why=errors.quoted(words),
-                remedy=f"see {', '.join(trusted.files)}",
-            )
+            return errors.HOST_KEY_REJECTED.error(worker, words=words, files=", ".join(trusted.files))
         if isinstance(error, asyncssh.PermissionDenied) and client.wanted:
-            return errors.more_than_a_key(worker, login, client.wanted, client.remark)
+            return errors.more_than_a_key_error(worker, login, client.wanted, client.remark)
         if isinstance(error, asyncssh.PermissionDenied) and client.unsigned:
-            return errors.unsigned(worker, login)
+            return errors.UNSIGNED.error(worker, login)
         if isinstance(error, asyncssh.PermissionDenied):
-            return errors.denied(worker, login, everything, self.keys.locked, self.access.slice, client.remark)
+            return errors.denied_error(worker, login, everything, self.keys.locked, self.access.slice, client.remark)
         if MAX_AUTH_TRIES_WORDS in words.lower():
             words = "too many keys were tried: --identity names one"
-            problem = errors.denied(worker, login, everything, self.keys.locked, self.access.slice, words)
+            problem = errors.denied_error(worker, login, everything, self.keys.locked, self.access.slice, words)
             return _AuthTriesExhausted(client.untried, problem) if 0 < client.untried < tried else problem
         if isinstance(error, asyncssh.KeyExchangeFailed):
-            return errors.no_algorithms(worker, login, words)
+            return errors.NO_ALGORITHMS.error(worker, login, words=words)
         if not client.greeted:
-            return errors.closed_early(worker, login)
+            return errors.CLOSED_EARLY.error(worker, login)
         if isinstance(error, (asyncssh.DisconnectError, OSError)):
             if not client.encrypted:
-                return errors.cut_in_key_exchange(worker, login)
+                return errors.CUT_IN_KEY_EXCHANGE.error(worker, login)
             told = "" if isinstance(error, (asyncssh.ConnectionLost, OSError)) else words
-            return errors.cut_in_login(worker, login, client.banner or told)
-        return SshError(errors.Reason.OTHER, "the login failed", worker=worker, why=errors.quoted(words))
+            remark = client.banner or told
+            return errors.CUT_IN_LOGIN.error(worker, login, remark=f": {remark}" if remark else "")
+        return errors.LOGIN_FAILED.error(worker, words=words)
 
 
 def _is_direct(sock: socket.socket | None) -> bool:

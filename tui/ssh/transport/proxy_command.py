@@ -64,7 +64,7 @@ class ProxyRoute:
         try:
             self._program, sock = self._commands.start(self._command)
         except OSError as error:
-            raise errors.proxy_failed(self._worker, self._command, str(error)) from None
+            raise errors.PROXY_FAILED.error(self._worker, command=self._command, words=str(error)) from None
         return sock
 
     async def failure(self) -> SshError | None:
@@ -75,7 +75,7 @@ class ProxyRoute:
         await program.wait(_PARTING)
         if program.ended_well and not program.words:
             return None
-        return errors.proxy_failed(self._worker, self._command, program.words or program.fate)
+        return errors.PROXY_FAILED.error(self._worker, command=self._command, words=program.words or program.fate)
 
     def end(self) -> None:
         """The connection is over, and so is its program."""
