@@ -27,6 +27,8 @@ IAP_PORT_CLOSED = 4003
 IAP_NOT_AUTHORIZED = 4033
 IAP_NO_INSTANCE = 4047
 """Codes with which IAP closes a tunnel that it does not open (Identity-Aware Proxy documentation, TCP forwarding)."""
+_REMOTE = ("words", "command", "host")
+"""Values of a cause's templates that a server, a program or a configuration wrote."""
 _IAP_HTTP_REFUSALS = (401, 403, 404)
 WorkerName = int | str | None
 """A worker's index, another name for a host, or None for no worker."""
@@ -97,8 +99,8 @@ class Cause:
     remedy: str = ""
 
     def error(self, worker: WorkerName, login: Endpoint | None = None, **values: object) -> SshError:
-        """Return the error for one worker; text among the values is made printable and short."""
-        known: dict[str, object] = {name: _printable(value) for name, value in values.items()}
+        """Return the error for one worker; the values that others wrote are made printable and short."""
+        known = {name: quote_remote(str(value)) if name in _REMOTE else value for name, value in values.items()}
         if login is not None:
             account = f"{one_line(login.user)}@{login.host}"
             known.update(where=f"{login.host}:{login.port}", port=login.port, account=account)
@@ -110,10 +112,6 @@ def quote_remote(text: str | bytes, limit: int = _MAX_REMOTE_CHARACTERS) -> str:
     """Return a server's own words, printable and short."""
     line = one_line(text)
     return line if len(line) <= limit else line[:limit] + "…"
-
-
-def _printable(value: object) -> object:
-    return quote_remote(value) if isinstance(value, (str, bytes)) else value
 
 
 _SERIAL_CONSOLE = "the worker may be out of memory or its disk stuck: see its serial console, or restart it"

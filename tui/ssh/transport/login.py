@@ -352,7 +352,9 @@ class Dialer:
                 return errors.CUT_IN_KEY_EXCHANGE.error(worker, login)
             told = "" if isinstance(error, (asyncssh.ConnectionLost, OSError)) else words
             remark = client.banner or told
-            return errors.CUT_IN_LOGIN.error(worker, login, remark=f": {remark}" if remark else "")
+            return errors.CUT_IN_LOGIN.error(
+                worker, login, remark=f": {errors.quote_remote(remark)}" if remark else ""
+            )
         return errors.LOGIN_FAILED.error(worker, words=words)
 
 
