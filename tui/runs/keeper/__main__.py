@@ -40,7 +40,7 @@ from tui.text.printable import one_line
 LOCK_TIMEOUT_S = 15.0
 """A command that brings the mirror of a run without a keeper up to date may hold the lock for so long."""
 REPORT_FORMATS = ("html", "md", "json", "csv", "txt")
-_IAP_MODULES = ("tui.ssh.transport.iap_tunnel", "tui.ssh.transport.iap_errors", "aiohttp")
+_IAP_MODULES = ("tui.ssh.transport.iap_tunnel", "aiohttp")
 _REPORT_MODULES = (
     "tui.operator.facade",
     "tui.reports.facts",
