@@ -1,4 +1,4 @@
-"""In which order the tests run, with which signals, and how patiently."""
+"""In which order the tests run, with which signals, and how retry_while_full."""
 
 from __future__ import annotations
 

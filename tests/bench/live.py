@@ -129,7 +129,7 @@ class Looked:
 
 
 def _looked_at(directory: RunDirectory) -> Looked:
-    pid = directory.attended().pid
+    pid = directory.keeper_status().pid
     if pid is None:
         raise RuntimeError(f"no keeper for {directory.id}")
     until(

@@ -145,7 +145,7 @@ def _pod(root: Path, workers: int, ends: ExitStack) -> Pod:
 
 
 def _keeper_of(directory: RunDirectory) -> int:
-    pid = directory.attended().pid
+    pid = directory.keeper_status().pid
     if pid is None:
         raise RuntimeError(f"no keeper for {directory.id}")
     return pid

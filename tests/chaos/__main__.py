@@ -33,7 +33,7 @@ from tests.chaos.proxy import proxies
 from tests.chaos.races import race
 from tests.runs.ssh_pod import Pod
 from tests.sshd import MISSING, OpensshWorker, bare_path
-from tui.runs.launch.preflight import Look
+from tui.runs.launch.launch_spec import Preflight
 
 STORM_SECONDS = 60.0
 STORM_STRIKERS = 6
@@ -163,7 +163,9 @@ def main() -> None:
     try:
         with servers_with_devices(root, options.workers) as servers:
             pod, checking = Pod(servers, root / "home"), Pod(servers, root / "home")
-            checking.look = Look()  # as the command's launches have it; what fails in `phases` fails after the checks
+            checking.look = (
+                Preflight()
+            )  # as the command's launches have it; what fails in `phases` fails after the checks
             acts: dict[str, Callable[[float], str]] = {
                 "phases": lambda end: phases(pod, root, end),
                 "commands": lambda end: commands(pod, rng, options.rounds, end),

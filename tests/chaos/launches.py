@@ -84,7 +84,7 @@ def phase_seen(directory: RunDirectory, phase: str, status: str, worker: int | N
 def kill_a_keeper(pod: Pod, rng: random.Random, tally: Tally, *, aimed: bool, span: float) -> None:
     """One launch whose keeper is killed: at a random moment of `span` seconds, or `aimed` at the confirmations."""
     directory = pod.launch("sleep", "1000")
-    keeper = directory.attended().pid or 0
+    keeper = directory.keeper_status().pid or 0
     if aimed:
         _await_start(directory, len(pod.workers) - 1)
         time.sleep(rng.uniform(0, AIM))
@@ -197,8 +197,8 @@ def kill_a_command(pod: Pod, rng: random.Random, tally: Tally, *, span: float) -
     made = [path for path in set(runs.glob("*")) - before if (path / "run.json").exists()]
     directory = RunDirectory.open(made[0]) if made else None
     if directory is not None:
-        until(lambda: directory.attended().alive or not being_given_a_keeper(directory), DEADLINE)
-    if directory is None or not directory.attended().alive:
+        until(lambda: directory.keeper_status().alive or not being_given_a_keeper(directory), DEADLINE)
+    if directory is None or not directory.keeper_status().alive:
         tally.none += 1
         assert directory is None or not directory.events_size(), "a keeper came and went"
         assert directory is None or not any(

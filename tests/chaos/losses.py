@@ -146,7 +146,7 @@ def stopped_keeper(pod: Pod, rng: random.Random, root: Path) -> None:
     after = 1000.0 if stops else rng.uniform(0.2, 2)
     words = ("-1", ":", "0", str(rng.uniform(0, 0.5)), str(after), str(rng.choice((5, 500))))
     directory = pod.running(sys.executable, "-c", WRITER, *words)
-    keeper = directory.attended().pid or 0
+    keeper = directory.keeper_status().pid or 0
     time.sleep(rng.uniform(0, 0.5))
     os.kill(keeper, signal.SIGSTOP)
     try:
@@ -167,7 +167,7 @@ def hostile_worker(pod: Pod, rng: random.Random, root: Path) -> None:
     victim, code = rng.randrange(len(pod.workers)), rng.choice((0, 0, 3))
     script = 'i=0; while [ ! -e "$HOME/end" ]; do i=$((i+1)); echo $i; sleep 0.05; done; '
     directory = pod.running("sh", "-c", f'{script} [ "$TPU_TUI_WORKER" != {victim} ] || exit {code}')
-    keeper = directory.attended().pid
+    keeper = directory.keeper_status().pid
     others = [directory.log_path(index) for index in range(len(pod.workers)) if index != victim]
     until(lambda: all(log.exists() for log in others), PATIENCE)
     with replaced(pod.workers[victim].root / "bin" / "sh", hostile(rng), 0o755):
@@ -187,7 +187,7 @@ def hostile_worker(pod: Pod, rng: random.Random, root: Path) -> None:
     status = over(directory, PATIENCE)
     for worker in pod.workers:
         (worker.home / "end").unlink()
-    assert directory.attended().pid == keeper or not directory.attended().alive
+    assert directory.keeper_status().pid == keeper or not directory.keeper_status().alive
     assert status.state in ((wanted,) if wanted else (RunState.STOPPED,)), status
     if wanted:
         codes = [0] * len(pod.workers)
@@ -207,7 +207,7 @@ def hostile(rng: random.Random) -> str:
 
 def settled(pod: Pod, directory: RunDirectory) -> None:
     """Nothing of the run is left, every mirror is its worker's log, and its keeper ended without a fault."""
-    until(lambda: not directory.attended().alive, PATIENCE)
+    until(lambda: not directory.keeper_status().alive, PATIENCE)
     unattended(directory)
     assert not tagged(*pod.tags(directory))
     for index in range(len(pod.workers)):

@@ -84,7 +84,7 @@ def strike(pod: ProxiedPod, directory: RunDirectory, kind: str, rng: random.Rand
 
 def replace_keeper(pod: ProxiedPod, directory: RunDirectory) -> None:
     """Kill the keeper, and start another one."""
-    attendance = directory.attended()
+    attendance = directory.keeper_status()
     if attendance.alive and attendance.pid:
         with contextlib.suppress(ProcessLookupError):
             os.kill(attendance.pid, signal.SIGKILL)

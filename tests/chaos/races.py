@@ -18,7 +18,7 @@ from tests.chaos.launches import being_given_a_keeper
 from tests.runs.pipes import tagged
 from tests.runs.ssh_pod import Pod, digest
 from tui.pod.run import RunState
-from tui.runs.discovery import adopt, discover
+from tui.runs.discovery import discover, import_run
 from tui.runs.keeper.start import ensure_keeper, is_complete
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import RunStatus, status_of
@@ -96,7 +96,7 @@ class Race:
                 runs = (await discover(fleet, self.here.run.run_root)).runs
             for found in runs:
                 if found.run.id == self.here.id:
-                    self.there = adopt(found, self.elsewhere)
+                    self.there = import_run(found, self.elsewhere)
                     self.pod.kept.append(self.there)
 
         asyncio.run(ask())
@@ -110,7 +110,7 @@ class Race:
     def kill_keeper(self) -> None:
         """The keeper killed, and two commands at once that start another one."""
         self.disturbed = True
-        attendance = self.here.attended()
+        attendance = self.here.keeper_status()
         if attendance.alive and attendance.pid:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(attendance.pid, signal.SIGKILL)
@@ -134,7 +134,7 @@ class Race:
     def settle(self, directory: RunDirectory) -> RunStatus:
         """Wait until nothing is left to do; a keeper that is gone is replaced, as by whoever looks."""
         deadline = time.monotonic() + SETTLED
-        while directory.attended().alive or being_given_a_keeper(directory) or not is_complete(directory):
+        while directory.keeper_status().alive or being_given_a_keeper(directory) or not is_complete(directory):
             assert time.monotonic() < deadline, (status_of(directory), directory.events()[0][-5:])
             self.attend(directory)
             time.sleep(0.1)

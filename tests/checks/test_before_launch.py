@@ -17,7 +17,7 @@ from tui.operator.connections import Connections
 from tui.operator.launch_checks import check_before_launch
 from tui.pod.job_options import OPTIONS, JobOptions
 from tui.pod.slice import Slice
-from tui.runs.launch.preflight import asks_for_versions
+from tui.runs.launch.preflight import wants_versions
 from tui.settings import Settings
 from tui.ssh.config.access import Access
 
@@ -149,7 +149,7 @@ def test_an_interpreter_is_asked_where_it_is_named_and_there_before_the_code_com
 ) -> None:
     request = make_request(Slice("lab"), (program, "train.py"), **fields)
 
-    assert asks_for_versions(request) == asked
+    assert wants_versions(request) == asked
 
 
 async def test_a_version_of_a_megabyte_with_markup_and_escapes_is_harmless(

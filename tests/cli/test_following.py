@@ -18,11 +18,13 @@ from tui.pod.job_options import JobOptions
 from tui.pod.run import Run
 from tui.pod.worker import Worker
 from tui.runs.failure_rules import WorkerOutcome, explain, read_last_lines
-from tui.runs.record.run_directory import Attendance, Event, RunDirectory
+from tui.runs.record.event_log import Event
+from tui.runs.record.keeper_file import KeeperStatus
+from tui.runs.record.run_directory import RunDirectory
 from tui.settings import Settings
 
 
-def told(capsys: pytest.CaptureFixture[str], *items: Event | Attendance) -> list[str]:
+def told(capsys: pytest.CaptureFixture[str], *items: Event | KeeperStatus) -> list[str]:
     teller = Teller("night", Output())
     for item in items:
         teller.tell(item)
@@ -75,17 +77,17 @@ def test_phases_that_go_well_are_not_worth_a_line(capsys: pytest.CaptureFixture[
 
 
 def test_an_absence_says_since_when_and_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
-    lines = told(capsys, Attendance(False, 0.0), Attendance(False, None), Attendance(True, 5.0, 1))
+    lines = told(capsys, KeeperStatus(False, 0.0), KeeperStatus(False, None), KeeperStatus(True, 5.0, 1))
     assert lines[0].startswith("nobody looks after night: ")
     assert lines[1].startswith("  → tpu-tui attach night ")
     assert lines[-1] == "night is looked after again"
-    assert "since 1970-01-01 00:01:00Z" in told(capsys, Attendance(False, 60.0))[0]
+    assert "since 1970-01-01 00:01:00Z" in told(capsys, KeeperStatus(False, 60.0))[0]
 
 
 def test_when_another_keeper_comes_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     teller = Teller("night", Output())
     for pause in (0.0, 30.0):
-        teller.tell(Attendance(False), another_in=pause)
+        teller.tell(KeeperStatus(False), another_in=pause)
     at_once, later = capsys.readouterr().err.splitlines()
     assert at_once.endswith("the process that did has ended, another one is started")
     assert later.endswith("the process that did has ended, another one is started in 30 s")

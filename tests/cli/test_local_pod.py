@@ -168,7 +168,7 @@ def test_a_killed_keeper_is_told_and_attach_goes_on_where_the_mirror_ended(
     directory = Path(rehearsed["directory"])
     keeper = int((directory / "keeper").read_text().split()[0])
     os.kill(keeper, signal.SIGKILL)
-    wait_until(lambda: not RunDirectory.open(directory).attended().alive, "the keeper is gone")
+    wait_until(lambda: not RunDirectory.open(directory).keeper_status().alive, "the keeper is gone")
     assert not pod.call("status", "night", "--json", "--offline").document["attended"]
     assert "unattended since" in pod.run("runs").out
     with pod.shell.start("attach", "night", "--json") as attached:
@@ -285,7 +285,7 @@ def test_secret_values_are_shown_nowhere(pod: LocalPod) -> None:
     run = launch(pod, "--env", "HF_TOKEN=hush-hush", job=("sh", "-c", 'test "${#HF_TOKEN}" = 9'))
     await_state(run, RunState.SUCCEEDED)  # the job saw its secret
     directory = RunDirectory.open(Path(run["directory"]))
-    wait_until(lambda: not directory.attended().alive, "its keeper has gone", DEADLINE)
+    wait_until(lambda: not directory.keeper_status().alive, "its keeper has gone", DEADLINE)
     for path in directory.path.iterdir():
         assert b"hush-hush" not in path.read_bytes(), path
 

@@ -15,7 +15,8 @@ from tui.console.screens.run import RunScreen
 from tui.console.widgets.tables.core_table_widget import CoreTable
 from tui.errors import TpuTuiError
 from tui.operator import run_events
-from tui.runs.record.run_directory import KEEPER_FILE, Attendance, RunDirectory
+from tui.runs.record.keeper_file import KEEPER_FILE, KeeperStatus
+from tui.runs.record.run_directory import RunDirectory
 
 NOW = 1_790_000_000.0
 
@@ -28,15 +29,15 @@ def leave_alone(directory: RunDirectory) -> None:
 @pytest.mark.parametrize(
     ("attended", "told"),
     [
-        (Attendance(True, NOW - 60), False),
-        (Attendance(False, NOW - 1), False),
-        (Attendance(False, NOW - 60), True),
-        (Attendance(False, None), False),
+        (KeeperStatus(True, NOW - 60), False),
+        (KeeperStatus(False, NOW - 1), False),
+        (KeeperStatus(False, NOW - 60), True),
+        (KeeperStatus(False, None), False),
     ],
     ids=["attended", "just gone", "gone", "never there"],
 )
 def test_a_run_is_left_alone_once_its_keeper_is_gone(
-    operator: StageOperator, attended: Attendance, told: bool
+    operator: StageOperator, attended: KeeperStatus, told: bool
 ) -> None:
     status = replace(operator.runs.status_of(running(operator)), attended=attended)
     assert left_alone(status, NOW) is told

@@ -28,12 +28,12 @@ def test_when_local_up_has_returned_nobody_keeps_its_runs_any_more(tmp_path: Pat
         launched = shell.run("launch", "local", "--detach", "--json", "--", *job)
         assert launched.code == 0, launched.errors
         directory = RunDirectory.open(Path(json.loads(launched.out)["directory"]))
-        attended = directory.attended()
+        attended = directory.keeper_status()
         assert attended.alive
 
         pod.communicate(timeout=DEADLINE)
 
-        assert not directory.attended().alive
+        assert not directory.keeper_status().alive
         assert not is_running(attended.pid)
     states = [event.get("state") for event in directory.events()[0] if event.kind == "state"]
     assert states[-1] == "lost"

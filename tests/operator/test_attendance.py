@@ -13,11 +13,11 @@ from tui.operator.keeper_supervision import (
 )
 from tui.pod.job_options import JobOptions
 from tui.pod.run import Run, RunState
-from tui.runs.record.run_directory import Attendance
+from tui.runs.record.keeper_file import KeeperStatus
 from tui.runs.record.run_status import RunStatus
 
 RUN = Run(id="r", slice="pod", job=JobOptions(("true",)), workers=())
-THERE, AWAY = Attendance(True, 10.0, 1), Attendance(False, 10.0, 1)
+THERE, AWAY = KeeperStatus(True, 10.0, 1), KeeperStatus(False, 10.0, 1)
 
 
 class Watched:
@@ -27,7 +27,7 @@ class Watched:
         self.now = 0.0
         self._watch = KeeperWatch(lambda: self.now)
 
-    def look(self, attended: Attendance, state: RunState = RunState.RUNNING) -> Attendance | None:
+    def look(self, attended: KeeperStatus, state: RunState = RunState.RUNNING) -> KeeperStatus | None:
         return self._watch.changed(RunStatus(RUN, state, attended, ()))
 
 
@@ -72,7 +72,7 @@ def test_a_keeper_that_came_and_went_unseen_is_a_new_absence(watched: Watched) -
     watched.look(AWAY)
     watched.now = UNATTENDED_AFTER_S
     assert watched.look(AWAY) is AWAY
-    gone_again = Attendance(False, 20.0, 2)
+    gone_again = KeeperStatus(False, 20.0, 2)
     assert watched.look(gone_again) is gone_again
     assert watched.look(gone_again) is None
 

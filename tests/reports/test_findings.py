@@ -14,7 +14,7 @@ from tui.reports.findings import findings_of_run, marks_of_run, sentence
 from tui.reports.markdown import write_markdown
 from tui.reports.rates import rate_in_short, rate_in_words
 from tui.reports.status import status_document
-from tui.runs.read.latest_figures import Glance, Glances
+from tui.runs.read.latest_figures import FiguresCache, LatestFigures
 from tui.runs.read.sample_reader import RunReader
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import status_of
@@ -146,9 +146,9 @@ def test_status_says_it_in_words_during_the_run_and_afterwards(directory: RunDir
 
 
 def test_a_line_of_the_list_names_what_is_wrong(directory: RunDirectory) -> None:
-    glance = Glances().of(directory)
+    glance = FiguresCache().get(directory)
     assert glance.nan_cores == (BROKEN,)
-    assert marks_of_run(status_of(directory), Glance()) == ""
+    assert marks_of_run(status_of(directory), LatestFigures()) == ""
     assert marks_of_run(status_of(directory), glance) == "nan c22"
     note(directory, "behind", SLOW, steps_behind=40)
     for core in (1, 2, 3):

@@ -17,8 +17,7 @@ from tui.pod.run import RunState, make_run_id
 from tui.pod.worker import Worker
 from tui.runs.keeper.start import start_keeper
 from tui.runs.keeper_timeouts import KeeperTimeouts
-from tui.runs.launch.launch_spec import LaunchSpec
-from tui.runs.launch.preflight import Look
+from tui.runs.launch.launch_spec import LaunchSpec, Preflight
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import RunStatus, status_of
 from tui.runs.worker.stop import StopAnswer, stop_run
@@ -37,7 +36,7 @@ class Pod:
         self.access = workers[0].access()
         self.kept: list[RunDirectory] = []
         self.timeouts = BRISK
-        self.look: Look | None = None
+        self.look: Preflight | None = None
 
     @property
     def nouns(self) -> tuple[Worker, ...]:
@@ -79,7 +78,7 @@ class Pod:
     def end_runs(self) -> None:
         """Kill the keepers, every process of the runs, and the supervisors, which would tidy up in the next test."""
         for directory in self.kept:
-            attendance = directory.attended()
+            attendance = directory.keeper_status()
             if attendance.alive and attendance.pid:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(attendance.pid, signal.SIGKILL)
@@ -118,4 +117,4 @@ def over(directory: RunDirectory, seconds: float = 60) -> RunStatus:
 
 
 def unattended(directory: RunDirectory) -> None:
-    until(lambda: not directory.attended().alive)
+    until(lambda: not directory.keeper_status().alive)

@@ -30,7 +30,7 @@ exit $((1 - TPU_TUI_ATTEMPT))
 
 
 def kill_keeper(directory: RunDirectory) -> None:
-    pid = directory.attended().pid
+    pid = directory.keeper_status().pid
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
     unattended(directory)

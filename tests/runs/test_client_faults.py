@@ -44,14 +44,14 @@ def length(directory: RunDirectory, worker: int) -> int:
 
 
 def kill_keeper(directory: RunDirectory) -> None:
-    os.kill(directory.attended().pid or 0, signal.SIGKILL)
+    os.kill(directory.keeper_status().pid or 0, signal.SIGKILL)
     unattended(directory)
 
 
 def resume_and_end(pod: Pod, directory: RunDirectory) -> None:
     """A new keeper takes over, the job ends, and every line is here once and in order."""
     before = [length(directory, index) for index in range(3)]
-    if not directory.attended().alive:
+    if not directory.keeper_status().alive:
         assert asyncio.run(ensure_keeper(directory, pod.access, timeouts=pod.timeouts))
     until(lambda: all(length(directory, index) > before[index] + 50 for index in range(3)))
     for worker in pod.workers:
@@ -91,19 +91,19 @@ def test_a_mirror_that_a_power_loss_has_cut_short_is_continued_from_there(pod: P
 def test_after_a_reboot_the_pid_of_the_old_keeper_may_be_anybodys(pod: Pod, counting: RunDirectory) -> None:
     kill_keeper(counting)
     (counting.path / "keeper").write_text(f"{os.getpid()} 1 {socket.gethostname()}\n")
-    assert not counting.attended().alive
+    assert not counting.keeper_status().alive
     assert status_of(counting).unattended_since is not None
     resume_and_end(pod, counting)
 
 
 def test_a_suspended_keeper_goes_on_where_it_was_and_nobody_takes_its_place(pod: Pod, counting: RunDirectory) -> None:
-    keeper = counting.attended().pid or 0
+    keeper = counting.keeper_status().pid or 0
     os.kill(keeper, signal.SIGSTOP)
     try:
         remote = pod.remote(counting, 2) / "log"
         size = length(counting, 2)
         until(lambda: remote.stat().st_size > size + 1000)
-        assert counting.attended().alive
+        assert counting.keeper_status().alive
         assert not asyncio.run(ensure_keeper(counting, pod.access, timeouts=pod.timeouts))
     finally:
         os.kill(keeper, signal.SIGCONT)

@@ -17,7 +17,8 @@ from tui.pod.worker import Worker
 from tui.runs.health.core_watch import CoreWatch
 from tui.runs.health.reachability import Reachability
 from tui.runs.keeper_timeouts import KeeperTimeouts
-from tui.runs.record.run_directory import Event, RunDirectory
+from tui.runs.record.event_log import Event
+from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import status_of
 
 CORES = range(8)

@@ -17,8 +17,8 @@ from tui.errors import UsageError
 from tui.pod.job_options import JobOptions
 from tui.pod.run import Run
 from tui.pod.worker import Worker
-from tui.runs.read.mirror_tail import Growth
-from tui.runs.record.directory_lock import Claim, living_keeper
+from tui.runs.read.mirror_tail import MirrorTail
+from tui.runs.record.directory_lock import DirectoryLock, living_keeper
 from tui.runs.record.run_directory import RunDirectory
 
 RUN = Run(
@@ -106,25 +106,25 @@ def test_an_arrival_whose_time_was_cut_off_is_not_taken_for_one_of_long_ago(home
             handle.write(torn)
         made.append_arrival(1, 20, 1763888889.5)
     assert {(arrival.worker, arrival.time) for arrival in made.arrivals()[0]} == {(1, 1763888889.5)}
-    assert {batch[3] for batch in Growth(made, in_order=True)._batches_in((made.path / "arrivals").read_bytes())} == {
-        1763888889.5
-    }
+    assert {
+        batch[3] for batch in MirrorTail(made, in_order=True)._batches_in((made.path / "arrivals").read_bytes())
+    } == {1763888889.5}
 
 
 def test_a_run_without_a_keeper_is_unattended(home: Path) -> None:
-    assert RunDirectory.create(home, RUN).attended().alive is False
+    assert RunDirectory.create(home, RUN).keeper_status().alive is False
 
 
 def test_whoever_holds_the_claim_attends_and_nobody_else_can(home: Path) -> None:
     made = RunDirectory.create(home, RUN)
-    claim = Claim.take(made)
+    claim = DirectoryLock.take(made)
     assert claim is not None
     claim.sign()
-    assert made.attended().alive
-    assert made.attended().pid == os.getpid()
-    assert Claim.take(made) is None
+    assert made.keeper_status().alive
+    assert made.keeper_status().pid == os.getpid()
+    assert DirectoryLock.take(made) is None
     claim.release()
-    after = made.attended()
+    after = made.keeper_status()
     assert not after.alive
     assert after.since == pytest.approx(time.time(), abs=60)
 
@@ -138,31 +138,31 @@ def test_where_files_cannot_be_locked_nobody_is_taken_for_a_keeper(
     made = RunDirectory.create(home, RUN)
     (made.path / "keeper").touch()
     monkeypatch.setattr(fcntl, "flock", refuse)
-    assert not made.attended().alive
+    assert not made.keeper_status().alive
     with pytest.raises(OSError, match="lock"):
-        Claim.take(made)
+        DirectoryLock.take(made)
 
 
 def test_a_keeper_on_another_machine_is_judged_by_its_heartbeat(home: Path) -> None:
     made = RunDirectory.create(home, RUN)
     keeper = made.path / "keeper"
     keeper.write_text("12 345 some-other-host\n")
-    assert made.attended().alive
+    assert made.keeper_status().alive
     os.utime(keeper, (time.time() - 3600, time.time() - 3600))
-    assert not made.attended().alive
+    assert not made.keeper_status().alive
 
 
 def test_a_dead_keeper_here_is_dead_however_fresh_its_file(home: Path) -> None:
     made = RunDirectory.create(home, RUN)
     (made.path / "keeper").write_text(f"12 345 {socket.gethostname()}\n")
-    assert not made.attended().alive
+    assert not made.keeper_status().alive
 
 
 def test_only_one_who_signed_and_lives_is_a_keeper(home: Path) -> None:
     made = RunDirectory.create(home, RUN)
-    claim = Claim.take(made)
+    claim = DirectoryLock.take(made)
     assert claim is not None
-    assert Claim.take(made, patience=0.0) is None
+    assert DirectoryLock.take(made, patience=0.0) is None
     assert living_keeper(made) is None
     claim.sign()
     assert living_keeper(made) == os.getpid()
@@ -186,7 +186,7 @@ def test_where_nothing_tells_when_a_process_started_its_number_tells_a_living_ke
 
 def test_a_claim_on_a_directory_that_was_removed_or_moved_stands_no_more(home: Path) -> None:
     made = RunDirectory.create(home, RUN)
-    claim = Claim.take(made)
+    claim = DirectoryLock.take(made)
     assert claim is not None
     assert claim.stands()
     made.path.rename(home / "elsewhere")
@@ -207,6 +207,6 @@ def test_somebody_who_looks_does_not_keep_a_keeper_from_starting(home: Path) -> 
         time.sleep(0.2)
         os._exit(0)
     os.close(looker)
-    claim = Claim.take(made)
+    claim = DirectoryLock.take(made)
     os.waitpid(pid, 0)
     assert claim is not None

@@ -16,8 +16,8 @@ from tests.sshd import needs_sshd
 from tui.errors import UsageError
 from tui.operator import Operator
 from tui.pod.run import RunState
-from tui.runs.discovery import DeleteAnswer, Discovery, adopt, delete_here, delete_on_workers, discover
-from tui.runs.follow.follower import catch_up
+from tui.runs.discovery import DeleteAnswer, Discovery, delete_here, delete_on_workers, discover, import_run
+from tui.runs.follow.catch_up import catch_up
 from tui.runs.keeper.start import ensure_keeper
 from tui.runs.keeper_timeouts import KeeperTimeouts
 from tui.runs.read.line_reader import LineReader
@@ -39,7 +39,7 @@ def seen(pod: Pod, **patience: float) -> Discovery:
 
 
 def adopted(pod: Pod, runs_home: Path) -> RunDirectory:
-    directory = adopt(seen(pod).runs[0], runs_home)
+    directory = import_run(seen(pod).runs[0], runs_home)
     pod.kept.append(directory)
     asyncio.run(ensure_keeper(directory, pod.access, timeouts=pod.timeouts))
     return directory
@@ -81,15 +81,15 @@ def test_another_machine_mirrors_a_live_run_from_its_first_byte(pod: Pod, tmp_pa
     here = pod.running("sh", "-c", 'echo early; while [ ! -e "$HOME/end" ]; do sleep 0.1; done; printf late')
     there = adopted(pod, tmp_path / "elsewhere")
     until(lambda: status_of(there).state is RunState.RUNNING)
-    looked = adopt(seen(pod).runs[0], tmp_path / "looked")
-    assert (status_of(looked).state, looked.attended().since) == (RunState.RUNNING, None)
-    assert adopt(seen(pod).runs[0], tmp_path / "elsewhere").path == there.path
+    looked = import_run(seen(pod).runs[0], tmp_path / "looked")
+    assert (status_of(looked).state, looked.keeper_status().since) == (RunState.RUNNING, None)
+    assert import_run(seen(pod).runs[0], tmp_path / "elsewhere").path == there.path
     for worker in pod.workers:
         (worker.home / "end").touch()
     for directory in (here, there):
         assert over(directory).exit_codes == (0, 0, 0)
         assert [directory.log_path(index).read_bytes() for index in range(3)] == [b"early\nlate"] * 3
-    adopt(seen(pod).runs[0], tmp_path / "looked")
+    import_run(seen(pod).runs[0], tmp_path / "looked")
     assert (status_of(looked).state, status_of(looked).exit_codes) == (RunState.SUCCEEDED, (0, 0, 0))
 
 
@@ -98,7 +98,7 @@ def test_a_run_that_is_over_is_mirrored_too(pod: Pod, tmp_path: Path) -> None:
     assert over(here).state is RunState.FAILED
     unattended(here)
     shutil.rmtree(here.path)
-    told = status_of(adopt(seen(pod).runs[0], tmp_path / "elsewhere"))
+    told = status_of(import_run(seen(pod).runs[0], tmp_path / "elsewhere"))
     assert (told.state, told.exit_codes, told.told) == (RunState.FAILED, (0, 1, 2), True)
     assert told.cause in ("worker 1 exited with 1", "worker 2 exited with 2")
     there = adopted(pod, tmp_path / "elsewhere")
@@ -136,7 +136,7 @@ def test_a_lost_run_goes_on_or_has_ended_once_its_workers_say_so(pod: Pod) -> No
 
     def listed() -> tuple[RunState, int]:
         """The run as a list tells it that has asked the workers, and how much is on record then."""
-        directory = adopt(seen(pod).runs[0], pod.home / "runs")
+        directory = import_run(seen(pod).runs[0], pod.home / "runs")
         return status_of(directory).state, directory.events_size()
 
     for worker in pod.workers[:2]:
@@ -197,7 +197,7 @@ def test_a_newer_keeper_that_lets_a_failure_be_is_not_waited_for_for_ever(
     before = [path.read_text() for path in numbers]
     there = adopted(pod, tmp_path / "elsewhere")
     until(lambda: all(path.read_text() != was for path, was in zip(numbers, before, strict=True)))
-    os.kill(there.attended().pid or 0, signal.SIGKILL)
+    os.kill(there.keeper_status().pid or 0, signal.SIGKILL)
     for worker in pod.workers:
         (worker.home / "end").touch()
     status = over(here)
@@ -210,7 +210,7 @@ def test_attempts_made_before_a_run_was_found_are_mirrored_too_and_kept_apart(po
     script = f'echo "try $TPU_TUI_ATTEMPT"; [ "$TPU_TUI_ATTEMPT" = 2 ] || exit 4; {wait}'
     here = pod.launch("sh", "-c", script, restarts=2)
     until(lambda: (status_of(here).attempt, status_of(here).state) == (2, RunState.RUNNING))
-    looked = adopt(seen(pod).runs[0], tmp_path / "looked")
+    looked = import_run(seen(pod).runs[0], tmp_path / "looked")
     assert (status_of(looked).attempt, status_of(looked).state) == (2, RunState.RUNNING)
     there = adopted(pod, tmp_path / "elsewhere")
     until(lambda: (status_of(there).attempt, status_of(there).state) == (2, RunState.RUNNING))

@@ -203,7 +203,7 @@ def local_run(pod: Pod, owner: subprocess.Popen[bytes], *argv: str) -> tuple[Run
 def test_a_local_pods_keeper_goes_with_its_pod(pod: Pod, end: str) -> None:
     with subprocess.Popen(["sleep", "1000"]) as owner:
         directory, profile = local_run(pod, owner, "sleep", "1000")
-        keeper = directory.attended().pid or 0
+        keeper = directory.keeper_status().pid or 0
         if end == "profile":
             profile.unlink()
         elif end == "another":
@@ -291,7 +291,7 @@ def test_a_keeper_that_never_knew_the_secrets_restarts_the_run_with_them(pod: Po
         'rm "$HOME/end"; exit 5'
     )
     directory = pod.running("sh", "-c", script, restarts=1)
-    os.kill(directory.attended().pid or 0, signal.SIGKILL)
+    os.kill(directory.keeper_status().pid or 0, signal.SIGKILL)
     unattended(directory)
     assert resume(pod, directory)
     (pod.workers[0].home / "end").touch()
@@ -306,7 +306,7 @@ def test_a_keeper_killed_between_two_attempts_is_replaced_and_the_restart_happen
     pod.timeouts = KeeperTimeouts(drain=0.2, restart_pause=60)
     directory = pod.launch("sh", "-c", 'echo "try $TPU_TUI_ATTEMPT"; exit $((1 - TPU_TUI_ATTEMPT))', restarts=2)
     until(lambda: status_of(directory).attempt == 1)
-    os.kill(directory.attended().pid or 0, signal.SIGKILL)
+    os.kill(directory.keeper_status().pid or 0, signal.SIGKILL)
     unattended(directory)
     assert resume(pod, directory)
     status = over(directory)

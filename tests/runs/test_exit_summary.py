@@ -10,8 +10,9 @@ from tui.console.render.tables import exit_codes
 from tui.pod.job_options import JobOptions
 from tui.pod.run import Run, make_run_id
 from tui.pod.worker import Worker
+from tui.runs.record.event_log import Event
 from tui.runs.record.exit_summary import ended_with_the_others, exit_summary
-from tui.runs.record.run_directory import Attendance, Event
+from tui.runs.record.keeper_file import KeeperStatus
 from tui.runs.record.run_status import RunStatus, reduce_events
 
 TIME = "2026-11-23T10:00:00Z"
@@ -32,7 +33,7 @@ def ended(
         signal = names.get(code) if signals else None
         told.append(Event(TIME, "exit", worker, {"exit_code": code, "signal": signal}))
     told.append(Event(TIME, "state", None, {"state": state}))
-    return reduce_events(run, told, Attendance(False))
+    return reduce_events(run, told, KeeperStatus(False))
 
 
 OTHERS_STOPPED = {worker: 3 if worker == 5 else 143 for worker in range(8)}

@@ -131,7 +131,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def test_a_run_is_stopped_while_the_disk_here_has_no_room_to_note_it(small_disk: Path, pod: Pod) -> None:
     pod.home = small_disk
     directory = pod.running("sleep", "600")
-    directory.spend_room()
+    directory.release_space()
     fill(small_disk)
     assert [answer.confirmed for answer in pod.stop(RunDirectory.open(directory.path))] == [True] * 3
     (small_disk / "ballast").unlink()
@@ -170,13 +170,13 @@ def test_a_full_disk_here_is_told_and_following_goes_on_when_there_is_room(small
     assert over(directory).state is RunState.SUCCEEDED
     assert pod.mirrors_are_exact(directory)
     pod.end_runs()
-    until(lambda: not directory.attended().alive)
+    until(lambda: not directory.keeper_status().alive)
 
 
 def test_a_run_is_stopped_from_a_home_that_cannot_be_written_to(small_disk: Path, pod: Pod) -> None:
     pod.home = small_disk
     directory = pod.running("sleep", "600")
-    os.kill(directory.attended().pid or 0, signal.SIGKILL)
+    os.kill(directory.keeper_status().pid or 0, signal.SIGKILL)
     unattended(directory)
     directory = RunDirectory.open(directory.path)
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)

@@ -10,7 +10,7 @@ from tui.logs.dialects.registry import user_dialects
 from tui.pod.job_options import JobOptions
 from tui.pod.run import Run
 from tui.pod.worker import Worker
-from tui.runs.read.latest_figures import TAIL, WORKERS_READ, Glance, Glances
+from tui.runs.read.latest_figures import TAIL, WORKERS_READ, FiguresCache, LatestFigures
 from tui.runs.record.run_directory import RunDirectory
 
 
@@ -30,7 +30,7 @@ def add(directory: RunDirectory, worker: int, text: str | bytes) -> None:
 
 
 def test_a_run_without_logs_tells_nothing(tmp_path: Path) -> None:
-    assert Glances().of(made(tmp_path)) == Glance()
+    assert FiguresCache().get(made(tmp_path)) == LatestFigures()
 
 
 def test_the_newest_lines_of_the_workers_tell_the_median(tmp_path: Path) -> None:
@@ -38,8 +38,8 @@ def test_the_newest_lines_of_the_workers_tell_the_median(tmp_path: Path) -> None
     for worker, loss in enumerate(("3.0", "1.5", "2.0")):
         for step in (10, 20, 30):
             add(directory, worker, training(core=worker, epoch=2, step=step, loss=loss) + "\n")
-    found = Glances().of(directory)
-    assert found == Glance(2, 30, 2.0)
+    found = FiguresCache().get(directory)
+    assert found == LatestFigures(2, 30, 2.0)
     assert str(found) == "loss 2.00000 step 30 epoch 2"
 
 
@@ -49,24 +49,24 @@ def test_only_the_end_of_a_log_is_read_and_a_line_cut_there_is_none(tmp_path: Pa
     cut = training(core=1, epoch=9, step=9999, loss="99.0")
     rest = TAIL - len(last) - len(cut) // 2
     add(directory, 0, training(core=5, step=1, loss="50.0") + "\n" + cut + "x" * (rest - 1) + "\n" + last)
-    assert Glances().of(directory) == Glance(1, 7, 0.5)
+    assert FiguresCache().get(directory) == LatestFigures(1, 7, 0.5)
 
 
 def test_a_log_is_read_again_only_when_one_has_grown(tmp_path: Path) -> None:
     directory = made(tmp_path)
-    glances = Glances()
+    glances = FiguresCache()
     add(directory, 0, training(core=0, epoch=1, step=1, loss="4.0") + "\n")
-    first = glances.of(directory)
+    first = glances.get(directory)
     assert first.loss == 4.0
-    assert glances.of(directory) is first
+    assert glances.get(directory) is first
     add(directory, 2, training(core=2, epoch=1, step=2, loss="2.0") + "\n")
-    assert glances.of(directory).loss == 3.0
+    assert glances.get(directory).loss == 3.0
 
 
 def test_a_loss_that_is_no_number_any_more_is_told_as_that(tmp_path: Path) -> None:
     directory = made(tmp_path, workers=1)
     add(directory, 0, training(core=0, epoch=3, step=5, loss="nan") + "\n")
-    found = Glances().of(directory)
+    found = FiguresCache().get(directory)
     assert found.loss is not None
     assert math.isnan(found.loss)
     assert (found.epoch, found.step) == (3, 5)
@@ -77,8 +77,8 @@ def test_of_a_large_pod_some_workers_stand_for_all(tmp_path: Path, count: int) -
     directory = made(tmp_path, workers=count)
     for worker in range(count):
         add(directory, worker, training(core=worker, epoch=1, step=worker, loss="1.0") + "\n")
-    glances = Glances()
-    found = glances.of(directory)
+    glances = FiguresCache()
+    found = glances.get(directory)
     assert found.step is not None
     assert abs(found.step - count // 2) <= count // WORKERS_READ + 1
 
@@ -86,11 +86,11 @@ def test_of_a_large_pod_some_workers_stand_for_all(tmp_path: Path, count: int) -
 def test_hostile_bytes_tell_nothing(tmp_path: Path) -> None:
     directory = made(tmp_path, workers=1)
     add(directory, 0, b"\x00\xff\x1b]0;x\x07[/bold]" * 100_000)
-    assert Glances().of(directory) == Glance()
+    assert FiguresCache().get(directory) == LatestFigures()
 
 
 def test_a_users_own_dialect_is_read(tmp_path: Path) -> None:
     directory = made(tmp_path, workers=1)
     own = user_dialects({"mine": {"pattern": r"^at (?P<step>\d+) it was (?P<loss>[\d.]+)$"}})
     add(directory, 0, "at 12 it was 0.25\n")
-    assert Glances(own).of(directory) == Glance(None, 12, 0.25)
+    assert FiguresCache(own).get(directory) == LatestFigures(None, 12, 0.25)

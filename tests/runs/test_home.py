@@ -14,7 +14,7 @@ from tui.pod.run import Run
 from tui.pod.worker import Worker
 from tui.runs.discovery import delete_here, delete_unreadable
 from tui.runs.record.damaged_record import NoRecordError
-from tui.runs.record.directory_lock import Claim
+from tui.runs.record.directory_lock import DirectoryLock
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_index import list_runs, resolve
 
@@ -121,7 +121,7 @@ def test_a_damaged_record_of_a_run_that_may_go_on_is_deleted_only_by_one_who_say
     with pytest.raises(UsageError, match="may go on") as refused:
         delete_unreadable(told, home)
     assert "--on here" in refused.value.remedy
-    claim = Claim.take(RunDirectory(told.path, RUN))
+    claim = DirectoryLock.take(RunDirectory(told.path, RUN))
     assert claim is not None
     claim.sign()
     with pytest.raises(UsageError, match="keeper"):
@@ -147,7 +147,7 @@ def test_a_run_that_somebody_else_deletes_at_the_same_time_is_gone(home: Path) -
     directory = RunDirectory.create(home, RUN)
     directory.append_event("state", state="succeeded")
     again = RunDirectory.open(directory.path)
-    claim = Claim.take(directory)
+    claim = DirectoryLock.take(directory)
     assert claim is not None
     begun = threading.Event()
     other = threading.Thread(target=lambda: (begun.set(), delete_here(again)))

@@ -27,9 +27,10 @@ from tui.reports.markdown import write_markdown
 from tui.reports.status import status_document
 from tui.reports.text import write_text
 from tui.runs.record.directory_lock import living_keeper
-from tui.runs.record.run_directory import ARRIVALS_FILE, EVENTS_FILE, KEEPER_FILE, RunDirectory
+from tui.runs.record.keeper_file import KEEPER_FILE
+from tui.runs.record.run_directory import ARRIVALS_FILE, EVENTS_FILE, RunDirectory
 from tui.runs.record.run_index import list_runs
-from tui.runs.record.run_status import outline_of, status_of
+from tui.runs.record.run_status import status_of, summary_status
 from tui.runs.worker.calls import parse_outcome
 from tui.runs.worker.queries import parse_attempt, parse_listing, parse_record, parse_state
 from tui.settings.profiles import profile_path, read_profile
@@ -93,7 +94,7 @@ def read_state(hostility: Hostility, home: Path) -> None:
     for directory in listed:
         living_keeper(directory)
         status = status_of(directory)
-        json.dumps([status_document(status, None), status_document(outline_of(directory), None)], allow_nan=False)
+        json.dumps([status_document(status, None), status_document(summary_status(directory), None)], allow_nan=False)
         run_row(status, 1764e6)
         batches_in((path / ARRIVALS_FILE).read_bytes())
         if directory.path == path and hostility.random.random() < REPORTED:

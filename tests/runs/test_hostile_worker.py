@@ -14,8 +14,8 @@ from tests.runs.ssh_pod import Pod, over
 from tests.sshd import OpensshWorker, needs_sshd
 from tui.errors import TpuTuiError, WorkerError
 from tui.pod.run import RunState
-from tui.runs.discovery import Discovery, adopt, discover
-from tui.runs.follow.follower import catch_up
+from tui.runs.discovery import Discovery, discover, import_run
+from tui.runs.follow.catch_up import catch_up
 from tui.runs.record.run_status import status_of
 from tui.runs.worker.queries import RemoteState
 from tui.ssh.fleet import Fleet
@@ -82,7 +82,7 @@ def test_a_worker_that_lists_nonsense_hides_no_run_of_the_others(pod: Pod, tmp_p
         0: RemoteState.RUNNING,
         2: RemoteState.RUNNING,
     }
-    adopted = adopt(found.runs[0], tmp_path / "elsewhere")
+    adopted = import_run(found.runs[0], tmp_path / "elsewhere")
     assert status_of(adopted).attempt == 0
     told = [problem.sentence for problem in found.problems]
     if kind in ("deep", "indices"):
@@ -102,7 +102,7 @@ def test_a_worker_that_tells_nonsense_of_its_end_does_not_end_the_keeper(pod: Po
         until(lambda: times.exists() and times.stat().st_size > 2)  # it is asked again
         size = here.log_path(0).stat().st_size
         until(lambda: here.log_path(0).stat().st_size > size + 20)
-        assert here.attended().alive
+        assert here.keeper_status().alive
         assert status_of(here).state is RunState.RUNNING
     for worker in pod.workers:
         (worker.home / "end").touch()
@@ -113,7 +113,7 @@ def test_a_worker_that_tells_nonsense_of_its_end_does_not_end_the_keeper(pod: Po
 @pytest.mark.parametrize("size", ["abc", "", DIGITS, "-5"])
 def test_a_log_whose_size_is_nonsense_is_an_error_of_that_worker_alone(pod: Pod, tmp_path: Path, size: str) -> None:
     here = pod.running("sh", "-c", "echo on; sleep 1000")
-    there = adopt(seen(pod).runs[0], tmp_path / "elsewhere")
+    there = import_run(seen(pod).runs[0], tmp_path / "elsewhere")
     assert there.id == here.id
 
     async def caught_up() -> None:

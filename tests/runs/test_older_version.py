@@ -22,7 +22,7 @@ from tests.runs.pipes import tagged, until
 from tests.runs.ssh_pod import Pod, over, unattended
 from tests.sshd import OpensshWorker, needs_sshd, sshd
 from tui.pod.run import RunState
-from tui.runs.discovery import adopt, discover
+from tui.runs.discovery import discover, import_run
 from tui.runs.keeper.start import ensure_keeper
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import status_of
@@ -177,7 +177,7 @@ def test_a_live_job_of_the_old_script_is_listed_followed_stopped_and_reported(po
         async with Fleet(pod.nouns, pod.access) as fleet:
             (run,) = (await discover(fleet, "~/.tpu-tui", slice_name="ssh")).runs
             assert (run.run.id, run.is_alive) == (LIVE["id"], True)
-            return adopt(run, pod.home / "runs")
+            return import_run(run, pod.home / "runs")
 
     directory = asyncio.run(adopt_listed_run())
     pod.kept.append(directory)

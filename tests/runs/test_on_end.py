@@ -23,7 +23,7 @@ from tui.pod.job_options import JobOptions
 from tui.pod.run import Run, RunState, make_run_id
 from tui.pod.slice import Slice
 from tui.pod.worker import Worker
-from tui.runs.discovery import FoundRun, adopt
+from tui.runs.discovery import FoundRun, import_run
 from tui.runs.keeper import on_end_claim
 from tui.runs.keeper.on_end import run_pending_actions
 from tui.runs.keeper.start import is_complete
@@ -119,7 +119,7 @@ def test_a_launch_that_began_nowhere_takes_nothing_away(tmp_path: Path, phase: s
 
 def test_a_run_that_a_worker_tells_of_brings_no_actions_along(tmp_path: Path) -> None:
     found = FoundRun(run_with("command:touch /owned", "delete-slice"), {0: RemoteState.RUNNING})
-    directory = adopt(found, tmp_path)
+    directory = import_run(found, tmp_path)
     assert RunDirectory.open(directory.path).run.job.on_end == ()
     assert "command:touch /owned" in status_of(directory).notes[0]
 
@@ -143,7 +143,7 @@ class Scene:
     async def done(directory: RunDirectory) -> dict[str, str]:
         """How each action went, once the keeper is gone."""
         await until(lambda: status_of(directory).state.is_over, "it is over", ENOUGH)
-        await until(lambda: not directory.attended().alive, "its keeper has gone", ENOUGH)
+        await until(lambda: not directory.keeper_status().alive, "its keeper has gone", ENOUGH)
         notes = [event for event in directory.events()[0] if event.get("on_end")]
         return {str(note.get("on_end")): f"{note.get('status')}: {note.get('text')}" for note in notes}
 
@@ -282,7 +282,7 @@ async def test_a_directory_from_a_backup_does_what_was_asked_for_while_nobody_ha
     monkeypatch.setattr(on_end_claim, "COPY_DELAY_S", 0.0)
     directory = await running_with(scene, tmp_path, f"command:echo done >>{tmp_path}/did")
     copy = copied(directory, tmp_path / "elsewhere")
-    os.kill(directory.attended().pid or 0, signal.SIGKILL)
+    os.kill(directory.keeper_status().pid or 0, signal.SIGKILL)
     (tmp_path / "end").touch()
     assert len(await acted(scene, copy)) == 1
     assert (tmp_path / "did").read_text() == "done\n"
@@ -312,8 +312,8 @@ async def test_a_command_whose_keeper_was_killed_is_not_begun_again(scene: Scene
     action = f"command:echo begun >>{tmp_path}/did; exec sleep 1000"
     directory = await scene.launched("true", on_end=(action, "report"))
     await until((tmp_path / "did").exists, "the command runs", ENOUGH)
-    os.kill(directory.attended().pid or 0, signal.SIGKILL)
-    await until(lambda: not directory.attended().alive, "nobody keeps it", ENOUGH)
+    os.kill(directory.keeper_status().pid or 0, signal.SIGKILL)
+    await until(lambda: not directory.keeper_status().alive, "nobody keeps it", ENOUGH)
     assert await scene.operator.runs.ensure_keeper(directory)
     went = await scene.done(directory)
     assert went[action].endswith("it was started and its keeper ended meanwhile, so it may have been done")

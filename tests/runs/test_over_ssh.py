@@ -21,14 +21,13 @@ from tests.sshd import needs_sshd
 from tui.errors import TpuTuiError, UsageError
 from tui.pod.run import Run, RunState
 from tui.pod.secrets import MASK
-from tui.runs.follow.follower import catch_up
+from tui.runs.follow.catch_up import catch_up
 from tui.runs.keeper import stop_requests
 from tui.runs.keeper.attempt_start import AttemptStarter
 from tui.runs.keeper.leadership import Leadership
 from tui.runs.keeper.start import ensure_keeper, start_keeper
 from tui.runs.launch.gang import Gang
-from tui.runs.launch.launch_spec import LaunchSpec, check_spec, dry_run
-from tui.runs.launch.preflight import Look
+from tui.runs.launch.launch_spec import LaunchSpec, Preflight, check_spec, dry_run
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import status_of
 from tui.runs.worker.queries import RemoteState, list_runs, query_states, read_record
@@ -122,7 +121,7 @@ def test_a_stop_is_confirmed_by_every_worker_by_name(pod: Pod) -> None:
 
 def test_a_stop_works_without_a_keeper_and_says_whom_it_could_not_reach(pod: Pod) -> None:
     directory = pod.running("sleep", "1000")
-    os.kill(directory.attended().pid or 0, signal.SIGKILL)
+    os.kill(directory.keeper_status().pid or 0, signal.SIGKILL)
     unattended(directory)
     pod.workers[1].stop()
     answers = pod.stop(directory)
@@ -162,7 +161,7 @@ def test_a_keeper_killed_in_the_middle_is_replaced_and_the_mirror_goes_on_exactl
     for _ in range(3):
         size = directory.log_path(0).stat().st_size if directory.log_path(0).exists() else 0
         until(lambda before=size: directory.log_path(0).exists() and directory.log_path(0).stat().st_size > before)
-        os.kill(directory.attended().pid or 0, signal.SIGKILL)
+        os.kill(directory.keeper_status().pid or 0, signal.SIGKILL)
         unattended(directory)
         assert status_of(directory).state is RunState.RUNNING
         assert asyncio.run(ensure_keeper(directory, pod.access))
@@ -190,7 +189,7 @@ def test_cut_connections_are_told_and_lose_no_byte(pod: Pod) -> None:
 
 def test_a_keeper_told_to_end_leaves_the_run_alone(pod: Pod) -> None:
     directory = pod.running("sleep", "1000")
-    os.kill(directory.attended().pid or 0, signal.SIGTERM)
+    os.kill(directory.keeper_status().pid or 0, signal.SIGTERM)
     unattended(directory)
     assert all(tagged(tag) for tag in pod.tags(directory))
     assert status_of(directory).state is RunState.RUNNING
@@ -199,14 +198,14 @@ def test_a_keeper_told_to_end_leaves_the_run_alone(pod: Pod) -> None:
 
 def test_one_run_has_one_keeper(pod: Pod) -> None:
     directory = pod.running("sleep", "1000")
-    pid = directory.attended().pid
+    pid = directory.keeper_status().pid
     assert start_keeper(directory, None, access=pod.access) == pid
-    assert directory.attended().pid == pid
+    assert directory.keeper_status().pid == pid
 
 
 def test_a_keeper_outlives_the_process_and_the_session_that_started_it(pod: Pod) -> None:
     directory = pod.running("sleep", "1000")
-    pid = directory.attended().pid or 0
+    pid = directory.keeper_status().pid or 0
     stat = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
     assert int(stat[3]) != os.getsid(0)
     assert Path(f"/proc/{pid}/cwd").resolve() == Path("/")
@@ -218,7 +217,7 @@ def test_a_keeper_killed_while_it_launches_leaves_all_or_none(pod: Pod) -> None:
     for wanted in ("connect", "prepare", "barrier", "start", "confirm"):
         directory = pod.launch("sleep", "1000")
         until(lambda name=wanted, run=directory: any(event.get("phase") == name for event in run.events()[0]))
-        os.kill(directory.attended().pid or 0, signal.SIGKILL)
+        os.kill(directory.keeper_status().pid or 0, signal.SIGKILL)
         unattended(directory)
         found = asyncio.run(found_on(pod, directory))
         asyncio.run(ensure_keeper(directory, pod.access, timeouts=pod.timeouts))
@@ -240,7 +239,7 @@ async def found_on(pod: Pod, directory: RunDirectory) -> set[RemoteState]:
 
 def test_a_launch_that_was_cut_off_with_one_worker_unconfirmed_is_ended_everywhere_and_told(pod: Pod) -> None:
     directory = pod.running("sleep", "1000")
-    os.kill(directory.attended().pid or 0, signal.SIGKILL)
+    os.kill(directory.keeper_status().pid or 0, signal.SIGKILL)
     unattended(directory)
     events = directory.path / "events.jsonl"
     lines = events.read_text().splitlines(keepends=True)
@@ -265,11 +264,11 @@ async def caught_up(pod: Pod, directory: RunDirectory) -> None:
 
 def test_a_mirror_is_caught_up_without_a_keeper(pod: Pod) -> None:
     directory = pod.running("sh", "-c", "echo first; sleep 1000")
-    os.kill(directory.attended().pid or 0, signal.SIGKILL)
+    os.kill(directory.keeper_status().pid or 0, signal.SIGKILL)
     unattended(directory)
     asyncio.run(caught_up(pod, directory))
     assert [directory.log_path(index).read_bytes() for index in range(3)] == [b"first\n"] * 3
-    assert not directory.attended().alive
+    assert not directory.keeper_status().alive
 
 
 def test_another_machine_finds_the_run_on_the_workers(pod: Pod) -> None:
@@ -340,7 +339,7 @@ class _CutGang(Gang):
 
 
 async def test_a_launch_whose_session_ended_after_its_checks_opens_another(pod: Pod) -> None:
-    spec = replace(pod.spec("sleep", "1000"), look=Look())
+    spec = replace(pod.spec("sleep", "1000"), look=Preflight())
     directory = RunDirectory.create(pod.home / "runs", spec.run)
     async with Fleet(pod.nouns, pod.access) as fleet:
         gang = _CutGang(directory, spec, fleet)

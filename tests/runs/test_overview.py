@@ -18,11 +18,11 @@ from tui.pod.run import Run, RunState
 from tui.pod.worker import Worker
 from tui.runs.launch.phases import PHASES
 from tui.runs.record.damaged_record import NoRecordError
-from tui.runs.record.directory_lock import Claim
+from tui.runs.record.directory_lock import DirectoryLock
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_index import resolve
-from tui.runs.record.run_listing import Overview
-from tui.runs.record.run_status import RunStatus, outline_of, status_and_events, status_of
+from tui.runs.record.run_listing import RunListing
+from tui.runs.record.run_status import RunStatus, status_and_events, status_of, summary_status
 
 RUN = Run("pod-20261121-101500-0000", "pod", JobOptions(("true",), restarts=1), (Worker(0), Worker(1)))
 
@@ -86,11 +86,11 @@ def test_what_is_read_quickly_is_what_every_single_event_comes_to(home: Path, se
                 events.write(rng.choice([b"{", b"\n", b"[1],[2]\n", b"null\n", b'{"time": 1}\n', b"\xff\n"]))
     whole = all_of(status_and_events(RunDirectory.open(directory.path), 0)[0])
     assert all_of(status_of(RunDirectory.open(directory.path))) == whole
-    assert all_of(outline_of(RunDirectory.open(directory.path))) == whole
+    assert all_of(summary_status(RunDirectory.open(directory.path))) == whole
 
 
 def test_of_an_ended_run_the_workers_are_read_only_when_somebody_asks(home: Path) -> None:
-    outline = outline_of(ended(home))
+    outline = summary_status(ended(home))
     assert (outline.state, outline.cause) == (RunState.SUCCEEDED, "it is so")
     assert isinstance(outline.parts, RunDirectory)
     assert outline.exit_codes == (0, 1)
@@ -111,22 +111,22 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_nothing_is_read_again_of_runs_that_did_not_change(home: Path, read: list[str]) -> None:
     for number in range(5):
         ended(home, number)
-    overview = Overview(home)
-    first = overview.look()
+    overview = RunListing(home)
+    first = overview.read_statuses()
     assert len(read) == 10
     read.clear()
-    second = overview.look()
+    second = overview.read_statuses()
     assert read == []
     assert all(one is other for one, other in zip(first, second, strict=True))
 
 
 def test_what_was_written_since_is_seen_and_nothing_else_is_read(home: Path, read: list[str]) -> None:
     changed, *_ = (ended(home, number, state="lost") for number in range(5))
-    overview = Overview(home)
-    overview.look()
+    overview = RunListing(home)
+    overview.read_statuses()
     read.clear()
     changed.append_event("state", state="running", revived=True)
-    states = {status.run.id: status.state for status in overview.look()}
+    states = {status.run.id: status.state for status in overview.read_statuses()}
     assert states.pop(changed.id) is RunState.RUNNING
     assert set(states.values()) == {RunState.LOST}
     assert {Path(path).parent for path in read} == {changed.path}
@@ -134,38 +134,38 @@ def test_what_was_written_since_is_seen_and_nothing_else_is_read(home: Path, rea
 
 def test_runs_that_come_go_or_are_amended_are_seen(home: Path) -> None:
     first, second = ended(home, 1), ended(home, 2)
-    overview = Overview(home)
-    assert [status.run.id for status in overview.look()] == [second.id, first.id]
+    overview = RunListing(home)
+    assert [status.run.id for status in overview.read_statuses()] == [second.id, first.id]
     second.path.rename(home / ".deleted")
     third = ended(home, 3)
-    first.amend(replace(first.run, code_hash="abc"))
-    assert [status.run.id for status in overview.look()] == [third.id, first.id]
-    assert overview.look()[1].run.code_hash == "abc"
+    first.update_run(replace(first.run, code_hash="abc"))
+    assert [status.run.id for status in overview.read_statuses()] == [third.id, first.id]
+    assert overview.read_statuses()[1].run.code_hash == "abc"
     assert overview.directory(first.id).run.code_hash == "abc"
 
 
 def test_a_keeper_of_an_ended_run_is_seen_to_come_and_to_go(home: Path) -> None:
     directory = ended(home)
-    overview = Overview(home)
-    assert not overview.look()[0].attended.alive
-    claim = Claim.take(directory)
+    overview = RunListing(home)
+    assert not overview.read_statuses()[0].attended.alive
+    claim = DirectoryLock.take(directory)
     assert claim is not None
     claim.sign()
-    assert overview.look()[0].attended.alive
+    assert overview.read_statuses()[0].attended.alive
     claim.release(beat=False)
-    assert not overview.look()[0].attended.alive
+    assert not overview.read_statuses()[0].attended.alive
     claim_file = directory.path / "keeper"
     assert socket.gethostname() in claim_file.read_text()
 
 
 def test_a_record_that_cannot_be_read_is_told_at_every_look(home: Path) -> None:
     directory = ended(home)
-    overview = Overview(home)
-    overview.look()
+    overview = RunListing(home)
+    overview.read_statuses()
     os.truncate(directory.path / "run.json", 5)
     for _ in range(2):
         problems: list[NoRecordError] = []
-        assert overview.look(problems) == []
+        assert overview.read_statuses(problems) == []
         assert len(problems) == 1
 
 
@@ -201,7 +201,7 @@ def test_a_run_that_only_its_owner_may_read_is_told_and_hides_no_other(home: Pat
         path.chmod(0)
     problems: list[NoRecordError] = []
     with as_nobody(home):
-        statuses = Overview(home).look(problems)
+        statuses = RunListing(home).read_statuses(problems)
         with pytest.raises(NoRecordError if closed != "events.jsonl" else PermissionError):
             status_of(resolve(home, theirs.id))
     assert [status.run.id for status in statuses] == [directory.id for directory in reversed(ours)]
@@ -212,6 +212,6 @@ def test_a_run_that_only_its_owner_may_read_is_told_and_hides_no_other(home: Pat
 def test_a_run_whose_directory_was_renamed_is_listed_and_found_again(home: Path) -> None:
     directory = ended(home)
     directory.path.rename(home / "kept")
-    overview = Overview(home)
-    [status] = overview.look()
+    overview = RunListing(home)
+    [status] = overview.read_statuses()
     assert overview.directory(status.run.id).path == home / "kept"

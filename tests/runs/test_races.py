@@ -16,7 +16,7 @@ from tests.sshd import needs_sshd
 from tui.pod.job_options import JobOptions
 from tui.pod.run import Run, RunState, make_run_id
 from tui.pod.worker import Worker
-from tui.runs.discovery import FoundRun, adopt
+from tui.runs.discovery import FoundRun, import_run
 from tui.runs.keeper.attempt_start import AttemptStarter
 from tui.runs.keeper.leadership import Leadership
 from tui.runs.keeper.start import ensure_keeper, is_complete
@@ -30,7 +30,7 @@ UNTIL_END = 'echo on; until [ -e "$HOME/end" ]; do sleep 0.1; done'
 
 
 def keeper_of(directory: RunDirectory) -> int:
-    pid = directory.attended().pid
+    pid = directory.keeper_status().pid
     assert pid is not None
     return pid
 
@@ -133,8 +133,8 @@ def test_a_run_that_was_stopped_while_another_machine_launched_it_still_needs_a_
 
 def test_a_run_whose_directory_was_renamed_is_not_made_a_second_time(tmp_path: Path) -> None:
     found = FoundRun(Run(make_run_id("found"), "pod", JobOptions(("true",)), (Worker(0),)), {0: RemoteState.RUNNING})
-    adopt(found, tmp_path).path.rename(tmp_path / "mine")
-    assert adopt(found, tmp_path).path == tmp_path / "mine"
+    import_run(found, tmp_path).path.rename(tmp_path / "mine")
+    assert import_run(found, tmp_path).path == tmp_path / "mine"
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 

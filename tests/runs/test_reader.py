@@ -13,7 +13,7 @@ from tui.pod.worker import Worker
 from tui.runs.read import line_reader, mirror_tail
 from tui.runs.read.line_reader import LineReader, last_lines, lines_since
 from tui.runs.read.sample_reader import RunReader
-from tui.runs.record.log_mirror import set_logs_aside
+from tui.runs.record.log_mirror import archive_attempt_logs
 from tui.runs.record.run_directory import RunDirectory
 
 
@@ -113,7 +113,7 @@ class TestRunReader:
                 write(directory, worker, training(core=worker, step=step) + "\n", 1000.0 + step)
         reader = drained(RunReader(directory))
         directory.append_event("state", state="preparing")
-        set_logs_aside(directory, 0)
+        archive_attempt_logs(directory, 0)
         write(directory, 1, training(core=1, step=40) + "\n", 1200.0)
         rows = drained(reader).snapshot(now=1200.0).rows()
         assert [(row.state, row.lag) for row in rows] == [("waiting", None), ("training", 0), ("waiting", None)]
@@ -229,7 +229,7 @@ class TestTheLastLines:
                 piece, logs[worker] = logs[worker][:size], logs[worker][size:]
                 write(directory, worker, piece, 1001.0 + 100 * attempt + turn)
             if not attempt:
-                set_logs_aside(directory, 1)
+                archive_attempt_logs(directory, 1)
         return directory
 
     @pytest.mark.parametrize("workers", [None, (0,), (1, 2)])

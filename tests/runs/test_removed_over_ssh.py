@@ -83,7 +83,7 @@ def stop_one(pod: Pod, directory: RunDirectory) -> StopAnswer:
 
 
 def kept_no_more(directory: RunDirectory) -> None:
-    os.kill(directory.attended().pid or 0, signal.SIGKILL)
+    os.kill(directory.keeper_status().pid or 0, signal.SIGKILL)
     unattended(directory)
 
 

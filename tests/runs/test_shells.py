@@ -17,7 +17,7 @@ from tests.runs.pipes import tagged
 from tests.runs.ssh_pod import SECRET, Pod, over, unattended
 from tests.sshd import needs_sshd, openssh_worker
 from tui.pod.run import RunState
-from tui.runs.launch.preflight import Look
+from tui.runs.launch.launch_spec import Preflight
 
 pytestmark = needs_sshd
 SHELLS = {
@@ -51,7 +51,7 @@ def talkative_pod(request: pytest.FixtureRequest) -> Iterator[Pod]:
         start_up.write_text(f"{text}\necho again >>{worker.home}/{STARTED}\n")
         subprocess.run(["chown", "-R", user, str(worker.home)], check=True)
         pod = Pod([worker], root / "here")
-        pod.look = Look()
+        pod.look = Preflight()
         assert pwd.getpwnam(user).pw_shell == program
         yield pod
         pod.end_runs()

@@ -20,7 +20,8 @@ from tui.runs.health.log_tails import SAMPLE
 from tui.runs.health.reachability import Reachability
 from tui.runs.health.stall_detector import StallDetector
 from tui.runs.keeper_timeouts import KeeperTimeouts
-from tui.runs.record.run_directory import Event, RunDirectory
+from tui.runs.record.event_log import Event
+from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import status_of
 
 NEVER = 10_000.0

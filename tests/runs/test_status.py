@@ -10,7 +10,9 @@ import pytest
 from tui.pod.job_options import JobOptions
 from tui.pod.run import Run, RunState
 from tui.pod.worker import Worker
-from tui.runs.record.run_directory import EVENTS_FILE, Attendance, Event, RunDirectory
+from tui.runs.record.event_log import Event
+from tui.runs.record.keeper_file import KeeperStatus
+from tui.runs.record.run_directory import EVENTS_FILE, RunDirectory
 from tui.runs.record.run_status import RunStatus, reduce_events, status_and_events, status_of
 
 RUN = Run(id="r-20261121-101500-00aa", slice="pod", job=JobOptions(("true",)), workers=(Worker(0), Worker(1)))
@@ -21,7 +23,7 @@ def event(kind: str, worker: int | None = None, **fields: Any) -> Event:
 
 
 def status(*events: Event, alive: bool = True) -> RunStatus:
-    return reduce_events(RUN, events, Attendance(alive, 1.0, 7))
+    return reduce_events(RUN, events, KeeperStatus(alive, 1.0, 7))
 
 
 def test_a_run_that_nothing_is_known_of_is_preparing() -> None:
@@ -183,7 +185,7 @@ def test_a_record_that_is_amended_and_events_that_were_taken_away_are_noticed(tm
     directory.append_event("state", state="running")
     directory.append_event("exit", worker=0, exit_code=7)
     assert status_of(directory).run.code_hash is None
-    directory.amend(replace(RUN, code_hash="00aa"))
+    directory.update_run(replace(RUN, code_hash="00aa"))
     assert status_of(directory).run.code_hash == "00aa"
     assert status_of(directory).exit_codes == (7, None)
     (directory.path / EVENTS_FILE).write_bytes(b"")
@@ -201,7 +203,7 @@ class TestWhatWorkersTold:
 
     def seen(self, *ended: dict[str, Any], attempt: int = 0, restarts: int = 0, pid: int | None = None) -> RunStatus:
         events = [event("state", state="running"), event("told", attempt=attempt, ended=ended)]
-        attended = Attendance(pid is not None, 1.0, pid)
+        attended = KeeperStatus(pid is not None, 1.0, pid)
         return reduce_events(replace(RUN, job=replace(RUN.job, restarts=restarts)), events, attended)
 
     def test_it_is_over_when_every_part_is(self) -> None:

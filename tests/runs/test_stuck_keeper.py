@@ -22,9 +22,9 @@ from tui.pod.worker import Worker
 from tui.procs.liveness import start_time
 from tui.reports.status import status_document
 from tui.runs.keeper.start import ensure_keeper
-from tui.runs.record.directory_lock import Claim
-from tui.runs.record.keeper_file import STALE_HEARTBEAT, Attendance, StuckKeeperError, parse_signature
-from tui.runs.record.run_directory import KEEPER_FILE, RunDirectory
+from tui.runs.record.directory_lock import DirectoryLock
+from tui.runs.record.keeper_file import KEEPER_FILE, STALE_HEARTBEAT, KeeperStatus, StuckKeeperError, parse_signature
+from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import reduce_events, status_of
 
 RUN = Run("pod-20261123-101500-00aa", "pod", JobOptions(("x",)), (Worker(0), Worker(1)))
@@ -35,7 +35,7 @@ HERE = socket.gethostname()
 def kept(tmp_path: Path) -> Iterator[RunDirectory]:
     """A run whose lock this process holds, as its keeper."""
     directory = RunDirectory.create(tmp_path, RUN)
-    claim = Claim.take(directory)
+    claim = DirectoryLock.take(directory)
     assert claim is not None
     claim.sign()
     yield directory
@@ -76,20 +76,20 @@ def test_a_keeper_that_holds_the_lock_and_does_not_move_is_stuck(
     kept: RunDirectory, awake: float | None, changed: float, state: str
 ) -> None:
     sign(kept, awake, changed)
-    attended = kept.attended()
+    attended = kept.keeper_status()
     assert (attended.state, attended.alive, attended.stuck) == (state, state == "running", state == "stuck")
 
 
 def test_a_lock_that_a_command_holds_for_a_moment_is_no_stuck_keeper(kept: RunDirectory) -> None:
     (kept.path / KEEPER_FILE).write_text(f"{os.getpid()} 1 {HERE} 5.000\n")  # of a process that has ended
-    assert kept.attended().state == "running"
+    assert kept.keeper_status().state == "running"
     (kept.path / KEEPER_FILE).write_text("")
-    assert kept.attended().state == "running"
+    assert kept.keeper_status().state == "running"
 
 
 def test_a_stuck_keeper_of_another_machine_is_named_with_its_machine(kept: RunDirectory) -> None:
     sign(kept, None, 100.0, host="tower")
-    attended = kept.attended()
+    attended = kept.keeper_status()
     assert attended.stuck
     error = StuckKeeperError(kept.id, attended)
     assert error.why == f"its keeper (pid {os.getpid()} on tower) has not moved for 100 s"
@@ -122,7 +122,7 @@ def test_a_run_that_nobody_kept_yet_has_no_keeper(tmp_path: Path) -> None:
 def test_that_a_stuck_keeper_was_killed_is_news() -> None:
     moments = iter(range(0, 100, 10))
     watch = KeeperWatch(lambda: float(next(moments)))
-    stuck, gone = Attendance(False, 1.0, 7, HERE, stuck=True), Attendance(False, 1.0, 7, HERE)
+    stuck, gone = KeeperStatus(False, 1.0, 7, HERE, stuck=True), KeeperStatus(False, 1.0, 7, HERE)
     told = [watch.changed(reduce_events(RUN, (), each)) for each in (stuck, stuck, stuck, gone, gone)]
     assert told == [stuck, None, None, gone, None]
 
@@ -130,7 +130,7 @@ def test_that_a_stuck_keeper_was_killed_is_news() -> None:
 @needs_sshd
 def test_a_frozen_keeper_is_unattended_cannot_be_replaced_and_goes_on_when_it_may(pod: Pod) -> None:
     here = pod.running("sh", "-c", 'until [ -e "$HOME/end" ]; do echo on; sleep 0.1; done')
-    keeper = here.attended().pid
+    keeper = here.keeper_status().pid
     assert keeper is not None
     os.kill(keeper, signal.SIGSTOP)
     try:
@@ -138,7 +138,7 @@ def test_a_frozen_keeper_is_unattended_cannot_be_replaced_and_goes_on_when_it_ma
         path = here.path / KEEPER_FILE
         *words, awake = path.read_text().split()
         path.write_text(" ".join([*words, f"{float(awake) - 40:.3f}"]) + "\n")
-        attended = here.attended()
+        attended = here.keeper_status()
         assert (attended.alive, attended.state, attended.pid) == (False, "stuck", keeper)
         with pytest.raises(StuckKeeperError) as raised:
             asyncio.run(ensure_keeper(here, pod.access, timeouts=pod.timeouts))
@@ -149,21 +149,21 @@ def test_a_frozen_keeper_is_unattended_cannot_be_replaced_and_goes_on_when_it_ma
     finally:
         os.kill(keeper, signal.SIGCONT)
     assert over(here).state is RunState.STOPPED
-    until(lambda: here.attended().state == "gone")
+    until(lambda: here.keeper_status().state == "gone")
     assert pod.mirrors_are_exact(here)
 
 
 @needs_sshd
 def test_once_a_stuck_keeper_is_killed_another_one_takes_its_place(pod: Pod) -> None:
     here = pod.running("sh", "-c", 'until [ -e "$HOME/end" ]; do echo on; sleep 0.1; done')
-    first = here.attended().pid
+    first = here.keeper_status().pid
     assert first is not None
     os.kill(first, signal.SIGSTOP)
     os.kill(first, signal.SIGKILL)
-    until(lambda: not here.attended().alive)
-    assert here.attended().state == "gone"
+    until(lambda: not here.keeper_status().alive)
+    assert here.keeper_status().state == "gone"
     assert asyncio.run(ensure_keeper(here, pod.access, timeouts=pod.timeouts))
-    assert here.attended().pid != first
+    assert here.keeper_status().pid != first
     for worker in pod.workers:
         (worker.home / "end").touch()
     assert over(here).state is RunState.SUCCEEDED

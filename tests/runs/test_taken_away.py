@@ -23,7 +23,8 @@ from tui.pod.run import RunState
 from tui.pod.slice import Slice
 from tui.runs.keeper.start import ensure_keeper
 from tui.runs.keeper_timeouts import KeeperTimeouts
-from tui.runs.record.run_directory import Event, RunDirectory
+from tui.runs.record.event_log import Event
+from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import RunStatus, status_of
 from tui.settings import load
 
@@ -60,7 +61,7 @@ class Scene:
     @staticmethod
     async def over(directory: RunDirectory) -> RunStatus:
         await until(lambda: status_of(directory).state.is_over, "it is over", ENOUGH)
-        await until(lambda: not directory.attended().alive, "its keeper has gone", ENOUGH)
+        await until(lambda: not directory.keeper_status().alive, "its keeper has gone", ENOUGH)
         return status_of(directory)
 
     async def change(self, action: str) -> None:
@@ -209,8 +210,8 @@ async def test_a_keeper_killed_while_it_waits_for_a_slice_is_replaced_by_one_tha
     directory = await small_scene.running("sh", "-c", job, restarts=1)
     await small_scene.change("stop")
     await until(lambda: waits(directory), "it waits", ENOUGH)
-    os.kill(directory.attended().pid or 0, signal.SIGKILL)
-    await until(lambda: not directory.attended().alive, "nobody keeps it", ENOUGH)
+    os.kill(directory.keeper_status().pid or 0, signal.SIGKILL)
+    await until(lambda: not directory.keeper_status().alive, "nobody keeps it", ENOUGH)
     await ensure_keeper(directory, await small_scene.operator.connections.access(), timeouts=PATIENCE)
     await until(lambda: len(waits(directory)) == 2, "another one waits", ENOUGH)
     await small_scene.change("start")

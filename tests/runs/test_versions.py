@@ -21,9 +21,9 @@ from tui.reports.facts import summary_of_run
 from tui.reports.status import status_document
 from tui.reports.text import write_text
 from tui.runs.launch.launch_request import LaunchRequest, run_from
-from tui.runs.launch.preflight import Look
+from tui.runs.launch.launch_spec import Preflight
 from tui.runs.record.run_directory import RunDirectory
-from tui.runs.record.run_status import outline_of, status_of
+from tui.runs.record.run_status import status_of, summary_status
 from tui.runs.worker.version_query import record_versions
 from tui.settings import Settings
 
@@ -65,7 +65,7 @@ def test_versions_that_differ_between_workers_are_mixed(
     last = {name: value for name, value in {**XLA, **third}.items() if value}
     record_versions(directory, [Facts(0, versions=XLA), Facts(1, versions=XLA), Facts(2, versions=last)])
     directory.append_event("state", state="failed", cause=None)
-    for status in (status_of(directory), outline_of(RunDirectory.open(directory.path))):
+    for status in (status_of(directory), summary_status(RunDirectory.open(directory.path))):
         assert status_document(status, None)["versions"] == {**NOTHING, **shown}
     summary = summary_of_run(directory)
     assert to_document(summary)["versions"] == {**NOTHING, **shown}
@@ -85,8 +85,12 @@ def interpreter(tmp_path: Path) -> str:
 
 
 @needs_sshd
-@pytest.mark.parametrize("look", [Look(versions=True), Look(), None], ids=["asked", "not asked", "no checks"])
-def test_a_launch_puts_on_record_what_the_jobs_interpreter_has(pod: Pod, interpreter: str, look: Look | None) -> None:
+@pytest.mark.parametrize(
+    "look", [Preflight(versions=True), Preflight(), None], ids=["asked", "not asked", "no checks"]
+)
+def test_a_launch_puts_on_record_what_the_jobs_interpreter_has(
+    pod: Pod, interpreter: str, look: Preflight | None
+) -> None:
     pod.look = look
     directory = pod.running(interpreter, "-c", "import time; print('on', flush=True); time.sleep(1000)")
     until(lambda: status_of(directory).versions)

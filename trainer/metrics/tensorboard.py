@@ -52,7 +52,7 @@ class Events:
         except OSError as error:
             self._give_up(error)
         except TrainerError as error:
-            self._tell_once(error)
+            self._record_once(error)
 
     def _flush(self) -> None:
         if self._writer is None or self._where is None:
@@ -119,7 +119,7 @@ class Events:
         self._drop_writer()
         write_line(f"No more TensorBoard events are written to {self._where}: {error.strerror}.", descriptor=2)
 
-    def _tell_once(self, error: TrainerError) -> None:
+    def _record_once(self, error: TrainerError) -> None:
         if not self._behind:
             write_line(f"TensorBoard events have to wait, and the training does not. {error}", descriptor=2)
         self._behind, self._tried = True, time.monotonic()

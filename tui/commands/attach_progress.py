@@ -15,7 +15,7 @@ from tui.pod.run import LAST_WORDS, RunState
 from tui.text.ranks import format_ranks
 
 if TYPE_CHECKING:
-    from tui.operator import Attendance, Event, Operator, RunDirectory, RunStatus
+    from tui.operator import Event, KeeperStatus, Operator, RunDirectory, RunStatus
 
 
 LINES_SHOWN = 50
@@ -91,7 +91,7 @@ class LookingAfter:
         with contextlib.suppress(BrokenPipeError):
             self._teller.tell_rest()
 
-    async def heed(self, item: Event | Attendance) -> None:
+    async def heed(self, item: Event | KeeperStatus) -> None:
         """Tell one thing; start a keeper when it is that there is none.
 
         Raises OutOfReachError when none is to be had.
@@ -108,11 +108,11 @@ class LookingAfter:
         except TpuTuiError as error:
             raise self._left_alone(error.sentence) from error
 
-    def _pause_after(self, item: Event | Attendance) -> float | None:
+    def _pause_after(self, item: Event | KeeperStatus) -> float | None:
         """Seconds until another keeper is started on this news; None: none is, nor ever for one who only looks on."""
-        from tui.operator import Attendance
+        from tui.operator import KeeperStatus
 
-        if self._operator.settings.read_only or not isinstance(item, Attendance) or item.alive or item.stuck:
+        if self._operator.settings.read_only or not isinstance(item, KeeperStatus) or item.alive or item.stuck:
             return None
         pause = self._restarts.next_pause()
         if pause is None:
@@ -152,14 +152,14 @@ class Teller:
         self._remedies: set[str] = set()
         """Those told of this attempt."""
 
-    def tell(self, item: Event | Attendance, *, another_in: float | None = None) -> None:
+    def tell(self, item: Event | KeeperStatus, *, another_in: float | None = None) -> None:
         """Say one thing, where it is worth a line; another keeper is to be there `another_in` seconds."""
-        from tui.operator import Attendance, Event
+        from tui.operator import Event, KeeperStatus
 
         if isinstance(item, Event) and item.worker is not None and item.kind in ("link", "exit"):
             self._keep(item.worker, _what_happened(item))
             return
-        text = self._attendance(item, another_in) if isinstance(item, Attendance) else self._event(item)
+        text = self._attendance(item, another_in) if isinstance(item, KeeperStatus) else self._event(item)
         if text:
             self.tell_rest()
             self._out.note(text)
@@ -183,13 +183,13 @@ class Teller:
             self._out.note(f"worker{plural} {format_ranks(sorted(workers))}: {reason[0]} failed {like}")
         self._alike.clear()
 
-    def _attendance(self, attended: Attendance, another_in: float | None) -> str:
+    def _attendance(self, attended: KeeperStatus, another_in: float | None) -> str:
         if attended.alive:
             return f"{self._run} is looked after again"
-        from tui.operator import how_it_is_stuck, how_to_end_it
+        from tui.operator import describe_stuck_keeper, describe_stuck_remedy
 
         if attended.stuck:
-            how, remedy = how_it_is_stuck(attended), how_to_end_it(self._run, attended)
+            how, remedy = describe_stuck_keeper(attended), describe_stuck_remedy(self._run, attended)
             return f"nobody looks after {self._run}: {how}, and its figures stand still\n  → {remedy}"
         since = f" since {format_moment(attended.since)}" if attended.since else ""
         if another_in is not None:

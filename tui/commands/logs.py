@@ -192,7 +192,7 @@ async def _follow(
     out: Output,
 ) -> None:
     from tui.commands.attach_progress import Teller
-    from tui.operator import Attendance
+    from tui.operator import KeeperStatus
 
     await operator.runs.ensure_keeper(directory)
     write, teller = _line_writer(args, out), Teller(directory.id, out, directory)
@@ -203,7 +203,7 @@ async def _follow(
             write(line)
         shown = operator.runs.watch_lines(directory, workers=workers, core=args.core, fresh_only=True)
     async for line in shown:
-        if isinstance(line, Attendance):
+        if isinstance(line, KeeperStatus):
             teller.tell(line)
         elif since is None or (line.time is not None and line.time >= since):
             write(line)

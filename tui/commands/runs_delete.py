@@ -234,12 +234,12 @@ async def _delete(directory: RunDirectory, where: str, operator: Operator) -> No
 
 async def _let_keeper_go(directory: RunDirectory) -> None:
     """Wait for the keeper of an ended run before anything of it is removed. Raises UsageError where it stays."""
-    from tui.operator import still_kept
+    from tui.operator import keeper_busy_error
 
     end = monotonic() + TIDIES_UP_WITHIN
-    while directory.attended().alive:
+    while directory.keeper_status().alive:
         if monotonic() > end:
-            raise still_kept(directory)
+            raise keeper_busy_error(directory)
         await asyncio.sleep(0.1)
 
 
@@ -249,7 +249,7 @@ async def _is_live(directory: RunDirectory, operator: Operator) -> bool:
     if not status.state.is_over and not status.attended.alive:
         await operator.runs.sync_from_workers(directory)
         status = operator.runs.status_of(directory)
-    return not (status.state.is_over or directory.is_gone)
+    return not (status.state.is_over or directory.was_deleted)
 
 
 async def _older(operator: Operator, age: str) -> list[RunDirectory]:

@@ -37,11 +37,11 @@ def add_command(commands: Commands) -> None:
 
 def _attended_and_remedy(status: RunStatus) -> str:
     """Return whether a run is attended and, where it is not, what to do about it."""
-    from tui.operator import how_it_is_stuck, how_to_end_it
+    from tui.operator import describe_stuck_keeper, describe_stuck_remedy
 
     attended = describe_keeper(status)
     if status.attended.stuck and not status.state.is_over:
-        how, remedy = how_it_is_stuck(status.attended), how_to_end_it(status.run.id, status.attended)
+        how, remedy = describe_stuck_keeper(status.attended), describe_stuck_remedy(status.run.id, status.attended)
         return f"{attended}: {how}; {remedy}"
     if attended.startswith(UNATTENDED):
         return f"{attended}; tpu-tui attach {status.run.id} looks after it again"

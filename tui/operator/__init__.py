@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tui.cloud.credentials import NoCredentialsError as NoCredentialsError
     from tui.cloud.hosts_file import slice_name as slice_name
     from tui.operator.facade import Operator as Operator
-    from tui.runs.discovery import still_kept as still_kept
+    from tui.runs.discovery import keeper_busy_error as keeper_busy_error
     from tui.runs.failure_rules import split_last_lines as split_last_lines
     from tui.runs.launch.launch_request import LaunchRequest as LaunchRequest
     from tui.runs.launch.launch_spec import LaunchSpec as LaunchSpec
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from tui.runs.read.line_reader import last_lines as last_lines
     from tui.runs.read.line_reader import lines_since as lines_since
     from tui.runs.record.damaged_record import NoRecordError as NoRecordError
+    from tui.runs.record.event_log import Event as Event
     from tui.runs.record.exit_summary import exit_summary as exit_summary
     from tui.runs.record.findings import Finding as Finding
-    from tui.runs.record.keeper_file import how_it_is_stuck as how_it_is_stuck
-    from tui.runs.record.keeper_file import how_to_end_it as how_to_end_it
-    from tui.runs.record.run_directory import Attendance as Attendance
-    from tui.runs.record.run_directory import Event as Event
+    from tui.runs.record.keeper_file import KeeperStatus as KeeperStatus
+    from tui.runs.record.keeper_file import describe_stuck_keeper as describe_stuck_keeper
+    from tui.runs.record.keeper_file import describe_stuck_remedy as describe_stuck_remedy
     from tui.runs.record.run_directory import RunDirectory as RunDirectory
     from tui.runs.record.run_directory import iterate_log as iterate_log
     from tui.runs.record.run_status import RunStatus as RunStatus
@@ -58,7 +58,7 @@ _NAMES = (
     "tui.cloud.credentials.NoCredentialsError",
     "tui.cloud.hosts_file.slice_name",
     "tui.operator.facade.Operator",
-    "tui.runs.discovery.still_kept",
+    "tui.runs.discovery.keeper_busy_error",
     "tui.runs.failure_rules.split_last_lines",
     "tui.runs.launch.launch_request.LaunchRequest",
     "tui.runs.launch.launch_spec.LaunchSpec",
@@ -71,10 +71,10 @@ _NAMES = (
     "tui.runs.record.damaged_record.NoRecordError",
     "tui.runs.record.exit_summary.exit_summary",
     "tui.runs.record.findings.Finding",
-    "tui.runs.record.keeper_file.how_it_is_stuck",
-    "tui.runs.record.keeper_file.how_to_end_it",
-    "tui.runs.record.run_directory.Attendance",
-    "tui.runs.record.run_directory.Event",
+    "tui.runs.record.keeper_file.describe_stuck_keeper",
+    "tui.runs.record.keeper_file.describe_stuck_remedy",
+    "tui.runs.record.keeper_file.KeeperStatus",
+    "tui.runs.record.event_log.Event",
     "tui.runs.record.run_directory.RunDirectory",
     "tui.runs.record.run_directory.iterate_log",
     "tui.runs.record.run_status.RunStatus",

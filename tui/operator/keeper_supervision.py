@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from tui.runs.record.run_directory import Attendance
+from tui.runs.record.keeper_file import KeeperStatus
 from tui.runs.record.run_status import RunStatus
 
 RESTART_PAUSES_S = (0.0, 5.0, 30.0)
@@ -25,7 +25,7 @@ class KeeperWatch:
         self._reported: tuple[str, float | None] | None = None
         self._missing_since: float | None = None
 
-    def changed(self, status: RunStatus) -> Attendance | None:
+    def changed(self, status: RunStatus) -> KeeperStatus | None:
         """Return whether the run has a keeper, when that has changed since it was last reported.
 
         An absence is reported again when a keeper came and went in between, seen or not.

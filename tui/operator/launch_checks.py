@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tui.checks.check_row import CheckRow
 from tui.checks.merge_rows import Tell, gather_rows
 from tui.runs.launch.launch_request import LaunchRequest, run_from
-from tui.runs.launch.preflight import asks_for_versions
+from tui.runs.launch.preflight import wants_versions
 
 if TYPE_CHECKING:
     from tui.operator.connections import Connections
@@ -67,7 +67,7 @@ def _job_environment(settings: Settings, request: LaunchRequest) -> Callable[[in
     """Return what gives each worker's environment of the run, where its interpreter is asked for versions."""
     from tui.runs.launch.job_script import job_text
 
-    if not asks_for_versions(request):
+    if not wants_versions(request):
         return None
     run = run_from(request, request.slice_, settings)
     by_index = {worker.index: worker for worker in run.workers}

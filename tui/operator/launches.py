@@ -30,7 +30,7 @@ class Launches:
         """
         from tui.runs.keeper_timeouts import KeeperTimeouts
         from tui.runs.launch.launch_spec import LaunchSpec, check_spec
-        from tui.runs.launch.preflight import Look
+        from tui.runs.launch.preflight import make_preflight
 
         check_request(request)
         settings = self._connections.settings
@@ -46,7 +46,7 @@ class Launches:
             request.sync,
             keeper_timeouts=KeeperTimeouts.from_thresholds(settings.thresholds),
             timeouts=request.timeouts,
-            look=Look.before(request, settings) if request.look else None,
+            look=make_preflight(request, settings) if request.look else None,
         )
         check_spec(spec)
         return spec

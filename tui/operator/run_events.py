@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tui.errors import TpuTuiError
 from tui.operator.keeper_supervision import KeeperWatch
-from tui.runs.record.event_log import utc_now
-from tui.runs.record.run_directory import ARRIVALS_FILE, Attendance, Event, RunDirectory
+from tui.runs.record.event_log import Event, utc_now
+from tui.runs.record.keeper_file import KeeperStatus
+from tui.runs.record.run_directory import ARRIVALS_FILE, RunDirectory
 
 if TYPE_CHECKING:
     from tui.operator.runs import Runs
@@ -44,20 +45,20 @@ class RunWatcher:
         self._directory = directory
         self._may_start_keeper = may_start_keeper
 
-    async def events(self) -> AsyncIterator[Event | Attendance]:
+    async def events(self) -> AsyncIterator[Event | KeeperStatus]:
         """Yield the run's events from the first one on, as they are written."""
         async for poll in self._polls():
-            if isinstance(poll, Attendance):
+            if isinstance(poll, KeeperStatus):
                 yield poll
                 continue
             for event in poll.events:
                 yield event
 
-    async def everything(self) -> AsyncIterator[Event | LogLine | Attendance]:
+    async def everything(self) -> AsyncIterator[Event | LogLine | KeeperStatus]:
         """Yield events and log lines in order of arrival, from the first byte on."""
         reader = self._line_reader()
         async for poll in self._polls():
-            if isinstance(poll, Attendance):
+            if isinstance(poll, KeeperStatus):
                 yield poll
                 continue
             for line in reader.poll(final=poll.is_last, events=poll.events):
@@ -67,14 +68,14 @@ class RunWatcher:
 
     async def lines(
         self, *, workers: Sequence[int] | None, core: int | None, fresh_only: bool
-    ) -> AsyncIterator[LogLine | Attendance]:
+    ) -> AsyncIterator[LogLine | KeeperStatus]:
         """Yield the run's lines in order of arrival; `fresh_only` leaves out what is there already."""
         reader = self._line_reader(workers, core)
         if fresh_only:
             for _ in reader.poll(budget_bytes=sys.maxsize):
                 pass
         async for poll in self._polls():
-            if isinstance(poll, Attendance):
+            if isinstance(poll, KeeperStatus):
                 yield poll
                 continue
             for line in reader.poll(final=poll.is_last, events=poll.events):
@@ -85,7 +86,7 @@ class RunWatcher:
 
         return LineReader(self._directory, workers=workers, core=core)
 
-    async def _polls(self) -> AsyncIterator[_Poll | Attendance]:
+    async def _polls(self) -> AsyncIterator[_Poll | KeeperStatus]:
         """Yield what is new at each poll, the last one when the run is over, and changes of its keeper in between.
 
         Raises what keeps a reader that may start no keeper from the end of an ended run, and UsageError once the

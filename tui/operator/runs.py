@@ -18,7 +18,7 @@ from tui.pod.run import is_run_id
 from tui.pod.slice import Slice
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_index import NoSuchRunError, resolve
-from tui.runs.record.run_listing import Overview
+from tui.runs.record.run_listing import RunListing
 from tui.runs.record.run_status import RunStatus, status_and_events, status_of
 
 if TYPE_CHECKING:
@@ -26,10 +26,11 @@ if TYPE_CHECKING:
     from tui.operator.logs import Logs
     from tui.operator.slices import Slices
     from tui.runs.discovery import DeleteAnswer
-    from tui.runs.read.latest_figures import Glance, Glances
+    from tui.runs.read.latest_figures import FiguresCache, LatestFigures
     from tui.runs.read.line_reader import LogLine
     from tui.runs.record.damaged_record import NoRecordError
-    from tui.runs.record.run_directory import Attendance, Event
+    from tui.runs.record.event_log import Event
+    from tui.runs.record.keeper_file import KeeperStatus
     from tui.runs.worker.stop import StopAnswer
     from tui.ssh.fleet import Fleet
 
@@ -46,8 +47,8 @@ class Runs:
         self._connections = connections
         self._slices = slices
         self._logs = logs
-        self._listing = Overview(connections.settings.runs_home)
-        self._glances: Glances | None = None
+        self._listing = RunListing(connections.settings.runs_home)
+        self._glances: FiguresCache | None = None
         self._known: dict[Path, RunDirectory] = {}
 
     # ── list and find ────────────────────────────────────────────────────────────────────────────
@@ -59,7 +60,7 @@ class Runs:
 
         Called again, it reads only what has changed. It reads files and may run in a thread.
         """
-        statuses = self._listing.look(problems, newest=newest)
+        statuses = self._listing.read_statuses(problems, newest=newest)
         return [status for status in statuses if slice_name in (None, status.run.slice)]
 
     @property
@@ -144,7 +145,7 @@ class Runs:
         return problems
 
     async def _discover_on(self, slice_: Slice) -> list[TpuTuiError]:
-        from tui.runs.discovery import adopt, discover
+        from tui.runs.discovery import discover, import_run
 
         settings = self._connections.settings
         problems: list[TpuTuiError] = []
@@ -154,7 +155,7 @@ class Runs:
             problems += found.problems
             for run in found.runs:
                 with _collecting(problems):
-                    adopt(run, settings.runs_home, profile=settings.profile)
+                    import_run(run, settings.runs_home, profile=settings.profile)
         return problems
 
     # ── state and figures ────────────────────────────────────────────────────────────────────────
@@ -178,17 +179,17 @@ class Runs:
         """Return the directory of a run that `list_statuses` returned last, whatever it is called by now."""
         return self._listing.directory(status.run.id)
 
-    def latest_figures(self, status: RunStatus) -> Glance:
+    def latest_figures(self, status: RunStatus) -> LatestFigures:
         """Return the newest figures of a listed run; it reads files and may run in a thread."""
         if self._glances is None:
-            from tui.runs.read.latest_figures import Glances
+            from tui.runs.read.latest_figures import FiguresCache
 
-            self._glances = Glances(() if self._logs.dialect_problem else self._logs.dialects)
-        return self._glances.of(self.directory_of(status))
+            self._glances = FiguresCache(() if self._logs.dialect_problem else self._logs.dialects)
+        return self._glances.get(self.directory_of(status))
 
     # ── follow ───────────────────────────────────────────────────────────────────────────────────
 
-    def watch_events(self, directory: RunDirectory) -> AsyncIterator[Event | Attendance]:
+    def watch_events(self, directory: RunDirectory) -> AsyncIterator[Event | KeeperStatus]:
         """Yield the run's events from the first one on, as they are written, until the run is over."""
         return RunWatcher(self, directory, may_start_keeper=self._may_act).events()
 
@@ -199,12 +200,12 @@ class Runs:
         workers: Sequence[int] | None = None,
         core: int | None = None,
         fresh_only: bool = False,
-    ) -> AsyncIterator[LogLine | Attendance]:
+    ) -> AsyncIterator[LogLine | KeeperStatus]:
         """Yield the run's lines in order of arrival until it is over; `fresh_only` leaves out those there already."""
         watcher = RunWatcher(self, directory, may_start_keeper=self._may_act)
         return watcher.lines(workers=workers, core=core, fresh_only=fresh_only)
 
-    def watch(self, directory: RunDirectory) -> AsyncIterator[Event | LogLine | Attendance]:
+    def watch(self, directory: RunDirectory) -> AsyncIterator[Event | LogLine | KeeperStatus]:
         """Yield events and log lines in order of arrival, from the first byte on, until the run is over."""
         return RunWatcher(self, directory, may_start_keeper=self._may_act).everything()
 
@@ -232,7 +233,7 @@ class Runs:
         The workers of a run that was given up as lost are asked again: they may be in reach by now.
         `fleet` are connections to the run's workers, where there are some already.
         """
-        from tui.runs.follow.follower import catch_up
+        from tui.runs.follow.catch_up import catch_up
 
         status = self.status_of(directory)
         may_come_back = status.was_given_up and not status.slice_is_gone
@@ -270,10 +271,10 @@ class Runs:
 
     async def sync_from_workers(self, directory: RunDirectory) -> None:
         """Record what the workers report of a run that has no keeper here."""
-        from tui.runs.follow.sync_from_workers import answers_about, note_told
+        from tui.runs.follow.sync_from_workers import query_workers, record_worker_answers
 
         async with await self.connect(directory, asks=True) as fleet:
-            note_told(directory, await answers_about(directory.run, fleet))
+            record_worker_answers(directory, await query_workers(directory.run, fleet))
 
     async def delete_on_workers(self, directory: RunDirectory) -> AsyncIterator[DeleteAnswer]:
         """Remove what the workers hold of an ended run; yield an answer from each. A live process prevents it."""

@@ -12,7 +12,7 @@ from tui.runs.record.findings import LOSS, MOST_FINDINGS, Finding, newest_figure
 from tui.text.ranks import format_ranks
 
 if TYPE_CHECKING:
-    from tui.runs.read.latest_figures import Glance
+    from tui.runs.read.latest_figures import LatestFigures
     from tui.runs.record.run_status import RunStatus
 
 AS_FAST = 0.95
@@ -149,7 +149,7 @@ def marks(findings: Sequence[Finding]) -> str:
     return " · ".join(told)
 
 
-def marks_of_run(status: RunStatus, glance: Glance | None) -> str:
+def marks_of_run(status: RunStatus, glance: LatestFigures | None) -> str:
     """Return a run's marks from its record, and from the ends of its logs where these were looked at."""
     found = status.findings
     if glance is not None:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from tui.errors import TpuTuiError, UsageError, WorkerError
 from tui.pod.job_options import JobOptions
 from tui.pod.run import Run, RunState, is_run_id
-from tui.runs.follow.previous_attempts import EARLIER
-from tui.runs.follow.sync_from_workers import note_told
-from tui.runs.record.directory_lock import Claim
+from tui.runs.follow.sync_from_workers import record_worker_answers
+from tui.runs.record.directory_lock import DirectoryLock
+from tui.runs.record.event_log import EARLIER_ATTEMPTS
 from tui.runs.record.run_directory import RunDirectory
-from tui.runs.record.run_index import of_record
+from tui.runs.record.run_index import find_by_record
 from tui.runs.record.run_status import STOP_REQUESTED, status_of
 from tui.runs.worker.calls import build_call
 from tui.runs.worker.queries import (
@@ -87,7 +87,7 @@ async def discover(
 
     Workers out of reach are told in `problems`, and those that are silent long after the others; the rest is kept.
     """
-    heard = await _heard(fleet, run_root, least_patience, slice_name)
+    heard = await _collect_answers(fleet, run_root, least_patience, slice_name)
     problems = [answers for answers in heard.values() if isinstance(answers, TpuTuiError)]
     known: dict[str, dict[int, Answer]] = {}
     nothing: dict[int, Answer | None] = {}
@@ -104,7 +104,7 @@ async def discover(
     return Discovery(tuple(sorted(runs, key=lambda item: item.run.id[-20:], reverse=True)), tuple(problems))
 
 
-async def _heard(
+async def _collect_answers(
     fleet: Fleet, run_root: str, least_patience: float, slice_name: str
 ) -> dict[int, Mapping[str, Answer] | TpuTuiError]:
     """What each worker lists, or why it does not."""
@@ -164,7 +164,7 @@ async def _describe(
     return problem
 
 
-def adopt(found: FoundRun, runs_home: Path, *, profile: str | None = None) -> RunDirectory:
+def import_run(found: FoundRun, runs_home: Path, *, profile: str | None = None) -> RunDirectory:
     """Make a run directory here for a run found on the workers; a run that is here already is opened.
 
     Where nobody keeps it here, what the workers said goes on record.
@@ -173,7 +173,7 @@ def adopt(found: FoundRun, runs_home: Path, *, profile: str | None = None) -> Ru
     every worker from byte 0 and, being the newest, acts on the run's policies.
     """
     if directory := _known_here(found.run.id, runs_home):
-        note_told(directory, found.answers)
+        record_worker_answers(directory, found.answers)
         return directory
     directory = RunDirectory.create(
         runs_home, replace(found.run, profile=profile, job=replace(found.run.job, on_end=()))
@@ -185,8 +185,8 @@ def adopt(found: FoundRun, runs_home: Path, *, profile: str | None = None) -> Ru
         directory.append_event("note", text=text)
     if found.attempt:
         text = f"it was launched again before it was found here: attempt {found.attempt}; the earlier logs come first"
-        directory.append_event("note", text=text, **{EARLIER: found.attempt})
-    note_told(directory, found.answers)
+        directory.append_event("note", text=text, **{EARLIER_ATTEMPTS: found.attempt})
+    record_worker_answers(directory, found.answers)
     if found.stopped and not found.is_alive and not status_of(directory).stop_requested:
         directory.append_event("state", state=str(RunState.RUNNING), cause=None)
         directory.append_event(STOP_REQUESTED, by="user on another machine", grace=found.run.job.grace)
@@ -196,7 +196,7 @@ def adopt(found: FoundRun, runs_home: Path, *, profile: str | None = None) -> Ru
 def _known_here(run_id: str, runs_home: Path) -> RunDirectory | None:
     """The run's directory on this machine, whatever somebody has called it."""
     path = runs_home / run_id
-    return RunDirectory.open(path) if path.is_dir() else of_record(runs_home, run_id)
+    return RunDirectory.open(path) if path.is_dir() else find_by_record(runs_home, run_id)
 
 
 def delete_here(directory: RunDirectory) -> None:
@@ -205,7 +205,7 @@ def delete_here(directory: RunDirectory) -> None:
     Raises UsageError while the run is not over or a keeper lives, TpuTuiError where this machine does not let us.
     """
     status = status_of(directory)
-    if not (status.state.is_over or directory.is_gone):
+    if not (status.state.is_over or directory.was_deleted):
         raise UsageError(f"{directory.id} is {status.state}", remedy=f"tpu-tui stop {directory.id} ends it first")
     _remove(directory)
 
@@ -227,7 +227,7 @@ def delete_unreadable(damaged: NoRecordError, runs_home: Path, *, anyway: bool =
     _remove(directory)
 
 
-def still_kept(directory: RunDirectory) -> UsageError:
+def keeper_busy_error(directory: RunDirectory) -> UsageError:
     """The error for a run that is over, but not for its keeper."""
     return UsageError(f"the keeper of {directory.id} still works on it", remedy="try again when it is done")
 
@@ -235,9 +235,9 @@ def still_kept(directory: RunDirectory) -> UsageError:
 def _remove(directory: RunDirectory) -> None:
     """Remove a run's directory that nobody keeps."""
     try:
-        claim = Claim.take(directory)
+        claim = DirectoryLock.take(directory)
         if claim is None:
-            raise still_kept(directory)
+            raise keeper_busy_error(directory)
         try:
             if claim.stands():
                 _remove_tree(directory.path)

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from tui.checks.check_row import CheckRow
     from tui.operator import Operator
     from tui.pod.worker import Worker
-    from tui.runs.read.latest_figures import Glance
+    from tui.runs.read.latest_figures import LatestFigures
     from tui.runs.record.run_status import RunStatus
 
 SLICES: Source[tuple[Slice, ...]] = Source("slices")
 RUNS: Source[tuple[RunStatus, ...]] = Source("runs")
-FIGURES: Source[Mapping[str, Glance]] = Source("figures")
+FIGURES: Source[Mapping[str, LatestFigures]] = Source("figures")
 """The newest figures of the listed runs, by run id."""
 SLICES_EVERY = 5.0
 """Seconds between two lists of slices."""
@@ -133,9 +133,9 @@ class Sources:
         except Exception as error:
             self.store.fail(FIGURES, as_problem(error, "reading the runs' figures"))
 
-    def _figures(self, statuses: Sequence[RunStatus], known: Mapping[str, Glance]) -> dict[str, Glance]:
+    def _figures(self, statuses: Sequence[RunStatus], known: Mapping[str, LatestFigures]) -> dict[str, LatestFigures]:
         """The runs' figures; where there is no time for all, those of runs that have ended stay as they were."""
-        found: dict[str, Glance] = {}
+        found: dict[str, LatestFigures] = {}
         until = time.perf_counter() + FIGURES_BUDGET
         for status in sorted(statuses, key=lambda status: status.state.is_over and status.run.id in known):
             if self._looked_at.get(status.run.id) is status and status.run.id in known:

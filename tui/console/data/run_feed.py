@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Protocol
 
 from tui.console.data.line_index import LineSource, Merged, Spool
 from tui.errors import TpuTuiError
-from tui.runs.record.event_log import parse_arrival
-from tui.runs.record.run_directory import ARRIVALS_FILE, EVENTS_FILE, Event, RunDirectory
+from tui.runs.record.event_log import Event, parse_arrival
+from tui.runs.record.run_directory import ARRIVALS_FILE, EVENTS_FILE, RunDirectory
 from tui.runs.record.run_status import RunStatus, reduce_events
 
 if TYPE_CHECKING:
     from tui.logs.dialects.registry import Dialect
     from tui.logs.saved_log import SavedLog
     from tui.logs.snapshot import Snapshot
-    from tui.runs.read.latest_figures import Glance, Glances
+    from tui.runs.read.latest_figures import FiguresCache, LatestFigures
     from tui.runs.read.sample_reader import RunReader
 
 READ_BYTES = 256 * 1024
@@ -78,7 +78,7 @@ class Feed(Protocol):
         """The share of the logs that was read, 0 to 1; None where their size is not known."""
 
     @property
-    def newest(self) -> Glance | None:
+    def newest(self) -> LatestFigures | None:
         """The figures at the ends of the logs, while these are read for the first time."""
 
     def poll(self) -> bool:
@@ -129,8 +129,8 @@ class RunFeed:
         self._snapped = 0.0
         self._grown = False
         self.is_behind, self.caught_up = False, False
-        self._glances: Glances | None = None
-        self._newest: Glance | None = None
+        self._glances: FiguresCache | None = None
+        self._newest: LatestFigures | None = None
         self._glanced = -math.inf
         self._tails: dict[int, Spool] = {}
 
@@ -155,14 +155,14 @@ class RunFeed:
         return None if self._reader is None else self._reader.progress()
 
     @property
-    def newest(self) -> Glance | None:
+    def newest(self) -> LatestFigures | None:
         """The figures at the ends of the logs, looked at now and then while there is much to read before them."""
         now = time.monotonic()
         if not self.caught_up and now - self._glanced >= GLANCE_EVERY:
-            from tui.runs.read.latest_figures import Glances
+            from tui.runs.read.latest_figures import FiguresCache
 
-            self._glances = self._glances or Glances(self._dialects)
-            self._newest = self._glances.of(self.directory)
+            self._glances = self._glances or FiguresCache(self._dialects)
+            self._newest = self._glances.get(self.directory)
             self._glanced = time.monotonic()
         return self._newest
 
@@ -191,12 +191,12 @@ class RunFeed:
             fresh, self._events_offset = self.directory.events(self._events_offset)
             self._events += fresh
             self._events_size = size
-            attended = before.attended if before else self.directory.attended()
+            attended = before.attended if before else self.directory.keeper_status()
             self._status = reduce_events(self.directory.run, self._events, attended)
             self._fold_due = now + FOLD_SHARE * (time.monotonic() - now)
         if self._status is not None and now - self._looked > ATTENDANCE_EVERY:
             self._looked = now
-            self._status = replace(self._status, attended=self.directory.attended())
+            self._status = replace(self._status, attended=self.directory.keeper_status())
         if before is not None and self._status is not None and before.attempt != self._status.attempt:
             self._restart()
         return before != self._status

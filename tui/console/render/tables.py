@@ -21,7 +21,7 @@ from tui.text.ranks import format_ranks
 if TYPE_CHECKING:
     from tui.checks.check_row import CheckRow
     from tui.checks.grouped_rows import CheckFinding, Digest
-    from tui.runs.read.latest_figures import Glance
+    from tui.runs.read.latest_figures import LatestFigures
     from tui.runs.record.run_status import RunStatus
 
 SLICE_COLUMNS = (
@@ -214,7 +214,7 @@ def attendance(status: RunStatus, now: float) -> Cell:
     return Cell("unattended" if since is None else f"not for {format_elapsed(now - since)}", "bad")
 
 
-def latest(status: RunStatus, glance: Glance | None) -> Cell:
+def latest(status: RunStatus, glance: LatestFigures | None) -> Cell:
     """What there is to say of a run: what is wrong with its cores, why it ended so, else where it is.
 
     Of a rehearsal, that it trains nothing.
@@ -225,7 +225,7 @@ def latest(status: RunStatus, glance: Glance | None) -> Cell:
     return Cell(" · ".join(filter(None, (marked, news.text, rehearsal))), tone)
 
 
-def _latest(status: RunStatus, glance: Glance | None) -> Cell:
+def _latest(status: RunStatus, glance: LatestFigures | None) -> Cell:
     if status.cause:
         return Cell(harmless(status.cause), "bad" if str(status.state) in ("failed", "lost") else "dim")
     if glance is None:
@@ -234,7 +234,7 @@ def _latest(status: RunStatus, glance: Glance | None) -> Cell:
     return Cell(str(glance), "bad" if bad else "dim" if status.state.is_over else "")
 
 
-def run_row(status: RunStatus, now: float, glance: Glance | None = None) -> Row:
+def run_row(status: RunStatus, now: float, glance: LatestFigures | None = None) -> Row:
     """A run of the list, with its newest figures where they were looked at."""
     seconds = run_seconds(status, now)
     command = " ".join(status.run.job.argv)

@@ -33,7 +33,7 @@ from tui.runs.record.run_status import RunStatus
 if TYPE_CHECKING:
     from tui.checks.check_row import CheckRow
     from tui.checks.grouped_rows import Digest
-    from tui.runs.read.latest_figures import Glance
+    from tui.runs.read.latest_figures import LatestFigures
 
 UPPER_PANES = ("slices", "workers", "checks")
 
@@ -60,7 +60,7 @@ class PodScreen(MainScreen):
         self._slices: dict[str, Slice] = {}
         self._runs: dict[str, RunStatus] = {}
         self._shows_every_run = False
-        self._run_rows: dict[str, tuple[RunStatus, Glance | None, Row]] = {}
+        self._run_rows: dict[str, tuple[RunStatus, LatestFigures | None, Row]] = {}
         self._checks: Digest | None = None
         self._seen: dict[str, tuple[object, ...]] = {}
         self._headline = Headline(id="headline")
@@ -185,7 +185,7 @@ class PodScreen(MainScreen):
         reading = replace(reading, problems=reading.problems + looked.problems)
         self._panes["runs"].show_reading(reading, now, " · ".join(filter(None, (count, hidden))))
 
-    def _run_row(self, status: RunStatus, moment: float, glance: Glance | None) -> Row:
+    def _run_row(self, status: RunStatus, moment: float, glance: LatestFigures | None) -> Row:
         """A run's row; that of an ended one, which no clock changes, is made once."""
         known = self._run_rows.get(status.run.id)
         if known is not None and known[0] is status and known[1] == glance and status.ended is not None:

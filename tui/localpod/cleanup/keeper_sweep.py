@@ -24,7 +24,7 @@ def living_keepers(runs_home: Path) -> set[int]:
 def _living(runs_home: Path) -> Iterator[int]:
     for directory in list_runs(runs_home):
         if directory.run.profile == LOCAL_PROFILE:
-            attended = directory.attended()
+            attended = directory.keeper_status()
             if attended.alive and attended.pid is not None and is_running(attended.pid):
                 yield attended.pid
 

@@ -17,8 +17,7 @@ from tui.pod.run import RunState
 from tui.runs.failure_rules import WorkerOutcome
 from tui.runs.health.reachability import Reachability
 from tui.runs.keeper_timeouts import KeeperTimeouts
-from tui.runs.record.directory_lock import Claim
-from tui.runs.record.log_mirror import Mirror, record, tell_missed_arrivals
+from tui.runs.record.log_mirror import Mirror, record
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import status_of
 from tui.runs.worker.calls import FOLLOW_TIMEOUT_S, MOST_EXIT_CODE, build_call, parse_outcome, poll_interval_s
@@ -30,7 +29,7 @@ from tui.text.printable import one_line
 if TYPE_CHECKING:
     import asyncssh
 
-    from tui.runs.launch.worker_session import Front
+    from tui.runs.launch.worker_session import WorkerSession
     from tui.ssh.fleet import Fleet
 
 BATCH = 256 * 1024
@@ -70,7 +69,7 @@ class Follower:
         reachability: Reachability | None = None,
         reached: Callable[[], Awaitable[None]] | None = None,
         ending: Callable[[WorkerOutcome], None] | None = None,
-        front: Front | None = None,
+        front: WorkerSession | None = None,
     ) -> None:
         self.directory = directory
         self.fleet = fleet
@@ -217,7 +216,7 @@ class Follower:
             why = "the job or another program there cut it short" if same_boot else "a power loss there?"
             ends, held = self._size_in(head), self._mirror.size
             text = f"its log ends at byte {ends}, before the mirror's {held} ({why}): the mirror is kept"
-            await self._tell_once(text)
+            await self._record_once(text)
         for answer in trailer:
             size = answer.number("size")
             complete = size is not None and (size == self._mirror.size or head.word == "short")
@@ -225,7 +224,7 @@ class Follower:
                 return parse_outcome(answer)
             if answer.word == "lost" and complete:
                 if answer.name("boot") != answer.name("was"):
-                    await self._tell_once("the machine was rebooted; nobody recorded how its part of the run ended")
+                    await self._record_once("the machine was rebooted; nobody recorded how its part of the run ended")
                 return WorkerOutcome(answer.number("code", MOST_EXIT_CODE), size=self._mirror.size, recorded=False)
         if head.word == "short":
             await asyncio.sleep(SHORT_PAUSE)
@@ -241,18 +240,18 @@ class Follower:
                 rest = rest[-MAX_TRAILER:]
                 for answer in parse_answers(made.nonce, lines) if newline else []:
                     if answer.word in _ROOM:
-                        await self._tell_room(answer.word)
+                        await self._record_room(answer.word)
                     elif answer.word == "ending":
-                        self._tell_ending(parse_outcome(answer))
+                        self._report_ending(parse_outcome(answer))
                     else:
                         heard = [*heard, answer][-MAX_ANSWERS:]
         return heard
 
-    def _tell_ending(self, outcome: WorkerOutcome) -> None:
+    def _report_ending(self, outcome: WorkerOutcome) -> None:
         if self._ending is not None and outcome.exit_code is not None:
             self._ending(outcome)
 
-    async def _tell_room(self, word: str) -> None:
+    async def _record_room(self, word: str) -> None:
         """The same is not told twice when a follower is opened again."""
         if word != self._room:
             self._room = word
@@ -274,65 +273,10 @@ class Follower:
             detail = f"following goes on at byte {self._mirror.size}"
             await record(self.directory, "link", worker=self.worker, status="restored", detail=detail)
 
-    async def _tell_once(self, text: str) -> None:
+    async def _record_once(self, text: str) -> None:
         if text not in self._told:
             self._told.add(text)
             await record(self.directory, "note", worker=self.worker, text=text)
-
-
-async def catch_up(directory: RunDirectory, fleet: Fleet, *, timeout: float) -> None:
-    """Bring every mirror to where its log ends now, earlier attempts' first; nothing where a keeper does it already.
-
-    Each of the steps takes at most `timeout` seconds. Raises the first WorkerError; the other workers' mirrors are
-    brought up to date all the same. TpuTuiError where nothing can be written here.
-    """
-    from tui.runs.follow.sync_from_workers import Answers, answers_about, note_told
-
-    try:
-        claim = Claim.take(directory)
-    except OSError as refused:
-        raise TpuTuiError(
-            "the run's mirror cannot be brought up to date",
-            why=f"{directory.path}: {refused.strerror or refused}",
-            remedy="let TPU_TUI_HOME name a directory that you may write to",
-        ) from refused
-    if claim is None:
-        return
-    told: Answers = {}
-    try:
-        tell_missed_arrivals(directory)
-        errors = await _caught_up(directory, fleet, timeout)
-        if not errors:
-            with suppress(asyncio.TimeoutError):
-                told = await asyncio.wait_for(answers_about(directory.run, fleet), timeout)
-    finally:
-        claim.release(beat=False)
-    note_told(directory, told)
-    for error in errors:
-        raise error
-
-
-async def _caught_up(directory: RunDirectory, fleet: Fleet, timeout: float) -> list[BaseException]:
-    """Bring the mirrors up to date; what hindered it."""
-    from tui.runs.follow.previous_attempts import fetch_earlier
-
-    try:
-        await asyncio.wait_for(fetch_earlier(directory, fleet), timeout)
-    except asyncio.TimeoutError:
-        return [WorkerError(f"the logs of earlier attempts did not all come within {timeout:g} s")]
-    attempt = status_of(directory).mirrored
-    tasks = [
-        asyncio.ensure_future(Follower(directory, fleet, worker.index, attempt=attempt).catch_up())
-        for worker in directory.run.workers
-    ]
-    done, pending = await asyncio.wait(tasks, timeout=timeout)
-    for task in pending:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-    errors = [error for task in done if (error := task.exception()) is not None]
-    if pending and not errors:
-        return [WorkerError(f"{len(pending)} workers did not answer within {timeout:g} s")]
-    return errors
 
 
 def _said(error: TpuTuiError) -> str:

@@ -12,7 +12,8 @@ from tui.runs.failure_rules import WorkerOutcome
 from tui.runs.follow.follower import Follower
 from tui.runs.health.reachability import Reachability
 from tui.runs.keeper_timeouts import KeeperTimeouts
-from tui.runs.record.log_mirror import patiently, record, set_logs_aside
+from tui.runs.record.event_log import EARLIER_ATTEMPTS
+from tui.runs.record.log_mirror import archive_attempt_logs, record, retry_while_full
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import status_of
 from tui.runs.worker.queries import parse_attempt, query_status
@@ -22,8 +23,6 @@ from tui.text.ranks import format_workers
 if TYPE_CHECKING:
     from tui.ssh.fleet import Fleet
 
-EARLIER = "earlier_attempts"
-"""Field of the event that says how many attempts were made before a run was found."""
 _LOOK = 1.0
 _OUT_OF_REACH = 20.0
 """Seconds that a worker out of reach is waited for, once the others have given all they have of an attempt."""
@@ -41,7 +40,7 @@ async def learn_of_attempts(directory: RunDirectory, fleet: Fleet) -> None:
     latest = min(await _latest_there(directory, fleet), directory.run.job.restarts)
     if latest > max(status_of(directory).mirrored, _wanted(directory)):
         text = f"it was launched again while nobody followed it here: attempt {latest}; the earlier logs come first"
-        await record(directory, "note", text=text, **{EARLIER: latest})
+        await record(directory, "note", text=text, **{EARLIER_ATTEMPTS: latest})
 
 
 async def _latest_there(directory: RunDirectory, fleet: Fleet) -> int:
@@ -66,13 +65,13 @@ async def _attempt_on(directory: RunDirectory, fleet: Fleet, worker: int) -> int
 
 def _wanted(directory: RunDirectory) -> int:
     """How many attempts were made before the present one, by what was noted and by the logs that were set aside."""
-    noted = (event.get(EARLIER) or 0 for event in directory.events()[0])
+    noted = (event.get(EARLIER_ATTEMPTS) or 0 for event in directory.events()[0])
     kept = (parse_integer(path.name) for path in directory.attempt_path(0).parent.glob("*"))
     aside = (number + 1 for number in kept if number is not None)
     return min(max((*noted, *aside), default=0), directory.run.job.restarts)
 
 
-async def fetch_earlier(directory: RunDirectory, fleet: Fleet) -> None:
+async def fetch_previous_logs(directory: RunDirectory, fleet: Fleet) -> None:
     """Mirror what came before the present attempt, from byte 0; can be cut off and gone on with at any moment."""
     wanted = _wanted(directory)
     for attempt in range(status_of(directory).mirrored, wanted):
@@ -87,7 +86,7 @@ async def fetch_earlier(directory: RunDirectory, fleet: Fleet) -> None:
 
 async def _set_aside(directory: RunDirectory, attempt: int) -> None:
     if attempt:
-        await patiently(partial(set_logs_aside, directory, attempt))
+        await retry_while_full(partial(archive_attempt_logs, directory, attempt))
 
 
 async def _fetch(directory: RunDirectory, fleet: Fleet, attempt: int) -> None:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from tui.errors import TpuTuiError
 from tui.pod.run import Run, RunState
 from tui.runs.failure_rules import WorkerOutcome
-from tui.runs.follow.previous_attempts import EARLIER
-from tui.runs.record.directory_lock import Claim
+from tui.runs.record.directory_lock import DirectoryLock
+from tui.runs.record.event_log import EARLIER_ATTEMPTS
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import STOP_REQUESTED, TOLD, RunStatus, status_of
 from tui.runs.worker.calls import parse_outcome
@@ -28,7 +28,7 @@ _ALIVE = (RemoteState.RUNNING, RemoteState.UNDECIDED)
 _HAD_ITS_TIME = (RemoteState.ENDED, RemoteState.LOST)
 
 
-async def answers_about(run: Run, fleet: Fleet) -> Answers:
+async def query_workers(run: Run, fleet: Fleet) -> Answers:
     """What each worker that can be reached says of the run."""
     indices = [worker.index for worker in run.workers]
     heard = await asyncio.gather(*(query_status(run, fleet, index) for index in indices), return_exceptions=True)
@@ -39,7 +39,7 @@ async def answers_about(run: Run, fleet: Fleet) -> Answers:
     return {index: one for index, one in told if not isinstance(one, BaseException)}
 
 
-def note_told(directory: RunDirectory, answers: Answers) -> None:
+def record_worker_answers(directory: RunDirectory, answers: Answers) -> None:
     """Put on record that the run began, which of its parts ended and how, and that a person stopped it.
 
     Only where every worker speaks of the same attempt, the one that is known here or a later one, and has begun it or
@@ -66,7 +66,7 @@ def note_told(directory: RunDirectory, answers: Answers) -> None:
     if not (begun or over) or (status.state.is_over and not has_come_back):
         return
     with suppress(OSError):  # what cannot be written here is asked for again
-        claim = Claim.take(directory)
+        claim = DirectoryLock.take(directory)
         if claim is None:
             return
         try:
@@ -90,7 +90,7 @@ def _note(
     ended = [index for index, one in found.items() if one is not RemoteState.RUNNING]
     if later or not {part.worker for part in status.workers if part.ended} >= set(ended):
         rows = [_end_of(index, None if found[index] is RemoteState.NOTHING else answers[index]) for index in ended]
-        before = {EARLIER: attempt} if attempt > status.mirrored else {}
+        before = {EARLIER_ATTEMPTS: attempt} if attempt > status.mirrored else {}
         directory.append_event(TOLD, attempt=attempt, ended=rows, **before)
 
 

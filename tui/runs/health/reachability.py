@@ -25,7 +25,7 @@ class Reachability:
         self.gone_reason: str | None = None
         """Why no worker that is out will ever answer again, where that is known."""
         self._timeouts = timeouts
-        self._heard: dict[int, float] = {}
+        self._collect_answers: dict[int, float] = {}
         self._out: dict[int, float] = {}
         self._ended: set[int] = set()
         self._returns = 0
@@ -33,7 +33,7 @@ class Reachability:
 
     def mark_reachable(self, worker: int) -> None:
         """It answered, or bytes of its log came."""
-        self._heard[worker] = _now()
+        self._collect_answers[worker] = _now()
         if self._out.pop(worker, None) is not None:
             self._returns += 1
             self._notify()
@@ -87,7 +87,7 @@ class Reachability:
         """
         if self.gone_reason is not None:
             return 0.0
-        others = [other for other in self._heard if other != worker]
+        others = [other for other in self._collect_answers if other != worker]
         if any(other not in self._out and other not in self._ended for other in others):
             return self.limit_s
         apart = any(self._was_reached_after(other, worker) for other in others)
@@ -98,7 +98,7 @@ class Reachability:
         together = other in self._out and abs(self._out[other] - since) < min(
             SAME_OUTAGE_WINDOW_S, self._timeouts.gone_after
         )
-        return self._heard[other] > since and not together
+        return self._collect_answers[other] > since and not together
 
     async def wait_before_retry(self, worker: int, seconds: float) -> bool:
         """Wait before a lost worker is tried again; False instead when it is to be given up.

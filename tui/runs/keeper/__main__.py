@@ -28,7 +28,7 @@ from tui.runs.health.slice_monitor import slice_settings
 from tui.runs.keeper.lifecycle import RunLifecycle
 from tui.runs.keeper.packet_batching import run_in_batches
 from tui.runs.launch.on_end_actions import actions_of
-from tui.runs.record.directory_lock import Claim, living_keeper
+from tui.runs.record.directory_lock import DirectoryLock, living_keeper
 from tui.runs.record.keeper_file import HEARTBEAT
 from tui.runs.record.log_mirror import record
 from tui.runs.record.run_directory import KEEPER_LOG, RunDirectory
@@ -55,7 +55,7 @@ def main(arguments: list[str]) -> int:
     collect_rarely()
     directory = RunDirectory.open(Path(arguments[0]))
     document = json.loads(sys.stdin.buffer.read() or b"{}")
-    lock = Claim.take(directory, LOCK_TIMEOUT_S)
+    lock = DirectoryLock.take(directory, LOCK_TIMEOUT_S)
     if lock is None:
         keeper = living_keeper(directory)
         if keeper is None:
@@ -94,7 +94,7 @@ def _late_modules(run: Run, document: Mapping[str, Any]) -> Iterator[str]:
         yield from _REPORT_MODULES
 
 
-def _go_to_background(lock: Claim) -> None:
+def _go_to_background(lock: DirectoryLock) -> None:
     """Fork and continue in the child, without input; the parent prints its pid once it has signed the lock."""
     reader, writer = os.pipe()
     child = os.fork()
@@ -114,7 +114,7 @@ def _go_to_background(lock: Claim) -> None:
     os.close(writer)
 
 
-async def _keep(directory: RunDirectory, lock: Claim, document: Mapping[str, Any]) -> None:
+async def _keep(directory: RunDirectory, lock: DirectoryLock, document: Mapping[str, Any]) -> None:
     """Run the lifecycle until it is complete, a signal arrives, or the run's directory or local pod is gone."""
     pod_watch = LocalPodWatch.for_run(directory) if directory.run.profile == LOCAL_PROFILE else None
     pod = pod_watch.pod if pod_watch else None
@@ -137,7 +137,7 @@ async def _keep(directory: RunDirectory, lock: Claim, document: Mapping[str, Any
         await record(directory, "state", state=str(RunState.LOST), cause=POD_GONE)
 
 
-async def _beat(lock: Claim) -> None:
+async def _beat(lock: DirectoryLock) -> None:
     """Show signs of life for as long as the run's directory is there."""
     while lock.stands():
         lock.beat()

@@ -16,8 +16,14 @@ from tui.runs.keeper.stop_requests import record_remote_stop, stop_everywhere, w
 from tui.runs.keeper_timeouts import KeeperTimeouts
 from tui.runs.launch.gang import Gang
 from tui.runs.launch.launch_spec import LaunchSpec
-from tui.runs.launch.worker_session import BegunElsewhereError, StoppedForGoodError
-from tui.runs.record.log_mirror import is_full, patiently, record, set_logs_aside, tell_missed_arrivals
+from tui.runs.launch.worker_session import AlreadyLaunchedError, RunStoppedError
+from tui.runs.record.log_mirror import (
+    archive_attempt_logs,
+    is_full,
+    record,
+    record_missing_arrivals,
+    retry_while_full,
+)
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import BY_POLICY, STOP_REQUESTED, status_of
 from tui.runs.worker.queries import RemoteState, query_states
@@ -25,7 +31,7 @@ from tui.text.durations import format_duration
 from tui.text.ranks import format_workers
 
 if TYPE_CHECKING:
-    from tui.runs.launch.worker_session import Front
+    from tui.runs.launch.worker_session import WorkerSession
     from tui.ssh.fleet import Fleet
 
 ABORT_GRACE = 5.0
@@ -61,7 +67,7 @@ class AttemptStarter:
         self.leadership = leadership
         self.spec = spec
         self.attempt = attempt
-        self.fronts: dict[int, Front] = {}
+        self.fronts: dict[int, WorkerSession] = {}
         """The sessions of the launch that came about: each goes on with its worker's log."""
 
     async def launch(self) -> AttemptResult | None:
@@ -83,7 +89,7 @@ class AttemptStarter:
                 launching.cancel()
             try:
                 await launching
-            except BegunElsewhereError as error:
+            except AlreadyLaunchedError as error:
                 await record(self.directory, "note", text=f"{error.sentence}: it is followed here")
                 return await self._as_found()
             except TpuTuiError as error:
@@ -91,7 +97,7 @@ class AttemptStarter:
             except OSError as error:
                 if not is_full(error):
                     raise
-                self.directory.spend_room()
+                self.directory.release_space()
                 return await self._undo(gang, _no_room(error, self.directory))
             except asyncio.CancelledError:
                 if not wish.done():
@@ -108,7 +114,7 @@ class AttemptStarter:
 
     async def _was_stopped(self, error: TpuTuiError) -> bool:
         """Whether a person's stop is behind an error: workers hear of it before the keeper does, or it alone does."""
-        if not self._is_to_stop and isinstance(error, StoppedForGoodError):
+        if not self._is_to_stop and isinstance(error, RunStoppedError):
             await record_remote_stop(self.directory)
         return self._is_to_stop
 
@@ -135,8 +141,8 @@ class AttemptStarter:
         """Look what became of a run whose keeper is gone; how it ended where there is nothing to follow."""
         status = status_of(self.directory)
         if status.state is RunState.PREPARING and self.attempt:
-            await patiently(partial(set_logs_aside, self.directory, self.attempt))
-        tell_missed_arrivals(self.directory)
+            await retry_while_full(partial(archive_attempt_logs, self.directory, self.attempt))
+        record_missing_arrivals(self.directory)
         return await self._as_found() if status.state is RunState.PREPARING else None
 
     async def _as_found(self) -> AttemptResult | None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from tui.errors import TpuTuiError
 from tui.pod.run import Run, RunState
-from tui.runs.follow.previous_attempts import fetch_earlier, learn_of_attempts
+from tui.runs.follow.previous_attempts import fetch_previous_logs, learn_of_attempts
 from tui.runs.health.slice_recovery import upload_code, wait_for_slice
 from tui.runs.keeper.attempt import Attempt
 from tui.runs.keeper.attempt_start import AttemptResult
@@ -21,7 +21,7 @@ from tui.runs.keeper.on_end_claim import IDENTITY, identity_of
 from tui.runs.keeper.stop_requests import record_remote_stop, wait_for_stop_request
 from tui.runs.keeper_timeouts import KeeperTimeouts
 from tui.runs.launch.launch_spec import LaunchSpec
-from tui.runs.record.log_mirror import patiently, record, set_logs_aside
+from tui.runs.record.log_mirror import archive_attempt_logs, record, retry_while_full
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import BY_POLICY, status_of
 from tui.settings import load
@@ -70,11 +70,11 @@ class RunLifecycle:
     async def run(self) -> None:
         """Keep the run until nothing is left to do. Cancelled: the run is left as it is."""
         with suppress(OSError):
-            self.directory.hold_room()
+            self.directory.reserve_space()
         try:
             if self.spec is None:
                 await learn_of_attempts(self.directory, self.fleet)
-                await fetch_earlier(self.directory, self.fleet)
+                await fetch_previous_logs(self.directory, self.fleet)
             else:
                 fields: dict[str, Any] = {"pod": self._pod, IDENTITY: identity_of(self.directory)}
                 await record(self.directory, "state", state=str(RunState.PREPARING), cause=None, **fields)
@@ -87,7 +87,7 @@ class RunLifecycle:
                 await run_pending_actions(self.directory, self.fleet, self._write_report)
         finally:
             await self.fleet.close()
-        self.directory.spend_room()
+        self.directory.release_space()
 
     async def _run_attempts(self) -> AttemptResult | None:
         """Run as many attempts as the run may have; return the last result, None when that is on record already."""
@@ -160,7 +160,7 @@ class RunLifecycle:
         await record(
             self.directory, "note", text=f"slice {renewed.slice} is READY again", slice="ready", waits_on_slice=False
         )
-        await patiently(partial(self.directory.amend, renewed))
+        await retry_while_full(partial(self.directory.update_run, renewed))
         await self.fleet.close()
         self.fleet = Fleet(renewed.workers, self.access)
         self.leadership = Leadership(renewed, self.fleet)
@@ -220,7 +220,7 @@ async def _prepare_restart(
     if pause:
         # In a report, the whole pause is over.
         await record(directory, "note", text=f"a pause of {format_duration(pause)} before restart {attempt}")
-    await patiently(partial(set_logs_aside, directory, attempt))
+    await retry_while_full(partial(archive_attempt_logs, directory, attempt))
     with suppress(asyncio.TimeoutError):
         await asyncio.wait_for(wait_for_stop_request(directory), pause)
         return _as_stopped(result)

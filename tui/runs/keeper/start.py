@@ -102,7 +102,7 @@ async def ensure_keeper(directory: RunDirectory, access: Access, *, timeouts: Ke
     A run that is `lost` because its workers were unreachable needs one: it may still be running. Raises
     StuckKeeperError where its keeper does not respond but holds the run's lock.
     """
-    attended = directory.attended()
+    attended = directory.keeper_status()
     if attended.alive or is_complete(directory):
         return False
     if attended.stuck:

@@ -16,8 +16,8 @@ from tui.pod.run import Run
 from tui.pod.worker import Worker
 from tui.runs.launch.job_script import job_text
 from tui.runs.launch.launch_spec import LaunchSpec
-from tui.runs.launch.preflight import look
-from tui.runs.launch.worker_session import BegunElsewhereError, Front, StoppedForGoodError
+from tui.runs.launch.preflight import run_preflight
+from tui.runs.launch.worker_session import AlreadyLaunchedError, RunStoppedError, WorkerSession
 from tui.runs.record.event_log import to_bytes
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import TAGS
@@ -29,7 +29,7 @@ from tui.ssh.fleet import Fleet
 if TYPE_CHECKING:
     from tui.ssh.sync.bundle import Bundle
 
-_DECIDED = (StoppedForGoodError, BegunElsewhereError)
+_DECIDED = (RunStoppedError, AlreadyLaunchedError)
 """Of several failures the one that tells what became of the run, where others only had to end with it."""
 _OTHERS = 2.0
 """Seconds in which other workers may fail too once one has, so that all of them are named."""
@@ -96,7 +96,7 @@ class Gang:
         self.again = again
         self.keeper = keeper if attempt == 0 else 0
         self.fleet = fleet
-        self.fronts: dict[int, Front] = {}
+        self.fronts: dict[int, WorkerSession] = {}
         self.passed_barrier = False
         self._tags: dict[str, str] = {}
         self._parcel: Bundle | None = None
@@ -134,15 +134,15 @@ class Gang:
         return ""
 
     async def _look(self) -> None:
-        """Look at the workers before anything is left with them, where that is wanted; once a run."""
+        """Check the workers before anything is left on them, if the spec asks for it; once per run."""
         if self.spec.look is not None and self.attempt == 0:
             self._phase_of_all("check", "started")
-            await look(self.directory, self.spec, self.spec.look, self.fleet, self._ask)
+            await run_preflight(self.directory, self.spec, self.spec.look, self.fleet, self._ask)
             self._phase_of_all("check", "done")
 
     async def _ask(self, index: int, made: Call) -> list[Answer]:
         """Make a check's call in the session that the worker's launch goes on in."""
-        front = Front(self.fleet.workers[index], await self.fleet.process(index, made.command_of_two))
+        front = WorkerSession(self.fleet.workers[index], await self.fleet.process(index, made.command_of_two))
         try:
             heard = await front.answers_to(made)
         except BaseException:
@@ -158,7 +158,7 @@ class Gang:
 
             self._parcel = await asyncio.to_thread(read_bundle, self.spec.sync)
             self.spec = replace(self.spec, run=replace(self.spec.run, code_hash=self._parcel.tree.hash))
-            self.directory.amend(self.spec.run)
+            self.directory.update_run(self.spec.run)
         self._record = to_bytes(self.spec.run.to_json())
 
     async def _prepare(self, worker: Worker) -> str:
@@ -173,11 +173,13 @@ class Gang:
         )
         front = self.fronts.get(worker.index)
         if front is None or front.has_ended:
-            front = self.fronts[worker.index] = Front(worker, await self.fleet.process(worker.index, made.command))
+            front = self.fronts[worker.index] = WorkerSession(
+                worker, await self.fleet.process(worker.index, made.command)
+            )
         front.begin(made)
         first, then = ("armed", "started") if self.spec.sync is None else ("prepared", "armed")
         self._note_tag(worker, await front.expect(first))
-        front.watch_for(then, self._lose)
+        front.read_ahead(then, self._lose)
         for text in front.notes:
             self.directory.append_event("note", worker=worker.index, text=text)
         return ""
@@ -203,7 +205,7 @@ class Gang:
         front = self.fronts[worker.index]
         front.send(b"chk")
         self._note_tag(worker, await front.expect("armed"))
-        front.watch_for("started", self._lose)
+        front.read_ahead("started", self._lose)
         return detail
 
     def _note_tag(self, worker: Worker, answer: Answer) -> None:
@@ -223,14 +225,14 @@ class Gang:
     async def _started(self, worker: Worker) -> str:
         front = self.fronts[worker.index]
         answer = await front.expect("started")
-        front.watch_for("running", self._lose)
+        front.read_ahead("running", self._lose)
         return f"pid {answer.text}"
 
     async def _confirmed(self, worker: Worker) -> str:
         await self.fronts[worker.index].expect("running")
         return ""
 
-    def _lose(self, front: Front, error: TpuTuiError) -> None:
+    def _lose(self, front: WorkerSession, error: TpuTuiError) -> None:
         """A worker that waited for the others is gone: the launch has failed, whatever they are still about."""
         self._failed(front.worker, "confirm" if self.passed_barrier else "barrier", error)
         if not self._lost.done():

@@ -11,11 +11,35 @@ from tui.aio.rlimit import check_file_limit
 from tui.errors import UsageError
 from tui.pod.run import Run
 from tui.pod.secrets import mask_secrets
+from tui.pod.slice import Slice
 from tui.runs.keeper_timeouts import KeeperTimeouts
 from tui.runs.launch.job_script import check_job, job_text
 from tui.runs.launch.phases import PhaseTimeouts
-from tui.runs.launch.preflight import Look
 from tui.ssh.config.access import Access
+
+
+@dataclass(frozen=True)
+class Preflight:
+    """How the keeper checks the workers before it launches (`tui.runs.launch.preflight`).
+
+    `slice` holds what the slice's source says and a run does not record, `thresholds` are a profile's. With
+    `versions`, each worker's interpreter is asked for the versions of the job's packages.
+    """
+
+    slice: Mapping[str, Any] = field(default_factory=dict)
+    thresholds: Mapping[str, float] = field(default_factory=dict)
+    versions: bool = False
+
+    def slice_of(self, run: Run) -> Slice:
+        """Return the slice of a run, as far as the checks need it."""
+        return Slice(
+            run.slice,
+            zone=run.zone,
+            project=run.project,
+            accelerator_type=run.accelerator_type,
+            workers=run.workers,
+            **self.slice,
+        )
 
 
 @dataclass(frozen=True)
@@ -27,7 +51,7 @@ class LaunchSpec:
     access: Access = field(repr=False)
     sync: Path | None = None
     keeper_timeouts: KeeperTimeouts = field(default_factory=KeeperTimeouts)
-    look: Look | None = None
+    look: Preflight | None = None
     """How the workers are looked at first; None: they are not."""
     timeouts: PhaseTimeouts = field(default_factory=PhaseTimeouts)
 
@@ -54,7 +78,7 @@ class LaunchSpec:
             sync=Path(sync) if sync else None,
             keeper_timeouts=KeeperTimeouts(**document.get("patience", {})),
             timeouts=PhaseTimeouts(**document.get("timeouts", {})),
-            look=Look(**document["look"]) if document.get("look") else None,
+            look=Preflight(**document["look"]) if document.get("look") else None,
         )
 
 

@@ -1,11 +1,10 @@
-"""The look at its workers that a launch begins with, over the connections that it goes on with."""
+"""The checks of its workers that a launch begins with, over the connections that the launch then uses."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tui.errors import LaunchError
 from tui.runs.launch.job_script import job_text
@@ -14,52 +13,24 @@ from tui.runs.worker.version_query import record_versions
 if TYPE_CHECKING:
     from tui.checks.grouped_rows import CheckFinding
     from tui.checks.workers.check_facts import Ask, Facts
-    from tui.pod.run import Run
-    from tui.pod.slice import Slice
     from tui.runs.launch.launch_request import LaunchRequest
-    from tui.runs.launch.launch_spec import LaunchSpec
+    from tui.runs.launch.launch_spec import LaunchSpec, Preflight
     from tui.runs.record.run_directory import RunDirectory
     from tui.settings import Settings
     from tui.ssh.fleet import Fleet
 
-_TOLD_OF_SLICE = ("runtime_version", "source", "network")
-"""What checks go by that run.json does not hold."""
+_SLICE_FIELDS = ("runtime_version", "source", "network")
+"""What checks need of a slice that run.json does not hold."""
 _PYTHON = "python"
 
 
-@dataclass(frozen=True)
-class Look:
-    """What a keeper is told, beside the run, to look at the workers before it launches.
-
-    `slice` holds what the slice's source tells and a run does not keep, `thresholds` are a profile's. With `versions`
-    each worker's interpreter is asked what it has.
-    """
-
-    slice: Mapping[str, Any] = field(default_factory=dict)
-    thresholds: Mapping[str, float] = field(default_factory=dict)
-    versions: bool = False
-
-    @classmethod
-    def before(cls, request: LaunchRequest, settings: Settings) -> Look:
-        """The look that a request wants."""
-        told = {name: getattr(request.slice_, name) for name in _TOLD_OF_SLICE}
-        return cls(told, settings.thresholds, asks_for_versions(request))
-
-    def slice_of(self, run: Run) -> Slice:
-        """The slice of a run, as far as checks go by it."""
-        from tui.pod.slice import Slice
-
-        return Slice(
-            run.slice,
-            zone=run.zone,
-            project=run.project,
-            accelerator_type=run.accelerator_type,
-            workers=run.workers,
-            **self.slice,
-        )
+def make_preflight(request: LaunchRequest, settings: Settings) -> Preflight:
+    """Return the checks that a request asks for."""
+    fields = {name: getattr(request.slice_, name) for name in _SLICE_FIELDS}
+    return Preflight(fields, settings.thresholds, wants_versions(request))
 
 
-def asks_for_versions(request: LaunchRequest) -> bool:
+def wants_versions(request: LaunchRequest) -> bool:
     """Whether a request names an interpreter that is on the workers before the run's code is.
 
     The one that every login finds is left to `check`: behind a version manager it takes longer than all else.
@@ -76,8 +47,8 @@ def _comes_with_code(request: LaunchRequest) -> bool:
     return request.sync is not None and any(not path.startswith(("/", "~")) for path in paths)
 
 
-async def look(directory: RunDirectory, spec: LaunchSpec, wanted: Look, fleet: Fleet, ask: Ask) -> None:
-    """Look whether the launch can work; what warns or fails becomes a note. Raises LaunchError when a check fails.
+async def run_preflight(directory: RunDirectory, spec: LaunchSpec, wanted: Preflight, fleet: Fleet, ask: Ask) -> None:
+    """Check that the launch can work; record warnings and failures as notes. Raises LaunchError when a check fails.
 
     `ask` makes a call on a worker in the session that its launch goes on in.
     """

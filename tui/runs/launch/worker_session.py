@@ -33,15 +33,15 @@ _REFUSALS = {
 }
 
 
-class StoppedForGoodError(LaunchError):
+class RunStoppedError(LaunchError):
     """A person stopped the run, of which its workers know: nothing failed."""
 
 
-class BegunElsewhereError(LaunchError):
+class AlreadyLaunchedError(LaunchError):
     """Another keeper launches the very attempt, or has."""
 
 
-class Front:
+class WorkerSession:
     """One worker's open launch session: words in, answers out.
 
     It is opened with the launch's command, or with a check's (`Call.command_of_two`) that the launch comes after.
@@ -104,7 +104,7 @@ class Front:
         ahead, self._ahead = self._ahead, None
         return await (ahead or self._answer(word))
 
-    def watch_for(self, word: str, lost: Callable[[Front, TpuTuiError], None]) -> None:
+    def read_ahead(self, word: str, lost: Callable[[WorkerSession, TpuTuiError], None]) -> None:
         """Read on for an answer that is not due yet, so that `lost` hears at once of a front that ends meanwhile.
 
         One that gave up because its lease was over is not lost: another worker kept it waiting. The next `expect`
@@ -153,7 +153,7 @@ class Front:
         with suppress(asyncio.TimeoutError, *channel_errors()):
             stderr = await asyncio.wait_for(self.process.stderr.read(_LINE), _LAST_WORDS)
         if self._stopped:
-            return StoppedForGoodError(_REFUSALS["stopped"][0], worker=self.worker.index)
+            return RunStoppedError(_REFUSALS["stopped"][0], worker=self.worker.index)
         if self._decided:
             return LaunchError(f"the worker {self._decided} the launch", worker=self.worker.index)
         return no_answer_error(self.worker.index, lacking, stderr, self.process.exit_status, self._said)
@@ -187,5 +187,5 @@ def refusal(worker: Worker, answer: Answer) -> LaunchError:
         what, text = text, ""
     if kind == "command" and text.startswith("command is not executable"):
         what, text, remedy = text, "", "chmod +x it, or name what runs it: `-- python …`, `-- sh …`"
-    error = {"stopped": StoppedForGoodError, "elsewhere": BegunElsewhereError}.get(kind, LaunchError)
+    error = {"stopped": RunStoppedError, "elsewhere": AlreadyLaunchedError}.get(kind, LaunchError)
     return error(what, worker=worker.index, why=text.strip(), remedy=remedy)

@@ -21,7 +21,7 @@ TAIL = 16 * 1024
 
 
 @dataclass(frozen=True)
-class Glance:
+class LatestFigures:
     """Where a run is: median epoch, step and loss of the cores that were looked at, None for what none of them told.
 
     The loss is nan where no core has a number any more.
@@ -40,14 +40,14 @@ class Glance:
         return " ".join(f"{name} {value}" for name, value in told if value is not None)
 
 
-class Glances:
+class FiguresCache:
     """The newest figures of runs, read again only where a log has grown. `dialects` are a user's own."""
 
     def __init__(self, dialects: Sequence[Dialect] = ()) -> None:
         self._dialects = dialects
-        self._known: dict[str, tuple[tuple[int, ...], Glance]] = {}
+        self._known: dict[str, tuple[tuple[int, ...], LatestFigures]] = {}
 
-    def of(self, directory: RunDirectory) -> Glance:
+    def get(self, directory: RunDirectory) -> LatestFigures:
         """The run's newest figures; a log that cannot be read counts as empty."""
         workers = _spread([worker.index for worker in directory.run.workers])
         sizes = tuple(_size(directory, worker) for worker in workers)
@@ -57,9 +57,9 @@ class Glances:
             self._known[directory.id] = known
         return known[1]
 
-    def _read(self, directory: RunDirectory, sizes: dict[int, int]) -> Glance:
+    def _read(self, directory: RunDirectory, sizes: dict[int, int]) -> LatestFigures:
         if not any(sizes.values()):
-            return Glance()
+            return LatestFigures()
         from tui.logs.demux import Demux
         from tui.logs.dialects.registry import BUILT_IN
 
@@ -70,7 +70,7 @@ class Glances:
         snapshot = demux.snapshot()
         spread = snapshot.loss_spread
         loss = spread.median if spread else float("nan") if snapshot.nan_cores else None
-        return Glance(snapshot.median_epoch, snapshot.median_step, loss, snapshot.nan_cores[:MOST_NAN])
+        return LatestFigures(snapshot.median_epoch, snapshot.median_step, loss, snapshot.nan_cores[:MOST_NAN])
 
 
 def _spread(workers: Sequence[int]) -> list[int]:

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
 from tui.logs.files.lines import Cutter, LogLine, names_core
-from tui.runs.read.mirror_tail import POLL_BUDGET, Batch, Growth, Span
-from tui.runs.record.run_directory import Event, RunDirectory
+from tui.runs.read.mirror_tail import POLL_BUDGET, Batch, MirrorTail, Span
+from tui.runs.record.event_log import Event
+from tui.runs.record.run_directory import RunDirectory
 
 __all__ = ["LineReader", "LogLine", "last_lines", "lines_since"]
 
@@ -23,7 +24,7 @@ class LineReader:
     def __init__(
         self, directory: RunDirectory, *, workers: Sequence[int] | None = None, core: int | None = None
     ) -> None:
-        self.growth = Growth(directory, in_order=True)
+        self.growth = MirrorTail(directory, in_order=True)
         self._workers = None if workers is None else frozenset(workers)
         self._core = core
         self._cutters: dict[int, tuple[int, Cutter, float]] = {}
@@ -36,7 +37,7 @@ class LineReader:
         `events` are those since the last poll, where somebody has read them already.
         """
         if events is None:
-            self.growth.look_at_events()
+            self.growth.read_events()
         else:
             self.growth.take(events)
         while True:

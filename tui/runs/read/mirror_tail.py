@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from tui.pod.run import RunState
-from tui.runs.record.event_log import parse_arrival
-from tui.runs.record.run_directory import ARRIVALS_FILE, EVENTS_FILE, Event, RunDirectory
+from tui.runs.record.event_log import Event, parse_arrival
+from tui.runs.record.run_directory import ARRIVALS_FILE, EVENTS_FILE, RunDirectory
 
 ARRIVALS_BLOCK = 256 * 1024
 """Bytes of `arrivals` taken at once: some ten thousand batches. A fuller one means that the reader is behind."""
@@ -52,7 +52,7 @@ Batch = tuple[int, int, int, float]
 """A line of `arrivals`: worker, which of its logs (counted from 0), where the log then ended, and when that was."""
 
 
-class Growth:
+class MirrorTail:
     """What has grown in a run directory since the last look, in arrival order and bounded steps.
 
     Batches of one log that came one after the other are taken as one; far behind, many of each log are. With
@@ -112,7 +112,7 @@ class Growth:
             read += self._read.get(worker, 0)
         return min(1.0, read / total) if total else 1.0
 
-    def look_at_events(self) -> bool:
+    def read_events(self) -> bool:
         """Take in new events; whether there were any."""
         try:
             size = (self.directory.path / EVENTS_FILE).stat().st_size

@@ -9,7 +9,7 @@ from typing import Any
 from tui.logs.demux import Demux
 from tui.logs.dialects.registry import BUILT_IN, Dialect
 from tui.logs.snapshot import Snapshot
-from tui.runs.read.mirror_tail import POLL_BUDGET, Growth, Span
+from tui.runs.read.mirror_tail import POLL_BUDGET, MirrorTail, Span
 from tui.runs.record.run_directory import RunDirectory
 
 
@@ -21,7 +21,7 @@ class RunReader:
         run = directory.run
         addresses = {worker.index: worker.internal_ip or worker.external_ip for worker in run.workers}
         self.directory = directory
-        self.growth = Growth(directory)
+        self.growth = MirrorTail(directory)
         self.demux = Demux(
             dialects=(*dialects, *BUILT_IN),
             addresses={index: address for index, address in addresses.items() if address},
@@ -33,7 +33,7 @@ class RunReader:
 
     def poll(self, budget_bytes: int = POLL_BUDGET) -> bool:
         """Read at most `budget_bytes` of what is new; whether anything was. Call again until it says no."""
-        changed = self.growth.look_at_events()
+        changed = self.growth.read_events()
         if changed:
             for worker in self.directory.run.workers:
                 over = self.growth.is_over or worker.index in self.growth.ended

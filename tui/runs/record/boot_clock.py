@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tui.runs.record.run_directory import Event
+    from tui.runs.record.event_log import Event
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _BOOT_LENGTH = 8

@@ -8,15 +8,15 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from tui.runs.record.keeper_file import read_signature, signature_now
-from tui.runs.record.run_directory import KEEPER_FILE, RunDirectory
+from tui.runs.record.keeper_file import KEEPER_FILE, make_signature, read_signature
+from tui.runs.record.run_directory import RunDirectory
 
 PATIENCE = 1.0
 """Seconds to try for: somebody who only looks whether a keeper lives holds the lock for a moment."""
 _PAUSE = 0.02
 
 
-class Claim:
+class DirectoryLock:
     """The lock on a run directory's mirror; whoever holds it is the run's keeper on this machine."""
 
     def __init__(self, descriptor: int, path: Path) -> None:
@@ -25,7 +25,7 @@ class Claim:
         self._signed = False
 
     @classmethod
-    def take(cls, directory: RunDirectory, patience: float = PATIENCE) -> Claim | None:
+    def take(cls, directory: RunDirectory, patience: float = PATIENCE) -> DirectoryLock | None:
         """Take the lock; None at once when a keeper has it, after `patience` seconds when anybody else has.
 
         It is inherited by a fork and freed by the last holder. Raises OSError where files cannot be locked, as on
@@ -46,7 +46,7 @@ class Claim:
     def sign(self) -> None:
         """Write `pid start-time host awake` (`tui.runs.record.keeper_file`)."""
         self._signed = True
-        text = signature_now()
+        text = make_signature()
         with suppress(OSError):
             os.pwrite(self._descriptor, text, 0)
             os.ftruncate(self._descriptor, len(text))

@@ -42,6 +42,8 @@ class Arrival:
     time: float
 
 
+EARLIER_ATTEMPTS = "earlier_attempts"
+"""Field of the event that says how many attempts were made before a run was found."""
 _TEXT = (str, type(None))
 _INTEGER = (int, type(None))
 _NUMBER = (int, float, type(None))

@@ -17,7 +17,7 @@ from tui.text.printable import significant
 
 if TYPE_CHECKING:
     from tui.pod.run import Run
-    from tui.runs.record.run_directory import Event
+    from tui.runs.record.event_log import Event
 
 BEHIND, SLOW, LOSS = "behind", "slow", "loss"
 OVER, AT_THE_END = "over", "end"

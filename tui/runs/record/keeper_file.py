@@ -32,7 +32,7 @@ _MOST_HOST = 255
 
 
 @dataclass(frozen=True, slots=True)
-class Attendance:
+class KeeperStatus:
     """Whether a keeper looks after the run; `since` is its last sign of life (Unix time), None if none ever was.
 
     `stuck`: its process is there and holds the run's lock, and has not moved for `silent_s` seconds.
@@ -78,7 +78,7 @@ class Signature:
         return not self.is_here or is_living(self.pid, self.started)
 
 
-def signature_now() -> bytes:
+def make_signature() -> bytes:
     """Return the line with which this process signs, or beats, now."""
     pid = os.getpid()
     return f"{pid} {start_time(pid)} {socket.gethostname()} {time.monotonic():.3f}\n".encode()
@@ -96,28 +96,28 @@ def parse_signature(data: bytes) -> Signature | None:
     return Signature(pid, words[1], one_line(words[2])[:_MOST_HOST], awake)
 
 
-def read_attendance(path: str) -> Attendance:
+def read_keeper_status(path: str) -> KeeperStatus:
     """Return whether a keeper lives: by its lock and its heartbeat, on another machine by its heartbeat alone."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
-        return Attendance(False)
+        return KeeperStatus(False)
     try:
         data, beat = os.read(descriptor, _MOST_BYTES), os.fstat(descriptor).st_mtime
         locked = _is_locked(descriptor)
     except OSError:
-        return Attendance(False)
+        return KeeperStatus(False)
     finally:
         os.close(descriptor)
     signed = parse_signature(data)
     if signed is None:
-        return Attendance(locked, beat if data.strip() else None)
+        return KeeperStatus(locked, beat if data.strip() else None)
     silent = _silent_for(signed, beat)
     is_silent = silent > STALE_HEARTBEAT
     # Without its keeper a run is locked for a moment by a command that brings the mirror up to date.
     stuck = locked and is_silent and signed.lives
     alive = locked and not stuck if signed.is_here or locked else not is_silent
-    return Attendance(alive, beat, signed.pid, signed.host, stuck, silent)
+    return KeeperStatus(alive, beat, signed.pid, signed.host, stuck, silent)
 
 
 def _silent_for(signed: Signature, beat: float) -> float:
@@ -144,12 +144,12 @@ def read_signature(path: Path) -> Signature | None:
         return None
 
 
-def how_it_is_stuck(attended: Attendance) -> str:
+def describe_stuck_keeper(attended: KeeperStatus) -> str:
     """Return in words which process does not move, and for how long."""
     return f"its keeper (pid {attended.pid} on {attended.host}) has not moved for {attended.silent_s:.0f} s"
 
 
-def how_to_end_it(run_id: str, attended: Attendance) -> str:
+def describe_stuck_remedy(run_id: str, attended: KeeperStatus) -> str:
     """Return what lets a stuck keeper go on, or ends it and gives the run another one."""
     where = "" if attended.host == socket.gethostname() else f" there, on {attended.host}"
     return f"kill -CONT {attended.pid}, or kill -9 {attended.pid}{where}; then tpu-tui attach {run_id}"
@@ -158,7 +158,9 @@ def how_to_end_it(run_id: str, attended: Attendance) -> str:
 class StuckKeeperError(TpuTuiError):
     """A run's keeper is there and does nothing: no other one can take its place."""
 
-    def __init__(self, run_id: str, attended: Attendance) -> None:
+    def __init__(self, run_id: str, attended: KeeperStatus) -> None:
         super().__init__(
-            f"nobody looks after {run_id}", why=how_it_is_stuck(attended), remedy=how_to_end_it(run_id, attended)
+            f"nobody looks after {run_id}",
+            why=describe_stuck_keeper(attended),
+            remedy=describe_stuck_remedy(run_id, attended),
         )

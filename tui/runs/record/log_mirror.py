@@ -56,7 +56,7 @@ class Mirror:
         if self._told:
             self._told = False
             with suppress(OSError):
-                self.directory.hold_room()
+                self.directory.reserve_space()
             await record(
                 self.directory, "note", worker=self.worker, text="there is room again here: following goes on"
             )
@@ -64,12 +64,12 @@ class Mirror:
             await self.flush()
 
     async def _patiently(self, write: Callable[[], _Result]) -> _Result:
-        return await patiently(write, self._tell_full)
+        return await retry_while_full(write, self._record_full)
 
-    def _tell_full(self) -> None:
+    def _record_full(self) -> None:
         if not self._told:
             self._told = True
-            self.directory.spend_room()
+            self.directory.release_space()
             with suppress(OSError):
                 self.directory.append_event(
                     "note", worker=self.worker, text="the disk here is full: following waits, the run goes on"
@@ -91,7 +91,7 @@ class Mirror:
             os.close(self._descriptor)
 
 
-async def patiently(write: Callable[[], _Result], full: Callable[[], None] = lambda: None) -> _Result:
+async def retry_while_full(write: Callable[[], _Result], full: Callable[[], None] = lambda: None) -> _Result:
     """Write something; with a full disk here, call `full` and try again until there is room."""
     while True:
         try:
@@ -108,7 +108,7 @@ def is_full(error: OSError) -> bool:
     return error.errno in _FULL
 
 
-def tell_missed_arrivals(directory: RunDirectory) -> None:
+def record_missing_arrivals(directory: RunDirectory) -> None:
     """Note what a killed keeper wrote into the mirrors and had no time to note in `arrivals`."""
     arrivals, _ = directory.arrivals()
     known = {arrival.worker: arrival.end for arrival in arrivals}
@@ -119,7 +119,7 @@ def tell_missed_arrivals(directory: RunDirectory) -> None:
                 directory.append_arrival(worker.index, size, time.time())
 
 
-def set_logs_aside(directory: RunDirectory, attempt: int) -> None:
+def archive_attempt_logs(directory: RunDirectory, attempt: int) -> None:
     """Make way for an attempt's logs: the mirrors of the one before go to `attempts/<n>/`.
 
     In `arrivals` a line with end 0 tells readers that the worker's next log begins. Can be done again after it was
@@ -141,4 +141,4 @@ def set_logs_aside(directory: RunDirectory, attempt: int) -> None:
 
 async def record(directory: RunDirectory, kind: str, *, worker: int | None = None, **fields: Any) -> None:
     """Append an event that must not be lost: with a full disk, and the held room spent, wait until there is some."""
-    await patiently(partial(directory.append_event, kind, worker=worker, **fields), directory.spend_room)
+    await retry_while_full(partial(directory.append_event, kind, worker=worker, **fields), directory.release_space)

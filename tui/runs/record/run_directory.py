@@ -6,6 +6,7 @@ Every file is append-only or replaced whole, so a reader never needs a lock: a t
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import weakref
@@ -20,9 +21,9 @@ from tui.errors import UsageError
 from tui.pod.run import Run
 from tui.runs.record.boot_clock import uptime
 from tui.runs.record.damaged_record import RUN_FILE, unreadable
-from tui.runs.record.event_log import Arrival as Arrival
-from tui.runs.record.event_log import Event as Event
 from tui.runs.record.event_log import (
+    Arrival,
+    Event,
     event_line,
     parse_arrival,
     parse_events,
@@ -31,9 +32,7 @@ from tui.runs.record.event_log import (
     without_passed_phases,
     without_workers_parts,
 )
-from tui.runs.record.keeper_file import KEEPER_FILE as KEEPER_FILE
-from tui.runs.record.keeper_file import Attendance as Attendance
-from tui.runs.record.keeper_file import read_attendance
+from tui.runs.record.keeper_file import KEEPER_FILE, KeeperStatus, read_keeper_status
 from tui.settings.home import make_private
 from tui.text.bounded_json import parse_json
 
@@ -68,12 +67,12 @@ class RunDirectory:
         self.run = run
 
     @cached_property
-    def _events(self) -> _Lines:
-        return _Lines(self.path / EVENTS_FILE)
+    def _events(self) -> _AppendedLines:
+        return _AppendedLines(self.path / EVENTS_FILE)
 
     @cached_property
-    def _arrivals(self) -> _Lines:
-        return _Lines(self.path / ARRIVALS_FILE, unfinished=b" unfinished")
+    def _arrivals(self) -> _AppendedLines:
+        return _AppendedLines(self.path / ARRIVALS_FILE, unfinished=b" unfinished")
 
     @property
     def id(self) -> str:
@@ -81,13 +80,13 @@ class RunDirectory:
         return self.run.id
 
     @property
-    def is_gone(self) -> bool:
+    def was_deleted(self) -> bool:
         """Whether somebody has deleted the directory meanwhile, or given it another name."""
         return not self.path.exists()
 
     def require(self) -> None:
         """Raise UsageError where it is gone: nothing would be read, as of a run that has not begun."""
-        if self.is_gone:
+        if self.was_deleted:
             remedy = f"tpu-tui attach {self.id} finds the run on its workers, where it may go on"
             raise UsageError(f"the directory of {self.id} is gone", why=str(self.path), remedy=remedy)
 
@@ -106,7 +105,7 @@ class RunDirectory:
         directory = cls(path, run.without_secrets())
         try:
             directory._write_whole(RUN_FILE, _to_lines(run.to_json()))
-            directory.hold_room()
+            directory.reserve_space()
             for name in (EVENTS_FILE, ARRIVALS_FILE):
                 os.close(os.open(path / name, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600))
         except OSError:
@@ -114,7 +113,7 @@ class RunDirectory:
             raise
         return directory
 
-    def amend(self, run: Run) -> None:
+    def update_run(self, run: Run) -> None:
         """Replace run.json, when more is known of the run (the hash of its code)."""
         self.run = run.without_secrets()
         self._write_whole(RUN_FILE, _to_lines(run.to_json()))
@@ -135,13 +134,13 @@ class RunDirectory:
         """Where the logs of an earlier attempt are kept after a restart (attempts count from 0)."""
         return self.path / "attempts" / str(attempt)
 
-    def hold_room(self) -> None:
+    def reserve_space(self) -> None:
         """Hold a little room back, so that a full disk can still be told in the run's events. Raises OSError."""
         descriptor = os.open(self.path / RESERVE_FILE, os.O_CREAT | os.O_WRONLY, 0o600)
         with os.fdopen(descriptor, "wb") as handle:
             handle.write(bytes(RESERVE))
 
-    def spend_room(self) -> None:
+    def release_space(self) -> None:
         """Give what was held back to whatever is written next."""
         with suppress(OSError):
             (self.path / RESERVE_FILE).unlink()
@@ -213,9 +212,9 @@ class RunDirectory:
 
     # -- keeper ----------------------------------------------------------------------------------------------------
 
-    def attended(self) -> Attendance:
+    def keeper_status(self) -> KeeperStatus:
         """Whether a keeper lives: by its lock on this machine, by its heartbeat on another one."""
-        return read_attendance(f"{self.path}/{KEEPER_FILE}")
+        return read_keeper_status(f"{self.path}/{KEEPER_FILE}")
 
     def _write_whole(self, name: str, data: bytes) -> None:
         """Replace a file atomically and durably, 0600."""
@@ -228,7 +227,7 @@ class RunDirectory:
         temporary.replace(self.path / name)
 
 
-class _Lines:
+class _AppendedLines:
     """A file of lines that several processes append to, each in one write; kept open from the first one on."""
 
     def __init__(self, path: Path, *, unfinished: bytes = b"") -> None:
@@ -246,7 +245,7 @@ class _Lines:
         torn = size not in (0, self._whole) and os.pread(descriptor, 1, size - 1) != b"\n"
         data = self._mark + line if torn else line
         if os.write(descriptor, data) < len(data):
-            raise OSError(28, "no room to append", str(self._path))
+            raise OSError(errno.ENOSPC, "no room to append", str(self._path))
         self._whole = size + len(data)
 
     def _open(self) -> int:

@@ -20,7 +20,7 @@ _MAX_CANDIDATES = 8
 
 def list_runs(runs_home: Path, problems: list[NoRecordError] | None = None) -> list[RunDirectory]:
     """Every run on this machine, newest first; unreadable directories are left out and told in `problems`."""
-    opened = [open_or_tell(path, problems) for path in run_paths(runs_home)]
+    opened = [try_open(path, problems) for path in run_paths(runs_home)]
     return newest_first(directory for directory in opened if directory is not None)
 
 
@@ -29,7 +29,7 @@ def newest_first(directories: Iterable[RunDirectory]) -> list[RunDirectory]:
     return sorted(directories, key=lambda directory: (_stamp(directory.id), directory.run.created), reverse=True)
 
 
-def open_or_tell(path: Path, problems: list[NoRecordError] | None) -> RunDirectory | None:
+def try_open(path: Path, problems: list[NoRecordError] | None) -> RunDirectory | None:
     """Open a run's directory; None, told in `problems`, where its record cannot be read."""
     try:
         return RunDirectory.open(path)
@@ -81,7 +81,7 @@ def resolve(runs_home: Path, text: str) -> RunDirectory:
         raise UsageError(f"{text!r} is part of {len(matches)} runs", remedy="one of: " + _some(matches))
     if _holds_record(as_path):
         return RunDirectory.open(as_path.resolve())
-    if renamed := of_record(runs_home, text):
+    if renamed := find_by_record(runs_home, text):
         return renamed
     raise NoSuchRunError(f"no run {text!r} in {runs_home}", remedy=_meant(text, names))
 
@@ -96,11 +96,11 @@ def _holds_record(path: Path) -> bool:
         return False
 
 
-def of_record(runs_home: Path, run_id: str) -> RunDirectory | None:
+def find_by_record(runs_home: Path, run_id: str) -> RunDirectory | None:
     """The run of that id by what its record says: somebody may have renamed its directory."""
     if not is_run_id(run_id):
         return None
-    opened = (open_or_tell(path, None) for path in run_paths(runs_home))
+    opened = (try_open(path, None) for path in run_paths(runs_home))
     return next((directory for directory in opened if directory is not None and directory.id == run_id), None)
 
 
@@ -108,7 +108,7 @@ def _newest(runs_home: Path) -> RunDirectory:
     """The run that was launched last; of those of one second their records tell."""
     paths = run_paths(runs_home)
     for _, of_one_second in groupby(paths, key=lambda path: _stamp(path.name)[:_SECOND_LENGTH]):
-        opened = [open_or_tell(path, None) for path in of_one_second]
+        opened = [try_open(path, None) for path in of_one_second]
         found = [directory for directory in opened if directory is not None]
         if found:
             return max(found, key=lambda directory: directory.run.created)

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tui.runs.record.damaged_record import RUN_FILE, NoRecordError, unreadable
-from tui.runs.record.run_directory import EVENTS_FILE, KEEPER_FILE, RunDirectory
-from tui.runs.record.run_index import newest_first, open_or_tell, run_paths
-from tui.runs.record.run_status import RunStatus, outline_of
+from tui.runs.record.keeper_file import KEEPER_FILE
+from tui.runs.record.run_directory import EVENTS_FILE, RunDirectory
+from tui.runs.record.run_index import newest_first, run_paths, try_open
+from tui.runs.record.run_status import RunStatus, summary_status
 
 Signature = tuple[int, int, int]
 """What tells a file from itself of another moment: its number, its size in bytes, when it was written (ns)."""
@@ -27,7 +28,7 @@ class _Seen(NamedTuple):
     status: RunStatus
 
 
-class Overview:
+class RunListing:
     """The runs of a home."""
 
     def __init__(self, runs_home: Path) -> None:
@@ -35,7 +36,9 @@ class Overview:
         self._seen: dict[Path, _Seen] = {}
         self._directories: dict[str, RunDirectory] = {}
 
-    def look(self, problems: list[NoRecordError] | None = None, *, newest: int | None = None) -> list[RunStatus]:
+    def read_statuses(
+        self, problems: list[NoRecordError] | None = None, *, newest: int | None = None
+    ) -> list[RunStatus]:
         """Every run's status, or that of the newest so many, newest first; unreadable records go to `problems`.
 
         A run that is over and that nobody keeps is the same as long as its files are.
@@ -61,11 +64,11 @@ def _looked_at(path: Path, before: _Seen | None, problems: list[NoRecordError] |
     known = before is not None and before.record == record
     if before is not None and known and before.files == files and _is_settled(before.status):
         return before
-    directory = before.directory if before is not None and known else open_or_tell(path, problems)
+    directory = before.directory if before is not None and known else try_open(path, problems)
     if directory is None:
         return None
     try:
-        return _Seen(directory, record, files, outline_of(directory))
+        return _Seen(directory, record, files, summary_status(directory))
     except OSError as error:
         if problems is not None:
             problems.append(unreadable(path, error, EVENTS_FILE))

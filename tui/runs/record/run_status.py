@@ -11,10 +11,12 @@ from weakref import WeakKeyDictionary
 
 from tui.pod.run import Run, RunState
 from tui.runs.record.boot_clock import time_of_end
+from tui.runs.record.event_log import Event
 from tui.runs.record.findings import Finding, ended_with_attempt, fold_note
-from tui.runs.record.run_directory import Attendance, Event, RunDirectory
+from tui.runs.record.keeper_file import KeeperStatus
+from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.versions import VERSIONS, versions_in
-from tui.runs.record.worker_status import Parts, WorkerStatus, changed, told_of_part
+from tui.runs.record.worker_status import WorkerParts, WorkerStatus, changed, worker_changes
 
 BY_POLICY = "policy"
 """`stop_requested.by` when the failure policy stops a run; a person's stop ends as `stopped`, its as `failed`."""
@@ -32,7 +34,7 @@ class RunStatus:
 
     run: Run
     state: RunState
-    attended: Attendance
+    attended: KeeperStatus
     parts: tuple[WorkerStatus, ...] | RunDirectory
     """What is known of each worker, or the directory where that is read when somebody asks for it."""
     started: str | None = None
@@ -103,15 +105,15 @@ def status_of(directory: RunDirectory) -> RunStatus:
     """
     fold = _fold_of(directory)
     fold.read(directory, whole=False)
-    return fold.status(directory.attended())
+    return fold.status(directory.keeper_status())
 
 
-def outline_of(directory: RunDirectory) -> RunStatus:
+def summary_status(directory: RunDirectory) -> RunStatus:
     """As `status_of`; of a run that is over, what is known of each worker is read only when somebody asks for it.
 
     Of a run's events most are about workers, and of thousands of old runs nobody asks.
     """
-    fold = _Fold(directory.run).take(directory.events_of_run()[0])
+    fold = StatusFold(directory.run).take(directory.events_of_run()[0])
     outline = fold.outline(directory)
     return status_of(directory) if outline is None else outline
 
@@ -123,38 +125,38 @@ def status_and_events(directory: RunDirectory, since: int) -> tuple[RunStatus, l
     """
     fold = _fold_of(directory)
     fresh, begin, end = fold.read(directory, whole=True)
-    status = fold.status(directory.attended())
+    status = fold.status(directory.keeper_status())
     if since != begin:
         fresh, end = directory.events(since)
     return status, fresh, end
 
 
-def _fold_of(directory: RunDirectory) -> _Fold:
+def _fold_of(directory: RunDirectory) -> StatusFold:
     fold = _FOLDS.get(directory)
     if fold is None or not fold.still_fits(directory):
-        fold = _FOLDS[directory] = _Fold(directory.run)
+        fold = _FOLDS[directory] = StatusFold(directory.run)
     return fold
 
 
 _NOTES_KEPT = 20
 
 
-def reduce_events(run: Run, events: Iterable[Event], attended: Attendance) -> RunStatus:
+def reduce_events(run: Run, events: Iterable[Event], attended: KeeperStatus) -> RunStatus:
     """Fold events into a status (pure). Workers that no event names are there all the same."""
-    return _Fold(run).take(events).status(attended)
+    return StatusFold(run).take(events).status(attended)
 
 
-_NOBODY = Attendance(False)
+_NOBODY = KeeperStatus(False)
 
 
-class _Fold:
+class StatusFold:
     """Events folded so far, up to byte `offset` of their file."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
         self.offset = 0
         self._status = RunStatus(run, RunState.PREPARING, _NOBODY, ())
-        self._parts = Parts(worker.index for worker in run.workers)
+        self._parts = WorkerParts(worker.index for worker in run.workers)
         self._told: Event | None = None
         self._reading = threading.RLock()
 
@@ -174,7 +176,7 @@ class _Fold:
                 self.take(events)
             return events, begin, self.offset
 
-    def take(self, events: Iterable[Event]) -> _Fold:
+    def take(self, events: Iterable[Event]) -> StatusFold:
         """Fold further events in; of a worker's phases, which come in dozens, only the last one of a row counts."""
         phases: dict[int, Event] = {}
         for event in events:
@@ -192,7 +194,7 @@ class _Fold:
 
     def _take(self, event: Event) -> None:
         if event.kind == TOLD:
-            _as_told(self.status(_NOBODY), event)  # raises where it makes no sense
+            _apply_worker_report(self.status(_NOBODY), event)  # raises where it makes no sense
             self._told = event
             return
         self._status = _fold_run(self._status, event, self._parts)
@@ -206,21 +208,21 @@ class _Fold:
 
     def outline(self, directory: RunDirectory) -> RunStatus | None:
         """The status where the events of the run itself are all that was taken; None where they do not suffice."""
-        attended = directory.attended()
+        attended = directory.keeper_status()
         if self._told is not None or attended.alive or not self._status.state.is_over:
             return None
         return changed(self._status, attended=attended, mirrored=self._status.attempt, parts=directory)
 
-    def status(self, attended: Attendance) -> RunStatus:
+    def status(self, attended: KeeperStatus) -> RunStatus:
         """What they come to; not by what workers told others where the run's own keeper asks, who follows them."""
         with self._reading:
             parts = self._parts.made()
         status = changed(self._status, attended=attended, mirrored=self._status.attempt, parts=parts)
         ours = attended.pid == os.getpid() and attended.state != "gone"
-        return status if ours or self._told is None else _as_told(status, self._told)
+        return status if ours or self._told is None else _apply_worker_report(status, self._told)
 
 
-def _as_told(status: RunStatus, told: Event) -> RunStatus:
+def _apply_worker_report(status: RunStatus, told: Event) -> RunStatus:
     """The status of a run by what its workers said last, which may be of a later attempt than is mirrored."""
     attempt = int(told.get("attempt") or 0)
     if status.state.is_over or attempt < status.attempt:
@@ -236,7 +238,7 @@ def _as_told(status: RunStatus, told: Event) -> RunStatus:
     for row in told.get("ended") or ():
         index = row["worker"]
         if index in parts and not parts[index].ended:
-            parts[index] = replace(parts[index], **told_of_part(Event(told.time, "exit", index, row), False, None))
+            parts[index] = replace(parts[index], **worker_changes(Event(told.time, "exit", index, row), False, None))
     ordered = tuple(parts.values())
     status = replace(status, parts=ordered, told=True)
     return _with_its_end(status) if all(part.ended for part in ordered) else status
@@ -269,10 +271,10 @@ def _how_it_failed(part: WorkerStatus) -> str:
     return f"worker {part.worker} {part.exit_cause or f'exited with {part.exit_code}'}"
 
 
-_FOLDS: WeakKeyDictionary[RunDirectory, _Fold] = WeakKeyDictionary()
+_FOLDS: WeakKeyDictionary[RunDirectory, StatusFold] = WeakKeyDictionary()
 
 
-def _fold_run(status: RunStatus, event: Event, parts: Parts) -> RunStatus:
+def _fold_run(status: RunStatus, event: Event, parts: WorkerParts) -> RunStatus:
     if event.kind == "state":
         return _fold_state(status, event, parts)
     if event.kind == STOP_REQUESTED and (status.state is RunState.LOST or not status.state.is_over):
@@ -293,7 +295,7 @@ def _fold_run(status: RunStatus, event: Event, parts: Parts) -> RunStatus:
     return status
 
 
-def _fold_note(status: RunStatus, event: Event, parts: Parts) -> RunStatus:
+def _fold_note(status: RunStatus, event: Event, parts: WorkerParts) -> RunStatus:
     where = "" if event.worker is None else f"worker {event.worker}: "
     status = changed(status, notes=(*status.notes, where + str(event.get("text", "")))[-_NOTES_KEPT:])
     if event.get("stall") in ("silent", "over"):
@@ -305,7 +307,7 @@ def _fold_note(status: RunStatus, event: Event, parts: Parts) -> RunStatus:
     return status
 
 
-def _fold_state(status: RunStatus, event: Event, parts: Parts) -> RunStatus:
+def _fold_state(status: RunStatus, event: Event, parts: WorkerParts) -> RunStatus:
     try:
         state = RunState(event.get("state"))
     except ValueError:

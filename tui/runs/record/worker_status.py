@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from tui.runs.record.run_directory import Event
+from tui.runs.record.event_log import Event
 
 _Noun = TypeVar("_Noun")
 _MOST_DIGITS = 20
@@ -54,7 +54,7 @@ class WorkerStatus:
 _BLANK = WorkerStatus(-1)
 
 
-class Parts:
+class WorkerParts:
     """The workers' parts: what events told of each is gathered, and made a status of when somebody asks."""
 
     def __init__(self, indices: Iterable[int]) -> None:
@@ -64,7 +64,7 @@ class Parts:
     def fold_in(self, index: int, event: Event) -> None:
         """Take in an event about one worker, which need not be among those that the run was launched on."""
         told = self._told.setdefault(index, {})
-        self._change(index, told_of_part(event, told.get("ended", False), told.get("exit_code")))
+        self._change(index, worker_changes(event, told.get("ended", False), told.get("exit_code")))
 
     def set_silent(self, indices: Iterable[int], silent: bool) -> None:
         """Note of those that the run has whether they have written nothing for long."""
@@ -108,7 +108,7 @@ def changed(status: _Noun, **changes: Any) -> _Noun:
     return changed
 
 
-def told_of_part(event: Event, ended: bool, exit_code: int | None) -> dict[str, Any]:
+def worker_changes(event: Event, ended: bool, exit_code: int | None) -> dict[str, Any]:
     """What an event changes of a worker's part, of which it is known whether it ended, and how."""
     get = event.fields.get
     if event.kind == "phase":

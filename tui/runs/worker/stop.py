@@ -150,9 +150,9 @@ async def _had_ended(before: RunStatus, directory: RunDirectory, fleet: Fleet, i
             task.cancel()
         await asyncio.gather(*asking.values(), return_exceptions=True)
     if before.state is not RunState.LOST:
-        from tui.runs.follow.sync_from_workers import note_told
+        from tui.runs.follow.sync_from_workers import record_worker_answers
 
-        note_told(directory, {index: task.result() for index, task in asking.items()})
+        record_worker_answers(directory, {index: task.result() for index, task in asking.items()})
     return True
 
 
@@ -166,7 +166,7 @@ def _note(directory: RunDirectory, kind: str, *, worker: int | None = None, **fi
     try:
         directory.append_event(kind, worker=worker, **fields)
     except OSError:
-        directory.spend_room()
+        directory.release_space()
         with contextlib.suppress(OSError):
             directory.append_event(kind, worker=worker, **fields)
 

@@ -1,0 +1,70 @@
+"""Bring a run's mirror up to date once, where no keeper does."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from tui.errors import TpuTuiError, WorkerError
+from tui.runs.follow.follower import Follower
+from tui.runs.follow.previous_attempts import fetch_previous_logs
+from tui.runs.follow.sync_from_workers import Answers, query_workers, record_worker_answers
+from tui.runs.record.directory_lock import DirectoryLock
+from tui.runs.record.log_mirror import record_missing_arrivals
+from tui.runs.record.run_directory import RunDirectory
+from tui.runs.record.run_status import status_of
+
+if TYPE_CHECKING:
+    from tui.ssh.fleet import Fleet
+
+
+async def catch_up(directory: RunDirectory, fleet: Fleet, *, timeout: float) -> None:
+    """Bring every mirror to where its log ends now, earlier attempts' first; nothing where a keeper does it already.
+
+    Each of the steps takes at most `timeout` seconds. Raises the first WorkerError; the other workers' mirrors are
+    brought up to date all the same. TpuTuiError where nothing can be written here.
+    """
+    try:
+        claim = DirectoryLock.take(directory)
+    except OSError as refused:
+        raise TpuTuiError(
+            "the run's mirror cannot be brought up to date",
+            why=f"{directory.path}: {refused.strerror or refused}",
+            remedy="let TPU_TUI_HOME name a directory that you may write to",
+        ) from refused
+    if claim is None:
+        return
+    told: Answers = {}
+    try:
+        record_missing_arrivals(directory)
+        errors = await _caught_up(directory, fleet, timeout)
+        if not errors:
+            with suppress(asyncio.TimeoutError):
+                told = await asyncio.wait_for(query_workers(directory.run, fleet), timeout)
+    finally:
+        claim.release(beat=False)
+    record_worker_answers(directory, told)
+    for error in errors:
+        raise error
+
+
+async def _caught_up(directory: RunDirectory, fleet: Fleet, timeout: float) -> list[BaseException]:
+    """Bring the mirrors up to date; what hindered it."""
+    try:
+        await asyncio.wait_for(fetch_previous_logs(directory, fleet), timeout)
+    except asyncio.TimeoutError:
+        return [WorkerError(f"the logs of earlier attempts did not all come within {timeout:g} s")]
+    attempt = status_of(directory).mirrored
+    tasks = [
+        asyncio.ensure_future(Follower(directory, fleet, worker.index, attempt=attempt).catch_up())
+        for worker in directory.run.workers
+    ]
+    done, pending = await asyncio.wait(tasks, timeout=timeout)
+    for task in pending:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    errors = [error for task in done if (error := task.exception()) is not None]
+    if pending and not errors:
+        return [WorkerError(f"{len(pending)} workers did not answer within {timeout:g} s")]
+    return errors
