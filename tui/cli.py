@@ -30,11 +30,11 @@ def main(words: Sequence[str] | None = None) -> int:
         return 2
     if words is not None:
         return _code_of(words)
-    _quit_at_ctrl_c()
+    _quit_on_ctrl_c()
     try:
         return _code_of(sys.argv[1:])
     finally:
-        _spare_the_garbage()
+        _freeze_garbage()
 
 
 def _code_of(words: Sequence[str]) -> int:
@@ -44,17 +44,17 @@ def _code_of(words: Sequence[str]) -> int:
         return EXIT_INTERRUPTED
 
 
-def _spare_the_garbage() -> None:
-    """Keep the interpreter from looking for garbage at its end: all that is left goes with the process."""
+def _freeze_garbage() -> None:
+    """Keep the interpreter from collecting garbage at its end: the process ends anyway."""
     import gc
 
     gc.freeze()
 
 
-def _quit_at_ctrl_c() -> None:
-    """Let Ctrl-C end the process without a word, where it would else break into an import or the end.
+def _quit_on_ctrl_c() -> None:
+    """End the process silently on Ctrl-C, which could otherwise interrupt an import.
 
-    Somebody who has it ignored, as a shell has for what it starts with `&`, keeps that.
+    Where SIGINT is ignored, as a shell has it for what it starts with `&`, it stays ignored.
     """
     import signal
 
@@ -67,9 +67,9 @@ def _quit(_signal: int, _frame: object) -> None:
 
 
 class _Interruptible:
-    """While a command works, Ctrl-C is an exception to it, so that it can clear up behind itself.
+    """Makes Ctrl-C an exception while a command works, so that the command can clean up.
 
-    On a loop its own task is what it interrupts: until there is one, there is nothing to clear up.
+    On an event loop it interrupts the command's task: until there is one, there is nothing to clean up.
     """
 
     def __init__(self, *, on_a_loop: bool = False) -> None:
@@ -94,19 +94,19 @@ def _main(words: list[str]) -> int:
     from tui.commands.terminal.output import Output
 
     stdio.make_usable()
-    with stdio.silent_where_nobody_reads():
+    with stdio.silent_on_closed_pipe():
         try:
             args = _read(words)
         except BrokenPipeError:
             raise
         except OSError as error:
-            return _failed(_refused_by_the_machine(error), Output())
-        return _told(args, Output(as_json=args.everywhere.json))
+            return _report_failure(_os_error(error), Output())
+        return _run_command(args, Output(as_json=args.everywhere.json))
     return 0
 
 
 def _read(words: list[str]) -> argparse.Namespace:
-    """The words, parsed; --help and --version end here, and raise OSError where they could not be printed."""
+    """Parse the words; --help and --version end here, and raise OSError where they could not be printed."""
     from tui.commands.parser.parser import parse
 
     try:
@@ -116,12 +116,12 @@ def _read(words: list[str]) -> argparse.Namespace:
         raise
 
 
-def _told(args: argparse.Namespace, out: Output) -> int:
-    """Run the command and flush what it printed; an error is told here, and here only."""
+def _run_command(args: argparse.Namespace, out: Output) -> int:
+    """Run the command and flush what it printed; errors are printed here, and here only."""
     from tui.errors import TpuTuiError
 
     try:
-        code = _answered(args, out)
+        code = _dispatch(args, out)
         sys.stdout.flush()
         return code
     except BrokenPipeError:
@@ -131,19 +131,19 @@ def _told(args: argparse.Namespace, out: Output) -> int:
             import traceback
 
             traceback.print_exc()
-        return _failed(_as_ours(error), out)
+        return _report_failure(_as_project_error(error), out)
 
 
-def _failed(problem: TpuTuiError, out: Output) -> int:
-    """Tell why; the exit code says that it failed where nobody reads why, too."""
+def _report_failure(problem: TpuTuiError, out: Output) -> int:
+    """Print the error and return its exit code, also where stderr is closed."""
     from tui.commands.terminal import stdio
 
-    with stdio.silent_where_nobody_reads():
+    with stdio.silent_on_closed_pipe():
         out.problem(problem)
     return problem.exit_code
 
 
-def _answered(args: argparse.Namespace, out: Output) -> int:
+def _dispatch(args: argparse.Namespace, out: Output) -> int:
     """Run the command the way it wants to be run: the console, alone, on a file, or on an event loop."""
     from tui.commands.parser.parser import flags
 
@@ -187,7 +187,7 @@ def _run_on_a_loop(args: argparse.Namespace, given: Mapping[str, Any], out: Outp
         out.note(f"warning: {loose}")
 
     async def run() -> int:
-        _cancel_at_ctrl_c()
+        _cancel_on_ctrl_c()
         operator = Operator(settings, prompter=prompter_for_terminal())
         try:
             return int(await args.run(args, operator, out))
@@ -201,8 +201,8 @@ def _run_on_a_loop(args: argparse.Namespace, given: Mapping[str, Any], out: Outp
         return EXIT_INTERRUPTED
 
 
-def _cancel_at_ctrl_c() -> None:
-    """Let the first Ctrl-C cancel this task at once, and wake its loop; a second one does not wait for the rest."""
+def _cancel_on_ctrl_c() -> None:
+    """Cancel this task at the first Ctrl-C, and wake its loop; end the process at the second one."""
     import asyncio
     import signal
 
@@ -220,16 +220,16 @@ def _cancel_at_ctrl_c() -> None:
     signal.signal(signal.SIGINT, cancel)
 
 
-def _as_ours(error: TpuTuiError | OSError | UnicodeEncodeError) -> TpuTuiError:
-    """The error as a sentence; raised again where it says nothing to the person."""
+def _as_project_error(error: TpuTuiError | OSError | UnicodeEncodeError) -> TpuTuiError:
+    """Return an error of the operating system or of an encoding as one of the project's."""
     from tui.commands.terminal.os_errors import by_encoding
 
     if isinstance(error, OSError):
-        return _refused_by_the_machine(error)
+        return _os_error(error)
     return by_encoding(error) if isinstance(error, UnicodeEncodeError) else error
 
 
-def _refused_by_the_machine(error: OSError) -> TpuTuiError:
+def _os_error(error: OSError) -> TpuTuiError:
     from tui.commands.terminal.os_errors import by_this_machine
 
     return by_this_machine(error)

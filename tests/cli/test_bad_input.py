@@ -56,7 +56,7 @@ def test_a_log_that_is_none_is_told(newcomer: Shell) -> None:
 def test_a_saved_log_where_a_run_is_asked_for_leads_to_what_reads_it(newcomer: Shell, command: str) -> None:
     log = newcomer.home / "saved run.log"
     log.write_text("a line\n")
-    told(newcomer.call(command, str(log)), 2, "is no run but a saved log", f"tpu-tui replay '{log}'", "cores, logs")
+    told(newcomer.call(command, str(log)), 2, "is a saved log, not a run", f"tpu-tui replay '{log}'", "cores, logs")
     told(newcomer.call(command, "gs://bucket/out.log"), 2, "saved log", "tpu-tui replay gs://bucket/out.log")
 
 

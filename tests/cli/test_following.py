@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tui.commands import attach_progress
-from tui.commands.attach_progress import LookingAfter, Teller
+from tui.commands.attach_progress import EventPrinter, KeeperSupervisor
 from tui.commands.terminal.output import Output
 from tui.errors import UsageError
 from tui.operator import Operator
@@ -25,10 +25,10 @@ from tui.settings import Settings
 
 
 def told(capsys: pytest.CaptureFixture[str], *items: Event | KeeperStatus) -> list[str]:
-    teller = Teller("night", Output())
+    teller = EventPrinter("night", Output())
     for item in items:
-        teller.tell(item)
-    teller.tell_rest()
+        teller.print(item)
+    teller.flush()
     return capsys.readouterr().err.splitlines()
 
 
@@ -85,9 +85,9 @@ def test_an_absence_says_since_when_and_what_to_do(capsys: pytest.CaptureFixture
 
 
 def test_when_another_keeper_comes_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    teller = Teller("night", Output())
+    teller = EventPrinter("night", Output())
     for pause in (0.0, 30.0):
-        teller.tell(KeeperStatus(False), another_in=pause)
+        teller.print(KeeperStatus(False), another_in=pause)
     at_once, later = capsys.readouterr().err.splitlines()
     assert at_once.endswith("the process that did has ended, another one is started")
     assert later.endswith("the process that did has ended, another one is started in 30 s")
@@ -134,7 +134,7 @@ def test_what_happens_to_a_worker_is_told_in_its_order(capsys: pytest.CaptureFix
 async def test_what_is_kept_is_told_soon_and_at_the_end(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attach_progress, "TOGETHER", 0.0)
+    monkeypatch.setattr(attach_progress, "GROUPING_S", 0.0)
     run = Run(
         id="night-20260102-000000-aaaa",
         slice="pod",
@@ -142,16 +142,16 @@ async def test_what_is_kept_is_told_soon_and_at_the_end(
         workers=(Worker(0), Worker(1), Worker(2)),
     )
     operator, night = Operator(Settings(home=tmp_path)), RunDirectory.create(tmp_path / "runs", run)
-    looking_after = LookingAfter(operator, night, Teller("night", Output()))
+    looking_after = KeeperSupervisor(operator, night, EventPrinter("night", Output()))
     with looking_after:
         for worker in (0, 1):
-            await looking_after.heed(ended(worker, exit_code=0))
+            await looking_after.on_event(ended(worker, exit_code=0))
         seen = ""
         while not seen:
             await asyncio.sleep(0)
             seen = capsys.readouterr().err
         assert seen == "workers 0-1: ended, exit code 0\n"
-        await looking_after.heed(ended(2, exit_code=1))
+        await looking_after.on_event(ended(2, exit_code=1))
         assert capsys.readouterr().err == ""
     assert capsys.readouterr().err == "worker 2: ended, exit code 1\n"
 
@@ -180,10 +180,10 @@ def test_a_failed_workers_last_lines_stand_one_below_the_other(
     directory = RunDirectory.create(tmp_path / "runs", run)
     directory.log_path(1).write_text("old\n| Training a | b\n\n| Training c | d\nboom\n")
     cause = explain(1, WorkerOutcome(3), read_last_lines(directory.log_path(1)))
-    teller = Teller(run.id, Output(), directory)
-    teller.tell(event("failure", 1, cause=cause))
-    teller.tell(event("state", state="stopping", cause=cause))
-    teller.tell(event("state", state="failed", cause=cause))
+    teller = EventPrinter(run.id, Output(), directory)
+    teller.print(event("failure", 1, cause=cause))
+    teller.print(event("state", state="stopping", cause=cause))
+    teller.print(event("state", state="failed", cause=cause))
     assert capsys.readouterr().err.splitlines() == [
         f"{run.id} stopping: worker 1 exited with 3; its last lines:",
         "    | Training a | b",

@@ -1,4 +1,4 @@
-"""What a person sees of a run that they follow: its lines on stdout, what happens to it on stderr."""
+"""What `attach` prints of a run: its lines on stdout, its events on stderr."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ LINES_SHOWN = 50
 
 
 async def follow(operator: Operator, directory: RunDirectory, out: Output) -> int:
-    """Show a run's lines and events until it has ended; the exit code that says how."""
+    """Print a run's lines and events until it has ended; return its exit code."""
     from tui.operator import LogLine
 
     many = len(directory.run.workers) > 1
-    looking_after = LookingAfter(operator, directory, Teller(directory.id, out, directory))
-    with goes_on_without_us(directory.id, out), looking_after:
+    supervisor = KeeperSupervisor(operator, directory, EventPrinter(directory.id, out, directory))
+    with announcing_detach(directory.id, out), supervisor:
         async for item in operator.runs.watch(directory):
             if not isinstance(item, LogLine):
-                await looking_after.heed(item)
+                await supervisor.on_event(item)
             elif out.as_json:
                 out.line(item.to_json())
             else:
@@ -40,8 +40,8 @@ async def follow(operator: Operator, directory: RunDirectory, out: Output) -> in
 
 
 @contextlib.contextmanager
-def goes_on_without_us(run: str, out: Output) -> Iterator[None]:
-    """Say at Ctrl-C that the run is left alone, and how to come back to it."""
+def announcing_detach(run: str, out: Output) -> Iterator[None]:
+    """Print at Ctrl-C that the run continues, and how to come back to it."""
     try:
         yield
     except asyncio.CancelledError:
@@ -51,29 +51,29 @@ def goes_on_without_us(run: str, out: Output) -> Iterator[None]:
 
 
 def exit_code(status: RunStatus) -> int:
-    """0 for a success; a launch that failed on a worker nobody could reach is out of reach, all else a no."""
+    """Return the exit code of a run: a launch that failed on an unreachable worker is "out of reach"."""
     if status.state is RunState.SUCCEEDED:
         return 0
     unreached = any(part.phase == "connect" and part.phase_status == "failed" for part in status.workers)
     return OutOfReachError.exit_code if unreached else ANSWER_IS_NO
 
 
-TOGETHER = 0.5
-"""Seconds in which workers to which the same happens are told of in one line."""
+GROUPING_S = 0.5
+"""Time within which the same event of several workers becomes one line."""
 
 
-class LookingAfter:
-    """Tells what happens to a run, and gives it another keeper where it lost its own, as `attach` does once.
+class KeeperSupervisor:
+    """Prints what happens to a run, and starts another keeper where the run lost its own.
 
-    What happens to many workers is told a moment later, of all of them; at the latest when the body of a `with` ends.
+    What happens to many workers is printed a moment later, for all of them; at the latest at the end of a `with`.
     """
 
-    def __init__(self, operator: Operator, directory: RunDirectory, teller: Teller) -> None:
+    def __init__(self, operator: Operator, directory: RunDirectory, printer: EventPrinter) -> None:
         from tui.operator.keeper_supervision import RestartLimiter
 
         self._operator = operator
         self._directory = directory
-        self._teller = teller
+        self._printer = printer
         self._restarts = RestartLimiter()
         self._later: asyncio.TimerHandle | None = None
 
@@ -83,23 +83,23 @@ class LookingAfter:
     def __exit__(self, *_: object) -> None:
         if self._later is not None:
             self._later.cancel()
-        self._tell_rest()
+        self._flush()
 
-    def _tell_rest(self) -> None:
+    def _flush(self) -> None:
         self._later = None
-        # That nobody reads any more is met by whoever tells next, within the command.
+        # A closed pipe is met by the next print, within the command.
         with contextlib.suppress(BrokenPipeError):
-            self._teller.tell_rest()
+            self._printer.flush()
 
-    async def heed(self, item: Event | KeeperStatus) -> None:
-        """Tell one thing; start a keeper when it is that there is none.
+    async def on_event(self, item: Event | KeeperStatus) -> None:
+        """Print one event; start a keeper when the event is that there is none.
 
-        Raises OutOfReachError when none is to be had.
+        Raises OutOfReachError where no keeper can be started.
         """
         pause = self._pause_after(item)
-        self._teller.tell(item, another_in=pause)
+        self._printer.print(item, another_in=pause)
         if self._later is None:
-            self._later = asyncio.get_running_loop().call_later(TOGETHER, self._tell_rest)
+            self._later = asyncio.get_running_loop().call_later(GROUPING_S, self._flush)
         if pause is None:
             return
         await asyncio.sleep(pause)
@@ -109,7 +109,7 @@ class LookingAfter:
             raise self._left_alone(error.sentence) from error
 
     def _pause_after(self, item: Event | KeeperStatus) -> float | None:
-        """Seconds until another keeper is started on this news; None: none is, nor ever for one who only looks on."""
+        """Return the seconds until another keeper is started after this event; None where none is to be started."""
         from tui.operator import KeeperStatus
 
         if self._operator.settings.read_only or not isinstance(item, KeeperStatus) or item.alive or item.stuck:
@@ -128,11 +128,11 @@ class LookingAfter:
         )
 
 
-class Teller:
-    """Says on stderr what happens to a run: a phase only when it failed, the reason and remedy of many workers once.
+class EventPrinter:
+    """Prints on stderr what happens to a run: a phase only when it failed, the same reason and remedy once.
 
-    Failed checks are notes besides, of many workers together. Of workers that end alike, or whose connections do,
-    it keeps what it has to say until something else is to be told, or `tell_rest` asks for it.
+    Failed checks are notes as well, for many workers together. Lines about workers that end alike, or whose
+    connections do, are held back until there is another event, or until `flush`.
     """
 
     def __init__(self, run: str, out: Output, directory: RunDirectory | None = None) -> None:
@@ -141,19 +141,19 @@ class Teller:
         self._directory = directory
         self._culprit: int | None = None
         """The worker that failed first in this attempt."""
-        self._told_words = ""
-        """Its last lines, once they were told."""
+        self._quoted_words = ""
+        """Its last lines, once they were printed."""
         self._reasons: dict[tuple[str, str], int | None] = {}
-        """The worker that each reason of a failed phase was told of."""
+        """The worker that each reason of a failed phase was printed for."""
         self._alike: dict[tuple[str, str], list[int]] = {}
-        """The workers that failed like one before them, told together when something else is."""
-        self._kept: dict[str, list[int]] = {}
-        """What has happened since something was told, and to which workers."""
+        """The workers that failed like one before them, printed together at the next event."""
+        self._pending: dict[str, list[int]] = {}
+        """What has happened since the last line, and to which workers."""
         self._remedies: set[str] = set()
-        """Those told of this attempt."""
+        """Remedies that were printed in this attempt."""
 
-    def tell(self, item: Event | KeeperStatus, *, another_in: float | None = None) -> None:
-        """Say one thing, where it is worth a line; another keeper is to be there `another_in` seconds."""
+    def print(self, item: Event | KeeperStatus, *, another_in: float | None = None) -> None:
+        """Print an event that is worth a line; another keeper starts in `another_in` seconds."""
         from tui.operator import Event, KeeperStatus
 
         if isinstance(item, Event) and item.worker is not None and item.kind in ("link", "exit"):
@@ -161,22 +161,22 @@ class Teller:
             return
         text = self._attendance(item, another_in) if isinstance(item, KeeperStatus) else self._event(item)
         if text:
-            self.tell_rest()
+            self.flush()
             self._out.note(text)
 
     def _keep(self, worker: int, what: str) -> None:
-        if any(worker in workers for workers in self._kept.values()):
-            self.tell_rest()
-        self._kept.setdefault(what, []).append(worker)
+        if any(worker in workers for workers in self._pending.values()):
+            self.flush()
+        self._pending.setdefault(what, []).append(worker)
 
-    def tell_rest(self) -> None:
-        """Say what is kept of workers to which the same happened."""
-        self._tell_of_those_alike()
-        for what, workers in self._kept.items():
+    def flush(self) -> None:
+        """Print the lines that were held back."""
+        self._print_alike()
+        for what, workers in self._pending.items():
             self._out.note(f"worker{'s' if len(workers) > 1 else ''} {format_ranks(workers)}: {what}")
-        self._kept.clear()
+        self._pending.clear()
 
-    def _tell_of_those_alike(self) -> None:
+    def _print_alike(self) -> None:
         for reason, workers in self._alike.items():
             plural = "s" if len(workers) > 1 else ""
             like = f"for the same reason as on worker {self._reasons[reason]}"
@@ -218,16 +218,16 @@ class Teller:
 
     def _state(self, fields: Mapping[str, Any]) -> str:
         cause, remedy = fields.get("cause") or "", fields.get("remedy") or ""
-        todo = "" if remedy in self._remedies or _is_told(remedy, cause) else _todo(fields)
+        todo = "" if remedy in self._remedies or _is_in_cause(remedy, cause) else _todo(fields)
         if fields.get("state") != RunState.STOPPING:
             self._remedies.clear()
         cause, _, words = cause.partition(LAST_WORDS)
-        quoted = self._quoted(words) if words and words != self._told_words else ""
-        self._told_words = words or self._told_words
+        quoted = self._quoted(words) if words and words != self._quoted_words else ""
+        self._quoted_words = words or self._quoted_words
         return f"{self._run} {fields.get('state')}{': ' + cause if cause else ''}{quoted}{todo}"
 
     def _quoted(self, words: str) -> str:
-        """The culprit's last lines, one below the other, and the command that shows more of them."""
+        """Return the culprit's last lines, one below the other, and the command that shows more of them."""
         if self._directory is None or self._culprit is None:
             return LAST_WORDS + words
         lines = split_last_lines(self._directory.log_path(self._culprit), words)
@@ -248,7 +248,7 @@ class Teller:
 
 
 def _what_happened(event: Event) -> str:
-    """What befell a worker's connection or its part of the run."""
+    """Return what happened to a worker's connection or its part of the run."""
     fields = event.fields
     if event.kind == "exit":
         return f"ended, {_how_it_ended(fields)}"
@@ -259,8 +259,8 @@ def _todo(fields: Mapping[str, Any]) -> str:
     return f"\n  → {fields['remedy']}" if fields.get("remedy") else ""
 
 
-def _is_told(remedy: str, cause: str) -> bool:
-    """Whether the cause ends with what to do already."""
+def _is_in_cause(remedy: str, cause: str) -> bool:
+    """Return whether the cause contains the remedy already."""
     return remedy.lower() in cause.lower() or "tpu-tui attach" in cause
 
 

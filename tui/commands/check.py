@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tui.commands.parser.argument_types import SLICE, given
 from tui.commands.parser.commands import Commands
 from tui.commands.terminal.output import ANSWER_IS_NO, Output
-from tui.commands.terminal.waiting_notice import telling_who_is_waited_for
+from tui.commands.terminal.waiting_notice import notice_of_missing_workers
 from tui.errors import UsageError
 
 if TYPE_CHECKING:
@@ -64,15 +64,15 @@ async def check_slice(args: argparse.Namespace, operator: Operator, out: Output)
 async def _checked(slice_: Slice, ports: Sequence[int], operator: Operator, out: Output) -> list[CheckRow]:
     """Every row; a person who waits for them is told of workers that let nobody in yet."""
     rows: list[CheckRow] = []
-    heard: set[int | None] = set()
+    answered: set[int | None] = set()
 
     def missing() -> list[int]:
-        return [worker.index for worker in slice_.workers if worker.index not in heard]
+        return [worker.index for worker in slice_.workers if worker.index not in answered]
 
-    async with telling_who_is_waited_for(missing, out):
+    async with notice_of_missing_workers(missing, out):
         async for row in operator.slices.check(slice_, ports):
             rows.append(row)
-            heard.add(row.worker)
+            answered.add(row.worker)
     return rows
 
 

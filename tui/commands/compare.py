@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 def add_command(commands: Commands) -> None:
     """Add the command's parser."""
     compare = commands.add("compare", help="runs or saved logs side by side: loss, rate per core, efficiency")
-    told = f"the first is what the others are told against; {LOG}"
-    compare.add_argument("refs", metavar="RUN|FILE", nargs="+", type=given, help=told)
+    refs = f"the first one is the baseline; {LOG}"
+    compare.add_argument("refs", metavar="RUN|FILE", nargs="+", type=given, help=refs)
     compare.add_argument("--offline", action="store_true", help="only what is on this machine")
     compare.set_defaults(run=compare_runs, many="refs")
 

@@ -11,7 +11,7 @@ from tui.text.printable import figure
 
 if TYPE_CHECKING:
     from tui.operator import Operator
-from tui.commands.log_source import add_ref, open_file, opened, told_to_its_end
+from tui.commands.log_source import add_ref, open_file, open_source, print_read_problem
 from tui.commands.parser.commands import Commands
 
 SORT_KEYS = ("core", "worker", "epoch", "step", "loss", "rate", "lag")
@@ -32,21 +32,21 @@ def add_command(commands: Commands) -> None:
 
 async def show_cores(args: argparse.Namespace, operator: Operator, out: Output) -> int:
     """Print a row for every core."""
-    source, code = await opened(args, operator, out)
+    source, code = await open_source(args, operator, out)
     rows = await operator.logs.core_rows(source, args.sort, reverse=args.reverse)
     _print_cores(rows, out)
-    return told_to_its_end(source, out) or code
+    return print_read_problem(source, out) or code
 
 
 def show_cores_of_file(args: argparse.Namespace, flags: Mapping[str, Any], out: Output) -> int | None:
     """Print a row for every core of a saved log; None where the argument names no file."""
-    opened = open_file(args.ref, flags)
-    if opened is None:
+    open_source = open_file(args.ref, flags)
+    if open_source is None:
         return None
-    log, cache = opened
+    log, cache = open_source
     rows = log.core_rows(by=args.sort, reverse=args.reverse, cache=cache)
     _print_cores(rows, out)
-    return told_to_its_end(log, out)
+    return print_read_problem(log, out)
 
 
 def _print_cores(rows: Sequence[Mapping[str, Any]], out: Output) -> None:

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 from tui.commands.local import add_shape
 from tui.commands.parser.commands import Commands
 
-POD_READY_TIMEOUT = 60.0
+POD_READY_TIMEOUT_S = 60.0
 """Seconds a local pod may take until it announces itself."""
-POD_CLOSE_TIMEOUT = 20.0
+POD_CLOSE_TIMEOUT_S = 20.0
 """Seconds a local pod may take to end what ran on it."""
 TRAINER_NEEDS = ("torch", "torch_xla", "torchvision", "webdataset")
 DEMO_SHARDS = "demo-shards"
@@ -94,7 +94,7 @@ def local_pod(workers: int, cores: int) -> Iterator[dict[str, Any]]:
         assert process.stdin is not None
         process.stdin.close()
         try:
-            process.wait(POD_CLOSE_TIMEOUT)
+            process.wait(POD_CLOSE_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             process.terminate()
             process.wait()
@@ -103,17 +103,17 @@ def local_pod(workers: int, cores: int) -> Iterator[dict[str, Any]]:
 def _announcement(process: subprocess.Popen[bytes]) -> dict[str, Any]:
     assert process.stdout is not None
     os.set_blocking(process.stdout.fileno(), False)
-    deadline = time.monotonic() + POD_READY_TIMEOUT
-    heard = b""
-    while b"\n" not in heard and time.monotonic() < deadline:
+    deadline = time.monotonic() + POD_READY_TIMEOUT_S
+    received = b""
+    while b"\n" not in received and time.monotonic() < deadline:
         select.select([process.stdout], [], [], 0.5)
         chunk = process.stdout.read()
         if chunk == b"":
             break
-        heard += chunk or b""
-    if b"\n" not in heard:
+        received += chunk or b""
+    if b"\n" not in received:
         raise TpuTuiError("the local pod did not start", why="it said why above, or took longer than a minute")
-    document: dict[str, Any] = json.loads(heard.partition(b"\n")[0])
+    document: dict[str, Any] = json.loads(received.partition(b"\n")[0])
     return document
 
 

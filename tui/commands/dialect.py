@@ -37,11 +37,11 @@ async def try_dialects(args: argparse.Namespace, operator: Operator, out: Output
         out.document({"file": log.name, "lines": total, "dialects": [trial.to_json() for trial in trials]})
         return 0
     out.note(f"{total} line{'' if total == 1 else 's'}")
-    told = [
+    rows = [
         (trial.name, trial.matched) for trial in trials if trial.matched or trial.name in {one.name for one in own}
     ]
-    if told:
-        out.table(("dialect", "lines"), told, right=("lines",))
+    if rows:
+        out.table(("dialect", "lines"), rows, right=("lines",))
     else:
         out.note("No dialect understands any of them.")
     for trial in trials[: len(own)]:

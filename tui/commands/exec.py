@@ -1,4 +1,4 @@
-"""`exec`: one command on many workers, told while it runs and grouped at its end."""
+"""`exec`: one command on many workers, text while it runs and grouped at its end."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from typing import TYPE_CHECKING, Any
 from tui.commands.parser.argument_types import some_seconds
 from tui.commands.parser.commands import Commands
 from tui.commands.terminal.output import ANSWER_IS_NO, Output
-from tui.commands.terminal.waiting_notice import telling_who_is_waited_for
+from tui.commands.terminal.waiting_notice import notice_of_missing_workers
 from tui.errors import OutOfReachError, TpuTuiError, UsageError
 from tui.text.ranks import format_ranks, parse_ranks
 
 if TYPE_CHECKING:
     from tui.operator import CommandResult, Operator, RunningCommand
 
-LIVE_AFTER = 1.0
+LIVE_AFTER_S = 1.0
 """Seconds after which a person at a terminal is shown what comes, line by line; a quick command is grouped only."""
 MOST_NAMED = 8
-"""Workers whose lost bytes are told one by one."""
+"""Workers whose lost bytes are text one by one."""
 MOST_PENDING = 64 * 1024
 """Bytes of a line that has not ended yet which are held back."""
 
 
-class Progress:
+class LiveOutput:
     """What came from whom: the commands that run, and their lines as they end, each with its worker's number.
 
     `live` prints every line at once, to stdout; else lines go to stderr, where somebody watches and it takes longer.
@@ -55,18 +55,18 @@ class Progress:
         if len(rest) > MOST_PENDING:
             lines, rest = [*lines, rest], b""
         self._pending[key] = rest
-        if self._live or time.monotonic() - self._began > LIVE_AFTER:
+        if self._live or time.monotonic() - self._began > LIVE_AFTER_S:
             for line in lines:
-                self._tell(running.worker, on_stderr, line)
+                self._print_line(running.worker, on_stderr, line)
 
     def ended(self, worker: int) -> None:
         """Tell the last line of a worker's, which no newline ended; its output is the answer's from here on."""
         self.running.pop(worker, None)
         for on_stderr in (False, True):
             if (rest := self._pending.pop((worker, on_stderr), b"")) and self._live:
-                self._tell(worker, on_stderr, rest)
+                self._print_line(worker, on_stderr, rest)
 
-    def _tell(self, worker: int, on_stderr: bool, line: bytes) -> None:
+    def _print_line(self, worker: int, on_stderr: bool, line: bytes) -> None:
         text = f"{worker}: {line.decode('utf-8', 'replace')}"
         try:
             if self._live and not on_stderr:
@@ -99,7 +99,7 @@ async def execute_command(args: argparse.Namespace, operator: Operator, out: Out
         raise UsageError("no command to run", remedy="tpu-tui exec SLICE -- COMMAND …")
     slice_ = await operator.slices.get(args.slice)
     ranks = parse_ranks(args.worker, len(slice_.workers))
-    progress = Progress(out, live=args.live and not out.as_json)
+    progress = LiveOutput(out, live=args.live and not out.as_json)
     answers: dict[int, CommandResult] = {}
     problems: dict[int, TpuTuiError] = {}
     answering = operator.slices.execute(slice_, args.argv, ranks, args.timeout, progress)
@@ -108,7 +108,7 @@ async def execute_command(args: argparse.Namespace, operator: Operator, out: Out
         return sorted({*ranks} - {*answers, *problems, *progress.running})
 
     try:
-        async with telling_who_is_waited_for(missing, out), contextlib.aclosing(answering):
+        async with notice_of_missing_workers(missing, out), contextlib.aclosing(answering):
             async for answer in answering:
                 if isinstance(answer, TpuTuiError):
                     problems[int(answer.worker or 0)] = answer
@@ -119,15 +119,15 @@ async def execute_command(args: argparse.Namespace, operator: Operator, out: Out
         if progress.unread:
             raise BrokenPipeError from None
         cut = {rank: progress.running[rank].partial_result() for rank in progress.running if rank not in answers}
-        _tell(args, out, ranks, answers, problems, cut)
+        _print_results(args, out, ranks, answers, problems, cut)
         raise
-    _tell(args, out, ranks, answers, problems, {})
+    _print_results(args, out, ranks, answers, problems, {})
     if problems:
         return OutOfReachError.exit_code
     return 0 if all(answer.ok for answer in answers.values()) else ANSWER_IS_NO
 
 
-def _tell(
+def _print_results(
     args: argparse.Namespace,
     out: Output,
     ranks: Sequence[int],
@@ -178,8 +178,8 @@ def _print_grouped(
         for rank, answer, how in ended
     )
     for outcome, ranks in groups:
-        told = f"── {format_heading(outcome, ranks)}"
-        out.text(told) if len(groups) > 1 else out.note(told)
+        text = f"── {format_heading(outcome, ranks)}"
+        out.text(text) if len(groups) > 1 else out.note(text)
         if outcome.stdout:
             out.remote_text(outcome.stdout)
         if outcome.stderr:
@@ -188,7 +188,7 @@ def _print_grouped(
     if left_out and not endings_only:
         from tui.operator.slices import EXEC_OUTPUT_BYTES
 
-        told = ", ".join(f"worker {rank} {left_out[rank]:,} bytes" for rank in sorted(left_out))
+        text = ", ".join(f"worker {rank} {left_out[rank]:,} bytes" for rank in sorted(left_out))
         if len(left_out) > MOST_NAMED:
-            told = f"workers {format_ranks(left_out)} {sum(left_out.values()):,} bytes"
-        out.note(f"Left out, as exec keeps {EXEC_OUTPUT_BYTES >> 20} MiB of all output together: {told}.")
+            text = f"workers {format_ranks(left_out)} {sum(left_out.values()):,} bytes"
+        out.note(f"Left out, as exec keeps {EXEC_OUTPUT_BYTES >> 20} MiB of all output together: {text}.")

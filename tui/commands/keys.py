@@ -54,11 +54,13 @@ async def add_key(args: argparse.Namespace, operator: Operator, out: Output) -> 
         out.note(f"{plan.key.path}.pub is in the slice's metadata now, for {plan.user}: {plan.key.fingerprint}")
         out.note("Waiting for the workers to take it, for up to a minute …")
     reached = [] if args.dry_run else await operator.keys.wait_until_accepted(slice_)
-    _tell(args, plan, reached, makes and not args.dry_run, out)
+    _print_result(args, plan, reached, makes and not args.dry_run, out)
     return OutOfReachError.exit_code if any(one.error for one in reached) else 0
 
 
-def _tell(args: argparse.Namespace, plan: KeyPlan, reached: list[LoginResult], makes: bool, out: Output) -> None:
+def _print_result(
+    args: argparse.Namespace, plan: KeyPlan, reached: list[LoginResult], makes: bool, out: Output
+) -> None:
     out.problems([_after_all(one.error, plan) for one in reached if one.error])
     if not out.as_json:
         if reached and not any(one.error for one in reached):

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from tui.commands.attach_progress import LookingAfter, Teller, exit_code, follow, goes_on_without_us
+from tui.commands.attach_progress import EventPrinter, KeeperSupervisor, announcing_detach, exit_code, follow
 from tui.commands.parser.argument_types import as_text, directory, given, seconds, whole
 from tui.commands.parser.commands import Commands
 from tui.commands.terminal.output import Output
@@ -146,7 +146,7 @@ async def _launched(spec: LaunchSpec, operator: Operator, out: Output) -> RunDir
         return await operator.launches.start(spec)
     except asyncio.CancelledError:
         if operator.runs.is_known(spec.run.id):
-            with goes_on_without_us(spec.run.id, out):
+            with announcing_detach(spec.run.id, out):
                 raise
         raise
 
@@ -155,10 +155,10 @@ async def _until_started(operator: Operator, directory: RunDirectory, out: Outpu
     """Tell what happens until every worker runs or the launch has failed."""
     from tui.operator import Event
 
-    looking_after = LookingAfter(operator, directory, Teller(directory.id, out, directory))
-    with goes_on_without_us(directory.id, out), looking_after:
+    supervisor = KeeperSupervisor(operator, directory, EventPrinter(directory.id, out, directory))
+    with announcing_detach(directory.id, out), supervisor:
         async for item in operator.runs.watch_events(directory):
-            await looking_after.heed(item)
+            await supervisor.on_event(item)
             if isinstance(item, Event) and item.kind != "state":
                 continue
             status = operator.runs.status_of(directory)

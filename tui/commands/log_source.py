@@ -24,8 +24,10 @@ def add_ref(parser: Parser) -> None:
     parser.add_argument("--offline", action="store_true", help="only what is on this machine")
 
 
-async def opened(args: argparse.Namespace, operator: Operator, out: Output) -> tuple[RunDirectory | SavedLog, int]:
-    """What the argument names, a run's mirror brought up to date; and the exit code that this alone gives."""
+async def open_source(
+    args: argparse.Namespace, operator: Operator, out: Output
+) -> tuple[RunDirectory | SavedLog, int]:
+    """Return what the argument names, a run's mirror brought up to date, and the exit code so far."""
     from tui.operator import RunDirectory
 
     source = await operator.runs.find_source(args.ref, offline=args.offline, note=out.note)
@@ -39,8 +41,8 @@ async def opened(args: argparse.Namespace, operator: Operator, out: Output) -> t
     return source, OutOfReachError.exit_code
 
 
-def told_to_its_end(source: RunDirectory | SavedLog, out: Output) -> int:
-    """Tell why a saved log could not be read to its end; the exit code that this gives."""
+def print_read_problem(source: RunDirectory | SavedLog, out: Output) -> int:
+    """Print why a saved log could not be read to its end; return the exit code that this gives."""
     problem: UsageError | None = getattr(source, "problem", None)
     if problem is None:
         return 0

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tui.logs.files.lines import LogLine
     from tui.logs.saved_log import SavedLog
     from tui.operator import Operator, RunDirectory
-from tui.commands.log_source import add_ref, open_file, opened
+from tui.commands.log_source import add_ref, open_file, open_source
 from tui.commands.parser.commands import Commands
 
 
@@ -38,8 +38,8 @@ def add_command(commands: Commands) -> None:
 
 def show_file(args: argparse.Namespace, flags: Mapping[str, Any], out: Output) -> int | None:
     """Print lines of a saved log, byte for byte; None where the argument names no file."""
-    opened = open_file(args.ref, flags)
-    return None if opened is None else _show_saved(*opened, args, out)
+    open_source = open_file(args.ref, flags)
+    return None if open_source is None else _show_saved(*open_source, args, out)
 
 
 def _show_saved(log: SavedLog, cache: Path | None, args: argparse.Namespace, out: Output) -> int:
@@ -67,7 +67,7 @@ async def show_logs(args: argparse.Namespace, operator: Operator, out: Output) -
     from tui.operator import RunDirectory
 
     since = moment(args.since)
-    source, code = await opened(args, operator, out)
+    source, code = await open_source(args, operator, out)
     if not isinstance(source, RunDirectory):
         return _show_saved(source, operator.settings.home / "cache", args, out) or code
     _require_worker(source, args.worker)
@@ -191,11 +191,11 @@ async def _follow(
     since: float | None,
     out: Output,
 ) -> None:
-    from tui.commands.attach_progress import Teller
+    from tui.commands.attach_progress import EventPrinter
     from tui.operator import KeeperStatus
 
     await operator.runs.ensure_keeper(directory)
-    write, teller = _line_writer(args, out), Teller(directory.id, out, directory)
+    write, printer = _line_writer(args, out), EventPrinter(directory.id, out, directory)
     workers = None if args.worker is None else (args.worker,)
     shown: AsyncIterator[Any] = operator.runs.watch_lines(directory, workers=workers, core=args.core)
     if args.tail is not None:
@@ -204,7 +204,7 @@ async def _follow(
         shown = operator.runs.watch_lines(directory, workers=workers, core=args.core, fresh_only=True)
     async for line in shown:
         if isinstance(line, KeeperStatus):
-            teller.tell(line)
+            printer.print(line)
         elif since is None or (line.time is not None and line.time >= since):
             write(line)
         if not args.everywhere.json:

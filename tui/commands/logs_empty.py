@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 def in_saved_log(log: SavedLog, choice: Choice, cache: Path | None) -> str:
     """The sentence for a saved log."""
-    from tui.commands.logs_export_times import tells_dates
+    from tui.commands.logs_export_times import has_dates
 
     if choice.worker is not None and choice.worker not in (there_are := log.workers(cache)):
         return f"No line of {log.name} is {_of_worker(choice.worker, there_are)}."
     if choice.core is not None and (sentence := about_core(log.name, choice.core, log.core_rows(cache=cache))):
         return sentence
-    if choice.since is not None and not tells_dates(log, cache):
+    if choice.since is not None and not has_dates(log, cache):
         return f"No line of {log.name} tells its date, so none is known to be since then."
     return f"No line of {log.name} is such a one."
 

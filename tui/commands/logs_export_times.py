@@ -46,25 +46,25 @@ class EntryTimes:
             for line in stretch.data.removesuffix(b"\n").split(b"\n"):
                 times._take(start, line, exports)
                 start += len(line) + 1
-        times._note(exports.finish())
+        times._record(exports.finish())
         return times if any(moment is not None for moment in times._moments) else None
 
     def _take(self, offset: int, line: bytes, exports: ExportReader) -> None:
         before = exports.started
-        told = list(exports.add_line(line))
-        if exports.started == before and any(isinstance(each, bytes) for each in told):
+        entries = list(exports.add_line(line))
+        if exports.started == before and any(isinstance(each, bytes) for each in entries):
             self._begin(offset)
         for _ in range(before, exports.started):
             self._places.append(len(self._starts))
             self._begin(offset)
-        self._note(told)
+        self._record(entries)
 
     def _begin(self, offset: int) -> None:
         self._starts.append(offset)
         self._moments.append(None)
 
-    def _note(self, told: Iterable[bytes | tuple[int, ExportEntry]]) -> None:
-        for each in told:
+    def _record(self, entries: Iterable[bytes | tuple[int, ExportEntry]]) -> None:
+        for each in entries:
             if isinstance(each, tuple):
                 place, entry = each
                 self._moments[self._places[place]] = entry.moment
@@ -92,7 +92,7 @@ def numbered_lines(log: SavedLog, choice: Choice, tail: int | None, cache: Path 
     return (SavedLine(each.worker, each.offset, each.time, each.data.removesuffix(b"\n")) for each in found)
 
 
-def tells_dates(log: SavedLog, cache: Path | None) -> bool:
+def has_dates(log: SavedLog, cache: Path | None) -> bool:
     """Whether any line, or any entry, has a date and time."""
     return next(picked_lines(log, Choice(since=-math.inf), None, cache), None) is not None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from tui.commands.log_source import add_ref, opened, told_to_its_end
+from tui.commands.log_source import add_ref, open_source, print_read_problem
 from tui.commands.parser.argument_types import directory, given
 from tui.commands.parser.commands import Commands
 from tui.commands.terminal.os_errors import by_read_only
@@ -37,7 +37,7 @@ async def write_report(args: argparse.Namespace, operator: Operator, out: Output
         if operator.settings.read_only:
             raise by_read_only("report --upload", operator.settings)
         operator.reports.check_destination(args.upload)
-    source, code = await opened(args, operator, out)
+    source, code = await open_source(args, operator, out)
     formats = list(dict.fromkeys(args.format or ["md"]))
     written = await operator.reports.write(source, formats, args.out, force=args.force)
     files = [str(path) for path in written]
@@ -52,4 +52,4 @@ async def write_report(args: argparse.Namespace, operator: Operator, out: Output
     else:
         for name in files:
             out.text(name)
-    return told_to_its_end(source, out) or code
+    return print_read_problem(source, out) or code

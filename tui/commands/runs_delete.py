@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     Doomed = RunDirectory | NoRecordError
     """A run that is to be deleted: its directory, or what is known of one whose record cannot be read."""
 
-TIDIES_UP_WITHIN = 30.0
+KEEPER_EXIT_TIMEOUT_S = 30.0
 """Seconds in which the keeper of a run that has just ended must have gone: `stop` has answered before it goes."""
 BOTH, HERE, WORKERS = "both", "here", "workers"
 _HERE_ONLY = "here only: its record, which names its workers, could not be read"
@@ -62,7 +62,7 @@ async def delete_runs(args: argparse.Namespace, operator: Operator, out: Output)
     if bool(refs) == bool(args.older_than):
         which = "which runs?" if not refs else "either runs by name or those of an age, not both"
         raise UsageError(which, remedy="tpu-tui runs delete RUN …, or tpu-tui runs delete --older-than 7d")
-    named = [await _meant(ref, operator) for ref in refs] or await _older(operator, args.older_than)
+    named = [await _find_run(ref, operator) for ref in refs] or await _older(operator, args.older_than)
     chosen = list({one.path: one for one in named}.values())
     if LAST in refs:
         _require_a_name(chosen, yes=args.yes)
@@ -159,7 +159,7 @@ def _bytes_in(directory: Path) -> int:
     return total
 
 
-async def _meant(ref: str, operator: Operator) -> Doomed:
+async def _find_run(ref: str, operator: Operator) -> Doomed:
     """Return the run that is to be deleted; a part of its id must be whole words of it, as a typing error is not."""
     from tui.operator import NoRecordError
 
@@ -221,12 +221,12 @@ async def _delete(directory: RunDirectory, where: str, operator: Operator) -> No
     """Delete on the workers first, so that what could not be removed there is still known here."""
     await _let_keeper_go(directory)
     if where != HERE:
-        kept = [answer async for answer in operator.runs.delete_on_workers(directory) if not answer.deleted]
-        if kept:
-            why = "; ".join(f"worker {answer.worker}: {answer.detail}" for answer in kept)
+        refusing = [answer async for answer in operator.runs.delete_on_workers(directory) if not answer.deleted]
+        if refusing:
+            why = "; ".join(f"worker {answer.worker}: {answer.detail}" for answer in refusing)
             remedy = "try again, or --on here forgets it on this machine only"
             raise OutOfReachError(
-                f"{directory.id} is not deleted on {len(kept)} of its workers", why=why, remedy=remedy
+                f"{directory.id} is not deleted on {len(refusing)} of its workers", why=why, remedy=remedy
             )
     if where != WORKERS:
         operator.runs.delete_here(directory)
@@ -236,7 +236,7 @@ async def _let_keeper_go(directory: RunDirectory) -> None:
     """Wait for the keeper of an ended run before anything of it is removed. Raises UsageError where it stays."""
     from tui.operator import keeper_busy_error
 
-    end = monotonic() + TIDIES_UP_WITHIN
+    end = monotonic() + KEEPER_EXIT_TIMEOUT_S
     while directory.keeper_status().alive:
         if monotonic() > end:
             raise keeper_busy_error(directory)

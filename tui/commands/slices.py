@@ -66,7 +66,7 @@ def add_command(commands: Commands) -> None:
 
 
 async def list_slices(_args: argparse.Namespace, operator: Operator, out: Output) -> int:
-    """Print every slice; a zone that could not be asked is told and the others are listed."""
+    """Print every slice; an unreachable zone is reported and the others are listed."""
     listing = await operator.slices.list_all()
     if not listing.problems:
         remember_slices(operator.settings, listing.slices)
@@ -110,25 +110,25 @@ async def change_slice(args: argparse.Namespace, operator: Operator, out: Output
         steps = operator.slices.change(slice_, args.action, dry_run=args.dry_run)
         if not (args.yes or args.dry_run):
             await _ask_before(args.action, slice_)
-    told = await _tell(steps, out)
+    printed = await _print_steps(steps, out)
     if args.dry_run:
         out.note("Nothing was done.")
     if out.as_json:
-        out.document({"slice": args.slice, "action": args.action, "dry_run": args.dry_run, "steps": told})
+        out.document({"slice": args.slice, "action": args.action, "dry_run": args.dry_run, "steps": printed})
     return 0
 
 
-async def _tell(steps: AsyncIterator[str], out: Output) -> list[str]:
-    told: list[str] = []
+async def _print_steps(steps: AsyncIterator[str], out: Output) -> list[str]:
+    printed: list[str] = []
     try:
         async for step in steps:
-            told.append(step)
+            printed.append(step)
             out.note(step)
     except asyncio.CancelledError:
-        if told:
+        if printed:
             out.note("Interrupted: what was asked for goes on. tpu-tui slices shows how far it is.")
         raise
-    return told
+    return printed
 
 
 async def _ask_before(action: str, slice_: Slice) -> None:

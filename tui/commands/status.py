@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 from tui.commands.parser.commands import Commands
 from tui.commands.runs import UNATTENDED, describe_keeper
 
-WATCH_INTERVAL = 1.0
+WATCH_INTERVAL_S = 1.0
 """Seconds between two looks of `status --watch`."""
 OLD_FIGURES_S = 10.0
 """Age from which `status` tells how old a live run's figures are."""
@@ -62,7 +62,7 @@ async def show_status(args: argparse.Namespace, operator: Operator, out: Output)
         if not args.watch or RunState(document["state"]).is_over:
             break
         sys.stdout.flush()
-        await asyncio.sleep(WATCH_INTERVAL)
+        await asyncio.sleep(WATCH_INTERVAL_S)
         if not out.as_json and stdio.obeys(sys.stdout):
             print("\x1b[H\x1b[2J", end="")
     problem = behind or operator.logs.dialect_problem
@@ -79,7 +79,7 @@ def _out_of_reach(status: RunStatus) -> str | None:
     for part in status.workers:
         if part.link == "lost" and not part.ended:
             why.setdefault(part.link_detail or "", []).append(part.worker)
-    return "; ".join(f"{format_workers(workers)}: {told}" for told, workers in why.items()) or None
+    return "; ".join(f"{format_workers(workers)}: {reason}" for reason, workers in why.items()) or None
 
 
 def _print_status(
@@ -134,10 +134,10 @@ def _found(document: dict[str, Any], status: RunStatus) -> list[tuple[str, str]]
     from tui.reports.findings import sentences
 
     findings = [Finding.from_json(row) for row in document["findings"]]
-    told = sentences(findings, is_over=status.state.is_over)
-    told.sort(key=lambda each: not each[1].is_straggling)
+    found = sentences(findings, is_over=status.state.is_over)
+    found.sort(key=lambda each: not each[1].is_straggling)
     rows, named = [], ""
-    for text, finding in told:
+    for text, finding in found:
         name = "stragglers" if finding.is_straggling else "nan"
         rows.append(("" if name == named else name, text))
         named = name

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tui.commands.parser.argument_types import RUN, seconds
 from tui.commands.parser.commands import Commands
 from tui.commands.terminal.output import ANSWER_IS_NO, Output
-from tui.commands.terminal.waiting_notice import telling_who_is_waited_for
+from tui.commands.terminal.waiting_notice import notice_of_missing_workers
 from tui.errors import UsageError
 from tui.text.ranks import format_ranks
 
@@ -39,21 +39,21 @@ async def stop_run(args: argparse.Namespace, operator: Operator, out: Output) ->
         return [worker.index for worker in directory.run.workers if worker.index not in answers]
 
     try:
-        async with telling_who_is_waited_for(missing, out):
+        async with notice_of_missing_workers(missing, out):
             async for answer in operator.runs.stop(directory, args.grace):
                 answers[answer.worker] = answer
     except asyncio.CancelledError:
-        _tell(directory, answers, out)
+        _print_answers(directory, answers, out)
         if ranks := missing():
             out.note(f"Interrupted: no answer yet of {_named(ranks)}. tpu-tui stop {directory.id} asks again.")
         raise
-    stopped = _tell(directory, answers, out)
+    stopped = _print_answers(directory, answers, out)
     if not stopped:
         out.note(f"{directory.id} is not confirmed stopped. tpu-tui stop {directory.id} tries again.")
     return 0 if stopped else ANSWER_IS_NO
 
 
-def _tell(directory: RunDirectory, answers: dict[int, StopAnswer], out: Output) -> bool:
+def _print_answers(directory: RunDirectory, answers: dict[int, StopAnswer], out: Output) -> bool:
     """Print the answers there are, alike ones together; whether every worker confirmed."""
     ordered = [answers[index] for index in sorted(answers)]
     stopped = len(ordered) == len(directory.run.workers) and all(answer.confirmed for answer in ordered)
@@ -79,8 +79,8 @@ def _in_words(answer: StopAnswer) -> str:
     if answer.confirmed and answer.detail.startswith(NOTHING_TO_STOP):
         return answer.detail
     code = "" if answer.exit_code is None else f", exit code {answer.exit_code}"
-    told = "stopped" if answer.confirmed else "NOT CONFIRMED"
-    return f"{told}{code}" + (f" ({answer.detail})" if answer.detail else "")
+    result = "stopped" if answer.confirmed else "NOT CONFIRMED"
+    return f"{result}{code}" + (f" ({answer.detail})" if answer.detail else "")
 
 
 def _named(ranks: Sequence[int]) -> str:

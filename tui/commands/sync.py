@@ -16,7 +16,7 @@ from tui.errors import OutOfReachError, TpuTuiError
 if TYPE_CHECKING:
     from tui.operator import Operator, SyncResult
 
-TELL_EVERY = 0.2
+PROGRESS_INTERVAL_S = 0.2
 """Seconds between two looks at the progress, on a terminal."""
 _MB = 1_000_000
 _KB = 1_000
@@ -30,28 +30,28 @@ class Meter:
         self._done = 0
         self._sent: dict[int, tuple[int, int]] = {}
         self._shows = stdio.obeys(sys.stderr)
-        self._told_at = 0.0
+        self._printed_at = 0.0
 
     def __call__(self, worker: int, sent: int, size: int) -> None:
         """Note how far one worker is."""
         self._sent[worker] = (sent, size)
-        self._tell()
+        self._print_progress()
 
     def done(self) -> None:
         """Note that one more worker answered."""
         self._done += 1
-        self._tell()
+        self._print_progress()
 
     def clear(self) -> None:
         """Take the line away."""
-        if self._shows and self._told_at:
+        if self._shows and self._printed_at:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
-    def _tell(self) -> None:
+    def _print_progress(self) -> None:
         now = time.monotonic()
-        if not self._shows or now - self._told_at < TELL_EVERY:
+        if not self._shows or now - self._printed_at < PROGRESS_INTERVAL_S:
             return
-        self._told_at = now
+        self._printed_at = now
         sent, size = (sum(column) for column in zip(*self._sent.values(), strict=True)) if self._sent else (0, 0)
         line = f"{self._done} of {self._workers} workers, {sent / _MB:.1f} of {size / _MB:.1f} MB sent"
         print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 MOST_KEPT_BYTES = 4 * 1024**3
 """Bytes of copies kept, those opened last; what is larger by itself is copied for one opening only."""
 
-WORTH_TELLING = 32 * 1024 * 1024
-"""Bytes from which somebody who waits for a copy is told so."""
+ANNOUNCED_BYTES = 32 * 1024 * 1024
+"""Bytes from which a copy is announced."""
 
 _UNFINISHED = ".part"
 _UNFINISHED_FOR = 24 * 3600.0
-"""Seconds after which an unfinished copy is somebody's who is gone."""
+"""Seconds after which an unfinished copy counts as abandoned."""
 
 _TRIES = 3
 """An object that is written over while it is copied is asked for again."""
@@ -64,19 +64,21 @@ class BucketLogs:
         from tui.cloud.storage.buckets import Buckets, parse_url
 
         url = parse_url(text)
-        kept = self._kept(url)
+        cached = self._cached(url)
         if offline:
-            if kept is None:
+            if cached is None:
                 raise UsageError(f"{url} is not on this machine", remedy="leave --offline out to read it")
-            return self._opened(kept, url, dialects)
+            return self._opened(cached, url, dialects)
         buckets = Buckets(self._settings)
         try:
             return await self._fetched(buckets, url, dialects, note)
         except CloudError as error:
-            if kept is None or not kept.exists():
+            if cached is None or not cached.exists():
                 raise
-            log = self._opened(kept, url, dialects)
-            log.staleness_error = CloudError(f"{url} may have changed since {_age_of(kept)}", why=str(error.sentence))
+            log = self._opened(cached, url, dialects)
+            log.staleness_error = CloudError(
+                f"{url} may have changed since {_age_of(cached)}", why=str(error.sentence)
+            )
             return log
         finally:
             await buckets.close()
@@ -90,7 +92,7 @@ class BucketLogs:
             if place.exists():
                 return self._opened(place, url, dialects)
             self._make_room(version)
-            if version.size >= WORTH_TELLING:
+            if version.size >= ANNOUNCED_BYTES:
                 note(f"Copying {url}, {version.size / 1e6:,.0f} MB…")
             try:
                 return await self._copied(buckets, version, place, dialects)
@@ -120,7 +122,7 @@ class BucketLogs:
         return self._opened(place, version.url, dialects)
 
     def _keep(self, unfinished: Path, version: ObjectVersion, place: Path) -> None:
-        """Put a whole copy where it belongs; those of earlier generations go."""
+        """Move a complete copy into its place; those of earlier generations are removed."""
         make_private(place.parent)
         for generation in place.parent.parent.iterdir():
             if generation != place.parent:
@@ -134,7 +136,7 @@ class BucketLogs:
         return open_log(place, dialects=dialects, name=str(url))
 
     def _place(self, version: ObjectVersion) -> Path:
-        """Where the copy of a version is; the last part is the object's own name as far as files can have it."""
+        """Return the path of a version's copy; its name is the object's own as far as files can have it."""
         name = _STRANGE.sub("-", version.url.name.rpartition("/")[2])[-_LONGEST_NAME:].lstrip(".") or "log"
         return self._folder(version.url) / str(version.generation) / name
 
@@ -142,12 +144,12 @@ class BucketLogs:
         service = self._settings.endpoints.get("storage", "")
         return self.directory / hashlib.sha256(f"{service} {url}".encode()).hexdigest()[:32]
 
-    def _kept(self, url: BucketUrl) -> Path | None:
-        """The copy of before, whatever its generation."""
+    def _cached(self, url: BucketUrl) -> Path | None:
+        """Return the cached copy, whatever its generation."""
         return next(self._folder(url).glob("*/*"), None)
 
     def _make_room(self, version: ObjectVersion) -> None:
-        """Remove what was not opened for longest, and unfinished copies of old. Raises UsageError without room."""
+        """Remove the copies that were opened longest ago, and abandoned ones. Raises UsageError without room."""
         make_private(self.directory)
         for unfinished in self.directory.glob(f"*{_UNFINISHED}"):
             with suppress(FileNotFoundError):
@@ -167,7 +169,7 @@ class BucketLogs:
             )
 
     def _copies(self) -> list[tuple[float, int, Path]]:
-        """When each copy was last opened, and how large it is."""
+        """Return when each copy was last opened, its size and its path."""
         found = []
         for path in self.directory.glob("*/*/*"):
             with suppress(FileNotFoundError):
@@ -177,5 +179,5 @@ class BucketLogs:
 
 
 def _age_of(path: Path) -> str:
-    """When the object that a copy is of was written."""
+    """Return when the object of a copy was written."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(path.stat().st_mtime))

@@ -135,8 +135,8 @@ def _share(batch_size: int, old: Accelerator) -> tuple[int, list[str]]:
     if not left:
         return per_core, []
     per_core = max(1, per_core)
-    told = f"a batch of {batch_size:,} does not divide by the {old.devices} cores of {old.name}"
-    return per_core, [f"{told}: planned with {per_core:,} a core"]
+    text = f"a batch of {batch_size:,} does not divide by the {old.devices} cores of {old.name}"
+    return per_core, [f"{text}: planned with {per_core:,} a core"]
 
 
 def _scaled_steps(batch_size: int, steps: int | None, global_batch: int) -> tuple[int | None, list[str]]:
@@ -167,9 +167,9 @@ def _generation_warnings(old: Accelerator, new: Accelerator) -> list[str]:
         return []
     sizes = [f"{_core(new)} instead of {_core(old)}"] if _core(new) != _core(old) else []
     sizes += [f"{new.hbm_gib} GiB instead of {old.hbm_gib}"] if new.hbm_gib and old.hbm_gib else []
-    told = f" ({', '.join(sizes)})" if sizes else ""
+    text = f" ({', '.join(sizes)})" if sizes else ""
     return [
-        f"{old.generation} and {new.generation} cores differ{told}: "
+        f"{old.generation} and {new.generation} cores differ{text}: "
         "the same batch a core is only where to start; measure, then fill the memory"
     ]
 

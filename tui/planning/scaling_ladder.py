@@ -56,7 +56,7 @@ class _Size:
 class Rung:
     """One slice size that was tried: its fastest run that succeeded, and how it compares with the smallest.
 
-    `rate_per_core` in examples/s. Figures are None where no run succeeded and told a rate.
+    `rate_per_core` in examples/s. Figures are None where no run succeeded and reported a rate.
     """
 
     accelerator_type: str
@@ -148,7 +148,7 @@ def _rung(size: _Size, runs: list[Finished], smallest: float | None, worth: floa
     measured = [(run.rate_total, run) for run in runs if run.succeeded and _is_rate(run.rate_total)]
     if not measured:
         worked = any(run.succeeded for run in runs)
-        verdict = "works, but told no rate" if worked else "no run succeeded here yet"
+        verdict = "works, but reported no rate" if worked else "no run succeeded here yet"
         return Rung(size.name, size.cores, runs[-1].run, None, None, None, verdict)
     rate, run = max(measured, key=lambda pair: pair[0] or 0.0)
     assert rate is not None
@@ -179,13 +179,13 @@ def _advice(generation: str, rungs: list[Rung], worth: float) -> tuple[bool, str
                 f"{better.accelerator_type} is the largest that pays. Look at the input first: loaders, bucket region"
             ),
         )
-    kept = f"{top.accelerator_type} keeps {top.efficiency:.0%} of the rate per core"
+    share = f"{top.accelerator_type} keeps {top.efficiency:.0%} of the rate per core"
     if generation not in SIZES:
-        return True, None, f"go up to twice as many cores: {kept}"
+        return True, None, f"go up to twice as many cores: {share}"
     next_type = _next_size(generation, top.accelerator_type)
     if next_type is None:
         return False, None, f"{top.accelerator_type} is the largest there is"
-    return True, next_type, f"go up to {next_type}: {kept}"
+    return True, next_type, f"go up to {next_type}: {share}"
 
 
 def _next_size(generation: str, name: str) -> str | None:

@@ -13,7 +13,7 @@ MOST_PORT = 65_535
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """One VM of a slice. `index` is its place in the slice; `reachable` is None until somebody tried."""
+    """One VM of a slice. `index` is its place in the slice; `reachable` is None until it was tried."""
 
     index: int
     hostname: str | None = None

@@ -159,15 +159,15 @@ def comparison_rows(compared: Sequence[Compared]) -> list[tuple[str, ...]]:
         ("efficiency", [None if one.efficiency is None else f"{one.efficiency * 100:.0f} %" for one in compared]),
         ("code", [None if one.code_hash is None else one.code_hash[:12] for one in compared]),
     ]
-    return _told(rows)
+    return _known_rows(rows)
 
 
 def comparison_texts(compared: Sequence[Compared]) -> list[tuple[str, ...]]:
     """The same of what is too long for a column: why each ended as it did, and what it ran where that differs."""
-    return _told([("cause", [one.cause for one in compared])]) + _commands(compared)
+    return _known_rows([("cause", [one.cause for one in compared])]) + _commands(compared)
 
 
-def _told(rows: list[tuple[str, list[str | None]]]) -> list[tuple[str, ...]]:
+def _known_rows(rows: list[tuple[str, list[str | None]]]) -> list[tuple[str, ...]]:
     return [
         (name, *(one_line(cell) if cell else UNKNOWN for cell in cells))
         for name, cells in rows

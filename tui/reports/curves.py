@@ -21,7 +21,7 @@ POINT_COLUMNS = ("epoch", "step", "time", "loss", "rate")
 
 
 @dataclass(frozen=True, slots=True)
-class CoreCurve:
+class ReportCurve:
     """One core's points, oldest first: lists of equal length; None is unknown, non-finite numbers are strings."""
 
     core: int | None
@@ -33,7 +33,7 @@ class CoreCurve:
     points: dict[str, list[Any]]
 
 
-def curves_of(snapshot: Snapshot) -> tuple[CoreCurve, ...]:
+def curves_of(snapshot: Snapshot) -> tuple[ReportCurve, ...]:
     """Return the curve of every core that has printed a sample."""
     history = snapshot.history
     if history is None or not len(snapshot):
@@ -56,7 +56,7 @@ def curves_of(snapshot: Snapshot) -> tuple[CoreCurve, ...]:
         }
         is_named = row.core is not None and named[row.core] == 1
         key = str(row.core) if is_named else _key(row.core, row.worker, row.device)
-        curves.append(CoreCurve(row.core, row.device, row.worker, row.address, key, points))
+        curves.append(ReportCurve(row.core, row.device, row.worker, row.address, key, points))
     return tuple(curves)
 
 

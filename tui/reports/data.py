@@ -104,8 +104,8 @@ def _points(summary: Summary) -> Iterator[dict[str, Any]]:
 
 def _table(summary: Summary, names: Iterable[str], rows: Iterable[dict[str, Any]]) -> str:
     """Write rows, each with what the report is of; a warning is one more column."""
-    told = warning(summary)
-    more = {REPORT_OF: report_of(summary)} | ({} if told is None else {"warning": told})
+    caution = warning(summary)
+    more = {REPORT_OF: report_of(summary)} | ({} if caution is None else {"warning": caution})
     out = io.StringIO()
     writer = csv.DictWriter(out, fieldnames=(*names, *more), lineterminator="\n")
     writer.writeheader()

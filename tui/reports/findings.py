@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 AS_FAST = 0.95
 """Share of the median pace from which on a core that was behind when all ended had only ended sooner."""
 MOST_NAMED = 3
-"""Findings of one kind that are told one by one."""
+"""Findings of one kind that are named one by one."""
 _MOST_MARKS = 2
 
 
@@ -138,15 +138,15 @@ def _row(finding: Finding, seconds: Mapping[int | None, float | None]) -> dict[s
 
 def marks(findings: Sequence[Finding]) -> str:
     """Return `nan c21` or `behind c37` for what is wrong, or was when the run ended; a few words at most."""
-    told = []
+    text = []
     for kind, word in ((LOSS, "nan"), ("behind", "behind"), ("slow", "slow")):
         cores = sorted({one.core for one in findings if one.is_open and one.kind == kind and one.core is not None})
         more = f" +{len(cores) - _MOST_MARKS}" if len(cores) > _MOST_MARKS else ""
         if cores:
-            told.append(f"{word} " + ",".join(f"c{core}" for core in cores[:_MOST_MARKS]) + more)
+            text.append(f"{word} " + ",".join(f"c{core}" for core in cores[:_MOST_MARKS]) + more)
         elif any(one.is_open and one.kind == kind for one in findings):
-            told.append(word)
-    return " · ".join(told)
+            text.append(word)
+    return " · ".join(text)
 
 
 def marks_of_run(status: RunStatus, glance: LatestFigures | None) -> str:
@@ -167,18 +167,18 @@ def place_of(finding: Finding) -> str:
 
 
 def sentences(findings: Sequence[Finding], *, is_over: bool) -> list[tuple[str, Finding]]:
-    """Return a sentence for each of the first few findings of a kind, and how many there are beside them."""
-    told: list[tuple[str, Finding]] = []
+    """Return a sentence for each of the first few findings of a kind, and the cores of the others."""
+    listed: list[tuple[str, Finding]] = []
     for lasting in (True, False):
         for is_loss in (True, False):
             alike = [one for one in findings if one.is_open is lasting and (one.kind == LOSS) is is_loss]
             alike.sort(key=lambda one: -(one.share or 0.0))
-            told += [(sentence(one, is_over=is_over), one) for one in alike[:MOST_NAMED]]
+            listed += [(sentence(one, is_over=is_over), one) for one in alike[:MOST_NAMED]]
             rest = alike[MOST_NAMED:]
             if rest:
                 cores = format_ranks(one.core for one in rest if one.core is not None)
-                told.append((f"likewise core{'s' * (len(rest) > 1)} {cores}", rest[0]))
-    return told
+                listed.append((f"likewise core{'s' * (len(rest) > 1)} {cores}", rest[0]))
+    return listed
 
 
 def sentence(finding: Finding, *, is_over: bool) -> str:
@@ -192,22 +192,22 @@ def sentence(finding: Finding, *, is_over: bool) -> str:
         return f"{place} was {_how_late(finding)}{pace} from {begun} and recovered at {over}"
     was = "was" if is_over or not finding.is_open else "is"
     when = " when the run ended" if is_over and finding.is_open else ""
-    told = f"{place} {was} {_how_late(finding)}{when}"
+    text = f"{place} {was} {_how_late(finding)}{when}"
     if finding.share is None or finding.pace is None:
-        return told
+        return text
     at = f", at {finding.pace * 100:.0f} % of the median pace"
     costs = "cost" if was == "was" else "costs"
-    return f"{told}{at}: waiting for it {costs} {finding.share * 100:.0f} % of the pod's time"
+    return f"{text}{at}: waiting for it {costs} {finding.share * 100:.0f} % of the pod's time"
 
 
 def cost_in_short(finding: Finding) -> str:
     """Return `worker 4, 127.0.4.5: 33 % of the pace, 94 steps behind, costs 67 %`, as far as it is known."""
     worker = None if finding.worker is None else f"worker {finding.worker}"
     where = ", ".join(part for part in (worker, finding.address) if part)
-    told = [f"{finding.pace * 100:.0f} % of the pace"] if finding.pace is not None and finding.share else []
-    told += [f"{finding.steps_behind} steps behind"] if finding.steps_behind else []
-    told += [f"costs {finding.share * 100:.0f} %"] if finding.share else []
-    return ": ".join(part for part in (where, ", ".join(told)) if part)
+    text = [f"{finding.pace * 100:.0f} % of the pace"] if finding.pace is not None and finding.share else []
+    text += [f"{finding.steps_behind} steps behind"] if finding.steps_behind else []
+    text += [f"costs {finding.share * 100:.0f} %"] if finding.share else []
+    return ": ".join(part for part in (where, ", ".join(text)) if part)
 
 
 def _how_late(finding: Finding) -> str:
@@ -237,12 +237,12 @@ def _clock(moment: str | None) -> str:
 def finding_remarks(findings: Sequence[Finding], *, is_over: bool) -> list[str]:
     """Return a report's sentences: what stragglers cost, and what was over before the run's end."""
     remarks = []
-    for told, finding in sentences(findings, is_over=is_over):
-        pace = _pace_remark(finding, is_over=is_over) if told == sentence(finding, is_over=is_over) else None
+    for text, finding in sentences(findings, is_over=is_over):
+        pace = _pace_remark(finding, is_over=is_over) if text == sentence(finding, is_over=is_over) else None
         if pace is not None:
             remarks.append(pace)
         elif not finding.is_open or (finding.is_straggling and is_over):
-            remarks.append(f"{told[0].upper()}{told[1:]}.")
+            remarks.append(f"{text[0].upper()}{text[1:]}.")
     return remarks
 
 
@@ -253,8 +253,8 @@ def _pace_remark(finding: Finding, *, is_over: bool) -> str | None:
     place = place_of(finding)
     runs, costs = ("ran", "cost") if is_over or not finding.is_open else ("runs", "costs")
     pace, share = finding.pace * 100, finding.share * 100
-    told = (
+    text = (
         f"{place[0].upper()}{place[1:]} {runs} at {pace:.0f} % of the median pace; "
         f"waiting for it {costs} {share:.0f} % of the pod's time"
     )
-    return f"{told}, until it recovered at {_clock(finding.until)}." if finding.recovered else f"{told}."
+    return f"{text}, until it recovered at {_clock(finding.until)}." if finding.recovered else f"{text}."

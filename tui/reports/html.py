@@ -6,7 +6,7 @@ import html
 from collections.abc import Sequence
 from itertools import groupby
 
-from tui.reports.layout import REPORT_OF, Table, moment, number, rate_title, report_of, sections, title, warning
+from tui.reports.layout import REPORT_OF, ReportTable, moment, number, rate_title, report_of, sections, title, warning
 from tui.reports.summary import ChartPoint, Summary
 from tui.text.durations import format_clock
 from tui.text.printable import one_line
@@ -63,9 +63,9 @@ def write_html(summary: Summary) -> str:
     """The whole page; every text from a log or a run is escaped."""
     heading = html.escape(title(summary))
     parts = [f"<h1>{heading}</h1>", f'<p class="where">{html.escape(_where(summary))}</p>']
-    told = warning(summary)
-    if told is not None:
-        parts.append(f'<p class="warning" role="note">{html.escape(told)}</p>')
+    caution = warning(summary)
+    if caution is not None:
+        parts.append(f'<p class="warning" role="note">{html.escape(caution)}</p>')
     parts.append(_figures(summary))
     for section in sections(summary):
         parts.append(f"<h2>{html.escape(section.title)}</h2>")
@@ -115,7 +115,7 @@ def _figures(summary: Summary) -> str:
     return f'<dl class="figures">{cards}</dl>'
 
 
-def _table(table: Table) -> str:
+def _table(table: ReportTable) -> str:
     def row(place: int, cells: Sequence[str], tag: str) -> str:
         made = []
         for column, cell in enumerate(cells):
@@ -168,8 +168,8 @@ def _rate_shown(summary: Summary) -> tuple[str, str, str]:
 
 
 def _point(point: ChartPoint) -> str:
-    told = (("epoch", point.epoch), ("step", point.step))
-    return ", ".join(f"{name} {value:,}" for name, value in told if value is not None)
+    figures = (("epoch", point.epoch), ("step", point.step))
+    return ", ".join(f"{name} {value:,}" for name, value in figures if value is not None)
 
 
 def _chart(
@@ -197,7 +197,7 @@ def _chart(
     def along(column: Sequence[float | None], stretch: Sequence[int]) -> list[str]:
         return [place(index, value) for index in stretch if (value := column[index]) is not None]
 
-    stretches = _told(middle)
+    stretches = _known_stretches(middle)
     bands = (" L".join(along(high, stretch) + along(low, stretch)[::-1]) for stretch in stretches)
     band = " ".join(f"M{points} Z" for points in bands)
     curve = " ".join(f"M{' L'.join(along(middle, stretch))} h0" for stretch in stretches)
@@ -220,7 +220,7 @@ def _chart(
     )
 
 
-def _told(column: Sequence[float | None]) -> list[list[int]]:
+def _known_stretches(column: Sequence[float | None]) -> list[list[int]]:
     """The places of what is known, a list for each stretch between two that are not: nan is no straight line."""
     stretches = []
     for known, stretch in groupby(range(len(column)), lambda index: column[index] is not None):

@@ -22,7 +22,7 @@ _STRANGE = re.compile(r"[^A-Za-z0-9._:-]+")
 
 
 @dataclass(frozen=True)
-class Table:
+class ReportTable:
     """Columns and rows as text; `right` gives the places of the columns with numbers."""
 
     columns: tuple[str, ...]
@@ -38,7 +38,7 @@ class Section:
 
     title: str
     sentences: tuple[str, ...] = ()
-    table: Table | None = None
+    table: ReportTable | None = None
 
 
 def sections(summary: Summary) -> tuple[Section, ...]:
@@ -167,7 +167,7 @@ def _where(summary: Summary) -> Section:
     ]
     shown = tuple((name, one_line(value)) for name, value in rows if value)
     code = frozenset((place, 1) for place, (name, _) in enumerate(shown) if name in _VERBATIM)
-    table = Table(("What", "Value"), shown, code=code)
+    table = ReportTable(("What", "Value"), shown, code=code)
     return Section("What ran where", tuple(one_line(note) for note in facts.notes), table)
 
 
@@ -184,7 +184,7 @@ def _epochs(summary: Summary) -> Section:
         for epoch in summary.epochs
     )
     columns = ("Epoch", "Train begin", "Train end", "Epoch time", "Examples/s", "Accuracy %")
-    return Section("Epochs", table=Table(columns, rows, frozenset({0, 3, 4, 5})))
+    return Section("Epochs", table=ReportTable(columns, rows, frozenset({0, 3, 4, 5})))
 
 
 def _workers(summary: Summary) -> Section:
@@ -202,7 +202,7 @@ def _workers(summary: Summary) -> Section:
         for worker in summary.workers
     )
     columns = ("Worker", "Host", "Address", "Exit", "Cores", "Lines", "Loss", rate_title(summary.rate_unit))
-    return Section("Workers", table=Table(columns, rows, frozenset({0, 3, 4, 5, 6, 7})))
+    return Section("Workers", table=ReportTable(columns, rows, frozenset({0, 3, 4, 5, 6, 7})))
 
 
 def _exit(code: int | None, signal: str | None) -> str:
@@ -232,16 +232,16 @@ def _cores(summary: Summary) -> Section:
         for row in shown
     )
     columns = ("Core", "Worker", "Epoch", "Step", "Loss", "Rate", "GlobalRate", "Lag", "State")
-    told = f"{len(shown)} of {len(summary.cores)}, those in trouble first; the JSON and CSV reports hold all."
-    sentences = (told,) if more else ()
-    return Section("Cores", sentences, Table(columns, rows, frozenset(range(8))))
+    text = f"{len(shown)} of {len(summary.cores)}, those in trouble first; the JSON and CSV reports hold all."
+    sentences = (text,) if more else ()
+    return Section("Cores", sentences, ReportTable(columns, rows, frozenset(range(8))))
 
 
 def _log(summary: Summary) -> Section:
     sentences = [f"{summary.lines:,} lines, {summary.bytes:,} bytes, {summary.samples:,} training lines."]
     if summary.dialects:
-        told = ", ".join(f"{one_line(name)} {count:,}" for name, count in sorted(summary.dialects.items()))
-        sentences.append(f"Lines by dialect: {told}.")
+        counts = ", ".join(f"{one_line(name)} {count:,}" for name, count in sorted(summary.dialects.items()))
+        sentences.append(f"Lines by dialect: {counts}.")
     elif summary.lines:
         sentences.append(
             "No line was understood: is it a training log? A dialect of your own can go into the profile."

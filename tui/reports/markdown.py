@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tui.reports.layout import REPORT_OF, Table, report_of, sections, title, warning
+from tui.reports.layout import REPORT_OF, ReportTable, report_of, sections, title, warning
 from tui.reports.summary import Summary
 
 _SPECIAL = re.compile(
@@ -19,9 +19,9 @@ _NUMERIC = re.compile(r"[-–+]?[\d,.:]*")
 def write_markdown(summary: Summary) -> str:
     """The whole report."""
     parts = [f"<!-- {REPORT_OF}: {report_of(summary)} -->", f"# {escape(title(summary))}"]
-    told = warning(summary)
-    if told is not None:
-        parts.append(f"> **{escape(told)}**")
+    caution = warning(summary)
+    if caution is not None:
+        parts.append(f"> **{escape(caution)}**")
     for section in sections(summary):
         parts.append(f"## {section.title}")
         if section.sentences:
@@ -63,7 +63,7 @@ def _row(cells: list[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def _table(table: Table) -> str:
+def _table(table: ReportTable) -> str:
     rule = "|".join("--:" if place in table.right else ":--" for place in range(len(table.columns)))
     rows = [_row([escape(cell) for cell in table.columns])]
     for place, row in enumerate(table.rows):

@@ -8,7 +8,7 @@ from typing import Any
 from tui.logs.snapshot import Snapshot, json_figure
 from tui.logs.state.missing_cores import MissingCores, missing_cores
 from tui.reports.findings import findings_of_run, open_cores, straggler_rows
-from tui.reports.summary import told_loss
+from tui.reports.summary import loss_spread
 from tui.runs.record.run_status import RunStatus
 from tui.runs.record.versions import all_versions
 
@@ -20,7 +20,7 @@ def status_document(
 
     `newest_arrival` is when the newest byte of its logs came (Unix time).
     """
-    spread = told_loss(snapshot) if snapshot is not None else None
+    spread = loss_spread(snapshot) if snapshot is not None else None
     findings = findings_of_run(status, snapshot)
     missing = missing_of_run(status, snapshot)
     return {

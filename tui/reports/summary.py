@@ -15,7 +15,7 @@ from tui.logs.state.missing_cores import missing_cores
 from tui.pod.accelerator import parse
 from tui.pod.run import LAST_WORDS
 from tui.pod.secrets import mask_secrets
-from tui.reports.curves import CoreCurve, curves_of
+from tui.reports.curves import ReportCurve, curves_of
 from tui.reports.findings import finding_remarks, findings_of, straggler_rows
 from tui.runs.record.findings import Finding
 from tui.text.printable import figure, significant
@@ -157,7 +157,7 @@ class Summary:
     samples: int
     dialects: Mapping[str, int]
     chart: tuple[ChartPoint, ...]
-    curves: tuple[CoreCurve, ...] = ()
+    curves: tuple[ReportCurve, ...] = ()
 
 
 def summarise(facts: RunFacts, snapshot: Snapshot) -> Summary:
@@ -172,7 +172,7 @@ def summarise(facts: RunFacts, snapshot: Snapshot) -> Summary:
         seconds=_seconds(facts.started, facts.ended),
         epoch=snapshot.median_epoch,
         step=snapshot.median_step,
-        loss=told_loss(snapshot),
+        loss=loss_spread(snapshot),
         rate_total=snapshot.rate_total,
         rate_median=snapshot.rate_median,
         rate_unit=snapshot.rate_unit,
@@ -195,7 +195,7 @@ def summarise(facts: RunFacts, snapshot: Snapshot) -> Summary:
     )
 
 
-def told_loss(snapshot: Snapshot) -> Spread | None:
+def loss_spread(snapshot: Snapshot) -> Spread | None:
     """The loss over all cores; nan where every core that tells one tells that, None where none does."""
     if snapshot.loss_spread is None and snapshot.nan_cores:
         return Spread(math.nan, math.nan, math.nan)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.cells import cell_len
 
-from tui.reports.layout import REPORT_OF, Table, report_of, sections, title, warning
+from tui.reports.layout import REPORT_OF, ReportTable, report_of, sections, title, warning
 from tui.reports.summary import Summary
 
 
@@ -12,9 +12,9 @@ def write_text(summary: Summary) -> str:
     """The whole report; columns aligned, nothing cut."""
     heading = title(summary)
     parts = [f"{heading}\n{'=' * cell_len(heading)}"]
-    told = warning(summary)
-    if told is not None:
-        parts.append(told.upper())
+    caution = warning(summary)
+    if caution is not None:
+        parts.append(caution.upper())
     for section in sections(summary):
         lines = [section.title, "-" * len(section.title), *section.sentences]
         if section.table is not None and section.table.rows:
@@ -24,7 +24,7 @@ def write_text(summary: Summary) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _table(table: Table) -> list[str]:
+def _table(table: ReportTable) -> list[str]:
     rows = (table.columns, *table.rows)
     widths = [max(cell_len(row[place]) for row in rows) for place in range(len(table.columns))]
     return ["  ".join(_padded(row[i], widths[i], i in table.right) for i in range(len(row))).rstrip() for row in rows]

@@ -1,4 +1,4 @@
-"""The settings one by one: what each means, how it is written, and what it is when nobody says."""
+"""Every setting: its meaning, its form and its default."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Read = Callable[[Any, Place], Any]
 
 
 @dataclass(frozen=True)
-class Field:
+class SettingField:
     """One setting: its profile key (the variable is the same in capitals), reader, default and meaning."""
 
     name: str
@@ -148,23 +148,29 @@ def _endpoints(value: Any, place: Place) -> Mapping[str, str]:
 
 
 FIELDS = (
-    Field("project", _text, None, "Google Cloud project", flag="project"),
-    Field("zones", _zones, (), "zones to look in; none, or -: every zone", flag="zone"),
-    Field("hosts", _path, None, "a file of SSH machines instead of the API", flag="hosts"),
-    Field("user", _text, None, "user to log in as", flag="user"),
-    Field("identity", _path, None, "private SSH key", flag="identity"),
-    Field("port", _port, None, "SSH port, where it is not the worker's own"),
-    Field("known_hosts", _paths, (), "files of host keys to trust, as OpenSSH keeps them", flag="known_hosts"),
-    Field("host_keys", _one_of("strict", "accept-new"), "strict", "what to do with a new host key", flag="host_keys"),
-    Field("route", _one_of("external", "internal", "iap"), "external", "how workers are reached"),
-    Field("jump", _text, None, "jump host, [user@]host[:port]"),
-    Field("run_root", _text, "~/.tpu-tui", "where runs are kept on a worker"),
-    Field("runtime", _one_of("pjrt", "cpu", "xrt", "none"), "pjrt", "what a job's environment is prepared for"),
-    Field("dialects", _table, {}, "log formats of your own", in_environment=False),
-    Field("thresholds", _thresholds, {}, "how patient we are, and what counts as too little", in_environment=False),
-    Field("endpoints", _endpoints, {}, "other places of the APIs", in_environment=False),
-    Field("token", _text, None, "what a local pod knows its owner by", in_environment=False, is_secret=True),
-    Field("read_only", _switch, False, "refuse whatever changes or costs something", flag="read_only"),
+    SettingField("project", _text, None, "Google Cloud project", flag="project"),
+    SettingField("zones", _zones, (), "zones to look in; none, or -: every zone", flag="zone"),
+    SettingField("hosts", _path, None, "a file of SSH machines instead of the API", flag="hosts"),
+    SettingField("user", _text, None, "user to log in as", flag="user"),
+    SettingField("identity", _path, None, "private SSH key", flag="identity"),
+    SettingField("port", _port, None, "SSH port, where it is not the worker's own"),
+    SettingField("known_hosts", _paths, (), "files of host keys to trust, as OpenSSH keeps them", flag="known_hosts"),
+    SettingField(
+        "host_keys", _one_of("strict", "accept-new"), "strict", "what to do with a new host key", flag="host_keys"
+    ),
+    SettingField("route", _one_of("external", "internal", "iap"), "external", "how workers are reached"),
+    SettingField("jump", _text, None, "jump host, [user@]host[:port]"),
+    SettingField("run_root", _text, "~/.tpu-tui", "where runs are kept on a worker"),
+    SettingField(
+        "runtime", _one_of("pjrt", "cpu", "xrt", "none"), "pjrt", "what a job's environment is prepared for"
+    ),
+    SettingField("dialects", _table, {}, "log formats of your own", in_environment=False),
+    SettingField(
+        "thresholds", _thresholds, {}, "how patient we are, and what counts as too little", in_environment=False
+    ),
+    SettingField("endpoints", _endpoints, {}, "other places of the APIs", in_environment=False),
+    SettingField("token", _text, None, "what a local pod knows its owner by", in_environment=False, is_secret=True),
+    SettingField("read_only", _switch, False, "refuse whatever changes or costs something", flag="read_only"),
 )
 """Every setting that a profile may hold."""
 

@@ -51,7 +51,7 @@ class Settings:
     """The bearer token that a local pod's APIs ask for; it is never sent beyond this machine."""
     read_only: bool = False
     account: str | None = None
-    """The account that gcloud is logged in with; only told in messages."""
+    """The account that gcloud is logged in with; only for messages."""
     origins: Mapping[str, Setting] = field(default_factory=dict)
 
     @property

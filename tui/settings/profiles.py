@@ -149,7 +149,7 @@ def _checked(values: Mapping[str, Any], path: Path, text: str, user_home: Path) 
 
 
 def _line_of(key: str, text: str) -> str:
-    """`, line N` of the first line that sets `key`; empty where it cannot be told."""
+    """`, line N` of the first line that sets `key`; empty where it is not known."""
     sets_it = re.compile(rf"""\s*\[?\s*["']?{re.escape(key)}["']?\s*[=.\]]""")
     for number, line in enumerate(text.splitlines(), 1):
         if sets_it.match(line):

@@ -11,7 +11,7 @@ from typing import Any
 from tui.errors import UsageError
 from tui.pod.run import LOCAL_PROFILE
 from tui.settings import gcloud
-from tui.settings.fields import ENVIRONMENT_PREFIX, FIELDS, Field, Place
+from tui.settings.fields import ENVIRONMENT_PREFIX, FIELDS, Place, SettingField
 from tui.settings.home import loose_home
 from tui.settings.model import Setting, Settings
 from tui.settings.profiles import Profile, profile_path, read_profile
@@ -92,31 +92,31 @@ class _Resolver:
             or "project" in self._gcloud.values
         )
 
-    def _resolve(self, field: Field) -> Setting:
+    def _resolve(self, field: SettingField) -> Setting:
         for read in (self._from_flag, self._from_environment, self._from_profile, self._from_gcloud):
             value, origin = read(field)
             if value is not _UNSET:
                 return Setting(field.name, value, origin)
         return Setting(field.name, field.default, "default")
 
-    def _from_flag(self, field: Field) -> tuple[Any, str]:
+    def _from_flag(self, field: SettingField) -> tuple[Any, str]:
         if field.flag is None or field.flag not in self._flags:
             return _UNSET, ""
         return self._read(field, self._flags[field.flag], f"--{field.flag.replace('_', '-')}"), "flag"
 
-    def _from_environment(self, field: Field) -> tuple[Any, str]:
+    def _from_environment(self, field: SettingField) -> tuple[Any, str]:
         theirs = None if self._is_local_pod else gcloud.environment_variable(field.name)
         for variable in (*field.variables, theirs):
             if variable and self._environ.get(variable):
                 return self._read(field, self._environ[variable], variable), f"environment {variable}"
         return _UNSET, ""
 
-    def _from_profile(self, field: Field) -> tuple[Any, str]:
+    def _from_profile(self, field: SettingField) -> tuple[Any, str]:
         if self._profile is None or field.name not in self._profile.values:
             return _UNSET, ""
         return self._profile.values[field.name], self._profile.origin
 
-    def _from_gcloud(self, field: Field) -> tuple[Any, str]:
+    def _from_gcloud(self, field: SettingField) -> tuple[Any, str]:
         if field.name not in self._gcloud.values or self._is_local_pod:
             return _UNSET, ""
         value = self._read(field, self._gcloud.values[field.name], f"gcloud configuration {self._gcloud.name}")
@@ -127,7 +127,7 @@ class _Resolver:
         """Whether the profile points away from Google's API; what gcloud is told says nothing about that place."""
         return self._profile is not None and "tpu" in self._profile.values.get("endpoints", {})
 
-    def _read(self, field: Field, value: Any, where: str) -> Any:
+    def _read(self, field: SettingField, value: Any, where: str) -> Any:
         try:
             return field.read(value, self._place)
         except ValueError as error:
@@ -147,6 +147,6 @@ class _Resolver:
         return Setting("account", None, why)
 
 
-def _without_secret(field: Field, setting: Setting) -> Setting:
+def _without_secret(field: SettingField, setting: Setting) -> Setting:
     """The setting as it may be shown."""
     return replace(setting, value=_HIDDEN) if field.is_secret and setting.value is not None else setting

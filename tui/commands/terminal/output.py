@@ -119,8 +119,8 @@ class Output:
             alike.setdefault((error.what, error.why, error.remedy, alone), []).append(error)
         groups = list(alike.values())
         for place, group in enumerate(groups, 1):
-            told_later = place < len(groups) and groups[place][0].remedy == group[0].remedy
-            self.problem(_of_all(group), with_remedy=not told_later)
+            is_repeated = place < len(groups) and groups[place][0].remedy == group[0].remedy
+            self.problem(_of_all(group), with_remedy=not is_repeated)
 
 
 def _of_all(errors: Sequence[TpuTuiError]) -> TpuTuiError:

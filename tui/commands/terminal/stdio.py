@@ -49,7 +49,7 @@ def obeys(stream: TextIO) -> bool:
 
 
 @contextlib.contextmanager
-def silent_where_nobody_reads() -> Iterator[None]:
+def silent_on_closed_pipe() -> Iterator[None]:
     """A closed pipe is no error: whoever read has read enough."""
     try:
         yield
