@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import ipaddress
 import math
 import os
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tui.errors import WorkerError
-from tui.ssh.exec.script_protocol import Answer, Call, no_answer_error, parse_answers
+from tui.ssh.exec.script_protocol import Answer, Call, load_script, no_answer_error, parse_answers
 from tui.text.durations import format_duration
 from tui.text.numbers import parse_integer
 from tui.text.printable import one_line
@@ -119,11 +118,6 @@ class Facts:
         return tuple(owner for owner in self.owners if (owner.file == file if file else owner.file != lock))
 
 
-@functools.cache
-def _script() -> str:
-    return Path(__file__).with_name("worker_check.sh").read_text(encoding="utf-8")
-
-
 @dataclass(frozen=True)
 class Asking:
     """What a worker is asked beyond what it always tells.
@@ -145,7 +139,8 @@ def make_call(asking: Asking) -> Call:
         f"tt_root={shlex.quote(asking.run_root)} tt_versions={asking.versions} tt_code={'1' * asking.code} "
         f"tt_job={len(data)}"
     )
-    text = f"{settings}\n{_script()}".encode()
+    script = load_script(Path(__file__).with_name("worker_check.sh"))
+    text = f"{settings}\n{script}".encode()
     nonce = os.urandom(8).hex()
     return Call(text, nonce, nonce, data)
 

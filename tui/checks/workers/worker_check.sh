@@ -1,19 +1,10 @@
 # What a worker tells about itself, in one go: sh and coreutils only. Called as
 #   exec sh -c 'tt_s=$(head -c BYTES); eval "$tt_s"' tpu-tui NONCE
-# with this script (after a line of settings: tt_root tt_versions tt_code tt_job) on stdin, and after it the tt_job bytes of
-# a job's environment (tui.runs.launch.job_script). Answers are lines that begin with @NONCE; anything else is somebody's start-up file
-# talking. Nothing is changed on the worker.
+# with this script on stdin, after a line of settings (tt_root tt_versions tt_code tt_job) and the prelude
+# (tui/ssh/exec/script_prelude.sh), and before the tt_job bytes of a job's environment (tui.runs.launch.job_script).
+# Nothing is changed on the worker.
 
 tt_nonce=$1
-case $tt_root in
-  '~') tt_root=$HOME ;;
-  '~/'*) tt_root=$HOME/${tt_root#'~/'} ;;
-  /*) ;;
-  *) tt_root=$HOME/$tt_root ;;
-esac
-
-say() { printf '@%s %s\n' "$tt_nonce" "$*"; }
-
 # Where this login comes from, as this worker's sshd saw it.
 origin() { tt_w=${SSH_CONNECTION:-}; [ -z "$tt_w" ] || say origin "${tt_w%% *}"; }
 
@@ -63,35 +54,17 @@ runs() {
 }
 
 devices() {
-  tt_given=; tt_real=
-  if [ -n "${TPU_TUI_DEVICES+given}" ]; then tt_given=given tt_w=$(printf %s "$TPU_TUI_DEVICES" | tr ':,' '  ')
-  else tt_w='/dev/accel* /dev/vfio/*'; fi
-  for tt_w in $tt_w; do [ -e "$tt_w" ] && [ "$tt_w" != /dev/vfio/vfio ] && tt_real="$tt_real $tt_w"; done
+  find_devices
   set -- $tt_real
   say devices "$#" $tt_given
 }
-
-# Run with sh -c, directly or under sudo -n: prints the pid and file of every owner, or `hidden`.
-tt_owner_script='
-for p in /proc/[0-9]*; do
-  [ -r "$p/fd" ] && [ -x "$p/fd" ] || { [ -d "$p/fd" ] && h=1; continue; }
-  for f in "$p"/fd/*; do for d in "$@"; do
-    [ "$f" -ef "$d" ] && { echo "${p#/proc/} $d"; continue 3; }
-  done; done
-done
-[ -z "$h" ] || echo hidden -'
 
 owners() {
   tt_lock=${TPU_TUI_LOCKFILE:-/tmp/libtpu_lockfile}
   tt_w=; [ -w "$tt_lock" ] && tt_w=writable
   if [ -e "$tt_lock" ]; then say lock "$(stat -c %U "$tt_lock")" "${tt_w:-closed}" "$tt_lock"; else tt_lock=; fi
   [ -n "$tt_real$tt_lock" ] || return 0
-  tt_found=$(sh -c "$tt_owner_script" sh $tt_real ${tt_lock:+"$tt_lock"} 2>/dev/null)
-  case $tt_found in
-    *hidden*) if sudo -n true </dev/null >/dev/null 2>&1; then
-      tt_found=$(sudo -n sh -c "$tt_owner_script" sh $tt_real ${tt_lock:+"$tt_lock"} 2>/dev/null </dev/null)
-    fi ;;
-  esac
+  find_owners $tt_real ${tt_lock:+"$tt_lock"}
   printf '%s\n' "$tt_found" | while read -r tt_p tt_f; do
     case $tt_p in '') continue ;; hidden) say hidden; continue ;; esac
     start_of "$tt_p" || continue
@@ -99,8 +72,7 @@ owners() {
     tt_tag=; while read -r tt_k tt_v tt_w tt_s; do
       [ "$tt_k $tt_v $tt_w" = 'Max file locks' ] && { set -- $tt_s; tt_tag=$1; }
     done <"/proc/$tt_p/limits" 2>/dev/null
-    tt_w=$(tr '\0\n\r\t' '    ' <"/proc/$tt_p/cmdline" 2>/dev/null | head -c 200)
-    say owner "$tt_p" "$(stat -c %U "/proc/$tt_p" 2>/dev/null)" "$((${tt_up%.*} - tt_start / 100))" "${tt_tag:--}" "$tt_f" "$tt_w"
+    say owner "$tt_p" "$(stat -c %U "/proc/$tt_p" 2>/dev/null)" "$((${tt_up%.*} - tt_start / 100))" "${tt_tag:--}" "$tt_f" "$(command_of "$tt_p")"
   done
 }
 

@@ -5,7 +5,6 @@ Script and data travel on standard input; run id, worker index, a nonce and a fe
 
 from __future__ import annotations
 
-import functools
 import os
 import shlex
 from pathlib import Path
@@ -13,7 +12,7 @@ from pathlib import Path
 from tui.errors import UsageError
 from tui.pod.run import is_run_id
 from tui.runs.failure_rules import WorkerOutcome
-from tui.ssh.exec.script_protocol import Answer, Call
+from tui.ssh.exec.script_protocol import Answer, Call, load_script
 
 ARM_TIMEOUT_S = 600
 """Seconds a prepared worker waits for the go of the gang before it gives up (a slow sync elsewhere counts)."""
@@ -26,10 +25,9 @@ MOST_LOOKS = 320
 """Looks a second of all workers together: each that finds something costs this machine a packet, however small."""
 
 
-@functools.cache
 def worker_script() -> str:
-    """The worker script's text."""
-    return Path(__file__).with_name("worker.sh").read_text(encoding="utf-8")
+    """Return the worker script's text."""
+    return load_script(Path(__file__).with_name("worker.sh"))
 
 
 def build_call(

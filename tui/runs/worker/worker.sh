@@ -1,18 +1,10 @@
 # What runs on a worker: sh, coreutils and util-linux only. Called as
 #   exec sh -c 'tt_s=$(head -c BYTES); eval "$tt_s"' tpu-tui VERB RUN WORKER NONCE ARGS...
-# with this script on stdin, after a line of settings (tt_root tt_bar tt_lease tt_sync tt_pace) and before the
-# verb's data.
-# Answers are lines that begin with @NONCE; anything else is somebody's start-up file talking.
-# All variables begin with tt_, because a variable that the login environment exports is changed for the job too.
+# with this script on stdin, after a line of settings (tt_root tt_bar tt_lease tt_sync tt_pace) and the prelude
+# (tui/ssh/exec/script_prelude.sh), and before the verb's data.
 
 tt_verb=$1 tt_run=$2 tt_worker=$3 tt_nonce=$4
 shift 4
-case $tt_root in
-  '~') tt_root=$HOME ;;
-  '~/'*) tt_root=$HOME/${tt_root#'~/'} ;;
-  /*) ;;
-  *) tt_root=$HOME/$tt_root ;;
-esac
 tt_d=$tt_root/runs/$tt_run/$tt_worker
 tt_tab=$(printf '\t')
 tt_reserve=33554432      # bytes of room reserved ahead of the logger: dd's count times its block
@@ -21,7 +13,6 @@ tt_last=1048576          # bytes kept beyond that for what is still in the pipe 
 tt_tag=
 umask 077
 
-say() { printf '@%s %s\n' "$tt_nonce" "$*"; }
 tell() { say "$@" >&2; }
 
 # Hundredths of a second since boot, without a fork.
@@ -290,41 +281,14 @@ know_log() {
   [ -f "$tt_log" ] || tt_log=/dev/null
 }
 
-# A process's command line fit for one answer line.
-command_of() { tr '\0\n\r\t' '    ' <"/proc/$1/cmdline" 2>/dev/null | head -c 200; }
-
 # --- devices ----------------------------------------------------------------------------------------------------------
-
-device_list() {
-  if [ -n "${TPU_TUI_DEVICES+given}" ]; then tt_devices=$(printf %s "$TPU_TUI_DEVICES" | tr ':,' '  ')
-  else tt_devices='/dev/accel* /dev/vfio/*'; fi
-  tt_real=
-  for tt_w in $tt_devices; do [ -e "$tt_w" ] && [ "$tt_w" != /dev/vfio/vfio ] && tt_real="$tt_real $tt_w"; done
-  return 0
-}
-
-# Run with sh -c, directly or under sudo -n: prints the pid and device of every owner, or `hidden`.
-tt_owner_script='
-for p in /proc/[0-9]*; do
-  [ -r "$p/fd" ] && [ -x "$p/fd" ] || { [ -d "$p/fd" ] && h=1; continue; }
-  for f in "$p"/fd/*; do for d in "$@"; do
-    [ "$f" -ef "$d" ] && { echo "${p#/proc/} $d"; continue 3; }
-  done; done
-done
-[ -z "$h" ] || echo hidden'
 
 # Owners of the devices: tt_owners has "PID DEVICE" words in pairs, tt_hidden says that some processes could not be seen.
 owners() {
   tt_owners= tt_hidden=
-  device_list
+  find_devices
   [ -z "$tt_real" ] && return 0
-  tt_found=$(sh -c "$tt_owner_script" sh $tt_real 2>/dev/null)
-  case $tt_found in
-    *hidden*)
-      if sudo -n true </dev/null >/dev/null 2>&1; then
-        tt_found=$(sudo -n sh -c "$tt_owner_script" sh $tt_real 2>/dev/null </dev/null)
-      fi ;;
-  esac
+  find_owners $tt_real
   case $tt_found in *hidden*) tt_hidden=1 tt_found=${tt_found%hidden*} ;; esac
   tt_owners=$tt_found
 }

@@ -6,10 +6,12 @@ is believed: start-up files print what they like, with or without a line's end.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from pathlib import Path
 
 from tui.errors import WorkerError
 from tui.text.numbers import MOST_INTEGER, parse_integer
@@ -29,6 +31,13 @@ _NEW_PASSWORD = (
 )
 START_UP_FILES = "its login shell's start-up files (~/.bashrc) must not read input, exit or start another shell"
 """What else keeps a script from answering: it comes on standard input, behind those files."""
+
+
+@functools.cache
+def load_script(path: Path) -> str:
+    """Return a worker script's text, which begins with the prelude that all of them share."""
+    prelude = Path(__file__).with_name("script_prelude.sh")
+    return prelude.read_text(encoding="utf-8") + path.read_text(encoding="utf-8")
 
 
 @dataclass(frozen=True)
